@@ -1,0 +1,72 @@
+# A thin layer over uv: every target sets up what it needs, from a fresh checkout, with Python, make and git alone.
+
+UV_VERSION := 0.13.7
+PYTHON ?= python3
+PYTHONS := 3.11 3.12 3.13
+FUZZ_SECONDS ?= 60
+
+export UV_PYTHON_DOWNLOADS := never
+
+UV := .tools/bin/uv
+UV_STAMP := .tools/uv-$(UV_VERSION)
+RUN := $(UV) run --quiet
+NODE_DIR := tests/conformance/node
+NODE_STAMP := $(NODE_DIR)/node_modules/.package-lock.json
+SOURCES := $(wildcard src tests examples bench)
+
+.PHONY: help install demo test check conformance fuzz bench format clean
+.DEFAULT_GOAL := help
+
+help: ## list the targets
+	@sed -n 's/^\([a-z]*\):.*## \(.*\)/\1\t\2/p' $(MAKEFILE_LIST) | awk -F '\t' '{printf "  make %-12s %s\n", $$1, $$2}'
+
+install: $(UV_STAMP) $(NODE_STAMP) ## prepare the virtual environment and the npm packages
+
+demo: $(UV_STAMP) ## run one turn end to end and print it
+	$(UV) run --quiet --no-dev python examples/demo.py
+
+test: install ## every test with the coverage gate, then the unit tests on the other Pythons
+	$(RUN) pytest -n auto --cov
+	@default=$$($(RUN) python -c 'import sys; print("%d.%d" % sys.version_info[:2])'); \
+	export PYENV_VERSION=$$(pyenv versions --bare 2>/dev/null | paste -sd: -); \
+	for version in $(PYTHONS); do \
+		if [ $$version = $$default ]; then continue; fi; \
+		if ! $(UV) python find --system $$version >/dev/null 2>&1; then echo "== Python $$version is absent: not tested"; continue; fi; \
+		echo "== Python $$version"; \
+		UV_PROJECT_ENVIRONMENT=.venv-$$version $(UV) run --quiet --python $$version --no-default-groups --group test \
+			pytest -q -n auto --ignore=tests/conformance || exit 1; \
+	done
+
+check: $(UV_STAMP) ## formatting, lint, strict types and the layers
+	$(RUN) ruff format --check
+	$(RUN) ruff check
+	$(RUN) mypy $(SOURCES)
+	$(RUN) pytest -q tests/test_layers.py
+
+conformance: install ## only the tests in which the real npm clients judge
+	$(RUN) pytest -n auto tests/conformance
+
+fuzz: install ## look for new failures for FUZZ_SECONDS (60)
+	@end=$$(( $$(date +%s) + $(FUZZ_SECONDS) )); \
+	while [ $$(date +%s) -lt $$end ]; do $(RUN) pytest -q -n auto --hypothesis-profile=fuzz tests || exit 1; done
+
+bench: install ## measure against peers, side by side
+	$(UV) run --quiet --group bench python -m bench
+
+format: $(UV_STAMP) ## format, and mend what the linter can
+	$(RUN) ruff format
+	$(RUN) ruff check --fix
+
+clean: ## remove everything that make created
+	rm -rf .tools .venv .venv-3.* .coverage .coverage.* .hypothesis .mypy_cache .pytest_cache .ruff_cache dist uv.lock $(NODE_DIR)/node_modules
+	find src tests -name __pycache__ -type d -prune -exec rm -rf {} +
+
+$(UV_STAMP):
+	$(PYTHON) -m venv --clear .tools
+	.tools/bin/pip install --quiet --disable-pip-version-check uv==$(UV_VERSION)
+	@touch $@
+
+# npm writes the stamp itself, inside node_modules, so the packages are installed again only when the lock changes.
+$(NODE_STAMP): $(NODE_DIR)/package.json $(NODE_DIR)/package-lock.json | $(UV_STAMP)
+	$(RUN) npm --prefix $(NODE_DIR) ci
+	@touch $@

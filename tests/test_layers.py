@@ -1,0 +1,75 @@
+"""The layers: modules import downwards only, and `import usechat` stays light."""
+
+import ast
+import subprocess
+import sys
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import usechat
+
+PACKAGE = Path(usechat.__file__).parent
+PYPROJECT = Path(__file__).parent.parent / "pyproject.toml"
+
+CORE = ["errors", "values", "parts", "chunks", "dialects", "machine", "calls", "stream", "message", "sse", "requests"]
+"""From the bottom up. The core does no I/O."""
+
+LAYERS = [*CORE, "check", "__init__", "cli"]
+"""From the bottom up: a module, or a whole subpackage, imports only what stands before it."""
+
+CORE_MAY_IMPORT = {"msgspec", "usechat"} | (
+    set(sys.stdlib_module_names) - {"asyncio", "logging", "os", "random", "secrets", "socket", "threading", "time"}
+)
+SERVER_LIBRARIES = {"anyio", "click", "httpx2", "starlette", "uvicorn", "websockets"}
+
+MODULES = sorted(PACKAGE.rglob("*.py"))
+
+
+def layer_of(module: Path) -> str:
+    """Return the first name below `usechat`: a subpackage is one layer."""
+    return module.relative_to(PACKAGE).with_suffix("").parts[0]
+
+
+def imports_of(module: Path) -> Iterator[str]:
+    for node in ast.walk(ast.parse(module.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            assert node.module is not None, "relative imports are not used"
+            yield from (f"{node.module}.{alias.name}" for alias in node.names)
+
+
+def own_imports(module: Path) -> Iterator[str]:
+    """Yield the layers of ours that a module imports; `import usechat` itself is the layer `__init__`."""
+    for name in imports_of(module):
+        root, _, below = name.partition(".")
+        if root == "usechat":
+            first = below.split(".")[0]
+            yield first if first in LAYERS else "__init__"
+
+
+@pytest.mark.parametrize("module", MODULES, ids=lambda module: str(module.relative_to(PACKAGE)))
+def test_a_module_has_a_layer_and_imports_only_lower_ones(module: Path) -> None:
+    layer = layer_of(module)
+    assert layer in LAYERS, "give the new module its place in LAYERS"
+    too_high = {name for name in own_imports(module) if LAYERS.index(name) >= LAYERS.index(layer)}
+    assert too_high == set()
+
+
+@pytest.mark.parametrize("module", [module for module in MODULES if layer_of(module) in CORE], ids=layer_of)
+def test_the_core_imports_msgspec_and_the_pure_standard_library_alone(module: Path) -> None:
+    assert {name.split(".")[0] for name in imports_of(module)} <= CORE_MAY_IMPORT
+
+
+def test_the_coverage_gate_is_over_the_whole_core() -> None:
+    report = tomllib.loads(PYPROJECT.read_text(encoding="utf-8"))["tool"]["coverage"]["report"]
+    assert (report["fail_under"], report["include"]) == (100, [f"src/usechat/{name}.py" for name in sorted(CORE)])
+
+
+def test_importing_usechat_imports_no_server_library() -> None:
+    program = "import sys, usechat; print(*{name.split('.')[0] for name in sys.modules})"
+    loaded = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout.split()
+    assert SERVER_LIBRARIES & set(loaded) == set()
