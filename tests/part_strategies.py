@@ -24,7 +24,9 @@ scalars = st.one_of(
     st.floats(),
     texts,
 )
-keys = st.one_of(st.sampled_from(["a", "b", "constructor", "__proto__", "prototype", "type", "id"]), st.text(max_size=3))
+keys = st.one_of(
+    st.sampled_from(["a", "b", "constructor", "__proto__", "prototype", "type", "id"]), st.text(max_size=3)
+)
 values: st.SearchStrategy[Any] = st.recursive(
     scalars, lambda inner: st.lists(inner, max_size=2) | st.dictionaries(keys, inner, max_size=2), max_leaves=4
 )
@@ -38,7 +40,13 @@ citations = st.one_of(
     st.just(
         (
             {
-                "source": {"type": "source", "sourceType": "document", "id": "s", "mediaType": "text/plain", "title": "t"},
+                "source": {
+                    "type": "source",
+                    "sourceType": "document",
+                    "id": "s",
+                    "mediaType": "text/plain",
+                    "title": "t",
+                },
                 "startIndex": 0,
                 "endIndex": 3,
                 "citedText": "abc",
@@ -146,7 +154,10 @@ other_parts = st.one_of(
     ),
     _build(parts.File, url=st.just("data:,x"), media_type=st.just("text/plain"), provider_metadata=provider_metadata),
     _build(
-        parts.ReasoningFile, url=st.just("data:,x"), media_type=st.just("text/plain"), provider_metadata=provider_metadata
+        parts.ReasoningFile,
+        url=st.just("data:,x"),
+        media_type=st.just("text/plain"),
+        provider_metadata=provider_metadata,
     ),
     _build(parts.Custom, kind=st.just("openai.thing"), provider_metadata=provider_metadata),
     _build(

@@ -1,15 +1,15 @@
-"""The chunks of the UI message stream, AI SDK 5 to 7: one Struct per wire ``type``, decoded tolerantly, encoded strictly.
+"""The chunks of the UI message stream, AI SDK 5 to 7: one Struct per wire ``type``, and their JSON.
 
-The class name is the wire type in PascalCase, a field is the wire key in snake_case. Which release knows which chunk and
-field is the business of :mod:`usechat.dialects`.
+The class name is the wire type in PascalCase, a field is the wire key in snake_case. Which release knows which chunk
+and field is the business of :mod:`usechat.dialects`. Decoding is tolerant of unknown keys, encoding is strict.
 """
 
-from typing import Any, Final, Literal, TypeAlias, Union, get_args
+from typing import Any, Final, Literal, NamedTuple, TypeAlias, Union, get_args
 
 import msgspec
 
 from usechat.errors import InvalidChunk, UnknownChunkType
-from usechat.values import json_text, json_value, parse_json
+from usechat.values import is_ordinary, json_kind, json_text, json_value, parse_json
 
 __all__ = [
     "CHUNK_TYPES",
@@ -309,7 +309,7 @@ class Data(_Chunk, frozen=True):
     data: Any
     id: str | None = None
     transient: bool | None = None
-    extra: dict[str, Any] = {}  # noqa: RUF012  msgspec copies an empty dict default for each instance
+    extra: dict[str, Any] = {}  # msgspec copies an empty dict default for each instance
 
 
 _Tagged: TypeAlias = Union[  # noqa: UP007  msgspec and get_args need the plain union
@@ -348,13 +348,34 @@ Chunk: TypeAlias = _Tagged | Data
 CHUNK_TYPES: Final[dict[str, type[_Chunk]]] = {struct.__struct_config__.tag: struct for struct in get_args(_Tagged)}
 """Every chunk class by its wire type; ``data-*`` apart, whose types are open."""
 
-_DECODER: Final = msgspec.json.Decoder(_Tagged)
+
+class _Field(NamedTuple):
+    name: str
+    key: str
+    required: bool
+    nullable: bool
+
+
+def _fields_of(struct: type[_Chunk]) -> tuple[_Field, ...]:
+    return tuple(
+        _Field(field.name, field.encode_name, field.required, field.type is Any)
+        for field in msgspec.structs.fields(struct)
+        if field.name != "extra"
+    )
+
+
+_FIELDS: Final[dict[type[_Chunk], tuple[_Field, ...]]] = {
+    Data: _fields_of(Data),
+    **{struct: _fields_of(struct) for struct in CHUNK_TYPES.values()},
+}
+_DECODER: Final[msgspec.json.Decoder[_Tagged]] = msgspec.json.Decoder(_Tagged)
 _ENCODER: Final = msgspec.json.Encoder()
 _WITHOUT_VALUES: Final = frozenset(
     struct
     for struct in CHUNK_TYPES.values()
     if all(field.type is str or field.name in ("finish_reason", "reason") for field in msgspec.structs.fields(struct))
 )
+_WITHOUT_VALUES_BUT_METADATA: Final = frozenset({TextStart, TextDelta, ReasoningStart, ReasoningDelta, ReasoningEnd})
 
 
 def type_of(chunk: Chunk) -> str:
@@ -364,15 +385,14 @@ def type_of(chunk: Chunk) -> str:
 
 def encode_chunk(chunk: Chunk) -> bytes:
     """Write one chunk as the JSON every client accepts; values are converted as :mod:`usechat.values` says."""
-    if type(chunk) in _WITHOUT_VALUES or (type(chunk) in _DELTAS and chunk.provider_metadata is None):  # type: ignore[union-attr]
+    if type(chunk) in _WITHOUT_VALUES or (
+        type(chunk) in _WITHOUT_VALUES_BUT_METADATA and chunk.provider_metadata is None  # type: ignore[union-attr]
+    ):
         try:
             return _ENCODER.encode(chunk)
-        except UnicodeEncodeError:
-            pass  # a lone surrogate: only the careful way below can write it
+        except (UnicodeEncodeError, TypeError):
+            pass  # a lone surrogate or a subclass of str: only the careful way below can write it
     return json_text(chunk_to_json(chunk)).encode()
-
-
-_DELTAS: Final = frozenset({TextStart, TextDelta, ReasoningStart, ReasoningDelta, ReasoningEnd})
 
 
 def chunk_to_json(chunk: Chunk) -> dict[str, Any]:
@@ -380,28 +400,29 @@ def chunk_to_json(chunk: Chunk) -> dict[str, Any]:
     result: dict[str, Any] = {}
     if not isinstance(chunk, Data):
         result["type"] = chunk.__struct_config__.tag
-    for field in msgspec.structs.fields(chunk):
+    for field in _FIELDS[type(chunk)]:
         value = getattr(chunk, field.name)
-        if field.name == "extra" or value is msgspec.UNSET or (value is None and not field.required):
-            continue
-        result[field.encode_name] = json_value(value)
+        if value is not msgspec.UNSET and (value is not None or field.required):
+            result[field.key] = json_value(value)
     return result
 
 
 def decode_chunk(data: bytes | str) -> Chunk:
     """Read one chunk from JSON text; unknown keys are left out, anything illegal is a typed error."""
-    try:
-        return _DECODER.decode(data)
-    except (msgspec.DecodeError, UnicodeDecodeError):
-        # data-* types, and the few texts that JavaScript reads and msgspec does not (lone surrogate escapes).
-        text = data if isinstance(data, str) else data.decode("utf-8", "replace")
-        return chunk_from_json(parse_json(text))
+    text = data if isinstance(data, str) else data.decode("utf-8", "replace")
+    # The quick way does not see keys that reach for a prototype and takes null for an optional key, as no client does.
+    if is_ordinary(text) and "null" not in text:
+        try:
+            return _DECODER.decode(text)
+        except (msgspec.DecodeError, UnicodeEncodeError):
+            pass  # data-* types, and the few texts that JavaScript reads and msgspec does not (lone surrogates)
+    return chunk_from_json(parse_json(text))
 
 
 def chunk_from_json(value: Any) -> Chunk:
     """Read one chunk from a parsed JSON value."""
     if not isinstance(value, dict):
-        raise InvalidChunk(f"a chunk is a JSON object, not {json_text(value)[:80]}")
+        raise InvalidChunk(f"a chunk is a JSON object, not {json_kind(value)}")
     chunk_type = value.get("type")
     if not isinstance(chunk_type, str):
         raise InvalidChunk("a chunk needs a string under the key 'type'", path="$.type")
@@ -413,6 +434,11 @@ def chunk_from_json(value: Any) -> Chunk:
             chunk_type=chunk_type,
             path="$.type",
         )
+    for field in _FIELDS[CHUNK_TYPES[chunk_type]]:
+        if field.key in value and value[field.key] is None and not field.nullable:
+            raise InvalidChunk(
+                f"{chunk_type}: null is illegal here; leave the key out", chunk_type=chunk_type, path=f"$.{field.key}"
+            )
     try:
         return msgspec.convert(value, CHUNK_TYPES[chunk_type])  # type: ignore[return-value]
     except msgspec.ValidationError as error:
@@ -429,7 +455,7 @@ def _data_from_json(value: dict[str, Any]) -> Data:
     for key, kind in (("id", str), ("transient", bool)):
         if key in value and not isinstance(value[key], kind):
             raise InvalidChunk(
-                f"{value['type']}: Expected `{kind.__name__}`, got {json_text(value[key])[:80]}",
+                f"{value['type']}: Expected `{kind.__name__}`, got {json_kind(value[key])}",
                 chunk_type=value["type"],
                 path=f"$.{key}",
             )

@@ -10,11 +10,24 @@ from collections.abc import Mapping
 from typing import Final, NamedTuple
 
 import msgspec
+from msgspec.structs import FieldInfo
 
 from usechat.chunks import CHUNK_TYPES, Chunk, Data, type_of
 from usechat.errors import UnknownRelease
 
-__all__ = ["CHUNKS", "FINISH_REASONS", "MAJORS", "NEWEST", "STRICT_UNTIL", "Dialect", "Release", "dialect", "release"]
+__all__ = [
+    "CHUNKS",
+    "FINISH_REASONS",
+    "MAJORS",
+    "NEWEST",
+    "READER",
+    "STRICT_UNTIL",
+    "Dialect",
+    "Release",
+    "dialect",
+    "reads",
+    "release",
+]
 
 
 class Release(NamedTuple):
@@ -80,9 +93,7 @@ CHUNKS: Final[Mapping[str, ChunkRow]] = {
         _ALWAYS,
         {"preliminary": Since(11, 0, 0), "providerMetadata": _OUTPUT_METADATA, "toolMetadata": _TOOL_METADATA},
     ),
-    "tool-output-error": ChunkRow(
-        _ALWAYS, {"providerMetadata": _OUTPUT_METADATA, "toolMetadata": _TOOL_METADATA}
-    ),
+    "tool-output-error": ChunkRow(_ALWAYS, {"providerMetadata": _OUTPUT_METADATA, "toolMetadata": _TOOL_METADATA}),
     "tool-output-denied": ChunkRow(_SIX, {}),
     "tool-approval-request": ChunkRow(
         _SIX,
@@ -112,6 +123,7 @@ FINISH_REASONS: Final[Mapping[str, Since]] = {
     "interrupted": Since(None, None, 149),
 }
 
+
 class Dialect:
     """What may be sent to a set of releases: only what every one of them accepts."""
 
@@ -120,9 +132,7 @@ class Dialect:
         self.releases = releases
         self._unknown_fields = {
             chunk_type: tuple(
-                (field.name, field.default)
-                for field in msgspec.structs.fields(struct)
-                if not self.knows(chunk_type, field.encode_name)
+                field for field in msgspec.structs.fields(struct) if not self.knows(chunk_type, field.encode_name)
             )
             for chunk_type, struct in CHUNK_TYPES.items()
         }
@@ -136,12 +146,12 @@ class Dialect:
         since = row.since if field is None else row.fields.get(field, row.since)
         return all(since.includes(candidate) for candidate in self.releases)
 
-    def unknown_fields(self, chunk: Chunk) -> list[str]:
+    def unknown_fields(self, chunk: Chunk) -> list[FieldInfo]:
         """Return the fields of a chunk that carry a value some release would not know."""
         if isinstance(chunk, Data):
             return []
         unknown = self._unknown_fields[type_of(chunk)]
-        return [name for name, default in unknown if getattr(chunk, name) is not default]
+        return [field for field in unknown if getattr(chunk, field.name) is not field.default]
 
     def finish_reason(self, reason: str) -> str:
         """Fold a finish reason into one that every release accepts."""
@@ -169,3 +179,41 @@ def dialect(sdk: str) -> Dialect:
         return Dialect(sdk, (release(sdk),))
     except UnknownRelease as error:
         raise UnknownRelease(f"{error}, or any for what every release accepts") from None
+
+
+READER: Final[Mapping[str, Since]] = {
+    # How a release's reader (processUIMessageStream) builds the message, where that changed.
+    # Fields of chunks are read since they are known (CHUNKS), unless a row here says otherwise.
+    "blocks-outlive-steps": Since(None, None, 79),  # before: finish-step forgets open text and reasoning
+    "reasoning-id": Since(234, 253, 63),
+    "file-provider-metadata": Since(None, 114, 0),
+    "metadata-skips-prototype-keys": Since(181, 171, 0),
+    "named-missing-parts": Since(None, 35, 0),  # before: JavaScript's own TypeErrors
+    # Which part a tool chunk is about.
+    "tool-calls-belong-to-steps": Since(218, 233, 33),  # before: the first part of the whole message
+    "outputs-find-either-kind": _SIX,  # before: `dynamic` of the output decides, and must match
+    "input-errors-find-either-kind": Since(None, 101, 0),
+    "streaming-calls-are-restored": Since(270, 297, 122),
+    # What it does to the part.
+    "type-follows-tool-name": Since(None, 313, 147),
+    "raw-input": Since(7, 0, 0),
+    "raw-input-while-streaming": Since(270, 297, 122),
+    "input-error-keeps-input": Since(None, None, 119),  # before: only dynamic parts; static ones have it as rawInput
+    "provider-executed-on-dynamic-parts": Since(86, 0, 0),  # and on errors of static ones
+    "provider-executed-on-dynamic-outputs": _SIX,
+    "call-metadata-in-every-state": Since(None, 39, 0),  # before: on input-available, or when the part is created
+    "result-metadata": _OUTPUT_METADATA,
+    "tool-metadata-of-outputs": Since(None, 296, 120),
+    # What an answered approval keeps of its request.
+    "approval-keeps-signature": Since(None, None, 19),
+    "approval-keeps-request-reason": Since(None, None, 82),
+    "approval-keeps-everything": Since(None, None, 87),
+    # The repair of tool input that is still being written (parsePartialJson).
+    "partial-json-whole-escapes": Since(None, 208, 0),
+    "partial-json-empty-arrays": Since(None, None, 158),
+}
+
+
+def reads(candidate: Release, behaviour: str) -> bool:
+    """Tell whether the reader of this release has a behaviour of the ``READER`` table."""
+    return READER[behaviour].includes(candidate)

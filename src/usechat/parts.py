@@ -37,6 +37,7 @@ __all__ = [
     "ToolInputDelta",
     "ToolInputError",
     "ToolInputStart",
+    "ToolPart",
     "ToolResult",
 ]
 
@@ -276,12 +277,8 @@ class Abort(_Part, frozen=True):
     metadata: Mapping[str, Any] | None = None
 
 
-Part: TypeAlias = (
-    Start
-    | Text
-    | Reasoning
-    | BlockEnd
-    | ToolInputStart
+ToolPart: TypeAlias = (
+    ToolInputStart
     | ToolInputDelta
     | ToolCall
     | ToolInputError
@@ -290,6 +287,13 @@ Part: TypeAlias = (
     | ToolDenied
     | ApprovalRequest
     | ApprovalResponse
+)
+Part: TypeAlias = (
+    Start
+    | Text
+    | Reasoning
+    | BlockEnd
+    | ToolPart
     | SourceUrl
     | SourceDocument
     | File

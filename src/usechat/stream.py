@@ -7,15 +7,16 @@ exactly one ending.
 import itertools
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, Final, NamedTuple, assert_never
+from typing import Any, ClassVar, Final, NamedTuple, get_args
 
 import msgspec
 
 from usechat import chunks, parts
-from usechat.calls import ToolBook, provider_metadata
 from usechat.chunks import Chunk, type_of
 from usechat.dialects import dialect
 from usechat.errors import LocalProtocolError
+from usechat.payloads import ContentPart, content_chunk, is_citation, provider_metadata
+from usechat.toolbook import ToolBook
 from usechat.values import json_object, json_value
 
 __all__ = ["MessageStream"]
@@ -52,21 +53,21 @@ class MessageStream:
         self.message_id = str(continues["id"]) if continues else message_id
         self.ended = False
         self.downgraded: Counter[str] = Counter()
-        """What the client could not take, and how often: ``custom``, ``tool-input-start.title``."""
+        """What the clients cannot take as it was said, and how often: ``custom``, ``tool-input-start.title``."""
         self._dialect = dialect(sdk)
         self._new_id = new_id or map(str, itertools.count(1)).__next__
         self._send_reasoning = send_reasoning
         self._send_steps = send_steps
         self._continues = continues is not None
         self._blocks: dict[str, _Block] = {}
-        self._tools = ToolBook(self._dialect)
+        self._tools = ToolBook(self._dialect, self.downgraded)
         if continues:
             self._tools.restore(continues)
         self._out: list[Chunk] = []
         self._waiting: list[parts.Part] = []
         self._started = False
         self._step_open = False
-        self._step_empty = True
+        self._step_empty = False
         self._output_in_step = False
         self._text_beside_output = False
         self._asking = False
@@ -86,7 +87,10 @@ class MessageStream:
         if self.ended:
             return []
         self._out = []
-        self._start(part)
+        if not self._started:
+            self._start(part)
+            if isinstance(part, parts.Start):
+                return self._out
         self._send(part)
         self._send_waiting()
         return self._out
@@ -103,56 +107,11 @@ class MessageStream:
         if self._must_wait(part):
             self._waiting.append(part)
             return
-        match part:
-            case parts.Text() | parts.Reasoning():
-                self._send_text(part)
-            case parts.BlockEnd():
-                self._close_block(part.lane, part)
-            case (
-                parts.ToolInputStart()
-                | parts.ToolInputDelta()
-                | parts.ToolCall()
-                | parts.ToolInputError()
-                | parts.ToolResult()
-                | parts.ToolError()
-                | parts.ToolDenied()
-                | parts.ApprovalRequest()
-                | parts.ApprovalResponse()
-            ):
-                self._send_tool(part)
-            case parts.SourceUrl():
-                self._content(
-                    chunks.SourceUrl(part.source_id, part.url, part.title, provider_metadata(part.provider_metadata))
-                )
-            case parts.SourceDocument():
-                metadata = provider_metadata(part.provider_metadata)
-                self._content(
-                    chunks.SourceDocument(part.source_id, part.media_type, part.title, part.filename, metadata)
-                )
-            case parts.File() | parts.ReasoningFile() | parts.Custom():
-                self._send_content(part)
-            case parts.Data() | parts.SteeringMessage():
-                self._send_data(part)
-            case parts.Step():
-                if self._send_steps:
-                    self._next_step()
-            case parts.ResetStep():
-                self._reset_step()
-            case parts.Metadata():
-                self._send_metadata(part.metadata)
-            case parts.Start():
-                if part.metadata:
-                    self._send_metadata(part.metadata)
-            case parts.Finish() | parts.Error() | parts.Abort():
-                self._end(part)
-            case _:
-                assert_never(part)
+        self._handlers[type(part)](self, part)
 
     # Beginning
 
     def _start(self, part: parts.Part) -> None:
-        if self._started:
-            return
         self._started = True
         metadata = None
         if isinstance(part, parts.Start):
@@ -203,7 +162,7 @@ class MessageStream:
             self._emit(chunks.ReasoningEnd(block.id, metadata))
             return
         citations = json_value(part.citations) if part and part.citations else None
-        if citations and not (self._dialect.knows("text-end", "citations") and all(map(_is_citation, citations))):
+        if citations and not (self._dialect.knows("text-end", "citations") and all(map(is_citation, citations))):
             self.downgraded["text-end.citations"] += 1
             self._emit(chunks.Data("data-citations", {"citations": citations}))
             citations = None
@@ -215,35 +174,13 @@ class MessageStream:
 
     # Tools
 
-    def _send_tool(self, part: parts.Part) -> None:
+    def _send_tool(self, part: parts.ToolPart) -> None:
         self._close_block(part.lane)
-        match part:
-            case parts.ToolInputStart():
-                sent = self._tools.input_start(part)
-            case parts.ToolInputDelta():
-                sent = self._tools.input_delta(part)
-            case parts.ToolCall():
-                sent = self._tools.call(part)
-            case parts.ToolInputError():
-                sent = self._tools.input_error(part)
-            case parts.ToolResult():
-                sent = self._tools.result(part)
-            case parts.ToolError():
-                sent = self._tools.error(part)
-            case parts.ToolDenied():
-                sent = self._tools.denied(part)
-            case parts.ApprovalResponse():
-                sent = self._tools.response(part)
-            case parts.ApprovalRequest():
-                if self._tools.needs_own_step(part):
-                    self.downgraded["tool-approval-request"] += 1
-                    if not self._asking:
-                        self._next_step()
-                    self._asking = True
-                sent = self._tools.request(part)
-            case _:
-                raise AssertionError(part)
-        self._send_tool_chunks(sent)
+        if isinstance(part, parts.ApprovalRequest) and self._tools.needs_own_step(part):
+            if not self._asking:
+                self._next_step()
+            self._asking = True
+        self._send_tool_chunks(self._tools.send(part))
 
     def _send_tool_chunks(self, sent: Iterable[Chunk]) -> None:
         for chunk in sent:
@@ -258,41 +195,32 @@ class MessageStream:
 
     # Other content
 
-    def _send_content(self, part: parts.File | parts.ReasoningFile | parts.Custom) -> None:
-        metadata = provider_metadata(part.provider_metadata)
-        if isinstance(part, parts.Custom):
-            if self._dialect.knows("custom"):
-                self._content(chunks.Custom(part.kind, metadata))
-            else:
-                self.downgraded["custom"] += 1
-                payload = {"kind": part.kind} if metadata is None else {"kind": part.kind, "providerMetadata": metadata}
-                self._emit(chunks.Data("data-custom", payload))
+    def _send_content(self, part: ContentPart) -> None:
+        if isinstance(part, parts.File | parts.ReasoningFile):
+            self._close_block(part.lane)
+        if isinstance(part, parts.ReasoningFile) and not self._send_reasoning:
             return
-        self._close_block(part.lane)
-        if isinstance(part, parts.ReasoningFile):
-            if not self._send_reasoning:
-                return
-            if self._dialect.knows("reasoning-file"):
-                self._content(chunks.ReasoningFile(part.url, part.media_type, metadata))
-                return
-            self.downgraded["reasoning-file"] += 1
-        self._content(chunks.File(part.url, part.media_type, metadata))
-
-    def _send_data(self, part: parts.Data | parts.SteeringMessage) -> None:
-        if isinstance(part, parts.Data):
-            transient = True if part.transient else None
-            self._emit(chunks.Data(f"data-{part.name}", json_value(part.data), part.id, transient))
-            return
-        payload = json_value(part.parts)
-        if self._dialect.knows("steering-message") and all(map(_is_steering_part, payload)):
-            self._content(chunks.SteeringMessage(part.id, payload))
+        chunk, downgraded = content_chunk(part, self._dialect)
+        if downgraded:
+            self.downgraded[downgraded] += 1
+        if isinstance(chunk, chunks.Data):
+            self._emit(chunk)
         else:
-            self.downgraded["steering-message"] += 1
-            self._emit(chunks.Data("data-steering-message", {"id": part.id, "parts": payload}))
+            self._content(chunk)
 
     def _send_metadata(self, metadata: object) -> None:
         if merged := json_object(metadata):
             self._emit(chunks.MessageMetadata(merged))
+
+    def _send_message_metadata(self, part: parts.Metadata | parts.Start) -> None:
+        self._send_metadata(part.metadata or {})
+
+    def _send_step(self, _part: parts.Step) -> None:
+        if self._send_steps:
+            self._next_step()
+
+    def _send_block_end(self, part: parts.BlockEnd) -> None:
+        self._close_block(part.lane, part)
 
     # Steps
 
@@ -349,7 +277,7 @@ class MessageStream:
             self._tools.end_step()
             self._step_open = False
 
-    def _reset_step(self) -> None:
+    def _reset_step(self, _part: parts.ResetStep) -> None:
         if not self._dialect.knows("reset-step"):
             self.downgraded["reset-step"] += 1
             self._next_step()
@@ -372,18 +300,27 @@ class MessageStream:
             case parts.Finish():
                 self._end_well(part, metadata)
             case parts.Error():
-                self._send_tool_chunks(self._tools.fail(BROKEN_OFF))
-                metadata = self._with_reason(metadata, "error")
-                self._send_metadata(metadata)
-                # Clients stop reading at `error`: everything they should know stands before it.
-                self._emit(chunks.Error(part.error_text))
-                self._emit(chunks.Finish(self._reason("error")))
+                self._end_in_failure(part, metadata)
             case parts.Abort():
-                self._send_tool_chunks(self._tools.fail(STOPPED))
-                self._finish_step()
-                self._emit(chunks.Abort(part.reason))
-                self._finish("other", metadata)
+                self._end_stopped(part, metadata)
         self.ended = True
+
+    def _end_in_failure(self, part: parts.Error, metadata: Mapping[str, Any]) -> None:
+        self._send_tool_chunks(self._tools.fail(BROKEN_OFF))
+        # Clients stop reading at `error`: everything they should know stands before it.
+        self._send_metadata(self._with_reason(metadata, "error"))
+        self._emit(chunks.Error(part.error_text))
+        self._emit(chunks.Finish(self._reason("error")))
+
+    def _end_stopped(self, part: parts.Abort, metadata: Mapping[str, Any]) -> None:
+        self._send_tool_chunks(self._tools.fail(STOPPED))
+        if self._tools:
+            # A last step whose tools are all settled makes lastAssistantMessageIsCompleteWithToolCalls true: the client
+            # would post again at once and undo the stop.
+            self._next_step()
+        self._finish_step()
+        self._emit(chunks.Abort(part.reason))
+        self._finish("other", metadata)
 
     def _end_well(self, part: parts.Finish, metadata: Mapping[str, Any]) -> None:
         self._send_tool_chunks(self._tools.complete())
@@ -406,10 +343,15 @@ class MessageStream:
 
     def _finish(self, reason: str, metadata: Mapping[str, Any]) -> None:
         merged = json_object(self._with_reason(metadata, reason))
-        self._emit(chunks.Finish(self._reason(reason), merged or None))
+        # A reader takes no snapshot at start-step; metadata, even empty, makes it take one, so that a last step with
+        # nothing in it reaches the page.
+        self._emit(chunks.Finish(self._reason(reason), merged if merged or self._step_empty else None))
 
     def _reason(self, reason: str) -> Any:
-        return self._dialect.finish_reason(reason) if self._dialect.knows("finish", "finishReason") else None
+        if self._dialect.knows("finish", "finishReason"):
+            return self._dialect.finish_reason(reason)
+        self.downgraded["finish.finishReason"] += 1
+        return None
 
     def _with_reason(self, metadata: Mapping[str, Any], reason: str) -> Mapping[str, Any]:
         if self._dialect.knows("finish", "finishReason"):
@@ -428,41 +370,26 @@ class MessageStream:
     def _emit(self, chunk: Chunk) -> None:
         unknown = self._dialect.unknown_fields(chunk)
         if unknown:
-            self.downgraded.update(f"{type_of(chunk)}.{name}" for name in unknown)
-            defaults = {field.name: field.default for field in msgspec.structs.fields(chunk)}
-            chunk = msgspec.structs.replace(chunk, **{name: defaults[name] for name in unknown})
+            self.downgraded.update(f"{type_of(chunk)}.{field.encode_name}" for field in unknown)
+            chunk = msgspec.structs.replace(chunk, **{field.name: field.default for field in unknown})
         self._out.append(chunk)
+
+    _handlers: ClassVar[Mapping[type[parts.Part], Callable[[Any, Any], None]]] = {
+        parts.Start: _send_message_metadata,
+        parts.Text: _send_text,
+        parts.Reasoning: _send_text,
+        parts.BlockEnd: _send_block_end,
+        **dict.fromkeys(get_args(parts.ToolPart), _send_tool),
+        **dict.fromkeys(get_args(ContentPart), _send_content),
+        parts.Step: _send_step,
+        parts.ResetStep: _reset_step,
+        parts.Metadata: _send_message_metadata,
+        parts.Finish: _end,
+        parts.Error: _end,
+        parts.Abort: _end,
+    }
 
 
 _INPUTS: Final = (chunks.ToolInputStart, chunks.ToolInputDelta, chunks.ToolInputAvailable, chunks.ToolInputError)
 _OUTPUTS: Final = (chunks.ToolOutputAvailable, chunks.ToolOutputError, chunks.ToolOutputDenied, chunks.ToolInputError)
 _NEVER_WAITS: Final = (parts.Start, parts.Data, parts.Metadata, parts.Finish, parts.Error, parts.Abort)
-
-
-def _is_citation(value: Any) -> bool:
-    """Tell whether clients from 7.0.138 on accept the citation; one they refuse would end the turn."""
-    if not isinstance(value, dict) or not isinstance(value.get("source"), dict):
-        return False
-    source = value["source"]
-    keys = {"url": ("id", "url"), "document": ("id", "mediaType", "title")}.get(source.get("sourceType"), ())
-    return (
-        bool(keys)
-        and source.get("type") == "source"
-        and all(isinstance(source.get(key), str) for key in keys)
-        and all(isinstance(value[key], int) and value[key] >= 0 for key in ("startIndex", "endIndex") if key in value)
-        and isinstance(value.get("citedText", ""), str)
-        and all(isinstance(source.get(key, ""), str) for key in ("title", "filename"))
-        and "providerMetadata" not in source
-    )
-
-
-def _is_steering_part(value: Any) -> bool:
-    """Tell whether clients from 7.0.163 on accept the part of a steering message."""
-    if not isinstance(value, dict) or "providerMetadata" in value or "providerReference" in value:
-        return False
-    required = {"text": ("text",), "file": ("mediaType", "url")}.get(value.get("type"), ())
-    return (
-        bool(required)
-        and all(isinstance(value.get(key), str) for key in required)
-        and isinstance(value.get("filename", ""), str)
-    )

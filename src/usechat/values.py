@@ -4,22 +4,27 @@
 
 | Python value | becomes |
 |---|---|
-| ``None bool int str`` | itself |
-| ``float`` | itself; ``1.0`` becomes ``1``, ``-0.0`` becomes ``0``, NaN and the infinities ``None`` (as ``JSON.stringify``) |
+| ``None bool str`` | itself |
+| ``int`` | itself; ``None`` beyond the range of a double, which JavaScript reads as an infinity |
+| ``float`` | itself; ``1.0`` becomes ``1``, ``-0.0`` becomes ``0``, NaN and the infinities ``None`` |
 | mappings | objects; keys that are no strings become the text of their JSON value |
-| lists, tuples, sets, other iterables of the ``collections.abc`` kinds | arrays |
-| dataclasses, msgspec Structs, pydantic models | objects (pydantic through ``model_dump(mode="json", by_alias=True)``) |
+| lists, tuples, sets and all that is a ``Sequence``, ``Set`` or ``ValuesView`` | arrays |
+| dataclasses, msgspec Structs | objects |
+| pydantic models | what ``model_dump(mode="json", by_alias=True)`` gives |
 | ``Enum`` | its value |
 | ``datetime date time timedelta`` | ISO 8601 text |
-| ``UUID``, ``Decimal``, paths | their text (a Decimal keeps all its digits) |
+| ``UUID``, ``Decimal``, ``UserString``, paths | their text (a Decimal keeps all its digits) |
 | ``bytes`` and the like | base64 text |
 | numpy arrays and scalars (anything with ``tolist``) | what ``tolist()`` gives |
-| anything else | ``str(value)`` |
+| anything else, and whatever raises while it is converted | ``str(value)`` |
 | anything below 100 levels of nesting, or within itself | the text ``[nested too deeply]`` |
-| the key ``__proto__``, and ``constructor`` over null or over an object with ``prototype`` | the key with ``_`` appended: every AI SDK client refuses the original |
+| the key ``__proto__``, and ``constructor`` over null or an object with ``prototype`` | the key with ``_`` appended |
+
+The last row because AI SDK clients refuse those keys.
 """
 
 import base64
+import collections
 import dataclasses
 import datetime
 import decimal
@@ -28,29 +33,50 @@ import json
 import math
 import pathlib
 import re
+import sys
 import uuid
-from collections.abc import Callable, Mapping, Sequence, Set
-from typing import Any, Final, Literal, NoReturn
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set, ValuesView
+from typing import Any, Final, Literal, NoReturn, TypeAlias
 
 import msgspec
 
 from usechat.errors import InvalidJSON
 
-__all__ = ["MAXIMUM_DEPTH", "json_object", "json_text", "json_value", "parse_json"]
+__all__ = [
+    "MAXIMUM_DEPTH",
+    "READABLE_DEPTH",
+    "is_deeper",
+    "is_ordinary",
+    "json_kind",
+    "json_object",
+    "json_text",
+    "json_value",
+    "parse_json",
+    "read_json",
+]
 
 MAXIMUM_DEPTH: Final = 100
-"""Deeper values are cut: a page cannot show them, and a value that contains itself has no end."""
+"""Deeper values are cut when they are written: a page cannot show them."""
+
+READABLE_DEPTH: Final = 128
+"""Deeper JSON is refused when it is read: whatever was written, within a chunk or a message, fits."""
 
 TOO_DEEP: Final = "[nested too deeply]"
 
+_LARGEST: Final = int(sys.float_info.max)
 _LARGEST_EXACT: Final = 2.0**53
 _SURROGATE: Final = re.compile("[\ud800-\udfff]")
-_SUSPECT_KEY: Final = re.compile(r"__proto__|constructor|\\u")
+
+_Within: TypeAlias = tuple[int, ...]
+"""The ids of the values that contain the one being converted, from the outermost on."""
 
 
 def json_value(value: object) -> Any:
     """Return ``value`` as plain JSON values, converted as the module's table says."""
-    return _convert(value, 0)
+    try:
+        return _convert(value, ())
+    except RecursionError:  # the caller itself is deep in the stack
+        return TOO_DEEP
 
 
 def json_object(value: object) -> dict[str, Any]:
@@ -76,94 +102,145 @@ def json_text(value: Any) -> str:
     return "[" + ",".join([json_text(item) for item in value]) + "]"
 
 
+def json_kind(value: Any) -> str:
+    """Name the kind of a JSON value for an error text: ``an object``, ``null``."""
+    if value is None:
+        return "null"
+    for kind, name in ((bool, "a boolean"), (str, "a string"), ((int, float), "a number"), (Mapping, "an object")):
+        if isinstance(value, kind):
+            return name
+    return "an array" if isinstance(value, list) else f"a Python {type(value).__name__}"
+
+
+def read_json(text: str) -> Any:
+    """Read JSON and nothing else, or raise ``ValueError``; ``RecursionError`` if it is too deep for Python."""
+    return json.loads(text, parse_constant=_refuse_constant, parse_int=_parse_integer)
+
+
 def parse_json(text: str) -> Any:
     """Parse ``text`` as an AI SDK client does: JSON alone, no ``NaN``, no keys that reach for a prototype."""
     try:
-        value = json.loads(text, parse_constant=_refuse_constant, parse_int=_parse_integer)
-    except (ValueError, RecursionError) as error:
-        reason = "nested too deeply" if isinstance(error, RecursionError) else str(error)
-        raise InvalidJSON(f"not JSON: {reason}") from None
-    if _SUSPECT_KEY.search(text) and _reaches_for_prototype(value):
-        raise InvalidJSON("the keys __proto__ and constructor.prototype are forbidden")
+        value = read_json(text)
+    except RecursionError:
+        raise InvalidJSON("not JSON: nested too deeply") from None
+    except ValueError as error:
+        raise InvalidJSON(f"not JSON: {error}") from None
+    if not is_ordinary(text):
+        if is_deeper(value, READABLE_DEPTH):
+            raise InvalidJSON(f"nested too deeply: more than {READABLE_DEPTH} levels")
+        if _reaches_for_prototype(value):
+            raise InvalidJSON("the keys __proto__ and constructor.prototype are forbidden")
     return value
 
 
-def _convert(value: object, depth: int) -> Any:
+def is_ordinary(text: str) -> bool:
+    """Tell whether JSON text is surely not deep and surely free of keys that reach for a prototype, escaped or not."""
+    if len(text) > 2 * READABLE_DEPTH and text.count("{") + text.count("[") > READABLE_DEPTH:
+        return False
+    return "__proto__" not in text and "constructor" not in text and "\\u00" not in text
+
+
+def is_deeper(value: Any, levels: int) -> bool:
+    """Tell whether objects and arrays are nested in more than ``levels`` levels."""
+    level = [value]
+    for _ in range(levels + 1):
+        level = [node for node in level if isinstance(node, (dict, list))]
+        if not level:
+            return False
+        level = [item for node in level for item in (node.values() if isinstance(node, dict) else node)]
+    return True
+
+
+def _convert(value: object, within: _Within) -> Any:
     convert = _CONVERTERS.get(type(value))
-    if convert is None:
-        convert = _find_converter(value)
-    return convert(value, depth)
+    if convert is not None:
+        return convert(value, within)
+    try:
+        return _find_converter(value)(value, within)
+    except Exception:  # user code: properties, iterators and serializers may raise anything
+        return _from_anything(value, within)
 
 
-def _find_converter(value: object) -> "Callable[[Any, int], Any]":
+def _find_converter(value: object) -> "_Converter":
     for kinds, convert in _CONVERTERS_BY_KIND:
         if isinstance(value, kinds):
             return convert
-    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+    if isinstance(value, type):
+        return _from_anything
+    if dataclasses.is_dataclass(value):
         return _from_dataclass
-    if not isinstance(value, type):
-        for method, convert in _CONVERTERS_BY_METHOD:
-            if callable(getattr(value, method, None)):
-                return convert
+    for method, convert in _CONVERTERS_BY_METHOD:
+        if callable(getattr(type(value), method, None)):  # asked of the type: a proxy or mock has every attribute
+            return convert
     return _from_anything
 
 
-def _same(value: Any, _depth: int) -> Any:
+def _same(value: Any, _within: _Within) -> Any:
     return value
 
 
-def _from_float(value: float, _depth: int) -> int | float | None:
+def _from_integer(value: int, _within: _Within) -> int | None:
+    return int.__int__(value) if -_LARGEST <= value <= _LARGEST else None
+
+
+def _from_float(value: float, _within: _Within) -> int | float | None:
+    value = float.__float__(value)
     if not math.isfinite(value):
         return None
-    value = float(value)
     return int(value) if value.is_integer() and abs(value) < _LARGEST_EXACT else value
 
 
-def _from_mapping(value: Mapping[Any, Any], depth: int) -> Any:
-    if depth >= MAXIMUM_DEPTH:
+def _from_items(owner: object, items: Iterable[tuple[Any, Any]], within: _Within) -> Any:
+    if len(within) >= MAXIMUM_DEPTH or id(owner) in within:
         return TOO_DEEP
+    inside = (*within, id(owner))
     result = {}
-    for key, item in value.items():
+    for key, item in list(items):
         text = key if type(key) is str else _key_text(key)
-        converted = _convert(item, depth + 1)
-        if text == "__proto__" or (text == "constructor" and _is_prototype_bait(converted)):
+        converted = _convert(item, inside)
+        if text == "__proto__" or (text == "constructor" and (converted is None or _has_prototype(converted))):
             text += "_"
         result[text] = converted
     return result
 
 
-def _from_sequence(value: Sequence[Any] | Set[Any], depth: int) -> Any:
-    if depth >= MAXIMUM_DEPTH:
+def _from_mapping(value: Mapping[Any, Any], within: _Within) -> Any:
+    return _from_items(value, value.items(), within)
+
+
+def _from_sequence(value: Sequence[Any] | Set[Any] | ValuesView[Any], within: _Within) -> Any:
+    if len(within) >= MAXIMUM_DEPTH or id(value) in within:
         return TOO_DEEP
-    return [_convert(item, depth + 1) for item in value]
+    inside = (*within, id(value))
+    return [_convert(item, inside) for item in value]
 
 
-def _from_dataclass(value: Any, depth: int) -> Any:
-    return _from_mapping({field.name: getattr(value, field.name, None) for field in dataclasses.fields(value)}, depth)
+def _from_dataclass(value: Any, within: _Within) -> Any:
+    fields = dataclasses.fields(value)
+    return _from_items(value, [(field.name, getattr(value, field.name, None)) for field in fields], within)
 
 
-def _from_struct(value: msgspec.Struct, depth: int) -> Any:
-    fields = type(value).__struct_encode_fields__, type(value).__struct_fields__
-    return _from_mapping({name: getattr(value, attribute, None) for name, attribute in zip(*fields, strict=True)}, depth)
+def _from_struct(value: msgspec.Struct, within: _Within) -> Any:
+    config = value.__struct_config__
+    items: list[tuple[str, Any]] = [] if config.tag_field is None else [(config.tag_field, config.tag)]
+    for name, attribute in zip(value.__struct_encode_fields__, value.__struct_fields__, strict=True):
+        item = getattr(value, attribute, msgspec.UNSET)
+        if item is not msgspec.UNSET:
+            items.append((name, item))
+    return _from_items(value, items, within)
 
 
-def _from_pydantic(value: Any, depth: int) -> Any:
+def _from_pydantic(value: Any, within: _Within) -> Any:
+    return _convert(value.model_dump(mode="json", by_alias=True), within)
+
+
+def _from_array(value: Any, within: _Within) -> Any:
+    return _convert(value.tolist(), within)
+
+
+def _from_anything(value: object, _within: _Within) -> str:
     try:
-        return _convert(value.model_dump(mode="json", by_alias=True), depth)
-    except Exception:  # user code: a serializer of the model's own may raise anything
-        return _from_anything(value, depth)
-
-
-def _from_array(value: Any, depth: int) -> Any:
-    try:
-        return _convert(value.tolist(), depth)
-    except Exception:  # user code behind a method that merely has this name
-        return _from_anything(value, depth)
-
-
-def _from_anything(value: object, _depth: int) -> str:
-    try:
-        return str(value)
+        return str.__str__(str(value))
     except Exception:  # user code
         return f"[{type(value).__name__}]"
 
@@ -184,7 +261,7 @@ def _string_text(text: str) -> str:
 def _number_text(value: float) -> str:
     if not math.isfinite(value):
         return "null"
-    # ECMAScript Number::toString: the shortest digits that round-trip (as repr gives), plain up to 1e21 and down to 1e-6.
+    # ECMAScript Number::toString: the shortest digits that round-trip, as repr gives; plain up to 1e21, down to 1e-6.
     sign = "-" if value < 0 else ""
     mantissa, _, exponent = repr(abs(value)).partition("e")
     whole, _, fraction = mantissa.partition(".")
@@ -217,8 +294,8 @@ def _parse_integer(text: str) -> int | float:
     return int(text) if len(text) < 400 else float(text)
 
 
-def _is_prototype_bait(value: Any) -> bool:
-    return value is None or (isinstance(value, dict) and "prototype" in value)
+def _has_prototype(value: Any) -> bool:
+    return isinstance(value, dict) and "prototype" in value
 
 
 def _reaches_for_prototype(value: Any) -> bool:
@@ -226,7 +303,8 @@ def _reaches_for_prototype(value: Any) -> bool:
     while pending:
         node = pending.pop()
         if isinstance(node, dict):
-            if "__proto__" in node or ("constructor" in node and _is_prototype_bait(node["constructor"])):
+            # A null constructor too is fatal to 5.0.0 and 6.0.0, so it is never written; newer releases read it.
+            if "__proto__" in node or _has_prototype(node.get("constructor")):
                 return True
             pending.extend(node.values())
         elif isinstance(node, list):
@@ -234,9 +312,29 @@ def _reaches_for_prototype(value: Any) -> bool:
     return False
 
 
-_CONVERTERS: Final[dict[type, Callable[[Any, int], Any]]] = {
+def _from_date(value: datetime.date | datetime.time, _within: _Within) -> str:
+    text = value.isoformat()
+    return text.removesuffix("+00:00") + "Z" if text.endswith("+00:00") else text
+
+
+def _from_timedelta(value: datetime.timedelta, _within: _Within) -> Any:
+    # msgspec writes ISO 8601 durations, though not of subclasses.
+    return msgspec.to_builtins(datetime.timedelta(value.days, value.seconds, value.microseconds))
+
+
+def _from_enum(value: enum.Enum, within: _Within) -> Any:
+    return _convert(value.value, within)
+
+
+def _from_bytes(value: bytes | bytearray | memoryview, _within: _Within) -> str:
+    return base64.b64encode(bytes(value)).decode()
+
+
+_Converter: TypeAlias = Callable[[Any, _Within], Any]
+
+_CONVERTERS: Final[dict[type, _Converter]] = {
     str: _same,
-    int: _same,
+    int: _from_integer,
     bool: _same,
     type(None): _same,
     float: _from_float,
@@ -245,33 +343,21 @@ _CONVERTERS: Final[dict[type, Callable[[Any, int], Any]]] = {
     tuple: _from_sequence,
 }
 
-
-def _through_msgspec(value: Any, _depth: int) -> Any:
-    return msgspec.to_builtins(value)
-
-
-def _from_enum(value: enum.Enum, depth: int) -> Any:
-    return _convert(value.value, depth)
-
-
-def _from_bytes(value: bytes | bytearray | memoryview, _depth: int) -> str:
-    return base64.b64encode(value).decode()
-
-
-_CONVERTERS_BY_KIND: Final[tuple[tuple[Any, Callable[[Any, int], Any]], ...]] = (
+_CONVERTERS_BY_KIND: Final[tuple[tuple[Any, _Converter], ...]] = (
     (enum.Enum, _from_enum),
-    (str, lambda value, _depth: str.__str__(value)),
-    (int, lambda value, _depth: int(value)),
+    (str, lambda value, _within: str.__str__(value)),
+    (int, _from_integer),
     (float, _from_float),
-    ((datetime.date, datetime.time, datetime.timedelta, uuid.UUID, decimal.Decimal), _through_msgspec),
+    ((datetime.date, datetime.time), _from_date),
+    (datetime.timedelta, _from_timedelta),
+    ((uuid.UUID, decimal.Decimal, collections.UserString, pathlib.PurePath), _from_anything),
     ((bytes, bytearray, memoryview), _from_bytes),
-    (pathlib.PurePath, _from_anything),
     (Mapping, _from_mapping),
-    ((Sequence, Set), _from_sequence),
+    ((Sequence, Set, ValuesView), _from_sequence),
     (msgspec.Struct, _from_struct),
 )
 
-_CONVERTERS_BY_METHOD: Final[tuple[tuple[Literal["model_dump", "tolist"], Callable[[Any, int], Any]], ...]] = (
+_CONVERTERS_BY_METHOD: Final[tuple[tuple[Literal["model_dump", "tolist"], _Converter], ...]] = (
     ("model_dump", _from_pydantic),
     ("tolist", _from_array),
 )

@@ -13,8 +13,14 @@ from usechat import parts
 from usechat.chunks import Chunk, type_of
 from usechat.parts import Part
 from usechat.chunks import encode_chunk
+
 DONE = b"data: [DONE]\n\n"
-def encode_frame(c: Chunk) -> bytes: return b"data: " + encode_chunk(c) + b"\n\n"
+
+
+def encode_frame(c: Chunk) -> bytes:
+    return b"data: " + encode_chunk(c) + b"\n\n"
+
+
 from usechat.stream import MessageStream
 
 USER = {"id": "user-1", "role": "user", "parts": [{"type": "text", "text": "hi"}]}
@@ -48,8 +54,15 @@ def test_any_parts_make_a_stream_that_no_client_rejects(judge: Judge, major: str
         for release in RELEASES[major]:
             fitting = ["any", release] + ([major] if release == RELEASES[major][-1] else [])
             bodies = [b"".join(map(encode_frame, streams[sdk])) + DONE for sdk in fitting]
-            for sdk, result in zip(fitting, judge.chat(release, [Chat(body, messages=history) for body in bodies]), strict=True):
-                assert result["status"] == ("error" if error else "ready"), (sdk, release, result["error"], streams[sdk])
+            for sdk, result in zip(
+                fitting, judge.chat(release, [Chat(body, messages=history) for body in bodies]), strict=True
+            ):
+                assert result["status"] == ("error" if error else "ready"), (
+                    sdk,
+                    release,
+                    result["error"],
+                    streams[sdk],
+                )
                 if error is not None:
                     assert result["error"] is not None
                     assert result["error"]["message"] == error

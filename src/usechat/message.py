@@ -1,0 +1,248 @@
+"""Chunks in, the message out: the mirror of the AI SDK's own reader, for every release of 5, 6 and 7.
+
+What the page would show after each chunk is what :attr:`MessageBuilder.message` holds; what would make the page fail
+raises, with the text that the page would get.
+"""
+
+import functools
+from collections.abc import Callable, Mapping
+from typing import Any, ClassVar, Final, cast
+
+import msgspec
+
+from usechat import chunks
+from usechat.chunks import CHUNK_TYPES, Chunk, chunk_to_json, type_of
+from usechat.dialects import Release, dialect, reads, release
+from usechat.errors import StreamFailed, UIMessageStreamError, UnknownChunkType
+from usechat.metadata import merge_metadata
+from usechat.part_list import Part, PartList
+from usechat.prerequisites import missing_prerequisite
+from usechat.text_buffer import TextBuffer
+from usechat.tool_parts import ToolParts
+from usechat.ui_messages import UIMessage
+from usechat.values import json_value
+
+__all__ = ["MessageBuilder"]
+
+_BLOCK_TYPES: Final[Mapping[type[Chunk], str]] = {
+    chunks.TextStart: "text",
+    chunks.TextDelta: "text",
+    chunks.TextEnd: "text",
+    chunks.ReasoningStart: "reasoning",
+    chunks.ReasoningDelta: "reasoning",
+    chunks.ReasoningEnd: "reasoning",
+}
+
+
+class _Block:
+    """An open text or reasoning part."""
+
+    __slots__ = ("buffer", "part")
+
+    def __init__(self, part: Part) -> None:
+        self.part = part
+        self.buffer = TextBuffer()
+
+    def catch_up(self) -> None:
+        self.part["text"] = self.buffer.text()
+
+
+class MessageBuilder:
+    """Builds one assistant message from its chunks, as the client of ``sdk`` does (a major or one release).
+
+    ``message`` is the assistant message that the stream continues; it is copied. One of another role is not continued.
+    A new message bears ``message_id`` until a ``start`` chunk names it. Values nested in more than 100 levels are cut,
+    as :mod:`usechat.values` says.
+    """
+
+    def __init__(self, *, sdk: str = "7", message_id: str = "", message: UIMessage | None = None) -> None:
+        self._release = release(sdk)
+        self._dialect = dialect(str(self._release))
+        self._unknown_chunks = _unknown_chunks(self._release)
+        continues = message is not None and message["role"] == "assistant"
+        new = {"id": message_id, "role": "assistant", "parts": []}
+        base = cast("Mapping[str, Any]", message if continues else new)
+        self._fields = {key: json_value(value) for key, value in base.items() if key != "parts"}
+        self._parts = PartList([{key: json_value(value) for key, value in part.items()} for part in base["parts"]])
+        self._tools = ToolParts(self._release, self._parts)
+        self._blocks: dict[tuple[str, str], _Block] = {}
+        self._shown = continues
+        self._finish_reason: str | None = None
+
+    def receive(self, chunk: Chunk) -> None:
+        """Apply one chunk; an exception is where the client stops reading.
+
+        Raises UIMessageStreamError for a chunk without its prerequisite, StreamFailed for an ``error`` chunk, and
+        UnknownChunkType for a chunk this release does not know.
+        """
+        if type(chunk) in self._unknown_chunks:
+            raise UnknownChunkType(
+                f"AI SDK {self._release} does not know the chunk type {type_of(chunk)!r}",
+                chunk_type=type_of(chunk),
+                path="$.type",
+            )
+        if self._HANDLERS[type(chunk)](self, self._as_read(chunk)):
+            self._shown = True
+
+    @property
+    def message(self) -> UIMessage:
+        """The message so far: a fresh copy in plain JSON values."""
+        self._catch_up()
+        return cast("UIMessage", msgspec.to_builtins(self._fields | {"parts": self._parts.parts}))
+
+    @property
+    def finish_reason(self) -> str | None:
+        """Why the model stopped, once a ``finish`` chunk said so."""
+        return self._finish_reason
+
+    @property
+    def shown(self) -> bool:
+        """Whether the page shows the message: steps, transient data and a bare ``start`` alone do not bring it up."""
+        return self._shown
+
+    def _reads(self, behaviour: str) -> bool:
+        return reads(self._release, behaviour)
+
+    def _as_read(self, chunk: Chunk) -> Chunk:
+        """Return the chunk without the fields that this release does not look at."""
+        unknown = self._dialect.unknown_fields(chunk)
+        return msgspec.structs.replace(chunk, **{field.name: field.default for field in unknown}) if unknown else chunk
+
+    def _catch_up(self) -> None:
+        for block in self._blocks.values():
+            block.catch_up()
+        self._tools.catch_up()
+
+    # Each handler applies one kind of chunk and tells whether the client updates the page after it.
+
+    def _block_start(self, chunk: chunks.TextStart | chunks.ReasoningStart) -> bool:
+        part_type = _BLOCK_TYPES[type(chunk)]
+        part: Part = {"type": part_type, "text": "", "state": "streaming"}
+        if part_type == "reasoning" and self._reads("reasoning-id"):
+            part["id"] = chunk.id
+        self._set_provider_metadata(part, chunk.provider_metadata)
+        self._parts.append(part)
+        if previous := self._blocks.get((part_type, chunk.id)):
+            previous.catch_up()
+        self._blocks[part_type, chunk.id] = _Block(part)
+        return True
+
+    def _block_delta(self, chunk: chunks.TextDelta | chunks.ReasoningDelta) -> bool:
+        block = self._blocks.get((_BLOCK_TYPES[type(chunk)], chunk.id))
+        if block is None:
+            raise missing_prerequisite(chunk, chunk.id, self._release)
+        block.buffer.append(chunk.delta)
+        self._set_provider_metadata(block.part, chunk.provider_metadata)
+        return True
+
+    def _block_end(self, chunk: chunks.TextEnd | chunks.ReasoningEnd) -> bool:
+        block = self._blocks.pop((_BLOCK_TYPES[type(chunk)], chunk.id), None)
+        if block is None:
+            raise missing_prerequisite(chunk, chunk.id, self._release)
+        block.catch_up()
+        block.part["state"] = "done"
+        self._set_provider_metadata(block.part, chunk.provider_metadata)
+        if isinstance(chunk, chunks.TextEnd) and chunk.citations is not None:
+            block.part["citations"] = json_value(chunk.citations)
+        return True
+
+    def _set_provider_metadata(self, part: Part, provider_metadata: Any) -> None:
+        if provider_metadata is not None:
+            part["providerMetadata"] = json_value(provider_metadata)
+
+    def _tool(self, chunk: Chunk) -> bool:
+        self._tools.receive(chunk)
+        return True
+
+    def _content(self, chunk: Chunk) -> bool:
+        """Apply a chunk that becomes a part as it is."""
+        part = chunk_to_json(chunk)
+        if isinstance(chunk, chunks.File) and not self._reads("file-provider-metadata"):
+            part.pop("providerMetadata", None)
+        self._parts.append(part)
+        return True
+
+    def _data(self, chunk: chunks.Data) -> bool:
+        if chunk.transient:
+            return False
+        existing = None if chunk.id is None else self._parts.data(chunk.type, chunk.id)
+        if existing is None:
+            self._parts.append(chunk_to_json(chunk) | {key: json_value(item) for key, item in chunk.extra.items()})
+        else:
+            existing["data"] = json_value(chunk.data)
+        return True
+
+    def _start(self, chunk: chunks.Start) -> bool:
+        if chunk.message_id is not None:
+            self._fields["id"] = chunk.message_id
+        return self._merge_metadata(chunk) or chunk.message_id is not None
+
+    def _finish(self, chunk: chunks.Finish) -> bool:
+        self._finish_reason = chunk.finish_reason or self._finish_reason
+        return self._merge_metadata(chunk)
+
+    def _merge_metadata(self, chunk: chunks.Start | chunks.Finish | chunks.MessageMetadata) -> bool:
+        metadata = json_value(chunk.message_metadata)
+        if metadata is None:
+            return False
+        if self._fields.get("metadata") is not None:
+            try:
+                metadata = merge_metadata(self._fields["metadata"], metadata, self._release)
+            except TypeError as error:
+                raise UIMessageStreamError(str(error), chunk_type=type_of(chunk)) from None
+        self._fields["metadata"] = metadata
+        return True
+
+    def _start_step(self, _chunk: chunks.StartStep) -> bool:
+        self._parts.append({"type": "step-start"})
+        return False
+
+    def _finish_step(self, _chunk: chunks.FinishStep) -> bool:
+        if not self._reads("blocks-outlive-steps"):
+            self._catch_up()
+            self._blocks.clear()
+        return False
+
+    def _reset_step(self, _chunk: chunks.ResetStep) -> bool:
+        self._catch_up()
+        self._blocks.clear()
+        self._tools.forget_streaming()
+        return self._parts.reset_step()
+
+    def _abort(self, _chunk: chunks.Abort) -> bool:
+        return False
+
+    def _error(self, chunk: chunks.Error) -> bool:
+        raise StreamFailed(chunk.error_text)
+
+    _HANDLERS: ClassVar[Mapping[type[Chunk], Callable[["MessageBuilder", Any], bool]]] = {
+        **dict.fromkeys(ToolParts.HANDLERS, _tool),
+        chunks.Start: _start,
+        chunks.StartStep: _start_step,
+        chunks.FinishStep: _finish_step,
+        chunks.ResetStep: _reset_step,
+        chunks.Finish: _finish,
+        chunks.Abort: _abort,
+        chunks.Error: _error,
+        chunks.TextStart: _block_start,
+        chunks.TextDelta: _block_delta,
+        chunks.TextEnd: _block_end,
+        chunks.ReasoningStart: _block_start,
+        chunks.ReasoningDelta: _block_delta,
+        chunks.ReasoningEnd: _block_end,
+        chunks.SourceUrl: _content,
+        chunks.SourceDocument: _content,
+        chunks.File: _content,
+        chunks.ReasoningFile: _content,
+        chunks.Custom: _content,
+        chunks.SteeringMessage: _content,
+        chunks.MessageMetadata: _merge_metadata,
+        chunks.Data: _data,
+    }
+
+
+@functools.lru_cache(maxsize=64)
+def _unknown_chunks(candidate: Release) -> frozenset[type]:
+    """Return the chunks that this release does not know."""
+    knows = dialect(str(candidate)).knows
+    return frozenset(kind for chunk_type, kind in CHUNK_TYPES.items() if not knows(chunk_type))

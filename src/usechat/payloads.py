@@ -1,0 +1,109 @@
+"""What adapters hand over, in the shapes that clients demand."""
+
+from collections.abc import Mapping
+from typing import Any, TypeAlias, assert_never
+
+from msgspec import UNSET
+
+from usechat import chunks, parts
+from usechat.chunks import Chunk
+from usechat.dialects import Dialect
+from usechat.values import json_object, json_value
+
+__all__ = ["ContentPart", "content_chunk", "given", "is_citation", "metadata", "provider_metadata", "true"]
+
+ContentPart: TypeAlias = (
+    parts.SourceUrl
+    | parts.SourceDocument
+    | parts.File
+    | parts.ReasoningFile
+    | parts.Custom
+    | parts.Data
+    | parts.SteeringMessage
+)
+
+
+def content_chunk(part: ContentPart, dialect: Dialect) -> tuple[Chunk, str | None]:
+    """Return the chunk for a part that stands by itself, and the chunk type it stands in for, if it does."""
+    match part:
+        case parts.Data():
+            return chunks.Data(f"data-{part.name}", json_value(part.data), part.id, true(part.transient)), None
+        case parts.SteeringMessage():
+            return _steering_message(part, dialect)
+    source = provider_metadata(part.provider_metadata)
+    match part:
+        case parts.SourceUrl():
+            return chunks.SourceUrl(part.source_id, part.url, part.title, source), None
+        case parts.SourceDocument():
+            return chunks.SourceDocument(part.source_id, part.media_type, part.title, part.filename, source), None
+        case parts.File():
+            return chunks.File(part.url, part.media_type, source), None
+        case parts.ReasoningFile():
+            if dialect.knows("reasoning-file"):
+                return chunks.ReasoningFile(part.url, part.media_type, source), None
+            return chunks.File(part.url, part.media_type, source), "reasoning-file"
+        case parts.Custom():
+            if dialect.knows("custom"):
+                return chunks.Custom(part.kind, source), None
+            payload = {"kind": part.kind} if source is None else {"kind": part.kind, "providerMetadata": source}
+            return chunks.Data("data-custom", payload), "custom"
+        case _:
+            assert_never(part)
+
+
+def _steering_message(part: parts.SteeringMessage, dialect: Dialect) -> tuple[Chunk, str | None]:
+    payload = json_value(part.parts)
+    if dialect.knows("steering-message") and all(map(_is_steering_part, payload)):
+        return chunks.SteeringMessage(part.id, payload), None
+    return chunks.Data("data-steering-message", {"id": part.id, "parts": payload}), "steering-message"
+
+
+def provider_metadata(value: Mapping[str, Any] | None) -> dict[str, dict[str, Any]] | None:
+    """Return provider metadata as clients demand it: an object of objects."""
+    if value is None:
+        return None
+    return {key: item if isinstance(item, dict) else {"value": item} for key, item in json_object(value).items()}
+
+
+def metadata(value: Mapping[str, Any] | None) -> dict[str, Any] | None:
+    """Return metadata as a JSON object, or nothing."""
+    return None if value is None else json_object(value)
+
+
+def true(flag: bool) -> bool | None:
+    """Return a flag as the wire has it: there when it is set, absent when it is not."""
+    return True if flag else None
+
+
+def given(value: Any) -> Any:
+    """Return a value for a key whose mere presence means something."""
+    return UNSET if value is None else json_value(value)
+
+
+def is_citation(value: Any) -> bool:
+    """Tell whether clients from 7.0.138 on accept the citation; one they refuse would end the turn."""
+    if not isinstance(value, dict) or not isinstance(value.get("source"), dict):
+        return False
+    source = value["source"]
+    keys = {"url": ("id", "url"), "document": ("id", "mediaType", "title")}.get(str(source.get("sourceType")), ())
+    return (
+        bool(keys)
+        and source.get("type") == "source"
+        and all(isinstance(source.get(key), str) for key in keys)
+        and all(isinstance(value[key], int) and value[key] >= 0 for key in ("startIndex", "endIndex") if key in value)
+        and isinstance(value.get("citedText", ""), str)
+        and all(isinstance(source.get(key, ""), str) for key in ("title", "filename"))
+        and "providerMetadata" not in source
+    )
+
+
+def _is_steering_part(value: Any) -> bool:
+    """Tell whether clients from 7.0.163 on accept the part of a steering message."""
+    if not isinstance(value, dict) or "providerMetadata" in value or "providerReference" in value:
+        return False
+    required = {"text": ("text",), "file": ("mediaType", "url")}.get(str(value.get("type")), ())
+    return (
+        bool(required)
+        and all(isinstance(value.get(key), str) for key in required)
+        and isinstance(value.get("filename", ""), str)
+    )

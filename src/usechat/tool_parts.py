@@ -1,0 +1,315 @@
+"""The tool parts of a message that is being read: what each tool chunk makes of them, release by release."""
+
+from collections.abc import Callable, Mapping
+from typing import Any, ClassVar, Final, TypeAlias
+
+from msgspec import UNSET
+
+from usechat import chunks
+from usechat.chunks import Chunk
+from usechat.dialects import Release, dialect, reads
+from usechat.machine import TOOL_TRANSITIONS, ToolState, tool_state_after
+from usechat.part_list import Part, PartList
+from usechat.partial_json import UNDEFINED, parse_partial_json
+from usechat.prerequisites import missing_prerequisite
+from usechat.text_buffer import TextBuffer
+from usechat.ui_messages import is_dynamic_tool, is_static_tool
+from usechat.values import json_value
+
+__all__ = ["ToolParts"]
+
+_InputChunk: TypeAlias = chunks.ToolInputStart | chunks.ToolInputAvailable | chunks.ToolInputError
+_OutputChunk: TypeAlias = chunks.ToolOutputAvailable | chunks.ToolOutputError
+_RESULTS: Final = frozenset({ToolState.OUTPUT_AVAILABLE, ToolState.OUTPUT_ERROR})
+
+_APPROVAL_FIELDS: Final = {
+    "approval_descriptor": "descriptor",
+    "input_schema_input": "inputSchemaInput",
+    "reason": "requestReason",
+    "signature": "signature",
+}
+_KEPT_OF_REQUEST: Final = {
+    "signature": "approval-keeps-signature",
+    "requestReason": "approval-keeps-request-reason",
+}
+
+
+class _StreamingInput:
+    """A tool input that arrives in pieces. It is parsed when someone looks, not at every piece."""
+
+    def __init__(self, tool_name: str, text: str = "", **options: Any) -> None:
+        self.tool_name = tool_name
+        self.buffer = TextBuffer(text)
+        self.dynamic: bool = bool(options.get("dynamic"))
+        self.input_encoding: str | None = options.get("input_encoding")
+        self.title: str | None = options.get("title")
+        self.tool_metadata: Any = options.get("tool_metadata")
+        self.part: Part | None = None
+        """The part whose ``input`` has fallen behind the text."""
+        self.step = 0
+        self.keeps_raw_input = False
+
+
+class ToolParts:
+    """Applies tool chunks to the parts of a message."""
+
+    def __init__(self, release: Release, parts: PartList) -> None:
+        self._release = release
+        self._parts = parts
+        self._streaming: dict[str, _StreamingInput] = {}
+        self._behind: dict[str, _StreamingInput] = {}
+        known = dialect(str(release)).knows
+        replaced = {
+            "input": True,
+            "output": True,
+            "errorText": True,
+            "preliminary": known("tool-output-available", "preliminary"),
+            "inputEncoding": known("tool-input-start", "inputEncoding"),
+        }
+        always = [key for key, is_replaced in replaced.items() if is_replaced]
+        self._replaced_in_static = [*always, "rawInput"] if self._reads("raw-input") else always
+        self._replaced_in_dynamic = [*always, "rawInput"] if self._reads("raw-input-while-streaming") else always
+        if self._reads("streaming-calls-are-restored"):
+            self._restore()
+
+    def receive(self, chunk: Chunk) -> None:
+        """Apply one tool chunk."""
+        self.HANDLERS[type(chunk)](self, chunk)
+
+    def catch_up(self) -> None:
+        """Parse the inputs that have fallen behind their text."""
+        for tool_call_id in list(self._behind):
+            self._catch_up(tool_call_id)
+
+    def forget_streaming(self) -> None:
+        """Take no more pieces of the inputs that are open."""
+        self.catch_up()
+        self._streaming.clear()
+
+    def _reads(self, behaviour: str) -> bool:
+        return reads(self._release, behaviour)
+
+    def _restore(self) -> None:
+        """Go on with the inputs that were streaming when the message was last seen."""
+        for part in self._parts.current_step():
+            if _is_tool(part) and part["state"] == ToolState.INPUT_STREAMING.value:
+                self._streaming[part["toolCallId"]] = _StreamingInput(
+                    part["toolName"] if is_dynamic_tool(part["type"]) else part["type"].removeprefix("tool-"),
+                    part.get("rawInput") or "",
+                    dynamic=is_dynamic_tool(part["type"]),
+                    input_encoding=part.get("inputEncoding"),
+                    title=part.get("title"),
+                    tool_metadata=part.get("toolMetadata"),
+                )
+
+    # Which part a chunk is about.
+
+    def _find_for_input(self, tool_call_id: str, of_kind: Callable[[Part], bool]) -> Part | None:
+        in_step = self._reads("tool-calls-belong-to-steps")
+        candidates = self._parts.calls_in_step(tool_call_id) if in_step else self._parts.calls(tool_call_id)
+        return next(filter(of_kind, candidates), None)
+
+    def _find_for_output(self, chunk: Any, of_kind: Callable[[Part], bool]) -> Part:
+        part = self._find_for_input(chunk.tool_call_id, of_kind)
+        if part is None:
+            part = next(filter(of_kind, reversed(self._parts.calls(chunk.tool_call_id))), None)
+        if part is None:
+            raise missing_prerequisite(chunk, chunk.tool_call_id, self._release)
+        return part
+
+    # What a chunk does to its part.
+
+    def _input(self, chunk: _InputChunk) -> None:
+        self._catch_up(chunk.tool_call_id)
+        dynamic = bool(chunk.dynamic)
+        replaced: dict[str, Any] = {}
+        kept: dict[str, Any] = {"providerExecuted": chunk.provider_executed, "toolMetadata": chunk.tool_metadata}
+        if isinstance(chunk, chunks.ToolInputError):
+            if self._reads("input-errors-find-either-kind"):
+                existing = self._find_for_input(chunk.tool_call_id, _is_tool)
+                dynamic = is_dynamic_tool(existing["type"]) if existing else dynamic
+            holds_input = dynamic or self._reads("input-error-keeps-input")
+            replaced = {"input" if holds_input else "rawInput": chunk.input, "errorText": chunk.error_text}
+        elif isinstance(chunk, chunks.ToolInputAvailable):
+            replaced = {"input": chunk.input}
+            kept["title"] = chunk.title
+        else:
+            replaced = _without_none({"inputEncoding": chunk.input_encoding})
+            kept["title"] = chunk.title
+            self._streaming[chunk.tool_call_id] = _StreamingInput(
+                chunk.tool_name,
+                dynamic=chunk.dynamic,
+                input_encoding=chunk.input_encoding,
+                title=chunk.title,
+                tool_metadata=chunk.tool_metadata,
+            )
+        part, created = self._find_or_create(chunk.tool_call_id, chunk.tool_name, dynamic)
+        self._update(part, chunk, chunk.tool_name, replaced, kept, created=created)
+
+    def _input_delta(self, chunk: chunks.ToolInputDelta) -> None:
+        streaming = self._streaming.get(chunk.tool_call_id)
+        if streaming is None:
+            raise missing_prerequisite(chunk, chunk.tool_call_id, self._release)
+        keeps_raw_input = self._reads("raw-input-while-streaming")
+        if streaming.part is None or streaming.step != self._parts.step:
+            self._catch_up(chunk.tool_call_id)
+            part, created = self._find_or_create(chunk.tool_call_id, streaming.tool_name, streaming.dynamic)
+            replaced = _without_none({"inputEncoding": streaming.input_encoding})
+            kept = {"title": streaming.title, "toolMetadata": streaming.tool_metadata}
+            self._update(part, chunk, streaming.tool_name, replaced, kept, created=created)
+            streaming.part = part
+            streaming.step = self._parts.step
+            self._behind[chunk.tool_call_id] = streaming
+            keeps_raw_input = keeps_raw_input and not (created and streaming.dynamic)
+        streaming.keeps_raw_input = keeps_raw_input
+        streaming.buffer.append(chunk.input_text_delta)
+
+    def _catch_up(self, tool_call_id: str) -> None:
+        streaming = self._behind.pop(tool_call_id, None)
+        if streaming is None or streaming.part is None:
+            return
+        part, text = streaming.part, streaming.buffer.text()
+        streaming.part = None
+        value = text if streaming.input_encoding == "text" else parse_partial_json(text, self._release)
+        if value is not UNDEFINED:
+            part["input"] = json_value(value)
+        if streaming.keeps_raw_input:
+            part["rawInput"] = text
+
+    def _output(self, chunk: _OutputChunk) -> None:
+        self._catch_up(chunk.tool_call_id)
+        of_kind = _is_tool
+        if not self._reads("outputs-find-either-kind"):
+            of_kind = _is_dynamic if chunk.dynamic else _is_static
+        part = self._find_for_output(chunk, of_kind)
+        dynamic = is_dynamic_tool(part["type"])
+        replaced = {"input": part["input"]} if "input" in part else {}
+        kept: dict[str, Any] = {}
+        if isinstance(chunk, chunks.ToolOutputAvailable):
+            replaced |= {"output": chunk.output} | _without_none({"preliminary": chunk.preliminary})
+            has_executor = not dynamic or self._reads("provider-executed-on-dynamic-outputs")
+        else:
+            replaced |= {"errorText": chunk.error_text}
+            if not dynamic and "rawInput" in part:
+                replaced["rawInput"] = part["rawInput"]
+            has_executor = self._reads("provider-executed-on-dynamic-parts")
+        if has_executor:
+            kept["providerExecuted"] = chunk.provider_executed
+        if self._reads("tool-metadata-of-outputs"):
+            kept["toolMetadata"] = chunk.tool_metadata
+        tool_name = part["toolName"] if dynamic else part["type"].removeprefix("tool-")
+        self._update(part, chunk, tool_name, replaced, kept)
+
+    def _denied(self, chunk: chunks.ToolOutputDenied) -> None:
+        self._catch_up(chunk.tool_call_id)
+        self._find_for_output(chunk, _is_tool)["state"] = tool_state_after(chunk).value
+
+    def _approval_request(self, chunk: chunks.ToolApprovalRequest) -> None:
+        self._catch_up(chunk.tool_call_id)
+        part = self._find_for_output(chunk, _is_tool)
+        part["state"] = tool_state_after(chunk).value
+        part["approval"] = {"id": chunk.approval_id}
+        for field, key in _APPROVAL_FIELDS.items():
+            value = getattr(chunk, field)
+            if value is not UNSET and (value is not None or key == "inputSchemaInput"):
+                part["approval"][key] = json_value(value)
+        if chunk.is_automatic:
+            part["approval"]["isAutomatic"] = True
+
+    def _approval_response(self, chunk: chunks.ToolApprovalResponse) -> None:
+        asked = (part for part in self._parts.tools() if (part.get("approval") or {}).get("id") == chunk.approval_id)
+        part = next(asked, None)
+        if part is None:
+            raise missing_prerequisite(chunk, chunk.approval_id, self._release)
+        self._catch_up(part["toolCallId"])
+        part["state"] = tool_state_after(chunk).value
+        answer = {"id": chunk.approval_id, "approved": chunk.approved} | _without_none({"reason": chunk.reason})
+        part["approval"] = self._kept_of_request(part["approval"]) | answer
+        self._set_given(
+            part, {"providerExecuted": chunk.provider_executed, "callProviderMetadata": chunk.provider_metadata}
+        )
+
+    def _kept_of_request(self, approval: dict[str, Any]) -> dict[str, Any]:
+        if self._reads("approval-keeps-everything"):
+            return approval
+        kept = {"isAutomatic": True} if approval.get("isAutomatic") is True else {}
+        for key, behaviour in _KEPT_OF_REQUEST.items():
+            if approval.get(key) is not None and self._reads(behaviour):
+                kept[key] = approval[key]
+        return kept
+
+    # Parts.
+
+    def _find_or_create(self, tool_call_id: str, tool_name: str, dynamic: bool) -> tuple[Part, bool]:
+        part = self._find_for_input(tool_call_id, _is_dynamic if dynamic else _is_static)
+        if part is not None:
+            return part, False
+        part = {"type": "dynamic-tool", "toolName": tool_name} if dynamic else {"type": f"tool-{tool_name}"}
+        part["toolCallId"] = tool_call_id
+        self._parts.append(part)
+        return part, True
+
+    def _update(
+        self,
+        part: Part,
+        chunk: Any,
+        tool_name: str,
+        replaced: Mapping[str, Any],
+        kept: Mapping[str, Any],
+        *,
+        created: bool = False,
+    ) -> None:
+        """Set the state; ``replaced`` values are taken over or cleared, ``kept`` ones stay if the chunk has none."""
+        state = tool_state_after(chunk)
+        dynamic = is_dynamic_tool(part["type"])
+        part["state"] = state.value
+        if dynamic:
+            part["toolName"] = tool_name
+        elif self._reads("type-follows-tool-name"):
+            part["type"] = f"tool-{tool_name}"
+        for key in self._replaced_in_dynamic if dynamic else self._replaced_in_static:
+            part.pop(key, None)
+            if key in replaced and not (created and dynamic and key == "rawInput"):
+                part[key] = json_value(replaced[key])
+        if dynamic and not self._reads("provider-executed-on-dynamic-parts"):
+            kept = {key: value for key, value in kept.items() if key != "providerExecuted"}
+        self._set_given(part, kept)
+        self._set_given(part, self._metadata(state, getattr(chunk, "provider_metadata", None), created=created))
+
+    def _metadata(self, state: ToolState, provider_metadata: Any, *, created: bool) -> dict[str, Any]:
+        if state in _RESULTS and self._reads("result-metadata"):
+            return {"resultProviderMetadata": provider_metadata}
+        if created or state is ToolState.INPUT_AVAILABLE or self._reads("call-metadata-in-every-state"):
+            return {"callProviderMetadata": provider_metadata}
+        return {}
+
+    def _set_given(self, part: Part, values: Mapping[str, Any]) -> None:
+        for key, value in values.items():
+            if value is not None:
+                part[key] = json_value(value)
+
+    HANDLERS: ClassVar[Mapping[type[Chunk], Callable[["ToolParts", Any], None]]] = {
+        **dict.fromkeys(TOOL_TRANSITIONS[ToolState.ABSENT], _input),
+        chunks.ToolInputDelta: _input_delta,
+        chunks.ToolOutputAvailable: _output,
+        chunks.ToolOutputError: _output,
+        chunks.ToolOutputDenied: _denied,
+        chunks.ToolApprovalRequest: _approval_request,
+        chunks.ToolApprovalResponse: _approval_response,
+    }
+
+
+def _without_none(values: dict[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in values.items() if value is not None}
+
+
+def _is_static(part: Part) -> bool:
+    return is_static_tool(part["type"])
+
+
+def _is_dynamic(part: Part) -> bool:
+    return is_dynamic_tool(part["type"])
+
+
+def _is_tool(part: Part) -> bool:
+    return _is_static(part) or _is_dynamic(part)
