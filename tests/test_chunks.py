@@ -5,7 +5,7 @@ from typing import Any, get_args
 
 import msgspec
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from usechat import chunks
@@ -294,6 +294,7 @@ any_chunk: st.SearchStrategy[Chunk] = st.one_of(
 )
 
 
+@settings(max_examples=500)
 @given(any_chunk)
 def test_every_chunk_survives_being_written_and_read(chunk: Chunk) -> None:
     assert decode_chunk(encode_chunk(chunk)) == chunk
@@ -312,10 +313,9 @@ def test_every_chunk_survives_being_written_and_read(chunk: Chunk) -> None:
 def test_any_json_is_a_chunk_or_a_typed_error(value: Any) -> None:
     try:
         chunk = chunk_from_json(value)
-    except InvalidChunk as error:
-        assert str(error)
-    else:
-        assert type_of(chunk) == value["type"]
+    except InvalidChunk:
+        return
+    assert type_of(chunk) == value["type"]
 
 
 @given(st.text(alphabet=st.sampled_from('{}[]":,\\u0019.eE+-tfn \n\x00abc'), max_size=20))

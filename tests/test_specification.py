@@ -30,6 +30,7 @@ from usechat.parts import (
     ToolInputStart,
     ToolResult,
 )
+from usechat.requests import ChatRequest, ToolOutput
 from usechat.sse import DONE, encode_frame
 from usechat.stream import MessageStream
 
@@ -193,12 +194,9 @@ def test_the_title_of_a_tool_goes_to_6_and_7_only() -> None:
 def test_a_question_can_be_an_approval() -> None:
     asked = (ToolCall("c", "delete", {}), ApprovalRequest("a", "c"))
     assert sent(*asked, sdk="6")[-1] == {"type": "tool-approval-request", "approvalId": "a", "toolCallId": "c"}
-    assert sent(*asked, sdk="5")[-1] == {
-        "type": "tool-input-available",
-        "toolCallId": "a",
-        "toolName": "approval",
-        "input": {"approvalId": "a", "toolCallId": "c", "toolName": "delete", "input": {}},
-    }
+    question = {"approvalId": "a", "toolCallId": "c", "toolName": "delete", "input": {}}
+    call = {"type": "tool-input-available", "toolCallId": "a", "toolName": "approval", "input": question}
+    assert [sent(*asked, sdk=sdk)[-1] for sdk in ("5", "any")] == [call, call]
 
 
 # Data and errors
@@ -283,30 +281,49 @@ def test_event_names_are_written_only_when_asked_for() -> None:
     assert DONE == b"data: [DONE]\n\n"
 
 
+# Requests
+
+
+def test_a_request_with_content_is_read_like_one_with_parts() -> None:
+    for message in ({"content": "2+2?"}, {"parts": [{"type": "text", "text": "2+2?"}]}):
+        assert ChatRequest.parse({"messages": [{"role": "user", **message}]}).text == "2+2?"
+
+
+def test_a_request_that_ends_in_an_assistant_message_goes_on_with_it() -> None:
+    answered = {"type": "tool-t", "toolCallId": "c", "state": "output-available", "input": {}, "output": 4}
+    messages = [
+        {"id": "u", "role": "user", "parts": [{"type": "text", "text": "2+2?"}]},
+        {"id": "m", "role": "assistant", "parts": [answered]},
+    ]
+    request = ChatRequest.parse({"messages": messages})
+    assert (request.continues, request.tool_outputs) == (messages[1], [ToolOutput("c", "t", 4)])
+
+
 # The page
 
 
 def names_in(path: str) -> set[str]:
     tree = ast.parse((ROOT / path).read_text(encoding="utf-8"))
-    return {node.name for node in tree.body if isinstance(node, ast.FunctionDef) and node.name.startswith("test_")}
+    functions = [node for node in tree.body if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)]
+    return {function.name for function in functions if function.name.startswith("test_")}
 
 
-def named_tests(text: str) -> set[tuple[str, str]]:
+def named_in(text: str) -> set[tuple[str, str]]:
     return set(re.findall(r"`(tests/[\w/]+\.py)::(test_\w+)`", text))
 
 
 def test_every_test_that_the_page_names_exists() -> None:
-    named = named_tests(PAGE.read_text(encoding="utf-8"))
+    named = named_in(PAGE.read_text(encoding="utf-8"))
     assert {(path, name) for path, name in named if name not in names_in(path)} == set()
 
 
 @pytest.mark.parametrize("path", TEST_FILES)
 def test_the_page_names_every_test_of_these_files(path: str) -> None:
-    assert names_in(path) - {name for _, name in named_tests(PAGE.read_text(encoding="utf-8"))} == set()
+    assert {(path, name) for name in names_in(path)} - named_in(PAGE.read_text(encoding="utf-8")) == set()
 
 
 def test_every_row_of_the_page_names_its_test() -> None:
     lines = PAGE.read_text(encoding="utf-8").splitlines()
     rows = [line for line in lines if line.startswith("|") and not line.startswith(("| Where |", "|---"))]
     assert rows
-    assert [row for row in rows if not named_tests(row)] == []
+    assert [row for row in rows if not named_in(row)] == []

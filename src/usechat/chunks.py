@@ -352,13 +352,13 @@ CHUNK_TYPES: Final[dict[str, type[_Chunk]]] = {struct.__struct_config__.tag: str
 class _Field(NamedTuple):
     name: str
     key: str
-    required: bool
+    default: Any
     nullable: bool
 
 
 def _fields_of(struct: type[_Chunk]) -> tuple[_Field, ...]:
     return tuple(
-        _Field(field.name, field.encode_name, field.required, field.type is Any)
+        _Field(field.name, field.encode_name, field.default, field.type is Any)
         for field in msgspec.structs.fields(struct)
         if field.name != "extra"
     )
@@ -402,7 +402,7 @@ def chunk_to_json(chunk: Chunk) -> dict[str, Any]:
         result["type"] = chunk.__struct_config__.tag
     for field in _FIELDS[type(chunk)]:
         value = getattr(chunk, field.name)
-        if value is not msgspec.UNSET and (value is not None or field.required):
+        if value is not field.default:
             result[field.key] = json_value(value)
     return result
 

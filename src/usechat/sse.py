@@ -143,7 +143,7 @@ class EventDecoder:
         field, _, value = line.partition(b":")
         if field == b"data":
             self._data.append(value.removeprefix(b" "))
-            self._size += len(line) + 1
+            self._size += len(line)
         elif field == b"event":
             self._name = value.removeprefix(b" ").decode("utf-8", "replace") or None
 

@@ -7,7 +7,7 @@ exactly one ending.
 import itertools
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, ClassVar, Final, NamedTuple, get_args
+from typing import Any, ClassVar, Final, get_args
 
 import msgspec
 
@@ -25,7 +25,7 @@ BROKEN_OFF: Final = "The run ended before this tool finished."
 STOPPED: Final = "The run was stopped before this tool finished."
 
 
-class _Block(NamedTuple):
+class _Block(msgspec.Struct, frozen=True):
     """An open text or reasoning block of one lane."""
 
     kind: type[parts.Text | parts.Reasoning]
@@ -80,8 +80,8 @@ class MessageStream:
             if (
                 block is not None
                 and block.kind is parts.Text
-                and part.text
                 and part.provider_metadata is block.provider_metadata
+                and part.text
             ):
                 return [chunks.TextDelta(block.id, part.text)]
         if self.ended:
@@ -189,7 +189,7 @@ class MessageStream:
             else:
                 # No step needed: after an approval the answer stands before the next step (ai, streamText).
                 self._emit(chunk)
-            if isinstance(chunk, _OUTPUTS):
+            if isinstance(chunk, _OUTPUTS) and self._tools.is_in_step(chunk.tool_call_id):
                 self._output_in_step = True
                 self._text_beside_output = self._text_beside_output or bool(self._blocks)
 
@@ -301,7 +301,7 @@ class MessageStream:
                 self._end_well(part, metadata)
             case parts.Error():
                 self._end_in_failure(part, metadata)
-            case parts.Abort():
+            case _:
                 self._end_stopped(part, metadata)
         self.ended = True
 

@@ -69,6 +69,10 @@ class ToolBook:
                 answer = part.get("output")
                 asked.approved = answer.get("approved") if isinstance(answer, Mapping) else None
 
+    def is_in_step(self, wire_id: str) -> bool:
+        """Tell whether the call was announced in the current step; its part stands there, whenever its output comes."""
+        return wire_id in self._in_step
+
     def is_streaming(self) -> bool:
         """Tell whether some call's input is still being written."""
         return any(call.state is ToolState.INPUT_STREAMING for call in self._shown.values())

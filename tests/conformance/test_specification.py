@@ -171,6 +171,12 @@ def test_our_blocks_open_and_close_by_themselves(judge: Judge, release: str) -> 
     ]
 
 
+@every_release
+def test_data_stands_beside_an_open_text(judge: Judge, release: str) -> None:
+    parts = accepted(turn(judge, release, ours(p.Text("4"), p.Data("x", 1), p.Text("2"))))
+    assert [(part["type"], part.get("text")) for part in parts] == [("text", "42"), ("data-x", None)]
+
+
 # Tools
 
 

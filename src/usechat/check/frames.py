@@ -1,0 +1,185 @@
+"""The body of a response, event by event, as a client reads it; with the notes that only a checker takes."""
+
+import enum
+import json
+from collections.abc import Iterator
+from typing import Any, Final, NoReturn
+
+import msgspec
+
+from usechat.check.problems import CannotJudge
+from usechat.sse import EventDecoder
+from usechat.values import MAXIMUM_DEPTH, is_deeper
+
+__all__ = ["Body", "Frame", "PrototypeKey", "Unreadable"]
+
+_FIELDS: Final = frozenset({b"data", b"event", b"id", b"retry"})
+_BYTE_ORDER_MARK: Final = b"\xef\xbb\xbf"
+_EXACT: Final = 2.0**53
+_EXACT_DIGITS: Final = 15
+
+
+class Unreadable(msgspec.Struct, frozen=True):
+    """Why the data of an event is not JSON: the rule that fits, and the reason in words."""
+
+    rule: str
+    reason: str
+
+
+class PrototypeKey(enum.Enum):
+    """A key that clients refuse, since it reaches for the prototype of an object."""
+
+    FORBIDDEN = enum.auto()
+    NULL_CONSTRUCTOR = enum.auto()
+    """Refused by old releases alone."""
+
+
+class Frame(msgspec.Struct, frozen=True):
+    """One event: its number from 1 on, the line it began at, its data, and the JSON value in it."""
+
+    number: int
+    line: int
+    text: str
+    value: Any = None
+    unreadable: Unreadable | None = None
+    prototype_key: PrototypeKey | None = None
+    has_rounded_number: bool = False
+
+    @property
+    def is_done(self) -> bool:
+        """Whether this is the end mark."""
+        return self.text == "[DONE]"
+
+
+class Body:
+    """Reads a whole body. When :meth:`frames` is exhausted, the other attributes say what else there was."""
+
+    def __init__(self, data: bytes) -> None:
+        self._data = data
+        self.ignored_lines: list[tuple[int, str]] = []
+        """Lines that are no field of an event, at most ten of them, with their numbers."""
+        self.ignored_count = 0
+        self.invalid_lines: list[int] = []
+        """Numbers of the lines that are not UTF-8, at most ten of them."""
+        self.has_carriage_returns_alone = b"\r" in data and b"\n" not in data
+        self.lost = ""
+        """The last event, if no client sees it."""
+
+    def frames(self) -> Iterator[Frame]:
+        """Yield the events, and take notes."""
+        events = EventDecoder(maximum_event_bytes=len(self._data) + 1)
+        reader = _JsonReader()
+        first_line = began = 0
+        for number, line in enumerate(self._data.splitlines(keepends=True), 1):
+            content = line.rstrip(b"\r\n")
+            if content:
+                first_line = first_line or number
+                self._note(number, content)
+            else:
+                first_line, began = 0, first_line
+            for event in events.receive(line):
+                yield reader.frame(event.number, began, event.data)
+        self.lost = events.close()
+
+    def _note(self, number: int, content: bytes) -> None:
+        if number == 1:
+            content = content.removeprefix(_BYTE_ORDER_MARK)
+        if not content.isascii() and _is_invalid(content) and len(self.invalid_lines) < 10:
+            self.invalid_lines.append(number)
+        field = content.partition(b":")[0]
+        if field and field not in _FIELDS:
+            self.ignored_count += 1
+            if len(self.ignored_lines) < 10:
+                self.ignored_lines.append((number, content.decode("utf-8", "replace")))
+
+
+def _is_invalid(content: bytes) -> bool:
+    try:
+        content.decode()
+    except UnicodeDecodeError:
+        return True
+    return False
+
+
+class _NotFinite(ValueError):
+    """NaN or an infinity, which Python's json writes and JavaScript does not read."""
+
+
+class _JsonReader:
+    """JSON as JavaScript reads it: no NaN, and large integers rounded."""
+
+    def __init__(self) -> None:
+        self._decode = json.JSONDecoder(parse_constant=_refuse_constant, parse_int=self._parse_integer).decode
+        self._has_rounded_number = False
+
+    def frame(self, number: int, line: int, text: str) -> Frame:
+        if text == "[DONE]":
+            return Frame(number, line, text)
+        self._has_rounded_number = False
+        try:
+            value = self._decode(text)
+        except RecursionError:
+            raise _too_deep(number) from None
+        except ValueError as error:
+            return Frame(number, line, text, unreadable=_unreadable(text, error))
+        if text.count("{") + text.count("[") > MAXIMUM_DEPTH and is_deeper(value, MAXIMUM_DEPTH):
+            raise _too_deep(number)
+        prototype_key = (
+            _find_prototype_key(value) if "constructor" in text or "proto" in text or "\\u" in text else None
+        )
+        return Frame(number, line, text, value, None, prototype_key, self._has_rounded_number)
+
+    def _parse_integer(self, text: str) -> int | float:
+        if len(text) <= _EXACT_DIGITS:
+            return int(text)
+        rounded = float(text)
+        if len(text) > 400 or int(text) != rounded:
+            self._has_rounded_number = True
+        return rounded if abs(rounded) >= _EXACT else int(text)
+
+
+def _refuse_constant(name: str) -> NoReturn:
+    raise _NotFinite(f"{name} is not JSON")
+
+
+def _too_deep(number: int) -> CannotJudge:
+    return CannotJudge(
+        f"frame {number} is nested in more than {MAXIMUM_DEPTH} levels, which is more than usechat judges"
+    )
+
+
+def _unreadable(text: str, error: ValueError) -> Unreadable:
+    if not text.strip():
+        return Unreadable("UC103", "the event has no data")
+    if text.strip(" \t\"'[]").upper() == "DONE":
+        return Unreadable("UC104", f"{text!r} is not the end mark")
+    if isinstance(error, _NotFinite):
+        return Unreadable("UC105", str(error))
+    if "\n" in text and all(_is_json(line) for line in text.split("\n")):
+        return Unreadable("UC102", f"{text.count(chr(10)) + 1} chunks stand in one event")
+    return Unreadable("UC101", f"the event is not JSON: {error}")
+
+
+def _is_json(text: str) -> bool:
+    try:
+        json.loads(text)
+    except (ValueError, RecursionError):
+        return text == "[DONE]"
+    return True
+
+
+def _find_prototype_key(value: Any) -> PrototypeKey | None:
+    found = None
+    pending = [value]
+    while pending:
+        node = pending.pop()
+        if isinstance(node, dict):
+            constructor = node.get("constructor", "")
+            if "__proto__" in node or (isinstance(constructor, dict) and "prototype" in constructor):
+                return PrototypeKey.FORBIDDEN
+            if constructor is None:
+                found = PrototypeKey.NULL_CONSTRUCTOR
+            pending.extend(node.values())
+        elif isinstance(node, list):
+            pending.extend(node)
+    return found

@@ -1,0 +1,105 @@
+"""Problems: what a rule found, where, and for whom; equal ones are merged."""
+
+from collections.abc import Iterable
+from typing import Any, NamedTuple
+
+import msgspec
+
+from usechat.check.rules import RULES, Rule
+from usechat.errors import UsechatError
+from usechat.values import json_text
+
+__all__ = ["CannotJudge", "Finding", "Problem", "Problems"]
+
+_MAXIMUM_CHUNK = 2_000
+_MAXIMUM_OF_ONE_RULE = 20
+
+
+class CannotJudge(UsechatError):
+    """There is nothing to judge, or it cannot be judged; the text says why."""
+
+
+class Finding(NamedTuple):
+    """What one rule found in one place.
+
+    Findings with the same ``rule`` and ``key`` are the same problem: in a later frame they are counted, for another
+    release its name is added.
+    """
+
+    rule: str
+    key: str
+    what: str
+    fix: str | None = None
+    """How to mend this very case, if that says more than the rule does."""
+
+
+class Problem(msgspec.Struct):
+    """One thing that is wrong with a stream."""
+
+    rule: Rule
+    what: str
+    fix: str
+    frame: int | None = None
+    line: int | None = None
+    chunk: Any = None
+    sdks: list[str] = []
+    more: int = 0
+    """How many later frames have the same problem."""
+
+    @property
+    def text(self) -> str:
+        """What is wrong, and what the user sees of it."""
+        again = f" (and in {self.more} more frame{'s' * (self.more > 1)})" if self.more else ""
+        return f"{self.what}{again}. {self.rule.sees}"
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the problem as the report holds it."""
+        chunk = self.chunk
+        if len(text := json_text(chunk)) > _MAXIMUM_CHUNK:
+            chunk = text[:_MAXIMUM_CHUNK] + "…"
+        return {
+            "rule": self.rule.id,
+            "severity": self.rule.severity,
+            "frame": self.frame,
+            "chunk": chunk,
+            "sdks": self.sdks,
+            "text": self.text,
+            "fix": self.fix,
+        }
+
+
+class Problems:
+    """Collects findings. Of one rule at most twenty problems are kept, so that a long stream has a short report."""
+
+    def __init__(self) -> None:
+        self._problems: dict[tuple[str, str], Problem] = {}
+        self._last_frame: dict[tuple[str, str], int | None] = {}
+        self._count: dict[str, int] = {}
+
+    def add(
+        self,
+        finding: Finding,
+        sdks: Iterable[str],
+        *,
+        frame: int | None = None,
+        line: int | None = None,
+        chunk: Any = None,
+    ) -> None:
+        """Add a finding, or count it as one more case of a problem that is known."""
+        key = finding.rule, finding.key
+        problem = self._problems.get(key)
+        if problem is None:
+            if self._count.get(finding.rule, 0) >= _MAXIMUM_OF_ONE_RULE:
+                return
+            self._count[finding.rule] = self._count.get(finding.rule, 0) + 1
+            rule = RULES[finding.rule]
+            problem = Problem(rule, finding.what, finding.fix or rule.fix, frame, line, chunk)
+            self._problems[key] = problem
+        elif frame != self._last_frame[key]:
+            problem.more += 1
+        self._last_frame[key] = frame
+        problem.sdks += [sdk for sdk in sdks if sdk not in problem.sdks]
+
+    def sorted(self) -> list[Problem]:
+        """Return the problems: errors before warnings, then as they come in the stream."""
+        return sorted(self._problems.values(), key=lambda problem: (problem.rule.severity, problem.frame or 0))

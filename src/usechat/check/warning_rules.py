@@ -1,0 +1,227 @@
+"""What every client accepts and people suffer from: the rules of severity ``warning``."""
+
+from typing import Final
+
+__all__ = ["WARNINGS"]
+
+WARNINGS: Final = (
+    (
+        "UC010",
+        "The content type is not text/event-stream",
+        "The same as always, because clients do not look; but proxies and compression may hold the stream back.",
+        "Send `content-type: text/event-stream`.",
+    ),
+    (
+        "UC011",
+        "The header x-vercel-ai-ui-message-stream is missing",
+        "The same as always; but tools and gateways tell the stream by this header.",
+        "Send `x-vercel-ai-ui-message-stream: v1`.",
+    ),
+    (
+        "UC012",
+        "Caches may keep the stream",
+        "Perhaps an old answer, or none until the stream has ended, when a cache is in between.",
+        "Send `cache-control: no-cache`.",
+    ),
+    (
+        "UC013",
+        "Proxies may hold the stream back",
+        "Behind nginx: the whole answer at once, at the end.",
+        "Send `x-accel-buffering: no`.",
+    ),
+    (
+        "UC014",
+        "The stream is compressed",
+        "Text that arrives in bursts, because a compressor waits until it has enough.",
+        "Exempt text/event-stream from compression (GZipMiddleware and proxies have a setting for it).",
+    ),
+    (
+        "UC015",
+        "The stream arrives all at once",
+        "Nothing for a long time, and then the whole answer in one moment.",
+        "Send each chunk when it is made: look for a buffering proxy, a response that is built before it is sent, or"
+        " blocking code in an async handler.",
+    ),
+    (
+        "UC107",
+        "The last event is lost",
+        "Everything but this event: clients drop an event that no blank line follows, and report nothing.",
+        "End every event with a blank line, the last one too.",
+    ),
+    (
+        "UC108",
+        "Lines end with a carriage return alone",
+        "Everything but the last event: clients wait for the character after the last carriage return.",
+        "End lines with \\n.",
+    ),
+    (
+        "UC109",
+        "The end mark is missing",
+        "The same as always; but nobody can tell a complete stream from one that was cut.",
+        "End the stream with `data: [DONE]` and a blank line.",
+    ),
+    (
+        "UC110",
+        "The stream is not UTF-8",
+        "The replacement character \ufffd in place of the bytes that are no UTF-8.",
+        "Encode the stream as UTF-8, and cut it into pieces of bytes, not into encoded pieces of text.",
+    ),
+    (
+        "UC111",
+        "A line belongs to no event",
+        "Nothing of this line: clients skip every line that begins with something other than `data:`.",
+        "Begin each line of an event with `data: `; escape line ends inside of JSON strings as \\n.",
+    ),
+    (
+        "UC112",
+        "Chunks follow the end mark",
+        "These chunks as well: clients do not stop at [DONE]; other readers do.",
+        "Send [DONE] once, as the very last event.",
+    ),
+    (
+        "UC113",
+        "A number is too large for JavaScript",
+        "Another number: JavaScript rounds integers beyond 9007199254740991.",
+        "Send ids and other large integers as strings.",
+    ),
+    (
+        "UC212",
+        "A key that no release reads",
+        "Nothing of its value; and releases up to 5.0.216, 6.0.230 and 7.0.31 end the turn over it.",
+        "Leave the key out; extra facts belong into messageMetadata, providerMetadata or a data-* chunk.",
+    ),
+    (
+        "UC401",
+        "The turn ends with an error",
+        'Status "error" with the text of the chunk; the parts so far stay.',
+        "Nothing, if the turn really failed. A failed tool is `tool-output-error`, which lets the turn go on.",
+    ),
+    (
+        "UC402",
+        "The failure of a tool ends the whole turn",
+        "A tool that seems to run for ever, below an error.",
+        "Send `tool-output-error` for the call and go on; `error` is for the turn as a whole.",
+    ),
+    (
+        "UC403",
+        "There is no start",
+        "The answer under an id that the page made up: server and page cannot agree on the message later.",
+        "Begin with `start` and a `messageId`.",
+    ),
+    (
+        "UC404",
+        "start has no messageId",
+        "The answer under an id that the page made up: server and page cannot agree on the message later.",
+        "Give `start` a `messageId`; when the request continues an assistant message, the id of that message.",
+    ),
+    (
+        "UC405",
+        "start comes late",
+        "Perhaps the message twice: what was shown so far stays under another id.",
+        "Send `start` as the very first chunk.",
+    ),
+    (
+        "UC406",
+        "There is more than one start",
+        "Perhaps the message twice, when the ids differ.",
+        "Send `start` once.",
+    ),
+    (
+        "UC407",
+        "There is no finish",
+        "The same as for a complete answer: a stream that was cut looks like a success.",
+        "End with `finish`; end a turn that failed with `error`.",
+    ),
+    (
+        "UC408",
+        "Chunks follow finish",
+        "These chunks as well; other readers stop at `finish`.",
+        "Send `finish` once, as the last chunk.",
+    ),
+    (
+        "UC409",
+        "Chunks follow error",
+        "Nothing of these chunks: clients read no further than `error`.",
+        "Send what the user should see before `error`.",
+    ),
+    (
+        "UC410",
+        "A block is never ended",
+        'Text that stays in the state "streaming": a cursor that never stops.',
+        "Send `text-end` or `reasoning-end` before `finish-step` and `finish`.",
+    ),
+    (
+        "UC411",
+        "A tool call is never settled",
+        "A tool that seems to run for ever.",
+        "Send `tool-output-available` or `tool-output-error`; if the page is to run the tool, finish with the reason"
+        " tool-calls.",
+    ),
+    (
+        "UC412",
+        "Text follows a finished tool in the same step",
+        "With `lastAssistantMessageIsCompleteWithToolCalls`: the page sends the chat again, and again, without end.",
+        "Send `finish-step` and `start-step` between a tool's result and the text that follows.",
+    ),
+    (
+        "UC413",
+        "Text is put before the tool it follows",
+        "The new text in the earlier block, above the tool.",
+        "End the block before the tool and open a new one, with a fresh id, after it.",
+    ),
+    (
+        "UC414",
+        "A block is opened twice",
+        'Two blocks, the first of which stays in the state "streaming".',
+        "Use a fresh id for each block, or end the block first.",
+    ),
+    (
+        "UC415",
+        "A tool call id is used twice",
+        "The first call overwritten, or two calls that share their result.",
+        "Use a fresh toolCallId for each call.",
+    ),
+    (
+        "UC416",
+        "A tool call is both dynamic and not",
+        "Two tool parts for one call, one of which never ends.",
+        "Send the same `dynamic` on every chunk of a call.",
+    ),
+    (
+        "UC417",
+        "A tool result is overwritten",
+        "The last result alone.",
+        "Send one result per call; results on the way there carry `preliminary: true`.",
+    ),
+    (
+        "UC418",
+        "The last tool result is preliminary",
+        "A result that looks unfinished.",
+        "Send the last result once more, without `preliminary`.",
+    ),
+    (
+        "UC419",
+        "A denied call has no answered approval",
+        "The denial; but the message fails validateUIMessages when the page sends it back.",
+        "On AI SDK 7 send `tool-approval-response` with approved: false first; on 6 send `tool-output-error` instead.",
+    ),
+    (
+        "UC420",
+        "The message is empty",
+        "An empty message.",
+        "Send the answer, or an `error` chunk that says why there is none.",
+    ),
+    (
+        "UC421",
+        "The turn ends in a step with finished tools",
+        "With `lastAssistantMessageIsCompleteWithToolCalls`: the page sends the chat again, and again, without end.",
+        "Send `finish-step`, `start-step` and what the model says about the result before `finish`.",
+    ),
+    (
+        "UC422",
+        "Clients ignore abort",
+        'The same as for a complete answer: status "ready", and isAbort stays false.',
+        "Nothing, if that is wanted. To say that the turn was stopped, send message metadata or a data-* chunk.",
+    ),
+)
+"""Id, title, what the user sees, how to mend it."""

@@ -1,0 +1,65 @@
+"""Parts in, bytes out: a message stream that writes its own frames."""
+
+from typing import Final
+
+import msgspec
+
+from usechat import parts
+from usechat.chunks import Chunk, Finish, TextDelta
+from usechat.sse import DONE, encode_frame
+from usechat.stream import MessageStream
+
+__all__ = ["FrameStream"]
+
+_encode_text: Final = msgspec.json.Encoder().encode
+
+
+class FrameStream:
+    """Writes the server-sent events of one message; the caller passes them on as they come.
+
+    It is the only sender of its stream, so it knows which text block is open and writes a delta for it directly.
+    """
+
+    def __init__(self, stream: MessageStream, *, event_names: bool = False) -> None:
+        self._stream = stream
+        self._event_names = event_names
+        self._lane = ""
+        self._template: bytes | None = None
+
+    def send(self, part: parts.Part) -> bytes:
+        """Return the frames that this part takes: none, one or several."""
+        if (
+            self._template is not None
+            and part.__class__ is parts.Text
+            and part.lane == self._lane
+            and (text := part.text)
+            and text.__class__ is str
+            and part.provider_metadata is None
+        ):
+            try:
+                return self._template % _encode_text(text)
+            except UnicodeEncodeError:
+                pass  # a lone surrogate takes the careful way
+        return self._frames(self._stream.send(part), part.lane)
+
+    def fail(self, text: str) -> bytes:
+        """End the stream with an error that the user sees."""
+        return self._frames(self._stream.fail(text))
+
+    def close(self) -> bytes:
+        """End the stream well, unless it has ended already."""
+        return self._frames(self._stream.close())
+
+    def _frames(self, chunks: list[Chunk], lane: str = "") -> bytes:
+        last = chunks[-1] if chunks else None
+        self._lane = lane
+        self._template = _template(last.id) if isinstance(last, TextDelta) and not self._event_names else None
+        frames = [encode_frame(chunk, event_names=self._event_names) for chunk in chunks]
+        if isinstance(last, Finish):
+            frames.append(DONE)
+        return b"".join(frames)
+
+
+def _template(block_id: str) -> bytes:
+    empty = encode_frame(TextDelta(block_id, ""))
+    return empty.replace(b"%", b"%%").replace(b'""}', b"%b}")

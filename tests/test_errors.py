@@ -1,0 +1,72 @@
+import re
+
+import pytest
+
+from usechat import errors
+from usechat.errors import (
+    InvalidChunk,
+    InvalidMessages,
+    InvalidRequest,
+    LocalProtocolError,
+    MissingDependency,
+    ProtocolError,
+    RequestTooLarge,
+    UnknownChunkType,
+    UnknownRelease,
+    UsechatError,
+)
+
+CLASSES = [getattr(errors, name) for name in errors.__all__]
+
+
+def drawn_tree() -> dict[str, str | None]:
+    """Return each class that the module's docstring draws, with the one it hangs from."""
+    assert errors.__doc__ is not None
+    parents: dict[str, str | None] = {}
+    branch: list[tuple[int, str]] = []
+    for column, name in (
+        (match.start(1), match[1])
+        for line in errors.__doc__.splitlines()
+        if (match := re.match(r"[ │├└─]+(\w+)", line))
+    ):
+        branch = [(outer, parent) for outer, parent in branch if outer < column]
+        parents[name] = branch[-1][1] if branch else None
+        branch.append((column, name))
+    return parents
+
+
+def test_the_tree_is_drawn_as_it_is() -> None:
+    actual = {error.__name__: error.__bases__[0].__name__ for error in CLASSES}
+    assert drawn_tree() == actual | {"UsechatError": None}
+
+
+@pytest.mark.parametrize("error", CLASSES)
+def test_every_error_has_one_base(error: type[Exception]) -> None:
+    assert issubclass(error, UsechatError)
+
+
+def test_fields_say_which_chunk_is_to_blame() -> None:
+    error = ProtocolError("text", chunk_type="text-delta", chunk_id="t")
+    assert (str(error), error.chunk_type, error.chunk_id) == ("text", "text-delta", "t")
+    assert (LocalProtocolError("text").chunk_type, LocalProtocolError("text").chunk_id) == (None, None)
+
+
+def test_fields_say_where_the_fault_is() -> None:
+    assert (InvalidChunk("text").path, UnknownChunkType("text", path="$.type").path) == ("$", "$.type")
+    assert (InvalidMessages("text").path, InvalidMessages("text", path="messages[0]").path) == (
+        "messages",
+        "messages[0]",
+    )
+
+
+def test_request_errors_know_their_status() -> None:
+    assert (InvalidRequest("text").status, RequestTooLarge("text").status) == (400, 413)
+
+
+def test_errors_are_also_what_python_would_raise() -> None:
+    assert issubclass(UnknownRelease, ValueError)
+    assert issubclass(MissingDependency, ImportError)
+
+
+def test_a_missing_dependency_comes_with_its_remedy() -> None:
+    assert str(MissingDependency("redis", "redis")) == "redis is not installed; run: pip install 'usechat[redis]'"
