@@ -12,9 +12,9 @@ UV_STAMP := .tools/uv-$(UV_VERSION)
 RUN := $(UV) run --quiet
 NODE_DIR := tests/conformance/node
 NODE_STAMP := $(NODE_DIR)/node_modules/.package-lock.json
-SOURCES := $(wildcard src tests examples bench)
+SOURCES := $(wildcard src tests examples scripts bench)
 
-.PHONY: help install demo test check conformance fuzz bench format clean
+.PHONY: help install demo test check conformance fuzz bench docs format clean
 .DEFAULT_GOAL := help
 
 help: ## list the targets
@@ -52,6 +52,9 @@ fuzz: install ## look for new failures for FUZZ_SECONDS (60)
 
 bench: install ## measure against peers, side by side
 	$(UV) run --quiet --group bench python -m bench
+
+docs: $(UV_STAMP) ## write the parts of the documentation that come from the code's tables
+	$(RUN) python -m scripts.generate_docs
 
 format: $(UV_STAMP) ## format, and mend what the linter can
 	$(RUN) ruff format

@@ -17,14 +17,17 @@ from usechat.errors import UnknownRelease
 
 __all__ = [
     "CHUNKS",
+    "DOWNGRADES",
     "FINISH_REASONS",
     "MAJORS",
     "NEWEST",
+    "PARTS",
     "READER",
     "STRICT_UNTIL",
     "Dialect",
     "Release",
     "dialect",
+    "holds",
     "reads",
     "release",
 ]
@@ -124,6 +127,52 @@ FINISH_REASONS: Final[Mapping[str, Since]] = {
 }
 
 
+class Downgrade(NamedTuple):
+    """One row of what is sent instead of what a client cannot take."""
+
+    said: str
+    unknown_to: str
+    sent: str
+
+
+DOWNGRADES: Final = (
+    Downgrade("the finish reason", "before 5.0.92, `any`", "`finishReason` in the message metadata"),
+    Downgrade("the finish reason `unknown`", "6, 7, `any`", "`other`"),
+    Downgrade("the finish reason `interrupted`", "5, 6, before 7.0.149, `any`", "`other`"),
+    Downgrade("any other finish reason", "all", "`other`"),
+    Downgrade(
+        "`ToolInputError`", "before 5.0.7, `any`", "`tool-input-available` and `tool-output-error` for the same call"
+    ),
+    Downgrade(
+        "an interim `ToolResult`",
+        "before 5.0.11, `any`",
+        "nothing; the last one becomes the result if no final one comes",
+    ),
+    Downgrade(
+        "`ApprovalRequest`",
+        "5, `any`",
+        "a client-side tool `approval` in a step of its own, left open; its output `{approved, reason?}` is the answer",
+    ),
+    Downgrade("`ApprovalRequest` that is automatic", "5, 6, `any`", "nothing; the tool runs or is denied"),
+    Downgrade(
+        "`ApprovalResponse`",
+        "5, 6, `any`",
+        "5, `any`: the output of the tool `approval`; 6: nothing, the outcome follows",
+    ),
+    Downgrade("`ToolDenied`", "5, `any`; 6 without a request", "`tool-output-error` with the reason in its text"),
+    Downgrade("`ReasoningFile`", "5, 6, `any`", "`file`"),
+    Downgrade("`Custom`", "5, 6, `any`", "`data-custom` with `{kind, providerMetadata?}`"),
+    Downgrade("`SteeringMessage`", "5, 6, before 7.0.163, `any`", "`data-steering-message` with `{id, parts}`"),
+    Downgrade("citations of a text block", "5, 6, before 7.0.138, `any`", "`data-citations` with `{citations}`"),
+    Downgrade("`ResetStep`", "5, 6, before 7.0.70, `any`", "a new step; what was to be dropped stays visible"),
+    Downgrade(
+        "`title`, `tool_metadata`, `input_encoding`, `signature`, `descriptor`, an abort's `reason` and the like",
+        "where the table below says so",
+        "left out and counted in `MessageStream.downgraded`",
+    ),
+)
+
+
 class Dialect:
     """What may be sent to a set of releases: only what every one of them accepts."""
 
@@ -217,3 +266,38 @@ READER: Final[Mapping[str, Since]] = {
 def reads(candidate: Release, behaviour: str) -> bool:
     """Tell whether the reader of this release has a behaviour of the ``READER`` table."""
     return READER[behaviour].includes(candidate)
+
+
+PARTS: Final[Mapping[str, Since]] = {
+    # Which parts and keys of a UIMessage validateUIMessages knows; what has no row is in every release.
+    # ``tool`` is either kind of tool part, the state of one stands for it where the keys differ by state.
+    "custom": _SEVEN,
+    "reasoning-file": _SEVEN,
+    "steering-message": Since(None, None, 163),
+    "text.citations": Since(None, None, 138),
+    "reasoning.id": Since(234, 253, 63),
+    "file.providerReference": _SEVEN,
+    "tool.title": Since(None, None, 93),
+    "tool.toolMetadata": _TOOL_METADATA,
+    "tool.resultProviderMetadata": _OUTPUT_METADATA,
+    "tool.inputEncoding": Since(None, 308, 142),
+    "input-streaming.rawInput": Since(270, 297, 122),
+    "input-streaming.callProviderMetadata": Since(None, 39, 0),
+    "output-error.rawInput": Since(250, 21, 0),
+    "output-error-without-input": Since(250, 182, 0),
+    "dynamic-tool.dynamic": Since(273, 302, 129),
+    "dynamic-tool.providerExecuted": Since(86, 0, 0),
+    "dynamic-tool.approval": _SIX,
+    "approval.signature": Since(None, 202, 0),
+    "approval.descriptor": Since(None, 274, 87),
+    "approval.inputSchemaInput": Since(None, 290, 113),
+    "approval.isAutomatic": _SEVEN,
+    "approval.requestReason": Since(None, None, 82),
+    # With tools: whether input is checked before there is a result, and whether a denied call of an unknown tool passes.
+    "tools-checked-in-every-state": _SIX,
+}
+
+
+def holds(candidate: Release, part_or_key: str) -> bool:
+    """Tell whether messages of this release have a part or key; the names are those of the ``PARTS`` table."""
+    return part_or_key not in PARTS or PARTS[part_or_key].includes(candidate)

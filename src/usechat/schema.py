@@ -18,7 +18,7 @@ from usechat.chunks import CHUNK_TYPES, Data, FinishReason, ProviderMetadata
 from usechat.dialects import CHUNKS, FINISH_REASONS, MAJORS, STRICT_UNTIL, Release, Since
 from usechat.values import json_text
 
-__all__ = ["Flaw", "FlawKind", "chunk_fields", "flaws", "is_without_effect"]
+__all__ = ["Flaw", "FlawKind", "chunk_fields", "flaws", "is_strict", "is_without_effect"]
 
 
 class FlawKind(enum.Enum):
@@ -76,7 +76,7 @@ def flaws(value: Any, release: Release) -> list[Flaw]:
     if schema is None:
         return [_unknown_type(chunk_type)]
     found = list(_object_flaws(value, schema.known, "$"))
-    if release <= STRICT_UNTIL[release.major]:
+    if is_strict(release):
         found += [_unknown_key(key, schema) for key in value if key not in schema.known]
     return found
 
@@ -85,6 +85,11 @@ def chunk_fields(chunk_type: str, release: Release) -> frozenset[str] | None:
     """Return the keys that a release knows on a chunk type (``data`` for all ``data-*``); None if not even the type."""
     schema = _schema(chunk_type, release)
     return None if schema is None else frozenset(schema.known) - {"type"}
+
+
+def is_strict(release: Release) -> bool:
+    """Tell whether the release rejects a chunk for one key that it does not know."""
+    return release <= STRICT_UNTIL[release.major]
 
 
 def is_without_effect(chunk_type: str, release: Release) -> bool:

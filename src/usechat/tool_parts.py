@@ -22,6 +22,7 @@ _InputChunk: TypeAlias = chunks.ToolInputStart | chunks.ToolInputAvailable | chu
 _OutputChunk: TypeAlias = chunks.ToolOutputAvailable | chunks.ToolOutputError
 _RESULTS: Final = frozenset({ToolState.OUTPUT_AVAILABLE, ToolState.OUTPUT_ERROR})
 
+_STREAMING_OPTIONS: Final = {"input_encoding": "inputEncoding", "title": "title", "tool_metadata": "toolMetadata"}
 _APPROVAL_FIELDS: Final = {
     "approval_descriptor": "descriptor",
     "input_schema_input": "inputSchemaInput",
@@ -58,13 +59,13 @@ class ToolParts:
         self._parts = parts
         self._streaming: dict[str, _StreamingInput] = {}
         self._behind: dict[str, _StreamingInput] = {}
-        known = dialect(str(release)).knows
+        self._knows = dialect(str(release)).knows
         replaced = {
             "input": True,
             "output": True,
             "errorText": True,
-            "preliminary": known("tool-output-available", "preliminary"),
-            "inputEncoding": known("tool-input-start", "inputEncoding"),
+            "preliminary": self._knows("tool-output-available", "preliminary"),
+            "inputEncoding": self._knows("tool-input-start", "inputEncoding"),
         }
         always = [key for key, is_replaced in replaced.items() if is_replaced]
         self._replaced_in_static = [*always, "rawInput"] if self._reads("raw-input") else always
@@ -93,13 +94,13 @@ class ToolParts:
         """Go on with the inputs that were streaming when the message was last seen."""
         for part in self._parts.current_step():
             if _is_tool(part) and part["state"] == ToolState.INPUT_STREAMING.value:
+                options = {
+                    option: part.get(key)
+                    for option, key in _STREAMING_OPTIONS.items()
+                    if self._knows("tool-input-start", key)
+                }
                 self._streaming[part["toolCallId"]] = _StreamingInput(
-                    part["toolName"] if is_dynamic_tool(part["type"]) else part["type"].removeprefix("tool-"),
-                    part.get("rawInput") or "",
-                    dynamic=is_dynamic_tool(part["type"]),
-                    input_encoding=part.get("inputEncoding"),
-                    title=part.get("title"),
-                    tool_metadata=part.get("toolMetadata"),
+                    _tool_name(part), part.get("rawInput") or "", dynamic=is_dynamic_tool(part["type"]), **options
                 )
 
     # Which part a chunk is about.
@@ -197,8 +198,7 @@ class ToolParts:
             kept["providerExecuted"] = chunk.provider_executed
         if self._reads("tool-metadata-of-outputs"):
             kept["toolMetadata"] = chunk.tool_metadata
-        tool_name = part["toolName"] if dynamic else part["type"].removeprefix("tool-")
-        self._update(part, chunk, tool_name, replaced, kept)
+        self._update(part, chunk, _tool_name(part), replaced, kept)
 
     def _denied(self, chunk: chunks.ToolOutputDenied) -> None:
         self._catch_up(chunk.tool_call_id)
@@ -301,6 +301,10 @@ class ToolParts:
 
 def _without_none(values: dict[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in values.items() if value is not None}
+
+
+def _tool_name(part: Part) -> str:
+    return str(part["toolName"]) if is_dynamic_tool(part["type"]) else part["type"].removeprefix("tool-")
 
 
 def _is_static(part: Part) -> bool:

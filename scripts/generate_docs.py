@@ -1,0 +1,93 @@
+"""Writes the parts of the documentation that come from the code's tables: `make docs`. A test keeps them in step.
+
+A generated block stands between `<!-- generated: name -->` and `<!-- end -->`.
+"""
+
+import re
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from usechat.chunks import CHUNK_TYPES
+from usechat.dialects import CHUNKS, DOWNGRADES, NEWEST, STRICT_UNTIL, Since
+from usechat.machine import BLOCK_TRANSITIONS, TOOL_TRANSITIONS
+
+ROOT = Path(__file__).parent.parent
+BLOCK = re.compile(r"(<!-- generated: ([a-z-]+) -->\n)(?:(?!<!-- ).*\n)*(<!-- end -->)")
+
+
+def chunk_name(chunk: type) -> str:
+    """Return the wire type of a chunk class."""
+    return next(name for name, struct in CHUNK_TYPES.items() if struct is chunk)
+
+
+def diagram(transitions: Mapping[Any, Mapping[Any, Any]], first: str) -> Iterator[str]:
+    """Yield a state diagram; moves between the same two states share an arrow."""
+    yield "```mermaid"
+    yield "stateDiagram-v2"
+    yield f"    [*] --> {first}"
+    for state, row in transitions.items():
+        arrows: dict[str, list[str]] = {}
+        for chunk, target in row.items():
+            arrows.setdefault(str(getattr(target, "value", target)), []).append(chunk_name(chunk))
+        for target_name, names in arrows.items():
+            yield f"    {getattr(state, 'value', state)} --> {target_name}: {', '.join(names)}"
+    yield "```"
+
+
+def since(value: Since) -> list[str]:
+    """Return the cells of one row: the first release of each major, or `never`."""
+    return [
+        f"{major}.0.{patch}" if patch is not None else "never" for major, patch in zip((5, 6, 7), value, strict=True)
+    ]
+
+
+def support() -> Iterator[str]:
+    """Yield the table of the first release that knows each chunk and each field that came later."""
+    yield "| chunk, field | 5 | 6 | 7 |"
+    yield "|---|---|---|---|"
+    for name, row in CHUNKS.items():
+        label = "data-*" if name == "data" else name
+        yield f"| `{label}` | {' | '.join(since(row.since))} |"
+        for field, field_since in row.fields.items():
+            yield f"| `{label}.{field}` | {' | '.join(since(field_since))} |"
+
+
+def downgrades() -> Iterator[str]:
+    """Yield the table of what is sent instead of what a client cannot take."""
+    yield "| what the source says | unknown to | what is sent instead |"
+    yield "|---|---|---|"
+    for row in DOWNGRADES:
+        yield f"| {row.said} | {row.unknown_to} | {row.sent} |"
+
+
+def releases() -> Iterator[str]:
+    """Yield the releases that the tables know."""
+    yield "| major | newest release in the tables | last release that rejects unknown keys |"
+    yield "|---|---|---|"
+    for major, newest in NEWEST.items():
+        yield f"| {major} | {newest} | {STRICT_UNTIL[major]} |"
+
+
+BLOCKS: Mapping[str, Callable[[], Iterator[str]]] = {
+    "block-states": lambda: diagram(BLOCK_TRANSITIONS, "closed"),
+    "tool-states": lambda: diagram(TOOL_TRANSITIONS, "absent"),
+    "support": support,
+    "downgrades": downgrades,
+    "releases": releases,
+}
+
+
+def regenerate(text: str) -> str:
+    """Return a page with all its generated blocks made anew."""
+    return BLOCK.sub(lambda found: found[1] + "\n".join(BLOCKS[found[2]]()) + "\n" + found[3], text)
+
+
+def pages() -> list[Path]:
+    """Return every page of the documentation."""
+    return sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
+
+
+if __name__ == "__main__":
+    for page in pages():
+        page.write_text(regenerate(page.read_text(encoding="utf-8")), encoding="utf-8")

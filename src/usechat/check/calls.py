@@ -1,0 +1,168 @@
+"""The tool calls of one stream: what all clients accept and people suffer from."""
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, ClassVar, Final
+
+from usechat import chunks
+from usechat.check.frames import Frame
+from usechat.check.problems import Finding
+from usechat.chunks import Chunk
+from usechat.machine import SETTLED, ToolState, tool_state_after
+
+__all__ = ["Call", "Calls"]
+
+_RUNNING: Final = frozenset({ToolState.INPUT_STREAMING, ToolState.INPUT_AVAILABLE, ToolState.APPROVAL_RESPONDED})
+
+
+class Call:
+    """A tool call as the stream told it so far."""
+
+    def __init__(self, tool_call_id: str, frame: Frame, *, dynamic: bool) -> None:
+        self.tool_call_id = tool_call_id
+        self.frame = frame
+        self.dynamic = dynamic
+        self.state = ToolState.ABSENT
+        self.step = 0
+        self.is_provider_executed = False
+        self.is_preliminary = False
+        self.was_refused = False
+        """Whether it was settled by its input alone (`tool-input-error`)."""
+        self.has_answer = False
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether it has its last result."""
+        return self.state in SETTLED and not self.is_preliminary
+
+
+class Calls:
+    """Follows the tool chunks of one stream."""
+
+    def __init__(self) -> None:
+        self._calls: dict[str, Call] = {}
+        self._by_approval: dict[str, Call] = {}
+        self._step = 0
+        self.count = 0
+        """How often a call began."""
+        self._last_settled: Call | None = None
+        self._steps_with_text_after: set[int] = set()
+
+    def knows(self, tool_call_id: str) -> bool:
+        """Tell whether there was input for the call."""
+        return tool_call_id in self._calls
+
+    def running(self) -> Iterator[Call]:
+        """Yield the calls that a page shows as running."""
+        return (call for call in self._calls.values() if call.state in _RUNNING)
+
+    def text_begins(self) -> Call | None:
+        """Return the call of the current step, if any, whose result the text follows."""
+        call = self._last_settled
+        if call is None or call.step != self._step:
+            return None
+        self._steps_with_text_after.add(self._step)
+        return call
+
+    def receive(self, chunk: Chunk, frame: Frame) -> Iterator[Finding]:
+        """Take the next chunk and yield what is wrong with it here."""
+        handler = self._HANDLERS.get(type(chunk))
+        if handler is not None:
+            yield from handler(self, chunk, frame)
+
+    def end(self, *, waits_for_page: bool) -> Iterator[tuple[Finding, Frame | None]]:
+        """Say that the stream is over and yield what is missing."""
+        for call in self._calls.values():
+            name = f'the tool call "{call.tool_call_id}"'
+            if call.state is ToolState.INPUT_STREAMING:
+                yield Finding("UC411", call.tool_call_id, f"{name} never gets its whole input"), call.frame
+            elif call.state is ToolState.INPUT_AVAILABLE and not (waits_for_page and not call.is_provider_executed):
+                yield Finding("UC411", call.tool_call_id, f"{name} never gets a result"), call.frame
+            elif call.is_preliminary:
+                yield Finding("UC418", call.tool_call_id, f"the last result of {name[4:]} is preliminary"), call.frame
+        last = [call for call in self._calls.values() if call.step == self._step and not call.is_provider_executed]
+        if last and all(call.is_settled for call in last) and self._step not in self._steps_with_text_after:
+            names = ", ".join(f'"{call.tool_call_id}"' for call in last[:3])
+            yield Finding("UC421", "", f"nothing follows the result of {names}"), last[-1].frame
+
+    def _start_step(self, _chunk: chunks.StartStep, _frame: Frame) -> Iterator[Finding]:
+        self._step += 1
+        yield from ()
+
+    def _reset_step(self, _chunk: chunks.ResetStep, _frame: Frame) -> Iterator[Finding]:
+        self._calls = {key: call for key, call in self._calls.items() if call.step != self._step}
+        self._last_settled = None
+        yield from ()
+
+    def _input(self, chunk: Any, frame: Frame) -> Iterator[Finding]:
+        known = self._calls.get(chunk.tool_call_id)
+        dynamic = bool(chunk.dynamic)
+        if known is None:
+            known = self._begin(chunk, frame)
+        elif known.state in SETTLED or isinstance(chunk, chunks.ToolInputStart):
+            text = f'the tool call id "{chunk.tool_call_id}" was used already, in frame {known.frame.number}'
+            yield Finding("UC415", chunk.tool_call_id, text)
+            known = self._begin(chunk, frame)
+        elif known.dynamic is not dynamic and isinstance(chunk, chunks.ToolInputAvailable):
+            text = f'the tool call "{chunk.tool_call_id}" began {_spoken(known.dynamic)} and is now {_spoken(dynamic)}'
+            yield Finding("UC416", chunk.tool_call_id, text)
+        known.state = tool_state_after(chunk)
+        known.step = self._step
+        known.is_provider_executed |= bool(chunk.provider_executed)
+        if isinstance(chunk, chunks.ToolInputError):
+            known.was_refused = True
+            self._settle(known)
+
+    def _begin(self, chunk: Any, frame: Frame) -> Call:
+        self.count += 1
+        call = self._calls[chunk.tool_call_id] = Call(chunk.tool_call_id, frame, dynamic=bool(chunk.dynamic))
+        return call
+
+    def _output(self, chunk: Any, _frame: Frame) -> Iterator[Finding]:
+        call = self._calls.get(chunk.tool_call_id)
+        if call is None:
+            return
+        # AI SDK 5 and 6 themselves send tool-output-error after tool-input-error.
+        repeats_refusal = call.was_refused and isinstance(chunk, chunks.ToolOutputError)
+        if call.is_settled and not repeats_refusal:
+            yield Finding("UC417", call.tool_call_id, f'the tool call "{call.tool_call_id}" has a result already')
+        if isinstance(chunk, chunks.ToolOutputDenied) and not call.has_answer:
+            text = f'the tool call "{call.tool_call_id}" is denied, and its approval was not answered'
+            yield Finding("UC419", call.tool_call_id, text)
+        call.state = tool_state_after(chunk)
+        call.is_preliminary = isinstance(chunk, chunks.ToolOutputAvailable) and bool(chunk.preliminary)
+        self._settle(call)
+
+    def _settle(self, call: Call) -> None:
+        if call.is_settled and not call.is_provider_executed:
+            self._last_settled = call
+
+    def _approval_request(self, chunk: chunks.ToolApprovalRequest, _frame: Frame) -> Iterator[Finding]:
+        call = self._calls.get(chunk.tool_call_id)
+        if call is not None:
+            call.state = tool_state_after(chunk)
+            self._by_approval[chunk.approval_id] = call
+        yield from ()
+
+    def _approval_response(self, chunk: chunks.ToolApprovalResponse, _frame: Frame) -> Iterator[Finding]:
+        call = self._by_approval.get(chunk.approval_id)
+        if call is not None:
+            call.state = tool_state_after(chunk)
+            call.has_answer = True
+        yield from ()
+
+    _HANDLERS: ClassVar[Mapping[type[Chunk], Callable[["Calls", Any, Frame], Iterator[Finding]]]] = {
+        chunks.StartStep: _start_step,
+        chunks.ResetStep: _reset_step,
+        chunks.ToolInputStart: _input,
+        chunks.ToolInputAvailable: _input,
+        chunks.ToolInputError: _input,
+        chunks.ToolOutputAvailable: _output,
+        chunks.ToolOutputError: _output,
+        chunks.ToolOutputDenied: _output,
+        chunks.ToolApprovalRequest: _approval_request,
+        chunks.ToolApprovalResponse: _approval_response,
+    }
+
+
+def _spoken(dynamic: bool) -> str:
+    return "dynamic" if dynamic else "static"

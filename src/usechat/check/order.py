@@ -1,0 +1,180 @@
+"""The order of chunks, the same for every release: what all clients accept and people suffer from."""
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, ClassVar, Final, TypeAlias
+
+from usechat import chunks
+from usechat.check.calls import Calls
+from usechat.check.frames import Frame
+from usechat.check.problems import Finding
+from usechat.chunks import Chunk, type_of
+
+__all__ = ["Note", "Order"]
+
+Note: TypeAlias = tuple[Finding, Frame | None]
+"""A finding, and the frame it is about."""
+
+_BLOCKS: Final[Mapping[type[Chunk], str]] = {
+    chunks.TextStart: "text",
+    chunks.TextDelta: "text",
+    chunks.TextEnd: "text",
+    chunks.ReasoningStart: "reasoning",
+    chunks.ReasoningDelta: "reasoning",
+    chunks.ReasoningEnd: "reasoning",
+}
+_INVISIBLE: Final = (
+    chunks.Start,
+    chunks.StartStep,
+    chunks.FinishStep,
+    chunks.ResetStep,
+    chunks.Finish,
+    chunks.Abort,
+    chunks.Error,
+    chunks.MessageMetadata,
+)
+_ENDINGS: Final = (chunks.FinishStep, chunks.Finish, chunks.Abort)
+"""What the AI SDK's own server still sends after an error."""
+
+
+class _Block:
+    def __init__(self, frame: Frame, calls: int) -> None:
+        self.frame = frame
+        self.calls = calls
+        """How many tool calls there were when the block was opened."""
+
+
+class Order:
+    """Follows the chunks of one stream."""
+
+    def __init__(self) -> None:
+        self._calls = Calls()
+        self._open: dict[tuple[str, str], _Block] = {}
+        self._closed: dict[tuple[str, str], str] = {}
+        """What closed a block that is no longer open: the rule for a chunk that comes after it."""
+        self._first: Frame | None = None
+        self._start: Frame | None = None
+        self._finish: Frame | None = None
+        self._error: Frame | None = None
+        self._was_aborted = False
+        self._is_visible = False
+        self._waits_for_page = False
+
+    def receive(self, chunk: Chunk, frame: Frame) -> Iterator[Note]:
+        """Take the next chunk and yield what is wrong with it here."""
+        name = type_of(chunk)
+        if self._error is not None:
+            if not isinstance(chunk, _ENDINGS):
+                yield Finding("UC409", name, f'"{name}" comes after the error of frame {self._error.number}'), frame
+            return
+        if self._finish is not None:
+            yield Finding("UC408", name, f'"{name}" comes after the finish of frame {self._finish.number}'), frame
+        if not isinstance(chunk, _INVISIBLE) and not (isinstance(chunk, chunks.Data) and chunk.transient):
+            self._is_visible = True
+        self._first = self._first or frame
+        handler = self._HANDLERS.get(type(chunk))
+        if handler is not None:
+            yield from handler(self, chunk, frame)
+        for finding in self._calls.receive(chunk, frame):
+            yield finding, frame
+
+    def end(self) -> Iterator[Note]:
+        """Say that the stream is over and yield what is missing."""
+        if self._first is None:
+            return
+        if self._start is None:
+            yield Finding("UC403", "", "the stream has no `start`"), self._first
+        if self._error is not None:
+            return
+        if self._finish is None and not self._was_aborted:
+            yield Finding("UC407", "", "the stream ends without `finish` and without `error`"), None
+        for (kind, block_id), block in self._open.items():
+            yield Finding("UC410", f"{kind} {block_id}", f'the {kind} block "{block_id}" is never ended'), block.frame
+        yield from self._calls.end(waits_for_page=self._waits_for_page)
+        if not self._is_visible:
+            yield Finding("UC420", "", "the stream holds nothing that a page shows"), None
+
+    def rule_for_missing(self, chunk: Chunk) -> str:
+        """Return the rule for a chunk that a client refused, since what it is about is not there."""
+        if type(chunk) in _BLOCKS:
+            return self._closed.get((_BLOCKS[type(chunk)], chunk.id), "UC301")  # type: ignore[union-attr, arg-type]
+        if isinstance(chunk, chunks.ToolInputDelta):
+            return "UC304"
+        if isinstance(chunk, chunks.ToolApprovalResponse):
+            return "UC307"
+        if isinstance(chunk, chunks.Start | chunks.Finish | chunks.MessageMetadata):
+            return "UC308"
+        return "UC306" if self._calls.knows(chunk.tool_call_id) else "UC305"  # type: ignore[union-attr]
+
+    def _start_of_message(self, chunk: chunks.Start, frame: Frame) -> Iterator[Note]:
+        if self._start is not None:
+            yield Finding("UC406", "", f"`start` came already, in frame {self._start.number}"), frame
+            return
+        self._start = frame
+        if self._first is not frame:
+            yield Finding("UC405", "", f"`start` comes after other chunks, in frame {frame.number}"), frame
+        if chunk.message_id is None:
+            yield Finding("UC404", "", "`start` has no `messageId`"), frame
+
+    def _finish_of_message(self, chunk: chunks.Finish, frame: Frame) -> Iterator[Note]:
+        self._finish = self._finish or frame
+        # A stream for every release has its finish reason in the metadata, since 5.0.0 knows no finishReason.
+        metadata = chunk.message_metadata if isinstance(chunk.message_metadata, dict) else {}
+        self._waits_for_page |= "tool-calls" in (chunk.finish_reason, metadata.get("finishReason"))
+        yield from ()
+
+    def _error_chunk(self, chunk: chunks.Error, frame: Frame) -> Iterator[Note]:
+        self._error = frame
+        yield Finding("UC401", "", f'the turn ends with the error "{chunk.error_text[:200]}"'), frame
+        for call in self._calls.running():
+            text = f'the turn fails while the tool call "{call.tool_call_id}" is running'
+            yield Finding("UC402", call.tool_call_id, text), frame
+
+    def _abort(self, _chunk: chunks.Abort, frame: Frame) -> Iterator[Note]:
+        self._was_aborted = True
+        yield Finding("UC422", "", "the stream says that it was aborted"), frame
+
+    def _block_start(self, chunk: Any, frame: Frame) -> Iterator[Note]:
+        kind, key = _BLOCKS[type(chunk)], (_BLOCKS[type(chunk)], chunk.id)
+        if key in self._open:
+            yield Finding("UC414", f"{kind} {chunk.id}", f'the {kind} block "{chunk.id}" is open already'), frame
+        self._open[key] = _Block(frame, self._calls.count)
+        self._closed.pop(key, None)
+        if call := self._calls.text_begins():
+            text = f'{kind} follows the result of "{call.tool_call_id}" in the same step'
+            yield Finding("UC412", call.tool_call_id, text), frame
+
+    def _block_delta(self, chunk: Any, frame: Frame) -> Iterator[Note]:
+        kind = _BLOCKS[type(chunk)]
+        block = self._open.get((kind, chunk.id))
+        if block is not None and chunk.delta and self._calls.count > block.calls:
+            text = f'the {kind} block "{chunk.id}" goes on after a tool call, and was opened before it'
+            yield Finding("UC413", f"{kind} {chunk.id}", text), frame
+
+    def _block_end(self, chunk: Any, _frame: Frame) -> Iterator[Note]:
+        key = _BLOCKS[type(chunk)], chunk.id
+        if self._open.pop(key, None) is not None:
+            self._closed[key] = "UC302"
+        yield from ()
+
+    def _finish_step(self, _chunk: chunks.FinishStep, _frame: Frame) -> Iterator[Note]:
+        self._closed.update(dict.fromkeys(self._open, "UC303"))
+        yield from ()
+
+    def _reset_step(self, _chunk: chunks.ResetStep, _frame: Frame) -> Iterator[Note]:
+        self._open.clear()
+        yield from ()
+
+    _HANDLERS: ClassVar[Mapping[type[Chunk], Callable[["Order", Any, Frame], Iterator[Note]]]] = {
+        chunks.Start: _start_of_message,
+        chunks.Finish: _finish_of_message,
+        chunks.Error: _error_chunk,
+        chunks.Abort: _abort,
+        chunks.TextStart: _block_start,
+        chunks.ReasoningStart: _block_start,
+        chunks.TextDelta: _block_delta,
+        chunks.ReasoningDelta: _block_delta,
+        chunks.TextEnd: _block_end,
+        chunks.ReasoningEnd: _block_end,
+        chunks.FinishStep: _finish_step,
+        chunks.ResetStep: _reset_step,
+    }

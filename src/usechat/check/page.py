@@ -1,0 +1,69 @@
+"""What the page shows of a message, which is not always what its reader holds."""
+
+from typing import Any
+
+from usechat import chunks
+from usechat.chunks import Chunk
+from usechat.message import MessageBuilder
+
+__all__ = ["Page"]
+
+
+class Page:
+    """The page of `useChat` while a message is read.
+
+    The client tells the page of a message when a chunk changed it visibly. The first time it hands over the message
+    itself, later a copy (`ReactChatState` of @ai-sdk/react). So a step that begins after the last such update is not
+    seen, unless the page still holds the message itself.
+    """
+
+    def __init__(self, builder: MessageBuilder, message_id: str) -> None:
+        self._builder = builder
+        self._id = message_id
+        self._shown_id = message_id
+        self._updates = 0
+        self._holds_original = False
+        self._has_content = False
+        self._unseen_steps = 0
+
+    def receive(self, chunk: Chunk) -> None:
+        """Apply a chunk; raises what the builder raises."""
+        self._builder.receive(chunk)
+        if isinstance(chunk, chunks.Start) and chunk.message_id is not None:
+            self._id = chunk.message_id
+        if isinstance(chunk, chunks.StartStep):
+            self._unseen_steps += 1
+        elif self._updates_page(chunk):
+            self._update()
+
+    def message(self) -> Any:
+        """Return the message on the page; None if there is none."""
+        if self._updates == 0:
+            return None
+        message: Any = self._builder.message
+        if not self._holds_original:
+            message["id"] = self._shown_id
+            message["parts"] = message["parts"][: len(message["parts"]) - self._unseen_steps]
+        return message
+
+    def _update(self) -> None:
+        was_renamed = self._id != self._shown_id and not self._holds_original
+        self._holds_original = self._updates == 0 or was_renamed
+        self._updates += 1
+        self._unseen_steps = 0
+        self._shown_id = self._id
+
+    def _updates_page(self, chunk: Chunk) -> bool:
+        match chunk:
+            case chunks.Start():
+                return chunk.message_id is not None or chunk.message_metadata is not None
+            case chunks.Finish() | chunks.MessageMetadata():
+                return chunk.message_metadata is not None
+            case chunks.FinishStep() | chunks.Abort():
+                return False
+            case chunks.Data(transient=True):
+                return False
+            case chunks.ResetStep():
+                return self._has_content and self._unseen_steps == 0
+        self._has_content = True
+        return True

@@ -1,0 +1,191 @@
+"""Judging a whole response: the verdict of each release, and every problem with it."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Final
+
+import msgspec
+
+from usechat.check.frames import Body, Frame
+from usechat.check.judging import ReleaseJudge, Verdict, mended_chunk
+from usechat.check.order import Order
+from usechat.check.problems import Finding, Problem, Problems
+from usechat.check.response import (
+    Capture,
+    body_findings,
+    header_findings,
+    nothing_read,
+    pace_findings,
+    refused,
+)
+from usechat.chunks import CHUNK_TYPES
+from usechat.dialects import MAJORS, NEWEST, Release, release
+from usechat.schema import flaws, is_strict
+
+__all__ = ["DEFAULT_SDKS", "Report", "check_bytes", "check_capture", "named_releases"]
+
+DEFAULT_SDKS: Final = tuple(str(major) for major in MAJORS)
+_DATA_KEYS: Final = frozenset({"type", "data", "id", "transient"})
+_NEWEST: Final = NEWEST[MAJORS[-1]]
+
+
+class Report(msgspec.Struct, frozen=True):
+    """What came out of a check."""
+
+    name: str
+    verdicts: Mapping[str, Verdict]
+    problems: Sequence[Problem]
+    frame_count: int
+    is_whole: bool
+    """Whether the stream was read to its end."""
+
+    @property
+    def ok(self) -> bool:
+        """Whether every release accepts the whole stream."""
+        return self.is_whole and all(verdict.ok for verdict in self.verdicts.values())
+
+    @property
+    def exit_code(self) -> int:
+        """0 when every release accepts the stream, 1 when one does not, 2 when its end was not seen."""
+        if any(not verdict.ok for verdict in self.verdicts.values()):
+            return 1
+        return 0 if self.is_whole else 2
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the report as JSON values."""
+        return {
+            "input": self.name,
+            "ok": self.ok,
+            "verdicts": {name: verdict.to_json() for name, verdict in self.verdicts.items()},
+            "problems": [problem.to_json() for problem in self.problems],
+        }
+
+
+def check_bytes(body: bytes, *, name: str = "-", sdks: Iterable[str] = DEFAULT_SDKS) -> dict[str, Any]:
+    """Judge the body of a response and return the report as JSON values. Raises CannotJudge and UnknownRelease."""
+    return check_capture(Capture(name=name, body=body), sdks).to_json()
+
+
+def named_releases(sdks: Iterable[str]) -> dict[str, Release]:
+    """Return the releases to judge by their names; `any` stands for the first and the newest release of each major.
+
+    What these six accept, every release accepts: until a release takes unknown keys, later ones know more than the
+    first, and what a major ever gave up, its newest release lacks.
+    """
+    names: list[str] = []
+    for sdk in sdks:
+        names += (
+            [f"{major}.0.0" for major in MAJORS] + [str(NEWEST[major]) for major in MAJORS] if sdk == "any" else [sdk]
+        )
+    return {name: release(name) for name in sorted(names, key=release)}
+
+
+def check_capture(capture: Capture, sdks: Iterable[str] = DEFAULT_SDKS) -> Report:
+    """Judge a response. Raises CannotJudge when it is not fit for it, UnknownRelease for a release that cannot be."""
+    releases = named_releases(sdks)
+    finding = refused(capture)
+    if finding is None:
+        return _Check(capture, releases).report()
+    problems = Problems()
+    problems.add(finding, releases, chunk=capture.body[:2_000].decode("utf-8", "replace") or None)
+    verdicts = {name: Verdict(False, "error", _failure(capture, candidate)) for name, candidate in releases.items()}
+    return Report(capture.name, verdicts, problems.sorted(), 0, is_whole=True)
+
+
+def _failure(capture: Capture, candidate: Release) -> str:
+    """Return what a client shows of a response that is no success."""
+    if 200 <= capture.status < 300:
+        return "The response body is empty."
+    text = capture.body.removeprefix(b"\xef\xbb\xbf").decode("utf-8", "replace")
+    return text or ("Failed to fetch the chat response." if candidate.major >= 7 else "")
+
+
+class _Check:
+    """Reads one response for several releases at once."""
+
+    def __init__(self, capture: Capture, releases: Mapping[str, Release]) -> None:
+        self._capture = capture
+        self._names = list(releases)
+        self._loose = [name for name, candidate in releases.items() if not is_strict(candidate)]
+        self._judges = {name: ReleaseJudge(candidate) for name, candidate in releases.items()}
+        self._order = Order()
+        self._problems = Problems()
+        self._has_gap = False
+        self._done: Frame | None = None
+        self._chunk_count = 0
+        self._frame_count = 0
+
+    def report(self) -> Report:
+        body = Body(self._capture.body)
+        for frame in body.frames():
+            self._frame_count += 1
+            if frame.is_done:
+                self._done = self._done or frame
+            else:
+                self._chunk_count += 1
+                self._receive(frame)
+        is_whole = not (self._capture.unread or self._capture.is_broken)
+        self._end(body, is_whole=is_whole)
+        verdicts = {name: judge.verdict() for name, judge in self._judges.items()}
+        problems = self._problems.sorted()
+        for problem in problems:
+            problem.sdks.sort(key=self._names.index)
+        return Report(self._capture.name, verdicts, problems, self._frame_count, is_whole=not self._capture.unread)
+
+    def _receive(self, frame: Frame) -> None:
+        if self._done is not None:
+            text = f"a chunk comes after the end mark of frame {self._done.number}"
+            self._add(Finding("UC112", "", text), frame)
+        if frame.has_rounded_number:
+            self._add(Finding("UC113", "", "an integer is too large for JavaScript"), frame)
+        for name, judge in self._judges.items():
+            for finding in judge.receive(frame, self._order):
+                self._add(finding, frame, [name])
+        chunk = None if frame.unreadable else mended_chunk(frame.value, flaws(frame.value, _NEWEST), _NEWEST)
+        if chunk is None:
+            self._has_gap = True
+            return
+        for finding in _unread_keys(frame.value):
+            self._add(finding, frame, self._loose)
+        for finding, place in self._order.receive(chunk, frame):
+            self._add(finding, place)
+
+    def _end(self, body: Body, *, is_whole: bool) -> None:
+        capture = self._capture
+        if self._chunk_count == 0 and is_whole and not body.lost:
+            self._add(nothing_read(capture.body))
+        else:
+            for finding, line in body_findings(body, is_whole=is_whole):
+                self._problems.add(finding, self._names, line=line)
+        if capture.headers is not None:
+            for finding in (*header_findings(capture.headers), *pace_findings(capture.arrivals, self._chunk_count)):
+                self._add(finding)
+        if is_whole and not self._has_gap:
+            for finding, place in self._order.end():
+                self._add(finding, place)
+        if is_whole and self._chunk_count and self._done is None and body.lost != "[DONE]":
+            self._add(Finding("UC109", "", "the stream has no [DONE]"))
+        if capture.is_broken:
+            self._add(Finding("UC006", "", "the connection breaks before the end of the stream"))
+            for judge in self._judges.values():
+                judge.cut("network error")
+        if capture.unread:
+            self._add(Finding("UC007", "", capture.unread))
+
+    def _add(self, finding: Finding, frame: Frame | None = None, names: Iterable[str] | None = None) -> None:
+        place: dict[str, Any] = {}
+        if frame is not None:
+            place = {"frame": frame.number, "line": frame.line}
+            place["chunk"] = frame.text if frame.unreadable else frame.value
+        self._problems.add(finding, self._names if names is None else names, **place)
+
+
+def _unread_keys(value: dict[str, Any]) -> list[Finding]:
+    """Return the keys of a chunk that no release reads."""
+    struct = CHUNK_TYPES.get(value["type"])
+    known = _DATA_KEYS if struct is None else {"type", *struct.__struct_encode_fields__}
+    chunk_type = value["type"]
+    return [
+        Finding("UC212", f"{chunk_type} {key}", f"\"{chunk_type}\": no release reads the key '{key}'")
+        for key in value
+        if key not in known
+    ]

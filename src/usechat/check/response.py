@@ -1,0 +1,106 @@
+"""What is wrong with a response apart from its chunks: status, headers, pace, and bodies that are no stream."""
+
+import json
+import re
+from collections.abc import Iterator, Mapping
+from typing import Final
+
+import msgspec
+
+from usechat.check.frames import Body
+from usechat.check.problems import Finding
+
+__all__ = ["Capture", "body_findings", "header_findings", "nothing_read", "pace_findings", "refused"]
+
+_DATA_STREAM_OF_4: Final = re.compile(rb'\s*[0-9a-k]:["\[{]')
+_MANY_CHUNKS: Final = 10
+_LONG_WAIT: Final = 1.0
+_ONE_MOMENT: Final = 0.1
+
+
+class Capture(msgspec.Struct, frozen=True, kw_only=True):
+    """A response as it came; of a file only the body is known."""
+
+    name: str
+    body: bytes
+    status: int = 200
+    headers: Mapping[str, str] | None = None
+    """With lower-case names."""
+    arrivals: tuple[float, ...] = ()
+    """When each piece of the body came, in seconds after the request."""
+    is_broken: bool = False
+    """Whether the connection broke before the end of the body."""
+    unread: str | None = None
+    """Why reading stopped before the end, if it did."""
+
+
+def refused(capture: Capture) -> Finding | None:
+    """Return why a client does not even look for chunks in this response, if so."""
+    if not 200 <= capture.status < 300:
+        return Finding("UC001", "", f"the server answers {capture.status}")
+    if capture.status in (204, 205):
+        return Finding("UC002", "", f"the server answers {capture.status}, which has no body")
+    return None
+
+
+def nothing_read(body: bytes) -> Finding:
+    """Return what a body is in which a client found no chunk."""
+    lines = [line for line in body.removeprefix(b"\xef\xbb\xbf").splitlines() if line.strip()]
+    if all(line.startswith(b":") or line.replace(b" ", b"") == b"data:[DONE]" for line in lines):
+        return Finding("UC003", "", "there is not one chunk in the stream" if lines else "the body is empty")
+    if _DATA_STREAM_OF_4.match(lines[0]):
+        return Finding("UC005", "", "the body is the data stream of AI SDK 4")
+    return Finding("UC004", "", f"the body is {_looks_like(body, lines)}, and no event stream")
+
+
+def body_findings(body: Body, *, is_whole: bool) -> Iterator[tuple[Finding, int | None]]:
+    """Yield what is wrong with the lines of a stream, and the line that it is about."""
+    for number, text in body.ignored_lines:
+        yield (
+            Finding("UC111", str(number), f"{json.dumps(text[:80], ensure_ascii=False)} is no line of an event"),
+            number,
+        )
+    if body.invalid_lines:
+        yield Finding("UC110", "", "there are bytes that are not UTF-8"), body.invalid_lines[0]
+    if body.has_carriage_returns_alone:
+        yield Finding("UC108", "", "lines end with a carriage return alone"), None
+    elif body.lost and is_whole:
+        text = json.dumps(body.lost[:80], ensure_ascii=False)
+        yield Finding("UC107", "", f"the stream ends within an event: no blank line follows {text}"), None
+
+
+def header_findings(headers: Mapping[str, str]) -> Iterator[Finding]:
+    """Yield what is wrong with the headers of a stream."""
+    content_type = headers.get("content-type", "")
+    if content_type.partition(";")[0].strip().lower() != "text/event-stream":
+        yield Finding(
+            "UC010", "", f'the content type is "{content_type}"' if content_type else "there is no content type"
+        )
+    if headers.get("x-vercel-ai-ui-message-stream") != "v1":
+        yield Finding("UC011", "", "the header x-vercel-ai-ui-message-stream: v1 is missing")
+    if not re.search(r"no-cache|no-store", headers.get("cache-control", ""), re.IGNORECASE):
+        yield Finding("UC012", "", "no cache-control header forbids to keep the stream")
+    if headers.get("x-accel-buffering", "").strip().lower() != "no":
+        yield Finding("UC013", "", "the header x-accel-buffering: no is missing")
+    encoding = headers.get("content-encoding", "identity")
+    if encoding.strip().lower() != "identity":
+        yield Finding("UC014", "", f"the response is compressed with {encoding}")
+
+
+def pace_findings(arrivals: tuple[float, ...], chunk_count: int) -> Iterator[Finding]:
+    """Yield what is wrong with the pace of a stream."""
+    if not arrivals or chunk_count < _MANY_CHUNKS:
+        return
+    first, last = arrivals[0], arrivals[-1]
+    if first >= _LONG_WAIT and last - first <= _ONE_MOMENT:
+        text = f"all {chunk_count} chunks came within {last - first:.2f} s, {first:.1f} s after the request"
+        yield Finding("UC015", "", text)
+
+
+def _looks_like(body: bytes, lines: list[bytes]) -> str:
+    start = lines[0].lstrip()
+    if start.startswith(b"<"):
+        return "HTML" if b"<html" in body[:2_000].lower() else "XML"
+    if start.startswith((b"{", b"[")):
+        return "JSON lines" if len(lines) > 1 and all(line.startswith((b"{", b"[")) for line in lines) else "JSON"
+    return "plain text"

@@ -1,0 +1,178 @@
+"""Whole streams, legal and broken: chunk lists that make sense, and the many ways to spoil them and their bytes."""
+
+import copy
+import json
+from typing import Any, Final
+
+from hypothesis import strategies as st
+
+from tests.chunk_strategies import JUNK, LEGAL_VALUES, legal_chunk
+
+Json = Any
+
+_TEXTS = st.sampled_from(["", "Hello", "é€😀", "line\nbreak", "\ud83d"])
+_CALL_IDS = st.sampled_from(["c1", "c2"])
+_INPUT_PIECES = st.sampled_from(['{"q":', '"x"', "}", "[1,", "tru", "", "-"])
+_VALUES = st.sampled_from([None, 1, "x", [1], {"a": {"b": 1}}, 2**60, 1e300])
+_DYNAMIC = st.sampled_from([{}, {}, {}, {"dynamic": True}, {"dynamic": False}])
+_METADATA = st.sampled_from([{}, {}, {"providerMetadata": {"p": {"k": 1}}}])
+_MESSAGE_METADATA = st.sampled_from([{"a": 1}, {"a": {"b": 2}}, {"a": {"c": [3]}, "d": None}, "text", [1, 2], None, 5])
+
+
+@st.composite
+def _text(draw: st.DrawFn) -> list[Json]:
+    kind, block = draw(st.sampled_from(["text", "reasoning"])), draw(st.sampled_from(["b1", "b2"]))
+    deltas = draw(st.lists(_TEXTS, max_size=3))
+    return [
+        {"type": f"{kind}-start", "id": block, **draw(_METADATA)},
+        *({"type": f"{kind}-delta", "id": block, "delta": delta, **draw(_METADATA)} for delta in deltas),
+        {"type": f"{kind}-end", "id": block, **draw(_METADATA)},
+    ]
+
+
+@st.composite
+def _tool(draw: st.DrawFn) -> list[Json]:
+    call = {"toolCallId": draw(_CALL_IDS)}
+    dynamic = draw(_DYNAMIC)
+    named = call | {"toolName": draw(st.sampled_from(["search", "get-weather"]))} | dynamic
+    sequence: list[Json] = []
+    if draw(st.booleans()):
+        sequence.append({"type": "tool-input-start", **named})
+        pieces = draw(st.lists(_INPUT_PIECES, max_size=4))
+        sequence += [{"type": "tool-input-delta", **call, "inputTextDelta": piece} for piece in pieces]
+    if draw(st.integers(0, 5)) == 0:
+        return [*sequence, {"type": "tool-input-error", **named, "input": draw(_VALUES), "errorText": "bad"}]
+    sequence.append({"type": "tool-input-available", **named, "input": draw(_VALUES), **draw(_METADATA)})
+    ending = draw(st.sampled_from(["output", "output", "preliminary", "error", "approval", "none"]))
+    if ending == "preliminary":
+        sequence.append({"type": "tool-output-available", **call, **dynamic, "output": 1, "preliminary": True})
+    if ending in ("output", "preliminary"):
+        sequence.append({"type": "tool-output-available", **call, **dynamic, "output": draw(_VALUES)})
+    if ending == "error":
+        sequence.append({"type": "tool-output-error", **call, **dynamic, "errorText": "failed"})
+    if ending == "approval":
+        sequence.append({"type": "tool-approval-request", **call, "approvalId": "a1"})
+        sequence += draw(st.sampled_from([[], [{"type": "tool-approval-response", "approvalId": "a1", "approved": False}]]))
+        sequence += draw(st.sampled_from([[], [{"type": "tool-output-denied", **call}]]))
+    return sequence
+
+
+_DATA = st.fixed_dictionaries(
+    {"type": st.sampled_from(["data-x", "data-y"]), "data": _VALUES},
+    optional={"id": st.sampled_from(["d1", "d2"]), "transient": st.booleans()},
+)
+_OTHER = st.sampled_from(
+    [
+        legal_chunk("source-url", optional=False),
+        legal_chunk("source-document", optional=False),
+        legal_chunk("file"),
+        legal_chunk("message-metadata"),
+        legal_chunk("abort", optional=False),
+        legal_chunk("custom"),
+        legal_chunk("reasoning-file"),
+        legal_chunk("reset-step"),
+        legal_chunk("steering-message"),
+        {"type": "start-step"},
+        {"type": "finish-step"},
+    ]
+)
+_METADATA_CHUNK = st.builds(lambda value: {"type": "message-metadata", "messageMetadata": value}, _MESSAGE_METADATA)
+_PIECES = st.one_of(
+    _text(), _tool(), _text(), _tool(), _DATA.map(lambda chunk: [chunk]), _OTHER.map(lambda chunk: [chunk]),
+    _METADATA_CHUNK.map(lambda chunk: [chunk]),
+)  # fmt: skip
+
+
+@st.composite
+def _stream(draw: st.DrawFn) -> list[Json]:
+    start = draw(st.sampled_from([[{"type": "start", "messageId": "m1"}], [{"type": "start"}], []]))
+    pieces = [chunk for piece in draw(st.lists(_PIECES, max_size=5)) for chunk in piece]
+    end: list[Json] = draw(
+        st.sampled_from(
+            [
+                [{"type": "finish"}],
+                [{"type": "finish-step"}, {"type": "finish", "finishReason": "stop"}],
+                [{"type": "finish", "messageMetadata": {"z": 1}}],
+                [{"type": "error", "errorText": "broken"}, {"type": "finish"}],
+                [],
+            ]
+        )
+    )
+    return copy.deepcopy([*start, *pieces, *end])
+
+
+chunk_lists = _stream()
+"""Streams as a server might send them; not every release knows all of their chunks."""
+
+_JUNK_TYPES: Final = ["step-start", "message-start", "tool-call", "data", "ping", "", "reasoning", "reasoning-part-finish"]
+_JUNK_CHUNKS: Final = st.one_of(
+    st.sampled_from(JUNK),
+    st.sampled_from(_JUNK_TYPES).map(lambda chunk_type: {"type": chunk_type}),
+    st.sampled_from(sorted(LEGAL_VALUES)).map(legal_chunk),
+)
+_ACTIONS: Final = ["drop", "duplicate", "swap", "key", "key", "unknown key", "drop key", "inject"]
+
+
+@st.composite
+def _mutated(draw: st.DrawFn) -> list[Json]:
+    chunks = draw(chunk_lists)
+    for _ in range(draw(st.integers(1, 3))):
+        if not chunks:
+            break
+        index = draw(st.integers(0, len(chunks) - 1))
+        chunk = chunks[index]
+        action = draw(st.sampled_from(_ACTIONS))
+        if action == "drop":
+            del chunks[index]
+        elif action == "duplicate":
+            chunks.insert(draw(st.integers(0, len(chunks))), copy.deepcopy(chunk))
+        elif action == "swap":
+            other = draw(st.integers(0, len(chunks) - 1))
+            chunks[index], chunks[other] = chunks[other], chunk
+        elif action == "inject":
+            chunks.insert(index, copy.deepcopy(draw(_JUNK_CHUNKS)))
+        elif isinstance(chunk, dict) and chunk:
+            _spoil_key(draw, chunk, action)
+    return chunks
+
+
+def _spoil_key(draw: st.DrawFn, chunk: dict[str, Json], action: str) -> None:
+    key = draw(st.sampled_from(sorted(chunk)))
+    if action == "unknown key":
+        chunk[draw(st.sampled_from(["extra", "error", "title", "toolMetadata", "reason", "providerMetadata"]))] = draw(
+            st.sampled_from(JUNK)
+        )
+    elif action == "drop key":
+        del chunk[key]
+    else:
+        chunk[key] = copy.deepcopy(draw(st.sampled_from(JUNK)))
+
+
+mutated_chunk_lists = _mutated()
+"""Streams with one to three things spoilt."""
+
+
+def body_of(chunks: list[Json]) -> bytes:
+    """Return the chunks as an event stream; lone surrogates are escaped."""
+    frames = [json.dumps(chunk, ensure_ascii=True, separators=(",", ":")) for chunk in chunks]
+    return b"".join(f"data: {frame}\n\n".encode() for frame in frames) + b"data: [DONE]\n\n"
+
+
+_SPLICES: Final = st.sampled_from(
+    [b"\n", b"\r", b"\n\n", b"\r\n", b":", b" ", b"data:", b"data: ", b"event: x\n", b"\xff", b"\xef\xbb\xbf", b"{", b'"',
+     b"[DONE]", b"data: [DONE]\n\n", b"\\u0041", b"null", b"NaN", b"\x00", b"\t", b"1e999", b"\xe2\x80\xa8"]
+)  # fmt: skip
+
+
+@st.composite
+def _mutated_body(draw: st.DrawFn) -> bytes:
+    body = bytearray(body_of(draw(st.one_of(chunk_lists, mutated_chunk_lists))))
+    for _ in range(draw(st.integers(1, 3))):
+        start = draw(st.integers(0, len(body)))
+        end = min(len(body), start + draw(st.sampled_from([0, 0, 1, 2, 20])))
+        body[start:end] = draw(_SPLICES)
+    return bytes(body)
+
+
+mutated_bodies = _mutated_body()
+"""Bytes of streams with one to three splices."""
