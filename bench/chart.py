@@ -5,7 +5,7 @@ from html import escape
 from typing import Final
 
 _ROW: Final = 26
-_LABELS: Final = 380
+_LABELS: Final = 410
 _BARS: Final = 380
 _WIDTH: Final = _LABELS + _BARS + 100
 _OURS: Final = "#2563eb"

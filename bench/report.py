@@ -20,17 +20,24 @@ def report(results: Results) -> str:
             growth_table(results),
             "## Goals",
             goal_list(results),
-            "",
         ]
     )
+
+
+def summary(results: Results) -> str:
+    """Return what the README shows of it."""
+    return "\n\n".join([made_with(results), goal_list(results), where_the_time_goes(results)])
 
 
 def made_with(results: Results) -> str:
     """Say when, where and with what the run was made."""
     made = results.circumstances
     versions = ", ".join(f"{name} {version}" for name, version in made.versions.items())
-    noise = "" if results.unrest <= QUIET else f" The machine was busy (unrest {results.unrest:.2f}): run it again."
-    return f"{made.date}, {made.machine}, one core, {made.python}; {versions}.{noise}"
+    busy = results.unrest > QUIET
+    noise = (
+        f" The machine was busy (the floor's median is {results.unrest:.2f}x its best): run it again." if busy else ""
+    )
+    return f"{made.date}, {made.machine}, {made.python}; {versions}.{noise}"
 
 
 def encoding_table(results: Results) -> str:
@@ -64,9 +71,7 @@ def growth_table(results: Results) -> str:
 
 def goal_list(results: Results) -> str:
     """Return the goals, each with what was measured and whether that is enough."""
-    return "\n".join(
-        f"- {'met' if goal.met else 'MISSED'}: {goal.text}: {goal.measured}" for goal in goals(results)
-    )
+    return "\n".join(f"- {'met' if goal.met else 'MISSED'}: {goal.text}: {goal.measured}" for goal in goals(results))
 
 
 def _table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
@@ -74,7 +79,8 @@ def _table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     cells = [header, *rows]
     widths = [max(len(row[column]) for row in cells) for column in range(len(header))]
     rule = ["-" * widths[0], *("-" * (width - 1) + ":" for width in widths[1:])]
-    return "\n".join(
-        f"| {row[0]:<{widths[0]}} | {' | '.join(f'{cell:>{width}}' for cell, width in zip(row[1:], widths[1:], strict=True))} |"
-        for row in [cells[0], rule, *cells[1:]]
-    )
+    lines = []
+    for first, *figures in [cells[0], rule, *cells[1:]]:
+        aligned = (figure.rjust(width) for figure, width in zip(figures, widths[1:], strict=True))
+        lines.append(f"| {' | '.join([first.ljust(widths[0]), *aligned])} |")
+    return "\n".join(lines)

@@ -12,7 +12,7 @@ from bench.rounds import Figure
 FLAT: Final = 1.25
 """A time per delta counts as flat if it grows no more than this from the shortest to the longest message."""
 
-QUIET: Final = 1.25
+QUIET: Final = 1.15
 """The machine was quiet if the floor's median is no further from its best time than this."""
 
 
@@ -67,6 +67,6 @@ def where_the_time_goes(results: Results) -> str:
     """Split our time for one text part: it is the reason when a goal is missed."""
     floor, given, built = (results.encoding[name].median for name in (FLOOR, PART_GIVEN, PART_BUILT))
     return (
-        f"Of the {built:.0f} ns from text to bytes, {floor:.0f} are the floor, {given - floor:.0f} the call of `send` and"
-        f" its checks, {built - given:.0f} the building of the part."
+        f"Of the {built:.0f} ns from text to bytes, {floor:.0f} are the floor, {given - floor:.0f} the call of `send`"
+        f" and its checks, {built - given:.0f} the building of the part."
     )

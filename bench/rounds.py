@@ -4,12 +4,15 @@ import statistics
 import sys
 from collections.abc import Callable, Mapping
 from time import process_time_ns
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 import msgspec
 
 Measure: TypeAlias = Callable[[], float]
 """Does the work once and returns the nanoseconds it took per delta."""
+
+TURN: Final = 4_000_000
+"""Nanoseconds that each takes in each round, at least."""
 
 
 class Figure(msgspec.Struct, frozen=True):
@@ -32,17 +35,22 @@ def measure_in_rounds(measures: Mapping[str, Measure], *, rounds: int, warm_up: 
     return {name: Figure(statistics.median(each[warm_up:]), min(each[warm_up:])) for name, each in samples.items()}
 
 
-def timed(work: Callable[[], object], count: int) -> Measure:
-    """Turn work on so many deltas into a measurement of one.
+def timed(work: Callable[[], object], count: int, *, least: int = TURN) -> Measure:
+    """Turn work on so many deltas into a measurement of one; it is repeated until it has taken ``least`` nanoseconds.
 
-    Processor time, not the clock's: on a busy machine a long slice is interrupted more often than a short one, which
-    would make the slow look slower than they are.
+    Processor time, not the clock's: on a busy machine a long turn is interrupted more often than a short one, which
+    would make the slow look slower than they are. Turns of one length: each begins with cold caches, which would make
+    the fast look slower.
     """
 
     def measure() -> float:
         begin = process_time_ns()
-        work()
-        return (process_time_ns() - begin) / count
+        passes = taken = 0
+        while not passes or taken < least:
+            work()
+            passes += 1
+            taken = process_time_ns() - begin
+        return taken / (passes * count)
 
     return measure
 

@@ -9,9 +9,9 @@ BLOCK_ID: Final = "text-1"
 _ANSWER: Final = """\
 ## Why the kettle sings
 
-Long before water boils, the *bottom* of the kettle is hot enough to make steam. Each bubble rises, meets colder water \
-and collapses \u2013 with a tiny "click". Thousands of clicks a second are the song; when all of it is at 100 \u00b0C the bubbles \
-survive, and the kettle falls quiet. See `latent_heat(mass, "J")` in C:\\physics for the numbers:
+Long before water boils, the *bottom* of the kettle is hot enough to make steam. Each bubble rises, meets colder \
+water and collapses \u2013 with a tiny "click". Thousands of clicks a second are the song; when all of it is at \
+100 \u00b0C the bubbles survive, and the kettle falls quiet. See `latent_heat(mass, "J")` in C:\\physics for more:
 
 1. warm-up: a low hum
 2. simmering: the loudest part \U0001f3b6

@@ -242,9 +242,7 @@ def test_chunks_of_equal_content_share_no_state() -> None:
     assert chunks.Data("data-x", 1).extra is not chunks.Data("data-x", 1).extra
 
 
-texts = st.text(st.characters(), max_size=6) | st.sampled_from(
-    ["null", "\ud800", "__proto__", "%b", "\\u0041", "[DONE]"]
-)
+texts = st.text(max_size=6) | st.sampled_from(["null", "\ud800", "__proto__", "%b", "\\u0041", "[DONE]"])
 plain: st.SearchStrategy[Any] = st.recursive(
     st.none()
     | st.booleans()

@@ -285,6 +285,7 @@ PARTS: Final[Mapping[str, Since]] = {
     "input-streaming.callProviderMetadata": Since(None, 39, 0),
     "output-error.rawInput": Since(250, 21, 0),
     "output-error-without-input": Since(250, 182, 0),
+    "assistant-without-parts": Since(213, 226, 27),
     "dynamic-tool.dynamic": Since(273, 302, 129),
     "dynamic-tool.providerExecuted": Since(86, 0, 0),
     "dynamic-tool.approval": _SIX,
@@ -293,7 +294,7 @@ PARTS: Final[Mapping[str, Since]] = {
     "approval.inputSchemaInput": Since(None, 290, 113),
     "approval.isAutomatic": _SEVEN,
     "approval.requestReason": Since(None, None, 82),
-    # With tools: whether input is checked before there is a result, and whether a denied call of an unknown tool passes.
+    # With tools: input is checked before there is a result too, and a denied call of an unknown tool is a finished one.
     "tools-checked-in-every-state": _SIX,
 }
 

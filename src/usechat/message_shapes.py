@@ -25,7 +25,7 @@ class Field(NamedTuple):
     required: bool = False
 
 
-Shape: TypeAlias = Mapping[str, Field]
+Shape: TypeAlias = dict[str, Field]
 _LARGEST_INTEGER: Final = 2**53 - 1
 
 
@@ -263,6 +263,7 @@ def clean_message(value: Any, path: str, release: Release) -> dict[str, Any]:
         id=_string, role=_one_of("system", "user", "assistant"), parts=_array_of(_part_check(release))
     ) | _optional(metadata=_anything)
     message: dict[str, Any] = _shaped(shape)(value, path)
-    if message["role"] != "assistant" and not message["parts"]:
-        raise InvalidMessages(f"{path}.parts: a {message['role']} message must have a part", path=f"{path}.parts")
+    may_be_empty = message["role"] == "assistant" and holds(release, "assistant-without-parts")
+    if not message["parts"] and not may_be_empty:
+        raise InvalidMessages(f"{path}.parts must have a part in a message of this role", path=f"{path}.parts")
     return message

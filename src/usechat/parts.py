@@ -55,7 +55,7 @@ class Start(_Part, frozen=True):
     metadata: Mapping[str, Any] | None = None
 
 
-class Text(_Part, frozen=True):
+class Text(_Part, frozen=True, gc=False):
     """More answer text. ``Text("")`` opens a block and adds nothing."""
 
     text: str

@@ -18,7 +18,7 @@ from usechat.chunks import CHUNK_TYPES, Data, FinishReason, ProviderMetadata
 from usechat.dialects import CHUNKS, FINISH_REASONS, MAJORS, STRICT_UNTIL, Release, Since
 from usechat.values import json_text
 
-__all__ = ["Flaw", "FlawKind", "chunk_fields", "flaws", "is_strict", "is_without_effect"]
+__all__ = ["Flaw", "FlawKind", "chunk_fields", "flaws", "is_alike", "is_strict", "is_without_effect"]
 
 
 class FlawKind(enum.Enum):
@@ -46,6 +46,8 @@ class Flaw(NamedTuple):
     kind: FlawKind
     path: str
     text: str
+    expected: str = ""
+    """What the value should have been, if its type is wrong: ``a string``."""
 
 
 Check: TypeAlias = Callable[[Any, str], Iterator[Flaw]]
@@ -58,6 +60,7 @@ class _Field(NamedTuple):
 
 class _Schema(NamedTuple):
     known: Mapping[str, _Field]
+    keys: frozenset[str]
     elsewhere: Mapping[str, Since]
     """Keys that this release does not know and others do."""
 
@@ -84,7 +87,15 @@ def flaws(value: Any, release: Release) -> list[Flaw]:
 def chunk_fields(chunk_type: str, release: Release) -> frozenset[str] | None:
     """Return the keys that a release knows on a chunk type (``data`` for all ``data-*``); None if not even the type."""
     schema = _schema(chunk_type, release)
-    return None if schema is None else frozenset(schema.known) - {"type"}
+    return None if schema is None else schema.keys - {"type"}
+
+
+def is_alike(chunk: dict[str, Any], release: Release) -> bool:
+    """Tell whether a release judges a chunk as the newest release does: it knows the type and all the keys."""
+    chunk_type = chunk["type"]
+    schema = _schema("data" if chunk_type.startswith("data-") else chunk_type, release)
+    # Of all values, only finish reasons are judged differently from release to release.
+    return schema is not None and chunk_type != "finish" and chunk.keys() <= schema.keys
 
 
 def is_strict(release: Release) -> bool:
@@ -153,7 +164,7 @@ def _first_releases(since: Since) -> str:
 
 def _wrong(expected: str, value: Any, path: str) -> Flaw:
     kind = FlawKind.NULL if value is None else FlawKind.WRONG_TYPE
-    return Flaw(kind, path, f"{_name(path)} must be {expected}, not {describe(value)}")
+    return Flaw(kind, path, f"{_name(path)} must be {expected}, not {describe(value)}", expected)
 
 
 def _name(path: str) -> str:
@@ -352,7 +363,7 @@ _TYPE: Final = _Field(True, _anything)
 @functools.lru_cache(maxsize=1024)
 def _schema(chunk_type: str, release: Release) -> _Schema | None:
     if is_without_effect(chunk_type, release):
-        return _Schema({"type": _TYPE, **_RELICS[chunk_type]}, {})
+        return _make_schema(_RELICS[chunk_type], {})
     row = CHUNKS.get(chunk_type)
     if row is None or not row.since.includes(release):
         return None
@@ -364,7 +375,11 @@ def _schema(chunk_type: str, release: Release) -> _Schema | None:
     }
     since = {key: row.fields.get(key, row.since) for key in fields}
     known = {key: field for key, field in fields.items() if since[key].includes(release)}
-    return _Schema({"type": _TYPE, **known}, {key: since[key] for key in fields if key not in known})
+    return _make_schema(known, {key: since[key] for key in fields if key not in known})
+
+
+def _make_schema(known: Mapping[str, _Field], elsewhere: Mapping[str, Since]) -> _Schema:
+    return _Schema({"type": _TYPE, **known}, frozenset({"type", *known}), elsewhere)
 
 
 def _check_of(chunk_type: str, field: msgspec.structs.FieldInfo, release: Release) -> Check:

@@ -20,6 +20,7 @@ class Call:
     def __init__(self, tool_call_id: str, frame: Frame, *, dynamic: bool) -> None:
         self.tool_call_id = tool_call_id
         self.frame = frame
+        self.result_frame = frame
         self.dynamic = dynamic
         self.state = ToolState.ABSENT
         self.step = 0
@@ -82,7 +83,7 @@ class Calls:
         last = [call for call in self._calls.values() if call.step == self._step and not call.is_provider_executed]
         if last and all(call.is_settled for call in last) and self._step not in self._steps_with_text_after:
             names = ", ".join(f'"{call.tool_call_id}"' for call in last[:3])
-            yield Finding("UC421", "", f"nothing follows the result of {names}"), last[-1].frame
+            yield Finding("UC421", "", f"the last step ends with the result of {names}"), last[-1].result_frame
 
     def _start_step(self, _chunk: chunks.StartStep, _frame: Frame) -> Iterator[Finding]:
         self._step += 1
@@ -110,14 +111,14 @@ class Calls:
         known.is_provider_executed |= bool(chunk.provider_executed)
         if isinstance(chunk, chunks.ToolInputError):
             known.was_refused = True
-            self._settle(known)
+            self._settle(known, frame)
 
     def _begin(self, chunk: Any, frame: Frame) -> Call:
         self.count += 1
         call = self._calls[chunk.tool_call_id] = Call(chunk.tool_call_id, frame, dynamic=bool(chunk.dynamic))
         return call
 
-    def _output(self, chunk: Any, _frame: Frame) -> Iterator[Finding]:
+    def _output(self, chunk: Any, frame: Frame) -> Iterator[Finding]:
         call = self._calls.get(chunk.tool_call_id)
         if call is None:
             return
@@ -130,9 +131,10 @@ class Calls:
             yield Finding("UC419", call.tool_call_id, text)
         call.state = tool_state_after(chunk)
         call.is_preliminary = isinstance(chunk, chunks.ToolOutputAvailable) and bool(chunk.preliminary)
-        self._settle(call)
+        self._settle(call, frame)
 
-    def _settle(self, call: Call) -> None:
+    def _settle(self, call: Call, frame: Frame) -> None:
+        call.result_frame = frame
         if call.is_settled and not call.is_provider_executed:
             self._last_settled = call
 

@@ -1,6 +1,7 @@
 """The body of a response, event by event, as a client reads it; with the notes that only a checker takes."""
 
 import enum
+import io
 import json
 from collections.abc import Iterator
 from typing import Any, Final, NoReturn
@@ -13,7 +14,9 @@ from usechat.values import MAXIMUM_DEPTH, is_deeper
 
 __all__ = ["Body", "Frame", "PrototypeKey", "Unreadable"]
 
-_FIELDS: Final = frozenset({b"data", b"event", b"id", b"retry"})
+_FIELDS: Final = (b"data:", b"event:", b"id:", b"retry:", b":")
+_BARE_FIELDS: Final = (b"data", b"event", b"id", b"retry")
+_MAXIMUM_NOTES: Final = 10
 _BYTE_ORDER_MARK: Final = b"\xef\xbb\xbf"
 _EXACT: Final = 2.0**53
 _EXACT_DIGITS: Final = 15
@@ -58,7 +61,6 @@ class Body:
         self._data = data
         self.ignored_lines: list[tuple[int, str]] = []
         """Lines that are no field of an event, at most ten of them, with their numbers."""
-        self.ignored_count = 0
         self.invalid_lines: list[int] = []
         """Numbers of the lines that are not UTF-8, at most ten of them."""
         self.has_carriage_returns_alone = b"\r" in data and b"\n" not in data
@@ -70,26 +72,28 @@ class Body:
         events = EventDecoder(maximum_event_bytes=len(self._data) + 1)
         reader = _JsonReader()
         first_line = began = 0
-        for number, line in enumerate(self._data.splitlines(keepends=True), 1):
-            content = line.rstrip(b"\r\n")
-            if content:
-                first_line = first_line or number
-                self._note(number, content)
-            else:
+        for number, line in enumerate(io.BytesIO(self._data), 1):
+            if line == b"\n" or line == b"\r\n":
+                if first_line == 0:
+                    continue
                 first_line, began = 0, first_line
+            else:
+                first_line = first_line or number
+                self._note(number, line)
             for event in events.receive(line):
-                yield reader.frame(event.number, began, event.data)
+                yield reader.frame(event.number, began or number, event.data)
         self.lost = events.close()
 
-    def _note(self, number: int, content: bytes) -> None:
+    def _note(self, number: int, line: bytes) -> None:
         if number == 1:
-            content = content.removeprefix(_BYTE_ORDER_MARK)
-        if not content.isascii() and _is_invalid(content) and len(self.invalid_lines) < 10:
+            line = line.removeprefix(_BYTE_ORDER_MARK)
+        if not line.isascii() and _is_invalid(line) and len(self.invalid_lines) < _MAXIMUM_NOTES:
             self.invalid_lines.append(number)
-        field = content.partition(b":")[0]
-        if field and field not in _FIELDS:
-            self.ignored_count += 1
-            if len(self.ignored_lines) < 10:
+        if line.startswith(_FIELDS) and b"\r" not in line[:-2]:
+            return
+        for content in line.splitlines():
+            is_ignored = content and not content.startswith(_FIELDS) and content not in _BARE_FIELDS
+            if is_ignored and len(self.ignored_lines) < _MAXIMUM_NOTES:
                 self.ignored_lines.append((number, content.decode("utf-8", "replace")))
 
 

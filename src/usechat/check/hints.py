@@ -5,8 +5,9 @@ import re
 from typing import Any, Final
 
 from usechat.chunks import CHUNK_TYPES
+from usechat.schema import Flaw, FlawKind
 
-__all__ = ["fix_for_missing_key", "fix_for_type", "fix_for_unknown_key", "fix_for_unreadable"]
+__all__ = ["fix_for", "fix_for_unknown_key", "fix_for_unreadable"]
 
 _TYPES: Final = {
     # Names of parts, of AI SDK 4, of the model's own stream, and plain guesses.
@@ -78,8 +79,56 @@ _KEYS: Final = {
 """For each key, what is sent in its place."""
 
 
-def fix_for_type(chunk_type: str) -> str | None:
-    """Return how to mend a chunk type that no release knows, if it is clear what was meant."""
+_INSTEAD: Final = {
+    "tool-input-error": "Send `tool-input-available` and `tool-output-error` instead.",
+    "tool-approval-request": "Ask with a tool that the page runs, or with a data-* chunk: AI SDK 5 has no approvals.",
+    "tool-approval-response": "Leave it out: just run the tool, or send `tool-output-error` for a denial.",
+    "tool-output-denied": "Send `tool-output-error` instead.",
+    "custom": "Send a data-* chunk instead.",
+    "reasoning-file": "Send a `file` chunk instead.",
+    "reset-step": "Leave it out: what was sent cannot be taken back in these releases.",
+    "steering-message": "Send a data-* chunk instead.",
+}
+"""What to send to the releases that do not know a chunk type."""
+
+_FINISH_REASONS: Final = {
+    "end-turn": "stop",
+    "end": "stop",
+    "stop-sequence": "stop",
+    "completed": "stop",
+    "max-tokens": "length",
+    "safety": "content-filter",
+    "refusal": "content-filter",
+    "tool-use": "tool-calls",
+    "tool-call": "tool-calls",
+    "function-call": "tool-calls",
+    "failed": "error",
+    **{reason: reason for reason in ("stop", "length", "content-filter", "tool-calls", "error", "other")},
+}
+
+
+def fix_for(flaw: Flaw, chunk: Any) -> str | None:
+    """Return how to mend a flaw of a chunk, if more can be said than the rule says."""
+    name = flaw.path.rpartition(".")[2]
+    match flaw.kind:
+        case FlawKind.UNKNOWN_TYPE:
+            return _fix_for_type(chunk["type"])
+        case FlawKind.UNSUPPORTED_TYPE:
+            return _INSTEAD.get(chunk["type"])
+        case FlawKind.MISSING_KEY if flaw.path.count(".") == 1:
+            return _fix_for_missing_key(chunk, name)
+        case FlawKind.UNKNOWN_KEY:
+            return fix_for_unknown_key(chunk, flaw.path.removeprefix("$."))
+        case FlawKind.WRONG_TYPE if flaw.expected:
+            return f"Send '{name}' as {flaw.expected}."
+        case FlawKind.FINISH_REASON:
+            meant = _FINISH_REASONS.get(_kebab(chunk["finishReason"]))
+            return f'Send "{meant}" instead.' if meant else None
+        case _:
+            return None
+
+
+def _fix_for_type(chunk_type: str) -> str | None:
     kebab = _kebab(chunk_type)
     if kebab in _KEEP_ALIVES:
         return "To keep the connection alive send a comment instead of a chunk: `: keep-alive` and a blank line."
@@ -90,8 +139,7 @@ def fix_for_type(chunk_type: str) -> str | None:
     return f'Send "{meant}" instead.' if meant else None
 
 
-def fix_for_missing_key(chunk: dict[str, Any], key: str) -> str | None:
-    """Return how to mend a missing key, if another key seems to hold its value."""
+def _fix_for_missing_key(chunk: dict[str, Any], key: str) -> str | None:
     if key == "data" and len(chunk) > 1:
         return "Put the payload under the key 'data'."
     candidates = (_snake(key), *_KEYS.get(key, ()))
@@ -99,11 +147,12 @@ def fix_for_missing_key(chunk: dict[str, Any], key: str) -> str | None:
     return f"Rename the key '{given}' to '{key}'." if given else None
 
 
-def fix_for_unknown_key(key: str, known: frozenset[str], chunk: dict[str, Any]) -> str | None:
+def fix_for_unknown_key(chunk: dict[str, Any], key: str) -> str | None:
     """Return how to mend a key that no release knows, if it seems to stand for a known one."""
-    if str(chunk.get("type")).startswith("data-"):
+    struct = CHUNK_TYPES.get(chunk["type"])
+    if struct is None:
         return f"Put '{key}' under the key 'data'."
-    for meant in known:
+    for meant in struct.__struct_encode_fields__:
         if meant not in chunk and (key == _snake(meant) or key in _KEYS.get(meant, ())):
             return f"Rename the key '{key}' to '{meant}'."
     return None

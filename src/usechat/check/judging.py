@@ -7,7 +7,7 @@ from typing import Any, Final, Literal
 import msgspec
 
 from usechat.check.frames import Frame, PrototypeKey
-from usechat.check.hints import fix_for_missing_key, fix_for_type, fix_for_unknown_key, fix_for_unreadable
+from usechat.check.hints import fix_for, fix_for_unreadable
 from usechat.check.order import Order
 from usechat.check.page import Page
 from usechat.check.problems import Finding
@@ -15,7 +15,7 @@ from usechat.chunks import Chunk, chunk_from_json, type_of
 from usechat.dialects import Release, Since
 from usechat.errors import InvalidChunk, StreamFailed, UIMessageStreamError
 from usechat.message import MessageBuilder
-from usechat.schema import Flaw, FlawKind, chunk_fields, flaws, is_without_effect
+from usechat.schema import Flaw, FlawKind, chunk_fields, flaws, is_alike, is_without_effect
 from usechat.values import json_text
 
 __all__ = ["CLIENT_ID", "ReleaseJudge", "Verdict", "judge", "mended_chunk"]
@@ -82,8 +82,11 @@ class ReleaseJudge:
         self._has_gap = False
         self._is_empty = True
 
-    def receive(self, frame: Frame, order: Order) -> list[Finding]:
-        """Take the next frame and return what this release has against it. ``order`` knows what came before."""
+    def receive(self, frame: Frame, order: Order, legal: Chunk | None = None) -> list[Finding]:
+        """Take the next frame and return what this release has against it.
+
+        ``order`` knows what came before; ``legal`` is the chunk in the frame, if the newest release accepts it.
+        """
         if self._failed or frame.is_done:
             return []
         self._is_empty = False
@@ -96,10 +99,12 @@ class ReleaseJudge:
             frame.prototype_key and not _READS_NULL_CONSTRUCTOR.includes(self._release)
         ):
             return self._reject_text(frame, Finding("UC106", "", "a key reaches for a prototype"))
+        if legal is not None and is_alike(frame.value, self._release):
+            return self._apply(legal, order)
         found = flaws(frame.value, self._release)
-        if found:
+        if found and self._verdict is None:
             self._reject(_validation_error(frame.value, found))
-        findings = [_finding(flaw, frame.value, self._release) for flaw in found]
+        findings = [_finding(flaw, frame.value) for flaw in found]
         if not found and is_without_effect(frame.value["type"], self._release):
             return []
         chunk = mended_chunk(frame.value, found, self._release)
@@ -112,9 +117,10 @@ class ReleaseJudge:
         """Say that the connection broke: the client shows this error, unless it stopped reading before."""
         self._reject(error)
 
-    def verdict(self) -> Verdict:
-        """Return the verdict on what came so far."""
-        return self._verdict or Verdict(not self._is_empty, "ready", None, self._page.message())
+    def verdict(self, *, is_whole: bool = True) -> Verdict:
+        """Return the verdict on what came so far, which is the whole stream or only its beginning."""
+        ok = not (self._is_empty and is_whole)
+        return self._verdict or Verdict(ok, "ready", None, self._page.message())
 
     def _reject(self, error: str) -> None:
         self._verdict = self._verdict or Verdict(False, "error", error, self._page.message())
@@ -164,18 +170,12 @@ def _validation_error(value: Any, found: list[Flaw]) -> str:
     )
 
 
-def _finding(flaw: Flaw, value: Any, release: Release) -> Finding:
+def _finding(flaw: Flaw, value: Any) -> Finding:
     chunk_type = value.get("type") if isinstance(value, dict) else None
-    key = flaw.path.removeprefix("$.")
-    fix = None
-    if flaw.kind is FlawKind.UNKNOWN_TYPE:
-        fix = fix_for_type(str(chunk_type))
-    elif flaw.kind is FlawKind.MISSING_KEY and "." not in key:
-        fix = fix_for_missing_key(value, key)
-    elif flaw.kind is FlawKind.UNKNOWN_KEY:
-        fix = fix_for_unknown_key(key, chunk_fields(str(chunk_type), release) or frozenset(), value)
-    prefix = f"{json_text(chunk_type)}: " if flaw.path not in ("$", "$.type") else ""
-    return Finding(_RULES[flaw.kind], f"{chunk_type} {flaw.path}", f"{prefix}{flaw.text}", fix)
+    is_about_key = flaw.path not in ("$", "$.type")
+    what = f"{json_text(chunk_type)}: {flaw.text}" if is_about_key else flaw.text
+    key = flaw.path if flaw.kind is FlawKind.UNKNOWN_KEY else f"{chunk_type} {flaw.path}"
+    return Finding(_RULES[flaw.kind], key, what, fix_for(flaw, value))
 
 
 def _refusal(rule: str, chunk: Chunk, chunk_id: str | None) -> str:

@@ -5,17 +5,14 @@ import json
 import secrets
 import sys
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Any, NamedTuple
 
 from usechat.check.problems import CannotJudge
 from usechat.check.response import Capture
 
-__all__ = ["DEFAULT_MAXIMUM_BYTES", "DEFAULT_TIMEOUT", "ChatQuestion", "is_url", "read_file", "read_url"]
-
-DEFAULT_MAXIMUM_BYTES: Final = 32 * 1024 * 1024
-DEFAULT_TIMEOUT: Final = 60.0
+__all__ = ["ChatQuestion", "is_url", "read_file", "read_url"]
 
 
 class ChatQuestion(NamedTuple):
@@ -37,7 +34,7 @@ def is_url(name: str) -> bool:
     return name.startswith(("http://", "https://"))
 
 
-def read_file(name: str, *, maximum_bytes: int = DEFAULT_MAXIMUM_BYTES) -> Capture:
+def read_file(name: str, *, maximum_bytes: int) -> Capture:
     """Read a file, or standard input for ``-``."""
     try:
         if name == "-":
@@ -55,8 +52,8 @@ def read_url(
     url: str,
     question: ChatQuestion,
     *,
-    timeout: float = DEFAULT_TIMEOUT,
-    maximum_bytes: int = DEFAULT_MAXIMUM_BYTES,
+    timeout: float,
+    maximum_bytes: int,
 ) -> Capture:
     """POST a chat request and read the answer until it ends, or until a limit is reached."""
     import httpx2
@@ -94,9 +91,11 @@ class _Answer:
         import httpx2
 
         content = json.dumps(question.to_json()).encode()
-        headers = httpx2.Headers([("content-type", "application/json"), ("accept", "*/*"), ("user-agent", "usechat-check")])
-        headers.update(_joined(question.headers))
-        async with httpx2.AsyncClient(timeout=None, follow_redirects=True) as client:  # noqa: S113  the caller has the clock
+        headers = httpx2.Headers(
+            [("content-type", "application/json"), ("accept", "*/*"), ("user-agent", "usechat-check")]
+        )
+        headers.update(dict(question.headers))
+        async with httpx2.AsyncClient(timeout=None, follow_redirects=True) as client:  # the caller has the clock
             began = time.monotonic()
             async with client.stream("POST", self._url, content=content, headers=headers) as response:
                 self.status = response.status_code
@@ -119,7 +118,3 @@ class _Answer:
             is_broken=self.is_broken,
             unread=self.unread,
         )
-
-
-def _joined(headers: Iterable[tuple[str, str]]) -> dict[str, str]:
-    return dict(headers)

@@ -6,6 +6,7 @@ from typing import Any, Final
 import msgspec
 
 from usechat.check.frames import Body, Frame
+from usechat.check.hints import fix_for_unknown_key
 from usechat.check.judging import ReleaseJudge, Verdict, mended_chunk
 from usechat.check.order import Order
 from usechat.check.problems import Finding, Problem, Problems
@@ -20,6 +21,7 @@ from usechat.check.response import (
 from usechat.chunks import CHUNK_TYPES
 from usechat.dialects import MAJORS, NEWEST, Release, release
 from usechat.schema import flaws, is_strict
+from usechat.values import json_text
 
 __all__ = ["DEFAULT_SDKS", "Report", "check_bytes", "check_capture", "named_releases"]
 
@@ -125,7 +127,7 @@ class _Check:
                 self._receive(frame)
         is_whole = not (self._capture.unread or self._capture.is_broken)
         self._end(body, is_whole=is_whole)
-        verdicts = {name: judge.verdict() for name, judge in self._judges.items()}
+        verdicts = {name: judge.verdict(is_whole=is_whole) for name, judge in self._judges.items()}
         problems = self._problems.sorted()
         for problem in problems:
             problem.sdks.sort(key=self._names.index)
@@ -136,11 +138,13 @@ class _Check:
             text = f"a chunk comes after the end mark of frame {self._done.number}"
             self._add(Finding("UC112", "", text), frame)
         if frame.has_rounded_number:
-            self._add(Finding("UC113", "", "an integer is too large for JavaScript"), frame)
+            finding = Finding("UC113", "", "an integer is too large for JavaScript")
+            self._problems.add(finding, self._names, frame=frame.number, line=frame.line, chunk=frame.text)
+        found = [] if frame.unreadable else flaws(frame.value, _NEWEST)
+        chunk = None if frame.unreadable else mended_chunk(frame.value, found, _NEWEST)
         for name, judge in self._judges.items():
-            for finding in judge.receive(frame, self._order):
+            for finding in judge.receive(frame, self._order, None if found else chunk):
                 self._add(finding, frame, [name])
-        chunk = None if frame.unreadable else mended_chunk(frame.value, flaws(frame.value, _NEWEST), _NEWEST)
         if chunk is None:
             self._has_gap = True
             return
@@ -154,15 +158,15 @@ class _Check:
         if self._chunk_count == 0 and is_whole and not body.lost:
             self._add(nothing_read(capture.body))
         else:
-            for finding, line in body_findings(body, is_whole=is_whole):
-                self._problems.add(finding, self._names, line=line)
+            for finding, line, text in body_findings(body, is_whole=is_whole):
+                self._problems.add(finding, self._names, line=line, chunk=text)
         if capture.headers is not None:
             for finding in (*header_findings(capture.headers), *pace_findings(capture.arrivals, self._chunk_count)):
                 self._add(finding)
         if is_whole and not self._has_gap:
             for finding, place in self._order.end():
                 self._add(finding, place)
-        if is_whole and self._chunk_count and self._done is None and body.lost != "[DONE]":
+        if is_whole and self._chunk_count and self._done is None and not body.lost:
             self._add(Finding("UC109", "", "the stream has no [DONE]"))
         if capture.is_broken:
             self._add(Finding("UC006", "", "the connection breaks before the end of the stream"))
@@ -181,11 +185,13 @@ class _Check:
 
 def _unread_keys(value: dict[str, Any]) -> list[Finding]:
     """Return the keys of a chunk that no release reads."""
-    struct = CHUNK_TYPES.get(value["type"])
-    known = _DATA_KEYS if struct is None else {"type", *struct.__struct_encode_fields__}
     chunk_type = value["type"]
+    struct = CHUNK_TYPES.get(chunk_type)
+    known = _DATA_KEYS if struct is None else {"type", *struct.__struct_encode_fields__}
     return [
-        Finding("UC212", f"{chunk_type} {key}", f"\"{chunk_type}\": no release reads the key '{key}'")
+        Finding(
+            "UC212", key, f"{json_text(chunk_type)}: no release reads the key '{key}'", fix_for_unknown_key(value, key)
+        )
         for key in value
         if key not in known
     ]

@@ -1,6 +1,5 @@
 """What is wrong with a response apart from its chunks: status, headers, pace, and bodies that are no stream."""
 
-import json
 import re
 from collections.abc import Iterator, Mapping
 from typing import Final
@@ -53,20 +52,16 @@ def nothing_read(body: bytes) -> Finding:
     return Finding("UC004", "", f"the body is {_looks_like(body, lines)}, and no event stream")
 
 
-def body_findings(body: Body, *, is_whole: bool) -> Iterator[tuple[Finding, int | None]]:
-    """Yield what is wrong with the lines of a stream, and the line that it is about."""
+def body_findings(body: Body, *, is_whole: bool) -> Iterator[tuple[Finding, int | None, str | None]]:
+    """Yield what is wrong with the lines of a stream, with the number of the line and its text."""
     for number, text in body.ignored_lines:
-        yield (
-            Finding("UC111", str(number), f"{json.dumps(text[:80], ensure_ascii=False)} is no line of an event"),
-            number,
-        )
+        yield Finding("UC111", str(number), "a line begins with no field of an event"), number, text
     if body.invalid_lines:
-        yield Finding("UC110", "", "there are bytes that are not UTF-8"), body.invalid_lines[0]
+        yield Finding("UC110", "", "there are bytes that are not UTF-8"), body.invalid_lines[0], None
     if body.has_carriage_returns_alone:
-        yield Finding("UC108", "", "lines end with a carriage return alone"), None
+        yield Finding("UC108", "", "lines end with a carriage return alone"), None, body.lost
     elif body.lost and is_whole:
-        text = json.dumps(body.lost[:80], ensure_ascii=False)
-        yield Finding("UC107", "", f"the stream ends within an event: no blank line follows {text}"), None
+        yield Finding("UC107", "", "no blank line follows the last event"), None, body.lost
 
 
 def header_findings(headers: Mapping[str, str]) -> Iterator[Finding]:

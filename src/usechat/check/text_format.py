@@ -1,0 +1,173 @@
+"""The report for people: what is wrong, what it does, how to mend it, and what the message became."""
+
+import textwrap
+from collections.abc import Iterator, Sequence
+from typing import Any, Final, Literal, TypeAlias
+
+from usechat.check.judging import Verdict
+from usechat.check.problems import Problem
+from usechat.check.report import Report
+from usechat.values import json_text
+
+__all__ = ["text_report"]
+
+_Colour: TypeAlias = Literal["red", "yellow", "green", "bold", "dim"]
+_CODES: Final[dict[_Colour, str]] = {"red": "1;31", "yellow": "1;33", "green": "1;32", "bold": "1", "dim": "2"}
+_MAXIMUM_PARTS: Final = 20
+_LABEL_WIDTH: Final = 8
+_INDENT: Final = "    "
+
+
+def text_report(report: Report, *, width: int = 100, colour: bool = False) -> str:
+    """Return the report in lines of ``width`` characters; colour adds nothing to what the words say."""
+    writer = _Writer(width, colour)
+    lines = [*writer.headline(report)]
+    effect = ""
+    for problem in report.problems:
+        lines += ["", *writer.problem(problem, list(report.verdicts), is_same_effect=problem.rule.sees == effect)]
+        effect = problem.rule.sees
+    lines += ["", *writer.outcome(report)]
+    return "\n".join(lines) + "\n"
+
+
+class _Writer:
+    def __init__(self, width: int, colour: bool) -> None:
+        self._width = max(40, width)
+        self._colour = colour
+
+    def headline(self, report: Report) -> Iterator[str]:
+        errors = sum(problem.rule.severity == "error" for problem in report.problems)
+        warnings = len(report.problems) - errors
+        accepting = [name for name, verdict in report.verdicts.items() if verdict.ok]
+        rejecting = [name for name, verdict in report.verdicts.items() if not verdict.ok]
+        word, colour, text = _headline(report, accepting, rejecting)
+        counts = [_count(errors, "error"), _count(warnings, "warning"), _count(report.frame_count, "frame")]
+        summary = ", ".join(count for count in counts if not count.startswith("0 ")) or "0 frames"
+        yield f"{self._paint(_printable(report.name), 'bold')}: {self._paint(word, colour)}"
+        yield from self._wrap(f"{text} ({summary})", "", "")
+
+    def problem(self, problem: Problem, names: Sequence[str], *, is_same_effect: bool) -> Iterator[str]:
+        rule = problem.rule
+        where = f" at frame {problem.frame}" if problem.frame else ""
+        where += f"{',' if where else ' at'} line {problem.line}" if problem.line else ""
+        again = f" (and in {_count(problem.more, 'more frame')})" if problem.more else ""
+        severity = self._paint(rule.severity, "red" if rule.severity == "error" else "yellow")
+        head = f"{rule.severity} {rule.id}{where}: {_printable(problem.what)}{again}"
+        wrapped = list(self._wrap(head, "", _INDENT))
+        yield severity + wrapped[0].removeprefix(rule.severity)
+        yield from wrapped[1:]
+        if problem.chunk is not None:
+            yield from self._labelled(
+                "chunk", _shortened(_chunk_text(problem.chunk), 2 * self._width), break_words=True
+            )
+        if rule.severity == "error":
+            yield from self._labelled("breaks", f"AI SDK {', '.join(problem.sdks)}")
+        elif len(problem.sdks) < len(names):
+            yield from self._labelled("in", f"AI SDK {', '.join(problem.sdks)}")
+        yield from self._labelled("effect", "As above." if is_same_effect else rule.sees)
+        yield from self._labelled("mend", problem.fix)
+
+    def outcome(self, report: Report) -> Iterator[str]:
+        groups: dict[str, tuple[Verdict, list[str]]] = {}
+        for name, verdict in report.verdicts.items():
+            key = json_text([verdict.status, verdict.error, verdict.message])
+            groups.setdefault(key, (verdict, []))[1].append(name)
+        yield self._paint("What the page shows", "bold")
+        for verdict, names in groups.values():
+            message = "no message" if verdict.message is None else _message_line(verdict.message)
+            yield from self._wrap(f'  AI SDK {", ".join(names)}: status "{verdict.status}", {message}', "", _INDENT)
+            if verdict.error is not None:
+                text = _shortened(_printable(verdict.error.partition("\n")[0]), 2 * self._width)
+                yield from self._wrap(f"error text: {text}", _INDENT, _INDENT * 2)
+            if verdict.message is not None:
+                yield from self._parts(verdict.message["parts"])
+
+    def _parts(self, parts: Sequence[dict[str, Any]]) -> Iterator[str]:
+        for part in parts[:_MAXIMUM_PARTS]:
+            yield _shortened(f"{_INDENT}{_printable(_part_line(part))}", self._width)
+        if len(parts) > _MAXIMUM_PARTS:
+            yield f"{_INDENT}… and {_count(len(parts) - _MAXIMUM_PARTS, 'more part')}"
+
+    def _labelled(self, label: str, text: str, *, break_words: bool = False) -> Iterator[str]:
+        hanging = _INDENT + " " * _LABEL_WIDTH
+        lines = list(self._wrap(text, hanging, hanging, break_words=break_words))
+        yield _INDENT + self._paint(label, "dim") + lines[0][len(_INDENT) + len(label) :]
+        yield from lines[1:]
+
+    def _wrap(self, text: str, first: str, rest: str, *, break_words: bool = False) -> list[str]:
+        return textwrap.wrap(
+            text,
+            self._width,
+            initial_indent=first,
+            subsequent_indent=rest,
+            break_long_words=break_words,
+            break_on_hyphens=False,
+            drop_whitespace=not break_words,
+        )
+
+    def _paint(self, text: str, colour: _Colour) -> str:
+        return f"\x1b[{_CODES[colour]}m{text}\x1b[0m" if self._colour else text
+
+
+def _headline(report: Report, accepting: Sequence[str], rejecting: Sequence[str]) -> tuple[str, _Colour, str]:
+    if rejecting and all(verdict.status == "ready" for verdict in report.verdicts.values()):
+        return "no answer", "red", f"AI SDK {_and(rejecting)} {_verb(rejecting, 'find')} nothing to read in it."
+    if rejecting:
+        others = f"; {_and(accepting)} {_verb(accepting, 'accept')} it." if accepting else "."
+        return "rejected", "red", f"AI SDK {_and(rejecting)} {_verb(rejecting, 'reject')} this stream{others}"
+    text = f"AI SDK {_and(accepting)} {_verb(accepting, 'accept')}"
+    if not report.is_whole:
+        return "not judged", "yellow", f"{text} what was read, which is not all."
+    return "accepted", "green", f"{text} this stream."
+
+
+def _message_line(message: dict[str, Any]) -> str:
+    return f"message {_printable(json_text(message['id']))} of {_count(len(message['parts']), 'part')}"
+
+
+def _part_line(part: dict[str, Any]) -> str:
+    match part["type"]:
+        case "text" | "reasoning":
+            return f"{part['type']} ({part['state']}) {json_text(part['text'])}"
+        case "file" | "reasoning-file":
+            return f"{part['type']} ({part['mediaType']}) {part['url']}"
+        case "dynamic-tool":
+            return f"dynamic-tool {part['toolName']} {_tool_line(part)}"
+        case str(name) if name.startswith("tool-"):
+            return f"{name} {_tool_line(part)}"
+    rest = {key: value for key, value in part.items() if key != "type"}
+    return f"{part['type']} {json_text(rest)}" if rest else str(part["type"])
+
+
+def _tool_line(part: dict[str, Any]) -> str:
+    shown = [f"{key} {json_text(part[key])}" for key in ("input", "output", "errorText") if key in part]
+    return " ".join([f"({part['state']}) {json_text(part['toolCallId'])}", *shown])
+
+
+def _chunk_text(chunk: Any) -> str:
+    return _printable(chunk if isinstance(chunk, str) else json_text(chunk))
+
+
+def _printable(text: str) -> str:
+    """Return the text with everything escaped that a terminal might obey."""
+    return text if text.isprintable() else "".join(map(_escaped, text))
+
+
+def _escaped(character: str) -> str:
+    return character if character.isprintable() else repr(character)[1:-1]
+
+
+def _shortened(text: str, width: int) -> str:
+    return text if len(text) <= width else text[: width - 1] + "…"
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}{'' if number == 1 else 's'}"
+
+
+def _and(names: Sequence[str]) -> str:
+    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
+
+
+def _verb(names: Sequence[str], verb: str) -> str:
+    return f"{verb}s" if len(names) == 1 else verb
