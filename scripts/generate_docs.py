@@ -8,7 +8,9 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from usechat.check import RULES
 from usechat.chunks import CHUNK_TYPES
+from usechat.cli import command_help
 from usechat.dialects import CHUNKS, DOWNGRADES, NEWEST, STRICT_UNTIL, Since
 from usechat.machine import BLOCK_TRANSITIONS, TOOL_TRANSITIONS
 
@@ -69,12 +71,33 @@ def releases() -> Iterator[str]:
         yield f"| {major} | {newest} | {STRICT_UNTIL[major]} |"
 
 
+def rules() -> Iterator[str]:
+    """Yield the rules of `usechat check`."""
+    for rule in RULES.values():
+        yield f"### {rule.id}: {rule.title}"
+        yield ""
+        yield f"- severity: {rule.severity}"
+        yield f"- what the user sees: {rule.sees}"
+        yield f"- how to mend it: {rule.fix}"
+        yield ""
+
+
+def cli_help(*command: str) -> Iterator[str]:
+    """Yield what a command says to `--help`."""
+    yield "```text"
+    yield command_help(*command).rstrip("\n")
+    yield "```"
+
+
 BLOCKS: Mapping[str, Callable[[], Iterator[str]]] = {
     "block-states": lambda: diagram(BLOCK_TRANSITIONS, "closed"),
     "tool-states": lambda: diagram(TOOL_TRANSITIONS, "absent"),
     "support": support,
     "downgrades": downgrades,
     "releases": releases,
+    "rules": rules,
+    "help": cli_help,
+    "help-check": lambda: cli_help("check"),
 }
 
 

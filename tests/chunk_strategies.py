@@ -1,4 +1,4 @@
-"""Chunks as JSON, legal and broken, for every type there is: what the checker and the real clients are both asked about."""
+"""Chunks as JSON, legal and broken, of every type there is: what both the checker and the real clients are asked."""
 
 from typing import Any, Final
 

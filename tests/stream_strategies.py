@@ -52,7 +52,9 @@ def _tool(draw: st.DrawFn) -> list[Json]:
         sequence.append({"type": "tool-output-error", **call, **dynamic, "errorText": "failed"})
     if ending == "approval":
         sequence.append({"type": "tool-approval-request", **call, "approvalId": "a1"})
-        sequence += draw(st.sampled_from([[], [{"type": "tool-approval-response", "approvalId": "a1", "approved": False}]]))
+        sequence += draw(
+            st.sampled_from([[], [{"type": "tool-approval-response", "approvalId": "a1", "approved": False}]])
+        )
         sequence += draw(st.sampled_from([[], [{"type": "tool-output-denied", **call}]]))
     return sequence
 
@@ -104,10 +106,19 @@ def _stream(draw: st.DrawFn) -> list[Json]:
 chunk_lists = _stream()
 """Streams as a server might send them; not every release knows all of their chunks."""
 
-_JUNK_TYPES: Final = ["step-start", "message-start", "tool-call", "data", "ping", "", "reasoning", "reasoning-part-finish"]
+_JUNK_TYPES: Final = [
+    "step-start",
+    "message-start",
+    "tool-call",
+    "data",
+    "ping",
+    "",
+    "reasoning",
+    "reasoning-part-finish",
+]
 _JUNK_CHUNKS: Final = st.one_of(
     st.sampled_from(JUNK),
-    st.sampled_from(_JUNK_TYPES).map(lambda chunk_type: {"type": chunk_type}),
+    st.sampled_from(_JUNK_TYPES).map(lambda chunk_type: {"type": chunk_type, "id": "b1", "data": 1}),
     st.sampled_from(sorted(LEGAL_VALUES)).map(legal_chunk),
 )
 _ACTIONS: Final = ["drop", "duplicate", "swap", "key", "key", "unknown key", "drop key", "inject"]
@@ -159,8 +170,8 @@ def body_of(chunks: list[Json]) -> bytes:
 
 
 _SPLICES: Final = st.sampled_from(
-    [b"\n", b"\r", b"\n\n", b"\r\n", b":", b" ", b"data:", b"data: ", b"event: x\n", b"\xff", b"\xef\xbb\xbf", b"{", b'"',
-     b"[DONE]", b"data: [DONE]\n\n", b"\\u0041", b"null", b"NaN", b"\x00", b"\t", b"1e999", b"\xe2\x80\xa8"]
+    [b"\n", b"\r", b"\n\n", b"\r\n", b":", b" ", b"data:", b"data: ", b"event: x\n", b"\xff", b"\xef\xbb\xbf", b"{",
+     b'"', b"[DONE]", b"data: [DONE]\n\n", b"\\u0041", b"null", b"NaN", b"\x00", b"\t", b"1e999", b"\xe2\x80\xa8"]
 )  # fmt: skip
 
 

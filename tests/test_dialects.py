@@ -10,10 +10,12 @@ from usechat.dialects import (
     FINISH_REASONS,
     MAJORS,
     NEWEST,
+    PARTS,
     READER,
     STRICT_UNTIL,
     Release,
     dialect,
+    holds,
     reads,
     release,
 )
@@ -166,3 +168,17 @@ def test_a_reader_has_a_behaviour_from_its_release_on(major: int, behaviour: str
     if first:
         assert not reads(Release(major, 0, first - 1), behaviour)
         assert reads(Release(major, 0, first), behaviour)
+
+
+@pytest.mark.parametrize("name", PARTS)
+@pytest.mark.parametrize("major", MAJORS)
+def test_messages_hold_a_part_or_key_from_its_release_on(major: int, name: str) -> None:
+    first = PARTS[name][major - 5]
+    assert holds(NEWEST[major], name) is (first is not None)
+    if first:
+        assert not holds(Release(major, 0, first - 1), name)
+        assert holds(Release(major, 0, first), name)
+
+
+def test_messages_of_every_release_hold_what_has_no_row() -> None:
+    assert all(holds(Release(major, 0, 0), "text") for major in MAJORS)

@@ -1,3 +1,4 @@
+import inspect
 import re
 
 import pytest
@@ -21,17 +22,15 @@ CLASSES = [getattr(errors, name) for name in errors.__all__]
 
 def drawn_tree() -> dict[str, str | None]:
     """Return each class that the module's docstring draws, with the one it hangs from."""
-    assert errors.__doc__ is not None
+    tree = inspect.cleandoc(errors.__doc__ or "").partition("\n\n")[2]
     parents: dict[str, str | None] = {}
     branch: list[tuple[int, str]] = []
-    for column, name in (
-        (match.start(1), match[1])
-        for line in errors.__doc__.splitlines()
-        if (match := re.match(r"[ │├└─]+(\w+)", line))
-    ):
-        branch = [(outer, parent) for outer, parent in branch if outer < column]
-        parents[name] = branch[-1][1] if branch else None
-        branch.append((column, name))
+    for line in tree.splitlines():
+        match = re.match(r"[ │├└─]*(\w+)", line)
+        assert match, line
+        branch = [(column, parent) for column, parent in branch if column < match.start(1)]
+        parents[match[1]] = branch[-1][1] if branch else None
+        branch.append((match.start(1), match[1]))
     return parents
 
 

@@ -1,7 +1,9 @@
 """The command line: `usechat check …`. Parse, call, print; every command is imported on use."""
 
 import argparse
+import contextlib
 import functools
+import io
 import json
 import os
 import sys
@@ -11,7 +13,7 @@ from typing import Any, NoReturn
 from usechat import __version__
 from usechat.errors import UsechatError
 
-__all__ = ["main", "make_parser"]
+__all__ = ["command_help", "main", "make_parser"]
 
 _CHECK_DESCRIPTION = """\
 Judge a UI message stream as the real clients of AI SDK 5, 6 and 7 would: which chunk breaks which release, what the
@@ -60,6 +62,14 @@ def make_parser() -> argparse.ArgumentParser:
     )
     _add_check(commands)
     return parser
+
+
+def command_help(*command: str) -> str:
+    """Return what `usechat COMMAND --help` prints."""
+    printed = io.StringIO()
+    with contextlib.redirect_stdout(printed), contextlib.suppress(SystemExit):
+        make_parser().parse_args([*command, "--help"])
+    return printed.getvalue()
 
 
 class _Parser(argparse.ArgumentParser):

@@ -1,21 +1,21 @@
 """Every error usechat raises on purpose, in one tree; blame is in the type.
 
-    UsechatError
-    ├── ProtocolError                 chunk_type, chunk_id
-    │   ├── LocalProtocolError        this side asked for something illegal
-    │   └── RemoteProtocolError       the other side sent something illegal
-    │       ├── InvalidFrame          bytes that are not server-sent events, or too many of them
-    │       ├── InvalidJSON           an event whose data no AI SDK client can parse
-    │       ├── InvalidChunk          JSON that is not a legal chunk (``path`` says where)
-    │       │   └── UnknownChunkType  a ``type`` that no AI SDK release knows
-    │       └── UIMessageStreamError  a legal chunk at an illegal moment
-    ├── StreamFailed                  the other side reported a failure (an ``error`` chunk)
-    ├── RequestError                  status
-    │   ├── InvalidRequest            400: not a chat request
-    │   └── RequestTooLarge           413: a limit was exceeded
-    ├── InvalidMessages               a message history that the AI SDK would refuse
-    ├── UnknownRelease                an ``sdk`` that names no AI SDK release
-    └── MissingDependency             an optional package is not installed (also an ImportError)
+UsechatError
+├── ProtocolError                 chunk_type, chunk_id
+│   ├── LocalProtocolError        this side asked for something illegal
+│   └── RemoteProtocolError       the other side sent something illegal
+│       ├── InvalidFrame          bytes that are not server-sent events, or too many of them
+│       ├── InvalidJSON           an event whose data no AI SDK client can parse
+│       ├── InvalidChunk          JSON that is not a legal chunk (``path`` says where)
+│       │   └── UnknownChunkType  a ``type`` that no AI SDK release knows
+│       └── UIMessageStreamError  a legal chunk at an illegal moment
+├── StreamFailed                  the other side reported a failure (an ``error`` chunk)
+├── RequestError                  status
+│   ├── InvalidRequest            400: not a chat request
+│   └── RequestTooLarge           413: a limit was exceeded
+├── InvalidMessages               a message history that the AI SDK would refuse
+├── UnknownRelease                an ``sdk`` that names no AI SDK release
+└── MissingDependency             an optional package is not installed (also an ImportError)
 """
 
 __all__ = [

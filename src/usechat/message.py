@@ -59,14 +59,15 @@ class MessageBuilder:
         self._release = release(sdk)
         self._dialect = dialect(str(self._release))
         self._unknown_chunks = _unknown_chunks(self._release)
-        continues = message is not None and message["role"] == "assistant"
+        continues = message is not None and message.get("role") == "assistant"
         new = {"id": message_id, "role": "assistant", "parts": []}
         base = cast("Mapping[str, Any]", message if continues else new)
         self._fields = {key: json_value(value) for key, value in base.items() if key != "parts"}
         self._parts = PartList([{key: json_value(value) for key, value in part.items()} for part in base["parts"]])
         self._tools = ToolParts(self._release, self._parts)
         self._blocks: dict[tuple[str, str], _Block] = {}
-        self._shown = continues
+        self._continues = continues
+        self._updates = 0
         self._finish_reason: str | None = None
 
     def receive(self, chunk: Chunk) -> None:
@@ -82,7 +83,7 @@ class MessageBuilder:
                 path="$.type",
             )
         if self._HANDLERS[type(chunk)](self, self._as_read(chunk)):
-            self._shown = True
+            self._updates += 1
 
     @property
     def message(self) -> UIMessage:
@@ -96,9 +97,14 @@ class MessageBuilder:
         return self._finish_reason
 
     @property
+    def updates(self) -> int:
+        """How often the client has told the page of a change: not at steps, transient data and a bare ``start``."""
+        return self._updates
+
+    @property
     def shown(self) -> bool:
-        """Whether the page shows the message: steps, transient data and a bare ``start`` alone do not bring it up."""
-        return self._shown
+        """Whether the page shows the message at all."""
+        return self._continues or self._updates > 0
 
     def _reads(self, behaviour: str) -> bool:
         return reads(self._release, behaviour)

@@ -5,7 +5,7 @@ from typing import Any, TypeAlias
 
 from usechat.ui_messages import is_dynamic_tool, is_static_tool
 
-__all__ = ["Part", "PartList"]
+__all__ = ["Part", "PartList", "is_tool"]
 
 Part: TypeAlias = dict[str, Any]
 """A part in the making: wire keys; a key whose JavaScript value is ``undefined`` is absent."""
@@ -18,8 +18,8 @@ class PartList:
         self.parts: list[Part] = []
         self.step = 0
         self._step_start = 0
-        self._calls: dict[str, list[tuple[int, Part]]] = {}
-        self._data: dict[tuple[str, str], Part] = {}
+        self._calls: dict[str | None, list[tuple[int, Part]]] = {}
+        self._data: dict[tuple[str, str | None], Part] = {}
         for part in parts:
             self.append(part)
 
@@ -29,10 +29,10 @@ class PartList:
         if part["type"] == "step-start":
             self.step += 1
             self._step_start = len(self.parts)
-        elif (tool_call_id := _tool_call_id(part)) is not None:
-            self._calls.setdefault(tool_call_id, []).append((self.step, part))
-        elif isinstance(part.get("id"), str):
-            self._data.setdefault((part["type"], part["id"]), part)
+        elif is_tool(part):
+            self._calls.setdefault(_key(part, "toolCallId"), []).append((self.step, part))
+        else:
+            self._data.setdefault((part["type"], _key(part, "id")), part)
 
     def data(self, part_type: str, part_id: str) -> Part | None:
         """Return the first part with this type and id."""
@@ -44,7 +44,7 @@ class PartList:
 
     def tools(self) -> Iterator[Part]:
         """Yield every tool part in order."""
-        return (part for part in self.parts if _tool_call_id(part) is not None)
+        return filter(is_tool, self.parts)
 
     def calls(self, tool_call_id: str) -> list[Part]:
         """Return every part of a tool call in order."""
@@ -64,14 +64,19 @@ class PartList:
         dropped = self.current_step()
         del self.parts[self._step_start :]
         for part in dropped:
-            tool_call_id = _tool_call_id(part)
-            if tool_call_id is not None:
-                self._calls[tool_call_id].pop()
-            elif "id" in part and self._data.get((part["type"], part["id"])) is part:
-                del self._data[part["type"], part["id"]]
+            if is_tool(part):
+                self._calls[_key(part, "toolCallId")].pop()
+            elif self._data.get((part["type"], _key(part, "id"))) is part:
+                del self._data[part["type"], _key(part, "id")]
         return bool(dropped)
 
 
-def _tool_call_id(part: Part) -> str | None:
-    is_tool = is_static_tool(part["type"]) or is_dynamic_tool(part["type"])
-    return str(part.get("toolCallId")) if is_tool else None
+def is_tool(part: Part) -> bool:
+    """Tell whether the part is a tool call of either kind."""
+    return is_static_tool(part["type"]) or is_dynamic_tool(part["type"])
+
+
+def _key(part: Part, name: str) -> str | None:
+    """Return an id; None if it is none, as it can be in a message that someone else made."""
+    value = part.get(name)
+    return value if isinstance(value, str) else None

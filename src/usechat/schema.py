@@ -15,7 +15,7 @@ from typing import Any, Final, Literal, NamedTuple, TypeAlias, get_args, get_ori
 import msgspec
 
 from usechat.chunks import CHUNK_TYPES, Data, FinishReason, ProviderMetadata
-from usechat.dialects import CHUNKS, FINISH_REASONS, MAJORS, STRICT_UNTIL, Release, Since
+from usechat.dialects import CHUNKS, FINISH_REASONS, MAJORS, STRICT_UNTIL, ChunkRow, Release, Since
 from usechat.values import json_text
 
 __all__ = ["Flaw", "FlawKind", "chunk_fields", "flaws", "is_alike", "is_strict", "is_without_effect"]
@@ -75,9 +75,10 @@ def flaws(value: Any, release: Release) -> list[Flaw]:
             f"'type' must be a string, not {describe(chunk_type)}" if "type" in value else "the key 'type' is missing"
         )
         return [Flaw(FlawKind.NO_TYPE, "$.type", text)]
-    schema = _schema("data" if chunk_type.startswith("data-") else chunk_type, release)
+    name = _name_in_table(chunk_type)
+    schema = _schema(name, release)
     if schema is None:
-        return [_unknown_type(chunk_type)]
+        return [_unknown_type(chunk_type, CHUNKS.get(name))]
     found = list(_object_flaws(value, schema.known, "$"))
     if is_strict(release):
         found += [_unknown_key(key, schema) for key in value if key not in schema.known]
@@ -93,7 +94,7 @@ def chunk_fields(chunk_type: str, release: Release) -> frozenset[str] | None:
 def is_alike(chunk: dict[str, Any], release: Release) -> bool:
     """Tell whether a release judges a chunk as the newest release does: it knows the type and all the keys."""
     chunk_type = chunk["type"]
-    schema = _schema("data" if chunk_type.startswith("data-") else chunk_type, release)
+    schema = _schema(_name_in_table(chunk_type), release)
     # Of all values, only finish reasons are judged differently from release to release.
     return schema is not None and chunk_type != "finish" and chunk.keys() <= schema.keys
 
@@ -137,8 +138,14 @@ def _object_flaws(value: dict[str, Any], fields: Mapping[str, _Field], path: str
             yield Flaw(FlawKind.MISSING_KEY, f"{path}.{key}", f"the key '{key}' is missing")
 
 
-def _unknown_type(chunk_type: str) -> Flaw:
-    row = CHUNKS.get(chunk_type)
+def _name_in_table(chunk_type: str) -> str:
+    """Return the row of a chunk type: ``data`` for all ``data-*``, and nothing for the type ``data`` itself."""
+    if chunk_type.startswith("data-"):
+        return "data"
+    return "" if chunk_type == "data" else chunk_type
+
+
+def _unknown_type(chunk_type: str, row: ChunkRow | None) -> Flaw:
     name = json_text(_shortened(chunk_type))
     if row is None:
         return Flaw(FlawKind.UNKNOWN_TYPE, "$.type", f"no AI SDK release knows the chunk type {name}")

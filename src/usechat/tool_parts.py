@@ -8,8 +8,8 @@ from msgspec import UNSET
 from usechat import chunks
 from usechat.chunks import Chunk
 from usechat.dialects import Release, dialect, reads
-from usechat.machine import TOOL_TRANSITIONS, ToolState, tool_state_after
-from usechat.part_list import Part, PartList
+from usechat.machine import ToolState, tool_state_after
+from usechat.part_list import Part, PartList, is_tool
 from usechat.partial_json import UNDEFINED, parse_partial_json
 from usechat.prerequisites import missing_prerequisite
 from usechat.text_buffer import TextBuffer
@@ -45,8 +45,8 @@ class _StreamingInput:
         self.input_encoding: str | None = options.get("input_encoding")
         self.title: str | None = options.get("title")
         self.tool_metadata: Any = options.get("tool_metadata")
-        self.part: Part | None = None
-        """The part whose ``input`` has fallen behind the text."""
+        self.part: Part = {}
+        """The part that shows it."""
         self.step = 0
         self.keeps_raw_input = False
 
@@ -58,18 +58,9 @@ class ToolParts:
         self._release = release
         self._parts = parts
         self._streaming: dict[str, _StreamingInput] = {}
-        self._behind: dict[str, _StreamingInput] = {}
+        self._behind: dict[str, _StreamingInput] = {}  # those whose part has fallen behind their text
         self._knows = dialect(str(release)).knows
-        replaced = {
-            "input": True,
-            "output": True,
-            "errorText": True,
-            "preliminary": self._knows("tool-output-available", "preliminary"),
-            "inputEncoding": self._knows("tool-input-start", "inputEncoding"),
-        }
-        always = [key for key, is_replaced in replaced.items() if is_replaced]
-        self._replaced_in_static = [*always, "rawInput"] if self._reads("raw-input") else always
-        self._replaced_in_dynamic = [*always, "rawInput"] if self._reads("raw-input-while-streaming") else always
+        self._replaced_keys = {dynamic: self._find_replaced_keys(dynamic=dynamic) for dynamic in (False, True)}
         if self._reads("streaming-calls-are-restored"):
             self._restore()
 
@@ -90,17 +81,33 @@ class ToolParts:
     def _reads(self, behaviour: str) -> bool:
         return reads(self._release, behaviour)
 
+    def _find_replaced_keys(self, *, dynamic: bool) -> list[str]:
+        """Return the keys that an update sets or clears; a release leaves alone what it does not know."""
+        replaced = {
+            "input": True,
+            "output": True,
+            "errorText": True,
+            "preliminary": self._knows("tool-output-available", "preliminary"),
+            "inputEncoding": self._knows("tool-input-start", "inputEncoding"),
+            "rawInput": self._reads("raw-input-while-streaming" if dynamic else "raw-input"),
+        }
+        return [key for key, is_replaced in replaced.items() if is_replaced]
+
     def _restore(self) -> None:
         """Go on with the inputs that were streaming when the message was last seen."""
-        for part in self._parts.current_step():
-            if _is_tool(part) and part["state"] == ToolState.INPUT_STREAMING.value:
+        for part in filter(is_tool, self._parts.current_step()):
+            if part.get("state") == ToolState.INPUT_STREAMING.value:
                 options = {
                     option: part.get(key)
                     for option, key in _STREAMING_OPTIONS.items()
                     if self._knows("tool-input-start", key)
                 }
-                self._streaming[part["toolCallId"]] = _StreamingInput(
-                    _tool_name(part), part.get("rawInput") or "", dynamic=is_dynamic_tool(part["type"]), **options
+                text = part.get("rawInput")
+                self._streaming[str(part.get("toolCallId"))] = _StreamingInput(
+                    _tool_name(part),
+                    text if isinstance(text, str) else "",
+                    dynamic=is_dynamic_tool(part["type"]),
+                    **options,
                 )
 
     # Which part a chunk is about.
@@ -120,31 +127,30 @@ class ToolParts:
 
     # What a chunk does to its part.
 
-    def _input(self, chunk: _InputChunk) -> None:
+    def _input_start(self, chunk: chunks.ToolInputStart) -> None:
+        self._catch_up(chunk.tool_call_id)
+        options = {option: getattr(chunk, option) for option in _STREAMING_OPTIONS}
+        self._streaming[chunk.tool_call_id] = _StreamingInput(chunk.tool_name, dynamic=chunk.dynamic, **options)
+        replaced = _without_none({"inputEncoding": chunk.input_encoding})
+        self._set_input(chunk, bool(chunk.dynamic), replaced, title=chunk.title)
+
+    def _input_available(self, chunk: chunks.ToolInputAvailable) -> None:
+        self._catch_up(chunk.tool_call_id)
+        self._set_input(chunk, bool(chunk.dynamic), {"input": json_value(chunk.input)}, title=chunk.title)
+
+    def _input_error(self, chunk: chunks.ToolInputError) -> None:
         self._catch_up(chunk.tool_call_id)
         dynamic = bool(chunk.dynamic)
-        replaced: dict[str, Any] = {}
-        kept: dict[str, Any] = {"providerExecuted": chunk.provider_executed, "toolMetadata": chunk.tool_metadata}
-        if isinstance(chunk, chunks.ToolInputError):
-            if self._reads("input-errors-find-either-kind"):
-                existing = self._find_for_input(chunk.tool_call_id, _is_tool)
-                dynamic = is_dynamic_tool(existing["type"]) if existing else dynamic
-            holds_input = dynamic or self._reads("input-error-keeps-input")
-            replaced = {"input" if holds_input else "rawInput": chunk.input, "errorText": chunk.error_text}
-        elif isinstance(chunk, chunks.ToolInputAvailable):
-            replaced = {"input": chunk.input}
-            kept["title"] = chunk.title
-        else:
-            replaced = _without_none({"inputEncoding": chunk.input_encoding})
-            kept["title"] = chunk.title
-            self._streaming[chunk.tool_call_id] = _StreamingInput(
-                chunk.tool_name,
-                dynamic=chunk.dynamic,
-                input_encoding=chunk.input_encoding,
-                title=chunk.title,
-                tool_metadata=chunk.tool_metadata,
-            )
+        if self._reads("input-errors-find-either-kind"):
+            existing = self._find_for_input(chunk.tool_call_id, is_tool)
+            dynamic = is_dynamic_tool(existing["type"]) if existing else dynamic
+        key = "input" if dynamic or self._reads("input-error-keeps-input") else "rawInput"
+        # Its title is not looked at, in no release.
+        self._set_input(chunk, dynamic, {key: json_value(chunk.input), "errorText": chunk.error_text}, title=None)
+
+    def _set_input(self, chunk: _InputChunk, dynamic: bool, replaced: Mapping[str, Any], *, title: str | None) -> None:
         part, created = self._find_or_create(chunk.tool_call_id, chunk.tool_name, dynamic)
+        kept = {"providerExecuted": chunk.provider_executed, "toolMetadata": chunk.tool_metadata, "title": title}
         self._update(part, chunk, chunk.tool_name, replaced, kept, created=created)
 
     def _input_delta(self, chunk: chunks.ToolInputDelta) -> None:
@@ -152,7 +158,7 @@ class ToolParts:
         if streaming is None:
             raise missing_prerequisite(chunk, chunk.tool_call_id, self._release)
         keeps_raw_input = self._reads("raw-input-while-streaming")
-        if streaming.part is None or streaming.step != self._parts.step:
+        if chunk.tool_call_id not in self._behind or streaming.step != self._parts.step:
             self._catch_up(chunk.tool_call_id)
             part, created = self._find_or_create(chunk.tool_call_id, streaming.tool_name, streaming.dynamic)
             replaced = _without_none({"inputEncoding": streaming.input_encoding})
@@ -167,10 +173,9 @@ class ToolParts:
 
     def _catch_up(self, tool_call_id: str) -> None:
         streaming = self._behind.pop(tool_call_id, None)
-        if streaming is None or streaming.part is None:
+        if streaming is None:
             return
         part, text = streaming.part, streaming.buffer.text()
-        streaming.part = None
         value = text if streaming.input_encoding == "text" else parse_partial_json(text, self._release)
         if value is not UNDEFINED:
             part["input"] = json_value(value)
@@ -179,7 +184,7 @@ class ToolParts:
 
     def _output(self, chunk: _OutputChunk) -> None:
         self._catch_up(chunk.tool_call_id)
-        of_kind = _is_tool
+        of_kind = is_tool
         if not self._reads("outputs-find-either-kind"):
             of_kind = _is_dynamic if chunk.dynamic else _is_static
         part = self._find_for_output(chunk, of_kind)
@@ -187,7 +192,7 @@ class ToolParts:
         replaced = {"input": part["input"]} if "input" in part else {}
         kept: dict[str, Any] = {}
         if isinstance(chunk, chunks.ToolOutputAvailable):
-            replaced |= {"output": chunk.output} | _without_none({"preliminary": chunk.preliminary})
+            replaced |= {"output": json_value(chunk.output)} | _without_none({"preliminary": chunk.preliminary})
             has_executor = not dynamic or self._reads("provider-executed-on-dynamic-outputs")
         else:
             replaced |= {"errorText": chunk.error_text}
@@ -202,11 +207,11 @@ class ToolParts:
 
     def _denied(self, chunk: chunks.ToolOutputDenied) -> None:
         self._catch_up(chunk.tool_call_id)
-        self._find_for_output(chunk, _is_tool)["state"] = tool_state_after(chunk).value
+        self._find_for_output(chunk, is_tool)["state"] = tool_state_after(chunk).value
 
     def _approval_request(self, chunk: chunks.ToolApprovalRequest) -> None:
         self._catch_up(chunk.tool_call_id)
-        part = self._find_for_output(chunk, _is_tool)
+        part = self._find_for_output(chunk, is_tool)
         part["state"] = tool_state_after(chunk).value
         part["approval"] = {"id": chunk.approval_id}
         for field, key in _APPROVAL_FIELDS.items():
@@ -217,11 +222,10 @@ class ToolParts:
             part["approval"]["isAutomatic"] = True
 
     def _approval_response(self, chunk: chunks.ToolApprovalResponse) -> None:
-        asked = (part for part in self._parts.tools() if (part.get("approval") or {}).get("id") == chunk.approval_id)
-        part = next(asked, None)
+        part = next((part for part in self._parts.tools() if _approval_id(part) == chunk.approval_id), None)
         if part is None:
             raise missing_prerequisite(chunk, chunk.approval_id, self._release)
-        self._catch_up(part["toolCallId"])
+        self._catch_up(str(part.get("toolCallId")))
         part["state"] = tool_state_after(chunk).value
         answer = {"id": chunk.approval_id, "approved": chunk.approved} | _without_none({"reason": chunk.reason})
         part["approval"] = self._kept_of_request(part["approval"]) | answer
@@ -267,10 +271,10 @@ class ToolParts:
             part["toolName"] = tool_name
         elif self._reads("type-follows-tool-name"):
             part["type"] = f"tool-{tool_name}"
-        for key in self._replaced_in_dynamic if dynamic else self._replaced_in_static:
+        for key in self._replaced_keys[dynamic]:
             part.pop(key, None)
-            if key in replaced and not (created and dynamic and key == "rawInput"):
-                part[key] = json_value(replaced[key])
+            if key in replaced:
+                part[key] = replaced[key]
         if dynamic and not self._reads("provider-executed-on-dynamic-parts"):
             kept = {key: value for key, value in kept.items() if key != "providerExecuted"}
         self._set_given(part, kept)
@@ -289,7 +293,9 @@ class ToolParts:
                 part[key] = json_value(value)
 
     HANDLERS: ClassVar[Mapping[type[Chunk], Callable[["ToolParts", Any], None]]] = {
-        **dict.fromkeys(TOOL_TRANSITIONS[ToolState.ABSENT], _input),
+        chunks.ToolInputStart: _input_start,
+        chunks.ToolInputAvailable: _input_available,
+        chunks.ToolInputError: _input_error,
         chunks.ToolInputDelta: _input_delta,
         chunks.ToolOutputAvailable: _output,
         chunks.ToolOutputError: _output,
@@ -304,7 +310,12 @@ def _without_none(values: dict[str, Any]) -> dict[str, Any]:
 
 
 def _tool_name(part: Part) -> str:
-    return str(part["toolName"]) if is_dynamic_tool(part["type"]) else part["type"].removeprefix("tool-")
+    return str(part.get("toolName")) if is_dynamic_tool(part["type"]) else part["type"].removeprefix("tool-")
+
+
+def _approval_id(part: Part) -> Any:
+    approval = part.get("approval")
+    return approval.get("id") if isinstance(approval, dict) else None
 
 
 def _is_static(part: Part) -> bool:
@@ -313,7 +324,3 @@ def _is_static(part: Part) -> bool:
 
 def _is_dynamic(part: Part) -> bool:
     return is_dynamic_tool(part["type"])
-
-
-def _is_tool(part: Part) -> bool:
-    return _is_static(part) or _is_dynamic(part)

@@ -1,7 +1,7 @@
 """Hypothesis strategies for streams of chunks, as JSON: few ids, so that everything meets everything.
 
-Most streams are legal; some have been cut, doubled, swapped or given a chunk whose prerequisite is missing. Nothing here
-knows releases: :func:`for_release` takes away what one of them would not let through.
+Most streams are legal; some have been cut, doubled, swapped or given a chunk whose prerequisite is missing. They are
+made for no release: :func:`for_release` takes away what one of them would not let through.
 """
 
 from collections import Counter
@@ -33,14 +33,15 @@ VALUES: Final[tuple[Json, ...]] = (
 )  # fmt: skip
 METADATA: Final[tuple[Json, ...]] = (
     None, {}, {"a": 1}, {"a": {"b": 1}}, {"a": {"c": [1, 2]}, "d": None}, {"a": {"b": {"e": True}}}, {"a": [3]},
-    {"constructor": 1, "prototype": {"x": 1}, "z": 0}, {"10": 1, "9": {"y": 2}}, [1, {"a": 1}], [2], [], "text", "😀", 7,
-    False,
+    {"constructor": 1, "prototype": {"x": 1}, "z": 0}, {"10": 1, "9": {"y": 2}}, [1, {"a": 1}], [2], [], "text", "😀",
+    7, False,
 )  # fmt: skip
 """Mostly objects, as it should be; the others show what merging does to them."""
 
 PROVIDER_METADATA: Final[tuple[Json, ...]] = ({}, {"openai": {"itemId": "i1"}}, {"openai": {}, "p": {"k": [None]}})
 INPUT_PIECES: Final = (
-    "", "{", '{"a', '":', '"x', '\\u00', "e9", '"', ",", "1", ".", "5e-", "tr", "ue", "[", "-", "]", "}", " ", "{}x", "\\",
+    "", "{", '{"a', '":', '"x', '\\u00', "e9", '"', ",", "1", ".", "5e-", "tr", "ue", "[", "[-", "-", "]", "}", " ",
+    "{}x", "\\",
 )  # fmt: skip
 TEXTS: Final = ("", "Hel", "lo ", "é😀", "\ud83d", "\ude00")
 CITATIONS: Final = (
@@ -138,7 +139,13 @@ _NEEDS: Final[Mapping[str, str]] = {
 }
 """Chunks with a prerequisite, and what it is: the failures of the state machine."""
 
-_ID_KEYS: Final = {"text": "id", "reasoning": "id", "input": "toolCallId", "call": "toolCallId", "approval": "approvalId"}
+_ID_KEYS: Final = {
+    "text": "id",
+    "reasoning": "id",
+    "input": "toolCallId",
+    "call": "toolCallId",
+    "approval": "approvalId",
+}
 _OPENS: Final[Mapping[str, Sequence[str]]] = {
     "text-start": ("text",),
     "reasoning-start": ("reasoning",),
@@ -202,7 +209,7 @@ def _streams(draw: st.DrawFn, open_ids: Mapping[str, Sequence[str]]) -> list[Jso
             known.setdefault(opened, set()).add(chunk[_id_key(chunk["type"], opened)])
         if chunk["type"] in ("text-end", "reasoning-end"):
             known[_NEEDS[chunk["type"]]].discard(chunk["id"])
-        if chunk["type"] == "finish-step":
+        if chunk["type"] == "finish-step" and len(stream) % 3:  # sometimes a block goes on: 7.0.79 allows it
             known["text"] = known["reasoning"] = set()
         if chunk["type"] == "reset-step":
             known = {}

@@ -130,7 +130,11 @@ def test_keys_that_a_reader_does_not_know_make_no_difference(judge: Judge, major
     """
     for name in RELEASES[major]:
         streams = [
-            [chunk for chunk in known_types(case.chunks, release(name)) if row_of(chunk["type"]) not in ("start", "error")]
+            [
+                chunk
+                for chunk in known_types(case.chunks, release(name))
+                if row_of(chunk["type"]) not in ("start", "error")
+            ]
             for case in batch
         ]
         reads = [Read([*stream, FLUSH], message=case.message) for case, stream in zip(batch, streams, strict=True)]

@@ -24,13 +24,15 @@ def assert_same(judge: Judge, name: str, chunks: Sequence[Any]) -> None:
 
 @every_release
 def test_every_key_of_every_type_with_every_kind_of_value(judge: Judge, name: str) -> None:
-    chunks: list[Any] = [*JUNK, {}, *({"type": value} for value in JUNK)]
+    chunks: list[Any] = [*JUNK, {}, {"type": "data", "data": 1}, *({"type": value} for value in JUNK)]
     for chunk_type in LEGAL_VALUES:
         whole = legal_chunk(chunk_type)
         least = legal_chunk(chunk_type, optional=False)
         chunks += [whole, least, least | {"unknown": 1}]
         chunks += [{other: value for other, value in whole.items() if other != key} for key in whole]
-        chunks += [least | {key: value} for key in whole if key != "type" for value in (*JUNK, LEGAL_VALUES[chunk_type][key])]
+        chunks += [
+            least | {key: value} for key in whole if key != "type" for value in (*JUNK, LEGAL_VALUES[chunk_type][key])
+        ]
     assert_same(judge, name, chunks)
 
 

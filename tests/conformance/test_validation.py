@@ -112,7 +112,9 @@ def test_citations_approvals_and_steering_messages_within(judge: Judge, name: st
     citations += [{"source": _SOURCE | {key: value}} for key in (*_SOURCE, "mediaType", "title") for value in few]
     citations += [{"source": {"type": "source", "sourceType": "document", "id": "s", "mediaType": "a", "title": "t"}}]
     citations += [{"source": _SOURCE, "endIndex": value} for value in (-1, 2**53, 2**53 - 1, 3.0, 0.5)]
-    steering = [{"type": kind, "text": "x", "mediaType": "a", "url": "u", "n": 1} for kind in ("text", "file", "data-x")]
+    steering = [
+        {"type": kind, "text": "x", "mediaType": "a", "url": "u", "n": 1} for kind in ("text", "file", "data-x")
+    ]
     approvals = [_APPROVAL | {"approved": True, key: value} for key in (*_APPROVAL, "reason", "n") for value in few]
     tool = {"type": "tool-t", "toolCallId": "c", "state": "approval-responded", "input": 1}
     histories = [history({"type": "text", "text": "", "citations": [citation]}) for citation in citations]
@@ -126,7 +128,9 @@ def test_the_message_around_the_parts(judge: Judge, name: str) -> None:
     message = {"id": "m", "role": "user", "metadata": None, "createdAt": 1, "parts": [{"type": "text", "text": "x"}]}
     histories: list[Json] = [[], *([value] for value in JUNK), *(value for value in JUNK if value is not None)]
     histories += [[{other: item for other, item in message.items() if other != key}] for key in message]
-    histories += [[message | {key: value}] for key in message for value in (None, 1, "x", "system", "assistant", [], [{}])]
+    histories += [
+        [message | {key: value}] for key in message for value in (None, 1, "x", "system", "assistant", [], [{}])
+    ]
     histories += [[message, {"id": "n", "role": role, "parts": []}] for role in ("system", "user", "assistant")]
     assert_same(judge, name, histories)
 

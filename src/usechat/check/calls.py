@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any, ClassVar, Final
 
 from usechat import chunks
-from usechat.check.frames import Frame
+from usechat.check.body import Frame
 from usechat.check.problems import Finding
 from usechat.chunks import Chunk
 from usechat.machine import SETTLED, ToolState, tool_state_after

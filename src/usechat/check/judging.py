@@ -6,7 +6,7 @@ from typing import Any, Final, Literal
 
 import msgspec
 
-from usechat.check.frames import Frame, PrototypeKey
+from usechat.check.body import Frame, PrototypeKey
 from usechat.check.hints import fix_for, fix_for_unreadable
 from usechat.check.order import Order
 from usechat.check.page import Page

@@ -4,8 +4,8 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any, ClassVar, Final, TypeAlias
 
 from usechat import chunks
+from usechat.check.body import Frame
 from usechat.check.calls import Calls
-from usechat.check.frames import Frame
 from usechat.check.problems import Finding
 from usechat.chunks import Chunk, type_of
 
@@ -64,10 +64,10 @@ class Order:
         name = type_of(chunk)
         if self._error is not None:
             if not isinstance(chunk, _ENDINGS):
-                yield Finding("UC409", name, f'"{name}" comes after the error of frame {self._error.number}'), frame
+                yield Finding("UC409", "", f'"{name}" comes after the error of frame {self._error.number}'), frame
             return
         if self._finish is not None:
-            yield Finding("UC408", name, f'"{name}" comes after the finish of frame {self._finish.number}'), frame
+            yield Finding("UC408", "", f'"{name}" comes after the finish of frame {self._finish.number}'), frame
         if not isinstance(chunk, _INVISIBLE) and not (isinstance(chunk, chunks.Data) and chunk.transient):
             self._is_visible = True
         self._first = self._first or frame

@@ -5,7 +5,7 @@ from typing import Any, Final
 
 import msgspec
 
-from usechat.check.frames import Body, Frame
+from usechat.check.body import Body, Frame
 from usechat.check.hints import fix_for_unknown_key
 from usechat.check.judging import ReleaseJudge, Verdict, mended_chunk
 from usechat.check.order import Order
@@ -148,7 +148,7 @@ class _Check:
         if chunk is None:
             self._has_gap = True
             return
-        for finding in _unread_keys(frame.value):
+        for finding in _unread_keys(frame.value) if self._loose else ():
             self._add(finding, frame, self._loose)
         for finding, place in self._order.receive(chunk, frame):
             self._add(finding, place)
@@ -166,8 +166,8 @@ class _Check:
         if is_whole and not self._has_gap:
             for finding, place in self._order.end():
                 self._add(finding, place)
-        if is_whole and self._chunk_count and self._done is None and not body.lost:
-            self._add(Finding("UC109", "", "the stream has no [DONE]"))
+            if self._chunk_count and self._done is None and not body.lost:
+                self._add(Finding("UC109", "", "the stream has no [DONE]"))
         if capture.is_broken:
             self._add(Finding("UC006", "", "the connection breaks before the end of the stream"))
             for judge in self._judges.values():

@@ -57,9 +57,7 @@ class _Writer:
         yield severity + wrapped[0].removeprefix(rule.severity)
         yield from wrapped[1:]
         if problem.chunk is not None:
-            yield from self._labelled(
-                "chunk", _shortened(_chunk_text(problem.chunk), 2 * self._width), break_words=True
-            )
+            yield from self._labelled("chunk", _shortened(_chunk_text(problem.chunk), 2 * self._width), as_it_is=True)
         if rule.severity == "error":
             yield from self._labelled("breaks", f"AI SDK {', '.join(problem.sdks)}")
         elif len(problem.sdks) < len(names):
@@ -88,21 +86,20 @@ class _Writer:
         if len(parts) > _MAXIMUM_PARTS:
             yield f"{_INDENT}… and {_count(len(parts) - _MAXIMUM_PARTS, 'more part')}"
 
-    def _labelled(self, label: str, text: str, *, break_words: bool = False) -> Iterator[str]:
+    def _labelled(self, label: str, text: str, *, as_it_is: bool = False) -> Iterator[str]:
         hanging = _INDENT + " " * _LABEL_WIDTH
-        lines = list(self._wrap(text, hanging, hanging, break_words=break_words))
+        lines = list(self._wrap(text, hanging, hanging, as_it_is=as_it_is))
         yield _INDENT + self._paint(label, "dim") + lines[0][len(_INDENT) + len(label) :]
         yield from lines[1:]
 
-    def _wrap(self, text: str, first: str, rest: str, *, break_words: bool = False) -> list[str]:
+    def _wrap(self, text: str, first: str, rest: str, *, as_it_is: bool = False) -> list[str]:
         return textwrap.wrap(
             text,
             self._width,
             initial_indent=first,
             subsequent_indent=rest,
-            break_long_words=break_words,
             break_on_hyphens=False,
-            drop_whitespace=not break_words,
+            drop_whitespace=not as_it_is,
         )
 
     def _paint(self, text: str, colour: _Colour) -> str:

@@ -1,0 +1,71 @@
+"""A server that answers exactly the bytes it was given, at the pace it was given."""
+
+import socket
+import threading
+import time
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+OK = b"HTTP/1.1 200 OK\r\nconnection: close\r\n"
+CHUNKED = OK + b"transfer-encoding: chunked\r\n\r\n"
+END = b"0\r\n\r\n"
+
+
+def piece(data: bytes) -> bytes:
+    """Return one piece of a chunked body."""
+    return f"{len(data):x}\r\n".encode() + data + b"\r\n"
+
+
+@dataclass
+class Server:
+    """What a running server was asked."""
+
+    url: str
+    requests: list[bytes] = field(default_factory=list)
+
+
+@contextmanager
+def serving(*answers: Iterable[bytes | float]) -> Iterator[Server]:
+    """Answer one connection after the other: bytes are sent, numbers are seconds to wait."""
+    listener = socket.create_server(("127.0.0.1", 0))
+    server = Server(f"http://127.0.0.1:{listener.getsockname()[1]}/api/chat")
+
+    def serve() -> None:
+        for answer in answers:
+            connection, _ = listener.accept()
+            with connection:
+                server.requests.append(_receive(connection))
+                _send(connection, answer)
+
+    thread = threading.Thread(target=serve, daemon=True)
+    thread.start()
+    try:
+        yield server
+    finally:
+        thread.join(10)
+        listener.close()
+
+
+def _receive(connection: socket.socket) -> bytes:
+    received = b""
+    while b"\r\n\r\n" not in received:
+        received += connection.recv(65536)
+    head, _, body = received.partition(b"\r\n\r\n")
+    length = next(
+        int(line.split(b":")[1]) for line in head.split(b"\r\n") if line.lower().startswith(b"content-length:")
+    )
+    while len(body) < length:
+        body += connection.recv(65536)
+    return head + b"\r\n\r\n" + body
+
+
+def _send(connection: socket.socket, answer: Iterable[bytes | float]) -> None:
+    for item in answer:
+        if isinstance(item, bytes):
+            try:
+                connection.sendall(item)
+            except OSError:
+                return  # the client has seen enough
+        else:
+            time.sleep(item)

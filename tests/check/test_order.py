@@ -1,0 +1,190 @@
+"""What every client accepts and people suffer from: blocks, tool calls, beginnings and endings."""
+
+from typing import Any
+
+import pytest
+
+from tests.check.streams import (
+    CALL,
+    FINISH,
+    INPUT,
+    OUTPUT,
+    START,
+    STEP,
+    STEP_END,
+    found,
+    stream,
+    text,
+    turn,
+)
+
+NEXT_STEP = [*STEP_END, *STEP]
+ERROR = {"type": "error", "errorText": "broken"}
+TOOL_CALLS = {"type": "finish", "finishReason": "tool-calls"}
+DENIED = {"type": "tool-output-denied", "toolCallId": "c"}
+REQUEST = {"type": "tool-approval-request", "toolCallId": "c", "approvalId": "a"}
+RESPONSE = {"type": "tool-approval-response", "approvalId": "a", "approved": False}
+
+
+def case(name: str, expected: list[tuple[str, int | None]], *chunks: Any) -> Any:
+    return pytest.param(list(chunks), expected, id=name)
+
+
+@pytest.mark.parametrize(
+    ("chunks", "expected"),
+    [
+        case("plain", [], START, *text(), FINISH),
+        case("no-start", [("UC403", 1)], *text(), FINISH),
+        case("start-without-id", [("UC404", 1)], {"type": "start"}, *text(), FINISH),
+        case("late-start", [("UC405", 4)], *text(), START, FINISH),
+        case("second-start", [("UC406", 5)], START, *text(), START, FINISH),
+        case("no-finish", [("UC407", None)], START, *text()),
+        case("aborted", [("UC422", 5)], START, *text(), {"type": "abort"}),
+        case("after-finish", [("UC408", 3)], START, FINISH, *text()),
+        case("empty", [("UC420", None)], START, FINISH),
+        case("only-transient", [("UC420", None)], START, {"type": "data-x", "data": 1, "transient": True}, FINISH),
+        case("error", [("UC401", 5)], START, *text(), ERROR, *STEP_END, FINISH),
+        case("after-error", [("UC401", 2), ("UC409", 3)], START, ERROR, *text(), FINISH),
+    ],
+)
+def test_beginnings_and_endings(chunks: list[Any], expected: list[tuple[str, int | None]]) -> None:
+    assert found(stream(*chunks)) == expected
+
+
+@pytest.mark.parametrize(
+    ("chunks", "expected"),
+    [
+        case("never-ended", [("UC410", 2)], *text()[:2]),
+        case("opened-twice", [("UC414", 3)], text()[0], *text()),
+        case("same-id-in-text-and-reasoning", [], *text("a", kind="reasoning"), *text("a")),
+        case("id-used-again", [], *text("a"), *text("a")),
+    ],
+)
+def test_blocks(chunks: list[Any], expected: list[tuple[str, int | None]]) -> None:
+    assert found(turn(*chunks)) == expected
+
+
+def test_a_block_that_is_reset_needs_no_end() -> None:
+    assert found(turn(*text()[:2], {"type": "reset-step"}, *text("u")), "7") == []
+
+
+@pytest.mark.parametrize(
+    ("chunks", "expected"),
+    [
+        case("server-side-tool", [], *STEP, INPUT, OUTPUT, *NEXT_STEP, *text()),
+        case("text-in-the-same-step", [("UC412", 5)], *STEP, INPUT, OUTPUT, *text()),
+        case(
+            "text-after-a-preliminary-result",
+            [],
+            *STEP,
+            INPUT,
+            OUTPUT | {"preliminary": True},
+            *text(),
+            *NEXT_STEP,
+            OUTPUT,
+        ),
+        case("nothing-after-the-result", [("UC421", 4)], *STEP, INPUT, OUTPUT, *STEP_END),
+        case("provider-ran-the-tool", [], *STEP, INPUT | {"providerExecuted": True}, OUTPUT, *text()),
+        case(
+            "text-goes-on-after-the-tool",
+            [("UC413", 5)],
+            *text()[:2],
+            INPUT,
+            text()[1],
+            text()[2],
+            OUTPUT,
+            *STEP,
+            *text("u"),
+        ),
+        case(
+            "an-empty-delta-is-nothing", [], *text()[:2], INPUT, text(delta="")[1], text()[2], OUTPUT, *STEP, *text("u")
+        ),
+        case("never-settled", [("UC411", 2)], INPUT),
+        case("input-never-whole", [("UC411", 2)], {"type": "tool-input-start", **CALL}),
+        case("last-result-preliminary", [("UC418", 2)], INPUT, OUTPUT | {"preliminary": True}),
+        case("settled-twice", [("UC417", 4)], INPUT, OUTPUT, OUTPUT, *STEP),
+        case("id-used-again", [("UC415", 4)], INPUT, OUTPUT, INPUT, OUTPUT, *STEP),
+        case("started-twice", [("UC415", 3)], *[{"type": "tool-input-start", **CALL}] * 2, INPUT, OUTPUT, *STEP),
+        case("input-repeated", [], INPUT, INPUT, OUTPUT, *STEP),
+        case("refused", [], {**INPUT, "type": "tool-input-error", "errorText": "x"}, *STEP),
+        case(
+            "refused-and-failed",
+            [],
+            {**INPUT, "type": "tool-input-error", "errorText": "x"},
+            {"type": "tool-output-error", "toolCallId": "c", "errorText": "x"},
+            *STEP,
+        ),
+        case(
+            "dynamic-and-static",
+            [("UC416", 3)],
+            {"type": "tool-input-start", **CALL},
+            INPUT | {"dynamic": True},
+            OUTPUT | {"dynamic": True},
+            *STEP,
+        ),
+    ],
+)
+def test_tool_calls(chunks: list[Any], expected: list[tuple[str, int | None]]) -> None:
+    assert found(turn(*chunks)) == expected
+
+
+def test_a_call_that_the_page_settles() -> None:
+    assert found(stream(START, INPUT, TOOL_CALLS)) == []
+    assert found(stream(START, INPUT, {"type": "finish", "messageMetadata": {"finishReason": "tool-calls"}})) == []
+    assert found(stream(START, INPUT, {"type": "finish", "messageMetadata": "tool-calls"})) == [("UC411", 2)]
+    assert found(stream(START, INPUT | {"providerExecuted": True}, TOOL_CALLS)) == [("UC411", 2)]
+
+
+def test_a_failure_while_a_tool_runs() -> None:
+    assert found(stream(START, INPUT, ERROR)) == [("UC401", 3), ("UC402", 3)]
+    assert found(stream(START, INPUT, OUTPUT, ERROR)) == [("UC401", 4)]
+
+
+@pytest.mark.parametrize(
+    ("chunks", "expected"),
+    [
+        case("asked", [], REQUEST),
+        case("denied-without-answer", [("UC419", 4)], REQUEST, DENIED, *STEP),
+        case("denied", [], REQUEST, RESPONSE, DENIED, *STEP),
+        case("answered", [], REQUEST, RESPONSE | {"approved": True}, OUTPUT, *STEP),
+    ],
+)
+def test_approvals(chunks: list[Any], expected: list[tuple[str, int | None]]) -> None:
+    assert found(turn(INPUT, *chunks), "7") == expected
+
+
+def test_a_step_that_is_reset_holds_no_call() -> None:
+    assert found(turn(*STEP, INPUT, {"type": "reset-step"}, *text()), "7") == []
+
+
+def test_chunks_about_calls_that_are_not_there_are_left_to_the_clients() -> None:
+    strangers = [REQUEST | {"toolCallId": "x"}, RESPONSE | {"approvalId": "x"}, DENIED | {"toolCallId": "x"}]
+    for stranger in strangers:
+        assert [rule for rule, _ in found(turn(*text(), stranger), "7")] in (["UC305"], ["UC307"])
+
+
+@pytest.mark.parametrize(
+    ("chunks", "expected"),
+    [
+        case("never-opened", [("UC301", 2)], text()[1], text()[2]),
+        case("ended", [("UC302", 5)], *text(), text()[1]),
+        case("closed-by-the-step", [("UC303", 5)], *text()[:2], *STEP_END, text()[1], text()[2]),
+        case("reasoning-is-not-text", [("UC301", 3)], text()[0], text(kind="reasoning")[1], text()[2]),
+        case(
+            "no-tool-input-start",
+            [("UC304", 2)],
+            {"type": "tool-input-delta", "toolCallId": "c", "inputTextDelta": "x"},
+        ),
+        case("no-tool-input", [("UC305", 2)], OUTPUT),
+        case("other-dynamic", [("UC306", 3)], INPUT | {"dynamic": True}, OUTPUT, *STEP),
+        case(
+            "metadata-of-two-kinds",
+            [("UC308", 3)],
+            {"type": "message-metadata", "messageMetadata": "x"},
+            {"type": "message-metadata", "messageMetadata": {"a": 1}},
+        ),
+    ],
+)
+def test_orders_that_release_5_refuses(chunks: list[Any], expected: list[tuple[str, int | None]]) -> None:
+    refused = [pair for pair in found(turn(*chunks), "5") if pair[0].startswith("UC3")]
+    assert refused == expected

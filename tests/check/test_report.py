@@ -1,0 +1,190 @@
+"""Whole reports: the captures, and what is about a response as a whole."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.check.streams import START, found, stream, text, turn
+from usechat.check import DEFAULT_SDKS, Capture, Report, check_bytes, check_capture
+from usechat.check.report import named_releases
+from usechat.errors import UnknownRelease
+
+CAPTURES = Path(__file__).parent.parent / "fixtures" / "captures"
+ALL = "5 6 7"
+
+EXPECTED: dict[str, list[tuple[str, int | None, str]]] = {
+    # Good ones.
+    "plain.sse": [],
+    "every-release.sse": [],
+    "tool-turn.sse": [],
+    "thinking-with-sources.sse": [],
+    "client-tool.sse": [],
+    "comments-and-crlf.sse": [],
+    "approval.sse": [("UC204", 4, "5")],
+    "newest-7-only.sse": [("UC204", 3, "5 6"), ("UC204", 4, "5 6"), ("UC204", 7, "5 6"), ("UC204", 11, "5 6")],
+    "failed-turn.sse": [("UC401", 6, ALL)],
+    # Broken ones.
+    "step-start.sse": [("UC203", 2, ALL), ("UC203", 6, ALL)],
+    "error-key.sse": [("UC205", 3, ALL)],
+    "null-and-wrong-keys.sse": [
+        ("UC206", 1, ALL),
+        ("UC207", 3, ALL),
+        ("UC207", 4, ALL),
+        ("UC205", 4, ALL),
+        ("UC207", 5, ALL),
+        ("UC209", 7, ALL),
+        ("UC404", 1, ALL),
+    ],
+    "tool-without-output.sse": [("UC205", 7, ALL)],
+    "text-without-start.sse": [("UC301", 3, ALL)],
+    "text-over-a-step.sse": [("UC303", 7, "5 6")],
+    "output-without-input.sse": [("UC305", 3, ALL)],
+    "dynamic-forgotten.sse": [("UC306", 4, "5")],
+    "data-without-data.sse": [("UC205", 2, ALL)],
+    "not-a-number.sse": [("UC105", 2, ALL)],
+    "prototype.sse": [("UC106", 2, ALL)],
+    "one-line-end.sse": [("UC102", 1, ALL)],
+    "python-dict.sse": [("UC101", 1, ALL), ("UC101", 2, ALL)],
+    "plain-text-events.sse": [("UC101", 1, ALL), ("UC101", 2, ALL)],
+    "misspelt-end.sse": [("UC104", 8, ALL)],
+    "ag-ui.sse": [("UC203", 1, ALL), ("UC203", 2, ALL), ("UC203", 3, ALL), ("UC203", 4, ALL)],
+    # Those that no client rejects.
+    "unknown-keys.sse": [("UC212", 3, ALL), ("UC212", 9, ALL)],
+    "cut.sse": [("UC407", None, ALL), ("UC109", None, ALL), ("UC410", 3, ALL)],
+    "lost-last-event.sse": [("UC107", None, ALL), ("UC407", None, ALL)],
+    "carriage-returns.sse": [("UC108", None, ALL)],
+    "text-after-tool.sse": [("UC412", 8, ALL)],
+    "text-around-tool.sse": [("UC421", 9, ALL), ("UC413", 10, ALL)],
+    "late-start.sse": [("UC405", 3, ALL)],
+    "tool-failure-as-error.sse": [("UC401", 7, ALL), ("UC402", 7, ALL)],
+    "large-number.sse": [("UC113", 2, ALL)],
+    "forgotten-prefix.sse": [("UC111", None, ALL), ("UC407", None, ALL)],
+    # Those that are no stream.
+    "nothing.sse": [("UC003", None, ALL)],
+    "data-stream-of-4.txt": [("UC005", None, ALL)],
+    "page.html": [("UC004", None, ALL)],
+    "answer.json": [("UC004", None, ALL)],
+    "chunks.jsonl": [("UC004", None, ALL)],
+}
+
+
+def check(body: bytes, **options: object) -> Report:
+    return check_capture(Capture(name="-", body=body, **options))  # type: ignore[arg-type]
+
+
+def rules(report: Report) -> list[str]:
+    return [problem.rule.id for problem in report.problems]
+
+
+@pytest.mark.parametrize("name", sorted(path.name for path in CAPTURES.iterdir()))
+def test_captures(name: str) -> None:
+    report = check_capture(Capture(name=name, body=(CAPTURES / name).read_bytes()))
+    assert [(one.rule.id, one.frame, " ".join(one.sdks)) for one in report.problems] == EXPECTED[name]
+    has_errors = any(problem.rule.severity == "error" for problem in report.problems)
+    assert (report.ok, report.exit_code) == (not has_errors, int(has_errors))
+
+
+def test_the_report_as_json() -> None:
+    body = stream(START, *text(), {"type": "x"})
+    assert check_bytes(body, name="a.sse", sdks=["7"]) == {
+        "input": "a.sse",
+        "ok": False,
+        "verdicts": {
+            "7": {
+                "ok": False,
+                "status": "error",
+                "error": 'Type validation failed: Value: {"type":"x"}.\n'
+                'Error message: no AI SDK release knows the chunk type "x"',
+                "message": {
+                    "id": "m",
+                    "role": "assistant",
+                    "parts": [{"type": "text", "text": "Hi", "state": "done"}],
+                },
+            }
+        },
+        "problems": [
+            {
+                "rule": "UC203",
+                "severity": "error",
+                "frame": 5,
+                "chunk": {"type": "x"},
+                "sdks": ["7"],
+                "text": 'no AI SDK release knows the chunk type "x". The turn ends here: status "error" with a long'
+                ' "Type validation failed" text; the rest is not read.',
+                "fix": 'Send a type that exists, or data of your own as {"type":"data-<name>","data":…}. No client'
+                " skips a chunk.",
+            }
+        ],
+    }
+
+
+@pytest.mark.parametrize(
+    ("sdks", "expected"),
+    [
+        (DEFAULT_SDKS, ["5.0.277", "6.0.326", "7.0.169"]),
+        (["any"], ["5.0.0", "5.0.277", "6.0.0", "6.0.326", "7.0.0", "7.0.169"]),
+        (["7", "5.0.1", "7"], ["5.0.1", "7.0.169"]),
+    ],
+)
+def test_the_releases_that_judge(sdks: list[str], expected: list[str]) -> None:
+    assert [str(release) for release in named_releases(sdks).values()] == expected
+
+
+def test_a_release_that_cannot_be() -> None:
+    with pytest.raises(UnknownRelease):
+        check_bytes(b"", sdks=["4"])
+
+
+def test_strict_releases_reject_what_loose_ones_ignore() -> None:
+    body = turn(*text(), {"type": "start-step", "extra": 1})
+    report = check_capture(Capture(name="-", body=body), ["5.0.216", "5"])
+    assert [(one.rule.id, one.sdks) for one in report.problems] == [("UC210", ["5.0.216"]), ("UC212", ["5"])]
+    assert found(body, "5.0.216") == [("UC210", 5)]
+
+
+def test_chunks_after_the_end_mark() -> None:
+    assert found(stream(START, *text(), {"type": "finish"}, "[DONE]", {"type": "start-step"})) == [
+        ("UC112", 7),
+        ("UC408", 7),
+    ]
+
+
+def test_bytes_that_are_not_utf_8() -> None:
+    assert found(turn(*text()).replace(b"Hi", b"\xff")) == [("UC110", None)]
+
+
+class TestResponses:
+    def test_a_failure(self) -> None:
+        report = check(b"over capacity", status=503)
+        assert (rules(report), report.ok, report.exit_code) == (["UC001"], False, 1)
+        assert {verdict.error for verdict in report.verdicts.values()} == {"over capacity"}
+        assert report.problems[0].chunk == "over capacity"
+
+    def test_a_failure_without_a_text(self) -> None:
+        errors = {name: verdict.error for name, verdict in check(b"", status=500).verdicts.items()}
+        assert errors == {"5": "", "6": "", "7": "Failed to fetch the chat response."}
+
+    def test_no_content(self) -> None:
+        report = check(b"", status=204)
+        assert rules(report) == ["UC002"]
+        assert report.verdicts["7"].error == "The response body is empty."
+
+    def test_headers_and_pace(self) -> None:
+        body = turn(*text(), *text("u"), *text("v"))
+        assert rules(check(body, headers={}, arrivals=(2.0, 2.0))) == ["UC010", "UC011", "UC012", "UC013", "UC015"]
+
+    def test_a_broken_connection(self) -> None:
+        report = check(stream(START, *text()[:2], done=False) + b"data: {", is_broken=True)
+        assert (rules(report), report.exit_code) == (["UC006"], 1)
+        assert (report.verdicts["7"].status, report.verdicts["7"].error) == ("error", "network error")
+
+    def test_a_stream_that_was_not_read_to_its_end(self) -> None:
+        report = check(stream(START, *text()[:2], done=False) + b"data: {", unread="after 1 s")
+        assert (rules(report), report.ok, report.exit_code) == (["UC007"], False, 2)
+        assert report.verdicts["7"].ok
+
+    def test_nothing_came_before_reading_stopped(self) -> None:
+        assert check(b"", unread="after 1 s").exit_code == 2
+
+    def test_a_rejection_before_reading_stopped_is_final(self) -> None:
+        assert check(stream({"type": "x"}, done=False), unread="after 1 s").exit_code == 1

@@ -1,0 +1,77 @@
+"""What is wrong with a response apart from its chunks."""
+
+import pytest
+
+from usechat.check.response import Capture, header_findings, nothing_read, pace_findings, refused
+
+GOOD = {
+    "content-type": "text/event-stream; charset=utf-8",
+    "cache-control": "no-cache, no-transform",
+    "x-vercel-ai-ui-message-stream": "v1",
+    "x-accel-buffering": "no",
+}
+
+
+@pytest.mark.parametrize(
+    ("status", "rule"), [(200, None), (201, None), (204, "UC002"), (205, "UC002"), (404, "UC001"), (302, "UC001")]
+)
+def test_statuses(status: int, rule: str | None) -> None:
+    finding = refused(Capture(name="-", body=b"", status=status))
+    assert (finding and finding.rule) == rule
+
+
+@pytest.mark.parametrize(
+    ("body", "rule", "what"),
+    [
+        (b"", "UC003", "the body is empty"),
+        (b"\n\n", "UC003", "the body is empty"),
+        (b": keep-alive\n\ndata: [DONE]\n\n", "UC003", "there is not one chunk in the stream"),
+        (b'0:"Hello"\n', "UC005", "the body is the data stream of AI SDK 4"),
+        (b'f:{"messageId":"m"}\n', "UC005", "the body is the data stream of AI SDK 4"),
+        (b"<!DOCTYPE html>\n<HTML>", "UC004", "the body is HTML, and no event stream"),
+        (b"<error/>", "UC004", "the body is XML, and no event stream"),
+        (b'{\n"detail": 1}', "UC004", "the body is JSON, and no event stream"),
+        (b"[1]", "UC004", "the body is JSON, and no event stream"),
+        (b'{"type":"start"}\n{"type":"finish"}\n', "UC004", "the body is JSON lines, and no event stream"),
+        (b"Hello", "UC004", "the body is plain text, and no event stream"),
+    ],
+)
+def test_bodies_in_which_there_is_nothing_to_read(body: bytes, rule: str, what: str) -> None:
+    finding = nothing_read(body)
+    assert (finding.rule, finding.what) == (rule, what)
+
+
+@pytest.mark.parametrize(
+    ("change", "expected"),
+    [
+        ({}, []),
+        ({"content-type": "application/json"}, ["UC010"]),
+        ({"content-type": ""}, ["UC010"]),
+        ({"x-vercel-ai-ui-message-stream": "v2"}, ["UC011"]),
+        ({"cache-control": "max-age=60"}, ["UC012"]),
+        ({"cache-control": "No-Store"}, []),
+        ({"x-accel-buffering": "yes"}, ["UC013"]),
+        ({"content-encoding": "gzip"}, ["UC014"]),
+        ({"content-encoding": "identity"}, []),
+    ],
+)
+def test_headers(change: dict[str, str], expected: list[str]) -> None:
+    assert [finding.rule for finding in header_findings(GOOD | change)] == expected
+
+
+def test_no_headers_at_all() -> None:
+    assert [finding.rule for finding in header_findings({})] == ["UC010", "UC011", "UC012", "UC013"]
+
+
+@pytest.mark.parametrize(
+    ("arrivals", "chunks", "expected"),
+    [
+        ((), 99, []),
+        ((2.0, 2.05), 9, []),
+        ((2.0, 2.05), 10, ["UC015"]),
+        ((2.0, 3.0), 10, []),
+        ((0.5, 0.5), 10, []),
+    ],
+)
+def test_the_pace(arrivals: tuple[float, ...], chunks: int, expected: list[str]) -> None:
+    assert [finding.rule for finding in pace_findings(arrivals, chunks)] == expected
