@@ -3,6 +3,8 @@
 A generated block stands between `<!-- generated: name -->` and `<!-- end -->`.
 """
 
+import contextlib
+import io
 import re
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
@@ -10,7 +12,7 @@ from typing import Any
 
 from usechat.check import RULES
 from usechat.chunks import CHUNK_TYPES
-from usechat.cli import command_help
+from usechat.cli import main
 from usechat.dialects import CHUNKS, DOWNGRADES, NEWEST, STRICT_UNTIL, Since
 from usechat.machine import BLOCK_TRANSITIONS, TOOL_TRANSITIONS
 
@@ -84,8 +86,11 @@ def rules() -> Iterator[str]:
 
 def cli_help(*command: str) -> Iterator[str]:
     """Yield what a command says to `--help`."""
+    printed = io.StringIO()
+    with contextlib.redirect_stdout(printed), contextlib.suppress(SystemExit):
+        main([*command, "--help"])
     yield "```text"
-    yield command_help(*command).rstrip("\n")
+    yield printed.getvalue().rstrip("\n")
     yield "```"
 
 

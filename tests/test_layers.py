@@ -14,7 +14,33 @@ import usechat
 PACKAGE = Path(usechat.__file__).parent
 PYPROJECT = Path(__file__).parent.parent / "pyproject.toml"
 
-CORE = ["errors", "values", "parts", "chunks", "dialects", "machine", "calls", "stream", "message", "sse", "requests"]
+CORE = [
+    "errors",
+    "values",
+    "parts",
+    "chunk_types",
+    "chunks",
+    "dialects",
+    "machine",
+    "calls",
+    "payloads",
+    "toolbook",
+    "stream",
+    "sse",
+    "frames",
+    "ui_messages",
+    "metadata",
+    "part_list",
+    "text_buffer",
+    "partial_json",
+    "prerequisites",
+    "tool_parts",
+    "message",
+    "message_shapes",
+    "validation",
+    "schema",
+    "requests",
+]
 """From the bottom up. The core does no I/O."""
 
 LAYERS = [*CORE, "check", "__init__", "cli"]

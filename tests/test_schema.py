@@ -141,8 +141,8 @@ def test_a_flaw_of_type_says_what_was_expected() -> None:
 
 def test_the_keys_that_a_release_knows() -> None:
     assert chunk_fields("abort", release("5")) == frozenset()
-    assert chunk_fields("abort", release("7")) == {"reason"}
-    assert chunk_fields("data", release("7")) == {"data", "id", "transient"}
+    assert chunk_fields("abort", release("7")) == frozenset({"reason"})
+    assert chunk_fields("data", release("7")) == frozenset({"data", "id", "transient"})
     assert chunk_fields("custom", release("6")) is None
 
 

@@ -883,6 +883,22 @@ def test_a_stream_without_a_message_id_is_refused() -> None:
     assert MessageStream().send(p.Start("m2")) == [Start("m2")]
 
 
+@pytest.mark.parametrize(
+    ("part", "text"),
+    [
+        (p.Text(None), "Text.text must be a str, not NoneType"),  # type: ignore[arg-type]
+        (p.Text(5), "Text.text must be a str, not int"),  # type: ignore[arg-type]
+        (p.ToolCall("c1", None), "ToolCall.tool_name must be a str, not NoneType"),  # type: ignore[arg-type]
+        (p.Data("x", 1, 7), "Data.id must be a str, not int"),  # type: ignore[arg-type]
+    ],
+)
+def test_a_part_whose_texts_are_no_texts_is_refused(part: Part, text: str) -> None:
+    stream = MessageStream(message_id="m1")
+    stream.send(p.Text("a"))
+    with pytest.raises(LocalProtocolError, match=text):
+        stream.send(part)
+
+
 def test_an_unknown_release_is_refused() -> None:
     with pytest.raises(UnknownRelease, match="any"):
         MessageStream(message_id="m1", sdk="4")

@@ -20,6 +20,7 @@ from usechat.requests import ChatRequest
 from usechat.sse import ChunkDecoder, encode_frame
 from usechat.stream import MessageStream
 from usechat.ui_messages import UIMessage
+from usechat.validation import validate_messages
 
 __version__ = "0.1.0"
 
@@ -44,4 +45,5 @@ __all__ = [
     "UsechatError",
     "__version__",
     "encode_frame",
+    "validate_messages",
 ]

@@ -1,13 +1,46 @@
-"""The chunks of the UI message stream, AI SDK 5 to 7: one Struct per wire ``type``, and their JSON.
+"""The chunks of the UI message stream and their JSON: decoded tolerantly, encoded strictly."""
 
-The class name is the wire type in PascalCase, a field is the wire key in snake_case. Which release knows which chunk
-and field is the business of :mod:`usechat.dialects`. Decoding is tolerant of unknown keys, encoding is strict.
-"""
-
-from typing import Any, Final, Literal, NamedTuple, TypeAlias, Union, get_args
+from typing import Any, Final, NamedTuple
 
 import msgspec
 
+from usechat.chunk_types import (
+    CHUNK_TYPES,
+    Abort,
+    Chunk,
+    ChunkBase,
+    Custom,
+    Data,
+    Error,
+    File,
+    Finish,
+    FinishReason,
+    FinishStep,
+    MessageMetadata,
+    ReasoningDelta,
+    ReasoningEnd,
+    ReasoningFile,
+    ReasoningStart,
+    ResetStep,
+    SourceDocument,
+    SourceUrl,
+    Start,
+    StartStep,
+    SteeringMessage,
+    TaggedChunk,
+    TextDelta,
+    TextEnd,
+    TextStart,
+    ToolApprovalRequest,
+    ToolApprovalResponse,
+    ToolInputAvailable,
+    ToolInputDelta,
+    ToolInputError,
+    ToolInputStart,
+    ToolOutputAvailable,
+    ToolOutputDenied,
+    ToolOutputError,
+)
 from usechat.errors import InvalidChunk, UnknownChunkType
 from usechat.values import is_ordinary, json_kind, json_text, json_value, parse_json
 
@@ -52,302 +85,6 @@ __all__ = [
     "type_of",
 ]
 
-ProviderMetadata: TypeAlias = dict[str, dict[str, Any]]
-FinishReason: TypeAlias = Literal[
-    "stop", "length", "content-filter", "tool-calls", "error", "other", "unknown", "interrupted"
-]
-
-
-class _Chunk(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
-    """What all chunks share: wire keys in camelCase, ``None`` never written (clients reject ``null``)."""
-
-
-class Start(_Chunk, frozen=True, tag_field="type", tag="start"):
-    """The message begins; ``message_id`` becomes its id on the page."""
-
-    message_id: str | None = None
-    message_metadata: Any = None
-
-
-class StartStep(_Chunk, frozen=True, tag_field="type", tag="start-step"):
-    """A step begins: it becomes a ``step-start`` part."""
-
-
-class FinishStep(_Chunk, frozen=True, tag_field="type", tag="finish-step"):
-    """The step is over; clients before 7.0.79 forget every open text and reasoning block."""
-
-
-class ResetStep(_Chunk, frozen=True, tag_field="type", tag="reset-step"):
-    """Every part since the last ``start-step`` is void."""
-
-
-class Finish(_Chunk, frozen=True, tag_field="type", tag="finish"):
-    """The message is complete."""
-
-    finish_reason: FinishReason | None = None
-    message_metadata: Any = None
-
-
-class Abort(_Chunk, frozen=True, tag_field="type", tag="abort"):
-    """The turn was stopped; clients show nothing of it."""
-
-    reason: str | None = None
-
-
-class Error(_Chunk, frozen=True, tag_field="type", tag="error"):
-    """The turn failed: the client shows the text and reads no further."""
-
-    error_text: str
-
-
-class TextStart(_Chunk, frozen=True, tag_field="type", tag="text-start"):
-    """A text block opens."""
-
-    id: str
-    provider_metadata: ProviderMetadata | None = None
-
-
-class TextDelta(_Chunk, frozen=True, tag_field="type", tag="text-delta"):
-    """More text for an open block."""
-
-    id: str
-    delta: str
-    provider_metadata: ProviderMetadata | None = None
-
-
-class TextEnd(_Chunk, frozen=True, tag_field="type", tag="text-end"):
-    """A text block is complete."""
-
-    id: str
-    citations: list[dict[str, Any]] | None = None
-    provider_metadata: ProviderMetadata | None = None
-
-
-class ReasoningStart(_Chunk, frozen=True, tag_field="type", tag="reasoning-start"):
-    """A reasoning block opens."""
-
-    id: str
-    provider_metadata: ProviderMetadata | None = None
-
-
-class ReasoningDelta(_Chunk, frozen=True, tag_field="type", tag="reasoning-delta"):
-    """More reasoning for an open block."""
-
-    id: str
-    delta: str
-    provider_metadata: ProviderMetadata | None = None
-
-
-class ReasoningEnd(_Chunk, frozen=True, tag_field="type", tag="reasoning-end"):
-    """A reasoning block is complete."""
-
-    id: str
-    provider_metadata: ProviderMetadata | None = None
-
-
-class ToolInputStart(_Chunk, frozen=True, tag_field="type", tag="tool-input-start"):
-    """A tool call begins; its input follows as deltas."""
-
-    tool_call_id: str
-    tool_name: str
-    input_encoding: Literal["json", "text"] | None = None
-    provider_executed: bool | None = None
-    provider_metadata: ProviderMetadata | None = None
-    tool_metadata: dict[str, Any] | None = None
-    dynamic: bool | None = None
-    title: str | None = None
-
-
-class ToolInputDelta(_Chunk, frozen=True, tag_field="type", tag="tool-input-delta"):
-    """More of a tool call's input text."""
-
-    tool_call_id: str
-    input_text_delta: str
-
-
-class ToolInputAvailable(_Chunk, frozen=True, tag_field="type", tag="tool-input-available"):
-    """A tool call's input is complete."""
-
-    tool_call_id: str
-    tool_name: str
-    input: Any
-    provider_executed: bool | None = None
-    provider_metadata: ProviderMetadata | None = None
-    tool_metadata: dict[str, Any] | None = None
-    dynamic: bool | None = None
-    title: str | None = None
-
-
-class ToolInputError(_Chunk, frozen=True, tag_field="type", tag="tool-input-error"):
-    """A tool call that cannot run, with the input that was refused."""
-
-    tool_call_id: str
-    tool_name: str
-    input: Any
-    error_text: str
-    provider_executed: bool | None = None
-    provider_metadata: ProviderMetadata | None = None
-    tool_metadata: dict[str, Any] | None = None
-    dynamic: bool | None = None
-    title: str | None = None
-
-
-class ToolOutputAvailable(_Chunk, frozen=True, tag_field="type", tag="tool-output-available"):
-    """A tool returned; ``preliminary`` output is replaced by the next."""
-
-    tool_call_id: str
-    output: Any
-    provider_executed: bool | None = None
-    provider_metadata: ProviderMetadata | None = None
-    tool_metadata: dict[str, Any] | None = None
-    preliminary: bool | None = None
-    dynamic: bool | None = None
-
-
-class ToolOutputError(_Chunk, frozen=True, tag_field="type", tag="tool-output-error"):
-    """A tool failed; the turn goes on."""
-
-    tool_call_id: str
-    error_text: str
-    provider_executed: bool | None = None
-    provider_metadata: ProviderMetadata | None = None
-    tool_metadata: dict[str, Any] | None = None
-    dynamic: bool | None = None
-
-
-class ToolOutputDenied(_Chunk, frozen=True, tag_field="type", tag="tool-output-denied"):
-    """A tool was not allowed to run."""
-
-    tool_call_id: str
-
-
-class ToolApprovalRequest(_Chunk, frozen=True, tag_field="type", tag="tool-approval-request"):
-    """A person is asked to allow a tool call."""
-
-    approval_id: str
-    tool_call_id: str
-    approval_descriptor: Any = None
-    input_schema_input: Any = msgspec.UNSET
-    reason: str | None = None
-    is_automatic: bool | None = None
-    signature: str | None = None
-
-
-class ToolApprovalResponse(_Chunk, frozen=True, tag_field="type", tag="tool-approval-response"):
-    """An approval was answered by the server."""
-
-    approval_id: str
-    approved: bool
-    reason: str | None = None
-    provider_executed: bool | None = None
-    provider_metadata: ProviderMetadata | None = None
-
-
-class SourceUrl(_Chunk, frozen=True, tag_field="type", tag="source-url"):
-    """A web page the answer rests on."""
-
-    source_id: str
-    url: str
-    title: str | None = None
-    provider_metadata: ProviderMetadata | None = None
-
-
-class SourceDocument(_Chunk, frozen=True, tag_field="type", tag="source-document"):
-    """A document the answer rests on."""
-
-    source_id: str
-    media_type: str
-    title: str
-    filename: str | None = None
-    provider_metadata: ProviderMetadata | None = None
-
-
-class File(_Chunk, frozen=True, tag_field="type", tag="file"):
-    """A file made by the model."""
-
-    url: str
-    media_type: str
-    provider_metadata: ProviderMetadata | None = None
-
-
-class ReasoningFile(_Chunk, frozen=True, tag_field="type", tag="reasoning-file"):
-    """A file made while thinking."""
-
-    url: str
-    media_type: str
-    provider_metadata: ProviderMetadata | None = None
-
-
-class Custom(_Chunk, frozen=True, tag_field="type", tag="custom"):
-    """Provider-specific content."""
-
-    kind: str
-    provider_metadata: ProviderMetadata | None = None
-
-
-class SteeringMessage(_Chunk, frozen=True, tag_field="type", tag="steering-message"):
-    """A user message that joined the run."""
-
-    id: str
-    parts: list[dict[str, Any]]
-
-
-class MessageMetadata(_Chunk, frozen=True, tag_field="type", tag="message-metadata"):
-    """Facts about the message, merged deeply."""
-
-    message_metadata: Any
-
-
-class Data(_Chunk, frozen=True):
-    """The application's own data; ``type`` is ``data-<name>``.
-
-    ``extra`` holds further keys that a sender put on the chunk: the client keeps them, because the whole chunk object
-    becomes the part. They are never encoded.
-    """
-
-    type: str
-    data: Any
-    id: str | None = None
-    transient: bool | None = None
-    extra: dict[str, Any] = {}  # msgspec copies an empty dict default for each instance
-
-
-_Tagged: TypeAlias = Union[  # noqa: UP007  msgspec and get_args need the plain union
-    Start,
-    StartStep,
-    FinishStep,
-    ResetStep,
-    Finish,
-    Abort,
-    Error,
-    TextStart,
-    TextDelta,
-    TextEnd,
-    ReasoningStart,
-    ReasoningDelta,
-    ReasoningEnd,
-    ToolInputStart,
-    ToolInputDelta,
-    ToolInputAvailable,
-    ToolInputError,
-    ToolOutputAvailable,
-    ToolOutputError,
-    ToolOutputDenied,
-    ToolApprovalRequest,
-    ToolApprovalResponse,
-    SourceUrl,
-    SourceDocument,
-    File,
-    ReasoningFile,
-    Custom,
-    SteeringMessage,
-    MessageMetadata,
-]
-Chunk: TypeAlias = _Tagged | Data
-
-CHUNK_TYPES: Final[dict[str, type[_Chunk]]] = {struct.__struct_config__.tag: struct for struct in get_args(_Tagged)}
-"""Every chunk class by its wire type; ``data-*`` apart, whose types are open."""
-
 
 class _Field(NamedTuple):
     name: str
@@ -356,7 +93,7 @@ class _Field(NamedTuple):
     nullable: bool
 
 
-def _fields_of(struct: type[_Chunk]) -> tuple[_Field, ...]:
+def _fields_of(struct: type[ChunkBase]) -> tuple[_Field, ...]:
     return tuple(
         _Field(field.name, field.encode_name, field.default, field.type is Any)
         for field in msgspec.structs.fields(struct)
@@ -364,11 +101,11 @@ def _fields_of(struct: type[_Chunk]) -> tuple[_Field, ...]:
     )
 
 
-_FIELDS: Final[dict[type[_Chunk], tuple[_Field, ...]]] = {
+_FIELDS: Final[dict[type[ChunkBase], tuple[_Field, ...]]] = {
     Data: _fields_of(Data),
     **{struct: _fields_of(struct) for struct in CHUNK_TYPES.values()},
 }
-_DECODER: Final[msgspec.json.Decoder[_Tagged]] = msgspec.json.Decoder(_Tagged)
+_DECODER: Final[msgspec.json.Decoder[TaggedChunk]] = msgspec.json.Decoder(TaggedChunk)
 _ENCODER: Final = msgspec.json.Encoder()
 _WITHOUT_VALUES: Final = frozenset(
     struct

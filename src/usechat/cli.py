@@ -1,9 +1,7 @@
 """The command line: `usechat check …`. Parse, call, print; every command is imported on use."""
 
 import argparse
-import contextlib
 import functools
-import io
 import json
 import os
 import sys
@@ -13,7 +11,7 @@ from typing import Any, NoReturn
 from usechat import __version__
 from usechat.errors import UsechatError
 
-__all__ = ["command_help", "main", "make_parser"]
+__all__ = ["main"]
 
 _CHECK_DESCRIPTION = """\
 Judge a UI message stream as the real clients of AI SDK 5, 6 and 7 would: which chunk breaks which release, what the
@@ -36,7 +34,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="backslashreplace")  # a terminal that cannot show a character shows its number
     try:
-        options = make_parser().parse_args(arguments)
+        options = _make_parser().parse_args(arguments)
         code = int(options.run(options))
         sys.stdout.flush()
     except UsechatError as error:
@@ -51,7 +49,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return code
 
 
-def make_parser() -> argparse.ArgumentParser:
+def _make_parser() -> argparse.ArgumentParser:
     """Return the parser of all commands."""
     parser = _Parser("usechat", "usechat [-h] [--version] COMMAND …", "The Python side of useChat.")
     parser.add_argument(
@@ -62,14 +60,6 @@ def make_parser() -> argparse.ArgumentParser:
     )
     _add_check(commands)
     return parser
-
-
-def command_help(*command: str) -> str:
-    """Return what `usechat COMMAND --help` prints."""
-    printed = io.StringIO()
-    with contextlib.redirect_stdout(printed), contextlib.suppress(SystemExit):
-        make_parser().parse_args([*command, "--help"])
-    return printed.getvalue()
 
 
 class _Parser(argparse.ArgumentParser):

@@ -17,7 +17,8 @@ _encode_text: Final = msgspec.json.Encoder().encode
 class FrameStream:
     """Writes the server-sent events of one message; the caller passes them on as they come.
 
-    It is the only sender of its stream, so it knows which text block is open and writes a delta for it directly.
+    Text deltas are most of a stream. As the only sender of its stream it knows which text block is open, and fills a
+    template with the escaped text instead of building a chunk and encoding it.
     """
 
     def __init__(self, stream: MessageStream, *, event_names: bool = False) -> None:
@@ -39,7 +40,7 @@ class FrameStream:
             try:
                 return self._template % _encode_text(text)
             except UnicodeEncodeError:
-                pass  # a lone surrogate takes the careful way
+                pass  # a lone surrogate takes the long way
         return self._frames(self._stream.send(part), part.lane)
 
     def fail(self, text: str) -> bytes:

@@ -1,16 +1,27 @@
 """What adapters hand over, in the shapes that clients demand."""
 
 from collections.abc import Mapping
-from typing import Any, TypeAlias, assert_never
+from typing import Any, Final, TypeAlias, assert_never, get_args
 
 from msgspec import UNSET
+from msgspec.structs import fields
 
 from usechat import chunks, parts
 from usechat.chunks import Chunk
 from usechat.dialects import Dialect
+from usechat.errors import LocalProtocolError
 from usechat.values import json_object, json_value
 
-__all__ = ["ContentPart", "content_chunk", "given", "is_citation", "metadata", "provider_metadata", "true"]
+__all__ = [
+    "ContentPart",
+    "check_texts",
+    "content_chunk",
+    "given",
+    "is_citation",
+    "metadata",
+    "provider_metadata",
+    "true",
+]
 
 ContentPart: TypeAlias = (
     parts.SourceUrl
@@ -21,6 +32,21 @@ ContentPart: TypeAlias = (
     | parts.Data
     | parts.SteeringMessage
 )
+
+
+_TEXT_FIELDS: Final = {
+    part: tuple((field.name, field.type is str) for field in fields(part) if field.type in (str, str | None))
+    for part in get_args(parts.Part)
+}
+
+
+def check_texts(part: parts.Part) -> None:
+    """Refuse a part whose names, ids or texts are no text: parts are not checked when they are built."""
+    for name, required in _TEXT_FIELDS[type(part)]:
+        value = getattr(part, name)
+        if not isinstance(value, str) and (required or value is not None):
+            kind = type(part).__name__
+            raise LocalProtocolError(f"{kind}.{name} must be a str, not {type(value).__name__}", chunk_id=name)
 
 
 def content_chunk(part: ContentPart, dialect: Dialect) -> tuple[Chunk, str | None]:

@@ -14,7 +14,7 @@ from typing import Any, Final, Literal, NamedTuple, TypeAlias, get_args, get_ori
 
 import msgspec
 
-from usechat.chunks import CHUNK_TYPES, Data, FinishReason, ProviderMetadata
+from usechat.chunks import CHUNK_TYPES, Data
 from usechat.dialects import CHUNKS, FINISH_REASONS, MAJORS, STRICT_UNTIL, ChunkRow, Release, Since
 from usechat.values import json_text
 
@@ -350,7 +350,13 @@ _STEERING_PART: Final = _object_by(
     },
 )
 
-_CHECKS: Final[Mapping[Any, Check]] = {Any: _anything, str: _string, bool: _boolean, dict[str, Any]: _json_object}
+_CHECKS: Final[Mapping[Any, Check]] = {
+    Any: _anything,
+    str: _string,
+    bool: _boolean,
+    dict[str, Any]: _json_object,
+    dict[str, dict[str, Any]]: _provider_metadata,
+}
 _CHECKS_BY_KEY: Final = {
     ("text-end", "citations"): _array_of(_CITATION),
     ("steering-message", "parts"): _array_of(_STEERING_PART),
@@ -392,8 +398,7 @@ def _make_schema(known: Mapping[str, _Field], elsewhere: Mapping[str, Since]) ->
 def _check_of(chunk_type: str, field: msgspec.structs.FieldInfo, release: Release) -> Check:
     if (chunk_type, field.encode_name) in _CHECKS_BY_KEY:
         return _CHECKS_BY_KEY[chunk_type, field.encode_name]
-    kinds = [kind for kind in get_args(field.type) if kind is not NoneType]
-    kind = kinds[0] if len(kinds) == 1 and get_origin(field.type) is not dict else field.type
-    if get_origin(kind) is Literal:
-        return _finish_reason(release) if kind == FinishReason else _one_of(*get_args(kind))
-    return _provider_metadata if kind == ProviderMetadata else _CHECKS[kind]
+    if field.encode_name == "finishReason":
+        return _finish_reason(release)
+    kind = next((kind for kind in get_args(field.type) if kind is not NoneType), field.type)
+    return _one_of(*get_args(kind)) if get_origin(kind) is Literal else _CHECKS[kind]

@@ -9,7 +9,7 @@ from typing import Final
 
 import msgspec
 
-from usechat.chunks import Chunk, TextDelta, decode_chunk, encode_chunk, type_of
+from usechat.chunks import Chunk, decode_chunk, encode_chunk, type_of
 from usechat.errors import InvalidFrame, InvalidJSON, RemoteProtocolError
 
 __all__ = [
@@ -40,32 +40,14 @@ _LINE_ENDS: Final = str.maketrans("\r\n", "  ")
 _MARK: Final = b"\xef\xbb\xbf"
 _MARK_ENCODED_TWICE: Final = b"\xc3\xaf\xc2\xbb\xc2\xbf"
 
-_encode_text: Final = msgspec.json.Encoder().encode
-_templates: Final[dict[str, bytes]] = {}
-_MAXIMUM_TEMPLATES: Final = 1024
-
 
 def encode_frame(chunk: Chunk, *, event_names: bool = False) -> bytes:
     """Write one chunk as a server-sent event; ``event_names`` adds an ``event:`` line, which clients ignore."""
-    # Text deltas are most of a stream: a template per block and the escaped delta take two thirds of the time that
-    # encoding the chunk takes.
-    if type(chunk) is TextDelta and chunk.provider_metadata is None and not event_names:
-        try:
-            return _templates[chunk.id] % _encode_text(chunk.delta)
-        except (KeyError, UnicodeEncodeError, TypeError):
-            _remember_template(chunk.id)
     frame = b"data: " + encode_chunk(chunk) + b"\n\n"
     if event_names:
         name = _EVENT_NAMES.get(type_of(chunk)) or type_of(chunk).translate(_LINE_ENDS)
         return b"event: " + name.encode("utf-8", "replace") + b"\n" + frame
     return frame
-
-
-def _remember_template(block_id: str) -> None:
-    if len(_templates) >= _MAXIMUM_TEMPLATES:
-        _templates.clear()
-    empty = encode_chunk(TextDelta(block_id, ""))
-    _templates[block_id] = b"data: " + empty.replace(b"%", b"%%").removesuffix(b'""}') + b"%b}\n\n"
 
 
 class Event(msgspec.Struct, frozen=True):

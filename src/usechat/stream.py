@@ -15,7 +15,7 @@ from usechat import chunks, parts
 from usechat.chunks import Chunk, type_of
 from usechat.dialects import dialect
 from usechat.errors import LocalProtocolError
-from usechat.payloads import ContentPart, content_chunk, is_citation, provider_metadata
+from usechat.payloads import ContentPart, check_texts, content_chunk, is_citation, provider_metadata
 from usechat.toolbook import ToolBook
 from usechat.values import json_object, json_value
 
@@ -82,10 +82,12 @@ class MessageStream:
                 and block.kind is parts.Text
                 and part.provider_metadata is block.provider_metadata
                 and part.text
+                and part.text.__class__ is str
             ):
                 return [chunks.TextDelta(block.id, part.text)]
         if self.ended:
             return []
+        check_texts(part)
         self._out = []
         if not self._started:
             self._start(part)

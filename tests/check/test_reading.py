@@ -19,9 +19,7 @@ BODY = turn(*text())
 HELLO = ChatQuestion()
 
 
-def fetch(
-    url: str, question: ChatQuestion = HELLO, timeout: float = 10, maximum_bytes: int = 10_000
-) -> Capture:
+def fetch(url: str, question: ChatQuestion = HELLO, timeout: float = 10, maximum_bytes: int = 10_000) -> Capture:
     return read_url(url, question, timeout=timeout, maximum_bytes=maximum_bytes)
 
 

@@ -1,0 +1,200 @@
+"""The command line: what it prints, and its exit codes."""
+
+import io
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+from xml.etree import ElementTree
+
+import pytest
+
+import usechat
+from tests.check.server import OK, serving
+from tests.check.streams import START, stream, text, turn
+from usechat.cli import main
+
+GOOD = turn(*text())
+BAD = stream({"type": "step-start"})
+
+
+@pytest.fixture
+def good(tmp_path: Path) -> str:
+    path = tmp_path / "good.sse"
+    path.write_bytes(GOOD)
+    return str(path)
+
+
+@pytest.fixture
+def bad(tmp_path: Path) -> str:
+    path = tmp_path / "bad.sse"
+    path.write_bytes(BAD)
+    return str(path)
+
+
+def exit_code(*arguments: str) -> int:
+    """Return how a command ends, also when its parser ends it."""
+    try:
+        return main(arguments)
+    except SystemExit as error:
+        return int(error.code or 0)
+
+
+def test_the_version(capsys: pytest.CaptureFixture[str]) -> None:
+    assert exit_code("--version") == 0
+    assert capsys.readouterr().out == f"usechat {usechat.__version__}\n"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "complaint"),
+    [
+        ([], "usechat: the following arguments are required: COMMAND; see usechat --help"),
+        (["check"], "usechat check: the following arguments are required: INPUT; see usechat check --help"),
+        (["check", "-", "--sdk", "4"], "usechat: '4' is not an AI SDK release; give 5, 6 or 7"),
+        (["check", "-", "--timeout", "0"], "usechat check: argument --timeout: '0' is no number of seconds above 0;"),
+        (["check", "-", "--timeout", "x"], "usechat check: argument --timeout: 'x' is no number of seconds above 0;"),
+        (["check", "-", "--max-bytes", "-1"], "usechat check: argument --max-bytes: "),
+        (["check", "-", "--max-bytes", "x"], "usechat check: argument --max-bytes: 'x' is no number above 0;"),
+        (["check", "-", "--header", "x"], "usechat check: argument --header: 'x' is not of the form 'Name: value';"),
+        (["check", "-", "--body", "{"], "usechat check: argument --body: not JSON: Expecting"),
+        (["check", "-", "--body", "[]"], "usechat check: argument --body: not a JSON object;"),
+        (["check", "no-such-file"], "usechat check: no-such-file cannot be read: No such file or directory\n"),
+        (["check", "http://"], "usechat check: http:// did not answer: "),
+    ],
+)
+def test_what_cannot_be_judged_is_told_in_one_line(
+    arguments: list[str], complaint: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert exit_code(*arguments) == 2
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert captured.err.startswith(complaint)
+    assert captured.err.count("\n") == 1
+
+
+def test_a_stream_that_is_too_deep_is_not_judged(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "deep.sse"
+    path.write_bytes(b"data: " + b"[" * 200 + b"]" * 200 + b"\n\n")
+    assert exit_code("check", str(path)) == 2
+    assert capsys.readouterr().err.startswith(f"usechat check: {path}: frame 1 is nested in more than 100 levels")
+
+
+def test_accepted_and_rejected(good: str, bad: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert exit_code("check", good) == 0
+    assert capsys.readouterr().out.startswith(f"{good}: accepted\n")
+    assert exit_code("check", bad) == 1
+    assert capsys.readouterr().out.startswith(f"{bad}: rejected\n")
+
+
+def test_several_inputs(good: str, bad: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert exit_code("check", good, bad) == 1
+    assert f"\n\n{bad}: rejected\n" in capsys.readouterr().out
+    assert exit_code("check", "no-such-file", bad, good) == 2
+    captured = capsys.readouterr()
+    assert captured.out.startswith(f"{bad}: rejected\n")
+    assert captured.err.count("\n") == 1
+
+
+def test_releases_are_chosen(tmp_path: Path) -> None:
+    path = tmp_path / "a.sse"
+    path.write_bytes(stream(START, *text(), {"type": "finish", "finishReason": "stop"}))
+    assert [exit_code("check", str(path), "--sdk", sdk) for sdk in ("5", "5.0.0", "any", "7.0.0")] == [0, 1, 1, 0]
+    assert exit_code("check", str(path), "--sdk", "5", "--sdk", "5.0.0") == 1
+
+
+def test_json_is_a_line_per_input(good: str, bad: str, capsys: pytest.CaptureFixture[str]) -> None:
+    exit_code("check", good, bad, "--format", "json", "--sdk", "7")
+    reports = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert [(report["input"], report["ok"]) for report in reports] == [(good, True), (bad, False)]
+    assert [list(report) for report in reports] == [["input", "ok", "verdicts", "problems"]] * 2
+
+
+def test_sarif_and_junit_are_one_document(good: str, bad: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert exit_code("check", good, bad, "--format", "sarif") == 1
+    [run] = json.loads(capsys.readouterr().out)["runs"]
+    assert [result["ruleId"] for result in run["results"]] == ["UC203"]
+    assert exit_code("check", good, bad, "--format", "junit") == 1
+    assert len(ElementTree.fromstring(capsys.readouterr().out)) == 2
+
+
+def test_standard_input(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setattr("sys.stdin", SimpleNamespace(buffer=io.BytesIO(GOOD)))
+    assert exit_code("check", "-") == 0
+    assert capsys.readouterr().out.startswith("-: accepted\n")
+
+
+def test_a_url(capsys: pytest.CaptureFixture[str]) -> None:
+    with serving([OK + b"\r\n" + GOOD]) as server:
+        options = ["--message", "Hi", "--header", "X-Key: a:b", "--body", '{"model":"m"}', "--format", "json"]
+        assert exit_code("check", server.url, *options) == 0
+    assert b"\r\nX-Key: a:b\r\n" in server.requests[0]
+    assert json.loads(server.requests[0].partition(b"\r\n\r\n")[2])["model"] == "m"
+    problems = json.loads(capsys.readouterr().out)["problems"]
+    assert [problem["rule"] for problem in problems] == ["UC010", "UC011", "UC012", "UC013"]
+
+
+def test_limits(good: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert exit_code("check", good, "--max-bytes", "50") == 2
+    assert "UC007: only the first 50 bytes were read" in capsys.readouterr().out
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+@pytest.mark.parametrize(
+    ("environment", "coloured"),
+    [({}, True), ({"NO_COLOR": ""}, True), ({"NO_COLOR": "1"}, False), ({"TERM": "dumb"}, False)],
+)
+def test_colour_is_for_terminals(
+    good: str, environment: dict[str, str], coloured: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    terminal = Terminal()
+    monkeypatch.setattr("sys.stdout", terminal)
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)
+    exit_code("check", good)
+    assert ("\x1b[" in terminal.getvalue()) is coloured
+
+
+def run(*arguments: str, **options: Any) -> subprocess.CompletedProcess[bytes]:
+    program = [sys.executable, "-c", "import sys; from usechat.cli import main; sys.exit(main())", *arguments]
+    return subprocess.run(program, capture_output=True, check=False, timeout=60, **options)
+
+
+def test_a_terminal_without_the_characters_shows_their_numbers(tmp_path: Path) -> None:
+    path = tmp_path / "a.sse"
+    path.write_bytes(turn(*text(delta="✓")))
+    done = run("check", str(path), env=os.environ | {"PYTHONIOENCODING": "ascii"})
+    assert (done.returncode, b'"\\u2713"' in done.stdout) == (0, True)
+
+
+def test_a_reader_that_has_seen_enough_hears_no_complaint(tmp_path: Path) -> None:
+    path = tmp_path / "a.sse"
+    path.write_bytes(BAD)
+    reader, writer = os.pipe()
+    os.close(reader)
+    program = [sys.executable, "-c", "import sys; from usechat.cli import main; sys.exit(main())", "check", str(path)]
+    done = subprocess.run(program, stdout=writer, stderr=subprocess.PIPE, check=False, timeout=60)
+    os.close(writer)
+    assert (done.returncode, done.stderr) == (2, b"")
+
+
+def test_an_interruption_is_no_traceback(monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupt(*_arguments: object) -> int:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("usechat.check.command.run", interrupt)
+    assert main(["check", "-"]) == 130
+
+
+def test_help_imports_no_command() -> None:
+    program = "import sys; from usechat.cli import main\ntry: main(['--help'])\nfinally: print(*sys.modules)"
+    loaded = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout.split()
+    assert {"usechat.check", "asyncio", "httpx2"} & set(loaded) == set()
