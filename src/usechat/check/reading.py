@@ -48,28 +48,10 @@ def read_file(name: str, *, maximum_bytes: int) -> Capture:
     return Capture(name=name, body=body[:maximum_bytes], unread=unread)
 
 
-def read_url(
-    url: str,
-    question: ChatQuestion,
-    *,
-    timeout: float,
-    maximum_bytes: int,
-) -> Capture:
+def read_url(url: str, question: ChatQuestion, *, timeout: float, maximum_bytes: int) -> Capture:
     """POST a chat request and read the answer until it ends, or until a limit is reached."""
-    import httpx2
-
     answer = _Answer(url, maximum_bytes)
-    try:
-        asyncio.run(asyncio.wait_for(answer.fetch(question), timeout))
-    except TimeoutError:
-        answer.unread = f"the stream had not ended after {timeout:g} s"
-    except httpx2.InvalidURL as error:
-        raise CannotJudge(f"{url} is not a URL: {error}") from None
-    except httpx2.HTTPError as error:
-        answer.is_broken = True
-        answer.failure = str(error) or type(error).__name__
-    if answer.status is None:
-        raise CannotJudge(f"{url} did not answer: {answer.failure or answer.unread}")
+    asyncio.run(answer.read(question, timeout))
     return answer.capture()
 
 
@@ -82,12 +64,28 @@ class _Answer:
         self._body = bytearray()
         self._headers: dict[str, str] = {}
         self._arrivals: list[float] = []
-        self.status: int | None = None
-        self.is_broken = False
-        self.unread: str | None = None
-        self.failure = ""
+        self._status: int | None = None
+        self._failure: str | None = None
+        self._unread: str | None = None
 
-    async def fetch(self, question: ChatQuestion) -> None:
+    async def read(self, question: ChatQuestion, seconds: float) -> None:
+        import httpx2
+
+        fetching = asyncio.ensure_future(self._fetch(question))
+        await asyncio.wait([fetching], timeout=seconds)
+        if not fetching.done():
+            self._unread = f"the stream had not ended after {seconds:g} s"
+            fetching.cancel()
+        try:
+            await fetching
+        except asyncio.CancelledError:
+            pass
+        except httpx2.InvalidURL as error:
+            self._failure = str(error)
+        except httpx2.HTTPError as error:
+            self._failure = str(error) or type(error).__name__
+
+    async def _fetch(self, question: ChatQuestion) -> None:
         import httpx2
 
         content = json.dumps(question.to_json()).encode()
@@ -98,23 +96,24 @@ class _Answer:
         async with httpx2.AsyncClient(timeout=None, follow_redirects=True) as client:  # the caller has the clock
             began = time.monotonic()
             async with client.stream("POST", self._url, content=content, headers=headers) as response:
-                self.status = response.status_code
+                self._status = response.status_code
                 self._headers = {name.lower(): value for name, value in response.headers.items()}
                 async for piece in response.aiter_bytes():
                     self._arrivals.append(time.monotonic() - began)
                     self._body += piece
                     if len(self._body) > self._maximum:
-                        self.unread = f"only the first {self._maximum} bytes were read"
+                        self._unread = f"only the first {self._maximum} bytes were read"
                         return
 
     def capture(self) -> Capture:
-        assert self.status is not None
+        if self._status is None:
+            raise CannotJudge(f"{self._url} did not answer: {self._failure or self._unread}")
         return Capture(
             name=self._url,
             body=bytes(self._body[: self._maximum]),
-            status=self.status,
+            status=self._status,
             headers=self._headers,
             arrivals=tuple(self._arrivals),
-            is_broken=self.is_broken,
-            unread=self.unread,
+            is_broken=self._failure is not None,
+            unread=self._unread,
         )
