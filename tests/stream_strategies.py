@@ -121,7 +121,30 @@ _JUNK_CHUNKS: Final = st.one_of(
     st.sampled_from(_JUNK_TYPES).map(lambda chunk_type: {"type": chunk_type, "id": "b1", "data": 1}),
     st.sampled_from(sorted(LEGAL_VALUES)).map(legal_chunk),
 )
-_ACTIONS: Final = ["drop", "duplicate", "swap", "key", "key", "unknown key", "drop key", "inject"]
+_MISTAKES: Final[list[list[Json]]] = [
+    [{"type": "text-delta", "id": "z", "delta": "x"}],
+    [
+        {"type": "text-start", "id": "z"},
+        {"type": "text-end", "id": "z"},
+        {"type": "text-delta", "id": "z", "delta": "x"},
+    ],
+    [{"type": "text-start", "id": "z"}, {"type": "finish-step"}, {"type": "text-delta", "id": "z", "delta": "x"}],
+    [{"type": "reasoning-end", "id": "z"}],
+    [{"type": "tool-input-delta", "toolCallId": "z", "inputTextDelta": "x"}],
+    [{"type": "tool-output-available", "toolCallId": "z", "output": 1}],
+    [{"type": "tool-output-error", "toolCallId": "z", "errorText": "x"}],
+    [
+        {"type": "tool-input-available", "toolCallId": "z", "toolName": "t", "input": 1, "dynamic": True},
+        {"type": "tool-output-available", "toolCallId": "z", "output": 1},
+    ],
+    [{"type": "tool-approval-request", "toolCallId": "z", "approvalId": "z"}],
+    [{"type": "tool-approval-response", "approvalId": "z", "approved": True}],
+    [{"type": "tool-output-denied", "toolCallId": "z"}],
+    [{"type": "message-metadata", "messageMetadata": "x"}, {"type": "message-metadata", "messageMetadata": {"a": 1}}],
+]
+"""Orders that a client refuses."""
+
+_ACTIONS: Final = ["drop", "duplicate", "swap", "key", "key", "unknown key", "drop key", "inject", "mistake"]
 
 
 @st.composite
@@ -142,6 +165,8 @@ def _mutated(draw: st.DrawFn) -> list[Json]:
             chunks[index], chunks[other] = chunks[other], chunk
         elif action == "inject":
             chunks.insert(index, copy.deepcopy(draw(_JUNK_CHUNKS)))
+        elif action == "mistake":
+            chunks[index:index] = copy.deepcopy(draw(st.sampled_from(_MISTAKES)))
         elif isinstance(chunk, dict) and chunk:
             _spoil_key(draw, chunk, action)
     return chunks

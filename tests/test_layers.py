@@ -34,6 +34,7 @@ CORE = [
     "text_buffer",
     "partial_json",
     "prerequisites",
+    "plain_json",
     "tool_parts",
     "message",
     "message_shapes",
@@ -43,7 +44,7 @@ CORE = [
 ]
 """From the bottom up. The core does no I/O."""
 
-LAYERS = [*CORE, "check", "__init__", "cli"]
+LAYERS = [*CORE, "check", "chunk_parts", "turn", "transport", "runs", "server", "__init__", "cli"]
 """From the bottom up: a module, or a whole subpackage, imports only what stands before it."""
 
 CORE_MAY_IMPORT = {"msgspec", "usechat"} | (
@@ -90,9 +91,10 @@ def test_the_core_imports_msgspec_and_the_pure_standard_library_alone(module: Pa
     assert {name.split(".")[0] for name in imports_of(module)} <= CORE_MAY_IMPORT
 
 
-def test_the_coverage_gate_is_over_the_whole_core() -> None:
+def test_the_coverage_gate_is_over_the_whole_core_and_the_checker() -> None:
     report = tomllib.loads(PYPROJECT.read_text(encoding="utf-8"))["tool"]["coverage"]["report"]
-    assert (report["fail_under"], report["include"]) == (100, [f"src/usechat/{name}.py" for name in sorted(CORE)])
+    modules = sorted([*CORE, "check/*"])
+    assert (report["fail_under"], report["include"]) == (100, [f"src/usechat/{name}.py" for name in modules])
 
 
 def test_importing_usechat_imports_no_server_library() -> None:

@@ -907,7 +907,15 @@ def test_an_unknown_release_is_refused() -> None:
 def test_fail_and_close_end_the_stream_once() -> None:
     stream = MessageStream(message_id="m1", sdk="7")
     assert stream.fail("x") == [Start("m1"), Error("x"), Finish("error")]
-    assert (stream.fail("y"), stream.close(), stream.ended) == ([], [], True)
+    assert (stream.fail("y"), stream.close(), stream.ending) == ([], [], p.Error("x"))
+
+
+def test_a_stream_tells_whether_it_waits_for_the_client() -> None:
+    stream = MessageStream(message_id="m1", sdk="7")
+    stream.send(WEATHER)
+    assert stream.waits_for_client
+    stream.send(SUNNY)
+    assert not stream.waits_for_client
 
 
 CONTINUED: dict[str, Any] = {

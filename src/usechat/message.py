@@ -11,16 +11,16 @@ from typing import Any, ClassVar, Final, cast
 import msgspec
 
 from usechat import chunks
-from usechat.chunks import CHUNK_TYPES, Chunk, chunk_to_json, type_of
+from usechat.chunks import CHUNK_TYPES, Chunk, type_of
 from usechat.dialects import Release, dialect, reads, release
 from usechat.errors import StreamFailed, UIMessageStreamError, UnknownChunkType
 from usechat.metadata import merge_metadata
 from usechat.part_list import Part, PartList
+from usechat.plain_json import plain_json
 from usechat.prerequisites import missing_prerequisite
 from usechat.text_buffer import TextBuffer
 from usechat.tool_parts import ToolParts
 from usechat.ui_messages import UIMessage
-from usechat.values import json_value
 
 __all__ = ["MessageBuilder"]
 
@@ -51,8 +51,8 @@ class MessageBuilder:
     """Builds one assistant message from its chunks, as the client of ``sdk`` does (a major or one release).
 
     ``message`` is the assistant message that the stream continues; it is copied. One of another role is not continued.
-    A new message bears ``message_id`` until a ``start`` chunk names it. Values nested in more than 100 levels are cut,
-    as :mod:`usechat.values` says.
+    A new message bears ``message_id`` until a ``start`` chunk names it. Values that are no JSON are converted as
+    :mod:`usechat.values` says.
     """
 
     def __init__(self, *, sdk: str = "7", message_id: str = "", message: UIMessage | None = None) -> None:
@@ -62,8 +62,8 @@ class MessageBuilder:
         continues = message is not None and message.get("role") == "assistant"
         new = {"id": message_id, "role": "assistant", "parts": []}
         base = cast("Mapping[str, Any]", message if continues else new)
-        self._fields = {key: json_value(value) for key, value in base.items() if key != "parts"}
-        self._parts = PartList([{key: json_value(value) for key, value in part.items()} for part in base["parts"]])
+        self._fields = {key: plain_json(value) for key, value in base.items() if key != "parts"}
+        self._parts = PartList([{key: plain_json(value) for key, value in part.items()} for part in base["parts"]])
         self._tools = ToolParts(self._release, self._parts)
         self._blocks: dict[tuple[str, str], _Block] = {}
         self._continues = continues
@@ -149,12 +149,12 @@ class MessageBuilder:
         block.part["state"] = "done"
         self._set_provider_metadata(block.part, chunk.provider_metadata)
         if isinstance(chunk, chunks.TextEnd) and chunk.citations is not None:
-            block.part["citations"] = json_value(chunk.citations)
+            block.part["citations"] = plain_json(chunk.citations)
         return True
 
     def _set_provider_metadata(self, part: Part, provider_metadata: Any) -> None:
         if provider_metadata is not None:
-            part["providerMetadata"] = json_value(provider_metadata)
+            part["providerMetadata"] = plain_json(provider_metadata)
 
     def _tool(self, chunk: Chunk) -> bool:
         self._tools.receive(chunk)
@@ -162,10 +162,11 @@ class MessageBuilder:
 
     def _content(self, chunk: Chunk) -> bool:
         """Apply a chunk that becomes a part as it is."""
-        part = chunk_to_json(chunk)
+        values = {field.encode_name: getattr(chunk, field.name) for field in msgspec.structs.fields(chunk)}
         if isinstance(chunk, chunks.File) and not self._reads("file-provider-metadata"):
-            part.pop("providerMetadata", None)
-        self._parts.append(part)
+            del values["providerMetadata"]
+        part = {key: plain_json(value) for key, value in values.items() if value is not None}
+        self._parts.append({"type": type_of(chunk)} | part)
         return True
 
     def _data(self, chunk: chunks.Data) -> bool:
@@ -173,9 +174,11 @@ class MessageBuilder:
             return False
         existing = None if chunk.id is None else self._parts.data(chunk.type, chunk.id)
         if existing is None:
-            self._parts.append(chunk_to_json(chunk) | {key: json_value(item) for key, item in chunk.extra.items()})
+            options = {"id": chunk.id, "transient": chunk.transient}
+            given = {key: value for key, value in options.items() if value is not None}
+            self._parts.append({"type": chunk.type, "data": plain_json(chunk.data)} | given | plain_json(chunk.extra))
         else:
-            existing["data"] = json_value(chunk.data)
+            existing["data"] = plain_json(chunk.data)
         return True
 
     def _start(self, chunk: chunks.Start) -> bool:
@@ -188,7 +191,7 @@ class MessageBuilder:
         return self._merge_metadata(chunk)
 
     def _merge_metadata(self, chunk: chunks.Start | chunks.Finish | chunks.MessageMetadata) -> bool:
-        metadata = json_value(chunk.message_metadata)
+        metadata = plain_json(chunk.message_metadata)
         if metadata is None:
             return False
         if self._fields.get("metadata") is not None:

@@ -68,11 +68,11 @@ class _Schema(NamedTuple):
 def flaws(value: Any, release: Release) -> list[Flaw]:
     """Return every reason for which ``release`` rejects the chunk; an empty list means that it accepts it."""
     if not isinstance(value, dict):
-        return [Flaw(FlawKind.NOT_AN_OBJECT, "$", f"a chunk is a JSON object, not {describe(value)}")]
+        return [Flaw(FlawKind.NOT_AN_OBJECT, "$", f"a chunk is a JSON object, not {_describe(value)}")]
     chunk_type = value.get("type")
     if not isinstance(chunk_type, str):
         text = (
-            f"'type' must be a string, not {describe(chunk_type)}" if "type" in value else "the key 'type' is missing"
+            f"'type' must be a string, not {_describe(chunk_type)}" if "type" in value else "the key 'type' is missing"
         )
         return [Flaw(FlawKind.NO_TYPE, "$.type", text)]
     name = _name_in_table(chunk_type)
@@ -109,7 +109,7 @@ def is_without_effect(chunk_type: str, release: Release) -> bool:
     return chunk_type in _RELICS and not _RELICS_GONE.includes(release)
 
 
-def describe(value: Any) -> str:
+def _describe(value: Any) -> str:
     """Name a JSON value for a person: ``null``, ``the number 5``, ``an object``."""
     match value:
         case None:
@@ -171,7 +171,7 @@ def _first_releases(since: Since) -> str:
 
 def _wrong(expected: str, value: Any, path: str) -> Flaw:
     kind = FlawKind.NULL if value is None else FlawKind.WRONG_TYPE
-    return Flaw(kind, path, f"{_name(path)} must be {expected}, not {describe(value)}", expected)
+    return Flaw(kind, path, f"{_name(path)} must be {expected}, not {_describe(value)}", expected)
 
 
 def _name(path: str) -> str:
@@ -201,21 +201,27 @@ def _index(value: Any, path: str) -> Iterator[Flaw]:
         yield _wrong("a whole number from 0 on", value, path)
 
 
+def _only_objects(check: Check) -> Check:
+    """Return the check of an object; every other value is wrong to begin with."""
+
+    def checked(value: Any, path: str) -> Iterator[Flaw]:
+        return check(value, path) if isinstance(value, dict) else iter([_wrong("an object", value, path)])
+
+    return checked
+
+
+@_only_objects
 def _json_object(value: Any, path: str) -> Iterator[Flaw]:
-    if not isinstance(value, dict):
-        yield _wrong("an object", value, path)
-    elif _has_infinity(value):
+    if _has_infinity(value):
         yield Flaw(FlawKind.WRONG_TYPE, path, f"{_name(path)} holds a number too large for JavaScript")
 
 
+@_only_objects
 def _provider_metadata(value: Any, path: str) -> Iterator[Flaw]:
-    if not isinstance(value, dict):
-        yield _wrong("an object", value, path)
-        return
     for provider, metadata in value.items():
         if not isinstance(metadata, dict):
             text = (
-                f"{_name(path)} must hold one object per provider; under {json_text(provider)} is {describe(metadata)}"
+                f"{_name(path)} must hold one object per provider; under {json_text(provider)} is {_describe(metadata)}"
             )
             yield Flaw(FlawKind.PROVIDER_METADATA, f"{path}.{provider}", text)
         else:
@@ -274,30 +280,19 @@ def _object_by(key: str, variants: Mapping[str, Mapping[str, _Field]]) -> Check:
     check_key = _one_of(*variants)
 
     def check(value: Any, path: str) -> Iterator[Flaw]:
-        if not isinstance(value, dict):
-            yield _wrong("an object", value, path)
-        elif any(check_key(value.get(key), path)):
-            yield from check_key(value.get(key), f"{path}.{key}")
-        else:
-            yield from _object_flaws(value, variants[value[key]], path)
+        if wrong := list(check_key(value.get(key), f"{path}.{key}")):
+            return iter(wrong)
+        return _object_flaws(value, variants[value[key]], path)
 
-    return check
+    return _only_objects(check)
 
 
 def _object(fields: Mapping[str, _Field]) -> Check:
-    def check(value: Any, path: str) -> Iterator[Flaw]:
-        if not isinstance(value, dict):
-            yield _wrong("an object", value, path)
-        else:
-            yield from _object_flaws(value, fields, path)
-
-    return check
+    return _only_objects(lambda value, path: _object_flaws(value, fields, path))
 
 
+@_only_objects
 def _string_values(value: Any, path: str) -> Iterator[Flaw]:
-    if not isinstance(value, dict):
-        yield _wrong("an object", value, path)
-        return
     for key, item in value.items():
         yield from _string(item, f"{path}.{key}")
 

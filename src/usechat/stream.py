@@ -51,7 +51,8 @@ class MessageStream:
         continues: Mapping[str, Any] | None = None,
     ) -> None:
         self.message_id = str(continues["id"]) if continues else message_id
-        self.ended = False
+        self.ending: parts.Finish | parts.Error | parts.Abort | None = None
+        """The part that ended the stream."""
         self.downgraded: Counter[str] = Counter()
         """What the clients cannot take as it was said, and how often: ``custom``, ``tool-input-start.title``."""
         self._dialect = dialect(sdk)
@@ -72,6 +73,11 @@ class MessageStream:
         self._text_beside_output = False
         self._asking = False
 
+    @property
+    def waits_for_client(self) -> bool:
+        """Whether a call is open that the client must answer: a client-side tool or an approval."""
+        return self._tools.is_waiting()
+
     def send(self, part: parts.Part) -> list[Chunk]:
         """Return the chunks that this part takes; nothing once the stream has ended."""
         if type(part) is parts.Text:
@@ -85,7 +91,7 @@ class MessageStream:
                 and part.text.__class__ is str
             ):
                 return [chunks.TextDelta(block.id, part.text)]
-        if self.ended:
+        if self.ending is not None:
             return []
         check_texts(part)
         self._out = []
@@ -253,7 +259,7 @@ class MessageStream:
                 return False
 
     def _send_waiting(self) -> None:
-        while self._waiting and not self._tools.is_streaming() and not self.ended:
+        while self._waiting and not self._tools.is_streaming():
             waiting, self._waiting = self._waiting, []
             for part in waiting:
                 self._send(part)
@@ -305,7 +311,7 @@ class MessageStream:
                 self._end_in_failure(part, metadata)
             case _:
                 self._end_stopped(part, metadata)
-        self.ended = True
+        self.ending = part
 
     def _end_in_failure(self, part: parts.Error, metadata: Mapping[str, Any]) -> None:
         self._send_tool_chunks(self._tools.fail(BROKEN_OFF))

@@ -11,10 +11,10 @@ from usechat.dialects import Release, dialect, reads
 from usechat.machine import ToolState, tool_state_after
 from usechat.part_list import Part, PartList, is_tool
 from usechat.partial_json import UNDEFINED, parse_partial_json
+from usechat.plain_json import plain_json
 from usechat.prerequisites import missing_prerequisite
 from usechat.text_buffer import TextBuffer
 from usechat.ui_messages import is_dynamic_tool, is_static_tool
-from usechat.values import json_value
 
 __all__ = ["ToolParts"]
 
@@ -136,7 +136,7 @@ class ToolParts:
 
     def _input_available(self, chunk: chunks.ToolInputAvailable) -> None:
         self._catch_up(chunk.tool_call_id)
-        self._set_input(chunk, bool(chunk.dynamic), {"input": json_value(chunk.input)}, title=chunk.title)
+        self._set_input(chunk, bool(chunk.dynamic), {"input": plain_json(chunk.input)}, title=chunk.title)
 
     def _input_error(self, chunk: chunks.ToolInputError) -> None:
         self._catch_up(chunk.tool_call_id)
@@ -146,7 +146,7 @@ class ToolParts:
             dynamic = is_dynamic_tool(existing["type"]) if existing else dynamic
         key = "input" if dynamic or self._reads("input-error-keeps-input") else "rawInput"
         # Its title is not looked at, in no release.
-        self._set_input(chunk, dynamic, {key: json_value(chunk.input), "errorText": chunk.error_text}, title=None)
+        self._set_input(chunk, dynamic, {key: plain_json(chunk.input), "errorText": chunk.error_text}, title=None)
 
     def _set_input(self, chunk: _InputChunk, dynamic: bool, replaced: Mapping[str, Any], *, title: str | None) -> None:
         part, created = self._find_or_create(chunk.tool_call_id, chunk.tool_name, dynamic)
@@ -178,7 +178,7 @@ class ToolParts:
         part, text = streaming.part, streaming.buffer.text()
         value = text if streaming.input_encoding == "text" else parse_partial_json(text, self._release)
         if value is not UNDEFINED:
-            part["input"] = json_value(value)
+            part["input"] = plain_json(value)
         if streaming.keeps_raw_input:
             part["rawInput"] = text
 
@@ -192,7 +192,7 @@ class ToolParts:
         replaced = {"input": part["input"]} if "input" in part else {}
         kept: dict[str, Any] = {}
         if isinstance(chunk, chunks.ToolOutputAvailable):
-            replaced |= {"output": json_value(chunk.output)} | _without_none({"preliminary": chunk.preliminary})
+            replaced |= {"output": plain_json(chunk.output)} | _without_none({"preliminary": chunk.preliminary})
             has_executor = not dynamic or self._reads("provider-executed-on-dynamic-outputs")
         else:
             replaced |= {"errorText": chunk.error_text}
@@ -217,7 +217,7 @@ class ToolParts:
         for field, key in _APPROVAL_FIELDS.items():
             value = getattr(chunk, field)
             if value is not UNSET and (value is not None or key == "inputSchemaInput"):
-                part["approval"][key] = json_value(value)
+                part["approval"][key] = plain_json(value)
         if chunk.is_automatic:
             part["approval"]["isAutomatic"] = True
 
@@ -290,7 +290,7 @@ class ToolParts:
     def _set_given(self, part: Part, values: Mapping[str, Any]) -> None:
         for key, value in values.items():
             if value is not None:
-                part[key] = json_value(value)
+                part[key] = plain_json(value)
 
     HANDLERS: ClassVar[Mapping[type[Chunk], Callable[["ToolParts", Any], None]]] = {
         chunks.ToolInputStart: _input_start,

@@ -66,6 +66,8 @@ def test_events_that_are_not_json(data: bytes, expected: Unreadable) -> None:
         ("9007199254740991", 2**53 - 1, False),
         ("9007199254740993", 2.0**53, True),
         ("18014398509481984", 2.0**54, False),
+        ("123456789012345680000", 1.2345678901234568e20, False),
+        ("-1234567890123456789", -1.2345678901234568e18, True),
         ("9" * 5000, float("inf"), True),
         ("1e999", float("inf"), False),
         ("1.0", 1.0, False),
@@ -126,7 +128,15 @@ def test_bytes_that_are_not_utf_8() -> None:
 
 @pytest.mark.parametrize(
     ("data", "lost"),
-    [(b"data: 1\n\ndata: 2\n", "2"), (b"data: 1\n\ndata: 2", "data: 2"), (b"data: 1\n\n: x\n", "")],
+    [
+        (b"data: 1\n\n", ""),
+        (b"data: 1\n\ndata: 2\n", "2"),
+        (b"data: 1\n\ndata: 2", "2"),
+        (b"data: 1\n\ndata: 2\ndata:3", "2\n3"),
+        (b"data: 1\n\ndata: 2\nid: 3", "2"),
+        (b"data: 1\n\n: x\n", ""),
+        (b"data: 1\n\nx", ""),
+    ],
 )
 def test_the_event_that_is_lost(data: bytes, lost: str) -> None:
     assert read(data).lost == lost

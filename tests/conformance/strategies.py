@@ -44,13 +44,13 @@ INPUT_PIECES: Final = (
     "{}x", "\\",
 )  # fmt: skip
 TEXTS: Final = ("", "Hel", "lo ", "é😀", "\ud83d", "\ude00")
-CITATIONS: Final = (
+CITATIONS: Final[tuple[Json, ...]] = (
     [],
     [{"source": {"type": "source", "sourceType": "url", "id": "s", "url": "u"}, "startIndex": 0, "citedText": "c"}],
 )
 
 _PROVIDER: Final = {"providerMetadata": PROVIDER_METADATA}
-_TOOL_METADATA: Final = {"toolMetadata": ({}, {"client": "mcp"}, {"n": None})}
+_TOOL_METADATA: Final[dict[str, tuple[Json, ...]]] = {"toolMetadata": ({}, {"client": "mcp"}, {"n": None})}
 _CALL: Final = {
     "providerExecuted": (True, False),
     "title": ("Search", "Suche"),
@@ -157,7 +157,9 @@ _OPENS: Final[Mapping[str, Sequence[str]]] = {
 FAILING_TYPES: Final = tuple(_NEEDS)
 
 
-def _choose(draw: st.DrawFn, required: Mapping[str, Sequence[Json]], optional: Mapping[str, Sequence[Json]]) -> Json:
+def _choose(
+    draw: st.DrawFn, required: Mapping[str, Sequence[Json]], optional: Mapping[str, Sequence[Json]]
+) -> dict[str, Json]:
     """Return a value for every required key and for some optional ones, out of two draws: they are what takes time."""
     chosen = draw(st.integers(0, 2 ** len(optional) - 1)) if optional else 0
     pools = dict(required) | {key: pool for bit, (key, pool) in enumerate(optional.items()) if chosen >> bit & 1}

@@ -1,6 +1,7 @@
 """`usechat check` gives the verdict of the real clients, on good and on broken streams."""
 
 import json
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -8,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.broken_streams import ROWS, Row
 from tests.conformance.judge import ALL_RELEASES, Chat, ChatResult, Judge
 from tests.stream_strategies import body_of, chunk_lists, mutated_bodies, mutated_chunk_lists
 from usechat.check import Capture, check_capture
@@ -53,21 +55,46 @@ def test_captures(judge: Judge, release: str) -> None:
 
 
 @every_release
-@settings(max_examples=15)
-@given(streams=st.lists(chunk_lists, min_size=BATCH, max_size=BATCH))
-def test_streams(judge: Judge, release: str, streams: list[list[Any]]) -> None:
-    assert_same(judge, release, [Capture(name="", body=body_of(stream)) for stream in streams])
+def test_a_row_for_each_behaviour(judge: Judge, release: str) -> None:
+    assert_same(judge, release, [Capture(name=row.name, body=row.body, status=row.status) for row in ROWS])
+
+
+@pytest.mark.parametrize("row", ROWS, ids=lambda row: row.name)
+def test_each_behaviour_is_explained(row: Row) -> None:
+    report = check_capture(Capture(name=row.name, body=row.body, status=row.status), ["any"])
+    assert next((problem.rule.id for problem in report.problems), None) == row.rule
+
+
+def fuzz(judge: Judge, release: str, bodies: st.SearchStrategy[bytes], *, examples: int) -> Counter[str]:
+    """Compare many generated bodies and return how often each rule was broken."""
+    reach: Counter[str] = Counter()
+
+    @settings(max_examples=examples)
+    @given(st.lists(bodies, min_size=BATCH, max_size=BATCH))
+    def compare(batch: list[bytes]) -> None:
+        captures = [Capture(name="", body=body) for body in batch]
+        assert_same(judge, release, captures)
+        for capture in captures:
+            reach.update({problem.rule.id for problem in check_capture(capture, [release]).problems})
+
+    compare()
+    return reach
 
 
 @every_release
-@settings(max_examples=20)
-@given(streams=st.lists(mutated_chunk_lists, min_size=BATCH, max_size=BATCH))
-def test_streams_with_spoilt_chunks(judge: Judge, release: str, streams: list[list[Any]]) -> None:
-    assert_same(judge, release, [Capture(name="", body=body_of(stream)) for stream in streams])
+def test_streams(judge: Judge, release: str) -> None:
+    fuzz(judge, release, chunk_lists.map(body_of), examples=20)
 
 
 @every_release
-@settings(max_examples=20)
-@given(bodies=st.lists(mutated_bodies, min_size=BATCH, max_size=BATCH))
-def test_streams_with_spoilt_bytes(judge: Judge, release: str, bodies: list[bytes]) -> None:
-    assert_same(judge, release, [Capture(name="", body=body) for body in bodies])
+def test_streams_with_spoilt_chunks(judge: Judge, release: str) -> None:
+    reach = fuzz(judge, release, mutated_chunk_lists.map(body_of), examples=50)
+    everywhere = {"UC201", "UC202", "UC203", "UC205", "UC206", "UC207", "UC301", "UC302", "UC304", "UC305", "UC308"}
+    somewhere = {"5": {"UC204", "UC303", "UC306"}, "6": {"UC204", "UC303"}, "7": {"UC307"}}
+    assert everywhere | somewhere[release[0]] <= set(reach)
+
+
+@every_release
+def test_streams_with_spoilt_bytes(judge: Judge, release: str) -> None:
+    reach = fuzz(judge, release, mutated_bodies, examples=30)
+    assert {"UC101", "UC103", "UC107", "UC110", "UC111"} <= set(reach)

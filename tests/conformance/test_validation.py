@@ -107,8 +107,10 @@ def test_any_keys_in_any_part(judge: Judge, name: str, parts: list[Json]) -> Non
 
 @every_release
 def test_citations_approvals_and_steering_messages_within(judge: Judge, name: str) -> None:
-    few = (None, True, 0, "x", {})
-    citations = [{"source": _SOURCE | {"extra": 1}, key: value} for key in ("startIndex", "citedText") for value in few]
+    few: tuple[Json, ...] = (None, True, 0, "x", {})
+    citations: list[Json] = [
+        {"source": _SOURCE | {"extra": 1}, key: value} for key in ("startIndex", "citedText") for value in few
+    ]
     citations += [{"source": _SOURCE | {key: value}} for key in (*_SOURCE, "mediaType", "title") for value in few]
     citations += [{"source": {"type": "source", "sourceType": "document", "id": "s", "mediaType": "a", "title": "t"}}]
     citations += [{"source": _SOURCE, "endIndex": value} for value in (-1, 2**53, 2**53 - 1, 3.0, 0.5)]
@@ -128,9 +130,8 @@ def test_the_message_around_the_parts(judge: Judge, name: str) -> None:
     message = {"id": "m", "role": "user", "metadata": None, "createdAt": 1, "parts": [{"type": "text", "text": "x"}]}
     histories: list[Json] = [[], *([value] for value in JUNK), *(value for value in JUNK if value is not None)]
     histories += [[{other: item for other, item in message.items() if other != key}] for key in message]
-    histories += [
-        [message | {key: value}] for key in message for value in (None, 1, "x", "system", "assistant", [], [{}])
-    ]
+    others: tuple[Json, ...] = (None, 1, "x", "system", "assistant", [], [{}])
+    histories += [[message | {key: value}] for key in message for value in others]
     histories += [[message, {"id": "n", "role": role, "parts": []}] for role in ("system", "user", "assistant")]
     assert_same(judge, name, histories)
 

@@ -10,7 +10,7 @@ import msgspec
 
 from usechat.check.problems import CannotJudge
 from usechat.sse import EventDecoder
-from usechat.values import MAXIMUM_DEPTH, is_deeper
+from usechat.values import MAXIMUM_DEPTH, is_deeper, json_text
 
 __all__ = ["Body", "Frame", "PrototypeKey", "Unreadable"]
 
@@ -72,6 +72,7 @@ class Body:
         events = EventDecoder(maximum_event_bytes=len(self._data) + 1)
         reader = _JsonReader()
         first_line = began = 0
+        line = b""
         for number, line in enumerate(io.BytesIO(self._data), 1):
             if line == b"\n" or line == b"\r\n":
                 if first_line == 0:
@@ -82,7 +83,7 @@ class Body:
                 self._note(number, line)
             for event in events.receive(line):
                 yield reader.frame(event.number, began or number, event.data)
-        self.lost = events.close()
+        self.lost = _unfinished(events.close(), line)
 
     def _note(self, number: int, line: bytes) -> None:
         if number == 1:
@@ -95,6 +96,13 @@ class Body:
             is_ignored = content and not content.startswith(_FIELDS) and content not in _BARE_FIELDS
             if is_ignored and len(self.ignored_lines) < _MAXIMUM_NOTES:
                 self.ignored_lines.append((number, content.decode("utf-8", "replace")))
+
+
+def _unfinished(text: str, last_line: bytes) -> str:
+    """Return the data of the event that was not finished; a last line without its end may be no data at all."""
+    tail = "" if last_line.endswith((b"\n", b"\r")) else last_line.decode("utf-8", "replace")
+    lines = text.removesuffix(tail)
+    return lines + tail.removeprefix("data:").removeprefix(" ") if tail.startswith("data:") else lines.strip("\n")
 
 
 def _is_invalid(content: bytes) -> bool:
@@ -137,9 +145,10 @@ class _JsonReader:
         if len(text) <= _EXACT_DIGITS:
             return int(text)
         rounded = float(text)
-        if len(text) > 400 or int(text) != rounded:
-            self._has_rounded_number = True
-        return rounded if abs(rounded) >= _EXACT else int(text)
+        if abs(rounded) < _EXACT:
+            return int(text)
+        self._has_rounded_number |= json_text(rounded) != text
+        return rounded
 
 
 def _refuse_constant(name: str) -> NoReturn:

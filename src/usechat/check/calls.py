@@ -35,6 +35,11 @@ class Call:
         """Whether it has its last result."""
         return self.state in SETTLED and not self.is_preliminary
 
+    @property
+    def is_complete(self) -> bool:
+        """Whether `lastAssistantMessageIsCompleteWithToolCalls` takes it for a call that the page has settled."""
+        return self.is_settled and self.state is not ToolState.OUTPUT_DENIED and not self.is_provider_executed
+
 
 class Calls:
     """Follows the tool chunks of one stream."""
@@ -45,7 +50,7 @@ class Calls:
         self._step = 0
         self.count = 0
         """How often a call began."""
-        self._last_settled: Call | None = None
+        self._last_complete: Call | None = None
         self._steps_with_text_after: set[int] = set()
 
     def knows(self, tool_call_id: str) -> bool:
@@ -58,7 +63,7 @@ class Calls:
 
     def text_begins(self) -> Call | None:
         """Return the call of the current step, if any, whose result the text follows."""
-        call = self._last_settled
+        call = self._last_complete
         if call is None or call.step != self._step:
             return None
         self._steps_with_text_after.add(self._step)
@@ -81,7 +86,7 @@ class Calls:
             elif call.is_preliminary:
                 yield Finding("UC418", call.tool_call_id, f"the last result of {name[4:]} is preliminary"), call.frame
         last = [call for call in self._calls.values() if call.step == self._step and not call.is_provider_executed]
-        if last and all(call.is_settled for call in last) and self._step not in self._steps_with_text_after:
+        if last and all(call.is_complete for call in last) and self._step not in self._steps_with_text_after:
             names = ", ".join(f'"{call.tool_call_id}"' for call in last[:3])
             yield Finding("UC421", "", f"the last step ends with the result of {names}"), last[-1].result_frame
 
@@ -91,7 +96,7 @@ class Calls:
 
     def _reset_step(self, _chunk: chunks.ResetStep, _frame: Frame) -> Iterator[Finding]:
         self._calls = {key: call for key, call in self._calls.items() if call.step != self._step}
-        self._last_settled = None
+        self._last_complete = None
         yield from ()
 
     def _input(self, chunk: Any, frame: Frame) -> Iterator[Finding]:
@@ -112,6 +117,19 @@ class Calls:
         if isinstance(chunk, chunks.ToolInputError):
             known.was_refused = True
             self._settle(known, frame)
+
+    def _input_delta(self, chunk: chunks.ToolInputDelta, _frame: Frame) -> Iterator[Finding]:
+        call = self._calls.get(chunk.tool_call_id)
+        if call is None:
+            return
+        if call.state is not ToolState.INPUT_STREAMING:
+            text = f'the input of the tool call "{call.tool_call_id}" goes on after it was complete'
+            yield Finding("UC423", call.tool_call_id, text)
+        elif call.step != self._step:
+            text = f'the input of the tool call "{call.tool_call_id}" goes on in another step'
+            yield Finding("UC423", call.tool_call_id, text)
+        call.state = tool_state_after(chunk)
+        call.step = self._step
 
     def _begin(self, chunk: Any, frame: Frame) -> Call:
         self.count += 1
@@ -135,8 +153,8 @@ class Calls:
 
     def _settle(self, call: Call, frame: Frame) -> None:
         call.result_frame = frame
-        if call.is_settled and not call.is_provider_executed:
-            self._last_settled = call
+        if call.is_complete:
+            self._last_complete = call
 
     def _approval_request(self, chunk: chunks.ToolApprovalRequest, _frame: Frame) -> Iterator[Finding]:
         call = self._calls.get(chunk.tool_call_id)
@@ -156,6 +174,7 @@ class Calls:
         chunks.StartStep: _start_step,
         chunks.ResetStep: _reset_step,
         chunks.ToolInputStart: _input,
+        chunks.ToolInputDelta: _input_delta,
         chunks.ToolInputAvailable: _input,
         chunks.ToolInputError: _input,
         chunks.ToolOutputAvailable: _output,

@@ -19,7 +19,7 @@ from usechat.check.response import (
     refused,
 )
 from usechat.chunks import CHUNK_TYPES
-from usechat.dialects import MAJORS, NEWEST, Release, release
+from usechat.dialects import MAJORS, NEWEST, Release, Since, release
 from usechat.schema import flaws, is_strict
 from usechat.values import json_text
 
@@ -28,6 +28,8 @@ __all__ = ["DEFAULT_SDKS", "Report", "check_bytes", "check_capture", "named_rele
 DEFAULT_SDKS: Final = tuple(str(major) for major in MAJORS)
 _DATA_KEYS: Final = frozenset({"type", "data", "id", "transient"})
 _NEWEST: Final = NEWEST[MAJORS[-1]]
+_NAMES_FAILURES: Final = Since(None, None, 100)
+"""Which clients have words of their own for a failure without a body."""
 
 
 class Report(msgspec.Struct, frozen=True):
@@ -98,7 +100,7 @@ def _failure(capture: Capture, candidate: Release) -> str:
     if 200 <= capture.status < 300:
         return "The response body is empty."
     text = capture.body.removeprefix(b"\xef\xbb\xbf").decode("utf-8", "replace")
-    return text or ("Failed to fetch the chat response." if candidate.major >= 7 else "")
+    return text or ("Failed to fetch the chat response." if _NAMES_FAILURES.includes(candidate) else "")
 
 
 class _Check:

@@ -223,5 +223,11 @@ WARNINGS: Final = (
         'The same as for a complete answer: status "ready", and isAbort stays false.',
         "Nothing, if that is wanted. To say that the turn was stopped, send message metadata or a data-* chunk.",
     ),
+    (
+        "UC423",
+        "Tool input goes on after its end",
+        "The tool as if its input were still being written; in another step, the tool twice.",
+        "Send all of `tool-input-delta` before `tool-input-available`, in the same step.",
+    ),
 )
 """Id, title, what the user sees, how to mend it."""
