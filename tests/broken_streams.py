@@ -173,7 +173,7 @@ ORDER: Final = [
         {"type": "tool-input-delta", "toolCallId": "c", "inputTextDelta": '{"a'}),
     row("static-then-dynamic", "UC416", {"type": "tool-input-start", **CALL}, INPUT | {"dynamic": True},
         OUTPUT | {"dynamic": True}, STEP, *TEXT),
-    row("text-of-the-same-id-after-a-tool", "UC413", *TEXT[:2], INPUT, OUTPUT, TEXT[1], TEXT[2], STEP),
+    row("text-of-the-same-id-after-a-tool", "UC413", *TEXT[:2], INPUT, OUTPUT, TEXT[1], TEXT[2], STEP, *TEXT),
     row("text-after-a-tool-in-the-same-step", "UC412", STEP, INPUT, OUTPUT, *TEXT),
     row("step-at-the-end", None, *TEXT, STEP),
     row("step-alone", "UC420", STEP),

@@ -101,6 +101,11 @@ def test_a_name_that_fails_to_arrive_is_not_seen() -> None:
     assert verdict(body).message["id"] == "m"
 
 
+def test_metadata_and_keys_that_are_rejected() -> None:
+    assert found(turn({"type": "text-start", "id": "t", "providerMetadata": {"p": 1}}, *text()[1:])) == [("UC208", 2)]
+    assert found(turn(*text(), {"type": "abort", "reason": "x"}), "5.0.0")[0] == ("UC211", 5)
+
+
 class TestGoingOn:
     """After the first rejection the client is gone; the judge looks for what else is wrong."""
 

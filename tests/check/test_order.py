@@ -20,6 +20,7 @@ from tests.check.streams import (
 
 NEXT_STEP = [*STEP_END, *STEP]
 ERROR = {"type": "error", "errorText": "broken"}
+DELTA = {"type": "tool-input-delta", "toolCallId": "c", "inputTextDelta": "x"}
 TOOL_CALLS = {"type": "finish", "finishReason": "tool-calls"}
 DENIED = {"type": "tool-output-denied", "toolCallId": "c"}
 REQUEST = {"type": "tool-approval-request", "toolCallId": "c", "approvalId": "a"}
@@ -84,6 +85,7 @@ def test_a_block_that_is_reset_needs_no_end() -> None:
             OUTPUT,
         ),
         case("nothing-after-the-result", [("UC421", 4)], *STEP, INPUT, OUTPUT, *STEP_END),
+        case("only-an-empty-step-after-it", [("UC421", 4)], *STEP, INPUT, OUTPUT, *NEXT_STEP),
         case("provider-ran-the-tool", [], *STEP, INPUT | {"providerExecuted": True}, OUTPUT, *text()),
         case(
             "text-goes-on-after-the-tool",
@@ -100,19 +102,30 @@ def test_a_block_that_is_reset_needs_no_end() -> None:
             "an-empty-delta-is-nothing", [], *text()[:2], INPUT, text(delta="")[1], text()[2], OUTPUT, *STEP, *text("u")
         ),
         case("never-settled", [("UC411", 2)], INPUT),
+        case("input-goes-on", [("UC411", 2), ("UC423", 4)], {"type": "tool-input-start", **CALL}, INPUT, DELTA),
+        case(
+            "input-goes-on-in-the-next-step",
+            [("UC411", 2), ("UC423", 4)],
+            {"type": "tool-input-start", **CALL},
+            *STEP,
+            DELTA,
+        ),
         case("input-never-whole", [("UC411", 2)], {"type": "tool-input-start", **CALL}),
         case("last-result-preliminary", [("UC418", 2)], INPUT, OUTPUT | {"preliminary": True}),
-        case("settled-twice", [("UC417", 4)], INPUT, OUTPUT, OUTPUT, *STEP),
-        case("id-used-again", [("UC415", 4)], INPUT, OUTPUT, INPUT, OUTPUT, *STEP),
-        case("started-twice", [("UC415", 3)], *[{"type": "tool-input-start", **CALL}] * 2, INPUT, OUTPUT, *STEP),
-        case("input-repeated", [], INPUT, INPUT, OUTPUT, *STEP),
-        case("refused", [], {**INPUT, "type": "tool-input-error", "errorText": "x"}, *STEP),
+        case("settled-twice", [("UC417", 4)], INPUT, OUTPUT, OUTPUT, *STEP, *text()),
+        case("id-used-again", [("UC415", 4)], INPUT, OUTPUT, INPUT, OUTPUT, *STEP, *text()),
+        case(
+            "started-twice", [("UC415", 3)], *[{"type": "tool-input-start", **CALL}] * 2, INPUT, OUTPUT, *STEP, *text()
+        ),
+        case("input-repeated", [], INPUT, INPUT, OUTPUT, *STEP, *text()),
+        case("refused", [], {**INPUT, "type": "tool-input-error", "errorText": "x"}, *STEP, *text()),
         case(
             "refused-and-failed",
             [],
             {**INPUT, "type": "tool-input-error", "errorText": "x"},
             {"type": "tool-output-error", "toolCallId": "c", "errorText": "x"},
             *STEP,
+            *text(),
         ),
         case(
             "dynamic-and-static",
@@ -121,6 +134,7 @@ def test_a_block_that_is_reset_needs_no_end() -> None:
             INPUT | {"dynamic": True},
             OUTPUT | {"dynamic": True},
             *STEP,
+            *text(),
         ),
     ],
 )
@@ -144,9 +158,9 @@ def test_a_failure_while_a_tool_runs() -> None:
     ("chunks", "expected"),
     [
         case("asked", [], REQUEST),
-        case("denied-without-answer", [("UC419", 4)], REQUEST, DENIED, *STEP),
-        case("denied", [], REQUEST, RESPONSE, DENIED, *STEP),
-        case("answered", [], REQUEST, RESPONSE | {"approved": True}, OUTPUT, *STEP),
+        case("denied-without-answer", [("UC419", 4)], REQUEST, DENIED, *STEP, *text()),
+        case("denied", [], REQUEST, RESPONSE, DENIED, *STEP, *text()),
+        case("answered", [], REQUEST, RESPONSE | {"approved": True}, OUTPUT, *STEP, *text()),
     ],
 )
 def test_approvals(chunks: list[Any], expected: list[tuple[str, int | None]]) -> None:
@@ -176,7 +190,7 @@ def test_chunks_about_calls_that_are_not_there_are_left_to_the_clients() -> None
             {"type": "tool-input-delta", "toolCallId": "c", "inputTextDelta": "x"},
         ),
         case("no-tool-input", [("UC305", 2)], OUTPUT),
-        case("other-dynamic", [("UC306", 3)], INPUT | {"dynamic": True}, OUTPUT, *STEP),
+        case("other-dynamic", [("UC306", 3)], INPUT | {"dynamic": True}, OUTPUT, *STEP, *text()),
         case(
             "metadata-of-two-kinds",
             [("UC308", 3)],

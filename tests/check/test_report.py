@@ -149,6 +149,18 @@ def test_chunks_after_the_end_mark() -> None:
     ]
 
 
+@pytest.mark.parametrize(
+    ("lines", "what"),
+    [
+        (b"x\n", "a line begins with no field of an event"),
+        (b"x\n" * 50, "a line begins with no field of an event (and so do 49 others)"),
+    ],
+)
+def test_lines_that_no_client_reads(lines: bytes, what: str) -> None:
+    [problem] = check(lines + turn(*text())).problems
+    assert (problem.rule.id, problem.line, problem.chunk, problem.what) == ("UC111", 1, "x", what)
+
+
 def test_bytes_that_are_not_utf_8() -> None:
     assert found(turn(*text()).replace(b"Hi", b"\xff")) == [("UC110", None)]
 

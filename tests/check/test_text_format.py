@@ -83,6 +83,11 @@ def test_headlines(body: bytes, options: dict[str, Any], start: str) -> None:
     assert report(body, **options).startswith(start)
 
 
+def test_what_was_not_read_breaks_nothing() -> None:
+    shown = report(stream(START, done=False), unread="only the first 9 bytes were read")
+    assert "error UC007: only the first 9 bytes were read\n    effect  What came so far" in shown
+
+
 def test_a_problem_with_a_line_of_the_file() -> None:
     shown = report(turn(*text()) + b"nonsense\n\n")
     assert "warning UC111 at line 13: a line begins with no field of an event\n    chunk   nonsense\n" in shown

@@ -61,6 +61,7 @@ class Body:
         self._data = data
         self.ignored_lines: list[tuple[int, str]] = []
         """Lines that are no field of an event, at most ten of them, with their numbers."""
+        self.ignored_count = 0
         self.invalid_lines: list[int] = []
         """Numbers of the lines that are not UTF-8, at most ten of them."""
         self.has_carriage_returns_alone = b"\r" in data and b"\n" not in data
@@ -93,9 +94,13 @@ class Body:
         if line.startswith(_FIELDS) and b"\r" not in line[:-2]:
             return
         for content in line.splitlines():
-            is_ignored = content and not content.startswith(_FIELDS) and content not in _BARE_FIELDS
-            if is_ignored and len(self.ignored_lines) < _MAXIMUM_NOTES:
-                self.ignored_lines.append((number, content.decode("utf-8", "replace")))
+            if content and not content.startswith(_FIELDS) and content not in _BARE_FIELDS:
+                self._ignore(number, content)
+
+    def _ignore(self, number: int, content: bytes) -> None:
+        self.ignored_count += 1
+        if len(self.ignored_lines) < _MAXIMUM_NOTES:
+            self.ignored_lines.append((number, content.decode("utf-8", "replace")))
 
 
 def _unfinished(text: str, last_line: bytes) -> str:

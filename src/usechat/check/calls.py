@@ -5,6 +5,7 @@ from typing import Any, ClassVar, Final
 
 from usechat import chunks
 from usechat.check.body import Frame
+from usechat.check.page import updates_page
 from usechat.check.problems import Finding
 from usechat.chunks import Chunk
 from usechat.machine import SETTLED, ToolState, tool_state_after
@@ -48,6 +49,8 @@ class Calls:
         self._calls: dict[str, Call] = {}
         self._by_approval: dict[str, Call] = {}
         self._step = 0
+        self._seen_step = 0
+        """The last step that the page knows of: it hears of a step with the next thing it is shown."""
         self.count = 0
         """How often a call began."""
         self._last_complete: Call | None = None
@@ -74,6 +77,8 @@ class Calls:
         handler = self._HANDLERS.get(type(chunk))
         if handler is not None:
             yield from handler(self, chunk, frame)
+        if updates_page(chunk):
+            self._seen_step = self._step
 
     def end(self, *, waits_for_page: bool) -> Iterator[tuple[Finding, Frame | None]]:
         """Say that the stream is over and yield what is missing."""
@@ -85,8 +90,9 @@ class Calls:
                 yield Finding("UC411", call.tool_call_id, f"{name} never gets a result"), call.frame
             elif call.is_preliminary:
                 yield Finding("UC418", call.tool_call_id, f"the last result of {name[4:]} is preliminary"), call.frame
-        last = [call for call in self._calls.values() if call.step == self._step and not call.is_provider_executed]
-        if last and all(call.is_complete for call in last) and self._step not in self._steps_with_text_after:
+        own = [call for call in self._calls.values() if not call.is_provider_executed]
+        last = [call for call in own if call.step == self._seen_step]
+        if last and all(call.is_complete for call in last) and self._seen_step not in self._steps_with_text_after:
             names = ", ".join(f'"{call.tool_call_id}"' for call in last[:3])
             yield Finding("UC421", "", f"the last step ends with the result of {names}"), last[-1].result_frame
 

@@ -1,12 +1,29 @@
 """What the page shows of a message, which is not always what its reader holds."""
 
-from typing import Any
+from typing import Any, Final
 
 from usechat import chunks
 from usechat.chunks import Chunk
 from usechat.message import MessageBuilder
 
-__all__ = ["Page"]
+__all__ = ["Page", "updates_page"]
+
+_WITHOUT_CONTENT: Final = (chunks.Start, chunks.Finish, chunks.MessageMetadata)
+
+
+def updates_page(chunk: Chunk) -> bool:
+    """Tell whether the client shows the message anew after this chunk (`reset-step`: if it takes something away)."""
+    match chunk:
+        case chunks.Start():
+            return chunk.message_id is not None or chunk.message_metadata is not None
+        case chunks.Finish() | chunks.MessageMetadata():
+            return chunk.message_metadata is not None
+        case chunks.StartStep() | chunks.FinishStep() | chunks.Abort() | chunks.Error():
+            return False
+        case chunks.Data():
+            return not chunk.transient
+        case _:
+            return True
 
 
 class Page:
@@ -33,7 +50,11 @@ class Page:
             self._id = chunk.message_id
         if isinstance(chunk, chunks.StartStep):
             self._unseen_steps += 1
-        elif self._updates_page(chunk):
+        elif isinstance(chunk, chunks.ResetStep):
+            if self._has_content and self._unseen_steps == 0:
+                self._update()
+        elif updates_page(chunk):
+            self._has_content |= not isinstance(chunk, _WITHOUT_CONTENT)
             self._update()
 
     def message(self) -> Any:
@@ -52,18 +73,3 @@ class Page:
         self._updates += 1
         self._unseen_steps = 0
         self._shown_id = self._id
-
-    def _updates_page(self, chunk: Chunk) -> bool:
-        match chunk:
-            case chunks.Start():
-                return chunk.message_id is not None or chunk.message_metadata is not None
-            case chunks.Finish() | chunks.MessageMetadata():
-                return chunk.message_metadata is not None
-            case chunks.FinishStep() | chunks.Abort():
-                return False
-            case chunks.Data(transient=True):
-                return False
-            case chunks.ResetStep():
-                return self._has_content and self._unseen_steps == 0
-        self._has_content = True
-        return True

@@ -54,8 +54,10 @@ def nothing_read(body: bytes) -> Finding:
 
 def body_findings(body: Body, *, is_whole: bool) -> Iterator[tuple[Finding, int | None, str | None]]:
     """Yield what is wrong with the lines of a stream, with the number of the line and its text."""
-    for number, text in body.ignored_lines:
-        yield Finding("UC111", str(number), "a line begins with no field of an event"), number, text
+    if body.ignored_lines:
+        number, text = body.ignored_lines[0]
+        more = f" (and so do {body.ignored_count - 1} others)" if body.ignored_count > 1 else ""
+        yield Finding("UC111", "", f"a line begins with no field of an event{more}"), number, text
     if body.invalid_lines:
         yield Finding("UC110", "", "there are bytes that are not UTF-8"), body.invalid_lines[0], None
     if body.has_carriage_returns_alone:

@@ -24,7 +24,7 @@ def text_report(report: Report, *, width: int = 100, colour: bool = False) -> st
     lines = [*writer.headline(report)]
     effect = ""
     for problem in report.problems:
-        lines += ["", *writer.problem(problem, list(report.verdicts), is_same_effect=problem.rule.sees == effect)]
+        lines += ["", *writer.problem(problem, report, is_same_effect=problem.rule.sees == effect)]
         effect = problem.rule.sees
     lines += ["", *writer.outcome(report)]
     return "\n".join(lines) + "\n"
@@ -46,7 +46,7 @@ class _Writer:
         yield f"{self._paint(_printable(report.name), 'bold')}: {self._paint(word, colour)}"
         yield from self._wrap(f"{text} ({summary})", "", "")
 
-    def problem(self, problem: Problem, names: Sequence[str], *, is_same_effect: bool) -> Iterator[str]:
+    def problem(self, problem: Problem, report: Report, *, is_same_effect: bool) -> Iterator[str]:
         rule = problem.rule
         where = f" at frame {problem.frame}" if problem.frame else ""
         where += f"{',' if where else ' at'} line {problem.line}" if problem.line else ""
@@ -58,9 +58,9 @@ class _Writer:
         yield from wrapped[1:]
         if problem.chunk is not None:
             yield from self._labelled("chunk", _shortened(_chunk_text(problem.chunk), 2 * self._width), as_it_is=True)
-        if rule.severity == "error":
+        if rule.severity == "error" and not all(report.verdicts[name].ok for name in problem.sdks):
             yield from self._labelled("breaks", f"AI SDK {', '.join(problem.sdks)}")
-        elif len(problem.sdks) < len(names):
+        elif len(problem.sdks) < len(report.verdicts):
             yield from self._labelled("in", f"AI SDK {', '.join(problem.sdks)}")
         yield from self._labelled("effect", "As above." if is_same_effect else rule.sees)
         yield from self._labelled("mend", problem.fix)
