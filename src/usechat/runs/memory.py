@@ -1,0 +1,60 @@
+"""Runs of a single process, kept in memory."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+
+from usechat.runs.log import Wake
+from usechat.runs.run import RunInfo, RunState
+
+__all__ = ["MemoryRuns"]
+
+
+class MemoryRuns:
+    """Knows the last run of each chat. ``remember`` is how many seconds an ended run is known."""
+
+    def __init__(self, *, remember: float = 600) -> None:
+        self._remember = remember
+        self._latest: dict[str, RunInfo] = {}
+
+    async def claim(self, info: RunInfo) -> RunInfo | None:
+        """Make this the active run of its chat. Returns the active run instead, if there is one."""
+        current = self._latest.get(info.chat_id)
+        if current is not None and current.state is RunState.RUNNING:
+            return current
+        self._latest[info.chat_id] = info
+        return None
+
+    def append(self, run_id: str, frames: bytes) -> None:
+        """Nothing: there are no other workers."""
+
+    async def end(self, info: RunInfo) -> None:
+        """The run has ended as ``info.state`` says."""
+        if self._latest[info.chat_id].run_id == info.run_id:
+            self._latest[info.chat_id] = info
+            asyncio.get_running_loop().call_later(self._remember, self._forget, info)
+
+    async def latest(self, chat_id: str) -> RunInfo | None:
+        """Return the chat's last run."""
+        return self._latest.get(chat_id)
+
+    async def read(self, run_id: str) -> AsyncIterator[bytes | Wake]:  # noqa: ARG002
+        """Yield nothing: there are no runs of other workers."""
+        nothing: tuple[bytes, ...] = ()
+        for frames in nothing:
+            yield frames
+
+    async def order_stop(self, info: RunInfo) -> None:
+        """Nothing: a run that is not here is nowhere."""
+
+    def on_stop_ordered(self, stop: Callable[[str], None]) -> None:
+        """Nothing: nobody else can order a stop."""
+
+    async def check(self) -> None:
+        """Memory can always be reached."""
+
+    async def close(self) -> None:
+        """Nothing to let go of."""
+
+    def _forget(self, info: RunInfo) -> None:
+        if self._latest.get(info.chat_id) is info:
+            del self._latest[info.chat_id]

@@ -1,0 +1,189 @@
+"""One run: the task that owns an assistant turn from first to last."""
+
+import asyncio
+import enum
+import logging
+from collections.abc import Callable
+from typing import Final
+
+import msgspec
+
+from usechat import parts
+from usechat.frames import FrameStream
+from usechat.runs.log import Log
+from usechat.stream import MessageStream
+from usechat.transport import Source
+from usechat.turn import Turn
+
+__all__ = ["Run", "RunInfo", "RunState", "Timeouts"]
+
+_logger: Final = logging.getLogger("usechat.runs")
+
+TOO_LONG: Final = "The answer took too long and was stopped."
+SILENT: Final = "The agent was silent for too long, so the answer was stopped."
+
+
+class RunState(enum.StrEnum):
+    """How a run stands. ``waiting``: it ended with a call that the client must answer."""
+
+    RUNNING = "running"
+    WAITING = "waiting"
+    FINISHED = "finished"
+    FAILED = "failed"
+    STOPPED = "stopped"
+    LOST = "lost"
+
+
+class RunInfo(msgspec.Struct, frozen=True):
+    """What is known of a run, wherever it lives."""
+
+    run_id: str
+    chat_id: str
+    message_id: str
+    sdk: str
+    user_message_id: str = ""
+    subject: str = ""
+    state: RunState = RunState.RUNNING
+
+
+class Timeouts(msgspec.Struct, frozen=True):
+    """Seconds that an agent may take; ``None`` is for ever. ``stop`` is how long a stopped agent may clean up."""
+
+    first_event: float | None = 120
+    idle: float | None = 120
+    total: float | None = None
+    stop: float = 5
+
+
+class Run:
+    """Drives a source in one task and writes its frames to the log. It ends exactly once."""
+
+    def __init__(
+        self,
+        info: RunInfo,
+        turn: Turn,
+        stream: MessageStream,
+        log: Log,
+        *,
+        timeouts: Timeouts,
+        describe: Callable[[Exception, RunInfo], str],
+        on_end: Callable[["Run"], None],
+    ) -> None:
+        self.info = info
+        self.log = log
+        self._turn = turn
+        self._stream = stream
+        self._frames = FrameStream(stream)
+        self._timeouts = timeouts
+        self._describe = describe
+        self._on_end = on_end
+        self._loop = asyncio.get_running_loop()
+        self._heard: float | None = None
+        self._began = self._loop.time()
+        self._watch: asyncio.TimerHandle | None = None
+        self._grace: asyncio.TimerHandle | None = None
+        self._ordered: parts.Error | parts.Abort | None = None
+        self._task: asyncio.Task[None] | None = None
+        turn.bind(self.say, self.is_crowded)
+
+    @property
+    def seconds(self) -> float:
+        """How long ago the run began."""
+        return self._loop.time() - self._began
+
+    def start(self, source: Source) -> None:
+        """Begin: from here on everything ends in the stream."""
+        self._task = self._loop.create_task(self._own(source), name=f"usechat run {self.info.run_id}")
+        self._plan_watch()
+
+    def say(self, part: parts.Part) -> None:
+        """Write what the source said; nothing once the run has ended."""
+        self._heard = self._loop.time()
+        frames = self._frames.send(part)
+        if frames:
+            self.log.append(frames)
+
+    def is_crowded(self) -> bool:
+        """Tell whether the source spoke so much without a pause that others should have their turn."""
+        return self.log.pending >= 64
+
+    def stop(self, reason: str | None = None) -> None:
+        """Stop the source; the stream ends as stopped when it has gone, or after the time it has to go."""
+        self._order(parts.Abort(reason))
+
+    def fail(self, text: str) -> bytes:
+        """Stop the source and end the stream at once with an error; return the last frames."""
+        self._order(parts.Error(text))
+        frames = self._frames.fail(text)
+        self._end(parts.Error(text))
+        return frames
+
+    async def wait(self, seconds: float | None = None) -> None:
+        """Wait until the source has gone, but no longer than a stop may take, or than ``seconds`` says."""
+        if self._task is not None:
+            await asyncio.wait([self._task], timeout=self._timeouts.stop if seconds is None else seconds)
+
+    async def _own(self, source: Source) -> None:
+        ending: parts.Finish | parts.Error | parts.Abort
+        try:
+            with self._turn.current():
+                await source.drive(self._turn)
+            ending = self._ordered or parts.Finish()
+        except asyncio.CancelledError:
+            ending = self._ordered or parts.Abort()
+        except Exception as error:  # whatever user code raises, the stream ends well-formed
+            ending = self._ordered or parts.Error(self._describe(error, self.info))
+        self._end(ending)
+
+    def _order(self, ending: parts.Error | parts.Abort) -> None:
+        if self._ordered is not None or self._stream.ending is not None or self._task is None:
+            return
+        self._ordered = ending
+        self._turn.stop()
+        self._task.cancel()
+        self._grace = self._loop.call_later(self._timeouts.stop, self._give_up, ending)
+
+    def _give_up(self, ending: parts.Error | parts.Abort) -> None:
+        _logger.warning("run %s: the agent did not stop in time; the stream ends without it", self.info.run_id)
+        self._end(ending)
+
+    def _end(self, ending: parts.Finish | parts.Error | parts.Abort) -> None:
+        for timer in (self._watch, self._grace):
+            if timer is not None:
+                timer.cancel()
+        if self.info.state is not RunState.RUNNING:
+            return
+        frames = self._frames.send(ending)
+        if frames:
+            self.log.append(frames)
+        self.info = msgspec.structs.replace(self.info, state=self._outcome())
+        self.log.end()
+        self._on_end(self)
+
+    def _outcome(self) -> RunState:
+        match self._stream.ending:
+            case parts.Error():
+                return RunState.FAILED
+            case parts.Abort():
+                return RunState.STOPPED
+        return RunState.WAITING if self._stream.waits_for_client else RunState.FINISHED
+
+    def _plan_watch(self) -> None:
+        if self._heard is None:
+            limits = [(self._began, self._timeouts.first_event)]
+        else:
+            limits = [(self._heard, self._timeouts.idle)]
+        limits.append((self._began, self._timeouts.total))
+        deadlines = [since + limit for since, limit in limits if limit is not None]
+        if deadlines:
+            self._watch = self._loop.call_at(min(deadlines), self._check_time)
+
+    def _check_time(self) -> None:
+        now = self._loop.time()
+        limit = self._timeouts.first_event if self._heard is None else self._timeouts.idle
+        if self._timeouts.total is not None and now >= self._began + self._timeouts.total:
+            self._order(parts.Error(TOO_LONG))
+        elif limit is not None and now >= (self._heard or self._began) + limit:
+            self._order(parts.Error(SILENT))
+        else:
+            self._plan_watch()

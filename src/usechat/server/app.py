@@ -1,0 +1,81 @@
+"""The whole set of routes as one ASGI app, mounted anywhere or served alone."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import PlainTextResponse, Response
+from starlette.routing import Route
+
+from usechat.runs.memory import MemoryRuns
+from usechat.runs.store import RunStore
+from usechat.server.asking import Authorize, allow
+from usechat.server.endpoint import Endpoints
+from usechat.server.observer import Observer, Unobserved
+from usechat.server.settings import Settings
+
+__all__ = ["ChatApp"]
+
+
+class ChatApp:
+    """Answers a chat page: send, resume, stop, state; and tells whether it is well.
+
+    ``path`` is where ``DefaultChatTransport`` posts to. ``drain`` is how many seconds runs get when the server shuts
+    down; their readers are broken off at once and resume elsewhere.
+    """
+
+    def __init__(
+        self,
+        answer: Any,
+        *,
+        runs: RunStore | None = None,
+        authorize: Authorize = allow,
+        settings: Settings | None = None,
+        path: str = "/api/chat",
+        drain: float = 10,
+        observer: Observer | None = None,
+    ) -> None:
+        self._drain = drain
+        self._endpoints = Endpoints(
+            answer,
+            store=runs or MemoryRuns(),
+            settings=settings or Settings(),
+            authorize=authorize,
+            observer=observer or Unobserved(),
+        )
+        self._app = Starlette(
+            routes=[
+                Route(path, self._endpoints.send, methods=["POST"]),
+                Route(f"{path}/{{chat_id}}/stream", self._endpoints.resume, methods=["GET"]),
+                Route(f"{path}/{{chat_id}}/stop", self._endpoints.stop, methods=["POST"]),
+                Route(f"{path}/{{chat_id}}", self._endpoints.state, methods=["GET"]),
+                Route("/healthz", self._health, methods=["GET"]),
+                Route("/readyz", self._readiness, methods=["GET"]),
+            ],
+            lifespan=self._lifespan,
+        )
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        """Answer one ASGI connection."""
+        await self._app(scope, receive, send)
+
+    async def shut_down(self) -> None:
+        """Break readers off, let runs come to an end; an app that is mounted elsewhere calls it by itself."""
+        await self._endpoints.keeper.shut_down(drain=self._drain)
+
+    @asynccontextmanager
+    async def _lifespan(self, _app: Starlette) -> AsyncIterator[None]:
+        yield
+        await self.shut_down()
+
+    async def _health(self, _request: Request) -> Response:
+        return PlainTextResponse("ok")
+
+    async def _readiness(self, _request: Request) -> Response:
+        try:
+            await self._endpoints.store.check()
+        except Exception as error:  # whatever keeps the store away
+            return PlainTextResponse(f"The store of runs cannot be reached: {type(error).__name__}", 503)
+        return PlainTextResponse("ok")

@@ -1,0 +1,72 @@
+"""Reading what a request asks: its body, the release it names, and who asks."""
+
+import secrets
+import string
+from collections.abc import Awaitable, Callable
+from typing import Final, Literal, TypeAlias
+
+from starlette.requests import ClientDisconnect, Request
+
+from usechat.dialects import dialect
+from usechat.errors import InvalidRequest, RequestError, RequestTooLarge, UnknownRelease
+from usechat.requests import ChatRequest, Limits
+from usechat.turn import Identity
+
+__all__ = ["Action", "Authorize", "NotTheirs", "Unauthenticated", "allow", "new_id", "read_request", "release_of"]
+
+Action: TypeAlias = Literal["send", "resume", "stop", "state"]
+Authorize: TypeAlias = Callable[[Request, str, Action], Awaitable[Identity | None]]
+
+_ALPHABET: Final = string.ascii_letters + string.digits
+
+
+class Unauthenticated(RequestError):
+    """Nobody knows who asks."""
+
+    status = 401
+
+
+class NotTheirs(RequestError):
+    """The chat is not theirs, or there is none; which of the two is not told."""
+
+    status = 404
+
+
+async def allow(_request: Request, _chat_id: str, _action: Action) -> Identity | None:
+    """Let everyone do everything: the rule of a server without authentication."""
+    return Identity("")
+
+
+def new_id(length: int = 16) -> str:
+    """Return a random id of letters and digits, as the AI SDK makes them."""
+    return "".join(secrets.choice(_ALPHABET) for _ in range(length))
+
+
+async def read_request(request: Request, limits: Limits) -> ChatRequest:
+    """Read the chat request in the body of a POST; every flaw is a RequestError with a sentence."""
+    content_type = request.headers.get("content-type", "application/json").partition(";")[0].strip().lower()
+    if content_type not in ("application/json", "text/plain"):
+        raise InvalidRequest(f"The content type {content_type!r} is not supported; send application/json.")
+    return ChatRequest.parse(await _read_body(request, limits.maximum_bytes), limits=limits)
+
+
+def release_of(request: Request, default: str) -> str:
+    """Return the AI SDK release that the front end names (``?sdk=`` or ``x-ai-sdk``), or the server's setting."""
+    sdk = request.query_params.get("sdk") or request.headers.get("x-ai-sdk") or default
+    try:
+        return dialect(sdk).name
+    except UnknownRelease as error:
+        raise InvalidRequest(str(error)) from None
+
+
+async def _read_body(request: Request, maximum_bytes: int) -> bytes:
+    pieces, size = [], 0
+    try:
+        async for piece in request.stream():
+            size += len(piece)
+            if size > maximum_bytes:
+                raise RequestTooLarge(f"The request holds more than {maximum_bytes} bytes.")
+            pieces.append(piece)
+    except ClientDisconnect:
+        raise InvalidRequest("The connection was closed before the request was complete.") from None
+    return b"".join(pieces)

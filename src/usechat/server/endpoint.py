@@ -1,0 +1,160 @@
+"""The endpoints: start a run and stream it, resume, stop, tell the state."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any
+
+from starlette.requests import Request
+from starlette.responses import JSONResponse, PlainTextResponse, Response
+
+from usechat.errors import RequestError
+from usechat.runs.keeper import ChatBusy, Keeper, Reading
+from usechat.runs.memory import MemoryRuns
+from usechat.runs.run import RunInfo, RunState
+from usechat.runs.store import RunStore
+from usechat.server.asking import Action, Authorize, NotTheirs, Unauthenticated, allow, new_id, read_request, release_of
+from usechat.server.failures import describe_with
+from usechat.server.observer import Observer, Unobserved
+from usechat.server.response import StreamResponse
+from usechat.server.settings import Settings
+from usechat.transport import as_source
+from usechat.turn import Identity, Turn
+
+__all__ = ["Endpoints", "chat_response"]
+
+
+class Endpoints:
+    """Answers the requests of a chat page, one method per route."""
+
+    def __init__(
+        self,
+        answer: Any,
+        *,
+        store: RunStore,
+        settings: Settings,
+        authorize: Authorize,
+        observer: Observer,
+        keep_log: bool = True,
+    ) -> None:
+        self._source = as_source(answer)
+        self._settings = settings
+        self._authorize = authorize
+        self._observer = observer
+        self.store = store
+        self.keeper = Keeper(
+            store,
+            timeouts=settings.timeouts,
+            linger=settings.linger,
+            conflict=settings.conflict,
+            describe=describe_with(settings.on_error),
+            keep_log=keep_log,
+            maximum_behind=settings.maximum_waiting_bytes,
+            on_start=observer.run_started,
+            on_end=observer.run_ended,
+        )
+
+    async def send(self, request: Request) -> Response:
+        """Start a run and stream it."""
+        return await self._answered(self._send, request)
+
+    async def resume(self, request: Request) -> Response:
+        """Stream the run that goes on, from its start; 204 when there is nothing to see."""
+        return await self._answered(self._resume, request)
+
+    async def stop(self, request: Request) -> Response:
+        """Stop the chat's run, wherever it lives."""
+        return await self._answered(self._stop, request)
+
+    async def state(self, request: Request) -> Response:
+        """Tell how the chat's last run stands."""
+        return await self._answered(self._state, request)
+
+    async def _send(self, request: Request) -> Response:
+        received = asyncio.get_running_loop().time()
+        asked = await read_request(request, self._settings.limits)
+        chat_id = asked.chat_id or new_id()
+        identity = await self._identify(request, chat_id, "send")
+        latest = await self.keeper.latest(chat_id)
+        if latest is not None and latest.subject != identity.subject:
+            raise NotTheirs("No such chat.")
+        user_message = asked.last_user_message
+        info = RunInfo(
+            run_id=new_id(),
+            chat_id=chat_id,
+            message_id=asked.continues["id"] if asked.continues else f"msg-{new_id()}",
+            sdk=release_of(request, self._settings.sdk),
+            user_message_id="" if asked.continues or user_message is None else user_message["id"],
+            subject=identity.subject,
+        )
+        turn = Turn(asked, identity=identity, headers=dict(request.headers))
+        try:
+            reading = await self.keeper.start(info, self._source, turn, continues=asked.continues)
+        except ChatBusy as busy:
+            self._observer.request_refused(409)
+            return PlainTextResponse(str(busy), 409)
+        return self._stream(reading, received)
+
+    def _stream(self, reading: Reading, received: float) -> Response:
+        settings = self._settings
+        return StreamResponse(reading, keep_alive=settings.keep_alive, observer=self._observer, received=received)
+
+    async def _resume(self, request: Request) -> Response:
+        received = asyncio.get_running_loop().time()
+        try:
+            info = await self._run_of(request, "resume")
+        except NotTheirs:
+            return Response(status_code=204)
+        if info.state is RunState.RUNNING:
+            reading = await self.keeper.attach(info, sdk=release_of(request, self._settings.sdk))
+            if reading is not None:
+                return self._stream(reading, received)
+        # A 404 would put every fresh useChat({resume: true}) into the state of an error.
+        return Response(status_code=204)
+
+    async def _stop(self, request: Request) -> Response:
+        info = await self._run_of(request, "stop")
+        if info.state is RunState.RUNNING:
+            await self.keeper.stop(info)
+        return Response(status_code=204)
+
+    async def _state(self, request: Request) -> Response:
+        info = await self._run_of(request, "state")
+        known: Mapping[str, str] = {"state": info.state, "runId": info.run_id, "messageId": info.message_id}
+        return JSONResponse(known)
+
+    async def _run_of(self, request: Request, action: Action) -> RunInfo:
+        chat_id = request.path_params["chat_id"]
+        identity = await self._identify(request, chat_id, action)
+        info = await self.keeper.latest(chat_id)
+        if info is None or info.subject != identity.subject:
+            raise NotTheirs("No such chat.")
+        return info
+
+    async def _answered(self, handle: Callable[[Request], Awaitable[Response]], request: Request) -> Response:
+        try:
+            return await handle(request)
+        except RequestError as error:
+            # The client shows the body of such an answer as it is (ai, HttpChatTransport).
+            self._observer.request_refused(error.status)
+            headers = {"www-authenticate": "Bearer"} if isinstance(error, Unauthenticated) else None
+            return PlainTextResponse(str(error), error.status, headers)
+
+    async def _identify(self, request: Request, chat_id: str, action: Action) -> Identity:
+        identity = await self._authorize(request, chat_id, action)
+        if identity is None:
+            raise NotTheirs("No such chat.")
+        return identity
+
+
+async def chat_response(
+    request: Request, answer: Any, *, settings: Settings | None = None, authorize: Authorize = allow
+) -> Response:
+    """Answer one chat request in a route of your own: ``return await chat_response(request, agent)``.
+
+    Nothing is kept: a page that goes away stops the run. For resume and stop use :class:`~usechat.server.ChatApp`.
+    """
+    chosen = settings or Settings(linger=0)
+    endpoints = Endpoints(
+        answer, store=MemoryRuns(), settings=chosen, authorize=authorize, observer=Unobserved(), keep_log=False
+    )
+    return await endpoints.send(request)

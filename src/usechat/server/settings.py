@@ -1,0 +1,33 @@
+"""What a server lets its users set."""
+
+from collections.abc import Callable
+from typing import Final
+
+import msgspec
+
+from usechat.requests import Limits
+from usechat.runs.keeper import Conflict
+from usechat.runs.run import Timeouts
+
+__all__ = ["Settings"]
+
+_DEFAULT_TIMEOUTS: Final = Timeouts()
+_DEFAULT_LIMITS: Final = Limits()
+
+
+class Settings(msgspec.Struct, frozen=True, kw_only=True):
+    """How runs are made and served.
+
+    ``sdk`` is the AI SDK release that streams are made for. ``linger`` is how many seconds a run goes on without any
+    reader: 0 stops it at once, ``None`` never. ``conflict`` says what a second request does while a chat is answered.
+    ``on_error`` turns an exception into the text that people see; by default it is a reference to the log.
+    """
+
+    sdk: str = "any"
+    linger: float | None = 15
+    conflict: Conflict = "reject"
+    timeouts: Timeouts = _DEFAULT_TIMEOUTS
+    limits: Limits = _DEFAULT_LIMITS
+    keep_alive: float = 15
+    maximum_waiting_bytes: int = 1024 * 1024
+    on_error: Callable[[Exception], str] | None = None

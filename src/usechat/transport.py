@@ -1,0 +1,129 @@
+"""The seam: something that answers a chat. Everything that answers is a :class:`ChatTransport`."""
+
+import asyncio
+import contextvars
+import inspect
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from typing import Any, Protocol, TypeAlias, runtime_checkable
+
+from usechat.chunk_parts import parts_from_chunk
+from usechat.chunks import Chunk
+from usechat.errors import LocalProtocolError
+from usechat.parts import Part, Text
+from usechat.requests import ChatRequest
+from usechat.turn import Turn
+
+__all__ = ["AgentChatTransport", "ChatTransport", "Source", "as_source"]
+
+Said: TypeAlias = str | Part
+Agent: TypeAlias = Callable[[Turn], AsyncIterator[Said] | Iterator[Said] | Awaitable[Said] | Said]
+
+
+@runtime_checkable
+class ChatTransport(Protocol):
+    """The AI SDK's own abstraction. Closing the iterator stops the source before ``aclose`` returns."""
+
+    async def send_messages(self, request: ChatRequest) -> AsyncIterator[Chunk]:
+        """Answer a request: the chunks of one message."""
+        ...
+
+    async def reconnect_to_stream(self, chat_id: str) -> AsyncIterator[Chunk] | None:
+        """Return the answer that is being given, from its start, or nothing."""
+        ...
+
+
+@runtime_checkable
+class Source(Protocol):
+    """Something that answers in parts; the shape in which runs drive everything."""
+
+    async def drive(self, turn: Turn) -> None:
+        """Answer the turn in the calling task: say parts with ``turn.send``; return at the end, raise on failure."""
+        ...
+
+
+class AgentChatTransport:
+    """Makes a plain function an agent.
+
+    It may be an async generator of texts and parts, a generator (run in a thread), or a function, async or not, that
+    returns one text or part.
+    """
+
+    def __init__(self, agent: Agent) -> None:
+        self._agent = agent
+
+    async def drive(self, turn: Turn) -> None:
+        """Run the function; its generator is driven and closed in this task."""
+        if inspect.isasyncgenfunction(self._agent):
+            await _drive_async(self._agent(turn), turn)
+        elif inspect.iscoroutinefunction(self._agent):
+            turn.send(part_of(await self._agent(turn)))
+        else:
+            await _drive_thread(self._agent, turn)
+
+
+class TransportSource:
+    """Drives any chat transport: its chunks are read back into parts, so that they can be framed for any client."""
+
+    def __init__(self, transport: ChatTransport) -> None:
+        self._transport = transport
+
+    async def drive(self, turn: Turn) -> None:
+        """Pass on what the transport says; the iterator is closed in this task."""
+        stream = await self._transport.send_messages(turn.request)
+        try:
+            async for chunk in stream:
+                for part in parts_from_chunk(chunk):
+                    turn.send(part)
+                await turn.breathe()
+        finally:
+            close = getattr(stream, "aclose", None)
+            if close is not None:
+                await close()
+
+
+def as_source(answer: Any) -> Source:
+    """Return the source behind what a user gave: a source, a chat transport or a function."""
+    if isinstance(answer, Source):
+        return answer
+    if isinstance(answer, ChatTransport):
+        return TransportSource(answer)
+    if callable(answer):
+        return AgentChatTransport(answer)
+    raise LocalProtocolError(
+        f"{type(answer).__name__} cannot answer a chat; give an async generator function, a function or a ChatTransport"
+    )
+
+
+def part_of(said: Any) -> Part:
+    """Return what an agent said as a part."""
+    if isinstance(said, str):
+        return Text(said)
+    if isinstance(said, Part):
+        return said
+    raise LocalProtocolError(f"an agent says texts and parts, not {type(said).__name__}")
+
+
+async def _drive_async(said: Any, turn: Turn) -> None:
+    try:
+        async for item in said:
+            turn.send(Text(item) if item.__class__ is str else part_of(item))
+            await turn.breathe()
+    finally:
+        await said.aclose()
+
+
+async def _drive_thread(agent: Callable[[Turn], Any], turn: Turn) -> None:
+    def work() -> None:
+        said = agent(turn)
+        if not inspect.isgenerator(said):
+            turn.send(part_of(said))
+            return
+        try:
+            for item in said:
+                if turn.stopped:
+                    return
+                turn.send(part_of(item))
+        finally:
+            said.close()
+
+    await asyncio.to_thread(contextvars.copy_context().run, work)

@@ -1,0 +1,139 @@
+"""What an agent is asked, and how it may speak from anywhere in its call tree."""
+
+import asyncio
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import Any, Final
+
+import msgspec
+
+from usechat.errors import LocalProtocolError
+from usechat.parts import Data, Part
+from usechat.requests import ApprovalAnswer, ChatRequest, ToolOutput
+from usechat.ui_messages import FileUIPart, UIMessage
+
+__all__ = ["Identity", "Turn", "current_turn", "emit"]
+
+
+class Identity(msgspec.Struct, frozen=True):
+    """Who asks: ``subject`` owns the chat; ``claims`` is what the token says; ``token`` may be passed on upstream."""
+
+    subject: str
+    claims: Mapping[str, Any] = {}
+    token: str | None = None
+
+
+class Turn:
+    """One turn of one chat. Messages, tool outputs and approvals are the client's word, never proof."""
+
+    def __init__(
+        self,
+        request: ChatRequest,
+        *,
+        identity: Identity | None = None,
+        headers: Mapping[str, str] | None = None,
+    ) -> None:
+        self.request = request
+        self.identity = identity
+        self.headers: Mapping[str, str] = headers or {}
+        self._send: Callable[[Part], None] = _nobody_listens
+        self._is_crowded: Callable[[], bool] = bool
+        self._stopped = threading.Event()
+        self._loop = asyncio.get_running_loop()
+        self._thread = threading.get_ident()
+
+    @property
+    def chat_id(self) -> str:
+        """The chat's id."""
+        return self.request.chat_id
+
+    @property
+    def text(self) -> str:
+        """The text of the user's last message."""
+        return self.request.text
+
+    @property
+    def files(self) -> list[FileUIPart]:
+        """The files of the user's last message; their URLs are never fetched by the server."""
+        return self.request.files
+
+    @property
+    def messages(self) -> list[UIMessage]:
+        """The history as the client tells it."""
+        return self.request.messages
+
+    @property
+    def body(self) -> Mapping[str, Any]:
+        """The application's own keys of the request."""
+        return self.request.body
+
+    @property
+    def tool_outputs(self) -> list[ToolOutput]:
+        """What the client says its tools returned."""
+        return self.request.tool_outputs
+
+    @property
+    def approvals(self) -> list[ApprovalAnswer]:
+        """What a person answered to approval requests."""
+        return self.request.approvals
+
+    @property
+    def stopped(self) -> bool:
+        """Whether the turn was stopped; code in threads looks at it now and then."""
+        return self._stopped.is_set()
+
+    def bind(self, send: Callable[[Part], None], is_crowded: Callable[[], bool]) -> None:
+        """Connect the turn with the run that hears it."""
+        self._send = send
+        self._is_crowded = is_crowded
+
+    async def breathe(self) -> None:
+        """Let others have their turn when much was said without a pause; a source calls it between two parts."""
+        if self._is_crowded():
+            await asyncio.sleep(0)
+
+    def stop(self) -> None:
+        """Raise the flag that threads look at."""
+        self._stopped.set()
+
+    def send(self, part: Part) -> None:
+        """Say a part at once, from any thread."""
+        if threading.get_ident() == self._thread:
+            self._send(part)
+        else:
+            self._loop.call_soon_threadsafe(self._send, part)
+
+    def emit(self, name: str, data: Any, *, id: str | None = None, transient: bool = False) -> None:  # noqa: A002
+        """Send a ``data-<name>`` part at once, from any thread. The same id replaces."""
+        self.send(Data(name, data, id, transient))
+
+    @contextmanager
+    def current(self) -> Iterator[None]:
+        """Make this the turn that :func:`emit` speaks for."""
+        token = _current.set(self)
+        try:
+            yield
+        finally:
+            _current.reset(token)
+
+
+def _nobody_listens(_part: Part) -> None:
+    raise LocalProtocolError("the turn has not begun")
+
+
+_current: Final[ContextVar[Turn]] = ContextVar("usechat.turn")
+
+
+def current_turn() -> Turn:
+    """Return the turn that the calling code runs in."""
+    try:
+        return _current.get()
+    except LookupError:
+        raise LocalProtocolError("no turn is running here; emit() works in code that an agent calls") from None
+
+
+def emit(name: str, data: Any, *, id: str | None = None, transient: bool = False) -> None:  # noqa: A002
+    """Send a ``data-<name>`` part of the turn that the calling code runs in."""
+    current_turn().emit(name, data, id=id, transient=transient)
