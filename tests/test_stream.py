@@ -913,9 +913,17 @@ def test_fail_and_close_end_the_stream_once() -> None:
 def test_a_stream_tells_whether_it_waits_for_the_client() -> None:
     stream = MessageStream(message_id="m1", sdk="7")
     stream.send(WEATHER)
-    assert stream.waits_for_client
+    [call] = stream.waiting_calls
+    assert (call.wire_id, call.name, call.input, call.approval_id) == ("c1", "weather", {"city": "Paris"}, None)
     stream.send(SUNNY)
-    assert not stream.waits_for_client
+    assert stream.waiting_calls == []
+
+
+def test_a_question_is_not_a_call_of_its_own() -> None:
+    stream = MessageStream(message_id="m1", sdk="any")
+    stream.send(WEATHER)
+    stream.send(p.ApprovalRequest("a1", "c1"))
+    assert [(call.wire_id, call.approval_id) for call in stream.waiting_calls] == [("c1", "a1")]
 
 
 CONTINUED: dict[str, Any] = {

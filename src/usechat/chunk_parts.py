@@ -9,7 +9,36 @@ from usechat import chunks, parts
 from usechat.chunks import Chunk
 from usechat.parts import Part
 
-__all__ = ["parts_from_chunk"]
+__all__ = ["BROKE_OFF", "ChunkReader", "parts_from_chunk"]
+
+BROKE_OFF: Final = "The answer broke off before it was complete."
+
+
+class ChunkReader:
+    """Reads the chunks of one message; knows whether they came to an end."""
+
+    def __init__(self) -> None:
+        self._abort: parts.Abort | None = None
+        self._ended = False
+
+    def read(self, chunk: Chunk) -> list[Part]:
+        """Return what a chunk says; a stop is told when the message is complete, with its metadata."""
+        match chunk:
+            case chunks.Abort():
+                self._abort = parts.Abort(chunk.reason)
+                return []
+            case chunks.Finish() if self._abort is not None:
+                self._ended = True
+                return [parts.Abort(self._abort.reason, metadata=chunk.message_metadata)]
+            case chunks.Finish() | chunks.Error():
+                self._ended = True
+        return parts_from_chunk(chunk)
+
+    def close(self) -> list[Part]:
+        """Nothing follows: a stream cut short is a failure that people see, never a silent end."""
+        if self._ended:
+            return []
+        return [self._abort or parts.Error(BROKE_OFF)]
 
 
 def parts_from_chunk(chunk: Chunk) -> list[Part]:

@@ -12,6 +12,7 @@ from typing import Any, ClassVar, Final, get_args
 import msgspec
 
 from usechat import chunks, parts
+from usechat.calls import Call
 from usechat.chunks import Chunk, type_of
 from usechat.dialects import dialect
 from usechat.errors import LocalProtocolError
@@ -74,9 +75,9 @@ class MessageStream:
         self._asking = False
 
     @property
-    def waits_for_client(self) -> bool:
-        """Whether a call is open that the client must answer: a client-side tool or an approval."""
-        return self._tools.is_waiting()
+    def waiting_calls(self) -> list[Call]:
+        """The calls that the client must answer: client-side tools, and calls whose approval is pending."""
+        return self._tools.waiting()
 
     def send(self, part: parts.Part) -> list[Chunk]:
         """Return the chunks that this part takes; nothing once the stream has ended."""

@@ -77,6 +77,10 @@ class ToolBook:
         """Tell whether some call's input is still being written."""
         return any(call.state is ToolState.INPUT_STREAMING for call in self._shown.values())
 
+    def waiting(self) -> list[Call]:
+        """Return the calls that wait for the client, without the client-side tools that merely ask for an approval."""
+        return [call for call in self._shown.values() if not call.settled and call not in self._questions.values()]
+
     def is_waiting(self) -> bool:
         """Tell whether some call waits for the client: a client-side tool or an approval."""
         return any(not call.settled for call in self._shown.values())

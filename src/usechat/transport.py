@@ -6,7 +6,7 @@ import inspect
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from typing import Any, Protocol, TypeAlias, runtime_checkable
 
-from usechat.chunk_parts import parts_from_chunk
+from usechat.chunk_parts import ChunkReader
 from usechat.chunks import Chunk
 from usechat.errors import LocalProtocolError
 from usechat.parts import Part, Text
@@ -70,11 +70,14 @@ class TransportSource:
     async def drive(self, turn: Turn) -> None:
         """Pass on what the transport says; the iterator is closed in this task."""
         stream = await self._transport.send_messages(turn.request)
+        reader = ChunkReader()
         try:
             async for chunk in stream:
-                for part in parts_from_chunk(chunk):
+                for part in reader.read(chunk):
                     turn.send(part)
                 await turn.breathe()
+            for part in reader.close():
+                turn.send(part)
         finally:
             close = getattr(stream, "aclose", None)
             if close is not None:

@@ -34,10 +34,12 @@ class Turn:
         *,
         identity: Identity | None = None,
         headers: Mapping[str, str] | None = None,
+        open_calls: frozenset[str] | None = None,
     ) -> None:
         self.request = request
         self.identity = identity
         self.headers: Mapping[str, str] = headers or {}
+        self._open_calls = open_calls
         self._send: Callable[[Part], None] = _nobody_listens
         self._is_crowded: Callable[[], bool] = bool
         self._stopped = threading.Event()
@@ -71,12 +73,15 @@ class Turn:
 
     @property
     def tool_outputs(self) -> list[ToolOutput]:
-        """What the client says its tools returned."""
-        return self.request.tool_outputs
+        """What the client says its tools returned: for calls that wait for it, where the server knows which do."""
+        outputs = self.request.tool_outputs
+        if self._open_calls is None:
+            return outputs
+        return [output for output in outputs if output.tool_call_id in self._open_calls]
 
     @property
     def approvals(self) -> list[ApprovalAnswer]:
-        """What a person answered to approval requests."""
+        """What a person answered to approval requests; each was asked for, and its call has not changed."""
         return self.request.approvals
 
     @property

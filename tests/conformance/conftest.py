@@ -2,6 +2,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from tests.conformance.http_client import Browser
 from tests.conformance.judge import Judge
 
 
@@ -9,4 +10,11 @@ from tests.conformance.judge import Judge
 def judge() -> Iterator[Judge]:
     """The real npm clients, in one Node process per test worker."""
     with Judge() as running:
+        yield running
+
+
+@pytest.fixture(scope="session")
+def browser() -> Iterator[Browser]:
+    """The real npm clients as pages that talk to a URL, in one Node process per test worker."""
+    with Browser() as running:
         yield running

@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import AsyncIterator, Callable, Mapping
 from typing import Any, Final, Literal, Protocol, TypeAlias
 
-from usechat.errors import UsechatError
+from usechat.errors import RequestError
 from usechat.runs.log import Log, Reader, Wake
 from usechat.runs.replay import Reframer, shorten
 from usechat.runs.run import Run, RunInfo, RunState, Timeouts
@@ -22,8 +22,10 @@ _STOP_POLL: Final = 0.05
 CANNOT_FOLLOW: Final = "The connection is too slow for this answer, so it was stopped."
 
 
-class ChatBusy(UsechatError):
+class ChatBusy(RequestError):
     """The chat is being answered already."""
+
+    status = 409
 
 
 class Reading(Protocol):
@@ -68,6 +70,7 @@ class Keeper:
         linger: float | None,
         conflict: Conflict,
         describe: Callable[[Exception, RunInfo], str],
+        approval_secret: str | None = None,
         keep_log: bool = True,
         maximum_behind: int = 1024 * 1024,
         on_start: Callable[[RunInfo], None] = _say_nothing,
@@ -78,6 +81,7 @@ class Keeper:
         self._linger = linger
         self._conflict = conflict
         self._describe = describe
+        self._approval_secret = approval_secret
         self._keep_log = keep_log
         self._maximum_behind = maximum_behind
         self._on_start = on_start
@@ -108,7 +112,16 @@ class Keeper:
                 await asyncio.sleep(_STOP_POLL)
         log = Log(keep=self._keep_log, on_flush=lambda frames: self._store.append(info.run_id, frames))
         stream = MessageStream(message_id=info.message_id, sdk=info.sdk, continues=continues)
-        run = Run(info, turn, stream, log, timeouts=self._timeouts, describe=self._describe, on_end=self._ended)
+        run = Run(
+            info,
+            turn,
+            stream,
+            log,
+            timeouts=self._timeouts,
+            describe=self._describe,
+            on_end=self._ended,
+            approval_secret=self._approval_secret,
+        )
         self._runs[info.run_id] = run
         self._continued[info.run_id] = continues
         reading = _LocalReading(log.reader(maximum_behind=self._maximum_behind), self, run, resumable=self._keep_log)

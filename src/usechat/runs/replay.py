@@ -6,7 +6,7 @@ from typing import Any, cast
 import msgspec
 
 from usechat import chunks, parts
-from usechat.chunk_parts import parts_from_chunk
+from usechat.chunk_parts import ChunkReader, parts_from_chunk
 from usechat.chunks import Chunk
 from usechat.frames import FrameStream
 from usechat.parts import Part
@@ -117,12 +117,13 @@ class Reframer:
 
     def __init__(self, message_id: str, sdk: str, *, earlier: Mapping[str, Any] | None = None) -> None:
         self._decoder = ChunkDecoder()
+        self._reader = ChunkReader()
         self._frames = FrameStream(MessageStream(message_id=message_id, sdk=sdk))
         self._earlier = earlier_parts(earlier) if earlier else []
 
     def receive(self, frames: bytes) -> bytes:
         """Return the same, in the other dialect."""
-        said = [part for chunk in compact(self._decoder.receive(frames)) for part in parts_from_chunk(chunk)]
+        said = [part for chunk in compact(self._decoder.receive(frames)) for part in self._reader.read(chunk)]
         if self._earlier and said:
             # The first part is the start of the message; what it held already follows.
             said[1:1] = self._earlier

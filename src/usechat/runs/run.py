@@ -11,6 +11,7 @@ import msgspec
 from usechat import parts
 from usechat.frames import FrameStream
 from usechat.runs.log import Log
+from usechat.runs.open_calls import OpenCall, approval_signature, input_digest
 from usechat.stream import MessageStream
 from usechat.transport import Source
 from usechat.turn import Turn
@@ -44,6 +45,7 @@ class RunInfo(msgspec.Struct, frozen=True):
     user_message_id: str = ""
     subject: str = ""
     state: RunState = RunState.RUNNING
+    open_calls: tuple[OpenCall, ...] = ()
 
 
 class Timeouts(msgspec.Struct, frozen=True):
@@ -68,6 +70,7 @@ class Run:
         timeouts: Timeouts,
         describe: Callable[[Exception, RunInfo], str],
         on_end: Callable[["Run"], None],
+        approval_secret: str | None = None,
     ) -> None:
         self.info = info
         self.log = log
@@ -77,6 +80,7 @@ class Run:
         self._timeouts = timeouts
         self._describe = describe
         self._on_end = on_end
+        self._approval_secret = approval_secret
         self._loop = asyncio.get_running_loop()
         self._heard: float | None = None
         self._began = self._loop.time()
@@ -99,6 +103,8 @@ class Run:
     def say(self, part: parts.Part) -> None:
         """Write what the source said; nothing once the run has ended."""
         self._heard = self._loop.time()
+        if isinstance(part, parts.ApprovalRequest):
+            part = self._signed(part)
         frames = self._frames.send(part)
         if frames:
             self.log.append(frames)
@@ -156,7 +162,7 @@ class Run:
         frames = self._frames.send(ending)
         if frames:
             self.log.append(frames)
-        self.info = msgspec.structs.replace(self.info, state=self._outcome())
+        self.info = msgspec.structs.replace(self.info, state=self._outcome(), open_calls=self._open_calls())
         self.log.end()
         self._on_end(self)
 
@@ -166,7 +172,19 @@ class Run:
                 return RunState.FAILED
             case parts.Abort():
                 return RunState.STOPPED
-        return RunState.WAITING if self._stream.waits_for_client else RunState.FINISHED
+        return RunState.WAITING if self._stream.waiting_calls else RunState.FINISHED
+
+    def _open_calls(self) -> tuple[OpenCall, ...]:
+        calls = self._stream.waiting_calls
+        return tuple(OpenCall(call.wire_id, call.name, input_digest(call.input), call.approval_id) for call in calls)
+
+    def _signed(self, part: parts.ApprovalRequest) -> parts.ApprovalRequest:
+        """Sign an approval request, so that its answer can be checked when this run is forgotten."""
+        call = next((call for call in self._stream.waiting_calls if call.wire_id == part.tool_call_id), None)
+        if call is None or self._approval_secret is None or part.signature is not None:
+            return part
+        asked = OpenCall(call.wire_id, call.name, input_digest(call.input), part.approval_id)
+        return msgspec.structs.replace(part, signature=approval_signature(self._approval_secret, asked))
 
     def _plan_watch(self) -> None:
         if self._heard is None:

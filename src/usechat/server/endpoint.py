@@ -4,14 +4,17 @@ import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
+import msgspec
 from starlette.requests import Request
 from starlette.responses import JSONResponse, PlainTextResponse, Response
 
 from usechat.errors import RequestError
-from usechat.runs.keeper import ChatBusy, Keeper, Reading
+from usechat.requests import ChatRequest
+from usechat.runs.keeper import Keeper, Reading
 from usechat.runs.memory import MemoryRuns
 from usechat.runs.run import RunInfo, RunState
 from usechat.runs.store import RunStore
+from usechat.server.answers import check_approvals, open_call_ids
 from usechat.server.asking import Action, Authorize, NotTheirs, Unauthenticated, allow, new_id, read_request, release_of
 from usechat.server.failures import describe_with
 from usechat.server.observer import Observer, Unobserved
@@ -47,6 +50,7 @@ class Endpoints:
             linger=settings.linger,
             conflict=settings.conflict,
             describe=describe_with(settings.on_error),
+            approval_secret=settings.approval_secret,
             keep_log=keep_log,
             maximum_behind=settings.maximum_waiting_bytes,
             on_start=observer.run_started,
@@ -72,27 +76,28 @@ class Endpoints:
     async def _send(self, request: Request) -> Response:
         received = asyncio.get_running_loop().time()
         asked = await read_request(request, self._settings.limits)
-        chat_id = asked.chat_id or new_id()
-        identity = await self._identify(request, chat_id, "send")
-        latest = await self.keeper.latest(chat_id)
+        asked = msgspec.structs.replace(asked, chat_id=asked.chat_id or new_id())
+        identity = await self._identify(request, asked.chat_id, "send")
+        reading = await self.begin(asked, identity, request.headers, release_of(request, self._settings.sdk))
+        return self._stream(reading, received)
+
+    async def begin(self, asked: ChatRequest, identity: Identity, headers: Mapping[str, str], sdk: str) -> Reading:
+        """Start a run for a request whose sender is known; a RequestError says why not."""
+        latest = await self.keeper.latest(asked.chat_id)
         if latest is not None and latest.subject != identity.subject:
             raise NotTheirs("No such chat.")
+        check_approvals(asked, latest, self._settings.approval_secret)
         user_message = asked.last_user_message
         info = RunInfo(
             run_id=new_id(),
-            chat_id=chat_id,
+            chat_id=asked.chat_id,
             message_id=asked.continues["id"] if asked.continues else f"msg-{new_id()}",
-            sdk=release_of(request, self._settings.sdk),
+            sdk=sdk,
             user_message_id="" if asked.continues or user_message is None else user_message["id"],
             subject=identity.subject,
         )
-        turn = Turn(asked, identity=identity, headers=dict(request.headers))
-        try:
-            reading = await self.keeper.start(info, self._source, turn, continues=asked.continues)
-        except ChatBusy as busy:
-            self._observer.request_refused(409)
-            return PlainTextResponse(str(busy), 409)
-        return self._stream(reading, received)
+        turn = Turn(asked, identity=identity, headers=dict(headers), open_calls=open_call_ids(latest))
+        return await self.keeper.start(info, self._source, turn, continues=asked.continues)
 
     def _stream(self, reading: Reading, received: float) -> Response:
         settings = self._settings

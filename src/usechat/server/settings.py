@@ -21,6 +21,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     ``sdk`` is the AI SDK release that streams are made for. ``linger`` is how many seconds a run goes on without any
     reader: 0 stops it at once, ``None`` never. ``conflict`` says what a second request does while a chat is answered.
     ``on_error`` turns an exception into the text that people see; by default it is a reference to the log.
+    ``approval_secret`` signs approval requests, so that answers can be checked when the run is forgotten.
     """
 
     sdk: str = "any"
@@ -31,3 +32,4 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     keep_alive: float = 15
     maximum_waiting_bytes: int = 1024 * 1024
     on_error: Callable[[Exception], str] | None = None
+    approval_secret: str | None = None

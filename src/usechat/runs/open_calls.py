@@ -1,0 +1,44 @@
+"""The calls that a run left open for the client, so that what comes back can be checked."""
+
+import base64
+import hashlib
+import hmac
+from typing import Any, Final
+
+import msgspec
+
+from usechat.values import json_text, json_value
+
+__all__ = ["OpenCall", "approval_signature", "input_digest"]
+
+_VERSION: Final = "ai-sdk-tool-approval-v1"
+
+
+class OpenCall(msgspec.Struct, frozen=True):
+    """A call that waits for the client: for its output, or for a person's answer to ``approval_id``."""
+
+    tool_call_id: str
+    tool_name: str
+    input_digest: str
+    approval_id: str | None = None
+
+
+def input_digest(value: Any) -> str:
+    """Return a digest of a tool's input: base64url of the SHA-256 of its JSON with sorted keys."""
+    return _base64url(hashlib.sha256(json_text(_sorted(json_value(value))).encode()).digest())
+
+
+def approval_signature(secret: str, call: OpenCall) -> str:
+    """Return the signature that AI SDK 7 makes for an approval request (``experimental_toolApprovalSecret``)."""
+    fields = [_VERSION, call.approval_id, call.tool_call_id, call.tool_name, call.input_digest]
+    return _base64url(hmac.digest(secret.encode(), json_text(fields).encode(), "sha256"))
+
+
+def _sorted(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _sorted(value[key]) for key in sorted(value)}
+    return [_sorted(item) for item in value] if isinstance(value, list) else value
+
+
+def _base64url(data: bytes) -> str:
+    return base64.urlsafe_b64encode(data).rstrip(b"=").decode()
