@@ -18,7 +18,7 @@ __all__ = ["ChatBusy", "Conflict", "Keeper", "Reading"]
 Conflict: TypeAlias = Literal["reject", "attach", "queue", "interrupt"]
 """What a second request does while the chat's run goes on."""
 
-_STOP_POLL: Final = 0.05
+_POLL: Final = 0.05
 CANNOT_FOLLOW: Final = "The connection is too slow for this answer, so it was stopped."
 
 
@@ -108,8 +108,7 @@ class Keeper:
                 raise ChatBusy("This chat is being answered already.")
             elif self._conflict == "interrupt":
                 await self.stop(active)
-            else:
-                await asyncio.sleep(_STOP_POLL)
+            await asyncio.sleep(_POLL)
         log = Log(keep=self._keep_log, on_flush=lambda frames: self._store.append(info.run_id, frames))
         stream = MessageStream(message_id=info.message_id, sdk=info.sdk, continues=continues)
         run = Run(
@@ -154,6 +153,7 @@ class Keeper:
         if run := self._runs.get(info.run_id):
             run.stop("stopped")
             await run.wait()
+            await asyncio.gather(*self._ends)
             return
         await self._store.order_stop(info)
         deadline = asyncio.get_running_loop().time() + self._timeouts.stop
@@ -161,12 +161,16 @@ class Keeper:
             latest = await self._store.latest(info.chat_id)
             if latest is None or latest.run_id != info.run_id or latest.state is not RunState.RUNNING:
                 return
-            await asyncio.sleep(_STOP_POLL)
+            await asyncio.sleep(_POLL)
+
+    def break_off(self) -> None:
+        """Cut every reader off without an ending: its client sees a network error, and resumes elsewhere."""
+        for run in self._runs.values():
+            run.log.break_off()
 
     async def shut_down(self, *, drain: float) -> None:
         """Break readers off at once; give runs some time, then stop them."""
-        for run in self._runs.values():
-            run.log.break_off()
+        self.break_off()
         await asyncio.gather(*[run.wait(drain) for run in self._runs.values()])
         runs = list(self._runs.values())
         for run in runs:

@@ -1,0 +1,246 @@
+"""One run: it drives its source in one task, ends exactly once, and tells how."""
+
+import asyncio
+import contextvars
+from collections.abc import AsyncIterator, Callable
+from typing import Any
+
+import pytest
+
+from usechat import parts
+from usechat.message import MessageBuilder
+from usechat.requests import ChatRequest
+from usechat.runs.log import Log
+from usechat.runs.open_calls import OpenCall, approval_signature, input_digest
+from usechat.runs.run import SILENT, TOO_LONG, Run, RunInfo, RunState, Timeouts
+from usechat.sse import ChunkDecoder
+from usechat.stream import MessageStream
+from usechat.transport import as_source
+from usechat.turn import Turn, emit
+
+ASKED = ChatRequest.parse(
+    {"id": "c1", "messages": [{"id": "u1", "role": "user", "parts": [{"type": "text", "text": "hi"}]}]}
+)
+
+
+def make_run(timeouts: Timeouts | None = None, *, secret: str | None = None) -> tuple[Run, list[Run]]:
+    ended: list[Run] = []
+    run = Run(
+        RunInfo("r1", "c1", "m1", "7"),
+        Turn(ASKED),
+        MessageStream(message_id="m1", sdk="7"),
+        Log(),
+        timeouts=timeouts or Timeouts(),
+        describe=lambda error, _info: f"redacted {type(error).__name__}",
+        on_end=ended.append,
+        approval_secret=secret,
+    )
+    return run, ended
+
+
+async def answered(agent: Callable[..., Any], timeouts: Timeouts | None = None) -> tuple[Run, list[str], Any]:
+    """Run an agent to its end; return the run, the types of its chunks and the message."""
+    run, ended = make_run(timeouts)
+    run.start(as_source(agent))
+    await run.wait(10)
+    assert len(ended) == 1
+    chunks = ChunkDecoder().receive(run.log.so_far())
+    builder = MessageBuilder(sdk="7")
+    for chunk in chunks:
+        if type(chunk).__name__ == "Error":
+            break
+        builder.receive(chunk)
+    assert run.log.so_far().endswith(b"data: [DONE]\n\n")
+    return run, [type(chunk).__name__ for chunk in chunks], builder.message
+
+
+def text_of(message: Any) -> str:
+    return "".join(part["text"] for part in message["parts"] if part["type"] == "text")
+
+
+async def words(turn: Turn) -> AsyncIterator[Any]:
+    yield "You said "
+    yield parts.Text(turn.text)
+
+
+def words_of_a_thread(turn: Turn) -> Any:
+    emit("thread", 1)
+    yield "You said "
+    yield turn.text
+
+
+async def one_text(turn: Turn) -> str:
+    return f"You said {turn.text}"
+
+
+def one_text_of_a_thread(turn: Turn) -> parts.Text:
+    return parts.Text(f"You said {turn.text}")
+
+
+@pytest.mark.parametrize("agent", [words, words_of_a_thread, one_text, one_text_of_a_thread])
+async def test_any_kind_of_function_answers(agent: Callable[..., Any]) -> None:
+    run, _, message = await answered(agent)
+    assert (run.info.state, text_of(message)) == (RunState.FINISHED, "You said hi")
+
+
+async def test_a_failure_is_redacted_and_ends_the_stream() -> None:
+    async def agent(_turn: Turn) -> AsyncIterator[str]:
+        yield "a"
+        raise RuntimeError("secret")
+
+    run, kinds, _ = await answered(agent)
+    assert run.info.state is RunState.FAILED
+    assert kinds[-2:] == ["Error", "Finish"]
+    assert b"redacted RuntimeError" in run.log.so_far()
+    assert b"secret" not in run.log.so_far()
+
+
+async def test_something_that_is_no_text_is_a_failure() -> None:
+    async def agent(_turn: Turn) -> AsyncIterator[Any]:
+        yield 5
+
+    run, _, _ = await answered(agent)
+    assert run.info.state is RunState.FAILED
+
+
+async def test_a_source_may_end_its_turn_itself() -> None:
+    async def agent(_turn: Turn) -> AsyncIterator[parts.Part]:
+        yield parts.Error("Out of tokens.")
+
+    run, kinds, _ = await answered(agent)
+    assert (run.info.state, kinds) == (RunState.FAILED, ["Start", "Error", "Finish"])
+
+
+async def test_a_call_left_open_is_waiting_and_remembered() -> None:
+    async def agent(_turn: Turn) -> AsyncIterator[parts.Part]:
+        yield parts.ToolCall("t1", "ask", {"b": 1, "a": 2})
+
+    run, _, _ = await answered(agent)
+    assert run.info.state is RunState.WAITING
+    assert run.info.open_calls == (OpenCall("t1", "ask", input_digest({"a": 2, "b": 1})),)
+
+
+async def test_approval_requests_are_signed_with_the_secret() -> None:
+    run, _ = make_run(secret="s3cret")
+    run.say(parts.ToolCall("t1", "rm", {"p": "/"}))
+    run.say(parts.ApprovalRequest("a1", "t1"))
+    run.say(parts.ApprovalRequest("a2", "unknown"))
+    asked = OpenCall("t1", "rm", input_digest({"p": "/"}), "a1")
+    assert f'"signature":"{approval_signature("s3cret", asked)}"'.encode() in run.log.so_far()
+
+
+async def test_stop_cancels_the_agent_in_its_own_task_and_context() -> None:
+    variable: contextvars.ContextVar[str] = contextvars.ContextVar("variable")
+    seen: list[Any] = []
+
+    async def agent(turn: Turn) -> AsyncIterator[str]:
+        token = variable.set("mine")
+        task = asyncio.current_task()
+        try:
+            yield "a"
+            await asyncio.sleep(60)
+        finally:
+            variable.reset(token)  # raises in another context
+            seen.append((asyncio.current_task() is task, turn.stopped))
+
+    run, ended = make_run()
+    run.start(as_source(agent))
+    await asyncio.sleep(0.01)
+    run.stop("user")
+    run.stop("again")
+    await run.wait()
+    assert (seen, run.info.state, len(ended)) == ([(True, True)], RunState.STOPPED, 1)
+    assert b'"type":"abort","reason":"user"' in run.log.so_far()
+
+
+async def test_an_agent_that_does_not_stop_is_left_behind() -> None:
+    release = asyncio.Event()
+
+    async def agent(_turn: Turn) -> AsyncIterator[str]:
+        yield "a"
+        while not release.is_set():
+            try:
+                await release.wait()
+            except asyncio.CancelledError:
+                continue
+        yield "late"
+
+    run, ended = make_run(Timeouts(stop=0.05))
+    run.start(as_source(agent))
+    await asyncio.sleep(0.01)
+    run.stop()
+    await run.wait()
+    assert (run.info.state, len(ended)) == (RunState.STOPPED, 1)
+    release.set()
+    await run.wait()
+    assert (len(ended), b"late" in run.log.so_far()) == (1, False)
+
+
+@pytest.mark.parametrize(
+    ("timeouts", "text"),
+    [
+        pytest.param(Timeouts(first_event=0.05), SILENT, id="first-event"),
+        pytest.param(Timeouts(total=0.05, first_event=None, idle=None), TOO_LONG, id="total"),
+    ],
+)
+async def test_a_silent_agent_times_out(timeouts: Timeouts, text: str) -> None:
+    async def agent(_turn: Turn) -> AsyncIterator[str]:
+        await asyncio.sleep(60)
+        yield "never"
+
+    run, kinds, _ = await answered(agent, timeouts)
+    assert (run.info.state, kinds) == (RunState.FAILED, ["Start", "Error", "Finish"])
+    assert text.encode() in run.log.so_far()
+
+
+async def test_an_agent_that_falls_silent_times_out_and_its_tools_are_settled() -> None:
+    async def agent(_turn: Turn) -> AsyncIterator[parts.Part]:
+        yield parts.ToolCall("t1", "slow", {})
+        await asyncio.sleep(60)
+
+    run, kinds, _ = await answered(agent, Timeouts(first_event=5, idle=0.05))
+    assert run.info.state is RunState.FAILED
+    assert kinds == ["Start", "StartStep", "ToolInputAvailable", "ToolOutputError", "Error", "Finish"]
+
+
+async def test_an_agent_that_speaks_in_time_does_not_time_out() -> None:
+    async def agent(_turn: Turn) -> AsyncIterator[str]:
+        for _ in range(6):
+            await asyncio.sleep(0.05)
+            yield "a"
+
+    run, _, message = await answered(agent, Timeouts(first_event=2, idle=2))
+    assert (run.info.state, text_of(message)) == (RunState.FINISHED, "aaaaaa")
+
+
+async def test_an_agent_without_a_pause_does_not_starve_others() -> None:
+    turns = 0
+
+    async def agent(_turn: Turn) -> AsyncIterator[str]:
+        for _ in range(2000):
+            yield "a"
+
+    async def other() -> None:
+        nonlocal turns
+        while True:
+            await asyncio.sleep(0)
+            turns += 1
+
+    neighbour = asyncio.ensure_future(other())
+    _, _, message = await answered(agent)
+    neighbour.cancel()
+    assert len(text_of(message)) == 2000
+    assert turns >= 20
+
+
+async def test_a_run_can_be_failed_at_once() -> None:
+    async def agent(_turn: Turn) -> AsyncIterator[str]:
+        yield "a"
+        await asyncio.sleep(60)
+
+    run, ended = make_run()
+    run.start(as_source(agent))
+    await asyncio.sleep(0.01)
+    assert b'"errorText":"Too slow."' in run.fail("Too slow.")
+    assert (run.info.state, len(ended)) == (RunState.FAILED, 1)
+    await run.wait()
