@@ -141,7 +141,7 @@ async def test_a_turn_tells_what_is_asked() -> None:
 
 
 async def test_outputs_are_taken_only_for_calls_that_wait() -> None:
-    tools = [
+    tools: list[dict[str, Any]] = [
         {"type": "tool-t", "toolCallId": call, "state": "output-available", "input": {}, "output": call}
         for call in ("c1", "c2")
     ]

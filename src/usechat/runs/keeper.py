@@ -1,6 +1,7 @@
 """The keeper of runs: starts them, finds them wherever they live, lets readers in, stops them."""
 
 import asyncio
+import logging
 from collections.abc import AsyncIterator, Callable, Mapping
 from typing import Any, Final, Literal, Protocol, TypeAlias
 
@@ -18,6 +19,7 @@ __all__ = ["ChatBusy", "Conflict", "Keeper", "Reading"]
 Conflict: TypeAlias = Literal["reject", "attach", "queue", "interrupt"]
 """What a second request does while the chat's run goes on."""
 
+_logger: Final = logging.getLogger("usechat.runs")
 _POLL: Final = 0.05
 CANNOT_FOLLOW: Final = "The connection is too slow for this answer, so it was stopped."
 
@@ -192,12 +194,21 @@ class Keeper:
 
     def _ended(self, run: Run) -> None:
         self._cancel_timer(run.info.run_id)
-        self._runs.pop(run.info.run_id, None)
-        self._continued.pop(run.info.run_id, None)
         self._on_end(run.info, run.seconds)
-        task = asyncio.get_running_loop().create_task(self._store.end(run.info))
+        task = asyncio.get_running_loop().create_task(self._record_end(run))
         self._ends.add(task)
         task.add_done_callback(self._ends.discard)
+
+    async def _record_end(self, run: Run) -> None:
+        """Let the store know first, then the readers: a page posts again as soon as it sees the end."""
+        try:
+            await self._store.end(run.info)
+        except Exception:
+            _logger.exception("run %s: its end could not be recorded", run.info.run_id)
+        finally:
+            del self._runs[run.info.run_id]
+            del self._continued[run.info.run_id]
+            run.log.end()
 
     def _stop_here(self, run_id: str) -> None:
         if run := self._runs.get(run_id):

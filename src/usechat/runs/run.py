@@ -58,7 +58,10 @@ class Timeouts(msgspec.Struct, frozen=True):
 
 
 class Run:
-    """Drives a source in one task and writes its frames to the log. It ends exactly once."""
+    """Drives a source in one task and writes its frames to the log. It ends exactly once.
+
+    ``on_end`` closes the log, when everybody may know that the run is over.
+    """
 
     def __init__(
         self,
@@ -150,7 +153,11 @@ class Run:
         self._grace = self._loop.call_later(self._timeouts.stop, self._give_up, ending)
 
     def _give_up(self, ending: parts.Error | parts.Abort) -> None:
-        _logger.warning("run %s: the agent did not stop in time; the stream ends without it", self.info.run_id)
+        _logger.warning(
+            "run %s: the agent did not stop in time; the stream ends without it",
+            self.info.run_id,
+            extra={"chat_id": self.info.chat_id, "run_id": self.info.run_id},
+        )
         self._end(ending)
 
     def _end(self, ending: parts.Finish | parts.Error | parts.Abort) -> None:
@@ -163,7 +170,7 @@ class Run:
         if frames:
             self.log.append(frames)
         self.info = msgspec.structs.replace(self.info, state=self._outcome(), open_calls=self._open_calls())
-        self.log.end()
+        self.log.flush()
         self._on_end(self)
 
     def _outcome(self) -> RunState:
