@@ -7,6 +7,7 @@ import asyncio
 import socket
 import sys
 import threading
+import uuid
 from collections.abc import AsyncIterator, Iterator
 from contextlib import contextmanager
 
@@ -53,7 +54,8 @@ async def chat(request: Request) -> StreamingResponse:
     asked = ChatRequest.parse(await request.body())
 
     async def frames() -> AsyncIterator[bytes]:
-        stream = FrameStream(MessageStream(message_id="answer-1", continues=asked.continues))
+        # Every answer needs an id of its own: a page replaces a message whose id it knows.
+        stream = FrameStream(MessageStream(message_id=str(uuid.uuid4()), continues=asked.continues))
         async for part in agent(asked.text):
             yield stream.send(part)
             await asyncio.sleep(PACE)

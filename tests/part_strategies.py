@@ -8,7 +8,7 @@ from usechat import parts
 from usechat.parts import Part
 
 LANES = ("", "x", "y", "z")
-CALLS = ("c1", "c2", "c3")
+CALLS = ("c1", "c2", "c3", "")
 APPROVALS = ("a1", "a2", "c1")
 TOOLS = ("search", "get-time")
 
@@ -54,6 +54,9 @@ citations = st.one_of(
         )
     ),
     st.just(({"source": "somewhere"},)),
+    st.sampled_from([True, -1, 2**60, 1.5]).map(
+        lambda index: ({"source": {"type": "source", "sourceType": "url", "id": "s", "url": "u"}, "startIndex": index},)
+    ),
 )
 steering_parts = st.lists(
     st.one_of(
@@ -212,14 +215,12 @@ APPROVAL_STATES = ("approval-requested", "approval-responded")
 
 
 def continued_messages(*, approvals: bool) -> st.SearchStrategy[dict[str, Any]]:
-    """Assistant messages that a client sends back to be continued."""
+    """Assistant messages that a client sends back to be continued; an id may occur in several steps."""
     states = st.sampled_from(COMMON_STATES + (APPROVAL_STATES if approvals else ()))
     tool_part = st.builds(_tool_part, states, call_ids, tool_names, st.booleans(), st.booleans())
     tools = st.lists(tool_part, min_size=1, max_size=3, unique_by=lambda part: part["toolCallId"])
-    return tools.map(
-        lambda found: {
-            "id": "assistant-1",
-            "role": "assistant",
-            "parts": [{"type": "step-start"}, {"type": "text", "text": "Let me see.", "state": "done"}, *found],
-        }
+    text = {"type": "text", "text": "Let me see.", "state": "done"}
+    steps = st.lists(tools.map(lambda found: [{"type": "step-start"}, text, *found]), min_size=1, max_size=2)
+    return steps.map(
+        lambda found: {"id": "assistant-1", "role": "assistant", "parts": [part for step in found for part in step]}
     )

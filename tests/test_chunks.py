@@ -163,20 +163,29 @@ def test_invalid_utf8_is_replaced_as_clients_do() -> None:
         ("null", "a chunk is a JSON object, not null", "$"),
         ("{}", "a chunk needs a string under the key 'type'", "$.type"),
         ('{"type":1}', "a chunk needs a string under the key 'type'", "$.type"),
-        ('{"type":"text-start"}', "text-start: Object missing required field `id`", "$"),
-        ('{"type":"text-start","id":1}', "text-start: Expected `str`, got `int`", "$.id"),
-        ('{"type":"text-start","id":null}', "text-start: null is illegal here; leave the key out", "$.id"),
-        ('{"type":"start","messageId":null}', "start: null is illegal here; leave the key out", "$.messageId"),
+        ('{"type":"text-start"}', "text-start: the key 'id' is missing", "$"),
+        ('{"type":"text-start","id":1}', "text-start: 'id' must be a string, not 1", "$.id"),
+        ('{"type":"text-start","id":null}', "text-start: 'id' must not be null; leave the key out", "$.id"),
+        ('{"type":"start","messageId":null}', "start: 'messageId' must not be null; leave the key out", "$.messageId"),
         (
             '{"type":"text-end","id":"t","providerMetadata":{"p":1}}',
-            "text-end: Expected `object`, got `int`",
+            "text-end: 'providerMetadata' must be an object of objects, not {\"p\":1}",
             "$.providerMetadata[...]",
         ),
-        ('{"type":"finish","finishReason":"done"}', "finish: Invalid enum value 'done'", "$.finishReason"),
+        (
+            '{"type":"finish","finishReason":"done"}',
+            "finish: 'finishReason' must be one of stop, length, content-filter, tool-calls, error, other, unknown, "
+            'interrupted, not "done"',
+            "$.finishReason",
+        ),
         ('{"type":"data-x"}', "data-x: the payload must stand under the key 'data'", "$.data"),
-        ('{"type":"data-x","data":1,"id":[]}', "data-x: Expected `str`, got an array", "$.id"),
-        ('{"type":"data-x","data":1,"transient":null}', "data-x: Expected `bool`, got null", "$.transient"),
-        ('{"type":"tool-input-start"}', "tool-input-start: Object missing required field `toolCallId`", "$"),
+        ('{"type":"data-x","data":1,"id":[]}', "data-x: 'id' must be a string, not []", "$.id"),
+        (
+            '{"type":"data-x","data":1,"transient":null}',
+            "data-x: 'transient' must be a boolean, not null",
+            "$.transient",
+        ),
+        ('{"type":"tool-input-start"}', "tool-input-start: the key 'toolCallId' is missing", "$"),
     ],
 )
 def test_an_illegal_chunk_is_refused_with_its_place(text: str, reason: str, path: str) -> None:

@@ -296,7 +296,7 @@ def test_chunks_are_read_and_done_is_skipped() -> None:
             'frame 2: not JSON: Expecting value: line 1 column 206 (char 205): \'{"a":' + " " * 75 + "'",
         ),
         (b"[]", InvalidChunk, "frame 2: a chunk is a JSON object, not an array"),
-        (b'{"type":"text-start"}', InvalidChunk, "frame 2: text-start: Object missing required field `id`"),
+        (b'{"type":"text-start"}', InvalidChunk, "frame 2: text-start: the key 'id' is missing"),
         (b'{"type":"ping"}', UnknownChunkType, "frame 2: no AI SDK release knows the chunk type 'ping'"),
     ],
 )

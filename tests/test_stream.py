@@ -1,5 +1,6 @@
 """Parts in, chunks out: one row per behaviour, then what holds for any parts at all."""
 
+import re
 from typing import Any
 
 import pytest
@@ -43,6 +44,7 @@ from usechat.chunks import (
 )
 from usechat.dialects import CHUNKS, dialect
 from usechat.errors import LocalProtocolError, UnknownRelease
+from usechat.message import MessageBuilder
 from usechat.parts import Part
 from usechat.stream import BROKEN_OFF, STOPPED, MessageStream
 
@@ -364,6 +366,62 @@ def text(block_id: str, *deltas: str) -> list[Chunk]:
             id="a-step-waits-until-a-streamed-input-is-complete",
         ),
         pytest.param(
+            [
+                p.Text("a", lane="x"),
+                p.ToolInputStart("c2", "t", lane="y"),
+                p.Step(lane="x"),
+                p.ToolCall("c1", "t", lane="x"),
+                p.ToolResult("c1", 5, lane="x"),
+                p.Text("b", lane="x"),
+                p.ToolCall("c2", "t", lane="y"),
+                p.ToolResult("c2", 6, lane="y"),
+            ],
+            [
+                StartStep(),
+                TextStart("1"),
+                TextDelta("1", "a"),
+                ToolInputStart("c2", "t"),
+                ToolInputAvailable("c2", "t", None),
+                TextEnd("1"),
+                FinishStep(),
+                StartStep(),
+                ToolInputAvailable("c1", "t", None),
+                ToolOutputAvailable("c1", 5),
+                FinishStep(),
+                StartStep(),
+                TextStart("2"),
+                TextDelta("2", "b"),
+                ToolOutputAvailable("c2", 6),
+                TextEnd("2"),
+            ],
+            id="a-lane-that-waits-keeps-its-order",
+        ),
+        pytest.param(
+            [WEATHER, p.ToolResult("c1", 1, preliminary=True), p.Text("b")],
+            [
+                StartStep(),
+                WEATHER_CHUNK,
+                ToolOutputAvailable("c1", 1, preliminary=True),
+                FinishStep(),
+                StartStep(),
+                *text("1", "b"),
+                ToolOutputAvailable("c1", 1),
+            ],
+            id="an-interim-result-alone-becomes-final-behind-the-text",
+        ),
+        pytest.param(
+            [p.ToolInputStart("c1", "t"), p.Text("a"), p.BlockEnd()],
+            [
+                StartStep(),
+                ToolInputStart("c1", "t"),
+                *text("1", "a"),
+                ToolInputError("c1", "t", {}, "The tool call was cut off before its input was complete."),
+                FinishStep(),
+                StartStep(),
+            ],
+            id="text-beside-a-call-that-is-settled-late-is-followed-by-a-step",
+        ),
+        pytest.param(
             [p.ToolInputStart("c2", "t"), p.Step(), p.Text("b")],
             [
                 StartStep(),
@@ -610,6 +668,17 @@ CITATION = {"source": {"type": "source", "sourceType": "url", "id": "s1", "url":
                 Data("data-steering-message", {"id": "u3", "parts": [{"type": "odd"}]}),
             ],
             id="a-steering-message-that-clients-would-refuse-is-data",
+        ),
+        pytest.param(
+            [p.SteeringMessage("u2", (5, {"type": "text", "text": "a", "providerMetadata": {}}))],  # type: ignore[arg-type]
+            [
+                Data(
+                    "data-steering-message",
+                    {"id": "u2", "parts": [5, {"type": "text", "text": "a", "providerMetadata": {}}]},
+                ),
+                StartStep(),
+            ],
+            id="so-is-one-whose-parts-are-no-objects",
         ),
         pytest.param(
             [p.Text("a"), p.BlockEnd(citations=(CITATION,)), p.Text("b"), p.BlockEnd(citations=({"source": 1},))],
@@ -877,10 +946,28 @@ def test_block_ids_come_from_the_caller() -> None:
     ]
 
 
-def test_a_stream_without_a_message_id_is_refused() -> None:
+def test_a_stream_without_a_message_id_is_refused_until_it_has_one() -> None:
+    stream = MessageStream()
+    for _ in range(2):
+        with pytest.raises(LocalProtocolError, match="give MessageStream"):
+            stream.send(p.Text("a"))
+    assert stream.send(p.Start("m2")) == [Start("m2")]
     with pytest.raises(LocalProtocolError, match="give MessageStream"):
-        MessageStream().send(p.Text("a"))
-    assert MessageStream().send(p.Start("m2")) == [Start("m2")]
+        MessageStream(message_id=7).send(p.Text("a"))  # type: ignore[arg-type]
+
+
+class Model:
+    """Something with fields that is no mapping."""
+
+    def model_dump(self, **_options: Any) -> dict[str, Any]:
+        return {"model": "m"}
+
+
+@pytest.mark.parametrize("metadata", [Model(), ["a"], 5])
+def test_metadata_of_an_ending_may_be_anything(metadata: Any) -> None:
+    for ending in (p.Finish(metadata=metadata), p.Error("x", metadata=metadata), p.Abort(metadata=metadata)):
+        out = send([p.Text("a"), ending])
+        assert any(isinstance(chunk, MessageMetadata | Finish) and chunk.message_metadata for chunk in out)
 
 
 @pytest.mark.parametrize(
@@ -890,9 +977,16 @@ def test_a_stream_without_a_message_id_is_refused() -> None:
         (p.Text(5), "Text.text must be a str, not int"),  # type: ignore[arg-type]
         (p.ToolCall("c1", None), "ToolCall.tool_name must be a str, not NoneType"),  # type: ignore[arg-type]
         (p.Data("x", 1, 7), "Data.id must be a str, not int"),  # type: ignore[arg-type]
+        (p.ToolCall("c", "t", provider_executed=1), "provider_executed must be a bool, not int"),  # type: ignore[arg-type]
+        (p.ApprovalResponse("a", 1), "ApprovalResponse.approved must be a bool, not int"),  # type: ignore[arg-type]
+        (p.ToolInputStart("c", "t", input_encoding="xml"), "must be 'json' or 'text'"),  # type: ignore[arg-type]
+        (p.BlockEnd(citations=5), "BlockEnd.citations must be a tuple of mappings"),  # type: ignore[arg-type]
+        (p.SteeringMessage("u", 5), "SteeringMessage.parts must be a tuple of mappings"),  # type: ignore[arg-type]
+        ("hello", "a part of usechat.parts is wanted, not str; wrap it: Text"),
+        (None, "a part of usechat.parts is wanted, not NoneType"),
     ],
 )
-def test_a_part_whose_texts_are_no_texts_is_refused(part: Part, text: str) -> None:
+def test_what_is_no_part_or_has_a_field_of_the_wrong_type_is_refused(part: Part, text: str) -> None:
     stream = MessageStream(message_id="m1")
     stream.send(p.Text("a"))
     with pytest.raises(LocalProtocolError, match=text):
@@ -1011,6 +1105,31 @@ def test_continuations(sent: list[Part], expected: list[Chunk]) -> None:
     assert continue_with(*sent) == expected
 
 
+@pytest.mark.parametrize(
+    "message",
+    [
+        {"id": "", "parts": None},
+        {"parts": [5, {"type": None}, {"type": "tool-t"}, {"type": "tool-t", "toolCallId": 5}]},
+        {
+            "id": 7,
+            "parts": [{"type": "tool-approval", "toolCallId": "a", "input": {"approvalId": "a", "toolCallId": "gone"}}],
+        },
+    ],
+)
+def test_an_odd_message_can_be_continued(message: dict[str, Any]) -> None:
+    out = send([p.Text("a")], continues=message)
+    assert out[0] == Start("m1")
+
+
+def test_the_last_part_of_an_id_is_the_one_that_is_spoken_of() -> None:
+    twice: list[dict[str, Any]] = [
+        {"type": "tool-t", "toolCallId": "c1", "state": state, "input": {}}
+        for state in ("output-available", "input-available")
+    ]
+    out = send([p.Error("x")], continues={"id": "m1", "parts": twice})
+    assert [chunk for chunk in out if isinstance(chunk, ToolOutputError)] == [ToolOutputError("c1", BROKEN_OFF)]
+
+
 def test_a_refused_call_is_a_tool_error_where_denials_are_unknown() -> None:
     assert ToolOutputError("c4", "The tool call was denied.") in continue_with(p.Finish(), sdk="any")
 
@@ -1097,18 +1216,29 @@ def test_every_chunk_and_field_is_known_to_the_client(
 
 @settings(max_examples=300)
 @given(st.lists(any_part.filter(lambda part: not isinstance(part, p.ResetStep)), max_size=20), endings, sdks)
-def test_no_lane_loses_text_or_order(sent: list[Part], ending: Part, sdk: str) -> None:
+def test_nothing_that_is_said_is_lost_doubled_or_reordered_in_its_lane(
+    sent: list[Part], ending: Part, sdk: str
+) -> None:
+    tokens: dict[str, list[str]] = {lane: [] for lane in LANES}
+    told: list[Part] = []
+    for number, part in enumerate(sent):
+        if isinstance(part, p.Text):
+            tokens[part.lane].append(f"<{number}>")
+            told.append(p.Text(f"<{number}>", part.provider_metadata, lane=part.lane))
+        else:
+            told.append(part)
     stream = MessageStream(message_id="m1", sdk=sdk)
-    out = [chunk for part in [*sent, ending] for chunk in stream.send(part)]
-    said = {
-        lane: "".join(part.text for part in sent if isinstance(part, p.Text) and part.lane == lane) for lane in LANES
-    }
-    heard = "".join(chunk.delta for chunk in out if isinstance(chunk, TextDelta))
-    assert sorted(heard) == sorted("".join(said.values()))
-    # Each lane's text is a subsequence of what was heard; alone in the stream, it is all of it.
-    for lane in LANES:
-        alone = run([part for part in sent if part.lane == lane], sdk, None)
-        assert "".join(chunk.delta for chunk in alone if isinstance(chunk, TextDelta)) == said[lane]
+    builder = MessageBuilder(sdk="7" if sdk == "any" else sdk)
+    for chunk in [chunk for part in [*told, ending] for chunk in stream.send(part)]:
+        if isinstance(chunk, Error):
+            break
+        builder.receive(chunk)
+    message: Any = builder.message
+    page = "".join(part["text"] for part in message["parts"] if part["type"] == "text")
+    shown = re.findall("<[0-9]+>", page)
+    assert sorted(shown) == sorted(token for lane in tokens.values() for token in lane)
+    for lane in tokens.values():
+        assert [token for token in shown if token in lane] == lane
 
 
 @settings(max_examples=300)

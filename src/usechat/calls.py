@@ -1,20 +1,23 @@
 """One tool call of a message: what the page knows of it."""
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Final
 
 from usechat.chunks import Chunk
 from usechat.errors import InvalidJSON
 from usechat.machine import SETTLED, ToolState, tool_state_after
 from usechat.values import parse_json
 
-__all__ = ["Call", "state_of"]
+__all__ = ["UNKNOWN_TOOL", "Call", "call_of", "tool_parts_of"]
+
+UNKNOWN_TOOL: Final = "unknown"
 
 
 class Call:
     """One tool call as the page knows it. ``wire_id`` differs from the source's id only when that id came twice."""
 
-    def __init__(self, wire_id: str, name: str, dynamic: bool) -> None:
+    def __init__(self, wire_id: str, name: str, dynamic: bool, streaming: set[str]) -> None:
+        self._streaming = streaming  # shared by all calls: the ids of those whose input is being written
         self.wire_id = wire_id
         self.name = name
         self.dynamic = dynamic
@@ -36,6 +39,10 @@ class Call:
         """Note what was sent about this call, and pass it on."""
         for chunk in sent:
             self.state = tool_state_after(chunk)
+        if self.state is ToolState.INPUT_STREAMING:
+            self._streaming.add(self.wire_id)
+        else:
+            self._streaming.discard(self.wire_id)
         return list(sent)
 
     def written_input(self) -> Any:
@@ -49,7 +56,31 @@ class Call:
             return text or {}
 
 
-def state_of(part: Mapping[str, Any]) -> ToolState:
+def tool_parts_of(message: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    """Return the tool parts of a message that a client sent back; what has no type and id of text is none."""
+    parts = message.get("parts")
+    return [
+        part
+        for part in (parts if isinstance(parts, list) else ())
+        if isinstance(part, Mapping)
+        and isinstance(part.get("toolCallId"), str)
+        and isinstance(kind := part.get("type"), str)
+        and (kind == "dynamic-tool" or kind.startswith("tool-"))
+    ]
+
+
+def call_of(part: Mapping[str, Any], streaming: set[str]) -> Call:
+    """Return the call that a tool part tells of."""
+    dynamic = part["type"] == "dynamic-tool"
+    name = str(part.get("toolName", UNKNOWN_TOOL)) if dynamic else part["type"].removeprefix("tool-")
+    call = Call(part["toolCallId"], name, dynamic, streaming)
+    call.state = _state_of(part)
+    call.input = part.get("input")
+    call.interim = [part.get("output")] if part.get("preliminary") else []
+    return call
+
+
+def _state_of(part: Mapping[str, Any]) -> ToolState:
     """Return the state of a tool part that a client sent back."""
     try:
         state = ToolState(str(part.get("state")))

@@ -1,6 +1,6 @@
 """The chunks of the UI message stream and their JSON: decoded tolerantly, encoded strictly."""
 
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, Literal, NamedTuple, get_args, get_origin
 
 import msgspec
 
@@ -17,6 +17,7 @@ from usechat.chunk_types import (
     FinishReason,
     FinishStep,
     MessageMetadata,
+    ProviderMetadata,
     ReasoningDelta,
     ReasoningEnd,
     ReasoningFile,
@@ -174,13 +175,43 @@ def chunk_from_json(value: Any) -> Chunk:
     for field in _FIELDS[CHUNK_TYPES[chunk_type]]:
         if field.key in value and value[field.key] is None and not field.nullable:
             raise InvalidChunk(
-                f"{chunk_type}: null is illegal here; leave the key out", chunk_type=chunk_type, path=f"$.{field.key}"
+                f"{chunk_type}: {field.key!r} must not be null; leave the key out",
+                chunk_type=chunk_type,
+                path=f"$.{field.key}",
             )
     try:
         return msgspec.convert(value, CHUNK_TYPES[chunk_type])  # type: ignore[return-value]
     except msgspec.ValidationError as error:
-        text, _, path = str(error).partition(" - at `")
-        raise InvalidChunk(f"{chunk_type}: {text}", chunk_type=chunk_type, path=path.rstrip("`") or "$") from None
+        path = str(error).partition(" - at `")[2].rstrip("`") or "$"
+        raise InvalidChunk(_explain(chunk_type, value, path), chunk_type=chunk_type, path=path) from None
+
+
+_WANTED: Final = {
+    str: "a string",
+    bool: "a boolean",
+    dict: "an object",
+    list: "an array of objects",
+    ProviderMetadata: "an object of objects",
+}
+
+
+def _explain(chunk_type: str, value: dict[str, Any], path: str) -> str:
+    """Say what is wrong with a chunk, where, and what would be legal."""
+    found = msgspec.structs.fields(CHUNK_TYPES[chunk_type])
+    for field in found:
+        if field.required and field.encode_name not in value:
+            return f"{chunk_type}: the key {field.encode_name!r} is missing"
+    key = path.removeprefix("$.").partition("[")[0].partition(".")[0]
+    kind = next(field.type for field in found if field.encode_name == key)
+    kind = next((option for option in get_args(kind) if option is not type(None)), kind) if _is_optional(kind) else kind
+    if get_origin(kind) is Literal:
+        return f"{chunk_type}: {key!r} must be one of {', '.join(get_args(kind))}, not {json_text(value[key])[:80]}"
+    wanted = _WANTED.get(kind) or _WANTED[get_origin(kind)]
+    return f"{chunk_type}: {key!r} must be {wanted}, not {json_text(value[key])[:80]}"
+
+
+def _is_optional(kind: Any) -> bool:
+    return type(None) in get_args(kind)
 
 
 def _data_from_json(value: dict[str, Any]) -> Data:
@@ -192,7 +223,7 @@ def _data_from_json(value: dict[str, Any]) -> Data:
     for key, kind in (("id", str), ("transient", bool)):
         if key in value and not isinstance(value[key], kind):
             raise InvalidChunk(
-                f"{value['type']}: Expected `{kind.__name__}`, got {json_kind(value[key])}",
+                f"{value['type']}: {key!r} must be {_WANTED[kind]}, not {json_text(value[key])[:80]}",
                 chunk_type=value["type"],
                 path=f"$.{key}",
             )

@@ -211,7 +211,7 @@ class Dialect:
 
 def release(text: str) -> Release:
     """Read a concrete release such as ``6.0.150``, or ``6`` for the newest of that major."""
-    if match := re.fullmatch(r"([567])(?:\.(\d{1,4})\.(\d{1,5}))?", text):
+    if match := re.fullmatch(r"([567])(?:\.(\d{1,4})\.(\d{1,5}))?", str(text)):
         major = int(match[1])
         return Release(major, int(match[2]), int(match[3])) if match[2] else NEWEST[major]
     raise UnknownRelease(

@@ -14,7 +14,7 @@ from usechat.values import json_object, json_value
 
 __all__ = [
     "ContentPart",
-    "check_texts",
+    "check_part",
     "content_chunk",
     "given",
     "is_citation",
@@ -34,19 +34,39 @@ ContentPart: TypeAlias = (
 )
 
 
-_TEXT_FIELDS: Final = {
-    part: tuple((field.name, field.type is str) for field in fields(part) if field.type in (str, str | None))
-    for part in get_args(parts.Part)
-}
+_Checks: TypeAlias = tuple[tuple[str, tuple[type, ...], str], ...]
 
 
-def check_texts(part: parts.Part) -> None:
-    """Refuse a part whose names, ids or texts are no text: parts are not checked when they are built."""
-    for name, required in _TEXT_FIELDS[type(part)]:
+def _checks_of(part: type[parts.Part]) -> _Checks:
+    """Return the fields of a part that must be of a plain type, those types, and their names for people."""
+    kinds: dict[Any, tuple[tuple[type, ...], str]] = {
+        str: ((str,), "a str"),
+        str | None: ((str, type(None)), "a str"),
+        bool: ((bool,), "a bool"),
+        bool | None: ((bool, type(None)), "a bool"),
+        tuple[Mapping[str, Any], ...]: ((tuple, list), "a tuple of mappings"),
+        tuple[Mapping[str, Any], ...] | None: ((tuple, list, type(None)), "a tuple of mappings"),
+    }
+    return tuple((field.name, *kinds[field.type]) for field in fields(part) if field.type in kinds)
+
+
+_CHECKS: Final[Mapping[type[Any], _Checks]] = {part: _checks_of(part) for part in get_args(parts.Part)}
+
+
+def check_part(part: object) -> None:
+    """Refuse what is no part, or a part with a field of the wrong type: parts are not checked when they are built."""
+    checks = _CHECKS.get(type(part))
+    if checks is None:
+        hint = "; wrap it: Text(…)" if isinstance(part, str) else ""
+        raise LocalProtocolError(f"a part of usechat.parts is wanted, not {type(part).__name__}{hint}")
+    for name, kinds, wanted in checks:
         value = getattr(part, name)
-        if not isinstance(value, str) and (required or value is not None):
-            kind = type(part).__name__
-            raise LocalProtocolError(f"{kind}.{name} must be a str, not {type(value).__name__}", chunk_id=name)
+        if not isinstance(value, kinds):
+            raise LocalProtocolError(
+                f"{type(part).__name__}.{name} must be {wanted}, not {type(value).__name__}", chunk_id=name
+            )
+    if isinstance(part, parts.ToolInputStart) and part.input_encoding not in (None, "json", "text"):
+        raise LocalProtocolError("ToolInputStart.input_encoding must be 'json' or 'text'", chunk_id="input_encoding")
 
 
 def content_chunk(part: ContentPart, dialect: Dialect) -> tuple[Chunk, str | None]:
@@ -116,11 +136,16 @@ def is_citation(value: Any) -> bool:
         bool(keys)
         and source.get("type") == "source"
         and all(isinstance(source.get(key), str) for key in keys)
-        and all(isinstance(value[key], int) and value[key] >= 0 for key in ("startIndex", "endIndex") if key in value)
+        and all(_is_index(value[key]) for key in ("startIndex", "endIndex") if key in value)
         and isinstance(value.get("citedText", ""), str)
         and all(isinstance(source.get(key, ""), str) for key in ("title", "filename"))
         and "providerMetadata" not in source
     )
+
+
+def _is_index(value: Any) -> bool:
+    # zod's int() takes safe integers only.
+    return type(value) is int and 0 <= value < 2**53
 
 
 def _is_steering_part(value: Any) -> bool:

@@ -16,7 +16,7 @@ from usechat.calls import Call
 from usechat.chunks import Chunk, type_of
 from usechat.dialects import dialect
 from usechat.errors import LocalProtocolError
-from usechat.payloads import ContentPart, check_texts, content_chunk, is_citation, provider_metadata
+from usechat.payloads import ContentPart, check_part, content_chunk, is_citation, provider_metadata
 from usechat.toolbook import ToolBook
 from usechat.values import json_object, json_value
 
@@ -32,6 +32,16 @@ class _Block(msgspec.Struct, frozen=True):
     kind: type[parts.Text | parts.Reasoning]
     id: str
     provider_metadata: Mapping[str, Any] | None
+
+
+class _Step(msgspec.Struct):
+    """What the current step holds: anything, a tool's outcome, text behind a call, questions for the client."""
+
+    open: bool = False
+    empty: bool = False
+    output: bool = False
+    text_after_call: bool = False
+    asking: bool = False
 
 
 class MessageStream:
@@ -51,7 +61,8 @@ class MessageStream:
         send_steps: bool = True,
         continues: Mapping[str, Any] | None = None,
     ) -> None:
-        self.message_id = str(continues["id"]) if continues else message_id
+        continued_id = continues.get("id") if continues else None
+        self.message_id = continued_id if isinstance(continued_id, str) and continued_id else message_id
         self.ending: parts.Finish | parts.Error | parts.Abort | None = None
         """The part that ended the stream."""
         self.downgraded: Counter[str] = Counter()
@@ -67,12 +78,14 @@ class MessageStream:
             self._tools.restore(continues)
         self._out: list[Chunk] = []
         self._waiting: list[parts.Part] = []
+        self._waiting_lanes: set[str] = set()
         self._started = False
-        self._step_open = False
-        self._step_empty = False
-        self._output_in_step = False
-        self._text_beside_output = False
-        self._asking = False
+        self._step = _Step()
+
+    @property
+    def holds_back(self) -> bool:
+        """Whether parts wait for a step that cannot begin yet."""
+        return bool(self._waiting)
 
     @property
     def waiting_calls(self) -> list[Call]:
@@ -90,11 +103,12 @@ class MessageStream:
                 and part.provider_metadata is block.provider_metadata
                 and part.text
                 and part.text.__class__ is str
+                and not self._waiting
             ):
                 return [chunks.TextDelta(block.id, part.text)]
         if self.ending is not None:
             return []
-        check_texts(part)
+        check_part(part)
         self._out = []
         if not self._started:
             self._start(part)
@@ -115,23 +129,24 @@ class MessageStream:
     def _send(self, part: parts.Part) -> None:
         if self._must_wait(part):
             self._waiting.append(part)
+            self._waiting_lanes.add(part.lane)
             return
         self._handlers[type(part)](self, part)
 
     # Beginning
 
     def _start(self, part: parts.Part) -> None:
-        self._started = True
         metadata = None
         if isinstance(part, parts.Start):
             if part.message_id is not None and not self._continues:
                 self.message_id = part.message_id
             metadata = json_object(part.metadata) if part.metadata else None
-        if not self.message_id:
+        if not self.message_id or not isinstance(self.message_id, str):
             raise LocalProtocolError(
                 "the stream has no message id; give MessageStream(message_id=…) or send Start(message_id) first",
                 chunk_type="start",
             )
+        self._started = True
         self._emit(chunks.Start(self.message_id, metadata))
 
     # Text and reasoning
@@ -155,9 +170,10 @@ class MessageStream:
 
     def _open_block(self, part: parts.Text | parts.Reasoning) -> _Block:
         self._close_block(part.lane)
-        if self._output_in_step:
+        if self._step.output:
             self._next_step()
-        block = self._blocks[part.lane] = _Block(type(part), self._new_id(), part.provider_metadata)
+        self._step.text_after_call = self._step.text_after_call or self._tools.has_calls_in_step()
+        block = self._blocks[part.lane] = _Block(type(part), str(self._new_id()), part.provider_metadata)
         start = chunks.TextStart if block.kind is parts.Text else chunks.ReasoningStart
         self._content(start(block.id, provider_metadata(part.provider_metadata)))
         return block
@@ -186,21 +202,21 @@ class MessageStream:
     def _send_tool(self, part: parts.ToolPart) -> None:
         self._close_block(part.lane)
         if isinstance(part, parts.ApprovalRequest) and self._tools.needs_own_step(part):
-            if not self._asking:
+            if not self._step.asking:
                 self._next_step()
-            self._asking = True
+            self._step.asking = True
         self._send_tool_chunks(self._tools.send(part))
 
     def _send_tool_chunks(self, sent: Iterable[Chunk]) -> None:
         for chunk in sent:
             if isinstance(chunk, _INPUTS):
                 self._content(chunk)
+                self._step.text_after_call = self._step.text_after_call or bool(self._blocks)
             else:
                 # No step needed: after an approval the answer stands before the next step (ai, streamText).
                 self._emit(chunk)
             if isinstance(chunk, _OUTPUTS) and self._tools.is_in_step(chunk.tool_call_id):
-                self._output_in_step = True
-                self._text_beside_output = self._text_beside_output or bool(self._blocks)
+                self._step.output = True
 
     # Other content
 
@@ -221,16 +237,6 @@ class MessageStream:
         if merged := json_object(metadata):
             self._emit(chunks.MessageMetadata(merged))
 
-    def _send_message_metadata(self, part: parts.Metadata | parts.Start) -> None:
-        self._send_metadata(part.metadata or {})
-
-    def _send_step(self, _part: parts.Step) -> None:
-        if self._send_steps:
-            self._next_step()
-
-    def _send_block_end(self, part: parts.BlockEnd) -> None:
-        self._close_block(part.lane, part)
-
     # Steps
 
     def _must_wait(self, part: parts.Part) -> bool:
@@ -241,19 +247,17 @@ class MessageStream:
         """
         if isinstance(part, _NEVER_WAITS) or self._tools.concerns_streaming_call(part):
             return False
-        if any(waiting.lane == part.lane for waiting in self._waiting):
-            return True
-        return self._wants_boundary(part) and self._tools.is_streaming()
+        return part.lane in self._waiting_lanes or (self._wants_boundary(part) and self._tools.is_streaming())
 
     def _wants_boundary(self, part: parts.Part) -> bool:
         match part:
             case parts.Text() | parts.Reasoning():
                 block = self._blocks.get(part.lane)
-                return self._output_in_step and (block is None or block.kind is not type(part))
+                return self._step.output and (block is None or block.kind is not type(part))
             case parts.Step():
-                return self._send_steps and not self._step_empty
+                return self._send_steps and not self._step.empty
             case parts.ApprovalRequest():
-                return self._tools.needs_own_step(part) and not self._asking
+                return self._tools.needs_own_step(part) and not self._step.asking
             case parts.ResetStep():
                 return not self._dialect.knows("reset-step")
             case _:
@@ -261,50 +265,43 @@ class MessageStream:
 
     def _send_waiting(self) -> None:
         while self._waiting and not self._tools.is_streaming():
-            waiting, self._waiting = self._waiting, []
+            waiting, self._waiting, self._waiting_lanes = self._waiting, [], set()
             for part in waiting:
                 self._send(part)
 
     def _next_step(self) -> None:
-        if self._step_open and self._step_empty:
+        if self._step.open and self._step.empty:
             return
         self._finish_step()
         self._begin_step()
 
     def _begin_step(self) -> None:
         self._emit(chunks.StartStep())
-        self._step_open = True
-        self._step_empty = True
-        self._output_in_step = False
-        self._text_beside_output = False
-        self._asking = False
+        self._step = _Step(open=True, empty=True)
 
     def _finish_step(self) -> None:
         self._close_blocks()
-        if self._step_open:
+        if self._step.open:
             self._emit(chunks.FinishStep())
             self._tools.end_step()
-            self._step_open = False
+            self._step.open = False
 
     def _reset_step(self, _part: parts.ResetStep) -> None:
         if not self._dialect.knows("reset-step"):
             self.downgraded["reset-step"] += 1
             self._next_step()
-        elif self._step_open:
+        elif self._step.open:
             self._close_blocks()
             self._tools.reset_step()
             self._emit(chunks.ResetStep())
-            self._step_empty = True
-            self._output_in_step = False
-            self._text_beside_output = False
-            self._asking = False
+            self._step = _Step(open=True, empty=True)
 
     # Endings
 
     def _end(self, part: parts.Finish | parts.Error | parts.Abort) -> None:
         self._flush()
         self._close_blocks()
-        metadata = {**({"usage": part.usage} if part.usage else {}), **(part.metadata or {})}
+        metadata = {**({"usage": part.usage} if part.usage else {}), **json_object(part.metadata or {})}
         match part:
             case parts.Finish():
                 self._end_well(part, metadata)
@@ -333,11 +330,11 @@ class MessageStream:
 
     def _end_well(self, part: parts.Finish, metadata: Mapping[str, Any]) -> None:
         self._send_tool_chunks(self._tools.complete())
-        if not self._step_open:
+        if not self._step.open:
             self._begin_step()
         waiting = self._tools.is_waiting()
-        if self._text_beside_output and not waiting:
-            # Text went on in another lane beside a finished tool: without a step behind them
+        if self._step.text_after_call and self._step.output and not waiting:
+            # Text was written beside a tool whose outcome came later: without a step behind them
             # lastAssistantMessageIsCompleteWithToolCalls would re-post for ever.
             self._next_step()
         self._finish_step()
@@ -354,7 +351,7 @@ class MessageStream:
         merged = json_object(self._with_reason(metadata, reason))
         # A reader takes no snapshot at start-step; metadata, even empty, makes it take one, so that a last step with
         # nothing in it reaches the page.
-        self._emit(chunks.Finish(self._reason(reason), merged if merged or self._step_empty else None))
+        self._emit(chunks.Finish(self._reason(reason), merged if merged or self._step.empty else None))
 
     def _reason(self, reason: str) -> Any:
         if self._dialect.knows("finish", "finishReason"):
@@ -371,9 +368,9 @@ class MessageStream:
 
     def _content(self, chunk: Chunk) -> None:
         """Emit what belongs into a step."""
-        if not self._step_open:
+        if not self._step.open:
             self._begin_step()
-        self._step_empty = False
+        self._step.empty = False
         self._emit(chunk)
 
     def _emit(self, chunk: Chunk) -> None:
@@ -384,15 +381,15 @@ class MessageStream:
         self._out.append(chunk)
 
     _handlers: ClassVar[Mapping[type[parts.Part], Callable[[Any, Any], None]]] = {
-        parts.Start: _send_message_metadata,
+        parts.Start: lambda self, part: self._send_metadata(part.metadata or {}),
         parts.Text: _send_text,
         parts.Reasoning: _send_text,
-        parts.BlockEnd: _send_block_end,
+        parts.BlockEnd: lambda self, part: self._close_block(part.lane, part),
         **dict.fromkeys(get_args(parts.ToolPart), _send_tool),
         **dict.fromkeys(get_args(ContentPart), _send_content),
-        parts.Step: _send_step,
+        parts.Step: lambda self, _part: self._next_step() if self._send_steps else None,
         parts.ResetStep: _reset_step,
-        parts.Metadata: _send_message_metadata,
+        parts.Metadata: lambda self, part: self._send_metadata(part.metadata),
         parts.Finish: _end,
         parts.Error: _end,
         parts.Abort: _end,

@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, ClassVar, Final
 
 from usechat import chunks, parts
-from usechat.calls import Call, state_of
+from usechat.calls import UNKNOWN_TOOL, Call, call_of, tool_parts_of
 from usechat.chunks import Chunk
 from usechat.dialects import Dialect
 from usechat.machine import TOOL_TRANSITIONS, ToolState
@@ -17,7 +17,6 @@ __all__ = ["APPROVAL_TOOL", "ToolBook"]
 APPROVAL_TOOL: Final = "approval"
 """The client-side tool that stands for an approval request where the client has none."""
 
-UNKNOWN_TOOL: Final = "unknown"
 CUT_OFF: Final = "The tool call was cut off before its input was complete."
 NO_RESULT: Final = "The approved tool call gave no result."
 DENIED: Final = "The tool call was denied."
@@ -34,24 +33,18 @@ class ToolBook:
         self._approvals: dict[str, Call] = {}  # the call that an approval is about
         self._questions: dict[str, Call] = {}  # the client-side tool call that asks for an approval
         self._in_step: dict[str, Call] = {}
+        self._streaming: set[str] = set()  # the wire ids of calls whose input is being written
+        self._repeats: Counter[str] = Counter()
 
     def __bool__(self) -> bool:
         return bool(self._shown)
 
     def restore(self, message: Mapping[str, Any]) -> None:
         """Take over the calls of the assistant message that this stream continues."""
-        for part in message.get("parts", ()):
-            kind = part.get("type", "")
-            dynamic = kind == "dynamic-tool"
-            if not dynamic and not kind.startswith("tool-"):
-                continue
-            name = str(part.get("toolName", UNKNOWN_TOOL)) if dynamic else kind.removeprefix("tool-")
-            call = self._show(str(part.get("toolCallId")), name, dynamic)
-            call.state = state_of(part)
-            call.input = part.get("input")
-            if part.get("preliminary"):
-                call.interim = [part.get("output")]
-            self._calls[call.wire_id] = call
+        for part in tool_parts_of(message):
+            # Readers find the last part of an id first, so that is the one that can be spoken of.
+            call = call_of(part, self._streaming)
+            self._shown[call.wire_id] = self._calls[call.wire_id] = call
             self._restore_approval(call, part)
         self.end_step()
 
@@ -69,13 +62,17 @@ class ToolBook:
                 answer = part.get("output")
                 asked.approved = answer.get("approved") if isinstance(answer, Mapping) else None
 
+    def has_calls_in_step(self) -> bool:
+        """Tell whether a call was announced in the current step."""
+        return bool(self._in_step)
+
     def is_in_step(self, wire_id: str) -> bool:
         """Tell whether the call was announced in the current step; its part stands there, whenever its output comes."""
         return wire_id in self._in_step
 
     def is_streaming(self) -> bool:
         """Tell whether some call's input is still being written."""
-        return any(call.state is ToolState.INPUT_STREAMING for call in self._shown.values())
+        return bool(self._streaming)
 
     def waiting(self) -> list[Call]:
         """Return the calls that wait for the client, without the client-side tools that merely ask for an approval."""
@@ -87,7 +84,7 @@ class ToolBook:
 
     def concerns_streaming_call(self, part: parts.Part) -> bool:
         """Tell whether the part speaks of a call whose input is still being written."""
-        call = self._calls.get(getattr(part, "tool_call_id", ""))
+        call = self._calls.get(getattr(part, "tool_call_id", None))  # type: ignore[arg-type]
         return call is not None and call.state is ToolState.INPUT_STREAMING
 
     def needs_own_step(self, part: parts.ApprovalRequest) -> bool:
@@ -319,6 +316,7 @@ class ToolBook:
     def reset_step(self) -> None:
         """Forget the calls announced in the current step."""
         void = set(self._in_step)
+        self._streaming -= void
         for book in (self._shown, self._calls, self._approvals, self._questions):
             for key in [key for key, call in book.items() if call.wire_id in void]:
                 del book[key]
@@ -333,11 +331,11 @@ class ToolBook:
         return call
 
     def _show(self, wanted_id: str, name: str, dynamic: bool) -> Call:
-        wire_id, count = wanted_id, 1
+        wire_id = wanted_id
         while wire_id in self._shown:
-            count += 1
-            wire_id = f"{wanted_id}-{count}"
-        call = self._shown[wire_id] = self._in_step[wire_id] = Call(wire_id, name, dynamic)
+            self._repeats[wanted_id] += 1
+            wire_id = f"{wanted_id}-{self._repeats[wanted_id] + 1}"
+        call = self._shown[wire_id] = self._in_step[wire_id] = Call(wire_id, name, dynamic, self._streaming)
         return call
 
     def _announce(

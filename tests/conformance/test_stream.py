@@ -142,6 +142,30 @@ def test_the_message_that_remains_passes_the_clients_own_validation(judge: Judge
         pytest.param([CALL, DONE_PART, parts.Abort()], id="stop-after-a-result"),
         pytest.param([CALL, DONE_PART, parts.Step()], id="a-step-behind-the-last-tool"),
         pytest.param(
+            [CALL, parts.ToolResult("c1", 1, preliminary=True), parts.Text("ok")], id="interim-result-and-text"
+        ),
+        pytest.param(
+            [parts.ToolInputStart("c1", "t"), parts.Text("ok"), parts.BlockEnd()], id="input-cut-off-beside-text"
+        ),
+        pytest.param(
+            [
+                CALL,
+                parts.ApprovalRequest("a1", "c1", is_automatic=True),
+                parts.ApprovalResponse("a1", True),
+                parts.Text("ok"),
+            ],
+            id="approved-without-a-result",
+        ),
+        pytest.param(
+            [
+                parts.ToolCall("c1", "t", lane="x"),
+                parts.Text("ok", lane="y"),
+                parts.BlockEnd(lane="y"),
+                parts.ToolResult("c1", 1, lane="x"),
+            ],
+            id="text-of-another-lane-before-the-result",
+        ),
+        pytest.param(
             [
                 parts.Text("a", lane="x"),
                 parts.ToolCall("c1", "t", lane="y"),
