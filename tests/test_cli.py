@@ -3,8 +3,10 @@
 import io
 import json
 import os
+import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -53,7 +55,16 @@ def test_the_version(capsys: pytest.CaptureFixture[str]) -> None:
     [
         ([], "usechat: the following arguments are required: COMMAND; see usechat --help"),
         (["check"], "usechat check: the following arguments are required: INPUT; see usechat check --help"),
-        (["check", "-", "--sdk", "4"], "usechat: '4' is not an AI SDK release; give 5, 6 or 7"),
+        (
+            ["check", "-", "--sdk", "4"],
+            "usechat: '4' is not an AI SDK release; give 5, 6 or 7 for the newest of that major, or one such as"
+            " 6.0.150, or any for all of them\n",
+        ),
+        (
+            ["check", "localhost:1/api/chat"],
+            "usechat check: localhost:1/api/chat cannot be read: No such file or directory; did you mean"
+            " http://localhost:1/api/chat?\n",
+        ),
         (["check", "-", "--timeout", "0"], "usechat check: argument --timeout: '0' is no number of seconds above 0;"),
         (["check", "-", "--timeout", "x"], "usechat check: argument --timeout: 'x' is no number of seconds above 0;"),
         (["check", "-", "--max-bytes", "-1"], "usechat check: argument --max-bytes: "),
@@ -61,6 +72,20 @@ def test_the_version(capsys: pytest.CaptureFixture[str]) -> None:
         (["check", "-", "--header", "x"], "usechat check: argument --header: 'x' is not of the form 'Name: value';"),
         (["check", "-", "--body", "{"], "usechat check: argument --body: not JSON: Expecting"),
         (["check", "-", "--body", "[]"], "usechat check: argument --body: not a JSON object;"),
+        (["serve"], "usechat serve: the following arguments are required: OBJECT; see usechat serve --help"),
+        (
+            ["serve", "a:b", "--port", "65536"],
+            "usechat serve: argument --port: '65536' is no port: a number up to 65535;",
+        ),
+        (["serve", "a:b", "--path", "chat"], "usechat serve: argument --path: 'chat' is no path such as /api/chat;"),
+        (["serve", "a:b", "--linger", "-1"], "usechat serve: argument --linger: '-1' is no number of seconds above 0;"),
+        (
+            ["serve", "a:b", "--idle-timeout", "0"],
+            "usechat serve: argument --idle-timeout: '0' is no number of seconds",
+        ),
+        (["serve", "a:b", "--workers", "0"], "usechat serve: argument --workers: '0' is no number above 0;"),
+        (["serve", "a:b", "--conflict", "x"], "usechat serve: argument --conflict: invalid choice: 'x' (choose from "),
+        (["serve", "nowhere:agent"], "usechat: there is no module 'nowhere' in "),
         (["check", "no-such-file"], "usechat check: no-such-file cannot be read: No such file or directory\n"),
         (["check", "http://"], "usechat check: http:// did not answer: "),
     ],
@@ -118,6 +143,18 @@ def test_sarif_and_junit_are_one_document(good: str, bad: str, capsys: pytest.Ca
     assert [result["ruleId"] for result in run["results"]] == ["UC203"]
     assert exit_code("check", good, bad, "--format", "junit") == 1
     assert len(ElementTree.fromstring(capsys.readouterr().out)) == 2
+
+
+def test_machine_formats_tell_of_an_input_that_cannot_be_read(capsys: pytest.CaptureFixture[str]) -> None:
+    reason = "no-such-file cannot be read: No such file or directory"
+    assert exit_code("check", "no-such-file", "--format", "json") == 2
+    captured = capsys.readouterr()
+    assert (json.loads(captured.out)["error"], captured.err) == (reason, f"usechat check: {reason}\n")
+    assert exit_code("check", "no-such-file", "--format", "sarif") == 2
+    [run] = json.loads(capsys.readouterr().out)["runs"]
+    assert run["invocations"][0]["executionSuccessful"] is False
+    assert exit_code("check", "no-such-file", "--format", "junit") == 2
+    assert [error.get("message") for error in ElementTree.fromstring(capsys.readouterr().out).iter("error")] == [reason]
 
 
 def test_standard_input(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
@@ -186,15 +223,18 @@ def test_a_reader_that_has_seen_enough_hears_no_complaint(tmp_path: Path) -> Non
     assert (done.returncode, done.stderr) == (2, b"")
 
 
-def test_an_interruption_is_no_traceback(monkeypatch: pytest.MonkeyPatch) -> None:
-    def interrupt(*_arguments: object) -> int:
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr("usechat.check.command.run", interrupt)
-    assert main(["check", "-"]) == 130
+def test_an_interruption_is_no_traceback() -> None:
+    with serving([2.0]) as server:
+        program = [sys.executable, "-c", "import sys; from usechat.cli import main; sys.exit(main())"]
+        running = subprocess.Popen([*program, "check", server.url], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        while not server.requests and running.poll() is None:
+            time.sleep(0.01)
+        running.send_signal(signal.SIGINT)
+        printed = running.communicate(timeout=60)
+    assert (running.returncode, printed) == (130, (b"", b""))
 
 
 def test_help_imports_no_command() -> None:
     program = "import sys; from usechat.cli import main\ntry: main(['--help'])\nfinally: print(*sys.modules)"
     loaded = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout.split()
-    assert {"usechat.check", "asyncio", "httpx2"} & set(loaded) == set()
+    assert {"usechat.check", "usechat.server", "asyncio", "httpx2", "uvicorn"} & set(loaded) == set()

@@ -7,14 +7,16 @@ import re
 import subprocess
 import sys
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import httpx2
 import pytest
 
 import usechat
-from scripts.generate_docs import ROOT, pages, regenerate
+from scripts.generate_docs import OPENAPI, ROOT, openapi_page, pages, regenerate
 from usechat import ChunkDecoder, MessageBuilder
+from usechat.server.serving import Plan, make_app
 
 PAGES = {str(page.relative_to(ROOT)): page for page in pages()}
 README = PAGES["README.md"].read_text(encoding="utf-8")
@@ -48,26 +50,51 @@ def test_the_first_example_prints_a_turn() -> None:
     assert printed.endswith("data: [DONE]\n\n")
 
 
-def test_the_endpoint_answers_a_request() -> None:
-    names, _ = run_example(1)
+def ask(app: Any) -> str:
+    """Return what an app answers to a chat request."""
     body = {"id": "c1", "messages": [{"id": "u1", "role": "user", "parts": [{"type": "text", "text": "hi"}]}]}
 
-    async def ask() -> bytes:
-        transport = httpx2.ASGITransport(app=names["app"])
-        async with httpx2.AsyncClient(transport=transport, base_url="http://example") as client:
+    async def post() -> bytes:
+        transport = httpx2.ASGITransport(app=app)
+        async with httpx2.AsyncClient(transport=transport, base_url="http://localhost") as client:
             return (await client.post("/api/chat", json=body)).content
 
-    text = next(part for part in message_of(asyncio.run(ask()))["parts"] if part["type"] == "text")
-    assert text["text"] == "You said: hi"
+    return "".join(part["text"] for part in message_of(asyncio.run(post()))["parts"] if part["type"] == "text")
+
+
+def test_the_agent_answers_in_a_route_and_as_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    agent, _ = run_example(1)
+    monkeypatch.setitem(sys.modules, "my_app", ModuleType("my_app"))
+    sys.modules["my_app"].__dict__.update(agent)
+    assert ask(make_app(Plan(target="my_app:agent")).app) == "You said: hi"
+    route, _ = run_example(2)
+    assert ask(route["app"]) == "You said: hi"
+
+
+def test_the_page_about_serving_holds_code_that_runs() -> None:
+    names: dict[str, Any] = {"__name__": "example"}
+    for block in re.findall(r"```python\n(.*?)```", PAGES["docs/serving.md"].read_text(encoding="utf-8"), re.DOTALL):
+        exec(compile(block, "docs/serving.md", "exec"), names)
+    assert ask(names["app"]) == "You said: hi"
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [("fastapi_route", "You said: hi "), ("chat_app", "Let me look. It is 21 °C in Paris. You asked: hi ")],
+)
+def test_the_examples_answer(name: str, text: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    monkeypatch.setattr(sys, "modules", dict(sys.modules))
+    assert ask(make_app(Plan(target=f"{ROOT / 'examples' / name}.py:app")).app) == text
 
 
 def test_the_reader_example_prints_the_parts() -> None:
-    assert run_example(2)[1] == "[{'type': 'text', 'text': 'Hi', 'state': 'streaming'}]\n"
+    assert run_example(3)[1] == "[{'type': 'text', 'text': 'Hi', 'state': 'streaming'}]\n"
 
 
 def test_the_readme_is_short_and_its_examples_are_all_run() -> None:
     assert len(README.splitlines()) <= 150
-    assert len(EXAMPLES) == 3
+    assert len(EXAMPLES) == 4
     assert len([line for line in EXAMPLES[0].splitlines() if line]) <= 10
 
 
@@ -84,6 +111,10 @@ def test_the_demo_runs() -> None:
 def test_generated_blocks_are_up_to_date(name: str) -> None:
     page = PAGES[name].read_text(encoding="utf-8")
     assert regenerate(page) == page, "run `make docs`"
+
+
+def test_the_description_of_the_routes_is_up_to_date() -> None:
+    assert OPENAPI.read_text(encoding="utf-8") == openapi_page(), "run `make docs`"
 
 
 @pytest.mark.parametrize("name", PAGES)
@@ -112,6 +143,11 @@ def test_the_public_names_are_few_sorted_and_there() -> None:
     assert usechat.__all__ == sorted(usechat.__all__)
     assert len(usechat.__all__) <= 25
     assert [name for name in usechat.__all__ if not hasattr(usechat, name)] == []
+
+
+def test_a_name_that_is_not_there_is_told() -> None:
+    with pytest.raises(AttributeError, match=r"^module 'usechat' has no attribute 'nothing'$"):
+        _ = usechat.nothing
 
 
 def test_every_public_name_is_explained() -> None:

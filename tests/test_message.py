@@ -11,7 +11,7 @@ from tests.conformance.strategies import Case, cases, known_types
 from usechat import chunks
 from usechat.chunks import Chunk, chunk_from_json
 from usechat.dialects import release
-from usechat.errors import StreamFailed, UIMessageStreamError, UnknownChunkType, UnknownRelease
+from usechat.errors import LocalProtocolError, StreamFailed, UIMessageStreamError, UnknownChunkType, UnknownRelease
 from usechat.message import MessageBuilder
 from usechat.ui_messages import UIMessage
 
@@ -365,6 +365,34 @@ def test_a_message_of_the_user_is_not_continued() -> None:
 
 
 # The copy.
+
+
+@pytest.mark.parametrize(
+    ("message", "text"),
+    [
+        ("hi", "message must be an object with id, role and parts, not a string"),
+        ({"role": "assistant"}, "message.parts must be a list of parts, not null"),
+        ({"role": "assistant", "parts": "x"}, "message.parts must be a list of parts, not a string"),
+        (
+            {"role": "assistant", "parts": ["x"]},
+            "message.parts[0] must be an object with a string 'type', not a string",
+        ),
+        (
+            {"role": "assistant", "parts": [{"type": "step-start"}, {"text": "x"}]},
+            "message.parts[1] must be an object with a string 'type', not one without it",
+        ),
+    ],
+)
+def test_what_is_no_message_cannot_be_continued(message: Any, text: str) -> None:
+    with pytest.raises(LocalProtocolError) as caught:
+        MessageBuilder(message=message)
+    assert str(caught.value) == text
+
+
+@pytest.mark.parametrize("received", [{"type": "start"}, b"data: {}", None])
+def test_what_is_no_chunk_cannot_be_received(received: Any) -> None:
+    with pytest.raises(LocalProtocolError, match=rf"takes a chunk of usechat.chunks, not {type(received).__name__}; "):
+        MessageBuilder().receive(received)
 
 
 def test_the_message_is_a_fresh_copy_in_plain_json() -> None:

@@ -34,6 +34,13 @@ def continued(*tool_parts: Json) -> ChatRequest:
 # Shapes
 
 
+@pytest.mark.parametrize("kind", [bytes, bytearray, memoryview])
+def test_bytes_of_every_kind_are_read(kind: type) -> None:
+    assert ChatRequest.parse(kind(json.dumps({"messages": [USER]}).encode())).text == "hi"
+    with pytest.raises(RequestTooLarge):
+        ChatRequest.parse(kind(b"{}"), limits=Limits(maximum_bytes=1))
+
+
 def test_the_body_of_the_default_transport_is_read() -> None:
     body = {
         "model": "m",

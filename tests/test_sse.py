@@ -1,5 +1,6 @@
 import itertools
 from collections.abc import Iterable, Sequence
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -8,7 +9,14 @@ from hypothesis import strategies as st
 from tests.test_chunks import any_chunk
 from usechat import chunks
 from usechat.chunks import Chunk, TextDelta, encode_chunk
-from usechat.errors import InvalidChunk, InvalidFrame, InvalidJSON, RemoteProtocolError, UnknownChunkType
+from usechat.errors import (
+    InvalidChunk,
+    InvalidFrame,
+    InvalidJSON,
+    LocalProtocolError,
+    RemoteProtocolError,
+    UnknownChunkType,
+)
 from usechat.sse import DONE, KEEP_ALIVE, STREAM_OPEN, ChunkDecoder, Event, EventDecoder, encode_frame
 
 
@@ -275,6 +283,19 @@ def test_small_events_without_end_are_no_problem_for_the_limit() -> None:
 
 
 # Chunks
+
+
+@pytest.mark.parametrize("kind", [bytes, bytearray, memoryview])
+def test_bytes_of_every_kind_are_read(kind: type) -> None:
+    assert [event.data for event in EventDecoder().receive(kind(b"data: 1\n\n"))] == ["1"]
+    assert ChunkDecoder().receive(kind(b'data: {"type":"finish"}\n\n')) == [chunks.Finish()]
+
+
+@pytest.mark.parametrize("decoder", [EventDecoder(), ChunkDecoder()])
+@pytest.mark.parametrize("data", ["data: 1\n\n", None, 1])
+def test_what_is_no_bytes_is_refused(decoder: EventDecoder | ChunkDecoder, data: Any) -> None:
+    with pytest.raises(LocalProtocolError, match=rf"takes bytes, not {type(data).__name__}; encode a text as UTF-8 f"):
+        decoder.receive(data)
 
 
 def test_chunks_are_read_and_done_is_skipped() -> None:

@@ -2,7 +2,7 @@ from typing import Any
 
 import pytest
 
-from usechat.errors import InvalidMessages
+from usechat.errors import InvalidMessages, LocalProtocolError
 from usechat.validation import ToolSchema, validate_messages
 
 Json = Any
@@ -82,6 +82,32 @@ def test_messages_come_back_without_unknown_keys(sdk: str) -> None:
         {"id": "u", "role": "user", "parts": [{"type": "text", "text": "hi"}]},
         {"id": "m", "role": "assistant", "parts": [{"type": "step-start"}]},
     ]
+
+
+@pytest.mark.parametrize(
+    ("options", "text"),
+    [
+        (
+            {"tools": {"t": takes_query}},
+            "tools['t'] must be a ToolSchema, not function; give ToolSchema(input=takes_query)",
+        ),
+        ({"tools": {"t": {"type": "object"}}}, "tools['t'] must be a ToolSchema, not dict; give ToolSchema(input=…)"),
+        (
+            {"tools": {"t": ToolSchema({"type": "object"})}},  # type: ignore[arg-type]
+            "tools['t'].input must be a function that checks and returns a value, not dict",
+        ),
+        (
+            {"tools": {"t": ToolSchema(takes_query, 1)}},  # type: ignore[arg-type]
+            "tools['t'].output must be a function that checks and returns a value, not int",
+        ),
+        ({"data_schemas": {"x": 1}}, "data_schemas['x'] must be a function that checks and returns a value, not int"),
+        ({"metadata_schema": 1}, "metadata_schema must be a function that checks and returns a value, not int"),
+    ],
+)
+def test_schemas_that_are_none_are_the_callers_mistake(options: Any, text: str) -> None:
+    with pytest.raises(LocalProtocolError) as caught:
+        validate_messages(history(), **options)
+    assert str(caught.value) == text
 
 
 def test_the_path_names_the_message_and_the_part() -> None:

@@ -1,5 +1,8 @@
 """The Python side of ``useChat``: any agent answers a stock Vercel AI SDK front end."""
 
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
 from usechat.errors import UsechatError
 from usechat.frames import FrameStream
 from usechat.message import MessageBuilder
@@ -22,6 +25,10 @@ from usechat.stream import MessageStream
 from usechat.ui_messages import UIMessage
 from usechat.validation import validate_messages
 
+if TYPE_CHECKING:
+    from usechat.server.endpoint import chat_response
+    from usechat.turn import Turn, emit
+
 __version__ = "0.1.0"
 
 __all__ = [
@@ -41,9 +48,21 @@ __all__ = [
     "ToolCall",
     "ToolError",
     "ToolResult",
+    "Turn",
     "UIMessage",
     "UsechatError",
     "__version__",
+    "chat_response",
+    "emit",
     "encode_frame",
     "validate_messages",
 ]
+
+# Imported on use, because they need asyncio and Starlette; the core needs neither.
+_HOMES = {"Turn": "usechat.turn", "chat_response": "usechat.server.endpoint", "emit": "usechat.turn"}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(_HOMES[name]), name)

@@ -1,4 +1,4 @@
-"""The command line: `usechat check …`. Parse, call, print; every command is imported on use."""
+"""The command line: `usechat serve …`, `usechat check …`. Parse, call, print; every command is imported on use."""
 
 import argparse
 import functools
@@ -25,6 +25,19 @@ examples:
   usechat check capture.sse
   curl -sN -d @request.json localhost:3000/api/chat | usechat check -
   usechat check http://localhost:3000/api/chat --header 'Authorization: Bearer …' --sdk any
+"""
+
+_SERVE_DESCRIPTION = """\
+Serve an agent to a stock useChat page: send, resume, stop, state. The object is an async generator function, a
+generator function, a plain function or a ChatTransport. An ASGI app, such as a ChatApp, is served as it is.
+"""
+_SERVE_EPILOG = """\
+exit code: 2 if the object or an option is wrong, in one sentence.
+
+examples:
+  usechat serve my_app:agent
+  usechat serve path/to/file.py:agent --reload --debug
+  usechat serve my_app:agent --host 0.0.0.0 --auth tokens:tokens.txt --workers 4 --redis redis://localhost:6379
 """
 
 
@@ -58,6 +71,7 @@ def _make_parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(
         title="commands", prog="usechat", metavar="COMMAND", required=True, parser_class=_Parser
     )
+    _add_serve(commands)
     _add_check(commands)
     return parser
 
@@ -73,6 +87,58 @@ class _Parser(argparse.ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         self.exit(2, f"{self.prog}: {message}; see {self.prog} --help\n")
+
+
+def _add_serve(commands: Any) -> None:
+    parser = commands.add_parser(
+        "serve",
+        usage="usechat serve [options] OBJECT",
+        help="serve an agent to a useChat page",
+        description=_SERVE_DESCRIPTION,
+        epilog=_SERVE_EPILOG,
+    )
+    add = parser.add_argument
+    add("target", metavar="OBJECT", help="MODULE:NAME or path/to/file.py:NAME")
+    add("--host", default="127.0.0.1", help="where to listen; anything but loopback needs --auth (default: 127.0.0.1)")
+    add("--port", default=8000, type=_port, help="0 for any that is free (default: 8000)")
+    add("--workers", default=1, type=_count, metavar="N", help="processes; more than one need --redis (default: 1)")
+    add("--reload", action="store_true", help="start again when a Python file beside the object changes")
+    add("--log-format", choices=("text", "json"), default="text", metavar="FORMAT", help="text or json (default: text)")
+    add("--drain", type=_seconds, metavar="SECONDS",
+        help="at the end readers are broken off at once, runs may go on for so long (default: 10)")  # fmt: skip
+    add("--debug", action="store_true", default=None,
+        help="show the traceback of an import, and the text of errors on the page; not for production")  # fmt: skip
+    chats = parser.add_argument_group("for chats")
+    add = chats.add_argument
+    add("--path", type=_path, help="where the page posts to (default: /api/chat)")
+    add(
+        "--sdk",
+        metavar="RELEASE",
+        help="the page's AI SDK: 5, 6, 7, one release such as 6.0.150, or any (default: any)",
+    )
+    add("--conflict", choices=("reject", "attach", "queue", "interrupt"), metavar="POLICY",
+        help="what a second message does while a chat is answered: reject (409), attach (read that answer),"
+        " queue (wait) or interrupt (stop that answer) (default: reject)")  # fmt: skip
+    add("--linger", type=_linger, metavar="SECONDS",
+        help="how long an answer goes on when nobody reads it; 0 stops it at once, with never it goes on"
+        " (default: 15)")  # fmt: skip
+    add("--idle-timeout", type=_seconds_or_never, metavar="SECONDS",
+        help="how long an agent may say nothing; with never, for ever (default: 120)")  # fmt: skip
+    add("--redis", metavar="URL", help="keep runs in Redis, so that every worker can resume and stop them")
+    access = parser.add_argument_group("for access")
+    add = access.add_argument
+    add("--auth", action="append", metavar="RULE",
+        help="ask for a bearer token: tokens:FILE (lines of name:sha256), or jwt: with one of jwks=FILE,"
+        " public-key=FILE and secret=FILE, and then ,audience=NAME ,issuer=URL; repeatable")  # fmt: skip
+    add("--cors", action="append", metavar="ORIGIN",
+        help="let pages of this origin ask, such as http://localhost:3000; repeatable (default: none)")  # fmt: skip
+    parser.set_defaults(run=_run_serve)
+
+
+def _run_serve(options: argparse.Namespace) -> int:
+    from usechat.server.serving import run
+
+    return run(options)
 
 
 def _add_check(commands: Any) -> None:
@@ -111,6 +177,26 @@ def _run_check(options: argparse.Namespace) -> int:
     from usechat.check.command import run
 
     return run(options, __version__)
+
+
+def _port(text: str) -> int:
+    if not text.isascii() or not text.isdigit() or int(text) > 65535:
+        raise argparse.ArgumentTypeError(f"{text!r} is no port: a number up to 65535")
+    return int(text)
+
+
+def _path(text: str) -> str:
+    if not text.startswith("/") or not text.strip("/") or set(text) & set("{}?# "):
+        raise argparse.ArgumentTypeError(f"{text!r} is no path such as /api/chat")
+    return text.rstrip("/")
+
+
+def _seconds_or_never(text: str) -> float | str:
+    return text if text == "never" else _seconds(text)
+
+
+def _linger(text: str) -> float | str:
+    return 0.0 if text == "0" else _seconds_or_never(text)
 
 
 def _count(text: str) -> int:

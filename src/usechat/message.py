@@ -6,14 +6,15 @@ raises, with the text that the page would get.
 
 import functools
 from collections.abc import Callable, Mapping
-from typing import Any, ClassVar, Final, cast
+from typing import Any, ClassVar, Final, TypeAlias, cast
 
 import msgspec
 
 from usechat import chunks
 from usechat.chunks import CHUNK_TYPES, Chunk, type_of
 from usechat.dialects import Release, dialect, reads, release
-from usechat.errors import StreamFailed, UIMessageStreamError, UnknownChunkType
+from usechat.errors import LocalProtocolError, StreamFailed, UIMessageStreamError, UnknownChunkType
+from usechat.machine import BLOCK_TRANSITIONS, BlockState
 from usechat.metadata import merge_metadata
 from usechat.part_list import Part, PartList
 from usechat.plain_json import plain_json
@@ -21,6 +22,7 @@ from usechat.prerequisites import missing_prerequisite
 from usechat.text_buffer import TextBuffer
 from usechat.tool_parts import ToolParts
 from usechat.ui_messages import UIMessage
+from usechat.values import json_kind
 
 __all__ = ["MessageBuilder"]
 
@@ -32,6 +34,11 @@ _BLOCK_TYPES: Final[Mapping[type[Chunk], str]] = {
     chunks.ReasoningDelta: "reasoning",
     chunks.ReasoningEnd: "reasoning",
 }
+_Key: TypeAlias = tuple[str, str]
+"""The type of a block and its id."""
+
+_WHILE_OPEN: Final = BLOCK_TRANSITIONS[BlockState.OPEN]
+_WHILE_CLOSED: Final = BLOCK_TRANSITIONS[BlockState.CLOSED]
 
 
 class _Block:
@@ -59,14 +66,14 @@ class MessageBuilder:
         self._release = release(sdk)
         self._dialect = dialect(str(self._release))
         self._unknown_chunks = _unknown_chunks(self._release)
-        continues = message is not None and message.get("role") == "assistant"
-        new = {"id": message_id, "role": "assistant", "parts": []}
-        base = cast("Mapping[str, Any]", message if continues else new)
+        continued = None if message is None else _continued(message)
+        new: Mapping[str, Any] = {"id": message_id, "role": "assistant", "parts": []}
+        base = new if continued is None else continued
         self._fields = {key: plain_json(value) for key, value in base.items() if key != "parts"}
         self._parts = PartList([{key: plain_json(value) for key, value in part.items()} for part in base["parts"]])
         self._tools = ToolParts(self._release, self._parts)
-        self._blocks: dict[tuple[str, str], _Block] = {}
-        self._continues = continues
+        self._blocks: dict[_Key, _Block] = {}
+        self._continues = continued is not None
         self._updates = 0
         self._finish_reason: str | None = None
 
@@ -82,7 +89,13 @@ class MessageBuilder:
                 chunk_type=type_of(chunk),
                 path="$.type",
             )
-        if self._HANDLERS[type(chunk)](self, self._as_read(chunk)):
+        handler = self._HANDLERS.get(type(chunk))
+        if handler is None:
+            raise LocalProtocolError(
+                f"receive() takes a chunk of usechat.chunks, not {type(chunk).__name__}; "
+                "chunk_from_json makes one of a JSON object, ChunkDecoder of bytes"
+            )
+        if handler(self, self._as_read(chunk)):
             self._updates += 1
 
     @property
@@ -122,6 +135,7 @@ class MessageBuilder:
     # Each handler applies one kind of chunk and tells whether the client updates the page after it.
 
     def _block_start(self, chunk: chunks.TextStart | chunks.ReasoningStart) -> bool:
+        # Legal while the block is closed; clients take it in any state and begin another part.
         part_type = _BLOCK_TYPES[type(chunk)]
         part: Part = {"type": part_type, "text": "", "state": "streaming"}
         if part_type == "reasoning" and self._reads("reasoning-id"):
@@ -134,23 +148,26 @@ class MessageBuilder:
         return True
 
     def _block_delta(self, chunk: chunks.TextDelta | chunks.ReasoningDelta) -> bool:
-        block = self._blocks.get((_BLOCK_TYPES[type(chunk)], chunk.id))
-        if block is None:
-            raise missing_prerequisite(chunk, chunk.id, self._release)
+        block = self._blocks[self._expected(chunk)]
         block.buffer.append(chunk.delta)
         self._set_provider_metadata(block.part, chunk.provider_metadata)
         return True
 
     def _block_end(self, chunk: chunks.TextEnd | chunks.ReasoningEnd) -> bool:
-        block = self._blocks.pop((_BLOCK_TYPES[type(chunk)], chunk.id), None)
-        if block is None:
-            raise missing_prerequisite(chunk, chunk.id, self._release)
+        block = self._blocks.pop(self._expected(chunk))
         block.catch_up()
         block.part["state"] = "done"
         self._set_provider_metadata(block.part, chunk.provider_metadata)
         if isinstance(chunk, chunks.TextEnd) and chunk.citations is not None:
             block.part["citations"] = plain_json(chunk.citations)
         return True
+
+    def _expected(self, chunk: chunks.TextDelta | chunks.TextEnd | chunks.ReasoningDelta | chunks.ReasoningEnd) -> _Key:
+        """Return the key of the chunk's block, if that is in a state in which the chunk is legal."""
+        key = _BLOCK_TYPES[type(chunk)], chunk.id
+        if type(chunk) not in (_WHILE_OPEN if key in self._blocks else _WHILE_CLOSED):
+            raise missing_prerequisite(chunk, chunk.id, self._release)
+        return key
 
     def _set_provider_metadata(self, part: Part, provider_metadata: Any) -> None:
         if provider_metadata is not None:
@@ -248,6 +265,22 @@ class MessageBuilder:
         chunks.MessageMetadata: _merge_metadata,
         chunks.Data: _data,
     }
+
+
+def _continued(message: object) -> Mapping[str, Any] | None:
+    """Return the message if it is the assistant's; raise if it is none that a builder can go on with."""
+    if not isinstance(message, Mapping):
+        raise LocalProtocolError(f"message must be an object with id, role and parts, not {json_kind(message)}")
+    if message.get("role") != "assistant":
+        return None
+    parts = message.get("parts")
+    if not isinstance(parts, list):
+        raise LocalProtocolError(f"message.parts must be a list of parts, not {json_kind(parts)}")
+    for index, part in enumerate(parts):
+        if not isinstance(part, Mapping) or not isinstance(part.get("type"), str):
+            found = "one without it" if isinstance(part, Mapping) else json_kind(part)
+            raise LocalProtocolError(f"message.parts[{index}] must be an object with a string 'type', not {found}")
+    return message
 
 
 @functools.lru_cache(maxsize=64)

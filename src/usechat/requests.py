@@ -19,6 +19,8 @@ from usechat.values import READABLE_DEPTH, is_deeper, json_kind, read_json
 __all__ = ["ApprovalAnswer", "ChatRequest", "Limits", "ToolOutput", "Trigger"]
 
 Trigger: TypeAlias = Literal["submit-message", "regenerate-message"]
+_Bytes: TypeAlias = bytes | bytearray | memoryview
+_Body: TypeAlias = _Bytes | str | Mapping[str, Any]
 
 _TRIGGERS: Final = ("submit-message", "regenerate-message")
 _ROLES: Final = ("system", "user", "assistant")
@@ -72,7 +74,7 @@ class ChatRequest(msgspec.Struct, frozen=True, kw_only=True):
     body: dict[str, Any] = {}
 
     @classmethod
-    def parse(cls, body: bytes | str | Mapping[str, Any], *, limits: Limits = DEFAULT_LIMITS) -> "ChatRequest":
+    def parse(cls, body: _Body, *, limits: Limits = DEFAULT_LIMITS) -> "ChatRequest":
         """Read the body of a POST; a mapping is taken as parsed JSON, whose size in bytes is not limited."""
         value = _read_object(body, limits)
         listed = value.get("messages") is not None
@@ -220,9 +222,9 @@ def _parts_of(message: UIMessage) -> list[Mapping[str, Any]]:
     return cast("list[Mapping[str, Any]]", message["parts"])
 
 
-def _read_object(body: bytes | str | Mapping[str, Any], limits: Limits) -> dict[str, Any]:
+def _read_object(body: _Body, limits: Limits) -> dict[str, Any]:
     try:
-        value = read_json(_read_text(body, limits)) if isinstance(body, bytes | str) else body
+        value = read_json(_read_text(body, limits)) if isinstance(body, _Bytes | str) else body
     except RecursionError:
         raise _too_deep(limits) from None
     except ValueError as error:
@@ -239,14 +241,14 @@ def _too_deep(limits: Limits) -> RequestTooLarge:
     return RequestTooLarge(f"the body is nested too deeply; the limit maximum_depth is {limits.maximum_depth} levels")
 
 
-def _read_text(body: bytes | str, limits: Limits) -> str:
-    data = body if isinstance(body, bytes) else body.encode("utf-8", "surrogatepass")
+def _read_text(body: _Bytes | str, limits: Limits) -> str:
+    data = body.encode("utf-8", "surrogatepass") if isinstance(body, str) else bytes(body)
     if len(data) > limits.maximum_bytes:
         raise RequestTooLarge(f"the body has {len(data)} bytes; the limit maximum_bytes is {limits.maximum_bytes}")
     if isinstance(body, str):
         return body
     try:
-        return body.decode("utf-8-sig")
+        return data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise InvalidRequest(
             f"the body is not UTF-8: byte 0x{error.object[error.start]:02x} at {error.start}"

@@ -5,12 +5,12 @@ is replaced, a byte order mark is dropped, lines end with LF, CR or CRLF and wit
 comments and unknown fields mean nothing, and an event without its blank line does not count.
 """
 
-from typing import Final
+from typing import Final, TypeAlias
 
 import msgspec
 
 from usechat.chunks import Chunk, decode_chunk, encode_chunk, type_of
-from usechat.errors import InvalidFrame, InvalidJSON, RemoteProtocolError
+from usechat.errors import InvalidFrame, InvalidJSON, LocalProtocolError, RemoteProtocolError
 
 __all__ = [
     "DONE",
@@ -39,6 +39,7 @@ _EVENT_NAMES: Final = {"start": "message-start", "finish": "message-finish"}
 _LINE_ENDS: Final = str.maketrans("\r\n", "  ")
 _MARK: Final = b"\xef\xbb\xbf"
 _MARK_ENCODED_TWICE: Final = b"\xc3\xaf\xc2\xbb\xc2\xbf"
+_Bytes: TypeAlias = bytes | bytearray | memoryview
 
 
 def encode_frame(chunk: Chunk, *, event_names: bool = False) -> bytes:
@@ -48,6 +49,12 @@ def encode_frame(chunk: Chunk, *, event_names: bool = False) -> bytes:
         name = _EVENT_NAMES.get(type_of(chunk)) or type_of(chunk).translate(_LINE_ENDS)
         return b"event: " + name.encode("utf-8", "replace") + b"\n" + frame
     return frame
+
+
+def _to_bytes(data: object) -> bytes:
+    if not isinstance(data, _Bytes):
+        raise LocalProtocolError(f"a decoder takes bytes, not {type(data).__name__}; encode a text as UTF-8 first")
+    return bytes(data)
 
 
 class Event(msgspec.Struct, frozen=True):
@@ -75,13 +82,13 @@ class EventDecoder:
         self._at_start = True
         self._error: InvalidFrame | None = None
 
-    def receive(self, data: bytes) -> list[Event]:
+    def receive(self, data: _Bytes) -> list[Event]:
         """Take the next bytes and return the events that they complete."""
         if self._error is not None:
             raise self._error
         events: list[Event] = []
         try:
-            for line in self._lines(data):
+            for line in self._lines(data if type(data) is bytes else _to_bytes(data)):
                 self._receive_line(line, events)
             self._check_size(len(self._line) - self._line.endswith(b"\r"))
         except InvalidFrame as error:
@@ -156,7 +163,7 @@ class ChunkDecoder:
         self._events = EventDecoder(maximum_event_bytes=maximum_event_bytes)
         self._error: RemoteProtocolError | None = None
 
-    def receive(self, data: bytes) -> list[Chunk]:
+    def receive(self, data: _Bytes) -> list[Chunk]:
         """Take the next bytes and return the chunks that they complete."""
         if self._error is not None:
             raise self._error

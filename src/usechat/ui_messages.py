@@ -27,7 +27,7 @@ __all__ = [
 ]
 
 ProviderMetadata: TypeAlias = dict[str, dict[str, Any]]
-BlockState: TypeAlias = Literal["streaming", "done"]
+TextState: TypeAlias = Literal["streaming", "done"]
 ToolState: TypeAlias = Literal[
     "input-streaming",
     "input-available",
@@ -44,7 +44,7 @@ class TextUIPart(TypedDict):
 
     type: Literal["text"]
     text: str
-    state: NotRequired[BlockState]
+    state: NotRequired[TextState]
     citations: NotRequired[list[dict[str, Any]]]
     providerMetadata: NotRequired[ProviderMetadata]
 
@@ -55,7 +55,7 @@ class ReasoningUIPart(TypedDict):
     type: Literal["reasoning"]
     text: str
     id: NotRequired[str]
-    state: NotRequired[BlockState]
+    state: NotRequired[TextState]
     providerMetadata: NotRequired[ProviderMetadata]
 
 

@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final, NamedTuple, TypeAlias, cast
 
 from usechat.dialects import Release, holds, release
-from usechat.errors import InvalidMessages
+from usechat.errors import InvalidMessages, LocalProtocolError
 from usechat.machine import SETTLED, ToolState
 from usechat.message_shapes import clean_message
 from usechat.ui_messages import UIMessage, is_static_tool
@@ -42,6 +42,7 @@ def validate_messages(
     ``dynamic-tool`` part. Shapes are those of the release, the rules for schemas those of its major's newest.
     """
     candidate = release(sdk)
+    _check_schemas(tools or {}, data_schemas or {}, metadata_schema)
     if not isinstance(messages, list) or not messages:
         found = "an empty array" if messages == [] else json_kind(messages)
         raise InvalidMessages(f"messages must be an array with at least one message, not {found}")
@@ -57,6 +58,24 @@ def validate_messages(
             if tools is not None and is_static_tool(part["type"]):
                 message["parts"][position] = _checked_tool(part, tools, part_path, candidate)
     return cast("list[UIMessage]", cleaned)
+
+
+def _check_schemas(tools: Mapping[str, Any], data_schemas: Mapping[str, Any], metadata_schema: Any) -> None:
+    """Complain about the caller's schemas before any message is blamed."""
+    for name, tool in tools.items():
+        if not isinstance(tool, ToolSchema):
+            hint = f"ToolSchema(input={getattr(tool, '__name__', '…')})" if callable(tool) else "ToolSchema(input=…)"
+            raise LocalProtocolError(f"tools[{name!r}] must be a ToolSchema, not {type(tool).__name__}; give {hint}")
+    schemas = {
+        **{f"tools[{name!r}].input": tool.input for name, tool in tools.items()},
+        **{f"tools[{name!r}].output": tool.output for name, tool in tools.items() if tool.output is not None},
+        **{f"data_schemas[{name!r}]": schema for name, schema in data_schemas.items()},
+        **({} if metadata_schema is None else {"metadata_schema": metadata_schema}),
+    }
+    for place, schema in schemas.items():
+        if not callable(schema):
+            kind = type(schema).__name__
+            raise LocalProtocolError(f"{place} must be a function that checks and returns a value, not {kind}")
 
 
 def _call(schema: Schema, value: Any, path: str) -> Any:

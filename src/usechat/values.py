@@ -4,23 +4,23 @@
 
 | Python value | becomes |
 |---|---|
-| ``None bool str`` | itself |
-| ``int`` | itself; ``None`` beyond the range of a double, which JavaScript reads as an infinity |
-| ``float`` | itself; ``1.0`` becomes ``1``, ``-0.0`` becomes ``0``, NaN and the infinities ``None`` |
-| mappings | objects; keys that are no strings become the text of their JSON value |
-| lists, tuples, sets and all that is a ``Sequence``, ``Set`` or ``ValuesView`` | arrays |
+| ``None``, ``bool``, ``str`` | itself |
+| ``int`` | itself, with all its digits; ``null`` beyond ±1.8e308, where JavaScript has only infinities |
+| ``float`` | itself, as JavaScript writes it: ``1.0`` is ``1``, ``1e-07`` is ``1e-7``; NaN, infinities: ``null`` |
+| mappings | objects; a key that is no string becomes the text of its JSON value |
+| lists, tuples, sets and all that is a ``Sequence``, ``Set`` or ``ValuesView`` | arrays, in the order of iteration |
 | dataclasses, msgspec Structs | objects |
 | pydantic models | what ``model_dump(mode="json", by_alias=True)`` gives |
 | ``Enum`` | its value |
-| ``datetime date time timedelta`` | ISO 8601 text |
-| ``UUID``, ``Decimal``, ``UserString``, paths | their text (a Decimal keeps all its digits) |
-| ``bytes`` and the like | base64 text |
-| numpy arrays and scalars (anything with ``tolist``) | what ``tolist()`` gives |
+| ``datetime``, ``date``, ``time``, ``timedelta`` | ISO 8601 text |
+| ``UUID``, ``Decimal``, ``UserString``, paths | their text; a ``Decimal`` keeps all its digits |
+| ``bytes``, ``bytearray``, ``memoryview`` | base64 text |
+| numpy arrays and scalars, and whatever else has ``tolist`` | what ``tolist()`` gives |
 | anything else, and whatever raises while it is converted | ``str(value)`` |
 | anything below 100 levels of nesting, or within itself | the text ``[nested too deeply]`` |
-| the key ``__proto__``, and ``constructor`` over null or an object with ``prototype`` | the key with ``_`` appended |
-
-The last row because AI SDK clients refuse those keys.
+| half an emoji (a lone surrogate) | its escape, as ``JSON.stringify`` writes it |
+| the key ``__proto__``, which AI SDK clients refuse | ``__proto___`` |
+| the key ``constructor`` over ``null`` or an object with ``prototype``, which they refuse, too | ``constructor_`` |
 """
 
 import base64

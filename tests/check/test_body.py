@@ -21,9 +21,9 @@ def read(data: bytes) -> Body:
 def test_frames_have_numbers_lines_and_values() -> None:
     data = b": hello\n\nevent: x\ndata: 1\n\n\ndata: [1,\ndata: 2]\n\ndata: [DONE]\n\n"
     assert frames(data) == [
-        Frame(1, 3, "1", 1),
-        Frame(2, 7, "[1,\n2]", [1, 2]),
-        Frame(3, 10, "[DONE]"),
+        Frame(1, 3, "1", 1, end=27),
+        Frame(2, 7, "[1,\n2]", [1, 2], end=48),
+        Frame(3, 10, "[DONE]", end=62),
     ]
 
 
@@ -32,12 +32,12 @@ def test_the_end_mark_is_told_apart() -> None:
 
 
 def test_lines_may_end_with_crlf() -> None:
-    assert frames(b"data: 1\r\n\r\ndata: 2\r\n\r\n") == [Frame(1, 1, "1", 1), Frame(2, 3, "2", 2)]
+    assert frames(b"data: 1\r\n\r\ndata: 2\r\n\r\n") == [Frame(1, 1, "1", 1, end=11), Frame(2, 3, "2", 2, end=22)]
 
 
 def test_lines_may_end_with_cr_but_the_last_event_is_lost() -> None:
     body = Body(b"data: 1\r\rdata: 2\r\r")
-    assert list(body.frames()) == [Frame(1, 1, "1", 1)]
+    assert list(body.frames()) == [Frame(1, 1, "1", 1, end=18)]
     assert (body.has_carriage_returns_alone, body.lost) == (True, "2")
 
 
@@ -74,7 +74,8 @@ def test_events_that_are_not_json(data: bytes, expected: Unreadable) -> None:
     ],
 )
 def test_numbers_are_those_of_javascript(text: str, value: Any, rounded: bool) -> None:
-    assert frames(f"data: {text}\n\n".encode()) == [Frame(1, 1, text, value, has_rounded_number=rounded)]
+    data = f"data: {text}\n\n".encode()
+    assert frames(data) == [Frame(1, 1, text, value, has_rounded_number=rounded, end=len(data))]
 
 
 @pytest.mark.parametrize(

@@ -9,11 +9,14 @@ import pytest
 from tests.check.streams import START, stream, text, turn
 from usechat.check import RULES, Capture, check_capture
 from usechat.check.machine_formats import json_report, junit_report, sarif_report
+from usechat.check.report import Unjudged
 
 GOOD = check_capture(Capture(name="captures/good one.sse", body=turn(*text())))
 BAD = check_capture(
     Capture(name="-", body=stream(START, {"type": "tool-output-denied", "toolCallId": "\x00\ud800"}, *text()))
 )
+UNREAD = check_capture(Capture(name="long.sse", body=turn(*text()), unread="only the first 9 bytes were read"), ["7"])
+UNJUDGED = Unjudged("no file", "no file cannot be read: \x00")
 
 
 def results(*reports: Any) -> list[Any]:
@@ -25,6 +28,11 @@ def results(*reports: Any) -> list[Any]:
 def test_json_is_one_line() -> None:
     assert json_report(BAD).count("\n") == 1
     assert json.loads(json_report(BAD)) == BAD.to_json()
+
+
+def test_json_of_what_could_not_be_judged_has_the_keys_of_a_report() -> None:
+    expected = {"input": "no file", "ok": False, "verdicts": {}, "problems": [], "error": UNJUDGED.reason}
+    assert json.loads(json_report(UNJUDGED)) == expected
 
 
 def test_sarif_has_the_tool_and_its_rules() -> None:
@@ -59,10 +67,26 @@ def test_sarif_names_the_input(name: str, uri: str) -> None:
     assert result["locations"] == [{"physicalLocation": {"artifactLocation": {"uri": uri}}}]
 
 
+def test_sarif_tells_of_what_could_not_be_judged() -> None:
+    [run] = json.loads(sarif_report([GOOD, UNJUDGED], version="1.2.3"))["runs"]
+    location = {"physicalLocation": {"artifactLocation": {"uri": "no%20file"}}}
+    notification = {"level": "error", "message": {"text": UNJUDGED.reason}, "locations": [location]}
+    assert run["invocations"] == [{"executionSuccessful": False, "toolExecutionNotifications": [notification]}]
+    assert run["results"] == []
+
+
+def test_sarif_tells_of_success() -> None:
+    [run] = json.loads(sarif_report([BAD], version="1.2.3"))["runs"]
+    assert run["invocations"] == [{"executionSuccessful": True, "toolExecutionNotifications": []}]
+
+
+def counts(root: ElementTree.Element) -> list[tuple[str | None, ...]]:
+    return [tuple(suite.get(name) for name in ("name", "tests", "failures", "errors")) for suite in root]
+
+
 def test_junit_has_a_case_for_each_release() -> None:
     root = ElementTree.fromstring(junit_report([GOOD, BAD]))
-    suites = [(suite.get("name"), suite.get("tests"), suite.get("failures")) for suite in root]
-    assert suites == [("captures/good one.sse", "3", "0"), ("-", "3", "3")]
+    assert counts(root) == [("captures/good one.sse", "3", "0", "0"), ("-", "3", "3", "0")]
     five, six, _ = root[1]
     assert [case.get("name") for case in root[1]] == ["AI SDK 5", "AI SDK 6", "AI SDK 7"]
     assert (five[0].get("message") or "").startswith("Type validation failed")
@@ -74,3 +98,12 @@ def test_junit_has_a_case_for_each_release() -> None:
 def test_junit_of_a_body_without_a_stream() -> None:
     root = ElementTree.fromstring(junit_report([check_capture(Capture(name="-", body=b""), ["7"])]))
     assert [failure.get("message") for failure in root.iter("failure")] == ["nothing was read"]
+
+
+def test_junit_tells_of_what_could_not_be_judged() -> None:
+    root = ElementTree.fromstring(junit_report([UNJUDGED, UNREAD]))
+    assert counts(root) == [("no file", "1", "0", "1"), ("long.sse", "1", "0", "1")]
+    assert [(error.get("type"), error.get("message")) for error in root.iter("error")] == [
+        ("not judged", "no file cannot be read: \ufffd"),
+        ("not judged", "the stream was not read to its end"),
+    ]

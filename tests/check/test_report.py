@@ -183,11 +183,25 @@ class TestResponses:
 
     def test_headers_and_pace(self) -> None:
         body = turn(*text(), *text("u"), *text("v"))
-        assert rules(check(body, headers={}, arrivals=(2.0, 2.0))) == ["UC010", "UC011", "UC012", "UC013", "UC015"]
+        missing = ["UC010", "UC011", "UC012", "UC013"]
+        at_once, bit_by_bit = ((2.0, len(body)),), ((2.0, 100), (4.0, len(body)))
+        assert rules(check(body, headers={}, arrivals=at_once)) == [*missing, "UC015"]
+        assert rules(check(body, headers={}, arrivals=bit_by_bit)) == missing
+
+    def test_what_is_no_chunk_does_not_count_for_the_pace(self) -> None:
+        body = b": stream-open\n\n" + turn(*text(), *text("u"), *text("v"))
+        arrivals = ((0.0, 15), (2.0, len(body) - 14), (4.0, len(body)))
+        assert "UC015" in rules(check(body, headers={}, arrivals=arrivals))
 
     def test_a_broken_connection(self) -> None:
         report = check(stream(START, *text()[:2], done=False) + b"data: {", is_broken=True)
         assert (rules(report), report.exit_code) == (["UC006"], 1)
+        assert (report.verdicts["7"].status, report.verdicts["7"].error) == ("error", "network error")
+
+    def test_a_body_that_is_not_what_its_encoding_says(self) -> None:
+        report = check(b"", has_false_encoding=True, headers={"content-encoding": "gzip"})
+        assert (rules(report)[0], report.exit_code) == ("UC008", 1)
+        assert report.problems[0].what == "the header says `content-encoding: gzip`, and the body is not gzip"
         assert (report.verdicts["7"].status, report.verdicts["7"].error) == ("error", "network error")
 
     def test_a_stream_that_was_not_read_to_its_end(self) -> None:

@@ -66,12 +66,16 @@ def test_no_headers_at_all() -> None:
 @pytest.mark.parametrize(
     ("arrivals", "chunks", "expected"),
     [
-        ((), 99, []),
-        ((2.0, 2.05), 9, []),
-        ((2.0, 2.05), 10, ["UC015"]),
-        ((2.0, 3.0), 10, []),
-        ((0.5, 0.5), 10, []),
+        ([], 99, []),
+        ([(2.0, 50), (2.05, 100)], 9, []),
+        ([(2.0, 50), (2.05, 100)], 10, ["UC015"]),
+        ([(2.0, 50), (3.0, 100)], 10, []),
+        ([(0.5, 100)], 10, []),
+        # A comment at once, all chunks later; the end mark still later.
+        ([(0.0, 5), (2.0, 100)], 10, ["UC015"]),
+        ([(2.0, 90), (9.0, 100)], 10, ["UC015"]),
     ],
 )
-def test_the_pace(arrivals: tuple[float, ...], chunks: int, expected: list[str]) -> None:
-    assert [finding.rule for finding in pace_findings(arrivals, chunks)] == expected
+def test_the_pace(arrivals: list[tuple[float, int]], chunks: int, expected: list[str]) -> None:
+    findings = pace_findings(arrivals, chunks, first_end=10, last_end=90)
+    assert [finding.rule for finding in findings] == expected

@@ -76,6 +76,13 @@ class Page:
         """Wait until the answer so far reads like this."""
         return self.until(lambda view: text_of(view) == text)
 
+    def until_resumed(self) -> View:
+        """Wait until the answer to the last resume has begun."""
+        resumed = [("GET", 200)]
+        return self.until(
+            lambda view: [(request["method"], request["status"]) for request in view["requests"][-1:]] == resumed
+        )
+
     def settled(self) -> View:
         """Wait until nothing goes on."""
         return self.until(lambda view: view["calls"] == 0 and view["status"] in ("ready", "error"))
@@ -89,8 +96,8 @@ class Page:
 
 def text_of(view: View) -> str:
     """Return the text of the last message, if it is the assistant's."""
-    last = view["messages"][-1] if view["messages"] else {"role": "nobody"}
-    if last["role"] != "assistant":
+    last = view["messages"][-1] if view["messages"] else None
+    if last is None or last["role"] != "assistant":
         return ""
     return "".join(part["text"] for part in last["parts"] if part["type"] == "text")
 
@@ -133,12 +140,24 @@ class Browser:
         messages: Sequence[Json] = (),
         headers: Mapping[str, str] | None = None,
         automatic: Sequence[str] = (),
+        socket: str | None = None,
     ) -> Page:
-        """Open a page of this release; `automatic` (`tools`, `approvals`) says when it posts again by itself."""
+        """Open a page of this release; `automatic` (`tools`, `approvals`) says when it posts again by itself.
+
+        Chats that name the same `socket` share one WebSocket, to the URL of the first.
+        """
         name = next(self._names)
         chat = {"release": release, "url": url, "chatId": chat_id, "messages": list(messages)}
-        self.ask("open", page=name, **chat, headers=headers or {}, automatic=automatic)
+        self.ask("open", page=name, **chat, headers=headers or {}, automatic=automatic, socket=socket)
         return Page(self, name)
+
+    def frames(self, socket: str) -> list[Json]:
+        """Return what went over a WebSocket, both ways."""
+        return cast("list[Json]", self.ask("frames", socket=socket))
+
+    def disconnect(self, socket: str) -> None:
+        """Close a WebSocket, as a page that is left does."""
+        self.ask("disconnect", socket=socket)
 
     def ask(self, operation: str, **arguments: Json) -> Json:
         assert self._process.stdin is not None

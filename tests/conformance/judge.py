@@ -111,6 +111,8 @@ class Chat:
     message_id: str | None = None
     splits: Sequence[int] = ()
     """Offsets at which the body is cut into network chunks."""
+    breaks: bool = False
+    """Whether the connection breaks after the body."""
 
     def to_json(self) -> Json:
         optional = {"messages": self.messages, "trigger": self.trigger, "messageId": self.message_id}
@@ -118,6 +120,7 @@ class Chat:
             "body": base64.b64encode(self.body).decode(),
             "status": self.status,
             "splits": list(self.splits),
+            "breaks": self.breaks,
             **{key: value for key, value in optional.items() if value is not None},
         }
 

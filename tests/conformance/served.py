@@ -1,13 +1,14 @@
 """A real uvicorn on a free port, in a thread of the test's process: its insides can be looked at, its logs be read."""
 
 import asyncio
+import http.client
 import socket
 import threading
-from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Coroutine, Iterator, Mapping
+from concurrent.futures import Future
+from contextlib import closing, contextmanager
 from time import monotonic, sleep
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import uvicorn
 from starlette.applications import Starlette
@@ -18,6 +19,8 @@ from usechat.turn import Turn
 
 PATIENCE: Final = 30.0
 """Seconds to wait for something that should happen at once; a loaded machine is slow."""
+
+T = TypeVar("T")
 
 
 class Served:
@@ -32,6 +35,13 @@ class Served:
         """Return where the app of this name takes posts."""
         return f"http://127.0.0.1:{self.port}/{name}/api/chat"
 
+    def post(self, path: str) -> int:
+        """Post nothing, and return the status of the answer."""
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=PATIENCE)
+        with closing(connection):
+            connection.request("POST", path)
+            return connection.getresponse().status
+
     def connections(self) -> int:
         """How many sockets are open."""
         return len(self._server.server_state.connections)
@@ -40,6 +50,21 @@ class Served:
         """The names of all tasks in the server's event loop."""
         assert self.loop is not None
         return [task.get_name() for task in asyncio.all_tasks(self.loop)]
+
+    def cut(self) -> None:
+        """Break every connection, as a network that goes away does."""
+        assert self.loop is not None
+        for connection in list(self._server.server_state.connections):
+            self.loop.call_soon_threadsafe(connection.transport.abort)
+
+    def run(self, work: Coroutine[Any, Any, T]) -> "Future[T]":
+        """Do this in the server's event loop."""
+        assert self.loop is not None
+        return asyncio.run_coroutine_threadsafe(work, self.loop)
+
+    def later(self, seconds: float) -> "Future[None]":
+        """Return what is done when the server's event loop has gone on for so long."""
+        return self.run(asyncio.sleep(seconds))
 
 
 def eventually(condition: Callable[[], object], what: str) -> None:
@@ -51,11 +76,13 @@ def eventually(condition: Callable[[], object], what: str) -> None:
 
 
 @contextmanager
-def serving(apps: Mapping[str, Any]) -> Iterator[Served]:
-    """Serve ASGI apps, each under its name; those that are chat apps are shut down at the end."""
+def serving(apps: Mapping[str, Any], **options: Any) -> Iterator[Served]:
+    """Serve ASGI apps, each under its name; chat apps are shut down at the end. Options are uvicorn's."""
     listener = socket.create_server(("127.0.0.1", 0), backlog=512)
     routes = [Mount(f"/{name}", app) for name, app in apps.items()]
-    config = uvicorn.Config(Starlette(routes=routes), log_config=None, lifespan="off", timeout_graceful_shutdown=5)
+    config = uvicorn.Config(
+        Starlette(routes=routes), log_config=None, lifespan="off", timeout_graceful_shutdown=5, **options
+    )
     server = uvicorn.Server(config)
     served = Served(server, listener.getsockname()[1])
 
@@ -70,8 +97,8 @@ def serving(apps: Mapping[str, Any]) -> Iterator[Served]:
         yield served
     finally:
         for app in apps.values():
-            if isinstance(app, ChatApp) and served.loop is not None:
-                asyncio.run_coroutine_threadsafe(app.shut_down(), served.loop).result(PATIENCE)
+            if isinstance(app, ChatApp):
+                served.run(app.shut_down()).result(PATIENCE)
         server.should_exit = True
         thread.join(PATIENCE)
         listener.close()
@@ -81,11 +108,11 @@ class Gates:
     """Places where agents wait until the test lets them go on; one per chat and name."""
 
     def __init__(self) -> None:
-        self._open: defaultdict[tuple[str, str], threading.Event] = defaultdict(threading.Event)
+        self._open: set[tuple[str, str]] = set()
 
     def open(self, chat_id: str, name: str = "") -> None:
-        self._open[chat_id, name].set()
+        self._open.add((chat_id, name))
 
     async def passed(self, turn: Turn, name: str = "") -> None:
-        while not self._open[turn.chat_id, name].is_set():
+        while (turn.chat_id, name) not in self._open:  # noqa: ASYNC110 (gates are opened in another thread)
             await asyncio.sleep(0.005)

@@ -35,6 +35,19 @@ class Agent:
             raise
 
 
+class Chatterbox(Agent):
+    """Never stops talking."""
+
+    async def __call__(self, turn: Turn) -> AsyncIterator[str]:  # noqa: ARG002
+        try:
+            while True:
+                yield "word "
+                await asyncio.sleep(0.001)
+        except asyncio.CancelledError:
+            self.stopped += 1
+            raise
+
+
 def keeper(conflict: Conflict = "reject", linger: float | None = 15, **options: Any) -> Keeper:
     return Keeper(
         MemoryRuns(),
@@ -248,7 +261,7 @@ async def test_shutdown_breaks_readers_off_and_lets_runs_end() -> None:
 
 
 async def test_a_reader_that_cannot_follow_may_resume_from_a_log() -> None:
-    kept, agent = keeper(maximum_behind=10), Agent()
+    kept, agent = keeper(maximum_behind=10), Chatterbox()
     reading = await start(kept, agent)
     interrupted = asyncio.Event()
     reading.on_too_slow(interrupted.set)
@@ -258,7 +271,7 @@ async def test_a_reader_that_cannot_follow_may_resume_from_a_log() -> None:
 
 
 async def test_without_a_log_the_run_fails_with_its_last_words() -> None:
-    kept, agent = keeper(maximum_behind=10, keep_log=False), Agent()
+    kept, agent = keeper(maximum_behind=10, keep_log=False), Chatterbox()
     reading = await start(kept, agent)
     interrupted = asyncio.Event()
     reading.on_too_slow(interrupted.set)

@@ -76,6 +76,18 @@ async def test_a_reader_that_falls_behind_is_told_once_it_is_too_far() -> None:
     assert reader.behind == 0
 
 
+async def test_one_large_thing_does_not_make_a_reader_slow() -> None:
+    log = Log()
+    reader = log.reader(maximum_behind=3)
+    reading = asyncio.ensure_future(reader.read())
+    await asyncio.sleep(0)
+    log.append(b"abcdef")
+    assert await reading == b"abcdef"
+    log.append(b"ghijkl")
+    log.flush()
+    assert await reader.read() == b"ghijkl"
+
+
 async def test_a_reader_without_an_interrupt_learns_it_at_its_next_read() -> None:
     log = Log()
     reader = log.reader(maximum_behind=0)

@@ -17,6 +17,7 @@ __all__ = ["Body", "Frame", "PrototypeKey", "Unreadable"]
 _FIELDS: Final = (b"data:", b"event:", b"id:", b"retry:", b":")
 _BARE_FIELDS: Final = (b"data", b"event", b"id", b"retry")
 _MAXIMUM_NOTES: Final = 10
+_LONGEST_NOTE: Final = 2_000
 _BYTE_ORDER_MARK: Final = b"\xef\xbb\xbf"
 _EXACT: Final = 2.0**53
 _EXACT_DIGITS: Final = 15
@@ -38,7 +39,10 @@ class PrototypeKey(enum.Enum):
 
 
 class Frame(msgspec.Struct, frozen=True):
-    """One event: its number from 1 on, the line it began at, its data, and the JSON value in it."""
+    """One event: its number from 1 on, the line it began at, its data, and the JSON value in it.
+
+    ``end`` is how many bytes of the body a client needs to see it.
+    """
 
     number: int
     line: int
@@ -47,6 +51,7 @@ class Frame(msgspec.Struct, frozen=True):
     unreadable: Unreadable | None = None
     prototype_key: PrototypeKey | None = None
     has_rounded_number: bool = False
+    end: int = 0
 
     @property
     def is_done(self) -> bool:
@@ -60,7 +65,7 @@ class Body:
     def __init__(self, data: bytes) -> None:
         self._data = data
         self.ignored_lines: list[tuple[int, str]] = []
-        """Lines that are no field of an event, at most ten of them, with their numbers."""
+        """How lines begin that are no field of an event, at most ten of them, with their numbers."""
         self.ignored_count = 0
         self.invalid_lines: list[int] = []
         """Numbers of the lines that are not UTF-8, at most ten of them."""
@@ -72,9 +77,10 @@ class Body:
         """Yield the events, and take notes."""
         events = EventDecoder(maximum_event_bytes=len(self._data) + 1)
         reader = _JsonReader()
-        first_line = began = 0
+        first_line = began = end = 0
         line = b""
         for number, line in enumerate(io.BytesIO(self._data), 1):
+            end += len(line)
             if line == b"\n" or line == b"\r\n":
                 if first_line == 0:
                     continue
@@ -83,7 +89,7 @@ class Body:
                 first_line = first_line or number
                 self._note(number, line)
             for event in events.receive(line):
-                yield reader.frame(event.number, began or number, event.data)
+                yield reader.frame(event.number, began or number, event.data, end)
         self.lost = _unfinished(events.close(), line)
 
     def _note(self, number: int, line: bytes) -> None:
@@ -100,7 +106,7 @@ class Body:
     def _ignore(self, number: int, content: bytes) -> None:
         self.ignored_count += 1
         if len(self.ignored_lines) < _MAXIMUM_NOTES:
-            self.ignored_lines.append((number, content.decode("utf-8", "replace")))
+            self.ignored_lines.append((number, content[:_LONGEST_NOTE].decode("utf-8", "replace")))
 
 
 def _unfinished(text: str, last_line: bytes) -> str:
@@ -129,22 +135,22 @@ class _JsonReader:
         self._decode = json.JSONDecoder(parse_constant=_refuse_constant, parse_int=self._parse_integer).decode
         self._has_rounded_number = False
 
-    def frame(self, number: int, line: int, text: str) -> Frame:
+    def frame(self, number: int, line: int, text: str, end: int) -> Frame:
         if text == "[DONE]":
-            return Frame(number, line, text)
+            return Frame(number, line, text, end=end)
         self._has_rounded_number = False
         try:
             value = self._decode(text)
         except RecursionError:
             raise _too_deep(number) from None
         except ValueError as error:
-            return Frame(number, line, text, unreadable=_unreadable(text, error))
+            return Frame(number, line, text, unreadable=_unreadable(text, error), end=end)
         if text.count("{") + text.count("[") > MAXIMUM_DEPTH and is_deeper(value, MAXIMUM_DEPTH):
             raise _too_deep(number)
         prototype_key = (
             _find_prototype_key(value) if "constructor" in text or "proto" in text or "\\u" in text else None
         )
-        return Frame(number, line, text, value, None, prototype_key, self._has_rounded_number)
+        return Frame(number, line, text, value, None, prototype_key, self._has_rounded_number, end)
 
     def _parse_integer(self, text: str) -> int | float:
         if len(text) <= _EXACT_DIGITS:

@@ -53,6 +53,12 @@ ERRORS: Final = (
         "If the stream is only long, raise --timeout or --max-bytes; otherwise look for what keeps it from ending.",
     ),
     (
+        "UC008",
+        "The body is not compressed as its header says",
+        'Status "error", as when the connection breaks: "network error" (Chrome) or "terminated" (Node).',
+        "Leave the content-encoding header out; exempt text/event-stream from compression.",
+    ),
+    (
         "UC101",
         "An event is not JSON",
         _UNREADABLE,

@@ -8,7 +8,7 @@ from urllib.parse import quote
 from xml.etree import ElementTree
 
 from usechat.check.problems import Problem
-from usechat.check.report import Report
+from usechat.check.report import Report, Unjudged
 from usechat.check.rules import RULES
 from usechat.values import json_text
 
@@ -18,13 +18,13 @@ _SCHEMA: Final = "https://json.schemastore.org/sarif-2.1.0.json"
 _NOT_IN_XML: Final = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
-def json_report(report: Report) -> str:
+def json_report(report: Report | Unjudged) -> str:
     """Return one line of JSON."""
     return json_text(report.to_json()) + "\n"
 
 
-def sarif_report(reports: Sequence[Report], *, version: str) -> str:
-    """Return one SARIF log with the problems of all reports."""
+def sarif_report(reports: Sequence[Report | Unjudged], *, version: str) -> str:
+    """Return one SARIF log with the problems of all reports; what could not be judged is a notification."""
     driver = {
         "name": "usechat check",
         "version": version,
@@ -39,9 +39,17 @@ def sarif_report(reports: Sequence[Report], *, version: str) -> str:
             for rule in RULES.values()
         ],
     }
-    results = [_result(report, problem) for report in reports for problem in report.problems]
-    log = {"$schema": _SCHEMA, "version": "2.1.0", "runs": [{"tool": {"driver": driver}, "results": results}]}
-    return json_text(log) + "\n"
+    judged = [report for report in reports if isinstance(report, Report)]
+    results = [_result(report, problem) for report in judged for problem in report.problems]
+    notifications = [_notification(report) for report in reports if isinstance(report, Unjudged)]
+    invocation = {"executionSuccessful": not notifications, "toolExecutionNotifications": notifications}
+    run = {"tool": {"driver": driver}, "invocations": [invocation], "results": results}
+    return json_text({"$schema": _SCHEMA, "version": "2.1.0", "runs": [run]}) + "\n"
+
+
+def _notification(report: Unjudged) -> dict[str, Any]:
+    location = {"physicalLocation": {"artifactLocation": {"uri": _uri(report.name)}}}
+    return {"level": "error", "message": {"text": report.reason}, "locations": [location]}
 
 
 def _result(report: Report, problem: Problem) -> dict[str, Any]:
@@ -66,24 +74,35 @@ def _uri(name: str) -> str:
     return name if "://" in name else quote(PurePath(name).as_posix())
 
 
-def junit_report(reports: Sequence[Report]) -> str:
+def junit_report(reports: Sequence[Report | Unjudged]) -> str:
     """Return one JUnit document: a suite per input, a case per release."""
     root = ElementTree.Element("testsuites", name="usechat check")
     for report in reports:
-        failures = sum(not verdict.ok for verdict in report.verdicts.values())
-        attributes = {"name": _xml(report.name), "tests": str(len(report.verdicts)), "failures": str(failures)}
-        suite = ElementTree.SubElement(root, "testsuite", attributes)
-        for name, verdict in report.verdicts.items():
-            case = ElementTree.SubElement(suite, "testcase", classname=_xml(report.name), name=f"AI SDK {name}")
-            problems = [problem for problem in report.problems if name in problem.sdks]
-            if not verdict.ok:
-                first = _xml((verdict.error or "nothing was read").partition("\n")[0])
-                failure = ElementTree.SubElement(case, "failure", message=first, type="rejected")
-                failure.text = _lines(problems, "error")
-            if warnings := _lines(problems, "warning"):
-                ElementTree.SubElement(case, "system-out").text = warnings
+        suite = ElementTree.SubElement(root, "testsuite", name=_xml(report.name))
+        if isinstance(report, Unjudged):
+            case = ElementTree.SubElement(suite, "testcase", classname=_xml(report.name), name="usechat check")
+            ElementTree.SubElement(case, "error", message=_xml(report.reason), type="not judged")
+        else:
+            _add_cases(suite, report)
+        for attribute, element in (("tests", "testcase"), ("failures", "failure"), ("errors", "error")):
+            suite.set(attribute, str(sum(1 for _ in suite.iter(element))))
     ElementTree.indent(root)
     return '<?xml version="1.0" encoding="utf-8"?>\n' + ElementTree.tostring(root, encoding="unicode") + "\n"
+
+
+def _add_cases(suite: ElementTree.Element, report: Report) -> None:
+    for name, verdict in report.verdicts.items():
+        case = ElementTree.SubElement(suite, "testcase", classname=_xml(report.name), name=f"AI SDK {name}")
+        problems = [problem for problem in report.problems if name in problem.sdks]
+        if not verdict.ok:
+            first = _xml((verdict.error or "nothing was read").partition("\n")[0])
+            ElementTree.SubElement(case, "failure", message=first, type="rejected").text = _lines(problems, "error")
+        elif not report.is_whole:
+            error = ElementTree.SubElement(case, "error", message="the stream was not read to its end")
+            error.set("type", "not judged")
+            error.text = _lines(problems, "error")
+        if warnings := _lines(problems, "warning"):
+            ElementTree.SubElement(case, "system-out").text = warnings
 
 
 def _lines(problems: Sequence[Problem], severity: str) -> str:

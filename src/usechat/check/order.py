@@ -8,6 +8,7 @@ from usechat.check.body import Frame
 from usechat.check.calls import Calls
 from usechat.check.problems import Finding
 from usechat.chunks import Chunk, type_of
+from usechat.machine import BLOCK_TRANSITIONS, BlockState
 
 __all__ = ["Note", "Order"]
 
@@ -135,7 +136,7 @@ class Order:
 
     def _block_start(self, chunk: Any, frame: Frame) -> Iterator[Note]:
         kind, key = _BLOCKS[type(chunk)], (_BLOCKS[type(chunk)], chunk.id)
-        if key in self._open:
+        if type(chunk) not in BLOCK_TRANSITIONS[BlockState.OPEN if key in self._open else BlockState.CLOSED]:
             yield Finding("UC414", f"{kind} {chunk.id}", f'the {kind} block "{chunk.id}" is open already'), frame
         self._open[key] = _Block(frame, self._calls.count)
         self._closed.pop(key, None)

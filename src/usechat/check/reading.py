@@ -2,17 +2,23 @@
 
 import asyncio
 import json
+import re
 import secrets
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Mapping
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
+from usechat.check.encodings import READABLE, Decoder, FalseEncoding, decoder_for
 from usechat.check.problems import CannotJudge
 from usechat.check.response import Capture
 
 __all__ = ["ChatQuestion", "is_url", "read_file", "read_url"]
+
+_HOST_AND_PORT: Final = re.compile(r"(localhost|[\w.-]+:\d+)(/.*)?")
+_ONE_ARRIVAL: Final = 0.01
+"""Pieces that come within so many seconds are noted as one: a stream of single bytes is no memory leak."""
 
 
 class ChatQuestion(NamedTuple):
@@ -31,7 +37,7 @@ class ChatQuestion(NamedTuple):
 
 def is_url(name: str) -> bool:
     """Tell whether an input is to be fetched."""
-    return name.startswith(("http://", "https://"))
+    return name.lower().startswith(("http://", "https://"))
 
 
 def read_file(name: str, *, maximum_bytes: int) -> Capture:
@@ -43,7 +49,8 @@ def read_file(name: str, *, maximum_bytes: int) -> Capture:
             with Path(name).open("rb") as file:
                 body = file.read(maximum_bytes + 1)
     except OSError as error:
-        raise CannotJudge(f"{name} cannot be read: {error.strerror or error}") from None
+        hint = f"; did you mean http://{name}?" if _HOST_AND_PORT.fullmatch(name) else ""
+        raise CannotJudge(f"{name} cannot be read: {error.strerror or error}{hint}") from None
     unread = f"only the first {maximum_bytes} bytes were read" if len(body) > maximum_bytes else None
     return Capture(name=name, body=body[:maximum_bytes], unread=unread)
 
@@ -63,9 +70,10 @@ class _Answer:
         self._maximum = maximum_bytes
         self._body = bytearray()
         self._headers: dict[str, str] = {}
-        self._arrivals: list[float] = []
+        self._arrivals: list[tuple[float, int]] = []
         self._status: int | None = None
         self._failure: str | None = None
+        self._has_false_encoding = False
         self._unread: str | None = None
 
     async def read(self, question: ChatQuestion, seconds: float) -> None:
@@ -90,7 +98,12 @@ class _Answer:
 
         content = json.dumps(question.to_json()).encode()
         headers = httpx2.Headers(
-            [("content-type", "application/json"), ("accept", "*/*"), ("user-agent", "usechat-check")]
+            [
+                ("content-type", "application/json"),
+                ("accept", "*/*"),
+                ("accept-encoding", READABLE),
+                ("user-agent", "usechat-check"),
+            ]
         )
         headers.update(dict(question.headers))
         async with httpx2.AsyncClient(timeout=None, follow_redirects=True) as client:  # the caller has the clock
@@ -98,12 +111,27 @@ class _Answer:
             async with client.stream("POST", self._url, content=content, headers=headers) as response:
                 self._status = response.status_code
                 self._headers = {name.lower(): value for name, value in response.headers.items()}
-                async for piece in response.aiter_bytes():
-                    self._arrivals.append(time.monotonic() - began)
-                    self._body += piece
-                    if len(self._body) > self._maximum:
-                        self._unread = f"only the first {self._maximum} bytes were read"
-                        return
+                decoder = decoder_for(self._headers.get("content-encoding", ""))
+                if decoder is None:
+                    raise CannotJudge(_not_asked_for(self._url, self._headers["content-encoding"]))
+                await self._read_body(response.aiter_raw(), decoder, began)
+
+    async def _read_body(self, pieces: AsyncIterator[bytes], decoder: Decoder, began: float) -> None:
+        async for piece in pieces:
+            try:
+                self._body += decoder.decode(piece, self._maximum + 1 - len(self._body))
+            except FalseEncoding:
+                self._has_false_encoding = True
+                return
+            self._note_arrival(time.monotonic() - began)
+            if len(self._body) > self._maximum:
+                self._unread = f"only the first {self._maximum} bytes were read"
+                return
+
+    def _note_arrival(self, seconds: float) -> None:
+        if self._arrivals and seconds - self._arrivals[-1][0] < _ONE_ARRIVAL:
+            seconds = self._arrivals.pop()[0]
+        self._arrivals.append((seconds, len(self._body)))
 
     def capture(self) -> Capture:
         if self._status is None:
@@ -115,5 +143,13 @@ class _Answer:
             headers=self._headers,
             arrivals=tuple(self._arrivals),
             is_broken=self._failure is not None,
+            has_false_encoding=self._has_false_encoding,
             unread=self._unread,
         )
+
+
+def _not_asked_for(url: str, encoding: str) -> str:
+    return (
+        f"{url} compresses its answer with {encoding}, though asked for nothing but {READABLE}; "
+        "exempt text/event-stream from compression"
+    )

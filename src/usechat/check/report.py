@@ -1,7 +1,7 @@
 """Judging a whole response: the verdict of each release, and every problem with it."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
 import msgspec
 
@@ -20,10 +20,11 @@ from usechat.check.response import (
 )
 from usechat.chunks import CHUNK_TYPES
 from usechat.dialects import MAJORS, NEWEST, Release, Since, release
+from usechat.errors import UnknownRelease
 from usechat.schema import flaws, is_strict
 from usechat.values import json_text
 
-__all__ = ["DEFAULT_SDKS", "Report", "check_bytes", "check_capture", "named_releases"]
+__all__ = ["DEFAULT_SDKS", "Report", "Unjudged", "check_bytes", "check_capture", "named_releases"]
 
 DEFAULT_SDKS: Final = tuple(str(major) for major in MAJORS)
 _DATA_KEYS: Final = frozenset({"type", "data", "id", "transient"})
@@ -64,6 +65,18 @@ class Report(msgspec.Struct, frozen=True):
         }
 
 
+class Unjudged(msgspec.Struct, frozen=True):
+    """An input that could not be judged, and why."""
+
+    name: str
+    reason: str
+    exit_code: ClassVar = 2
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the keys of a report, and the reason."""
+        return {"input": self.name, "ok": False, "verdicts": {}, "problems": [], "error": self.reason}
+
+
 def check_bytes(body: bytes, *, name: str = "-", sdks: Iterable[str] = DEFAULT_SDKS) -> dict[str, Any]:
     """Judge the body of a response and return the report as JSON values. Raises CannotJudge and UnknownRelease."""
     return check_capture(Capture(name=name, body=body), sdks).to_json()
@@ -80,7 +93,10 @@ def named_releases(sdks: Iterable[str]) -> dict[str, Release]:
         names += (
             [f"{major}.0.0" for major in MAJORS] + [str(NEWEST[major]) for major in MAJORS] if sdk == "any" else [sdk]
         )
-    return {name: release(name) for name in sorted(names, key=release)}
+    try:
+        return {name: release(name) for name in sorted(names, key=release)}
+    except UnknownRelease as error:
+        raise UnknownRelease(f"{error}, or any for all of them") from None
 
 
 def check_capture(capture: Capture, sdks: Iterable[str] = DEFAULT_SDKS) -> Report:
@@ -116,6 +132,7 @@ class _Check:
         self._has_gap = False
         self._done: Frame | None = None
         self._chunk_count = 0
+        self._first_end = self._last_end = 0
         self._frame_count = 0
 
     def report(self) -> Report:
@@ -126,14 +143,17 @@ class _Check:
                 self._done = self._done or frame
             else:
                 self._chunk_count += 1
+                self._first_end = self._first_end or frame.end
+                self._last_end = frame.end
                 self._receive(frame)
-        is_whole = not (self._capture.unread or self._capture.is_broken)
+        capture = self._capture
+        is_whole = not (capture.unread or capture.is_broken or capture.has_false_encoding)
         self._end(body, is_whole=is_whole)
         verdicts = {name: judge.verdict(is_whole=is_whole) for name, judge in self._judges.items()}
         problems = self._problems.sorted()
         for problem in problems:
             problem.sdks.sort(key=self._names.index)
-        return Report(self._capture.name, verdicts, problems, self._frame_count, is_whole=not self._capture.unread)
+        return Report(capture.name, verdicts, problems, self._frame_count, is_whole=not capture.unread)
 
     def _receive(self, frame: Frame) -> None:
         if self._done is not None:
@@ -163,15 +183,16 @@ class _Check:
             for finding, line, text in body_findings(body, is_whole=is_whole):
                 self._problems.add(finding, self._names, line=line, chunk=text)
         if capture.headers is not None:
-            for finding in (*header_findings(capture.headers), *pace_findings(capture.arrivals, self._chunk_count)):
+            pace = pace_findings(capture.arrivals, self._chunk_count, self._first_end, self._last_end)
+            for finding in (*header_findings(capture.headers), *pace):
                 self._add(finding)
         if is_whole and not self._has_gap:
             for finding, place in self._order.end():
                 self._add(finding, place)
             if self._chunk_count and self._done is None and not body.lost:
                 self._add(Finding("UC109", "", "the stream has no [DONE]"))
-        if capture.is_broken:
-            self._add(Finding("UC006", "", "the connection breaks before the end of the stream"))
+        if failure := _transport_failure(capture):
+            self._add(failure)
             for judge in self._judges.values():
                 judge.cut("network error")
         if capture.unread:
@@ -183,6 +204,14 @@ class _Check:
             place = {"frame": frame.number, "line": frame.line}
             place["chunk"] = frame.text if frame.unreadable else frame.value
         self._problems.add(finding, self._names if names is None else names, **place)
+
+
+def _transport_failure(capture: Capture) -> Finding | None:
+    """Return what kept the clients from reading to the end; they cannot tell one from the other."""
+    if capture.has_false_encoding:
+        encoding = (capture.headers or {}).get("content-encoding", "")
+        return Finding("UC008", "", f"the header says `content-encoding: {encoding}`, and the body is not {encoding}")
+    return Finding("UC006", "", "the connection breaks before the end of the stream") if capture.is_broken else None
 
 
 def _unread_keys(value: dict[str, Any]) -> list[Finding]:

@@ -1,7 +1,9 @@
 """What is wrong with a response apart from its chunks: status, headers, pace, and bodies that are no stream."""
 
+import io
+import itertools
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
 import msgspec
@@ -25,10 +27,12 @@ class Capture(msgspec.Struct, frozen=True, kw_only=True):
     status: int = 200
     headers: Mapping[str, str] | None = None
     """With lower-case names."""
-    arrivals: tuple[float, ...] = ()
-    """When each piece of the body came, in seconds after the request."""
+    arrivals: tuple[tuple[float, int], ...] = ()
+    """When the pieces of the body came, in seconds after the request, and how many bytes there were then."""
     is_broken: bool = False
     """Whether the connection broke before the end of the body."""
+    has_false_encoding: bool = False
+    """Whether the body is not compressed as its header says; ``body`` is what could be read until then."""
     unread: str | None = None
     """Why reading stopped before the end, if it did."""
 
@@ -44,12 +48,12 @@ def refused(capture: Capture) -> Finding | None:
 
 def nothing_read(body: bytes) -> Finding:
     """Return what a body is in which a client found no chunk."""
-    lines = [line for line in body.removeprefix(b"\xef\xbb\xbf").splitlines() if line.strip()]
-    if all(line.startswith(b":") or line.replace(b" ", b"") == b"data:[DONE]" for line in lines):
-        return Finding("UC003", "", "there is not one chunk in the stream" if lines else "the body is empty")
-    if _DATA_STREAM_OF_4.match(lines[0]):
+    first = next(_lines(body), None)
+    if all(line.startswith(b":") or line.replace(b" ", b"") == b"data:[DONE]" for line in _lines(body)):
+        return Finding("UC003", "", "the body is empty" if first is None else "there is not one chunk in the stream")
+    if first is not None and _DATA_STREAM_OF_4.match(first):
         return Finding("UC005", "", "the body is the data stream of AI SDK 4")
-    return Finding("UC004", "", f"the body is {_looks_like(body, lines)}, and no event stream")
+    return Finding("UC004", "", f"the body is {_looks_like(body)}, and no event stream")
 
 
 def body_findings(body: Body, *, is_whole: bool) -> Iterator[tuple[Finding, int | None, str | None]]:
@@ -84,20 +88,36 @@ def header_findings(headers: Mapping[str, str]) -> Iterator[Finding]:
         yield Finding("UC014", "", f"the response is compressed with {encoding}")
 
 
-def pace_findings(arrivals: tuple[float, ...], chunk_count: int) -> Iterator[Finding]:
-    """Yield what is wrong with the pace of a stream."""
+def pace_findings(
+    arrivals: Sequence[tuple[float, int]], chunk_count: int, first_end: int, last_end: int
+) -> Iterator[Finding]:
+    """Yield what is wrong with the pace of a stream whose first and last chunk end at these bytes of the body."""
     if not arrivals or chunk_count < _MANY_CHUNKS:
         return
-    first, last = arrivals[0], arrivals[-1]
+    first, last = _arrival(arrivals, first_end), _arrival(arrivals, last_end)
     if first >= _LONG_WAIT and last - first <= _ONE_MOMENT:
         text = f"all {chunk_count} chunks came within {last - first:.2f} s, {first:.1f} s after the request"
         yield Finding("UC015", "", text)
 
 
-def _looks_like(body: bytes, lines: list[bytes]) -> str:
-    start = lines[0].lstrip()
+def _arrival(arrivals: Sequence[tuple[float, int]], end: int) -> float:
+    """Return when the body had this many bytes."""
+    return next(seconds for seconds, received in arrivals if received >= end)
+
+
+def _lines(body: bytes) -> Iterator[bytes]:
+    """Yield the lines that are not blank; one by one, since they can be millions."""
+    for line in io.BytesIO(body.removeprefix(b"\xef\xbb\xbf")):
+        yield from (content for content in line.splitlines() if content.strip())
+
+
+def _looks_like(body: bytes) -> str:
+    start = next(_lines(body)).lstrip()
     if start.startswith(b"<"):
         return "HTML" if b"<html" in body[:2_000].lower() else "XML"
     if start.startswith((b"{", b"[")):
-        return "JSON lines" if len(lines) > 1 and all(line.startswith((b"{", b"[")) for line in lines) else "JSON"
+        lines = itertools.islice(_lines(body), 1, None)
+        rest = next(lines, None)
+        is_every_line_json = rest is not None and all(line.startswith((b"{", b"[")) for line in _lines(body))
+        return "JSON lines" if is_every_line_json else "JSON"
     return "plain text"

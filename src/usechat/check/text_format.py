@@ -14,6 +14,7 @@ __all__ = ["text_report"]
 _Colour: TypeAlias = Literal["red", "yellow", "green", "bold", "dim"]
 _CODES: Final[dict[_Colour, str]] = {"red": "1;31", "yellow": "1;33", "green": "1;32", "bold": "1", "dim": "2"}
 _MAXIMUM_PARTS: Final = 20
+_LONGEST_TEXT: Final = 2_000
 _LABEL_WIDTH: Final = 8
 _INDENT: Final = "    "
 
@@ -52,12 +53,12 @@ class _Writer:
         where += f"{',' if where else ' at'} line {problem.line}" if problem.line else ""
         again = f" (and in {_count(problem.more, 'more frame')})" if problem.more else ""
         severity = self._paint(rule.severity, "red" if rule.severity == "error" else "yellow")
-        head = f"{rule.severity} {rule.id}{where}: {_printable(problem.what)}{again}"
+        head = f"{rule.severity} {rule.id}{where}: {_shown(problem.what, _LONGEST_TEXT)}{again}"
         wrapped = list(self._wrap(head, "", _INDENT))
         yield severity + wrapped[0].removeprefix(rule.severity)
         yield from wrapped[1:]
         if problem.chunk is not None:
-            yield from self._labelled("chunk", _shortened(_chunk_text(problem.chunk), 2 * self._width), as_it_is=True)
+            yield from self._labelled("chunk", _shown(_chunk_text(problem.chunk), 2 * self._width), as_it_is=True)
         if rule.severity == "error" and not all(report.verdicts[name].ok for name in problem.sdks):
             yield from self._labelled("breaks", f"AI SDK {', '.join(problem.sdks)}")
         elif len(problem.sdks) < len(report.verdicts):
@@ -75,14 +76,14 @@ class _Writer:
             message = "no message" if verdict.message is None else _message_line(verdict.message)
             yield from self._wrap(f'  AI SDK {", ".join(names)}: status "{verdict.status}", {message}', "", _INDENT)
             if verdict.error is not None:
-                text = _shortened(_printable(verdict.error.partition("\n")[0]), 2 * self._width)
+                text = _shown(verdict.error.partition("\n")[0], 2 * self._width)
                 yield from self._wrap(f"error text: {text}", _INDENT, _INDENT * 2)
             if verdict.message is not None:
                 yield from self._parts(verdict.message["parts"])
 
     def _parts(self, parts: Sequence[dict[str, Any]]) -> Iterator[str]:
         for part in parts[:_MAXIMUM_PARTS]:
-            yield _shortened(f"{_INDENT}{_printable(_part_line(part))}", self._width)
+            yield _INDENT + _shown(_part_line(part), self._width - len(_INDENT))
         if len(parts) > _MAXIMUM_PARTS:
             yield f"{_INDENT}… and {_count(len(parts) - _MAXIMUM_PARTS, 'more part')}"
 
@@ -119,7 +120,7 @@ def _headline(report: Report, accepting: Sequence[str], rejecting: Sequence[str]
 
 
 def _message_line(message: dict[str, Any]) -> str:
-    return f"message {_printable(json_text(message['id']))} of {_count(len(message['parts']), 'part')}"
+    return f"message {_shown(json_text(message['id']), _LONGEST_TEXT)} of {_count(len(message['parts']), 'part')}"
 
 
 def _part_line(part: dict[str, Any]) -> str:
@@ -142,7 +143,7 @@ def _tool_line(part: dict[str, Any]) -> str:
 
 
 def _chunk_text(chunk: Any) -> str:
-    return _printable(chunk if isinstance(chunk, str) else json_text(chunk))
+    return chunk if isinstance(chunk, str) else json_text(chunk)
 
 
 def _printable(text: str) -> str:
@@ -154,8 +155,10 @@ def _escaped(character: str) -> str:
     return character if character.isprintable() else repr(character)[1:-1]
 
 
-def _shortened(text: str, width: int) -> str:
-    return text if len(text) <= width else text[: width - 1] + "…"
+def _shown(text: str, width: int) -> str:
+    """Return the text as a terminal may see it, cut to a width; first, since escapes of a long text need much room."""
+    printable = _printable(text[: width + 1])
+    return printable if len(printable) <= width else printable[: width - 1] + "…"
 
 
 def _count(number: int, noun: str) -> str:

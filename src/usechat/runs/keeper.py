@@ -2,14 +2,15 @@
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from typing import Any, Final, Literal, Protocol, TypeAlias
 
 from usechat.errors import RequestError
 from usechat.runs.log import Log, Reader, Wake
+from usechat.runs.mirror import Mirrors
 from usechat.runs.replay import Reframer, shorten
 from usechat.runs.run import Run, RunInfo, RunState, Timeouts
-from usechat.runs.store import RunStore
+from usechat.runs.store import RunStore, StoreUnreachable
 from usechat.stream import MessageStream
 from usechat.transport import Source
 from usechat.turn import Turn
@@ -21,6 +22,7 @@ Conflict: TypeAlias = Literal["reject", "attach", "queue", "interrupt"]
 
 _logger: Final = logging.getLogger("usechat.runs")
 _POLL: Final = 0.05
+_LOOK_AGAIN: Final = 1.0
 CANNOT_FOLLOW: Final = "The connection is too slow for this answer, so it was stopped."
 
 
@@ -92,7 +94,9 @@ class Keeper:
         self._continued: dict[str, Mapping[str, Any] | None] = {}
         self._timers: dict[str, asyncio.TimerHandle] = {}
         self._ends: set[asyncio.Task[None]] = set()
+        self._mirrors = Mirrors(store)
         store.on_stop_ordered(self._stop_here)
+        store.on_failure(self._fail_here)
 
     @property
     def running(self) -> int:
@@ -101,7 +105,7 @@ class Keeper:
 
     async def start(self, info: RunInfo, source: Source, turn: Turn, *, continues: Mapping[str, Any] | None) -> Reading:
         """Start a run, or do with the one that goes on what the policy says; return a reading of it."""
-        while (active := await self._store.claim(info)) is not None:
+        while (active := await self._store.claim(info, continues=continues)) is not None:
             if self._conflict == "attach" or (info.user_message_id and active.user_message_id == info.user_message_id):
                 reading = await self.attach(active, sdk=info.sdk)
                 if reading is not None:
@@ -125,21 +129,29 @@ class Keeper:
         )
         self._runs[info.run_id] = run
         self._continued[info.run_id] = continues
-        reading = _LocalReading(log.reader(maximum_behind=self._maximum_behind), self, run, resumable=self._keep_log)
+        reading = self._reading(run, log.reader(maximum_behind=self._maximum_behind))
         run.start(source)
         self._on_start(info)
         return reading
 
     async def attach(self, info: RunInfo, *, sdk: str) -> Reading | None:
         """Read a run that goes on, from its start; nothing if it has ended meanwhile."""
-        run = self._runs.get(info.run_id)
-        if run is None:
-            return None if info.state is not RunState.RUNNING else _RemoteReading(self._store.read(info.run_id))
-        so_far = run.log.so_far()
-        earlier = self._continued[info.run_id]
-        reader = run.log.reader(from_start=False, maximum_behind=self._maximum_behind)
-        reading = _LocalReading(reader, self, run, resumable=self._keep_log)
-        self._cancel_timer(info.run_id)
+        if run := self._runs.get(info.run_id):
+            log, earlier = run.log, self._continued[info.run_id]
+            so_far = log.so_far()
+            reading = self._reading(run, log.reader(from_start=False, maximum_behind=self._maximum_behind))
+            self._cancel_timer(info.run_id)
+        elif info.state is RunState.RUNNING:
+            mirror = await self._mirrors.open(info)
+            log, earlier = mirror.log, mirror.continued
+            so_far = log.so_far()
+            if not so_far and log.ended:
+                self._mirrors.leave(mirror)
+                return None
+            reader = log.reader(from_start=False, maximum_behind=self._maximum_behind)
+            reading = _LogReading(reader, on_close=lambda: self._mirrors.leave(mirror))
+        else:
+            return None
         if earlier is None and sdk == info.sdk:
             reading.begin_with(shorten(so_far))
         else:
@@ -169,6 +181,7 @@ class Keeper:
         """Cut every reader off without an ending: its client sees a network error, and resumes elsewhere."""
         for run in self._runs.values():
             run.log.break_off()
+        self._mirrors.break_off()
 
     async def shut_down(self, *, drain: float) -> None:
         """Break readers off at once; give runs some time, then stop them."""
@@ -179,23 +192,47 @@ class Keeper:
             run.stop("shutdown")
         await asyncio.gather(*[run.wait() for run in runs])
         await asyncio.gather(*self._ends)
+        await self._mirrors.close()
         await self._store.close()
 
     def reader_left(self, run: Run) -> None:
         """A reader of the run has gone; perhaps it was the last."""
         if run.log.readers or self._linger is None or run.info.state is not RunState.RUNNING:
             return
-        if self._linger == 0:
-            run.stop("disconnected")
+        self._stop_unread_after(self._linger, run)
+
+    def _stop_unread_after(self, seconds: float, run: Run) -> None:
+        self._cancel_timer(run.info.run_id)
+        if seconds:
+            timer = asyncio.get_running_loop().call_later(seconds, lambda: self._spawn(self._stop_unread(run)))
+            self._timers[run.info.run_id] = timer
         else:
-            self._cancel_timer(run.info.run_id)
-            loop = asyncio.get_running_loop()
-            self._timers[run.info.run_id] = loop.call_later(self._linger, run.stop, "disconnected")
+            self._spawn(self._stop_unread(run))
+
+    async def _stop_unread(self, run: Run) -> None:
+        """Stop a run that nobody reads, unless somebody does so in another worker."""
+        try:
+            is_read = await self._store.is_read(run.info)
+        except StoreUnreachable:
+            is_read = True
+        if run.log.readers or run.info.state is not RunState.RUNNING:
+            return
+        if is_read:
+            self._stop_unread_after(self._linger or _LOOK_AGAIN, run)
+        else:
+            run.stop("disconnected")
+
+    def _reading(self, run: Run, reader: Reader) -> "_LogReading":
+        last_words = None if self._keep_log else lambda: run.fail(CANNOT_FOLLOW)
+        return _LogReading(reader, on_close=lambda: self.reader_left(run), last_words=last_words)
 
     def _ended(self, run: Run) -> None:
         self._cancel_timer(run.info.run_id)
         self._on_end(run.info, run.seconds)
-        task = asyncio.get_running_loop().create_task(self._record_end(run))
+        self._spawn(self._record_end(run))
+
+    def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.get_running_loop().create_task(work)
         self._ends.add(task)
         task.add_done_callback(self._ends.discard)
 
@@ -214,19 +251,24 @@ class Keeper:
         if run := self._runs.get(run_id):
             run.stop("stopped")
 
+    def _fail_here(self, run_id: str, text: str) -> None:
+        if run := self._runs.get(run_id):
+            run.fail(text)
+
     def _cancel_timer(self, run_id: str) -> None:
         if timer := self._timers.pop(run_id, None):
             timer.cancel()
 
 
-class _LocalReading:
-    """A reader of a run in this process."""
+class _LogReading:
+    """A reader of a log in this process: that of a run, or the mirror of one in another worker."""
 
-    def __init__(self, reader: Reader, keeper: Keeper, run: Run, *, resumable: bool) -> None:
+    def __init__(
+        self, reader: Reader, *, on_close: Callable[[], None], last_words: Callable[[], bytes] | None = None
+    ) -> None:
         self._reader = reader
-        self._keeper = keeper
-        self._run = run
-        self._resumable = resumable
+        self._on_close = on_close
+        self._last_words = last_words
         self._first = b""
         self._reframer: Reframer | None = None
 
@@ -255,35 +297,11 @@ class _LocalReading:
         self._reader.on_too_slow = interrupt
 
     def give_up(self) -> bytes:
-        if self._resumable:
+        if self._last_words is None:
             return b""
         self._reader.skip()
-        return self._run.fail(CANNOT_FOLLOW)
+        return self._last_words()
 
     def close(self) -> None:
         self._reader.close()
-        self._keeper.reader_left(self._run)
-
-
-class _RemoteReading:
-    """A reader of a run in another worker."""
-
-    def __init__(self, frames: AsyncIterator[bytes | Wake]) -> None:
-        self._frames = frames
-        self._gone = False
-
-    async def read(self) -> bytes | Wake | None:
-        frames = await anext(self._frames, None)
-        return Wake.GONE if self._gone else frames
-
-    def wake(self, reason: Wake) -> None:
-        self._gone = reason is not Wake.SILENCE
-
-    def on_too_slow(self, interrupt: Callable[[], None]) -> None:
-        """Never: it reads no faster than it sends."""
-
-    def give_up(self) -> bytes:
-        return b""
-
-    def close(self) -> None:
-        """Nothing waits for this reader."""
+        self._on_close()

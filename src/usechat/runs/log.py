@@ -60,7 +60,7 @@ class Log:
         if self._on_flush is not None:
             self._on_flush(entry)
         for reader in list(self._readers):
-            reader.notice()
+            reader.notice(len(entry))
 
     def end(self) -> None:
         """Say that nothing follows."""
@@ -139,14 +139,17 @@ class Reader:
             self._waiter = asyncio.get_running_loop().create_future()
             await self._waiter
 
-    def notice(self) -> None:
-        """There is something new, or the end."""
-        if self._maximum_behind is not None and self.behind > self._maximum_behind:
+    def notice(self, size: int = 0) -> None:
+        """There is something new, of this size, or the end.
+
+        A reader is slow for what waited already: one thing that is larger than all that may wait can be said.
+        """
+        if self._waiter is not None and not self._waiter.done():
+            self._waiter.set_result(None)
+        elif self._maximum_behind is not None and size and self.behind - size >= self._maximum_behind:
             self.wake(Wake.TOO_SLOW)
             if self.on_too_slow is not None:
                 self.on_too_slow()
-        elif self._waiter is not None and not self._waiter.done():
-            self._waiter.set_result(None)
 
     def wake(self, reason: Wake) -> None:
         """Make the next or the current read return for another reason than frames; silence is the weakest."""

@@ -1,9 +1,9 @@
 """Runs of a single process, kept in memory."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncGenerator, Callable, Mapping
+from typing import Any
 
-from usechat.runs.log import Wake
 from usechat.runs.run import RunInfo, RunState
 
 __all__ = ["MemoryRuns"]
@@ -16,7 +16,7 @@ class MemoryRuns:
         self._remember = remember
         self._latest: dict[str, RunInfo] = {}
 
-    async def claim(self, info: RunInfo) -> RunInfo | None:
+    async def claim(self, info: RunInfo, *, continues: Mapping[str, Any] | None = None) -> RunInfo | None:  # noqa: ARG002
         """Make this the active run of its chat. Returns the active run instead, if there is one."""
         current = self._latest.get(info.chat_id)
         if current is not None and current.state is RunState.RUNNING:
@@ -37,17 +37,28 @@ class MemoryRuns:
         """Return the chat's last run."""
         return self._latest.get(chat_id)
 
-    async def read(self, run_id: str) -> AsyncIterator[bytes | Wake]:  # noqa: ARG002
+    async def continued(self, info: RunInfo) -> Mapping[str, Any] | None:  # noqa: ARG002
+        """Nothing: there are no runs of other workers."""
+        return None
+
+    async def read(self, info: RunInfo) -> AsyncGenerator[bytes, None]:  # noqa: ARG002
         """Yield nothing: there are no runs of other workers."""
         nothing: tuple[bytes, ...] = ()
         for frames in nothing:
             yield frames
+
+    async def is_read(self, info: RunInfo) -> bool:  # noqa: ARG002
+        """Never: there are no other workers."""
+        return False
 
     async def order_stop(self, info: RunInfo) -> None:
         """Nothing: a run that is not here is nowhere."""
 
     def on_stop_ordered(self, stop: Callable[[str], None]) -> None:
         """Nothing: nobody else can order a stop."""
+
+    def on_failure(self, fail: Callable[[str, str], None]) -> None:
+        """Nothing: memory does not fail."""
 
     async def check(self) -> None:
         """Memory can always be reached."""

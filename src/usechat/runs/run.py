@@ -8,10 +8,12 @@ from typing import Final
 
 import msgspec
 
-from usechat import parts
+from usechat import chunks, parts
+from usechat.errors import UsechatError
 from usechat.frames import FrameStream
 from usechat.runs.log import Log
 from usechat.runs.open_calls import OpenCall, approval_signature, input_digest
+from usechat.sse import DONE, encode_frame
 from usechat.stream import MessageStream
 from usechat.transport import Source
 from usechat.turn import Turn
@@ -21,6 +23,7 @@ __all__ = ["Run", "RunInfo", "RunState", "Timeouts"]
 _logger: Final = logging.getLogger("usechat.runs")
 
 TOO_LONG: Final = "The answer took too long and was stopped."
+NO_ENDING: Final = "The answer ended in an error."
 SILENT: Final = "The agent was silent for too long, so the answer was stopped."
 
 
@@ -101,11 +104,14 @@ class Run:
     def start(self, source: Source) -> None:
         """Begin: from here on everything ends in the stream."""
         self._task = self._loop.create_task(self._own(source), name=f"usechat run {self.info.run_id}")
+        self._task.add_done_callback(self._gone)
         self._plan_watch()
 
     def say(self, part: parts.Part) -> None:
         """Write what the source said; nothing once the run has ended."""
-        self._heard = self._loop.time()
+        first, self._heard = self._heard is None, self._loop.time()
+        if first:
+            self._plan_watch()
         if isinstance(part, parts.ApprovalRequest):
             part = self._signed(part)
         frames = self._frames.send(part)
@@ -123,7 +129,9 @@ class Run:
     def fail(self, text: str) -> bytes:
         """Stop the source and end the stream at once with an error; return the last frames."""
         self._order(parts.Error(text))
-        frames = self._frames.fail(text)
+        frames = self._last_frames(parts.Error(text))
+        if frames:
+            self.log.append(frames)
         self._end(parts.Error(text))
         return frames
 
@@ -144,8 +152,13 @@ class Run:
             ending = self._ordered or parts.Error(self._describe(error, self.info))
         self._end(ending)
 
+    def _gone(self, _task: asyncio.Task[None]) -> None:
+        """End what has not ended by itself: a task that is cancelled before its first step never runs."""
+        self._end(self._ordered or parts.Abort())
+
     def _order(self, ending: parts.Error | parts.Abort) -> None:
-        if self._ordered is not None or self._stream.ending is not None or self._task is None:
+        # A source that goes on after its own last word can still be stopped.
+        if self._ordered is not None or self.info.state is not RunState.RUNNING or self._task is None:
             return
         self._ordered = ending
         self._turn.stop()
@@ -166,12 +179,19 @@ class Run:
                 timer.cancel()
         if self.info.state is not RunState.RUNNING:
             return
-        frames = self._frames.send(ending)
-        if frames:
+        if frames := self._last_frames(ending):
             self.log.append(frames)
         self.info = msgspec.structs.replace(self.info, state=self._outcome(), open_calls=self._open_calls())
         self.log.flush()
         self._on_end(self)
+
+    def _last_frames(self, ending: parts.Finish | parts.Error | parts.Abort) -> bytes:
+        try:
+            return self._frames.send(ending)
+        except UsechatError:  # the source named the message badly, or an error text is none: the run ends all the same
+            _logger.exception("run %s: its ending cannot be written", self.info.run_id)
+            self._stream.ending = parts.Error(NO_ENDING)
+            return encode_frame(chunks.Error(NO_ENDING)) + DONE
 
     def _outcome(self) -> RunState:
         match self._stream.ending:
@@ -200,7 +220,9 @@ class Run:
             limits = [(self._heard, self._timeouts.idle)]
         limits.append((self._began, self._timeouts.total))
         deadlines = [since + limit for since, limit in limits if limit is not None]
-        if deadlines:
+        if self._watch is not None:
+            self._watch.cancel()
+        if deadlines and self.info.state is RunState.RUNNING:
             self._watch = self._loop.call_at(min(deadlines), self._check_time)
 
     def _check_time(self) -> None:

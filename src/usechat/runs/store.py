@@ -1,19 +1,38 @@
 """Where runs are known: the protocol that the memory and the Redis store share."""
 
-from collections.abc import AsyncIterator, Callable
-from typing import Protocol
+from collections.abc import AsyncGenerator, Callable, Mapping
+from typing import Any, Final, Protocol
 
-from usechat.runs.log import Wake
+from usechat.errors import RequestError, UsechatError
 from usechat.runs.run import RunInfo
 
-__all__ = ["RunStore"]
+__all__ = ["LOST", "RunLost", "RunStore", "StoreUnreachable"]
+
+LOST: Final = "The run was lost."
+"""What people see when the worker that answered them has died."""
+
+
+class RunLost(UsechatError):
+    """The run has no owner any more, or there is nothing left of it."""
+
+
+class StoreUnreachable(RequestError):
+    """The store does not answer, so nobody knows what runs."""
+
+    status = 503
+
+    def __init__(self) -> None:
+        super().__init__("The store of runs cannot be reached.")
 
 
 class RunStore(Protocol):
     """What the workers know together. One run is active per chat; the store decides which."""
 
-    async def claim(self, info: RunInfo) -> RunInfo | None:
-        """Make this the active run of its chat. Returns the active run instead, if there is one."""
+    async def claim(self, info: RunInfo, *, continues: Mapping[str, Any] | None = None) -> RunInfo | None:
+        """Make this the active run of its chat. Returns the active run instead, if there is one.
+
+        ``continues`` is the message that the run goes on with; readers in other workers need it.
+        """
         ...
 
     def append(self, run_id: str, frames: bytes) -> None:
@@ -28,8 +47,19 @@ class RunStore(Protocol):
         """Return the chat's last run."""
         ...
 
-    def read(self, run_id: str) -> AsyncIterator[bytes | Wake]:
-        """Yield the frames of a run of another worker from its start to its end; ``Wake.SILENCE`` now and then."""
+    async def continued(self, info: RunInfo) -> Mapping[str, Any] | None:
+        """Return the message that a run of another worker goes on with."""
+        ...
+
+    def read(self, info: RunInfo) -> AsyncGenerator[bytes, None]:
+        """Yield the frames of a run of another worker: all so far at once, perhaps none, then more until its end.
+
+        A run that is lost raises :class:`RunLost`.
+        """
+        ...
+
+    async def is_read(self, info: RunInfo) -> bool:
+        """Tell whether another worker reads a run of this one."""
         ...
 
     async def order_stop(self, info: RunInfo) -> None:
@@ -38,6 +68,10 @@ class RunStore(Protocol):
 
     def on_stop_ordered(self, stop: Callable[[str], None]) -> None:
         """Call ``stop`` with the id of a run of this worker that someone wants stopped."""
+        ...
+
+    def on_failure(self, fail: Callable[[str, str], None]) -> None:
+        """Call ``fail`` with the id of a run of this worker that must end at once, and with the error to show."""
         ...
 
     async def check(self) -> None:

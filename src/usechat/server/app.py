@@ -1,20 +1,23 @@
 """The whole set of routes as one ASGI app, mounted anywhere or served alone."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from typing import Any
 
 from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
-from starlette.routing import Route
+from starlette.routing import BaseRoute, Route, WebSocketRoute
 
+from usechat.errors import MissingDependency
 from usechat.runs.memory import MemoryRuns
 from usechat.runs.store import RunStore
 from usechat.server.asking import Authorize, allow
 from usechat.server.endpoint import Endpoints
-from usechat.server.observer import Observer, Unobserved
+from usechat.server.logs import LoggingObserver
+from usechat.server.observer import Observer, Observers, Unobserved
 from usechat.server.settings import Settings
+from usechat.server.websocket import ChatSockets
 
 __all__ = ["ChatApp"]
 
@@ -23,7 +26,8 @@ class ChatApp:
     """Answers a chat page: send, resume, stop, state; and tells whether it is well.
 
     ``path`` is where ``DefaultChatTransport`` posts to. ``drain`` is how many seconds runs get when the server shuts
-    down; their readers are broken off at once and resume elsewhere.
+    down; their readers are broken off at once and resume elsewhere. ``metrics`` counts for Prometheus and tells it at
+    ``/metrics``; ``observer`` is told as well.
     """
 
     def __init__(
@@ -36,14 +40,16 @@ class ChatApp:
         path: str = "/api/chat",
         drain: float = 10,
         observer: Observer | None = None,
+        metrics: bool = True,
     ) -> None:
+        counting, metrics_page = _metrics() if metrics else (Unobserved(), None)
         self._drain = drain
         self._endpoints = Endpoints(
             answer,
             store=runs or MemoryRuns(),
             settings=settings or Settings(),
             authorize=authorize,
-            observer=observer or Unobserved(),
+            observer=Observers(LoggingObserver(), counting, observer or Unobserved()),
         )
         self._app = Starlette(
             routes=[
@@ -51,8 +57,10 @@ class ChatApp:
                 Route(f"{path}/{{chat_id}}/stream", self._endpoints.resume, methods=["GET"]),
                 Route(f"{path}/{{chat_id}}/stop", self._endpoints.stop, methods=["POST"]),
                 Route(f"{path}/{{chat_id}}", self._endpoints.state, methods=["GET"]),
+                WebSocketRoute(f"{path}/ws", ChatSockets(self._endpoints).serve),
                 Route("/healthz", self._health, methods=["GET"]),
                 Route("/readyz", self._readiness, methods=["GET"]),
+                *([Route("/metrics", metrics_page, methods=["GET"])] if metrics_page else []),
             ],
             lifespan=self._lifespan,
         )
@@ -60,6 +68,20 @@ class ChatApp:
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         """Answer one ASGI connection."""
         await self._app(scope, receive, send)
+
+    @property
+    def runs(self) -> RunStore:
+        """Where its runs are known."""
+        return self._endpoints.store
+
+    @property
+    def routes(self) -> list[BaseRoute]:
+        """What it answers."""
+        return self._app.routes
+
+    def break_off(self) -> None:
+        """Cut all readers off, because the server goes; a server that waits for open connections calls it first."""
+        self._endpoints.keeper.break_off()
 
     async def shut_down(self) -> None:
         """Break readers off, let runs come to an end; an app that is mounted elsewhere calls it by itself."""
@@ -79,3 +101,17 @@ class ChatApp:
         except Exception as error:  # whatever keeps the store away
             return PlainTextResponse(f"The store of runs cannot be reached: {type(error).__name__}", 503)
         return PlainTextResponse("ok")
+
+
+def _metrics() -> tuple[Observer, Callable[[Request], Awaitable[Response]]]:
+    """Return who counts, and the page with the counts; without prometheus-client, a page that says how to get it."""
+    try:
+        from usechat.server.prometheus import process_metrics
+    except MissingDependency as missing:
+        remedy = str(missing)
+
+        async def say_how(_request: Request) -> Response:
+            return PlainTextResponse(remedy, 501)
+
+        return Unobserved(), say_how
+    return process_metrics(), process_metrics().page

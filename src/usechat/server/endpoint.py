@@ -40,9 +40,9 @@ class Endpoints:
         keep_log: bool = True,
     ) -> None:
         self._source = as_source(answer)
-        self._settings = settings
+        self.settings = settings
         self._authorize = authorize
-        self._observer = observer
+        self.observer = observer
         self.store = store
         self.keeper = Keeper(
             store,
@@ -75,60 +75,61 @@ class Endpoints:
 
     async def _send(self, request: Request) -> Response:
         received = asyncio.get_running_loop().time()
-        asked = await read_request(request, self._settings.limits)
+        asked = await read_request(request, self.settings.limits)
+        return self._stream(await self.begin(request, asked, self.settings.sdk), received)
+
+    async def begin(self, request: Request, asked: ChatRequest, sdk: str) -> Reading:
+        """Start a run; a RequestError says why not. ``sdk`` is the release it is for if the request names none."""
         asked = msgspec.structs.replace(asked, chat_id=asked.chat_id or new_id())
         identity = await self._identify(request, asked.chat_id, "send")
-        reading = await self.begin(asked, identity, request.headers, release_of(request, self._settings.sdk))
-        return self._stream(reading, received)
-
-    async def begin(self, asked: ChatRequest, identity: Identity, headers: Mapping[str, str], sdk: str) -> Reading:
-        """Start a run for a request whose sender is known; a RequestError says why not."""
         latest = await self.keeper.latest(asked.chat_id)
         if latest is not None and latest.subject != identity.subject:
             raise NotTheirs("No such chat.")
-        check_approvals(asked, latest, self._settings.approval_secret)
+        check_approvals(asked, latest, self.settings.approval_secret)
         user_message = asked.last_user_message
         info = RunInfo(
             run_id=new_id(),
             chat_id=asked.chat_id,
-            message_id=asked.continues["id"] if asked.continues else f"msg-{new_id()}",
-            sdk=sdk,
+            message_id=(asked.continues["id"] if asked.continues else "") or f"msg-{new_id()}",
+            sdk=release_of(request, sdk),
             user_message_id="" if asked.continues or user_message is None else user_message["id"],
             subject=identity.subject,
         )
-        turn = Turn(asked, identity=identity, headers=dict(headers), open_calls=open_call_ids(latest))
+        turn = Turn(asked, identity=identity, headers=dict(request.headers), open_calls=open_call_ids(latest))
         return await self.keeper.start(info, self._source, turn, continues=asked.continues)
 
     def _stream(self, reading: Reading, received: float) -> Response:
-        settings = self._settings
-        return StreamResponse(reading, keep_alive=settings.keep_alive, observer=self._observer, received=received)
+        settings = self.settings
+        return StreamResponse(reading, keep_alive=settings.keep_alive, observer=self.observer, received=received)
 
     async def _resume(self, request: Request) -> Response:
         received = asyncio.get_running_loop().time()
-        try:
-            info = await self._run_of(request, "resume")
-        except NotTheirs:
-            return Response(status_code=204)
-        if info.state is RunState.RUNNING:
-            reading = await self.keeper.attach(info, sdk=release_of(request, self._settings.sdk))
-            if reading is not None:
-                return self._stream(reading, received)
+        reading = await self.find(request, request.path_params["chat_id"], self.settings.sdk)
         # A 404 would put every fresh useChat({resume: true}) into the state of an error.
-        return Response(status_code=204)
+        return Response(status_code=204) if reading is None else self._stream(reading, received)
+
+    async def find(self, request: Request, chat_id: str, sdk: str) -> Reading | None:
+        """Read the run that goes on, from its start; nothing if the chat is unknown, idle or not theirs."""
+        try:
+            info = await self._run_of(request, chat_id, "resume")
+        except NotTheirs:
+            return None
+        if info.state is not RunState.RUNNING:
+            return None
+        return await self.keeper.attach(info, sdk=release_of(request, sdk))
 
     async def _stop(self, request: Request) -> Response:
-        info = await self._run_of(request, "stop")
+        info = await self._run_of(request, request.path_params["chat_id"], "stop")
         if info.state is RunState.RUNNING:
             await self.keeper.stop(info)
         return Response(status_code=204)
 
     async def _state(self, request: Request) -> Response:
-        info = await self._run_of(request, "state")
+        info = await self._run_of(request, request.path_params["chat_id"], "state")
         known: Mapping[str, str] = {"state": info.state, "runId": info.run_id, "messageId": info.message_id}
         return JSONResponse(known)
 
-    async def _run_of(self, request: Request, action: Action) -> RunInfo:
-        chat_id = request.path_params["chat_id"]
+    async def _run_of(self, request: Request, chat_id: str, action: Action) -> RunInfo:
         identity = await self._identify(request, chat_id, action)
         info = await self.keeper.latest(chat_id)
         if info is None or info.subject != identity.subject:
@@ -140,7 +141,7 @@ class Endpoints:
             return await handle(request)
         except RequestError as error:
             # The client shows the body of such an answer as it is (ai, HttpChatTransport).
-            self._observer.request_refused(error.status)
+            self.observer.request_refused(error.status)
             headers = {"www-authenticate": "Bearer"} if isinstance(error, Unauthenticated) else None
             return PlainTextResponse(str(error), error.status, headers)
 

@@ -23,9 +23,19 @@ def describe_with(on_error: Callable[[Exception], str] | None) -> Callable[[Exce
         if isinstance(error, PublicError):
             return str(error)
         reference = secrets.token_hex(4)
-        _logger.error("run %s of chat %s failed; reference %s", run.run_id, run.chat_id, reference, exc_info=error)
-        if on_error is None:
-            return f"An error occurred. Reference: {reference}"
-        return on_error(error)
+        _logger.error(
+            "run %s of chat %s failed; reference %s",
+            run.run_id,
+            run.chat_id,
+            reference,
+            exc_info=error,
+            extra={"chat_id": run.chat_id, "run_id": run.run_id, "reference": reference},
+        )
+        try:
+            if on_error is not None:
+                return on_error(error)
+        except Exception:  # it is user code as well
+            _logger.exception("on_error failed; reference %s", reference)
+        return f"An error occurred. Reference: {reference}"
 
     return describe

@@ -4,7 +4,7 @@ from typing import Protocol
 
 from usechat.runs.run import RunInfo
 
-__all__ = ["Observer", "Unobserved"]
+__all__ = ["Observer", "Observers", "Unobserved"]
 
 
 class Observer(Protocol):
@@ -76,3 +76,61 @@ class Unobserved:
 
     def event_unknown(self, kind: str) -> None:
         """Nothing."""
+
+
+class Observers:
+    """Several that listen."""
+
+    def __init__(self, *observers: Observer) -> None:
+        self._observers = observers
+        # Called for every write: whoever does nothing with it is not asked.
+        self._byte_counters = [each.bytes_sent for each in observers if _counts_bytes(each)]
+
+    def request_refused(self, status: int) -> None:
+        """Tell all."""
+        for observer in self._observers:
+            observer.request_refused(status)
+
+    def run_started(self, info: RunInfo) -> None:
+        """Tell all."""
+        for observer in self._observers:
+            observer.run_started(info)
+
+    def run_ended(self, info: RunInfo, seconds: float) -> None:
+        """Tell all."""
+        for observer in self._observers:
+            observer.run_ended(info, seconds)
+
+    def stream_opened(self) -> None:
+        """Tell all."""
+        for observer in self._observers:
+            observer.stream_opened()
+
+    def first_frame(self, seconds: float) -> None:
+        """Tell all."""
+        for observer in self._observers:
+            observer.first_frame(seconds)
+
+    def bytes_sent(self, count: int) -> None:
+        """Tell all who count."""
+        for count_bytes in self._byte_counters:
+            count_bytes(count)
+
+    def stream_closed(self, reason: str) -> None:
+        """Tell all."""
+        for observer in self._observers:
+            observer.stream_closed(reason)
+
+    def source_unreachable(self) -> None:
+        """Tell all."""
+        for observer in self._observers:
+            observer.source_unreachable()
+
+    def event_unknown(self, kind: str) -> None:
+        """Tell all."""
+        for observer in self._observers:
+            observer.event_unknown(kind)
+
+
+def _counts_bytes(observer: Observer) -> bool:
+    return getattr(type(observer), "bytes_sent", None) is not Unobserved.bytes_sent

@@ -7,10 +7,11 @@ from typing import Any, Final
 
 from starlette.responses import Response
 
+from usechat.chunks import Error
 from usechat.runs.keeper import Reading
 from usechat.runs.log import Wake
 from usechat.server.observer import Observer
-from usechat.sse import KEEP_ALIVE, STREAM_OPEN
+from usechat.sse import KEEP_ALIVE, STREAM_OPEN, encode_frame
 
 __all__ = ["STREAM_HEADERS", "StreamResponse"]
 
@@ -27,6 +28,7 @@ STREAM_HEADERS: Final = (
 _REASONS: Final = {Wake.GONE: "client", Wake.TOO_SLOW: "slow", Wake.BROKEN_OFF: "broken-off"}
 _LAST_WORDS: Final = 5.0
 """Seconds that a client too slow to follow gets for the last frames."""
+_BROKEN_OFF: Final = encode_frame(Error("The connection was broken off; reload the page to see the whole answer."))
 
 
 class StreamResponse(Response):
@@ -51,7 +53,7 @@ class StreamResponse(Response):
         self._too_slow = False
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:  # noqa: ARG002
-        """Answer one request. Returning before the last frame resets the connection: the client may resume."""
+        """Answer one request. A reader that is broken off sees a broken connection, never an end: it may resume."""
         self._task = asyncio.current_task()
         self._reading.on_too_slow(self._interrupt)
         reason = "client"
@@ -64,8 +66,8 @@ class StreamResponse(Response):
             reason = await self._pass_on(send)
             if reason == "ended":
                 await send({"type": "http.response.body", "body": b"", "more_body": False})
-            else:
-                await self._break_off(send)
+            elif reason != "client":
+                await self._break_off(receive, send)
         finally:
             listener.cancel()
             if self._timer is not None:
@@ -95,12 +97,20 @@ class StreamResponse(Response):
             self._task.uncancel()
             return "slow"
 
-    async def _break_off(self, send: Any) -> None:
+    async def _break_off(self, receive: Any, send: Any) -> None:
+        """Break the connection: closing it would wait until the client has read everything, perhaps for ever."""
         last_words = self._reading.give_up() if self._too_slow else b""
+        transport = _transport_of(receive)
+        if transport is None:
+            # Middleware (starlette 1.10, BaseHTTPMiddleware) ends the response well, whatever happens here.
+            last_words = last_words or _BROKEN_OFF
         if last_words:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(_LAST_WORDS):
                     await self._send(send, last_words)
+        if transport is not None:
+            transport.abort()
+            await asyncio.sleep(0)  # the server learns of it, and does not call the response incomplete
 
     async def _send(self, send: Any, body: bytes) -> None:
         self._sent = asyncio.get_running_loop().time()
@@ -118,6 +128,12 @@ class StreamResponse(Response):
             self._reading.wake(Wake.SILENCE)
             self._sent = loop.time()
         self._timer = loop.call_at(self._sent + self._keep_alive, self._plan_keep_alive)
+
+
+def _transport_of(receive: Any) -> asyncio.WriteTransport | None:
+    """Return the connection behind uvicorn's ``receive`` (0.54, both HTTP protocols): ASGI has no word for a reset."""
+    transport = getattr(getattr(receive, "__self__", None), "transport", None)
+    return transport if isinstance(transport, asyncio.WriteTransport) else None
 
 
 async def _until_gone(receive: Any, wake: Callable[[Wake], None]) -> None:

@@ -22,6 +22,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     reader: 0 stops it at once, ``None`` never. ``conflict`` says what a second request does while a chat is answered.
     ``on_error`` turns an exception into the text that people see; by default it is a reference to the log.
     ``approval_secret`` signs approval requests, so that answers can be checked when the run is forgotten.
+    ``websocket_origins`` are the origins (``https://example.org``) whose pages may open a WebSocket besides those of
+    the server's own host; ``websocket_requests`` is how many requests one socket may carry at once.
     """
 
     sdk: str = "any"
@@ -33,3 +35,5 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     maximum_waiting_bytes: int = 1024 * 1024
     on_error: Callable[[Exception], str] | None = None
     approval_secret: str | None = None
+    websocket_origins: tuple[str, ...] = ()
+    websocket_requests: int = 32

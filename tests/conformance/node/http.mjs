@@ -52,16 +52,42 @@ function automatically(ai, names) {
   return names.length === 0 ? undefined : (options) => names.some((name) => conditions[name](options));
 }
 
-const pages = new Map();
+// The same for a socket: every frame, both ways.
+function recordingWebSocket(frames) {
+  return class extends WebSocket {
+    constructor(...options) {
+      super(...options);
+      this.addEventListener("message", ({ data }) => void frames.push(JSON.parse(data)));
+    }
+    send(data) {
+      frames.push(JSON.parse(data));
+      super.send(data);
+    }
+  };
+}
 
-async function open({ page, release, url, chatId, messages, headers, automatic }) {
+const pages = new Map();
+const sockets = new Map();
+
+// Chats that name the same socket share one transport, as the chats of one page do.
+function transportOf(ai, { url, headers, socket }, requests) {
+  if (socket == null) return new ai.DefaultChatTransport({ api: url, headers, fetch: recordingFetch(requests) });
+  if (!sockets.has(socket)) {
+    const frames = [];
+    const transport = new ai.WebSocketChatTransport({ url, headers, webSocket: recordingWebSocket(frames) });
+    sockets.set(socket, { frames, transport });
+  }
+  return sockets.get(socket).transport;
+}
+
+async function open({ page, release, chatId, messages, automatic, ...options }) {
   const ai = await import(`ai-${release}`);
   const record = { requests: [], data: [], toolCalls: [], finishes: [], calls: 0, thrown: null };
   class Chat extends ai.AbstractChat {}
   record.chat = new Chat({
     id: chatId,
     state: new ChatState(messages),
-    transport: new ai.DefaultChatTransport({ api: url, headers, fetch: recordingFetch(record.requests) }),
+    transport: transportOf(ai, options, record.requests),
     sendAutomaticallyWhen: automatically(ai, automatic),
     onData: (part) => void record.data.push(structuredClone(part)),
     onToolCall: ({ toolCall }) => void record.toolCalls.push(structuredClone(toolCall)),
@@ -85,7 +111,14 @@ function look({ page }) {
   return { ...seen, status: chat.status, error: described(chat.error ?? thrown), messages: chat.messages };
 }
 
-const operations = { open, call, look };
+const frames = ({ socket }) => sockets.get(socket).frames;
+
+function disconnect({ socket }) {
+  sockets.get(socket).transport.close();
+  return {};
+}
+
+const operations = { open, call, look, frames, disconnect };
 
 async function answer(line) {
   try {

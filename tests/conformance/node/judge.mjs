@@ -52,13 +52,19 @@ class ChatState {
   };
 }
 
-function responseOf({ body, status = 200, splits = [] }) {
+function responseOf({ body, status = 200, splits = [], breaks = false }) {
   const bytes = Buffer.from(body, "base64");
   const bodyless = status === 204 || status === 205 || status === 304; // a Response with these may not have a body
-  if (bodyless || splits.length === 0) return new Response(bodyless ? null : bytes, { status });
+  if (bodyless) return new Response(null, { status });
+  if (splits.length === 0 && !breaks) return new Response(bytes, { status });
   const cuts = [0, ...splits, bytes.length];
   const pieces = cuts.slice(1).map((end, index) => bytes.subarray(cuts[index], end));
-  return new Response(ReadableStream.from(pieces), { status });
+  return new Response(ReadableStream.from(breaks ? broken(pieces) : pieces), { status });
+}
+
+async function* broken(pieces) {
+  yield* pieces;
+  throw new TypeError("network error"); // as Chrome words it
 }
 
 // `messages` is the history as the request carries it; what the page did to send it follows from how it ends.

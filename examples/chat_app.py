@@ -1,0 +1,30 @@
+"""All routes, with an agent that calls a tool and tells how far it is: `usechat serve examples/chat_app.py:app`."""
+
+import asyncio
+from collections.abc import AsyncIterator
+
+from usechat import Text, ToolCall, ToolResult, Turn, emit
+from usechat.runs.run import Timeouts
+from usechat.server import ChatApp, Settings
+
+
+async def weather(city: str) -> dict[str, int]:
+    """Look out of the window. `emit` works anywhere below the agent, without handing anything down."""
+    for percent in (0, 50, 100):
+        emit("progress", {"city": city, "percent": percent}, id="weather")
+        await asyncio.sleep(0.2)
+    return {"celsius": 21}
+
+
+async def answer(turn: Turn) -> AsyncIterator[Text | ToolCall | ToolResult]:
+    yield Text("Let me look. ")
+    yield ToolCall("call-1", "weather", {"city": "Paris"})
+    found = await weather("Paris")
+    yield ToolResult("call-1", found)
+    for word in f"It is {found['celsius']} °C in Paris. You asked: {turn.text}".split():
+        yield Text(f"{word} ")
+        await asyncio.sleep(0.05)
+
+
+# For several workers: runs=RedisRuns("redis://localhost:6379"). To know who asks: authorize=bearer(...).
+app = ChatApp(answer, settings=Settings(conflict="interrupt", timeouts=Timeouts(idle=30)))

@@ -1,0 +1,108 @@
+"""Runs of other workers, copied into logs of this process while somebody reads them here."""
+
+import asyncio
+import contextlib
+from collections.abc import Mapping
+from typing import Any
+
+from usechat.chunk_parts import parts_from_chunk
+from usechat.chunks import ReasoningStart, TextStart
+from usechat.frames import FrameStream
+from usechat.runs.log import Log
+from usechat.runs.run import RunInfo
+from usechat.runs.store import LOST, RunLost, RunStore, StoreUnreachable
+from usechat.sse import ChunkDecoder
+from usechat.stream import MessageStream
+
+__all__ = ["Mirror", "Mirrors", "failure_after"]
+
+
+class Mirror:
+    """The copy of one run. Its log ends as the run's does; that of a lost run with an error."""
+
+    def __init__(self, info: RunInfo, store: RunStore) -> None:
+        self.info = info
+        self.log = Log()
+        self.continued: Mapping[str, Any] | None = None
+        """The message that the run goes on with."""
+        self.users = 0
+        self._began = asyncio.Event()
+        self._task = asyncio.get_running_loop().create_task(self._copy(store), name=f"usechat mirror {info.run_id}")
+
+    async def begun(self) -> None:
+        """Wait until all that there is so far was copied."""
+        await self._began.wait()
+
+    async def close(self) -> None:
+        """Copy no further."""
+        self._task.cancel()
+        await asyncio.wait([self._task])
+
+    async def _copy(self, store: RunStore) -> None:
+        try:
+            self.continued = await store.continued(self.info)
+            async with contextlib.aclosing(store.read(self.info)) as frames:
+                async for new in frames:
+                    if new:
+                        self.log.append(new)
+                        self.log.flush()
+                    self._began.set()
+        except (RunLost, StoreUnreachable):
+            self.log.append(failure_after(self.log.so_far(), self.info, self.continued, LOST))
+        finally:
+            self.log.end()
+            self._began.set()
+
+
+class Mirrors:
+    """The mirrors of this process: one per run, however many read it."""
+
+    def __init__(self, store: RunStore) -> None:
+        self._store = store
+        self._mirrors: dict[str, Mirror] = {}
+        self._closing: set[asyncio.Task[None]] = set()
+
+    async def open(self, info: RunInfo) -> Mirror:
+        """Return the run's mirror, filled with all that there is so far; whoever opens it leaves it in the end."""
+        mirror = self._mirrors.get(info.run_id)
+        if mirror is None:
+            mirror = self._mirrors[info.run_id] = Mirror(info, self._store)
+        mirror.users += 1
+        try:
+            await mirror.begun()
+        except asyncio.CancelledError:
+            self.leave(mirror)
+            raise
+        return mirror
+
+    def leave(self, mirror: Mirror) -> None:
+        """A user of the mirror has gone; nobody copies what nobody reads."""
+        mirror.users -= 1
+        if not mirror.users:
+            del self._mirrors[mirror.info.run_id]
+            task = asyncio.get_running_loop().create_task(mirror.close())
+            self._closing.add(task)
+            task.add_done_callback(self._closing.discard)
+
+    def break_off(self) -> None:
+        """Cut every reader off without an ending."""
+        for mirror in self._mirrors.values():
+            mirror.log.break_off()
+
+    async def close(self) -> None:
+        """Copy no further."""
+        await asyncio.gather(*[mirror.close() for mirror in self._mirrors.values()], *self._closing)
+
+
+def failure_after(frames: bytes, info: RunInfo, continued: Mapping[str, Any] | None, text: str) -> bytes:
+    """Return the frames that end a run which broke off behind ``frames``: an error, with everything open closed."""
+    found = ChunkDecoder().receive(frames)
+    # The blocks keep the ids under which their readers know them.
+    ids = iter([chunk.id for chunk in found if isinstance(chunk, TextStart | ReasoningStart)])
+    stream = FrameStream(
+        MessageStream(message_id=info.message_id, sdk=info.sdk, continues=continued, new_id=ids.__next__)
+    )
+    for chunk in found:
+        for part in parts_from_chunk(chunk):
+            stream.send(part)
+    return stream.fail(text)

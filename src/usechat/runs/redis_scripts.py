@@ -1,0 +1,143 @@
+"""What Redis does in one step: the Lua scripts of the run store, and the names of its keys.
+
+A chat is a hash that tells of its last run; the log of a run is a stream. The last entry of a log has the highest id
+there is, so that Redis itself refuses whatever an owner writes that does not know yet that its run was ended by others.
+"""
+
+from typing import Final
+
+import msgspec
+
+from usechat.runs.run import RunInfo
+
+__all__ = ["BEAT", "CLAIM", "END", "IS_READ", "LATEST", "LOOK", "SEAL", "STOP", "Keys"]
+
+SEAL: Final = "18446744073709551615-18446744073709551615"
+"""The id of a log's last entry; XADD behind it is an error ("exhausted the last possible ID")."""
+
+
+class Keys(msgspec.Struct, frozen=True):
+    """The names of keys. All keys of a chat share a hash tag, so that they live on the same node."""
+
+    prefix: str
+
+    def chat(self, chat_id: str) -> str:
+        """The hash of a chat: its last run."""
+        return f"{self.prefix}:{{{chat_id}}}"
+
+    def log(self, info: RunInfo) -> str:
+        """The stream of a run's frames."""
+        return f"{self.chat(info.chat_id)}:log:{info.run_id}"
+
+    def readers(self, info: RunInfo) -> str:
+        """The workers that read a run, each with the time until which that is sure."""
+        return f"{self.chat(info.chat_id)}:readers:{info.run_id}"
+
+    def inbox(self, worker: str) -> str:
+        """The stream of orders to a worker."""
+        return f"{self.prefix}:worker:{worker}"
+
+
+_COMMON: Final = f"""
+local function now()
+  local time = redis.call('TIME')
+  return time[1] * 1000 + math.floor(time[2] / 1000)
+end
+local function text(number)
+  return string.format('%.0f', number)
+end
+local function seal(log, state, remember)
+  redis.pcall('XADD', log, 'NOMKSTREAM', '{SEAL}', 'end', state)
+  redis.call('PEXPIRE', log, remember)
+end
+-- Return the chat's last run and its state. A run whose lease is over is lost from here on.
+local function look(chat, remember)
+  local found = redis.call('HMGET', chat, 'run', 'state', 'lease')
+  if found[2] == 'running' and tonumber(found[3]) <= now() then
+    redis.call('HSET', chat, 'state', 'lost')
+    redis.call('PEXPIRE', chat, remember)
+    seal(chat .. ':log:' .. found[1], 'lost', remember)
+    return found[1], 'lost', 0
+  end
+  return found[1], found[2], tonumber(found[3] or 0)
+end
+"""
+
+CLAIM: Final = f"""{_COMMON}
+local chat, log = KEYS[1], KEYS[2]
+local run, info, owner, continued, lease, keep, remember = unpack(ARGV)
+local active, state = look(chat, remember)
+if active == run then return false end  -- asked again, because the first answer did not arrive
+if state == 'running' then return {{redis.call('HGET', chat, 'info'), state}} end
+redis.call('DEL', chat)
+redis.call('HSET', chat, 'run', run, 'info', info, 'state', 'running', 'owner', owner,
+  'continued', continued, 'lease', text(now() + lease))
+redis.call('XADD', log, '0-1', 'run', run)
+redis.call('PEXPIRE', chat, keep)
+redis.call('PEXPIRE', log, keep)
+return false
+"""
+"""Make a run the chat's active one. Returns info and state of the one that is, if there is one."""
+
+BEAT: Final = """
+local chat, log = KEYS[1], KEYS[2]
+local run, owner, lease, keep = unpack(ARGV)
+local found = redis.call('HMGET', chat, 'run', 'state', 'owner', 'stop')
+if found[1] ~= run or found[2] ~= 'running' or found[3] ~= owner or redis.call('EXISTS', log) == 0 then
+  return 'lost'
+end
+local time = redis.call('TIME')
+redis.call('HSET', chat, 'lease', string.format('%.0f', time[1] * 1000 + math.floor(time[2] / 1000) + lease))
+redis.call('PEXPIRE', chat, keep)
+redis.call('PEXPIRE', log, keep)
+return found[4] or 'running'
+"""
+"""Renew a run's lease. Returns ``lost``, ``stop`` or ``running``."""
+
+END: Final = f"""{_COMMON}
+local chat, log = KEYS[1], KEYS[2]
+local run, owner, info, state, remember, last = unpack(ARGV)
+local found = redis.call('HMGET', chat, 'run', 'state', 'owner')
+if found[1] == run and found[2] == 'running' and found[3] == owner then
+  redis.call('HSET', chat, 'info', info, 'state', state)
+  redis.call('PEXPIRE', chat, remember)
+end
+redis.pcall('XADD', log, 'NOMKSTREAM', '{SEAL}', 'end', state, 'last', last)
+redis.call('PEXPIRE', log, remember)
+return 'ended'
+"""
+"""The owner ends its run, unless others have done it."""
+
+LATEST: Final = f"""{_COMMON}
+local run, state = look(KEYS[1], ARGV[1])
+return run and {{redis.call('HGET', KEYS[1], 'info'), state}}
+"""
+"""Return info and state of the chat's last run."""
+
+LOOK: Final = f"""{_COMMON}
+local chat, log, readers = KEYS[1], KEYS[2], KEYS[3]
+local run, reader, lease, remember = unpack(ARGV)
+if redis.call('EXISTS', log) == 0 then return -1 end
+local latest, state, lease_end = look(chat, remember)
+if latest ~= run or state ~= 'running' then
+  seal(log, latest == run and state or 'lost', remember)
+  return 0
+end
+redis.call('ZADD', readers, text(now() + 2 * lease), reader)
+redis.call('PEXPIRE', readers, 2 * lease)
+return lease_end - now()
+"""
+"""A worker reads a run. Returns how long its lease lasts; 0 when its log has an end; -1 when the log is gone."""
+
+IS_READ: Final = f"""{_COMMON}
+return redis.call('ZCOUNT', KEYS[1], text(now()), '+inf')
+"""
+"""Return how many workers read a run."""
+
+STOP: Final = """
+local found = redis.call('HMGET', KEYS[1], 'run', 'state', 'owner')
+if found[1] ~= ARGV[1] or found[2] ~= 'running' then return false end
+redis.call('HSET', KEYS[1], 'stop', 'stop')
+return found[3]
+"""
+"""Mark a run as to be stopped. Returns its owner."""

@@ -1,0 +1,116 @@
+"""The one task that writes to Redis: what all runs of a worker said while it wrote before goes out together."""
+
+import asyncio
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
+
+from redis.exceptions import RedisError, ResponseError
+
+from usechat.runs.run import RunInfo
+
+if TYPE_CHECKING:
+    from redis.asyncio import Redis
+
+__all__ = ["OwnedRun", "Writer"]
+
+_RETRY_DELAY: Final = 0.1
+_ALREADY_WRITTEN: Final = "equal or smaller"
+_SEALED: Final = "exhausted"
+
+Command: TypeAlias = tuple[Any, ...]
+
+
+class OwnedRun:
+    """A run of this worker: what waits to be written, and how long its lease lasts."""
+
+    def __init__(self, info: RunInfo, log: str, renewed: float) -> None:
+        self.info = info
+        self.log = log
+        self.renewed = renewed
+        """When the lease was last renewed, by this process's clock."""
+        self.size = 0
+        self.written = asyncio.get_running_loop().create_future()
+        """Done when the end is written, or never will be."""
+        self.last: Command | None = None
+        """The command that ends the run, behind all its frames; the number of the last entry completes it."""
+        self._pieces: list[bytes] = []
+        self._number = 0
+
+    def add(self, frames: bytes) -> None:
+        """Keep frames for the next write."""
+        self._pieces.append(frames)
+        self.size += len(frames)
+
+    def take(self) -> list[Command]:
+        """Return the commands that write what waits.
+
+        Entries are numbered by the owner: written again after a failure, an entry that had arrived is refused.
+        """
+        commands: list[Command] = []
+        if self._pieces:
+            self._number += 1
+            frames = b"".join(self._pieces)
+            self._pieces.clear()
+            commands.append(("XADD", self.log, "NOMKSTREAM", f"{self._number}-0", "frames", frames))
+        if self.last is not None:
+            commands.append((*self.last, self._number))
+        return commands
+
+
+class Writer:
+    """Writes for all runs of a worker, in order, each piece once. Nobody waits for it but the end of a run."""
+
+    def __init__(self, client: "Redis", *, on_lost: Callable[[OwnedRun], None]) -> None:
+        self._client = client
+        self._on_lost = on_lost
+        self._waiting: dict[str, OwnedRun] = {}
+        self._filled = asyncio.Event()
+
+    def notice(self, run: OwnedRun) -> None:
+        """A run has something to write."""
+        self._waiting[run.log] = run
+        self._filled.set()
+
+    async def work(self) -> None:
+        """Write for ever."""
+        while True:
+            await self._filled.wait()
+            self._filled.clear()
+            waiting, self._waiting = self._waiting, {}
+            runs = [run for run in waiting.values() if not run.written.done()]
+            await self._write([(run, command) for run in runs for command in run.take()])
+
+    async def _write(self, commands: list[tuple[OwnedRun, Command]]) -> None:
+        while commands:
+            try:
+                pipeline = self._client.pipeline(transaction=False)
+                for _, command in commands:
+                    pipeline.execute_command(*command)
+                replies = await pipeline.execute(raise_on_error=False)
+            except (RedisError, OSError):
+                await self._pause()
+            else:
+                refused = [
+                    command
+                    for command, reply in zip(commands, replies, strict=True)
+                    if not self._is_settled(*command, reply)
+                ]
+                if refused:
+                    await self._pause()
+                commands = refused
+            commands = [(run, command) for run, command in commands if not run.written.done()]
+
+    def _is_settled(self, run: OwnedRun, command: Command, reply: object) -> bool:
+        if isinstance(reply, ResponseError) and _ALREADY_WRITTEN in str(reply):
+            return True
+        if reply is None or (isinstance(reply, ResponseError) and _SEALED in str(reply)):
+            self._on_lost(run)  # its log is gone, or others have ended it
+            return True
+        if isinstance(reply, Exception):
+            return False
+        if command[0] == "EVAL" and not run.written.done():
+            run.written.set_result(None)
+        return True
+
+    async def _pause(self) -> None:
+        await asyncio.sleep(_RETRY_DELAY)

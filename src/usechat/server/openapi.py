@@ -1,0 +1,116 @@
+"""The routes of a chat app as an OpenAPI description, for gateways, client generators and tests."""
+
+from collections.abc import Iterator
+from typing import Any, Final, TypeAlias
+
+from usechat.dialects import NEWEST
+from usechat.runs.run import RunState
+
+__all__ = ["openapi"]
+
+Json: TypeAlias = dict[str, Any]
+
+_SENTENCES: Final = {
+    400: "The request is not a chat request, or names an unknown release; the text says what is wrong.",
+    401: "Nobody knows who asks.",
+    403: "A page of another site asks a server without authentication.",
+    404: "There is no such chat, or it is not theirs.",
+    409: "The chat is being answered already.",
+    413: "The request exceeds a limit.",
+    422: "An approval that was never asked for, or of another input.",
+    503: "The store of runs, or the file of tokens, cannot be used.",
+}
+_TEXT: Final = {"text/plain": {"schema": {"type": "string"}}}
+_STREAM: Final = {
+    "description": "The UI message stream of the AI SDK, one chunk per event.",
+    "headers": {"x-vercel-ai-ui-message-stream": {"schema": {"type": "string", "const": "v1"}}},
+    "content": {"text/event-stream": {}},
+}
+_RELEASE: Final = {"type": "string", "examples": ["any", "7", str(NEWEST[7])]}
+_NAMES_RELEASE: Final = [
+    {"name": "sdk", "in": "query", "description": "The page's AI SDK release.", "schema": _RELEASE},
+    {"name": "x-ai-sdk", "in": "header", "description": "The same, as a header.", "schema": _RELEASE},
+]
+_CHAT: Final = {"name": "id", "in": "path", "required": True, "schema": {"type": "string", "minLength": 1}}
+_REQUEST: Final = {
+    "type": "object",
+    "description": "What `DefaultChatTransport` posts, with any further keys of the application.",
+    "required": ["messages"],
+    "properties": {
+        "id": {"type": "string", "description": "The chat's id."},
+        "messages": {"type": "array", "minItems": 1, "items": {"$ref": "#/components/schemas/UIMessage"}},
+        "trigger": {"type": "string", "enum": ["submit-message", "regenerate-message"]},
+        "messageId": {"type": "string"},
+    },
+}
+_MESSAGE: Final = {
+    "type": "object",
+    "required": ["id", "role", "parts"],
+    "properties": {
+        "id": {"type": "string"},
+        "role": {"type": "string", "enum": ["system", "user", "assistant"]},
+        "metadata": {},
+        "parts": {
+            "type": "array",
+            "items": {"type": "object", "required": ["type"], "properties": {"type": {"type": "string"}}},
+        },
+    },
+}
+_STATE: Final = {
+    "type": "object",
+    "required": ["state", "runId", "messageId"],
+    "properties": {
+        "state": {"type": "string", "enum": [str(state) for state in RunState]},
+        "runId": {"type": "string"},
+        "messageId": {"type": "string"},
+    },
+}
+
+
+def openapi(version: str, path: str = "/api/chat") -> Json:
+    """Return the description (OpenAPI 3.1) of a chat app whose page posts to ``path``."""
+    return {
+        "openapi": "3.1.0",
+        "info": {"title": "usechat", "version": version, "license": {"name": "Apache-2.0", "identifier": "Apache-2.0"}},
+        "paths": dict(_paths(path)),
+        "components": {
+            "schemas": {"ChatRequest": _REQUEST, "UIMessage": _MESSAGE, "RunState": _STATE},
+            "securitySchemes": {"bearer": {"type": "http", "scheme": "bearer"}},
+        },
+        "security": [{}, {"bearer": []}],
+    }
+
+
+def _paths(path: str) -> Iterator[tuple[str, Json]]:
+    send = _operation("send", "Start a run and stream it.", {"200": _STREAM}, 400, 401, 403, 404, 409, 413, 422, 503)
+    send["parameters"] = _NAMES_RELEASE
+    send["requestBody"] = {"required": True, "content": {"application/json": {"schema": _reference("ChatRequest")}}}
+    yield path, {"post": send}
+    nothing = {"description": "Nothing runs that the caller may see."}
+    resume = _operation(
+        "resume", "Stream the run from its start.", {"200": _STREAM, "204": nothing}, 400, 401, 403, 503
+    )
+    yield f"{path}/{{id}}/stream", {"parameters": [_CHAT, *_NAMES_RELEASE], "get": resume}
+    stop = _operation("stop", "Stop the run.", {"204": {"description": "Nothing runs any more."}}, 401, 403, 404, 503)
+    yield f"{path}/{{id}}/stop", {"parameters": [_CHAT], "post": stop}
+    known = {"description": "The last run.", "content": {"application/json": {"schema": _reference("RunState")}}}
+    state = _operation("state", "Tell how the last run stands.", {"200": known}, 401, 403, 404, 503)
+    yield f"{path}/{{id}}", {"parameters": [_CHAT], "get": state}
+    yield "/healthz", {"get": _open("health", "Tell whether the process lives.")}
+    yield "/readyz", {"get": _open("readiness", "Tell whether the store of runs can be reached.", 503)}
+    yield "/metrics", {"get": _open("metrics", "Count for Prometheus.", 501)}
+
+
+def _operation(name: str, summary: str, responses: Json, *statuses: int) -> Json:
+    refused = {str(status): {"description": _SENTENCES[status], "content": _TEXT} for status in statuses}
+    return {"operationId": name, "summary": summary, "responses": responses | refused}
+
+
+def _open(name: str, summary: str, *statuses: int) -> Json:
+    """Return an operation that asks nobody who they are."""
+    responses = {str(status): {"description": summary, "content": _TEXT} for status in (200, *statuses)}
+    return {"operationId": name, "summary": summary, "responses": responses, "security": []}
+
+
+def _reference(name: str) -> Json:
+    return {"$ref": f"#/components/schemas/{name}"}

@@ -1,0 +1,258 @@
+"""The WebSocket route: many requests on one socket, for AI SDK 7's ``WebSocketChatTransport``."""
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import Collection
+from typing import Final, NamedTuple
+
+from starlette.requests import Request
+from starlette.websockets import WebSocket, WebSocketDisconnect
+
+from usechat.errors import RequestError
+from usechat.runs.keeper import Reading
+from usechat.runs.log import Wake
+from usechat.server.endpoint import Endpoints
+from usechat.server.socket_frames import Asked, Told, UnreadableFrame, merge_headers
+
+__all__ = ["ChatSockets", "is_welcome"]
+
+_logger: Final = logging.getLogger("usechat.server")
+
+_SDK: Final = "7.0.135"
+"""The first release that has this transport, so a request that names none is of this one or later."""
+
+_GOODBYE: Final = 5.0
+"""Seconds that a client which cannot follow gets to take the last frame."""
+
+
+class TooManyRequests(RequestError):
+    """The socket carries as many answers as it may."""
+
+    status = 429
+
+
+class _Close(NamedTuple):
+    """With what a socket is closed (RFC 6455, 7.4)."""
+
+    code: int
+    reason: str
+
+
+# A clean close would do, too: the client takes every one for a network error as long as it waits for frames.
+_TOO_SLOW: Final = _Close(1013, "The connection is too slow; resume.")
+_SHUTTING_DOWN: Final = _Close(1012, "The server is shutting down; resume.")
+
+
+class ChatSockets:
+    """Answers what comes in over WebSockets with the same runs, rules and texts as the HTTP routes."""
+
+    def __init__(self, endpoints: Endpoints) -> None:
+        self._endpoints = endpoints
+
+    async def serve(self, websocket: WebSocket) -> None:
+        """Let a socket in, and serve it until it is closed."""
+        headers = websocket.headers
+        if not is_welcome(headers.get("origin"), headers.get("host", ""), self._endpoints.settings.websocket_origins):
+            _logger.warning("a page of %r may not connect; see websocket_origins", headers["origin"])
+            self._endpoints.observer.request_refused(403)
+            await websocket.close()  # before it is accepted: the server answers 403 (ASGI, websocket.close)
+            return
+        # A browser that offered subprotocols gives up unless one of them is chosen (WHATWG WebSockets).
+        offered = websocket.scope.get("subprotocols", [])
+        await websocket.accept(subprotocol=offered[0] if offered else None)
+        await _Socket(self._endpoints, websocket).serve()
+
+
+def is_welcome(origin: str | None, host: str, allowed: Collection[str]) -> bool:
+    """Tell whether a page of this origin may connect: one of the same host, or an allowed one; ``*`` allows all.
+
+    Browsers let every page open a socket to every host, with the host's cookies; what has no origin is no browser.
+    """
+    if origin is None or origin in allowed or "*" in allowed:
+        return True
+    scheme, _, place = origin.lower().partition("://")
+    usual = ":443" if scheme == "https" else ":80"
+    return place != "" and place.removesuffix(usual) == host.lower().removesuffix(usual)
+
+
+class _Socket:
+    """One client's socket, and the answers on it."""
+
+    def __init__(self, endpoints: Endpoints, websocket: WebSocket) -> None:
+        self.endpoints = endpoints
+        self._websocket = websocket
+        self._answers: dict[str, _Answer] = {}
+        self._broken_off: asyncio.Future[_Close | None] = asyncio.get_running_loop().create_future()
+
+    async def serve(self) -> None:
+        """Take frames until the client goes, breaks the rules or cannot follow; then leave all runs."""
+        listener = asyncio.get_running_loop().create_task(self._listen())
+        ends: list[asyncio.Future[_Close | None]] = [listener, self._broken_off]
+        try:
+            await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
+            close = (listener if listener.done() else self._broken_off).result()
+        finally:
+            listener.cancel()
+            for answer in self._answers.values():
+                answer.leave()
+            await asyncio.gather(listener, *[answer.task for answer in self._answers.values()], return_exceptions=True)
+        if close is not None:
+            with contextlib.suppress(WebSocketDisconnect, TimeoutError):
+                async with asyncio.timeout(_GOODBYE):
+                    await self._websocket.close(close.code, close.reason)
+
+    async def send(self, frame: str) -> None:
+        """Send a frame, as soon as the socket takes it."""
+        try:
+            await self._websocket.send_text(frame)
+        except RuntimeError:
+            # uvicorn 0.54 closes a socket whose client does not answer pings, and tells only whoever sends.
+            self.break_off(None)
+            raise WebSocketDisconnect(1006) from None
+
+    def as_request(self, asked: Asked) -> Request:
+        """Return the HTTP request that a frame stands for: rules see no difference."""
+        scope = self._websocket.scope
+        return Request(
+            {
+                **scope,
+                "type": "http",
+                "scheme": "https" if scope.get("scheme") == "wss" else "http",
+                "method": "POST" if asked.type == "send" else "GET",
+                "headers": merge_headers(scope["headers"], asked.headers),
+                "extensions": {},
+            }
+        )
+
+    def break_off(self, close: _Close | None) -> None:
+        """End without an ending of the streams: the client sees a network error, and may resume."""
+        if not self._broken_off.done():
+            self._broken_off.set_result(close)
+
+    async def _listen(self) -> _Close | None:
+        try:
+            while (message := await self._websocket.receive())["type"] != "websocket.disconnect":
+                self._take(message.get("text") or "")
+        except UnreadableFrame as error:
+            return _Close(1008, str(error))
+        return None
+
+    def _take(self, text: str) -> None:
+        """Act on a frame; this never waits, so that a client which goes is always noticed."""
+        asked = Asked.parse(text)
+        known = self._answers.get(asked.request_id)
+        if asked.type == "abort":
+            if known is not None:
+                known.leave()
+            return
+        if known is not None:
+            raise UnreadableFrame("The requestId is in use.")
+        maximum = self.endpoints.settings.websocket_requests
+        if len(self._answers) >= 2 * maximum:
+            raise UnreadableFrame("The client does not wait for answers.")
+        answer = self._answers[asked.request_id] = _Answer(self, asked, crowded=len(self._answers) >= maximum)
+        answer.task.add_done_callback(lambda _: self._answers.pop(asked.request_id))
+
+
+class _Answer:
+    """The answer to one request: its run is found or started, and passed on."""
+
+    def __init__(self, socket: _Socket, asked: Asked, *, crowded: bool) -> None:
+        loop = asyncio.get_running_loop()
+        self._socket = socket
+        self._endpoints = socket.endpoints
+        self._asked = asked
+        self._crowded = crowded
+        self._told = Told(asked.request_id)
+        self._received = loop.time()
+        self._beginning = True
+        self._left = False
+        self._too_slow = False
+        self.task = loop.create_task(self._answer(), name=f"usechat socket request {asked.request_id}")
+
+    def leave(self) -> None:
+        """Nobody waits for it any more. A run that is just being started is not cut in two, but left right after."""
+        self._left = True
+        if not self._beginning:
+            self.task.cancel()
+
+    async def _answer(self) -> None:
+        with contextlib.suppress(WebSocketDisconnect):
+            try:
+                reading = await self._begin()
+                await (self._tell(self._told.no_active()) if reading is None else self._pass_on(reading))
+            except RequestError as error:
+                self._endpoints.observer.request_refused(error.status)
+                await self._tell(self._told.error(str(error)))
+            except WebSocketDisconnect:
+                raise
+            except Exception:  # as the HTTP routes do it: the log has it all, the client hears no more than this
+                _logger.exception("a request on a socket failed")
+                self._endpoints.observer.request_refused(500)
+                await self._tell(self._told.error("Internal Server Error"))
+
+    async def _begin(self) -> Reading | None:
+        try:
+            if self._crowded:
+                maximum = self._endpoints.settings.websocket_requests
+                raise TooManyRequests(f"More than {maximum} requests at once on one connection.")
+            request = self._socket.as_request(self._asked)
+            if self._asked.type == "resume":
+                return await self._endpoints.find(request, self._asked.chat_id, _SDK)
+            asked = self._asked.request(self._endpoints.settings.limits)
+            return await self._endpoints.begin(request, asked, _SDK)
+        finally:
+            self._beginning = False
+
+    async def _tell(self, frame: str) -> None:
+        if not self._left:
+            await self._socket.send(frame)
+
+    async def _pass_on(self, reading: Reading) -> None:
+        """Send a stream to its end, or to the end of the client's patience or speed."""
+        observer = self._endpoints.observer
+        observer.stream_opened()
+        reading.on_too_slow(self._interrupt)
+        reason = "client"
+        try:
+            await self._tell(self._told.start())
+            reason = await self._copy(reading)
+            if reason == "ended":
+                await self._tell(self._told.end())
+        except asyncio.CancelledError:
+            if not self._too_slow:
+                raise
+            self.task.uncancel()
+            reason = "slow"
+        finally:
+            reading.close()
+            observer.stream_closed(reason)
+        if reason == "slow":
+            self._socket.break_off(_TOO_SLOW)
+        elif reason == "broken-off":
+            self._socket.break_off(_SHUTTING_DOWN)
+
+    async def _copy(self, reading: Reading) -> str:
+        """Send chunks; tell why there are no more."""
+        observer = self._endpoints.observer
+        first = True
+        while not self._left:
+            match await reading.read():
+                case None:
+                    return "ended"
+                case Wake() as why:
+                    return "slow" if why is Wake.TOO_SLOW else "broken-off"
+                case frames:
+                    if first:
+                        first = False
+                        observer.first_frame(asyncio.get_running_loop().time() - self._received)
+                    for frame in self._told.chunks(frames):
+                        await self._socket.send(frame)
+                    observer.bytes_sent(len(frames))
+        return "client"
+
+    def _interrupt(self) -> None:
+        if not (self._too_slow or self._left):
+            self._too_slow = True
+            self.task.cancel()

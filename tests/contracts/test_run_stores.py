@@ -1,0 +1,357 @@
+"""What every store of runs does: the same tests for memory and for Redis, with one worker and with two."""
+
+import asyncio
+import itertools
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
+from typing import Any, TypeAlias
+
+import msgspec
+import pytest
+
+from tests.redis_server import PATIENCE, SERVERS, RedisServer, redis_server
+from usechat.chunks import Finish
+from usechat.message import MessageBuilder
+from usechat.requests import ChatRequest
+from usechat.runs.keeper import ChatBusy, Conflict, Keeper, Reading
+from usechat.runs.memory import MemoryRuns
+from usechat.runs.redis import RedisRuns
+from usechat.runs.run import RunInfo, RunState, Timeouts
+from usechat.runs.store import RunStore
+from usechat.sse import ChunkDecoder
+from usechat.transport import as_source
+from usechat.turn import Turn
+
+_prefixes = (f"test{number}" for number in itertools.count())
+
+Stores: TypeAlias = tuple[RunStore, RunStore]
+"""Those of two workers; in memory there is one worker, and both are the same."""
+
+
+@pytest.fixture(scope="module", params=["memory", *SERVERS])
+def server(request: pytest.FixtureRequest) -> Iterator[RedisServer | None]:
+    if request.param == "memory":
+        yield None
+        return
+    with redis_server(request.param) as running:
+        yield running
+
+
+@pytest.fixture
+async def make(server: RedisServer | None) -> AsyncIterator[Callable[..., Stores]]:
+    made: list[RunStore] = []
+
+    def make(remember: float = 600) -> Stores:
+        if server is None:
+            alone = MemoryRuns(remember=remember)
+            return alone, alone
+        prefix = next(_prefixes)
+        pair = tuple(RedisRuns(server.url, lease=30, remember=remember, prefix=prefix) for _ in range(2))
+        made.extend(pair)
+        return pair[0], pair[1]
+
+    yield make
+    for store in made:
+        await store.close()
+
+
+@pytest.fixture
+def stores(make: Callable[..., Stores]) -> Stores:
+    return make()
+
+
+@pytest.fixture
+def store(stores: Stores) -> RunStore:
+    return stores[0]
+
+
+def run(run_id: str = "r1", chat_id: str = "c1") -> RunInfo:
+    return RunInfo(run_id, chat_id, f"m-{run_id}", "7", "u1", "someone")
+
+
+def ended(info: RunInfo, state: RunState = RunState.FINISHED) -> RunInfo:
+    return msgspec.structs.replace(info, state=state)
+
+
+async def eventually(condition: Callable[[], Awaitable[object]]) -> None:
+    async with asyncio.timeout(PATIENCE):
+        while not await condition():  # noqa: ASYNC110
+            await asyncio.sleep(0.02)
+
+
+async def test_a_chat_without_a_run_can_be_claimed(store: RunStore) -> None:
+    assert await store.latest("c1") is None
+    assert await store.claim(run()) is None
+    assert await store.latest("c1") == run()
+
+
+async def test_a_chat_has_one_active_run(stores: Stores) -> None:
+    here, there = stores
+    await here.claim(run("r1"))
+    assert await there.claim(run("r2")) == run("r1")
+    assert await there.latest("c1") == run("r1")
+
+
+async def test_of_many_claims_at_once_one_wins(stores: Stores) -> None:
+    claims = [stores[number % 2].claim(run(f"r{number}")) for number in range(20)]
+    answers = await asyncio.gather(*claims)
+    winner = await stores[0].latest("c1")
+    assert answers.count(None) == 1
+    assert set(answers) == {None, winner}
+
+
+async def test_chats_do_not_know_each_other(store: RunStore) -> None:
+    await store.claim(run("r1", "c1"))
+    assert await store.claim(run("r2", "c2")) is None
+    assert (await store.latest("c1"), await store.latest("c2")) == (run("r1", "c1"), run("r2", "c2"))
+
+
+@pytest.mark.parametrize("state", [RunState.FINISHED, RunState.FAILED, RunState.STOPPED, RunState.WAITING])
+async def test_the_end_is_known_everywhere_and_frees_the_chat(stores: Stores, state: RunState) -> None:
+    here, there = stores
+    await here.claim(run("r1"))
+    await here.end(ended(run("r1"), state))
+    assert await there.latest("c1") == ended(run("r1"), state)
+    assert await there.claim(run("r2")) is None
+    assert await here.latest("c1") == run("r2")
+
+
+async def test_the_end_of_an_earlier_run_does_not_end_the_next(store: RunStore) -> None:
+    await store.claim(run("r1"))
+    await store.end(ended(run("r1")))
+    await store.claim(run("r2"))
+    await store.end(ended(run("r1"), RunState.FAILED))
+    assert await store.latest("c1") == run("r2")
+
+
+async def test_an_ended_run_is_forgotten(make: Callable[..., Stores]) -> None:
+    here, there = make(remember=0.2)
+    await here.claim(run())
+    await here.end(ended(run()))
+
+    async def is_forgotten() -> bool:
+        return await there.latest("c1") is None
+
+    await eventually(is_forgotten)
+
+
+async def test_a_run_that_goes_on_is_not_forgotten(make: Callable[..., Stores]) -> None:
+    here, there = make(remember=0.1)
+    await here.claim(run())
+    await asyncio.sleep(0.4)
+    assert await there.latest("c1") == run()
+
+
+async def test_a_store_can_be_checked(store: RunStore) -> None:
+    await store.check()
+
+
+# Two workers with a keeper each
+
+
+class Agent:
+    """Says a word each time it is told to go on."""
+
+    def __init__(self) -> None:
+        self.go_on = asyncio.Event()
+        self.stopped = asyncio.Event()
+
+    async def answer(self, turn: Turn) -> AsyncIterator[str]:
+        try:
+            yield f"answer to {turn.text}: "
+            yield "one "
+            await self.go_on.wait()
+            yield "two"
+        except asyncio.CancelledError:
+            self.stopped.set()
+            raise
+
+
+class Worker:
+    """A keeper, and what it is asked."""
+
+    def __init__(self, store: RunStore, conflict: Conflict, linger: float | None) -> None:
+        self.keeper = Keeper(
+            store,
+            timeouts=Timeouts(stop=5),
+            linger=linger,
+            conflict=conflict,
+            describe=lambda error, _info: str(error),
+        )
+
+    async def start(
+        self, agent: Agent, run_id: str = "r1", user_id: str = "u1", continues: Mapping[str, Any] | None = None
+    ) -> Reading:
+        message = {"id": user_id, "role": "user", "parts": [{"type": "text", "text": "hi"}]}
+        asked = ChatRequest.parse({"id": "c1", "messages": [message]})
+        message_id = continues["id"] if continues else f"m-{run_id}"
+        info = RunInfo(run_id, "c1", message_id, "7", user_id, "someone")
+        return await self.keeper.start(info, as_source(agent.answer), Turn(asked), continues=continues)
+
+    async def attach(self, sdk: str = "7") -> Reading:
+        info = await self.keeper.latest("c1")
+        assert info is not None
+        reading = await self.keeper.attach(info, sdk=sdk)
+        assert reading is not None
+        return reading
+
+    async def state(self) -> RunState | None:
+        info = await self.keeper.latest("c1")
+        return None if info is None else info.state
+
+
+@pytest.fixture
+async def workers(stores: Stores, request: pytest.FixtureRequest) -> AsyncIterator[tuple[Worker, Worker]]:
+    policy: tuple[Conflict, float] = getattr(request, "param", ("reject", 15))
+    here, there = stores
+    first = Worker(here, *policy)
+    second = first if here is there else Worker(there, *policy)
+    yield first, second
+    for worker in {first, second}:
+        await worker.keeper.shut_down(drain=0)
+
+
+async def read_until(reading: Reading, word: bytes) -> bytes:
+    seen = b""
+    async with asyncio.timeout(PATIENCE):
+        while word not in seen:
+            frames = await reading.read()
+            assert isinstance(frames, bytes), (seen, frames)
+            seen += frames
+    return seen
+
+
+async def read_all(reading: Reading) -> bytes:
+    seen = []
+    async with asyncio.timeout(PATIENCE):
+        while isinstance(frames := await reading.read(), bytes):
+            seen.append(frames)
+    reading.close()
+    assert frames is None
+    return b"".join(seen)
+
+
+def message_of(frames: bytes, sdk: str = "7") -> Any:
+    builder = MessageBuilder(sdk=sdk)
+    for chunk in ChunkDecoder().receive(frames):
+        builder.receive(chunk)
+    return builder.message
+
+
+def text_of(frames: bytes, sdk: str = "7") -> str:
+    return "".join(part["text"] for part in message_of(frames, sdk)["parts"] if part["type"] == "text")
+
+
+async def test_a_run_is_read_from_its_start_by_another_worker(workers: tuple[Worker, Worker]) -> None:
+    here, there = workers
+    agent = Agent()
+    first = await here.start(agent)
+    await read_until(first, b"one ")
+    second = await there.attach()
+    so_far = await read_until(second, b"one ")
+    assert so_far.count(b"text-delta") == 1  # compacted
+    agent.go_on.set()
+    live, replayed = await asyncio.gather(read_all(first), read_all(second))
+    assert text_of(so_far + replayed) == "answer to hi: one two"
+    assert replayed == live
+    assert await there.state() is RunState.FINISHED
+
+
+async def test_many_readers_of_another_worker_read_the_same(workers: tuple[Worker, Worker]) -> None:
+    here, there = workers
+    agent = Agent()
+    await here.start(agent)
+    readings = await asyncio.gather(*[there.attach() for _ in range(10)])
+    agent.go_on.set()
+    texts = {text_of(frames) for frames in await asyncio.gather(*map(read_all, readings))}
+    assert texts == {"answer to hi: one two"}
+
+
+async def test_a_reader_with_another_release_gets_its_own_dialect(workers: tuple[Worker, Worker]) -> None:
+    here, there = workers
+    agent = Agent()
+    await here.start(agent)
+    reading = await there.attach(sdk="5.0.0")
+    agent.go_on.set()
+    frames = await read_all(reading)
+    assert text_of(frames, sdk="5.0.0") == "answer to hi: one two"
+    assert ChunkDecoder().receive(frames)[-1] == Finish(None, {"finishReason": "stop"})
+
+
+async def test_a_continuation_is_read_with_all_that_stood_before(workers: tuple[Worker, Worker]) -> None:
+    here, there = workers
+    earlier = {
+        "id": "m0",
+        "role": "assistant",
+        "parts": [{"type": "step-start"}, {"type": "text", "text": "before", "state": "done"}],
+    }
+    agent = Agent()
+    first = await here.start(agent, continues=earlier)
+    reading = await there.attach()
+    agent.go_on.set()
+    live, replayed = await asyncio.gather(read_all(first), read_all(reading))
+    assert b"before" not in live
+    assert message_of(replayed)["id"] == "m0"
+    assert text_of(replayed) == "beforeanswer to hi: one two"
+
+
+async def test_a_run_is_stopped_by_another_worker(workers: tuple[Worker, Worker]) -> None:
+    here, there = workers
+    agent = Agent()
+    first = await here.start(agent)
+    await read_until(first, b"one ")
+    second = await there.attach()
+    info = await there.keeper.latest("c1")
+    assert info is not None
+    await there.keeper.stop(info)
+    assert agent.stopped.is_set()
+    assert await there.state() is RunState.STOPPED
+    ends = await asyncio.gather(read_all(first), read_all(second))
+    assert all(b'"type":"abort"' in frames and frames.endswith(b"data: [DONE]\n\n") for frames in ends)
+    await there.keeper.stop(info)  # once more does nothing
+
+
+async def test_the_chat_is_busy_for_all_workers(workers: tuple[Worker, Worker]) -> None:
+    here, there = workers
+    agent = Agent()
+    reading = await here.start(agent)
+    with pytest.raises(ChatBusy):
+        await there.start(Agent(), "r2", "u2")
+    agent.go_on.set()
+    await read_all(reading)
+    free = Agent()
+    free.go_on.set()
+    assert text_of(await read_all(await there.start(free, "r3", "u3"))) == "answer to hi: one two"
+
+
+async def test_the_same_question_asked_of_another_worker_attaches(workers: tuple[Worker, Worker]) -> None:
+    here, there = workers
+    agent = Agent()
+    await here.start(agent)
+    again = await there.start(Agent(), "r2", "u1")
+    agent.go_on.set()
+    assert message_of(await read_all(again))["id"] == "m-r1"
+
+
+@pytest.mark.parametrize("workers", [("interrupt", 15)], indirect=True)
+async def test_a_new_question_interrupts_the_run_of_another_worker(workers: tuple[Worker, Worker]) -> None:
+    here, there = workers
+    agent, other = Agent(), Agent()
+    first = await here.start(agent)
+    await read_until(first, b"one ")
+    await there.start(other, "r2", "u2")
+    assert agent.stopped.is_set()
+    assert b'"type":"abort"' in await read_all(first)
+
+
+@pytest.mark.parametrize("workers", [("reject", 0.2)], indirect=True)
+async def test_a_run_goes_on_while_another_worker_reads_it(workers: tuple[Worker, Worker]) -> None:
+    here, there = workers
+    agent = Agent()
+    first = await here.start(agent)
+    second = await there.attach()
+    first.close()
+    await asyncio.sleep(0.6)
+    assert await there.state() is RunState.RUNNING
+    second.close()
+    async with asyncio.timeout(PATIENCE):
+        await agent.stopped.wait()

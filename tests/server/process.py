@@ -1,0 +1,79 @@
+"""`usechat serve` as a real process, on a free loopback port."""
+
+import re
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Final
+
+import httpx2
+
+PATIENCE: Final = 60.0
+"""Seconds to wait for something that should happen soon; a loaded machine is slow."""
+
+_COMMAND: Final = [sys.executable, "-c", "import sys; from usechat.cli import main; sys.exit(main())", "serve"]
+
+
+def question(text: str = "Hi", chat_id: str = "c1") -> dict[str, Any]:
+    return {"id": chat_id, "messages": [{"id": "u1", "role": "user", "parts": [{"type": "text", "text": text}]}]}
+
+
+def eventually(condition: Callable[[], object], what: str) -> None:
+    """Wait until this holds."""
+    deadline = time.monotonic() + PATIENCE
+    while not condition():
+        assert time.monotonic() < deadline, f"never happened: {what}"
+        time.sleep(0.02)
+
+
+class ServeProcess:
+    """A running command, and what it wrote."""
+
+    def __init__(self, process: subprocess.Popen[bytes], log: Path) -> None:
+        self.process = process
+        self._log = log
+        self.url = ""
+
+    @property
+    def written(self) -> str:
+        return self._log.read_text(encoding="utf-8")
+
+    def wait_until_it_answers(self) -> None:
+        eventually(self._answers, "the server answers")
+
+    def _answers(self) -> bool:
+        assert self.process.poll() is None, self.written
+        found = re.search(r"^usechat serves .* at (http://\S+)$", self.written, re.MULTILINE)
+        if found is None:
+            return False
+        self.url = found[1]
+        try:
+            return httpx2.get(f"{self.url}/healthz", timeout=5).status_code == 200
+        except httpx2.TransportError:
+            return False
+
+
+@contextmanager
+def serve_process(directory: Path, *arguments: str) -> Iterator[ServeProcess]:
+    """Run `usechat serve` in a directory until the block ends; what is left is killed."""
+    log = directory / "output.txt"
+    with log.open("wb") as output:
+        process = subprocess.Popen(
+            [*_COMMAND, *arguments, "--port", "0"], cwd=directory, stdout=output, stderr=subprocess.STDOUT
+        )
+    served = ServeProcess(process, log)
+    try:
+        served.wait_until_it_answers()
+        yield served
+    finally:
+        if process.poll() is None:
+            process.terminate()
+        try:
+            process.wait(PATIENCE)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+            raise

@@ -1,0 +1,203 @@
+"""Many at once, many in a row, many that vanish, and one that does not read: a real uvicorn under load."""
+
+import asyncio
+import gc
+import tracemalloc
+from collections.abc import AsyncIterator, Iterator
+from typing import Any
+
+import pytest
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.routing import Route
+
+from tests.conformance.served import PATIENCE, Served, serving
+from tests.server.sockets import Body, Client
+from usechat import parts
+from usechat.runs.memory import MemoryRuns
+from usechat.server import ChatApp, Settings, chat_response
+from usechat.turn import Turn
+
+DELTAS = 100
+STARTED: set[str] = set()
+CLEANED: set[str] = set()
+SAID: dict[str, int] = {}
+
+
+def expected(chat_id: str) -> str:
+    return "".join(f"{chat_id} says {number}; " for number in range(DELTAS))
+
+
+async def distinct(turn: Turn) -> AsyncIterator[str | parts.Part]:
+    """Say what nobody else says, in turns with all others."""
+    for number in range(DELTAS):
+        yield f"{turn.chat_id} says {number}; "
+        await asyncio.sleep(0.002 if number % 10 == 0 else 0)
+
+
+async def endless(turn: Turn) -> AsyncIterator[str]:
+    STARTED.add(turn.chat_id)
+    try:
+        while True:
+            yield "still here "
+            await asyncio.sleep(0.01)
+    finally:
+        CLEANED.add(turn.chat_id)
+
+
+async def flooding(turn: Turn) -> AsyncIterator[str]:
+    """Say far more than a client that does not read can take."""
+    try:
+        for number in range(100_000):
+            SAID[turn.chat_id] = number
+            yield "x" * 1000
+            await asyncio.sleep(0)
+    finally:
+        CLEANED.add(turn.chat_id)
+
+
+async def flooding_a_little(turn: Turn) -> AsyncIterator[str]:
+    """Say more than may wait, and then wait for the test."""
+    for number in range(8_000):
+        yield f"{number:0999} "
+    while turn.chat_id not in STARTED:  # noqa: ASYNC110 (set in another thread)
+        await asyncio.sleep(0.01)
+    yield "end"
+
+
+async def bulky(_turn: Turn) -> AsyncIterator[parts.Part]:
+    """Say one thing that is larger than what may wait for a slow reader."""
+    yield parts.Text("before ")
+    yield parts.Data("bulk", "y" * 3_000_000)
+    yield parts.Text("after")
+
+
+def bare(answer: Any) -> Starlette:
+    async def chat(request: Request) -> Any:
+        return await chat_response(request, answer)
+
+    return Starlette(routes=[Route("/api/chat", chat, methods=["POST"])])
+
+
+@pytest.fixture(scope="module")
+def served() -> Iterator[Served]:
+    apps = {
+        "distinct": ChatApp(distinct),
+        "forgetting": ChatApp(lambda turn: turn.text, runs=MemoryRuns(remember=0.01)),
+        "storm": ChatApp(endless, settings=Settings(linger=0.2)),
+        "bare-storm": bare(endless),
+        "flood": bare(flooding),
+        "little-flood": ChatApp(flooding_a_little, settings=Settings(linger=60)),
+        "bulky": ChatApp(bulky),
+        "bare-bulky": bare(bulky),
+    }
+    with serving(apps) as running:
+        yield running
+
+
+async def answer(served: Served, app: str, chat_id: str) -> Body:
+    return await (await Client.post(served.port, f"/{app}/api/chat", chat_id)).rest()
+
+
+async def eventually(condition: Any, what: str) -> None:
+    deadline = asyncio.get_running_loop().time() + PATIENCE
+    while not condition():
+        assert asyncio.get_running_loop().time() < deadline, f"never happened: {what}"
+        await asyncio.sleep(0.01)
+
+
+async def nothing_is_left(served: Served, tasks: int) -> None:
+    await eventually(lambda: not any("usechat" in name for name in served.tasks()), "no run is left")
+    await eventually(lambda: served.connections() == 0, "no socket is left")
+    await eventually(lambda: len(served.tasks()) <= tasks, f"no task is left: {served.tasks()}")
+
+
+async def test_a_hundred_streams_at_once_keep_every_byte_to_themselves(served: Served) -> None:
+    names = [f"chat-{number}" for number in range(100)]
+    bodies = await asyncio.gather(*[answer(served, "distinct", name) for name in names])
+    assert [body.complete for body in bodies] == [True] * 100
+    assert [body.text for body in bodies] == [expected(name) for name in names]
+    assert len({body.message_id for body in bodies}) == 100
+
+
+async def test_readers_that_come_in_the_middle_get_all_of_their_own_stream(served: Served) -> None:
+    names = [f"late-{number}" for number in range(20)]
+    firsts = [await Client.post(served.port, "/distinct/api/chat", name) for name in names]
+    for first in firsts:
+        await first.until(b"says 3")
+    others = [await Client.get(served.port, f"/distinct/api/chat/{name}/stream") for name in names]
+    bodies = await asyncio.gather(*[other.rest() for other in others])
+    assert [body.text for body in bodies] == [expected(name) for name in names]
+    for first in firsts:
+        first.vanish()
+
+
+async def test_memory_stays_flat_over_a_thousand_turns(served: Served) -> None:
+    tasks = len(served.tasks())
+
+    async def turns(first: int, last: int) -> int:
+        for number in range(first, last):
+            body = await answer(served, "forgetting", f"turn-{number}")
+            assert body.text == "hi"
+        await nothing_is_left(served, tasks)
+        await asyncio.sleep(0.1)
+        gc.collect()
+        return tracemalloc.get_traced_memory()[0]
+
+    tracemalloc.start()
+    try:
+        before = await turns(0, 200)
+        after = await turns(200, 1000)
+    finally:
+        tracemalloc.stop()
+    # A run that is not let go of would cost several kilobytes each time; the slope is about 25 bytes.
+    assert after - before < 800 * 500
+
+
+@pytest.mark.parametrize("app", ["storm", "bare-storm"])
+async def test_clients_that_vanish_leave_nothing_behind(served: Served, app: str) -> None:
+    await nothing_is_left(served, 10)
+    tasks = len(served.tasks())
+    names = {f"{app}-{number}" for number in range(200)}
+    clients = await asyncio.gather(*[Client.post(served.port, f"/{app}/api/chat", name) for name in names])
+    await asyncio.gather(*[client.until(b"still here") for client in clients])
+    assert names <= STARTED
+    for number, client in enumerate(clients):
+        client.vanish(reset=number % 2 == 0)
+    await eventually(lambda: names <= CLEANED, "every agent is stopped")
+    await nothing_is_left(served, tasks)
+
+
+async def test_a_client_that_does_not_read_costs_little_and_is_broken_off(served: Served) -> None:
+    tasks = len(served.tasks())
+    tracemalloc.start()
+    try:
+        client = await Client.post(served.port, "/flood/api/chat", "flood", receive_buffer=4096)
+        await eventually(lambda: "flood" in CLEANED, "the agent is stopped")
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    # What waits, what the sockets hold, and the copy that is being written.
+    assert SAID["flood"] < 10_000
+    assert peak < 4_000_000
+    await nothing_is_left(served, tasks)
+    client.vanish()
+
+
+async def test_a_slow_reader_is_broken_off_and_gets_everything_when_it_comes_back(served: Served) -> None:
+    client = await Client.post(served.port, "/little-flood/api/chat", "little", receive_buffer=4096)
+    await eventually(lambda: served.connections() == 0, "the reader is broken off")
+    assert not (await client.rest()).complete
+    again = await Client.get(served.port, "/little-flood/api/chat/little/stream")
+    await eventually(lambda: served.connections() == 1, "the reader is back")
+    STARTED.add("little")
+    body = await again.rest()
+    assert body.complete
+    assert body.text == "".join(f"{number:0999} " for number in range(8_000)) + "end"
+
+
+@pytest.mark.parametrize("app", ["bulky", "bare-bulky"])
+async def test_one_large_thing_does_not_make_a_reader_slow(served: Served, app: str) -> None:
+    body = await answer(served, app, "bulky")
+    assert body.complete
+    assert body.text == "before after"

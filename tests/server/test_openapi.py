@@ -1,0 +1,18 @@
+"""The description of the routes names all of them, and nothing else."""
+
+from starlette.routing import Route
+
+from usechat.server import ChatApp
+from usechat.server.openapi import openapi
+
+
+def test_every_route_is_described() -> None:
+    app = ChatApp(lambda turn: turn.text, path="/chat")
+    routes = {
+        (route.path.replace("{chat_id}", "{id}"), method.lower())
+        for route in app.routes
+        if isinstance(route, Route)
+        for method in (route.methods or set()) - {"HEAD"}
+    }
+    paths = openapi("1", "/chat")["paths"]
+    assert {(path, method) for path, item in paths.items() for method in item if method != "parameters"} == routes
