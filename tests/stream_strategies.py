@@ -149,6 +149,7 @@ _MISTAKES: Final[list[list[Json]]] = [
     # Chunks that a client rejects.
     [{"type": "finish", "finishReason": "end_turn"}],
     [{"type": "text-start", "id": "z", "providerMetadata": {"p": 1}}],
+    [{"type": "text-start", "id": "z", "providerMetadata": None}],
     [{"type": "tool-input-available", **_CALL}],
     [{"type": "steering-message", "id": "z", "parts": []}],
     [legal_chunk("tool-approval-request") | {"toolCallId": "z"}],

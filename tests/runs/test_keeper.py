@@ -6,9 +6,10 @@ from typing import Any
 
 import pytest
 
+from usechat.errors import StreamFailed
 from usechat.message import MessageBuilder
 from usechat.requests import ChatRequest
-from usechat.runs.keeper import ChatBusy, Conflict, Keeper, Reading
+from usechat.runs.keeper import ChatBusy, Conflict, Keeper, Reading, ShuttingDown
 from usechat.runs.log import Wake
 from usechat.runs.memory import MemoryRuns
 from usechat.runs.run import RunInfo, RunState, Timeouts
@@ -124,6 +125,29 @@ async def test_a_request_may_attach() -> None:
     other = await start(kept, agent, "r2", "u2")
     agent.go_on.set()
     assert await read_all(other) == WHOLE
+
+
+async def test_a_run_that_nobody_reads_gives_way_to_the_next_question() -> None:
+    kept, agent = keeper(), Agent()
+    (await start(kept, agent)).close()
+    await asyncio.sleep(0.01)
+    second = await start(kept, agent, "r2", "u2")
+    agent.go_on.set()
+    assert (await read_all(second), agent.stopped) == (WHOLE, 1)
+
+
+async def test_no_run_begins_while_the_server_goes_down() -> None:
+    kept, agent = keeper(), Agent()
+    await kept.shut_down(drain=0)
+    with pytest.raises(ShuttingDown, match="try again"):
+        await start(kept, agent)
+
+
+async def test_an_answer_without_end_is_stopped() -> None:
+    kept, agent = keeper(maximum_run_bytes=100), Agent()
+    reading = await start(kept, agent)
+    with pytest.raises(StreamFailed, match="grew too long"):
+        await read_all(reading)
 
 
 async def test_a_request_may_wait_for_its_turn() -> None:

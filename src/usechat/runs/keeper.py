@@ -15,7 +15,7 @@ from usechat.stream import MessageStream
 from usechat.transport import Source
 from usechat.turn import Turn
 
-__all__ = ["ChatBusy", "Conflict", "Keeper", "Reading"]
+__all__ = ["ChatBusy", "Conflict", "Keeper", "Reading", "ShuttingDown"]
 
 Conflict: TypeAlias = Literal["reject", "attach", "queue", "interrupt"]
 """What a second request does while the chat's run goes on."""
@@ -23,6 +23,7 @@ Conflict: TypeAlias = Literal["reject", "attach", "queue", "interrupt"]
 _logger: Final = logging.getLogger("usechat.runs")
 _POLL: Final = 0.05
 _LOOK_AGAIN: Final = 1.0
+TOO_MUCH: Final = "The answer grew too long and was stopped."
 CANNOT_FOLLOW: Final = "The connection is too slow for this answer, so it was stopped."
 
 
@@ -30,6 +31,12 @@ class ChatBusy(RequestError):
     """The chat is being answered already."""
 
     status = 409
+
+
+class ShuttingDown(RequestError):
+    """No new runs: the server is going down."""
+
+    status = 503
 
 
 class Reading(Protocol):
@@ -77,6 +84,7 @@ class Keeper:
         approval_secret: str | None = None,
         keep_log: bool = True,
         maximum_behind: int = 1024 * 1024,
+        maximum_run_bytes: int = 64 * 1024 * 1024,
         on_start: Callable[[RunInfo], None] = _say_nothing,
         on_end: Callable[[RunInfo, float], None] = _say_nothing,
     ) -> None:
@@ -88,6 +96,8 @@ class Keeper:
         self._approval_secret = approval_secret
         self._keep_log = keep_log
         self._maximum_behind = maximum_behind
+        self._maximum_run_bytes = maximum_run_bytes
+        self._closing = False
         self._on_start = on_start
         self._on_end = on_end
         self._runs: dict[str, Run] = {}
@@ -105,17 +115,19 @@ class Keeper:
 
     async def start(self, info: RunInfo, source: Source, turn: Turn, *, continues: Mapping[str, Any] | None) -> Reading:
         """Start a run, or do with the one that goes on what the policy says; return a reading of it."""
+        if self._closing:
+            raise ShuttingDown("The server is about to restart. Please try again.")
         while (active := await self._store.claim(info, continues=continues)) is not None:
             if self._conflict == "attach" or (info.user_message_id and active.user_message_id == info.user_message_id):
                 reading = await self.attach(active, sdk=info.sdk)
                 if reading is not None:
                     return reading
+            elif self._conflict == "interrupt" or await self._is_abandoned(active):
+                await self.stop(active)
             elif self._conflict == "reject":
                 raise ChatBusy("This chat is being answered already.")
-            elif self._conflict == "interrupt":
-                await self.stop(active)
             await asyncio.sleep(_POLL)
-        log = Log(keep=self._keep_log, on_flush=lambda frames: self._store.append(info.run_id, frames))
+        log = Log(keep=self._keep_log, on_flush=lambda frames: self._flushed(info.run_id, frames))
         stream = MessageStream(message_id=info.message_id, sdk=info.sdk, continues=continues)
         run = Run(
             info,
@@ -133,6 +145,17 @@ class Keeper:
         run.start(source)
         self._on_start(info)
         return reading
+
+    async def _is_abandoned(self, active: RunInfo) -> bool:
+        """Tell whether nobody reads a run any more: its page was stopped, and now asks something else."""
+        run = self._runs.get(active.run_id)
+        return run is not None and run.log.readers == 0 and not await self._store.is_read(active)
+
+    def _flushed(self, run_id: str, frames: bytes) -> None:
+        self._store.append(run_id, frames)
+        run = self._runs.get(run_id)
+        if run is not None and run.log.size > self._maximum_run_bytes and run.info.state is RunState.RUNNING:
+            asyncio.get_running_loop().call_soon(run.fail, TOO_MUCH)
 
     async def attach(self, info: RunInfo, *, sdk: str) -> Reading | None:
         """Read a run that goes on, from its start; nothing if it has ended meanwhile."""
@@ -185,6 +208,7 @@ class Keeper:
 
     async def shut_down(self, *, drain: float) -> None:
         """Break readers off at once; give runs some time, then stop them."""
+        self._closing = True
         self.break_off()
         await asyncio.gather(*[run.wait(drain) for run in self._runs.values()])
         runs = list(self._runs.values())

@@ -8,6 +8,7 @@ from usechat.errors import RequestError
 from usechat.requests import ApprovalAnswer, ChatRequest
 from usechat.runs.open_calls import OpenCall, approval_signature, input_digest
 from usechat.runs.run import RunInfo
+from usechat.toolbook import APPROVAL_TOOL
 from usechat.ui_messages import is_dynamic_tool, is_static_tool
 
 __all__ = ["Unprocessable", "check_approvals", "open_call_ids"]
@@ -45,12 +46,25 @@ def _was_asked(claimed: OpenCall, latest: RunInfo | None) -> bool:
 
 
 def _is_signed(asked: ChatRequest, claimed: OpenCall, secret: str | None) -> bool:
-    part = _part_of(asked, claimed.tool_call_id)
-    approval = part.get("approval") if part is not None else None
-    signature = approval.get("signature") if isinstance(approval, Mapping) else None
-    if secret is None or not isinstance(signature, str):
+    if secret is None:
         return False
-    return hmac.compare_digest(signature.encode(), approval_signature(secret, claimed).encode())
+    expected = approval_signature(secret, claimed).encode()
+    return any(hmac.compare_digest(signature.encode(), expected) for signature in _signatures(asked, claimed))
+
+
+def _signatures(asked: ChatRequest, claimed: OpenCall) -> list[str]:
+    """Return the signatures that came back: in the approval itself, or in the tool that asks where there is none."""
+    continued: Mapping[str, Any] = asked.continues or {}
+    holders = [
+        *[
+            part.get("approval")
+            for part in continued.get("parts", ())
+            if part.get("toolCallId") == claimed.tool_call_id
+        ],
+        *[part.get("input") for part in continued.get("parts", ()) if part.get("type") == f"tool-{APPROVAL_TOOL}"],
+    ]
+    found = [holder.get("signature") for holder in holders if isinstance(holder, Mapping)]
+    return [signature for signature in found if isinstance(signature, str)]
 
 
 def _part_of(asked: ChatRequest, tool_call_id: str | None) -> Mapping[str, Any] | None:

@@ -53,6 +53,7 @@ class Endpoints:
             approval_secret=settings.approval_secret,
             keep_log=keep_log,
             maximum_behind=settings.maximum_waiting_bytes,
+            maximum_run_bytes=settings.maximum_run_bytes,
             on_start=observer.run_started,
             on_end=observer.run_ended,
         )
@@ -86,13 +87,14 @@ class Endpoints:
         if latest is not None and latest.subject != identity.subject:
             raise NotTheirs("No such chat.")
         check_approvals(asked, latest, self.settings.approval_secret)
-        user_message = asked.last_user_message
+        # A message that is sent twice is answered once; a regenerated answer is wanted anew.
+        repeatable = asked.last_user_message if asked.trigger == "submit-message" and not asked.continues else None
         info = RunInfo(
             run_id=new_id(),
             chat_id=asked.chat_id,
             message_id=(asked.continues["id"] if asked.continues else "") or f"msg-{new_id()}",
             sdk=release_of(request, sdk),
-            user_message_id="" if asked.continues or user_message is None else user_message["id"],
+            user_message_id=repeatable["id"] if repeatable else "",
             subject=identity.subject,
         )
         turn = Turn(asked, identity=identity, headers=dict(request.headers), open_calls=open_call_ids(latest))
@@ -159,7 +161,8 @@ async def chat_response(
 
     Nothing is kept: a page that goes away stops the run. For resume and stop use :class:`~usechat.server.ChatApp`.
     """
-    chosen = settings or Settings(linger=0)
+    # Nobody can come back to a run that is not kept.
+    chosen = msgspec.structs.replace(settings or Settings(), linger=0)
     endpoints = Endpoints(
         answer, store=MemoryRuns(), settings=chosen, authorize=authorize, observer=Unobserved(), keep_log=False
     )

@@ -33,6 +33,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     limits: Limits = _DEFAULT_LIMITS
     keep_alive: float = 15
     maximum_waiting_bytes: int = 1024 * 1024
+    maximum_run_bytes: int = 64 * 1024 * 1024
     on_error: Callable[[Exception], str] | None = None
     approval_secret: str | None = None
     websocket_origins: tuple[str, ...] = ()

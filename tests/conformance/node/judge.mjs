@@ -64,6 +64,7 @@ function responseOf({ body, status = 200, splits = [], breaks = false }) {
 
 async function* broken(pieces) {
   yield* pieces;
+  await new Promise((resolve) => setTimeout(resolve, 5)); // a failure overtakes what still waits in a stream
   throw new TypeError("network error"); // as Chrome words it
 }
 
