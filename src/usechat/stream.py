@@ -364,8 +364,6 @@ class MessageStream:
             return metadata
         return {"finishReason": self._dialect.finish_reason(reason), **metadata}
 
-    # Out
-
     def _content(self, chunk: Chunk) -> None:
         """Emit what belongs into a step."""
         if not self._step.open:
