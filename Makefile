@@ -25,8 +25,9 @@ install: $(UV_STAMP) $(NODE_STAMP) ## prepare the virtual environment and the np
 demo: $(UV_STAMP) ## run one turn end to end and print it
 	$(UV) run --quiet --no-dev python examples/demo.py
 
-test: install ## every test with the coverage gate, then the unit tests on the other Pythons
-	$(RUN) pytest -n auto --cov
+test: install ## every test, the core covered by its unit tests completely; then the unit tests on the other Pythons
+	$(RUN) pytest -n auto --cov --ignore=tests/conformance
+	$(RUN) pytest -n auto tests/conformance
 	@default=$$($(RUN) python -c 'import sys; print("%d.%d" % sys.version_info[:2])'); \
 	export PYENV_VERSION=$$(pyenv versions --bare 2>/dev/null | paste -sd: -); \
 	for version in $(PYTHONS); do \
