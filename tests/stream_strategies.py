@@ -150,15 +150,17 @@ _MISTAKES: Final[list[list[Json]]] = [
     [{"type": "finish", "finishReason": "end_turn"}],
     [{"type": "text-start", "id": "z", "providerMetadata": {"p": 1}}],
     [{"type": "text-start", "id": "z", "providerMetadata": None}],
+    [{"type": "start", "messageId": None}],
+    [[{"type": "start-step"}]],
     [{"type": "tool-input-available", **_CALL}],
     [{"type": "steering-message", "id": "z", "parts": []}],
     [legal_chunk("tool-approval-request") | {"toolCallId": "z"}],
     [legal_chunk("tool-input-start") | {"toolCallId": "z"}],
     [legal_chunk("text-end") | {"id": "z"}],
 ]
-"""Well-known ones, so that each of them is met often."""
+"""Well-known ones."""
 
-_ACTIONS: Final = ["drop", "duplicate", "swap", "key", "key", "unknown key", "drop key", "inject", *["mistake"] * 4]
+_ACTIONS: Final = ["drop", "duplicate", "swap", "key", "key", "unknown key", "drop key", "inject", "mistake"]
 
 
 @st.composite
@@ -202,6 +204,18 @@ mutated_chunk_lists = _mutated()
 """Streams with one to three things spoilt."""
 
 
+@st.composite
+def _mistaken(draw: st.DrawFn, mistake: list[Json]) -> list[Json]:
+    chunks = draw(chunk_lists)
+    index = draw(st.integers(0, len(chunks)))
+    chunks[index:index] = copy.deepcopy(mistake)
+    return chunks
+
+
+one_of_each_mistake = st.tuples(*map(_mistaken, _MISTAKES))
+"""For each well-known mistake a stream that has it: drawn one by one, some would hardly ever come."""
+
+
 def body_of(chunks: list[Json]) -> bytes:
     """Return the chunks as an event stream; lone surrogates are escaped."""
     frames = [json.dumps(chunk, ensure_ascii=True, separators=(",", ":")) for chunk in chunks]
@@ -214,23 +228,10 @@ _SPLICES: Final = st.sampled_from(
 )  # fmt: skip
 
 
-_EVENTS: Final = st.sampled_from(
-    [b"data:", b"data: hello", b"data: [done]", b"data: [DONE] ", b"data: NaN", b'data: {"type":"data-x","data":[NaN]}',
-     b'data: {"type":"data-x","data":-Infinity}', b'data: {"type":"data-x","data":{"__proto__":1}}',
-     b'data: {"type":"data-x","data":{"constructor":{"prototype":1}}}', b'data: {"type":"finish"}\ndata: [DONE]']
-)  # fmt: skip
-"""Events that a client cannot read."""
-
-
 @st.composite
 def _mutated_body(draw: st.DrawFn) -> bytes:
     body = bytearray(body_of(draw(st.one_of(chunk_lists, mutated_chunk_lists))))
     for _ in range(draw(st.integers(1, 3))):
-        if draw(st.integers(0, 2)) == 0:
-            events = bytes(body).split(b"\n\n")
-            events.insert(draw(st.integers(0, len(events) - 1)), draw(_EVENTS))
-            body = bytearray(b"\n\n".join(events))
-            continue
         start = draw(st.integers(0, len(body)))
         end = min(len(body), start + draw(st.sampled_from([0, 0, 1, 2, 20])))
         body[start:end] = draw(_SPLICES)
@@ -238,22 +239,42 @@ def _mutated_body(draw: st.DrawFn) -> bytes:
 
 
 mutated_bodies = _mutated_body()
-"""Bytes of streams with one to three splices, or events that nobody can read."""
+"""Bytes of streams with one to three splices."""
 
-_FAILED_STATUSES: Final = st.sampled_from([400, 401, 404, 429, 500, 503])
-_TEXTS_OF_FAILURES: Final = st.sampled_from([b"", b"over capacity", b'{"error":"x"}', b"<html></html>", b"\xff"])
-_NO_STREAMS: Final = st.sampled_from(
-    [b"", b"\n\n", b": x\n\n", b"data: [DONE]\n\n", b"Hello", b"<html></html>", b'{"detail":1}', b"{}\n{}\n",
-     b'0:"Hello"\n', b'f:{"messageId":"m"}\n0:"x"\n', b'2:[{"a":1}]\n']
-)  # fmt: skip
+_UNREADABLE_EVENTS: Final = [
+    b"data:", b"data: hello", b"data: [done]", b"data: [DONE] ", b"data: NaN", b'data: {"type":"data-x","data":[NaN]}',
+    b'data: {"type":"data-x","data":{"__proto__":1}}',
+    b'data: {"type":"data-x","data":{"constructor":{"prototype":1}}}',
+    b'data: {"type":"finish"}\ndata: [DONE]', b'data: {"type":"abort"}\ndata: {"type":"finish"}',
+]  # fmt: skip
 
 
 @st.composite
-def _cut_response(draw: st.DrawFn) -> Capture:
+def _unreadable(draw: st.DrawFn, event: bytes) -> bytes:
+    events = body_of(draw(chunk_lists)).split(b"\n\n")
+    events.insert(draw(st.integers(0, len(events) - 1)), event)
+    return b"\n\n".join(events)
+
+
+one_of_each_unreadable_event = st.tuples(*map(_unreadable, _UNREADABLE_EVENTS))
+"""For each event that no client can read a body that has it."""
+
+_FAILED_STATUSES: Final = st.sampled_from([400, 401, 404, 429, 500, 503])
+_TEXTS_OF_FAILURES: Final = st.sampled_from([b"", b"over capacity", b'{"error":"x"}', b"<html></html>", b"\xff"])
+_NO_STREAMS: Final = [
+    st.sampled_from([b"", b"\n\n", b": x\n\n", b"data: [DONE]\n\n"]),
+    st.sampled_from([b"Hello", b"<html></html>", b'{"detail":1}', b"{}\n{}\n"]),
+    st.sampled_from([b'0:"Hello"\n', b'f:{"messageId":"m"}\n0:"x"\n', b'2:[{"a":1}]\n']),
+]
+"""Empty bodies, bodies of another format, the data stream of AI SDK 4."""
+
+
+@st.composite
+def _cut_response(draw: st.DrawFn, by: str) -> Capture:
     """A stream of which a client, or the checker, sees the beginning alone."""
     body = body_of(draw(chunk_lists | mutated_chunk_lists))
     body = body[: draw(st.integers(0, len(body)))]
-    match draw(st.sampled_from(["connection", "encoding", "limit"])):
+    match by:
         case "connection":
             return Capture(name="", body=body, is_broken=True)
         case "encoding":
@@ -262,10 +283,12 @@ def _cut_response(draw: st.DrawFn) -> Capture:
             return Capture(name="", body=body, unread="only the first bytes were read")
 
 
-responses = st.one_of(
+_EVERYTHING_BUT_STREAMS: Final = [
     st.builds(lambda status, body: Capture(name="", body=body, status=status), _FAILED_STATUSES, _TEXTS_OF_FAILURES),
     st.sampled_from([204, 205]).map(lambda status: Capture(name="", body=b"", status=status)),
-    _NO_STREAMS.map(lambda body: Capture(name="", body=body)),
-    _cut_response(),
-)
+    *(bodies.map(lambda body: Capture(name="", body=body)) for bodies in _NO_STREAMS),
+    *map(_cut_response, ("connection", "encoding", "limit")),
+]
+
+one_of_each_response = st.tuples(*_EVERYTHING_BUT_STREAMS).map(list)
 """Responses that are no stream, and streams that are cut."""

@@ -2,8 +2,9 @@
 
 import json
 from collections import Counter
+from collections.abc import Iterable
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeAlias, TypeVar
 
 import pytest
 from hypothesis import given, settings
@@ -11,7 +12,15 @@ from hypothesis import strategies as st
 
 from tests.broken_streams import ROWS, Row
 from tests.conformance.judge import ALL_RELEASES, RELEASES, Chat, ChatResult, Judge
-from tests.stream_strategies import body_of, chunk_lists, mutated_bodies, mutated_chunk_lists, responses
+from tests.stream_strategies import (
+    body_of,
+    chunk_lists,
+    mutated_bodies,
+    mutated_chunk_lists,
+    one_of_each_mistake,
+    one_of_each_response,
+    one_of_each_unreadable_event,
+)
 from usechat.check import RULES, Capture, Report, check_capture
 from usechat.check.judging import CLIENT_ID
 from usechat.values import json_text
@@ -19,6 +28,8 @@ from usechat.values import json_text
 CAPTURES = sorted((Path(__file__).parent.parent / "fixtures" / "captures").iterdir())
 every_release = pytest.mark.parametrize("release", ALL_RELEASES)
 every_major = pytest.mark.parametrize("major", RELEASES)
+Case = TypeVar("Case")
+Batches: TypeAlias = st.SearchStrategy[list[Capture]]
 BATCH = 20
 USER = {"id": "u", "role": "user", "parts": [{"type": "text", "text": "hi"}]}
 UNCLEAR_CALLS = {"UC410", "UC415", "UC416"}
@@ -74,22 +85,22 @@ def test_each_behaviour_is_explained(row: Row) -> None:
     assert next((problem.rule.id for problem in report.problems), None) == row.rule
 
 
-def fuzz(judge: Judge, major: str, captures: st.SearchStrategy[Capture], *, examples: int) -> Counter[str]:
+def fuzz(judge: Judge, major: str, batches: Batches, *, examples: int) -> Counter[str]:
     """Compare generated responses with the first, the last strict and the newest release of a major.
 
     Returns in how many of them each rule was broken, and by which type of chunk.
     """
     reach: Counter[str] = Counter()
     for release in RELEASES[major]:
-        reach += fuzz_release(judge, release, captures, examples=examples)
+        reach += fuzz_release(judge, release, batches, examples=examples)
     return reach
 
 
-def fuzz_release(judge: Judge, release: str, captures: st.SearchStrategy[Capture], *, examples: int) -> Counter[str]:
+def fuzz_release(judge: Judge, release: str, batches: Batches, *, examples: int) -> Counter[str]:
     reach: Counter[str] = Counter()
 
     @settings(max_examples=examples)
-    @given(st.lists(captures, min_size=BATCH, max_size=BATCH))
+    @given(batches)
     def compare(batch: list[Capture]) -> None:
         for report in assert_same(judge, release, batch):
             reach.update({problem.rule.id for problem in report.problems})
@@ -103,8 +114,13 @@ def type_in(chunk: Any) -> Any:
     return chunk.get("type") if isinstance(chunk, dict) else None
 
 
-def as_capture(body: bytes) -> Capture:
-    return Capture(name="", body=body)
+def as_captures(streams: Iterable[list[Any] | bytes]) -> list[Capture]:
+    bodies = [stream if isinstance(stream, bytes) else body_of(stream) for stream in streams]
+    return [Capture(name="", body=body) for body in bodies]
+
+
+def batches_of(cases: st.SearchStrategy[Case]) -> st.SearchStrategy[list[Case]]:
+    return st.lists(cases, min_size=BATCH, max_size=BATCH)
 
 
 def rarely_met(reach: Counter[str], expected: set[str]) -> dict[str, int]:
@@ -134,13 +150,14 @@ def errors_of(group: str) -> set[str]:
 @pytest.mark.hypothesis
 @every_major
 def test_streams(judge: Judge, major: str) -> None:
-    fuzz(judge, major, chunk_lists.map(body_of).map(as_capture), examples=20)
+    fuzz(judge, major, batches_of(chunk_lists).map(as_captures), examples=20)
 
 
 @pytest.mark.hypothesis
 @every_major
 def test_streams_with_spoilt_chunks(judge: Judge, major: str) -> None:
-    reach = fuzz(judge, major, mutated_chunk_lists.map(body_of).map(as_capture), examples=40)
+    reach = fuzz(judge, major, batches_of(mutated_chunk_lists).map(as_captures), examples=30)
+    reach += fuzz(judge, major, one_of_each_mistake.map(as_captures), examples=25)
     rules = (errors_of("UC2") | errors_of("UC3")) - UNKNOWN[major]
     assert rarely_met(reach, rules | FAILURES | FAILURES_OF[major]) == {}
     assert UNKNOWN[major] & set(reach) == set()
@@ -149,14 +166,16 @@ def test_streams_with_spoilt_chunks(judge: Judge, major: str) -> None:
 @pytest.mark.hypothesis
 @every_major
 def test_streams_with_spoilt_bytes(judge: Judge, major: str) -> None:
-    reach = fuzz(judge, major, mutated_bodies.map(as_capture), examples=25)
-    assert rarely_met(reach, errors_of("UC1") | {"UC107", "UC110", "UC111"}) == {}
+    reach = fuzz(judge, major, batches_of(mutated_bodies).map(as_captures), examples=20)
+    reach += fuzz(judge, major, one_of_each_unreadable_event.map(as_captures), examples=20)
+    assert rarely_met(reach, errors_of("UC1")) == {}
+    assert {"UC107", "UC110", "UC111"} <= set(reach)
 
 
 @pytest.mark.hypothesis
 @every_major
 def test_responses_that_are_no_stream_or_are_cut(judge: Judge, major: str) -> None:
-    reach = fuzz(judge, major, responses, examples=15)
+    reach = fuzz(judge, major, one_of_each_response, examples=20)
     assert rarely_met(reach, errors_of("UC0")) == {}
 
 
