@@ -695,6 +695,27 @@ CITATION = {"source": {"type": "source", "sourceType": "url", "id": "s1", "url":
             id="citations-that-clients-would-refuse-are-data",
         ),
         pytest.param(
+            [p.Text("a"), p.BlockEnd(citations=({**CITATION, "startIndex": 0, "endIndex": 1, "citedText": "a"},))],
+            [
+                StartStep(),
+                TextStart("1"),
+                TextDelta("1", "a"),
+                TextEnd("1", [{**CITATION, "startIndex": 0, "endIndex": 1, "citedText": "a"}]),
+            ],
+            id="citations-with-places",
+        ),
+        pytest.param(
+            [p.Text("a"), p.BlockEnd(citations=({**CITATION, "startIndex": 2**60},))],
+            [
+                StartStep(),
+                TextStart("1"),
+                TextDelta("1", "a"),
+                Data("data-citations", {"citations": [{**CITATION, "startIndex": 2**60}]}),
+                TextEnd("1"),
+            ],
+            id="places-that-are-no-safe-integers-are-data",
+        ),
+        pytest.param(
             [p.Metadata({"model": "m"}), p.Metadata({})],
             [MessageMetadata({"model": "m"}), StartStep()],
             id="metadata",
