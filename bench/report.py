@@ -54,7 +54,7 @@ def encoding_table(results: Results) -> str:
         ]
         for name, figure in ranked
     )
-    return _table(header, rows)
+    return table(header, rows)
 
 
 def growth_table(results: Results) -> str:
@@ -66,7 +66,7 @@ def growth_table(results: Results) -> str:
         for count, figure in sorted(figures.items()):
             ratio = f"{figure.median / shortest:.2f}"
             rows.append([kind, f"{count:,}", f"{figure.median / 1000:.2f}", f"{figure.best / 1000:.2f}", ratio])
-    return _table(header, rows)
+    return table(header, rows)
 
 
 def goal_list(results: Results) -> str:
@@ -74,7 +74,7 @@ def goal_list(results: Results) -> str:
     return "\n".join(f"- {'met' if goal.met else 'MISSED'}: {goal.text}: {goal.measured}" for goal in goals(results))
 
 
-def _table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+def table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     """Lay out a Markdown table that also reads well in a terminal; the first column is text, the others figures."""
     cells = [header, *rows]
     widths = [max(len(row[column]) for row in cells) for column in range(len(header))]

@@ -54,8 +54,9 @@ class FrameStream:
     def _frames(self, chunks: list[Chunk], lane: str = "") -> bytes:
         last = chunks[-1] if chunks else None
         self._lane = lane
-        direct = isinstance(last, TextDelta) and not self._event_names and not self._stream.holds_back
-        self._template = _template(last.id) if direct and isinstance(last, TextDelta) else None
+        self._template = None
+        if isinstance(last, TextDelta) and not self._event_names and not self._stream.holds_back:
+            self._template = _template(last.id)
         frames = [encode_frame(chunk, event_names=self._event_names) for chunk in chunks]
         if isinstance(last, Finish):
             frames.append(DONE)

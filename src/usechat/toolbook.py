@@ -46,7 +46,6 @@ class ToolBook:
             call = call_of(part, self._streaming)
             self._shown[call.wire_id] = self._calls[call.wire_id] = call
             self._restore_approval(call, part)
-        self.end_step()
 
     def _restore_approval(self, call: Call, part: Mapping[str, Any]) -> None:
         approval = part.get("approval")

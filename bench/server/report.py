@@ -1,0 +1,102 @@
+"""A run as Markdown: tables, the judgement of the goals, and where it was made."""
+
+from bench.report import table
+from bench.server.contestants import BARE, OURS, OURS_REDIS
+from bench.server.measure import LATE, Paced
+from bench.server.results import BUSY, ServerResults, goals
+
+
+def report(results: ServerResults) -> str:
+    """Return the whole report."""
+    return "\n\n".join(
+        [
+            "# The server, side by side",
+            made_with(results),
+            f"## Streams that one core holds (30 deltas a second each, p99 less than {LATE:.0f} ms late)",
+            "![Streams that one core holds](server.svg)",
+            held_table(results),
+            "## How a crowd of paced streams fares",
+            crowd_table(results),
+            "## Floods, in deltas a second",
+            flood_table(results),
+            "## With the log in Redis",
+            redis_table(results),
+            "## Goals",
+            goal_list(results),
+        ]
+    )
+
+
+def summary(results: ServerResults) -> str:
+    """Return what the README shows of it."""
+    return "\n\n".join([made_with(results), goal_list(results)])
+
+
+def made_with(results: ServerResults) -> str:
+    """Say when, where and with what the run was made."""
+    made = results.circumstances
+    versions = ", ".join(f"{name} {version}" for name, version in made.versions.items())
+    busy = f" The machine was busy (a load of {results.load:.1f} before the run): run it again."
+    return f"{made.date}, {made.machine}, {made.python}; {versions}.{busy if results.load > BUSY else ''}"
+
+
+def held_table(results: ServerResults) -> str:
+    """Return who holds how many streams, the most first."""
+    rows = []
+    for name in sorted(results.contestants, key=results.held, reverse=True):
+        searches = ", ".join(f"{streams:,}" for streams in results.contestants[name].held)
+        ratios = [f"{results.ratio(name, other):.2f}" for other in (BARE, OURS)]
+        rows.append([name, f"{results.held(name):,.0f}", searches, *ratios])
+    return table(["server", "streams", "searches", "x bare", "x usechat"], rows)
+
+
+def crowd_table(results: ServerResults) -> str:
+    """Return how the same number of streams fares at everyone's."""
+    crowds = {name: figures.thousand for name, figures in results.contestants.items()}
+    return _paced_table(dict(sorted(crowds.items(), key=lambda item: item[1].processor)))
+
+
+def flood_table(results: ServerResults) -> str:
+    """Return everyone's deltas a second by the number of streams, and in relation to the bare app's."""
+    floor = results.contestants[BARE].flood
+    header = ["server", *(f"{streams:,} streams" for streams in floor), *(f"x bare, {streams:,}" for streams in floor)]
+    rates = {name: figures.flood for name, figures in results.contestants.items()}
+    rates[OURS_REDIS] = results.redis.flood
+    rows = [
+        [
+            name,
+            *(f"{rate:,.0f}" for rate in flood.values()),
+            *(f"{rate / max(1, floor[streams]):.2f}" for streams, rate in flood.items()),
+        ]
+        for name, flood in sorted(rates.items(), key=lambda item: max(item[1].values()), reverse=True)
+    ]
+    return table(header, rows)
+
+
+def redis_table(results: ServerResults) -> str:
+    """Return what the log in Redis costs paced streams."""
+    return _paced_table({OURS: results.redis.paced_in_memory, OURS_REDIS: results.redis.paced})
+
+
+def goal_list(results: ServerResults) -> str:
+    """Return the goals, each with what was measured and whether that is enough."""
+    return "\n".join(f"- {'met' if goal.met else 'MISSED'}: {goal.text}: {goal.measured}" for goal in goals(results))
+
+
+def _paced_table(crowds: dict[str, Paced]) -> str:
+    header = ["server", "streams", "held", "p50 ms", "p99 ms", "first p50", "first p99", "KB each", "CPU µs/delta"]
+    rows = [
+        [
+            name,
+            f"{crowd.streams:,}",
+            "yes" if crowd.held else "no",
+            f"{crowd.late_p50:.1f}",
+            f"{crowd.late_p99:.1f}",
+            f"{crowd.first_p50:.1f}",
+            f"{crowd.first_p99:.1f}",
+            f"{crowd.kilobytes:.1f}",
+            f"{crowd.processor:.1f}",
+        ]
+        for name, crowd in crowds.items()
+    ]
+    return table(header, rows)

@@ -1,0 +1,65 @@
+"""What a run found, and what it says about the goals."""
+
+import statistics
+from typing import Final
+
+import msgspec
+
+from bench.machine import Circumstances
+from bench.results import Goal
+from bench.server.contestants import BARE, OURS, STREAMING_RESPONSE
+from bench.server.measure import Figures, Redis
+
+BUSY: Final = 0.5
+"""Processes that wanted to run when the run began, on average; with more than this the figures are not worth much."""
+
+
+class ServerResults(msgspec.Struct, frozen=True):
+    """One run. ``pipeline``: microseconds per delta inside the process; ``load``: what else the machine did."""
+
+    circumstances: Circumstances
+    load: float
+    pipeline: float
+    contestants: dict[str, Figures]
+    redis: Redis
+
+    def held(self, name: str) -> float:
+        """Return the streams that one core holds, the middle of all searches."""
+        return statistics.median(self.contestants[name].held)
+
+    def ratio(self, name: str, other: str) -> float:
+        """Return how many times the streams of the other the one holds."""
+        return self.held(name) / max(1, self.held(other))
+
+    def best_peer(self) -> str:
+        """Return who holds most, apart from us and those who send prebuilt bytes."""
+        peers = [name for name in self.contestants if name not in (OURS, BARE, STREAMING_RESPONSE)]
+        return max(peers, key=self.held, default=STREAMING_RESPONSE)
+
+
+def goals(results: ServerResults) -> list[Goal]:
+    """Judge the run."""
+    ours, thousand = results.contestants[OURS], results.contestants[OURS].thousand
+    over_bare = results.ratio(OURS, BARE)
+    peer = results.best_peer()
+    over_peer = results.ratio(OURS, peer)
+    crowd = f"at {thousand.streams:,} streams"
+    judged = [
+        Goal("streams held, at least 1.1x the bare ASGI app", f"{over_bare:.2f}x", over_bare >= 1.1),
+        Goal("stretch: at least 1.8x", f"{over_bare:.2f}x", over_bare >= 1.8),
+        Goal(f"streams held, ahead of every peer (the best is {peer})", f"{over_peer:.2f}x", over_peer > 1),
+        Goal(f"{crowd} p99 under 10 ms", f"{thousand.late_p99:.1f} ms", thousand.held and thousand.late_p99 < 10),
+        Goal(f"{crowd} first delta p99 under 50 ms", f"{thousand.first_p99:.1f} ms", thousand.first_p99 < 50),
+        Goal(f"{crowd} at most 20 KB each", f"{thousand.kilobytes:.1f} KB", thousand.kilobytes <= 20),
+    ]
+    for streams, rate in ours.flood.items():
+        if streams == 100:
+            judged.append(Goal("flood of 100 streams, at least 150,000 deltas/s", f"{rate:,.0f}/s", rate >= 150_000))
+    rate = max(results.redis.flood.values())
+    added = results.redis.paced.late_p99 - results.redis.paced_in_memory.late_p99
+    judged += [
+        Goal("inside the process at most 1.5 µs per delta", f"{results.pipeline:.2f} µs", results.pipeline <= 1.5),
+        Goal("with the Redis log at least 20,000 deltas/s", f"{rate:,.0f}/s", rate >= 20_000),
+        Goal("the Redis log adds less than 10 ms to the p99", f"{added:.1f} ms", added < 10),
+    ]
+    return judged

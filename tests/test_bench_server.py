@@ -1,0 +1,173 @@
+"""The benchmark of the server measures what it says: everyone streams the same deltas. Nothing is timed."""
+
+import re
+import socket
+from collections.abc import Iterator
+
+import pytest
+
+from bench.machine import Circumstances
+from bench.server.client import Client
+from bench.server.contestants import BARE, NODE, OURS, OURS_REDIS, REDIS_VARIABLE, contestants
+from bench.server.load import FLOOD_COUNT, Load
+from bench.server.measure import QUICK, Figures, Paced, Redis, measure, measure_redis
+from bench.server.pipeline import measure_pipeline
+from bench.server.process import redis, serving
+from bench.server.report import crowd_table, flood_table, goal_list, held_table, made_with, report
+from bench.server.results import ServerResults
+
+BODY = b'{"id":"chat","messages":[{"id":"1","role":"user","parts":[{"type":"text","text":"Why?"}]}]}'
+REQUEST = b"POST /flood HTTP/1.1\r\nhost: x\r\nconnection: close\r\ncontent-length: %d\r\n\r\n%b" % (len(BODY), BODY)
+
+
+def crowd(late: float, first: float = 40, kilobytes: float = 20, *, complete: bool = True) -> Paced:
+    return Paced(1000, 1.0, late, 2.0, first, kilobytes, 20.0, complete)
+
+
+def results_of(ours: Figures, *, redis_late: float, redis_rate: float, pipeline: float) -> ServerResults:
+    return ServerResults(
+        Circumstances("2030-01-02", "a machine", "a Python", {"uvicorn": "1.0"}),
+        0.1,
+        pipeline,
+        {
+            BARE: Figures([900, 1100], crowd(5), {1: 200_000.0, 100: 200_000.0}),
+            OURS: ours,
+            "peer": Figures([500], crowd(60), {1: 50_000.0, 100: 40_000.0}),
+        },
+        Redis(crowd(redis_late), crowd(2), {1: 1.0, 100: redis_rate}),
+    )
+
+
+GOOD = results_of(
+    Figures([1900, 1700], crowd(9.9), {1: 100_000.0, 100: 150_000.0}), redis_late=11.9, redis_rate=20_000, pipeline=1.5
+)
+BAD = results_of(
+    Figures([500], crowd(10, first=50, kilobytes=20.1), {1: 100_000.0, 100: 149_000.0}),
+    redis_late=12,
+    redis_rate=19_000,
+    pipeline=1.6,
+)
+
+
+@pytest.fixture(params=[name for name in contestants() if name != NODE])
+def port(request: pytest.FixtureRequest) -> Iterator[int]:
+    with serving(request.param) as server:
+        yield server.port
+
+
+async def test_texts_payloads_and_frames_say_the_same() -> None:
+    load = Load("flood")
+    texts = [text async for text in load.texts()]
+    payloads = [payload async for payload in load.payloads()]
+    frames = [frame async for frame in load.frames()]
+    assert len(texts) == FLOOD_COUNT
+    assert all(text.count("@") == 1 for text in texts)
+    assert payloads == [f'{{"type":"text-delta","id":"text-1","delta":"{text}"}}' for text in texts]
+    assert frames == [f"data: {payload}\n\n".encode() for payload in payloads]
+
+
+async def test_a_paced_delta_tells_when_it_was_due() -> None:
+    paced = Load("paced").texts()
+    first, second = await anext(paced), await anext(paced)
+    await paced.aclose()
+    assert re.fullmatch(r"@\d{16}", first)
+    assert int(second[1:]) - int(first[1:]) == 1_000_000_000 // 30
+
+
+def test_everyone_floods_with_every_delta(port: int) -> None:
+    with socket.create_connection(("127.0.0.1", port), timeout=60) as connection:
+        connection.sendall(REQUEST)
+        received = b"".join(iter(lambda: connection.recv(65536), b""))
+    assert received.startswith(b"HTTP/1.1 200")
+    assert received.count(b"@") == FLOOD_COUNT
+
+
+def test_the_client_reads_paced_streams_and_notices_those_that_break() -> None:
+    with serving(OURS) as server:
+        with Client(server.port) as client:
+            client.open(3, per_second=100)
+            while len(client.first) < 3 or client.deltas < 12:
+                client.read(0.05)
+            assert client.open_streams == 3
+            assert client.broken == 0
+            assert len(client.late) == client.deltas
+        client = Client(server.port)
+        client.open(1, per_second=100)
+    client.read(0.2)
+    assert client.broken == 1
+    client.close()
+
+
+def test_a_refused_request_is_told() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listener, Client(listener.getsockname()[1]) as client:
+        client.open(1, per_second=100)
+        connection, _ = listener.accept()
+        with connection:
+            connection.sendall(b"HTTP/1.1 503 Service Unavailable\r\n\r\n")
+            with pytest.raises(RuntimeError, match="503"):
+                client.read(30)
+
+
+def test_a_quick_measurement_of_ours_and_of_ours_with_redis(capsys: pytest.CaptureFixture[str]) -> None:
+    figures, shared = measure(OURS, QUICK), measure_redis(QUICK)
+    assert figures.flood.keys() == shared.flood.keys() == {2}
+    assert figures.thousand.streams == 5
+    assert shared.paced.streams == 2
+    assert measure_pipeline(rounds=1, deltas=10) > 0
+    assert f"{OURS}: holds" in capsys.readouterr().err
+
+
+def test_the_redis_log_is_written_where_it_is_told() -> None:
+    with redis() as url, serving(OURS_REDIS, {REDIS_VARIABLE: url}) as server, Client(server.port) as client:
+        client.open(1, per_second=100)
+        while client.deltas < 2:
+            client.read(0.05)
+        assert client.broken == 0
+
+
+def test_a_run_that_meets_every_goal() -> None:
+    assert goal_list(GOOD).splitlines() == [
+        "- met: streams held, at least 1.1x the bare ASGI app: 1.80x",
+        "- met: stretch: at least 1.8x: 1.80x",
+        "- met: streams held, ahead of every peer (the best is peer): 3.60x",
+        "- met: at 1,000 streams p99 under 10 ms: 9.9 ms",
+        "- met: at 1,000 streams first delta p99 under 50 ms: 40.0 ms",
+        "- met: at 1,000 streams at most 20 KB each: 20.0 KB",
+        "- met: flood of 100 streams, at least 150,000 deltas/s: 150,000/s",
+        "- met: inside the process at most 1.5 µs per delta: 1.50 µs",
+        "- met: with the Redis log at least 20,000 deltas/s: 20,000/s",
+        "- met: the Redis log adds less than 10 ms to the p99: 9.9 ms",
+    ]
+
+
+def test_a_run_that_misses_every_goal() -> None:
+    lines = goal_list(BAD).splitlines()
+    assert [line.partition(":")[0] for line in lines] == ["- MISSED"] * 10
+
+
+def test_a_crowd_whose_deltas_are_missing_is_not_held() -> None:
+    assert crowd(49).held
+    assert not crowd(50).held
+    assert not crowd(1, complete=False).held
+
+
+def test_tables_rank_and_compare() -> None:
+    assert held_table(GOOD).splitlines()[2:] == [
+        "| usechat: ChatApp              |   1,800 | 1,900, 1,700 |   1.80 |      1.00 |",
+        "| bare ASGI app, prebuilt bytes |   1,000 |   900, 1,100 |   1.00 |      0.56 |",
+        "| peer                          |     500 |          500 |   0.50 |      0.28 |",
+    ]
+    assert flood_table(GOOD).splitlines()[2:] == [
+        "| bare ASGI app, prebuilt bytes |   200,000 |     200,000 |      1.00 |        1.00 |",
+        "| usechat: ChatApp              |   100,000 |     150,000 |      0.50 |        0.75 |",
+        "| peer                          |    50,000 |      40,000 |      0.25 |        0.20 |",
+        "| usechat: ChatApp, Redis log   |         1 |      20,000 |      0.00 |        0.10 |",
+    ]
+    assert "| peer                          |   1,000 |   no |    1.0 |   60.0 |" in crowd_table(GOOD)
+
+
+def test_a_busy_machine_is_told() -> None:
+    assert made_with(GOOD) == "2030-01-02, a machine, a Python; uvicorn 1.0."
+    busy = ServerResults(GOOD.circumstances, 2.0, GOOD.pipeline, GOOD.contestants, GOOD.redis)
+    assert made_with(busy).endswith(" The machine was busy (a load of 2.0 before the run): run it again.")
+    assert report(busy).startswith("# The server, side by side\n")
