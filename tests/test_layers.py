@@ -44,7 +44,21 @@ CORE = [
 ]
 """From the bottom up. The core does no I/O."""
 
-LAYERS = [*CORE, "check", "chunk_parts", "turn", "transport", "runs", "server", "__init__", "cli"]
+LAYERS = [
+    *CORE,
+    "check",
+    "chunk_parts",
+    "ids",
+    "turn",
+    "transport",
+    "runs",
+    "server",
+    "open_harness",
+    "genkit",
+    "agent_ops",
+    "__init__",
+    "cli",
+]
 """From the bottom up: a module, or a whole subpackage, imports only what stands before it."""
 
 CORE_MAY_IMPORT = {"msgspec", "usechat"} | (

@@ -98,7 +98,13 @@ def _add_serve(commands: Any) -> None:
         epilog=_SERVE_EPILOG,
     )
     add = parser.add_argument
-    add("target", metavar="OBJECT", help="MODULE:NAME or path/to/file.py:NAME")
+    add(
+        "target",
+        metavar="OBJECT",
+        help="MODULE:NAME, path/to/file.py:NAME, a flow file (.yaml), or with --as an address",
+    )
+    add("--as", dest="kind", choices=("agent-ops", "genkit", "open-harness"), metavar="KIND",
+        help="what OBJECT is the address of: agent-ops, genkit or open-harness")  # fmt: skip
     add("--host", default="127.0.0.1", help="where to listen; anything but loopback needs --auth (default: 127.0.0.1)")
     add("--port", default=8000, type=_port, help="0 for any that is free (default: 8000)")
     add("--workers", default=1, type=_count, metavar="N", help="processes; more than one need --redis (default: 1)")

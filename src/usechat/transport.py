@@ -4,7 +4,8 @@ import asyncio
 import contextvars
 import inspect
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
-from typing import Any, Protocol, TypeAlias, runtime_checkable
+from importlib.metadata import EntryPoint, entry_points
+from typing import Any, Protocol, TypeAlias, cast, runtime_checkable
 
 from usechat.chunk_parts import ChunkReader
 from usechat.chunks import Chunk
@@ -13,7 +14,7 @@ from usechat.parts import Part, Text
 from usechat.requests import ChatRequest
 from usechat.turn import Turn
 
-__all__ = ["AgentChatTransport", "ChatTransport", "Source", "as_source"]
+__all__ = ["AgentChatTransport", "ChatTransport", "HandsOver", "Source", "as_source"]
 
 Said: TypeAlias = str | Part
 Agent: TypeAlias = Callable[[Turn], AsyncIterator[Said] | Iterator[Said] | Awaitable[Said] | Said]
@@ -38,6 +39,15 @@ class Source(Protocol):
 
     async def drive(self, turn: Turn) -> None:
         """Answer the turn in the calling task: say parts with ``turn.send``; return at the end, raise on failure."""
+        ...
+
+
+@runtime_checkable
+class HandsOver(Protocol):
+    """A source whose running turn takes further messages: instead of a conflict, the new turn goes on with it."""
+
+    def hand_over(self, turn: Turn) -> None:
+        """Let the chat's running turn end well and soon, because ``turn`` waits to go on; nothing if none runs here."""
         ...
 
 
@@ -85,16 +95,30 @@ class TransportSource:
 
 
 def as_source(answer: Any) -> Source:
-    """Return the source behind what a user gave: a source, a chat transport or a function."""
+    """Return the source behind what a user gave: a source, a chat transport, a function or a framework's object.
+
+    The entry points of the group ``usechat.adapters`` are named after the top-level package of a framework, and each
+    is a function that makes a source of its object, or returns nothing if it is not one that can answer.
+    """
     if isinstance(answer, Source):
         return answer
     if isinstance(answer, ChatTransport):
         return TransportSource(answer)
+    for adapter in _adapters_of(answer):
+        source = adapter.load()(answer)
+        if source is not None:
+            return cast("Source", source)
     if callable(answer):
         return AgentChatTransport(answer)
     raise LocalProtocolError(
         f"{type(answer).__name__} cannot answer a chat; give an async generator function, a function or a ChatTransport"
     )
+
+
+def _adapters_of(answer: Any) -> Iterator[EntryPoint]:
+    """Yield the adapters of the packages that an object's type comes from."""
+    packages = {base.__module__.partition(".")[0] for base in type(answer).__mro__}
+    yield from (found for found in entry_points(group="usechat.adapters") if found.name in packages)
 
 
 def part_of(said: Any) -> Part:

@@ -5,7 +5,7 @@ import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 import msgspec
 
@@ -14,7 +14,7 @@ from usechat.parts import Data, Part
 from usechat.requests import ApprovalAnswer, ChatRequest, ToolOutput
 from usechat.ui_messages import FileUIPart, UIMessage
 
-__all__ = ["Identity", "Turn", "current_turn", "emit"]
+__all__ = ["Identity", "SourceObserver", "Turn", "current_turn", "emit"]
 
 
 class Identity(msgspec.Struct, frozen=True):
@@ -23,6 +23,18 @@ class Identity(msgspec.Struct, frozen=True):
     subject: str
     claims: Mapping[str, Any] = {}
     token: str | None = None
+
+
+class SourceObserver(Protocol):
+    """Hears what a source has to tell beside its answer; metrics count it."""
+
+    def source_unreachable(self) -> None:
+        """An upstream connection could not be opened."""
+        ...
+
+    def event_unknown(self, kind: str) -> None:
+        """A source sent an event that its adapter does not know."""
+        ...
 
 
 class Turn:
@@ -34,12 +46,16 @@ class Turn:
         *,
         identity: Identity | None = None,
         headers: Mapping[str, str] | None = None,
+        path_params: Mapping[str, Any] | None = None,
         open_calls: frozenset[str] | None = None,
+        observer: SourceObserver | None = None,
     ) -> None:
         self.request = request
         self.identity = identity
         self.headers: Mapping[str, str] = headers or {}
+        self.path_params: Mapping[str, Any] = path_params or {}
         self._open_calls = open_calls
+        self._observer = observer
         self._send: Callable[[Part], None] = _nobody_listens
         self._is_crowded: Callable[[], bool] = bool
         self._stopped = threading.Event()
@@ -93,6 +109,16 @@ class Turn:
         """Connect the turn with the run that hears it."""
         self._send = send
         self._is_crowded = is_crowded
+
+    def source_unreachable(self) -> None:
+        """Tell that the connection to the upstream could not be opened; called from the loop's thread."""
+        if self._observer is not None:
+            self._observer.source_unreachable()
+
+    def event_unknown(self, kind: str) -> None:
+        """Tell that the source sent an event which its adapter does not know; called from the loop's thread."""
+        if self._observer is not None:
+            self._observer.event_unknown(kind)
 
     async def breathe(self) -> None:
         """Let others have their turn when much was said without a pause; a source calls it between two parts."""

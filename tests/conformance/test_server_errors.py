@@ -13,10 +13,10 @@ from tests.conformance.http_client import NEWEST, Browser, View, text_of
 from tests.conformance.served import Gates, Served, eventually, serving
 from usechat import parts
 from usechat.requests import Limits
+from usechat.runs.failures import PublicError
 from usechat.runs.run import Timeouts
 from usechat.server import ChatApp, Settings
 from usechat.server.asking import Unauthenticated
-from usechat.server.failures import PublicError
 from usechat.turn import Identity, Turn
 
 GATES = Gates()

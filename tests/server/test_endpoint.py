@@ -11,10 +11,10 @@ from starlette.requests import Request
 from usechat import parts
 from usechat.message import MessageBuilder
 from usechat.requests import Limits
+from usechat.runs.failures import PublicError
 from usechat.runs.open_calls import OpenCall, approval_signature, input_digest
 from usechat.server import ChatApp, Settings
 from usechat.server.asking import Action
-from usechat.server.failures import PublicError
 from usechat.sse import ChunkDecoder
 from usechat.turn import Identity, Turn
 

@@ -12,7 +12,7 @@ from usechat.runs.replay import Reframer, shorten
 from usechat.runs.run import Run, RunInfo, RunState, Timeouts
 from usechat.runs.store import RunStore, StoreUnreachable
 from usechat.stream import MessageStream
-from usechat.transport import Source
+from usechat.transport import HandsOver, Source
 from usechat.turn import Turn
 
 __all__ = ["ChatBusy", "Conflict", "Keeper", "Reading", "ShuttingDown"]
@@ -83,6 +83,7 @@ class Keeper:
         describe: Callable[[Exception, RunInfo], str],
         approval_secret: str | None = None,
         keep_log: bool = True,
+        event_names: bool = False,
         maximum_behind: int = 1024 * 1024,
         maximum_run_bytes: int = 64 * 1024 * 1024,
         on_start: Callable[[RunInfo], None] = _say_nothing,
@@ -95,6 +96,7 @@ class Keeper:
         self._describe = describe
         self._approval_secret = approval_secret
         self._keep_log = keep_log
+        self._event_names = event_names
         self._maximum_behind = maximum_behind
         self._maximum_run_bytes = maximum_run_bytes
         self._closing = False
@@ -122,6 +124,8 @@ class Keeper:
                 reading = await self.attach(active, sdk=info.sdk)
                 if reading is not None:
                     return reading
+            elif isinstance(source, HandsOver):
+                source.hand_over(turn)
             elif self._conflict == "interrupt" or await self._is_abandoned(active):
                 await self.stop(active)
             elif self._conflict == "reject":
@@ -138,6 +142,7 @@ class Keeper:
             describe=self._describe,
             on_end=self._ended,
             approval_secret=self._approval_secret,
+            event_names=self._event_names,
         )
         self._runs[info.run_id] = run
         self._continued[info.run_id] = continues

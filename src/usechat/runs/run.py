@@ -77,12 +77,13 @@ class Run:
         describe: Callable[[Exception, RunInfo], str],
         on_end: Callable[["Run"], None],
         approval_secret: str | None = None,
+        event_names: bool = False,
     ) -> None:
         self.info = info
         self.log = log
         self._turn = turn
         self._stream = stream
-        self._frames = FrameStream(stream)
+        self._frames = FrameStream(stream, event_names=event_names)
         self._timeouts = timeouts
         self._describe = describe
         self._on_end = on_end

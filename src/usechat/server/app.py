@@ -1,6 +1,6 @@
 """The whole set of routes as one ASGI app, mounted anywhere or served alone."""
 
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -25,9 +25,9 @@ __all__ = ["ChatApp"]
 class ChatApp:
     """Answers a chat page: send, resume, stop, state; and tells whether it is well.
 
-    ``path`` is where ``DefaultChatTransport`` posts to. ``drain`` is how many seconds runs get when the server shuts
-    down; their readers are broken off at once and resume elsewhere. ``metrics`` counts for Prometheus and tells it at
-    ``/metrics``; ``observer`` is told as well.
+    ``path`` is where ``DefaultChatTransport`` posts to; ``also`` are further paths that answer a POST alike.
+    ``drain`` is how many seconds runs get when the server shuts down; their readers are broken off at once and resume
+    elsewhere. ``metrics`` counts for Prometheus and tells it at ``/metrics``; ``observer`` is told as well.
     """
 
     def __init__(
@@ -38,6 +38,7 @@ class ChatApp:
         authorize: Authorize = allow,
         settings: Settings | None = None,
         path: str = "/api/chat",
+        also: Sequence[str] = (),
         drain: float = 10,
         observer: Observer | None = None,
         metrics: bool = True,
@@ -54,6 +55,7 @@ class ChatApp:
         self._app = Starlette(
             routes=[
                 Route(path, self._endpoints.send, methods=["POST"]),
+                *(Route(another, self._endpoints.send, methods=["POST"]) for another in also),
                 Route(f"{path}/{{chat_id}}/stream", self._endpoints.resume, methods=["GET"]),
                 Route(f"{path}/{{chat_id}}/stop", self._endpoints.stop, methods=["POST"]),
                 Route(f"{path}/{{chat_id}}", self._endpoints.state, methods=["GET"]),

@@ -1,9 +1,7 @@
 """Reading what a request asks: its body, the release it names, and who asks."""
 
-import secrets
-import string
 from collections.abc import Awaitable, Callable
-from typing import Final, Literal, TypeAlias
+from typing import Literal, TypeAlias
 
 from starlette.requests import ClientDisconnect, Request
 
@@ -12,12 +10,10 @@ from usechat.errors import InvalidRequest, RequestError, RequestTooLarge, Unknow
 from usechat.requests import ChatRequest, Limits
 from usechat.turn import Identity
 
-__all__ = ["Action", "Authorize", "NotTheirs", "Unauthenticated", "allow", "new_id", "read_request", "release_of"]
+__all__ = ["Action", "Authorize", "NotTheirs", "Unauthenticated", "allow", "read_request", "release_of"]
 
 Action: TypeAlias = Literal["send", "resume", "stop", "state"]
 Authorize: TypeAlias = Callable[[Request, str, Action], Awaitable[Identity | None]]
-
-_ALPHABET: Final = string.ascii_letters + string.digits
 
 
 class Unauthenticated(RequestError):
@@ -35,11 +31,6 @@ class NotTheirs(RequestError):
 async def allow(_request: Request, _chat_id: str, _action: Action) -> Identity | None:
     """Let everyone do everything: the rule of a server without authentication."""
     return Identity("")
-
-
-def new_id(length: int = 16) -> str:
-    """Return a random id of letters and digits, as the AI SDK makes them."""
-    return "".join(secrets.choice(_ALPHABET) for _ in range(length))
 
 
 async def read_request(request: Request, limits: Limits) -> ChatRequest:

@@ -9,14 +9,15 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, PlainTextResponse, Response
 
 from usechat.errors import RequestError
+from usechat.ids import new_id
 from usechat.requests import ChatRequest
+from usechat.runs.failures import describe_with
 from usechat.runs.keeper import Keeper, Reading
 from usechat.runs.memory import MemoryRuns
 from usechat.runs.run import RunInfo, RunState
 from usechat.runs.store import RunStore
 from usechat.server.answers import check_approvals, open_call_ids
-from usechat.server.asking import Action, Authorize, NotTheirs, Unauthenticated, allow, new_id, read_request, release_of
-from usechat.server.failures import describe_with
+from usechat.server.asking import Action, Authorize, NotTheirs, Unauthenticated, allow, read_request, release_of
 from usechat.server.observer import Observer, Unobserved
 from usechat.server.response import StreamResponse
 from usechat.server.settings import Settings
@@ -54,6 +55,7 @@ class Endpoints:
             keep_log=keep_log,
             maximum_behind=settings.maximum_waiting_bytes,
             maximum_run_bytes=settings.maximum_run_bytes,
+            event_names=settings.event_names,
             on_start=observer.run_started,
             on_end=observer.run_ended,
         )
@@ -83,7 +85,8 @@ class Endpoints:
         """Start a run; a RequestError says why not. ``sdk`` is the release it is for if the request names none."""
         asked = msgspec.structs.replace(asked, chat_id=asked.chat_id or new_id())
         identity = await self._identify(request, asked.chat_id, "send")
-        latest = await self.keeper.latest(asked.chat_id)
+        key = _key(request, asked.chat_id)
+        latest = await self.keeper.latest(key)
         if latest is not None and latest.subject != identity.subject:
             raise NotTheirs("No such chat.")
         check_approvals(asked, latest, self.settings.approval_secret)
@@ -91,13 +94,20 @@ class Endpoints:
         repeatable = asked.last_user_message if asked.trigger == "submit-message" and not asked.continues else None
         info = RunInfo(
             run_id=new_id(),
-            chat_id=asked.chat_id,
+            chat_id=key,
             message_id=(asked.continues["id"] if asked.continues else "") or f"msg-{new_id()}",
             sdk=release_of(request, sdk),
             user_message_id=repeatable["id"] if repeatable else "",
             subject=identity.subject,
         )
-        turn = Turn(asked, identity=identity, headers=dict(request.headers), open_calls=open_call_ids(latest))
+        turn = Turn(
+            asked,
+            identity=identity,
+            headers=dict(request.headers),
+            path_params=request.path_params,
+            open_calls=open_call_ids(latest),
+            observer=self.observer,
+        )
         return await self.keeper.start(info, self._source, turn, continues=asked.continues)
 
     def _stream(self, reading: Reading, received: float) -> Response:
@@ -133,7 +143,7 @@ class Endpoints:
 
     async def _run_of(self, request: Request, chat_id: str, action: Action) -> RunInfo:
         identity = await self._identify(request, chat_id, action)
-        info = await self.keeper.latest(chat_id)
+        info = await self.keeper.latest(_key(request, chat_id))
         if info is None or info.subject != identity.subject:
             raise NotTheirs("No such chat.")
         return info
@@ -152,6 +162,11 @@ class Endpoints:
         if identity is None:
             raise NotTheirs("No such chat.")
         return identity
+
+
+def _key(request: Request, chat_id: str) -> str:
+    """Return the name of a chat among the runs: its id, behind what else the route's path names."""
+    return "/".join([*(str(value) for name, value in request.path_params.items() if name != "chat_id"), chat_id])
 
 
 async def chat_response(

@@ -28,6 +28,7 @@ from usechat.server.asking import Authorize
 from usechat.server.auth_option import authorize_by
 from usechat.server.cors import with_cors
 from usechat.server.hanging_up import HangUp, HangUpProtocol
+from usechat.server.kinds import Opened, kind_of, open_target
 from usechat.server.loading import CannotLoad, directory_of, is_asgi_app, load_object, require_answer
 from usechat.server.log_lines import log_config
 from usechat.server.settings import Settings
@@ -54,6 +55,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """What is served and how: all that a worker must know."""
 
     target: str
+    kind: str | None = None
     path: str = "/api/chat"
     sdk: str = "any"
     redis: str | None = None
@@ -111,13 +113,15 @@ def create_app() -> Any:
 
 def make_app(plan: Plan) -> Served:
     """Return the app that serves the plan's object: itself if it is an ASGI app, a chat app around it otherwise."""
-    found = load_object(plan.target)
-    if is_asgi_app(found):
-        mounted = list(_chats_in(found))
-        return Served(HangUp(found, mounted), mounted, made_here=False)
-    require_answer(found, plan.target)
+    kind = plan.kind or kind_of(plan.target)
+    opened = open_target(kind, plan.target) if kind else Opened(load_object(plan.target))
+    if is_asgi_app(opened.answer):
+        mounted = list(_chats_in(opened.answer))
+        return Served(HangUp(opened.answer, mounted), mounted, made_here=False)
+    require_answer(opened.answer, plan.target)
     chats = ChatApp(
-        found,
+        opened.answer,
+        also=opened.also,
         runs=_store(plan),
         authorize=_rule(plan),
         settings=Settings(

@@ -24,6 +24,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     ``approval_secret`` signs approval requests, so that answers can be checked when the run is forgotten.
     ``websocket_origins`` are the origins (``https://example.org``) whose pages may open a WebSocket besides those of
     the server's own host; ``websocket_requests`` is how many requests one socket may carry at once.
+    ``event_names`` writes an ``event:`` line with the type of the chunk before each; the AI SDK's readers ignore it.
     """
 
     sdk: str = "any"
@@ -38,3 +39,4 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     approval_secret: str | None = None
     websocket_origins: tuple[str, ...] = ()
     websocket_requests: int = 32
+    event_names: bool = False

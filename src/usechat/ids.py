@@ -1,0 +1,14 @@
+"""Random ids."""
+
+import secrets
+import string
+from typing import Final
+
+__all__ = ["new_id"]
+
+_ALPHABET: Final = (string.ascii_letters + string.digits + "AB").encode()
+
+
+def new_id(length: int = 16) -> str:
+    """Return a random id of letters and digits, as the AI SDK makes them."""
+    return bytes(_ALPHABET[byte & 63] for byte in secrets.token_bytes(length)).decode()

@@ -1,0 +1,84 @@
+"""A source as a chat transport: the same two methods that the AI SDK's own transports have."""
+
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine
+from typing import Any
+
+from usechat.chunks import Chunk
+from usechat.ids import new_id
+from usechat.requests import ChatRequest
+from usechat.runs.failures import describe_with
+from usechat.runs.keeper import Keeper, Reading
+from usechat.runs.memory import MemoryRuns
+from usechat.runs.run import RunInfo, RunState, Timeouts
+from usechat.runs.store import RunStore
+from usechat.sse import ChunkDecoder
+from usechat.transport import Source
+from usechat.turn import Turn
+
+__all__ = ["RunChatTransport"]
+
+
+class RunChatTransport:
+    """Answers by runs of a source, so that a stream that was lost can be read again from its start.
+
+    ``sdk`` is the AI SDK release that the chunks are made for.
+    """
+
+    def __init__(
+        self,
+        source: Source,
+        *,
+        runs: RunStore | None = None,
+        sdk: str = "any",
+        timeouts: Timeouts | None = None,
+        on_error: Callable[[Exception], str] | None = None,
+    ) -> None:
+        self._source = source
+        self._sdk = sdk
+        self._keeper = Keeper(
+            runs or MemoryRuns(),
+            timeouts=timeouts or Timeouts(),
+            linger=None,
+            conflict="reject",
+            describe=describe_with(on_error),
+        )
+
+    async def send_messages(self, request: ChatRequest) -> AsyncIterator[Chunk]:
+        """Answer a request. Closing the iterator stops the source before ``aclose`` returns."""
+        continues = request.continues
+        message = request.last_user_message if request.trigger == "submit-message" and not continues else None
+        info = RunInfo(
+            run_id=new_id(),
+            chat_id=request.chat_id or new_id(),
+            message_id=(continues["id"] if continues else "") or f"msg-{new_id()}",
+            sdk=self._sdk,
+            user_message_id=message["id"] if message else "",
+        )
+        reading = await self._keeper.start(info, self._source, Turn(request), continues=continues)
+        return _chunks(reading, lambda: self._keeper.stop(info))
+
+    async def reconnect_to_stream(self, chat_id: str) -> AsyncIterator[Chunk] | None:
+        """Return the answer that is being given, from its start, or nothing. Closing the iterator stops nothing."""
+        info = await self._keeper.latest(chat_id)
+        if info is None or info.state is not RunState.RUNNING:
+            return None
+        reading = await self._keeper.attach(info, sdk=self._sdk)
+        return None if reading is None else _chunks(reading, _leave_it)
+
+
+async def _chunks(reading: Reading, leave: Callable[[], Coroutine[Any, Any, None]]) -> AsyncGenerator[Chunk, None]:
+    decoder = ChunkDecoder()
+    ended = False
+    try:
+        while isinstance(frames := await reading.read(), bytes):
+            for chunk in decoder.receive(frames):
+                yield chunk
+        ended = True
+    finally:
+        reading.close()
+        if not ended:
+            await leave()
+
+
+async def _leave_it() -> None:
+    """Another reader went; the answer is still being given."""
