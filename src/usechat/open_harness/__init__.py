@@ -1,0 +1,1 @@
+"""Open Harness: multi-node flows that answer a chat page."""
