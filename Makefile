@@ -6,21 +6,27 @@ PYTHONS := 3.11 3.12 3.13
 FUZZ_SECONDS ?= 60
 
 export UV_PYTHON_DOWNLOADS := never
+# The target `page` builds it, with the Node of the environment; `pip install .` does so by itself (hatch_build.py).
+export USECHAT_WITHOUT_PAGE := 1
 
 UV := .tools/bin/uv
 UV_STAMP := .tools/uv-$(UV_VERSION)
 RUN := $(UV) run --quiet
 NODE_DIR := tests/conformance/node
 NODE_STAMP := $(NODE_DIR)/node_modules/.package-lock.json
-SOURCES := $(wildcard src tests examples scripts bench)
+SOURCES := $(wildcard src tests examples scripts bench) hatch_build.py
+PAGE := src/usechat/web/built/index.html
+PAGE_STAMP := web/node_modules/.package-lock.json
 
-.PHONY: help install demo test check conformance fuzz bench docs format clean
+.PHONY: help install page demo test check conformance fuzz bench docs format clean
 .DEFAULT_GOAL := help
 
 help: ## list the targets
 	@sed -n 's/^\([a-z]*\):.*## \(.*\)/\1\t\2/p' $(MAKEFILE_LIST) | awk -F '\t' '{printf "  make %-12s %s\n", $$1, $$2}'
 
-install: $(UV_STAMP) $(NODE_STAMP) ## prepare the virtual environment and the npm packages
+install: $(UV_STAMP) $(NODE_STAMP) $(PAGE) ## prepare the virtual environment, the npm packages and the page
+
+page: $(PAGE) ## build the chat page
 
 demo: $(UV_STAMP) ## run one turn end to end and print it
 	$(UV) run --quiet --no-dev python examples/demo.py
@@ -61,7 +67,7 @@ format: $(UV_STAMP) ## format, and mend what the linter can
 	$(RUN) ruff check --fix
 
 clean: ## remove everything that make created
-	rm -rf .tools .venv .venv-3.* .coverage .coverage.* .hypothesis .mypy_cache .pytest_cache .ruff_cache dist uv.lock $(NODE_DIR)/node_modules
+	rm -rf .tools .venv .venv-3.* .coverage .coverage.* .hypothesis .mypy_cache .pytest_cache .ruff_cache dist uv.lock $(NODE_DIR)/node_modules web/node_modules src/usechat/web/built
 	find src tests -name __pycache__ -type d -prune -exec rm -rf {} +
 
 $(UV_STAMP):
@@ -72,4 +78,12 @@ $(UV_STAMP):
 # npm writes the stamp itself, inside node_modules, so the packages are installed again only when the lock changes.
 $(NODE_STAMP): $(NODE_DIR)/package.json $(NODE_DIR)/package-lock.json | $(UV_STAMP)
 	$(RUN) npm --prefix $(NODE_DIR) ci
+	@touch $@
+
+$(PAGE_STAMP): web/package.json web/package-lock.json | $(UV_STAMP)
+	$(RUN) npm --prefix web ci
+	@touch $@
+
+$(PAGE): $(PAGE_STAMP) web/index.html web/vite.config.ts web/tsconfig.json $(shell find web/src web/public -type f)
+	$(RUN) npm --prefix web run build
 	@touch $@

@@ -10,9 +10,9 @@ from usechat.errors import InvalidRequest, RequestError, RequestTooLarge, Unknow
 from usechat.requests import ChatRequest, Limits
 from usechat.turn import Identity
 
-__all__ = ["Action", "Authorize", "NotTheirs", "Unauthenticated", "allow", "read_request", "release_of"]
+__all__ = ["Action", "Authorize", "NotTheirs", "Unauthenticated", "allow", "read_body", "read_request", "release_of"]
 
-Action: TypeAlias = Literal["send", "resume", "stop", "state"]
+Action: TypeAlias = Literal["send", "resume", "stop", "state", "check"]
 Authorize: TypeAlias = Callable[[Request, str, Action], Awaitable[Identity | None]]
 
 
@@ -38,7 +38,7 @@ async def read_request(request: Request, limits: Limits) -> ChatRequest:
     content_type = request.headers.get("content-type", "application/json").partition(";")[0].strip().lower()
     if content_type not in ("application/json", "text/plain"):
         raise InvalidRequest(f"The content type {content_type!r} is not supported; send application/json.")
-    return ChatRequest.parse(await _read_body(request, limits.maximum_bytes), limits=limits)
+    return ChatRequest.parse(await read_body(request, limits.maximum_bytes), limits=limits)
 
 
 def release_of(request: Request, default: str) -> str:
@@ -50,7 +50,8 @@ def release_of(request: Request, default: str) -> str:
         raise InvalidRequest(str(error)) from None
 
 
-async def _read_body(request: Request, maximum_bytes: int) -> bytes:
+async def read_body(request: Request, maximum_bytes: int) -> bytes:
+    """Read the body of a request, but no more than so many bytes."""
     pieces, size = [], 0
     try:
         async for piece in request.stream():

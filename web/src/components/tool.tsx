@@ -1,0 +1,74 @@
+import { Collapsible } from "radix-ui";
+import { useState } from "react";
+import { pretty, toolName, type ToolPart } from "../parts";
+import { Icon } from "./icons";
+
+/** The states of a tool part in all three majors, in people's words. */
+const STATES: Record<string, string> = {
+  "input-streaming": "Preparing",
+  "input-available": "Running",
+  "approval-requested": "Asks for approval",
+  "approval-responded": "Answered",
+  "output-available": "Done",
+  "output-error": "Failed",
+  "output-denied": "Denied",
+};
+
+export interface Approve {
+  (approvalId: string, approved: boolean): void;
+}
+
+/** One call of a tool: what it was given, what came of it, and the question whether it may run. */
+export function Tool({ part, approve }: { part: ToolPart; approve: Approve }) {
+  const asks = part.state === "approval-requested";
+  const [open, setOpen] = useState<boolean>();
+  const name = toolName(part);
+  return (
+    <Collapsible.Root
+      className="tool"
+      data-state-of-tool={part.state}
+      open={open ?? (asks || part.state === "output-error")}
+      onOpenChange={setOpen}
+    >
+      <Collapsible.Trigger className="fold">
+        <Icon name="chevron" />
+        <Icon name="tool" />
+        <span className="tool-name">{part.title ?? name}</span>
+        <span className="tool-state">{STATES[part.state] ?? part.state}</span>
+      </Collapsible.Trigger>
+      <Collapsible.Content className="tool-content">
+        {part.input !== undefined && <Field title="Input" value={part.input} />}
+        {part.state === "output-available" && <Field title="Output" value={part.output} />}
+        {part.state === "output-error" && <Field title="Error" value={part.errorText} />}
+      </Collapsible.Content>
+      {asks && <Approval name={name} id={part.approval.id} approve={approve} />}
+    </Collapsible.Root>
+  );
+}
+
+function Field({ title, value }: { title: string; value: unknown }) {
+  return (
+    <>
+      <div className="field-title">{title}</div>
+      <pre className={title === "Error" ? "field error" : "field"} tabIndex={0} aria-label={title}>
+        {pretty(value)}
+      </pre>
+    </>
+  );
+}
+
+function Approval({ name, id, approve }: { name: string; id: string; approve: Approve }) {
+  return (
+    <div className="approval" role="group" aria-label={`May ${name} run?`}>
+      <span>
+        May <b>{name}</b> run with this input?
+      </span>
+      <button type="button" className="button primary" onClick={() => approve(id, true)}>
+        Approve
+      </button>
+      <button type="button" className="button" onClick={() => approve(id, false)}>
+        Deny
+      </button>
+    </div>
+  );
+}

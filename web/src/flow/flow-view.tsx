@@ -1,0 +1,97 @@
+import type { Flow, FlowEdge, FlowNode } from "./graph";
+
+const WIDTH = 168;
+const HEIGHT = 48;
+const GAP_X = 24;
+const GAP_Y = 44;
+const MARGIN = 28;
+
+/** The diagram of a flow while it runs. */
+export function FlowView({ flow }: { flow: Flow }) {
+  const columns = Math.max(...flow.nodes.map((node) => node.column)) + 1;
+  const layers = Math.max(...flow.nodes.map((node) => node.layer)) + 1;
+  const width = columns * (WIDTH + GAP_X) - GAP_X + 2 * MARGIN;
+  const height = layers * (HEIGHT + GAP_Y) - GAP_Y + 2 * MARGIN;
+  const places = new Map(flow.nodes.map((node) => [node.id, placeOf(node)]));
+  return (
+    <aside className="flow" aria-label="Flow">
+      <h2>
+        {flow.name} <span className={`status ${flow.status}`}>{flow.status}</span>
+      </h2>
+      <div className="flow-scroll" tabIndex={0} role="group" aria-label="Diagram">
+        <svg width={width} height={height} viewBox={`0 0 ${width} ${height}`} role="img" aria-label={describe(flow)}>
+          <defs>
+            <marker id="arrow" viewBox="0 0 8 8" refX="7" refY="4" markerWidth="7" markerHeight="7" orient="auto">
+              <path d="M0 0 8 4 0 8z" className="arrow" />
+            </marker>
+          </defs>
+          {flow.edges.map((edge, index) => (
+            <Edge key={index} edge={edge} places={places} />
+          ))}
+          {flow.nodes.map((node) => (
+            <Node key={node.id} node={node} />
+          ))}
+        </svg>
+      </div>
+      <ol className="flow-order" aria-label="Order of the nodes">
+        {flow.order.map((run, index) => (
+          <li key={index}>
+            <span>{run.nodeId}</span>
+            <span className={`status ${run.status}`}>{run.status}</span>
+            <span className="duration">{duration(run.durationMs)}</span>
+          </li>
+        ))}
+      </ol>
+    </aside>
+  );
+}
+
+interface Place {
+  x: number;
+  y: number;
+}
+
+function placeOf(node: FlowNode): Place {
+  return { x: MARGIN + node.column * (WIDTH + GAP_X), y: MARGIN + node.layer * (HEIGHT + GAP_Y) };
+}
+
+function Node({ node }: { node: FlowNode }) {
+  const { x, y } = placeOf(node);
+  const detail = [node.status, node.runs > 1 && `×${node.runs}`, duration(node.durationMs)].filter(Boolean).join(" · ");
+  return (
+    <g className={`node ${node.status}`} data-node={node.id}>
+      <rect x={x} y={y} width={WIDTH} height={HEIGHT} rx="10" />
+      <text x={x + 12} y={y + 20} className="node-label">
+        {node.label.length > 20 ? `${node.label.slice(0, 19)}…` : node.label}
+      </text>
+      <text x={x + 12} y={y + 37} className="node-detail">
+        {detail}
+      </text>
+    </g>
+  );
+}
+
+function Edge({ edge, places }: { edge: FlowEdge; places: Map<string, Place> }) {
+  const from = places.get(edge.from);
+  const to = places.get(edge.to);
+  if (!from || !to) return null;
+  const className = `edge${edge.fired ? " fired" : ""}${edge.loop ? " loop" : ""}`;
+  if (edge.loop) {
+    const right = Math.max(from.x, to.x) + WIDTH;
+    const [start, end] = [from.y + HEIGHT / 2, to.y + HEIGHT / 2];
+    const path = `M${from.x + WIDTH} ${start} C${right + 26} ${start} ${right + 26} ${end} ${to.x + WIDTH + 2} ${end}`;
+    return <path className={className} d={path} markerEnd="url(#arrow)" />;
+  }
+  const [x1, y1, x2, y2] = [from.x + WIDTH / 2, from.y + HEIGHT, to.x + WIDTH / 2, to.y - 2];
+  const middle = (y1 + y2) / 2;
+  return <path className={className} d={`M${x1} ${y1} C${x1} ${middle} ${x2} ${middle} ${x2} ${y2}`} markerEnd="url(#arrow)" />;
+}
+
+function describe(flow: Flow): string {
+  return `${flow.name}: ${flow.nodes.map((node) => `${node.label} ${node.status}`).join(", ")}`;
+}
+
+export function duration(milliseconds: number | undefined): string {
+  if (milliseconds === undefined) return "";
+  return milliseconds < 1000 ? `${Math.round(milliseconds)} ms` : `${(milliseconds / 1000).toFixed(1)} s`;
+}

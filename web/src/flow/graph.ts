@@ -1,0 +1,120 @@
+import type { UIMessage } from "ai";
+import { isData } from "../parts";
+
+export interface FlowNode {
+  id: string;
+  label: string;
+  status: string;
+  /** How often it ran. */
+  runs: number;
+  durationMs: number | undefined;
+  layer: number;
+  column: number;
+}
+
+export interface FlowEdge {
+  from: string;
+  to: string;
+  /** How often it fired. */
+  fired: number;
+  loop: boolean;
+}
+
+export interface Flow {
+  name: string;
+  status: string;
+  nodes: FlowNode[];
+  edges: FlowEdge[];
+  /** Every invocation in its order. */
+  order: { nodeId: string; status: string; durationMs: number | undefined }[];
+}
+
+interface NodeStatus {
+  nodeId: string;
+  status: string;
+  durationMs?: number;
+}
+
+/** The flow that a message tells of, from its data parts alone; nothing if it tells of none. */
+export function flowOf(messages: UIMessage[]): Flow | undefined {
+  const message = messages.findLast((each) => each.parts.some((part) => part.type === "data-flow-graph"));
+  if (!message) return undefined;
+  const told = (type: string) => message.parts.flatMap((part) => (isData(part) && part.type === type ? [part.data] : []));
+  const graph = told("data-flow-graph").at(-1) as {
+    nodes: ({ id: string; label?: string; ui?: { label?: string } } | string)[];
+    edges: { from: string; to: string }[];
+  };
+  const state = told("data-flow-status").at(-1) as { status?: string; flowName?: string } | undefined;
+  const order = (told("data-node-status") as NodeStatus[]).map(({ nodeId, status, durationMs }) => ({
+    nodeId,
+    status,
+    durationMs,
+  }));
+  const fired = told("data-edge") as { from: string; to: string }[];
+  const nodes = graph.nodes.map((node) => (typeof node === "string" ? { id: node } : node));
+  const loops = backEdges(
+    nodes.map((node) => node.id),
+    graph.edges,
+  );
+  const layers = layersOf(
+    nodes.map((node) => node.id),
+    graph.edges.filter((_, index) => !loops.has(index)),
+  );
+  const columns = new Map<number, number>();
+  return {
+    name: state?.flowName ?? "Flow",
+    status: state?.status ?? "running",
+    order,
+    nodes: nodes.map((node) => {
+      const runs = order.filter((run) => run.nodeId === node.id);
+      const layer = layers.get(node.id) ?? 0;
+      const column = columns.get(layer) ?? 0;
+      columns.set(layer, column + 1);
+      return {
+        id: node.id,
+        label: ("label" in node && node.label) || ("ui" in node && node.ui?.label) || node.id,
+        status: runs.at(-1)?.status ?? "pending",
+        runs: runs.length,
+        durationMs: runs.at(-1)?.durationMs,
+        layer,
+        column,
+      };
+    }),
+    edges: graph.edges.map((edge, index) => ({
+      from: edge.from,
+      to: edge.to,
+      loop: loops.has(index),
+      fired: fired.filter((each) => each.from === edge.from && each.to === edge.to).length,
+    })),
+  };
+}
+
+/** The edges that close a circle, found by walking from each node in the file's order. */
+function backEdges(ids: string[], edges: { from: string; to: string }[]): Set<number> {
+  const found = new Set<number>();
+  const done = new Set<string>();
+  const open = new Set<string>();
+  const visit = (id: string): void => {
+    open.add(id);
+    edges.forEach((edge, index) => {
+      if (edge.from !== id) return;
+      if (open.has(edge.to)) found.add(index);
+      else if (!done.has(edge.to)) visit(edge.to);
+    });
+    open.delete(id);
+    done.add(id);
+  };
+  for (const id of ids) if (!done.has(id)) visit(id);
+  return found;
+}
+
+/** Each node stands below all that lead to it. */
+function layersOf(ids: string[], edges: { from: string; to: string }[]): Map<string, number> {
+  const layers = new Map(ids.map((id) => [id, 0]));
+  for (let round = 0; round < ids.length; round += 1) {
+    for (const { from, to } of edges) {
+      layers.set(to, Math.max(layers.get(to) ?? 0, (layers.get(from) ?? 0) + 1));
+    }
+  }
+  return layers;
+}

@@ -1,0 +1,130 @@
+/** One server-sent event as it arrived. */
+export interface Frame {
+  number: number;
+  /** Milliseconds since the request was sent. */
+  time: number;
+  /** The chunk's type, `[DONE]`, or `comment`. */
+  type: string;
+  /** Bytes on the wire. */
+  size: number;
+  /** The text between two blank lines. */
+  raw: string;
+}
+
+/** One answer: what was asked, and every frame of it. */
+export interface Exchange {
+  number: number;
+  method: string;
+  url: string;
+  status: number | undefined;
+  frames: Frame[];
+  ended: boolean;
+  error?: string;
+}
+
+/** Keeps what `fetch` brings, and passes it on untouched. */
+export class FrameTap {
+  exchanges: Exchange[] = [];
+  private readonly listeners = new Set<() => void>();
+  private scheduled = false;
+
+  readonly fetch: typeof fetch = async (input, init) => {
+    const request = new Request(input, init);
+    const exchange: Exchange = {
+      number: (this.exchanges.at(-1)?.number ?? 0) + 1,
+      method: request.method,
+      url: new URL(request.url).pathname,
+      status: undefined,
+      frames: [],
+      ended: false,
+    };
+    const began = performance.now();
+    this.exchanges = [...this.exchanges.slice(-19), exchange];
+    this.tell();
+    try {
+      const response = await fetch(input, init);
+      exchange.status = response.status;
+      const body = response.status === 200 ? response.clone().body : null;
+      if (body) void this.read(body, exchange, began);
+      else this.finish(exchange);
+      return response;
+    } catch (error) {
+      exchange.error = String(error);
+      this.finish(exchange);
+      throw error;
+    }
+  };
+
+  subscribe = (listener: () => void): (() => void) => {
+    this.listeners.add(listener);
+    return () => this.listeners.delete(listener);
+  };
+
+  clear(): void {
+    this.exchanges = [];
+    this.tell();
+  }
+
+  private async read(body: ReadableStream<Uint8Array>, exchange: Exchange, began: number): Promise<void> {
+    const decoder = new TextDecoder();
+    let waiting = "";
+    try {
+      for (const reader = body.getReader(); ; ) {
+        const { done, value } = await reader.read();
+        if (done) break;
+        waiting += decoder.decode(value, { stream: true });
+        const pieces = waiting.split(/\r?\n\r?\n/);
+        waiting = pieces.pop() ?? "";
+        for (const raw of pieces) {
+          exchange.frames.push(frameOf(raw, exchange.frames.length + 1, performance.now() - began));
+        }
+        this.tell();
+      }
+    } catch (error) {
+      exchange.error = String(error);
+    }
+    this.finish(exchange);
+  }
+
+  private finish(exchange: Exchange): void {
+    exchange.ended = true;
+    this.tell();
+  }
+
+  /** Tell at most once per picture: frames come by the hundred. */
+  private tell(): void {
+    if (this.scheduled) return;
+    this.scheduled = true;
+    setTimeout(() => {
+      this.scheduled = false;
+      this.exchanges = [...this.exchanges];
+      for (const listener of this.listeners) listener();
+    }, 50);
+  }
+}
+
+function frameOf(raw: string, number: number, time: number): Frame {
+  const size = new TextEncoder().encode(raw).length + 2;
+  return { number, time, type: typeOf(raw), size, raw };
+}
+
+function typeOf(raw: string): string {
+  const data = dataOf(raw);
+  if (data === undefined) return "comment";
+  if (data === "[DONE]") return data;
+  try {
+    return String((JSON.parse(data) as { type?: unknown }).type ?? "?");
+  } catch {
+    return "not JSON";
+  }
+}
+
+/** The payload of a frame: its data lines. */
+export function dataOf(raw: string): string | undefined {
+  const lines = raw.split(/\r?\n/).filter((line) => line.startsWith("data:"));
+  return lines.length ? lines.map((line) => line.slice(5).replace(/^ /, "")).join("\n") : undefined;
+}
+
+export function asEventStream(frames: Frame[]): string {
+  return frames.map((frame) => `${frame.raw}\n\n`).join("");
+}

@@ -1,0 +1,22 @@
+import { useEffect, useState } from "react";
+
+const KEY = "usechat:theme";
+export type Theme = "light" | "dark";
+
+/** Dark or light: the system's wish until the user has one. */
+export function useTheme(): [Theme, () => void] {
+  const [theme, setTheme] = useState<Theme>(
+    () =>
+      (localStorage.getItem(KEY) as Theme | null) ??
+      (matchMedia("(prefers-color-scheme: dark)").matches ? "dark" : "light"),
+  );
+  useEffect(() => {
+    document.documentElement.dataset["theme"] = theme;
+  }, [theme]);
+  function toggle(): void {
+    const next = theme === "dark" ? "light" : "dark";
+    localStorage.setItem(KEY, next);
+    setTheme(next);
+  }
+  return [theme, toggle];
+}
