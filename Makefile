@@ -32,8 +32,8 @@ demo: $(UV_STAMP) ## run one turn end to end and print it
 	$(UV) run --quiet --no-dev python examples/demo.py
 
 test: install ## every test, the core covered by its unit tests completely; then the unit tests on the other Pythons
-	$(RUN) pytest -n auto --cov --ignore=tests/conformance
-	$(RUN) pytest -n auto tests/conformance
+	$(RUN) pytest -n auto --cov --ignore=tests/conformance --ignore=tests/browser
+	$(RUN) pytest -n auto tests/conformance tests/browser
 	@default=$$($(RUN) python -c 'import sys; print("%d.%d" % sys.version_info[:2])'); \
 	export PYENV_VERSION=$$(pyenv versions --bare 2>/dev/null | paste -sd: -); \
 	for version in $(PYTHONS); do \
@@ -41,7 +41,7 @@ test: install ## every test, the core covered by its unit tests completely; then
 		if ! $(UV) python find --system $$version >/dev/null 2>&1; then echo "== Python $$version is absent: not tested"; continue; fi; \
 		echo "== Python $$version"; \
 		UV_PROJECT_ENVIRONMENT=.venv-$$version $(UV) run --quiet --python $$version --no-default-groups --group test \
-			pytest -q -n auto --ignore=tests/conformance || exit 1; \
+			pytest -q -n auto --ignore=tests/conformance --ignore=tests/browser || exit 1; \
 	done
 
 check: $(UV_STAMP) ## formatting, lint, strict types and the layers
@@ -50,8 +50,8 @@ check: $(UV_STAMP) ## formatting, lint, strict types and the layers
 	$(RUN) mypy $(SOURCES)
 	$(RUN) pytest -q tests/test_layers.py
 
-conformance: install ## only the tests in which the real npm clients judge
-	$(RUN) pytest -n auto tests/conformance
+conformance: install ## only the tests in which the real npm clients and a real browser judge
+	$(RUN) pytest -n auto tests/conformance tests/browser
 
 fuzz: install ## look for new failures for FUZZ_SECONDS (60)
 	$(RUN) python -m scripts.fuzz $(FUZZ_SECONDS)

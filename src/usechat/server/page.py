@@ -59,12 +59,17 @@ class _File(msgspec.Struct, frozen=True):
 
 
 class WithPage:
-    """Shows the page at ``/``, answers ``POST /api/check``, and passes all else on to the app."""
+    """Shows the page at ``/``, answers ``POST /api/check``, and passes all else on to the app.
 
-    def __init__(self, app: Any, *, settings: PageSettings, authorize: Authorize) -> None:
+    ``directory`` holds the files of the page, ours unless it is given.
+    """
+
+    def __init__(
+        self, app: Any, *, settings: PageSettings, authorize: Authorize, directory: Traversable | None = None
+    ) -> None:
         self.app = app
         self._authorize = authorize
-        self._files = dict(_read(files("usechat") / "web" / "built", ""))
+        self._files = dict(_read(directory or files("usechat") / "web" / "built", ""))
         if "/index.html" not in self._files:
             raise PageMissing
         self._files["/"] = _told(self._files.pop("/index.html"), settings)

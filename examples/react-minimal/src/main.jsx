@@ -1,0 +1,4 @@
+import { createRoot } from "react-dom/client";
+import { Chat } from "./chat";
+
+createRoot(document.getElementById("root")).render(<Chat />);

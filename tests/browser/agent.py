@@ -1,0 +1,144 @@
+"""The agent behind the page under test: what it does is what the message asks for."""
+
+import asyncio
+import itertools
+from collections.abc import AsyncIterator, Callable, Mapping
+from typing import Any, Final
+
+from usechat import Data, File, Reasoning, SourceUrl, Step, Text, ToolCall, ToolError, ToolResult, Turn
+from usechat.parts import ApprovalRequest, Part, ToolDenied
+from usechat.runs.failures import PublicError
+
+PICTURE: Final = "data:image/gif;base64,R0lGODlhAQABAIAAAP///wAAACwAAAAAAQABAAACAkQBADs="
+MARKDOWN: Final = """# A title
+
+Some **bold** words and `code`.
+
+| left | right |
+|---|---|
+| 1 | 2 |
+
+```python
+def double(number):
+    return 2 * number
+```
+"""
+
+
+Said = AsyncIterator[str | Part]
+
+
+async def answer(turn: Turn) -> Said:
+    """Do what the first word of the message says."""
+    words = turn.text.lower().split()
+    behaviour = _approved if turn.approvals else BEHAVIOURS.get(words[0] if words else "files", _echo)
+    async for part in behaviour(turn):
+        yield part
+
+
+async def _echo(turn: Turn) -> Said:
+    yield f"You said: {turn.text}"
+
+
+async def _markdown(_turn: Turn) -> Said:
+    for line in MARKDOWN.splitlines(keepends=True):
+        yield line
+
+
+async def _think(_turn: Turn) -> Said:
+    yield Reasoning("Let me think about that.")
+    await asyncio.sleep(0.5)
+    yield "I have thought."
+
+
+async def _tools(_turn: Turn) -> Said:
+    yield ToolCall("call-1", "search", {"query": "usechat"})
+    await asyncio.sleep(0.2)
+    yield ToolResult("call-1", {"found": 3})
+    yield ToolCall("call-2", "divide", {"by": 0})
+    yield ToolError("call-2", "Division by zero.")
+    yield "One tool worked, one did not."
+
+
+async def _approve(_turn: Turn) -> Said:
+    yield "This needs your consent. "
+    yield ToolCall("call-3", "delete_file", {"path": "notes.txt"})
+    yield ApprovalRequest("approval-1", "call-3")
+
+
+async def _sources(_turn: Turn) -> Said:
+    yield "See the page."
+    yield SourceUrl("source-1", "https://example.org/page", "The page")
+    yield File(PICTURE, "image/gif")
+    yield Data("weather", {"city": "Lisbon", "degrees": 21})
+
+
+async def _fail(turn: Turn) -> Said:
+    yield "It begins well. "
+    raise ValueError("internal detail") if "inside" in turn.text else PublicError("The model is overloaded.")
+
+
+async def _long(_turn: Turn) -> Said:
+    for number in itertools.count(1):
+        yield f"word{number} "
+        await asyncio.sleep(0.02)
+
+
+async def _count(_turn: Turn) -> Said:
+    for number in range(1, 101):
+        yield f"number-{number} "
+        await asyncio.sleep(0.02)
+    yield "end-of-count"
+
+
+async def _files(turn: Turn) -> Said:
+    yield "Files: " + ", ".join(f"{file.get('filename')} ({file['mediaType']})" for file in turn.files)
+
+
+async def _approved(turn: Turn) -> Said:
+    for given in turn.approvals:
+        call_id = given.tool_call_id or ""
+        if given.approved:
+            yield ToolResult(call_id, {"deleted": "notes.txt"})
+            yield Text("It is gone.")
+        else:
+            yield ToolDenied(call_id)
+            yield Text("It stays.")
+
+
+def _said_by(node: str) -> dict[str, Any]:
+    return {"openHarness": {"nodeId": node}}
+
+
+async def _flow(_turn: Turn) -> Said:
+    """Three nodes, the last of which would loop back to the first."""
+    nodes = ["plan", "research", "write"]
+    edges = [{"from": "plan", "to": "research"}, {"from": "research", "to": "write"}]
+    loop = {"from": "write", "to": "plan", "maxIterations": 2}
+    yield Data("flow-graph", {"nodes": [{"id": node} for node in nodes], "edges": [*edges, loop]}, "graph")
+    yield Data("flow-status", {"status": "running", "flowName": "three-nodes"}, "flow")
+    for number, node in enumerate(nodes):
+        status = {"nodeId": node, "runId": f"run-{number}"}
+        yield Step()
+        yield Data("node-status", {**status, "status": "running"}, f"run-{number}")
+        for word in ("Words", "of", node):
+            yield Text(f"{word} ", _said_by(node), lane=node)
+            await asyncio.sleep(0.05)
+        yield Data("node-status", {**status, "status": "done", "durationMs": 150}, f"run-{number}")
+        if number < len(edges):
+            yield Data("edge", edges[number])
+    yield Data("flow-status", {"status": "complete", "flowName": "three-nodes"}, "flow")
+
+
+BEHAVIOURS: Final[Mapping[str, Callable[[Turn], Said]]] = {
+    "approve": _approve,
+    "count": _count,
+    "fail": _fail,
+    "files": _files,
+    "flow": _flow,
+    "long": _long,
+    "markdown": _markdown,
+    "sources": _sources,
+    "think": _think,
+    "tools": _tools,
+}

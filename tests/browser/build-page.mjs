@@ -1,0 +1,23 @@
+// Builds the page with the hook of another major: node build-page.mjs HOOK_DIRECTORY OUTPUT_DIRECTORY
+import { createRequire } from "node:module";
+import { resolve } from "node:path";
+import { fileURLToPath, pathToFileURL } from "node:url";
+
+const [hook, output] = process.argv.slice(2).map((path) => resolve(path));
+const web = fileURLToPath(new URL("../../web/", import.meta.url));
+const load = (name) => import(pathToFileURL(createRequire(`${web}/package.json`).resolve(name)));
+const { build } = await load("vite");
+const { default: react } = await load("@vitejs/plugin-react");
+
+await build({
+  configFile: false,
+  root: web,
+  base: "./",
+  plugins: [react()],
+  logLevel: "error",
+  resolve: {
+    alias: { "@ai-sdk/react": `${hook}/node_modules/@ai-sdk/react`, ai: `${hook}/node_modules/ai` },
+    dedupe: ["react", "react-dom"],
+  },
+  build: { outDir: output, emptyOutDir: true },
+});

@@ -1,0 +1,33 @@
+"""Pages that are built for the tests alone."""
+
+import subprocess
+from pathlib import Path
+from typing import Final
+
+from tests.browser.chromium import NODE, npm
+
+HERE: Final = Path(__file__).parent
+EXAMPLES: Final = HERE.parent.parent / "examples"
+
+
+def install(directory: Path) -> None:
+    """Install the npm packages of a directory, unless they are there."""
+    if not (directory / "node_modules" / ".package-lock.json").is_file():
+        npm("ci", directory=directory)
+
+
+def page_with_hook(major: int, output: Path) -> Path:
+    """Build the page with the hook of another major of the AI SDK."""
+    hook = HERE / f"hook-{major}"
+    install(hook)
+    subprocess.run([NODE / "node", HERE / "build-page.mjs", hook, output], check=True, capture_output=True, text=True)
+    return output
+
+
+def front_end(directory: Path, output: Path) -> Path:
+    """Build a front end of its own with Vite."""
+    install(directory)
+    vite = directory / "node_modules" / "vite" / "bin" / "vite.js"
+    command = [NODE / "node", vite, "build", "--outDir", output]
+    subprocess.run(command, cwd=directory, check=True, capture_output=True, text=True)
+    return output

@@ -1,0 +1,87 @@
+"""Keyboard, screen readers, narrow screens, and a strict policy for content."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from playwright.sync_api import Page
+
+from tests.browser.chatting import ask, expect, wait_until_idle
+from tests.browser.conftest import OpenPage
+
+AXE = Path(__file__).parent / "axe/node_modules/axe-core/axe.min.js"
+
+
+def serious_findings(page: Page) -> list[Any]:
+    page.evaluate(AXE.read_text(encoding="utf-8"))
+    result: dict[str, Any] = page.evaluate("axe.run()")
+    return [
+        (finding["id"], [node["html"] for node in finding["nodes"]])
+        for finding in result["violations"]
+        if finding["impact"] in ("serious", "critical")
+    ]
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_axe_finds_nothing_serious(open_page: OpenPage, theme: Any) -> None:
+    page = open_page()
+    page.emulate_media(color_scheme=theme)
+    page.reload()
+    assert serious_findings(page) == []
+    for text in ("markdown", "tools please", "approve this", "flow please", "fail please"):
+        ask(page, text)
+        wait_until_idle(page)
+    page.get_by_role("button", name="Inspector").click()
+    expect(page.get_by_role("alert")).to_be_visible()
+    assert serious_findings(page) == []
+
+
+def test_the_keyboard_alone_is_enough(open_page: OpenPage) -> None:
+    page = open_page()
+    page.keyboard.type("approve this")
+    page.keyboard.press("Enter")
+    approve = page.get_by_role("button", name="Approve", exact=True)
+    expect(approve).to_be_visible()
+    wait_until_idle(page)
+    for _ in range(30):
+        page.keyboard.press("Shift+Tab")
+        if approve.evaluate("element => element === document.activeElement"):
+            break
+    page.keyboard.press("Enter")
+    expect(page.get_by_text("It is gone.")).to_be_visible()
+    wait_until_idle(page)
+    page.keyboard.press("/")
+    page.keyboard.type("long story")
+    page.keyboard.press("Enter")
+    expect(page.get_by_text("word3 ")).to_be_visible()
+    page.keyboard.press("Escape")
+    wait_until_idle(page)
+
+
+def test_a_narrow_screen_shows_everything_without_scrolling_sideways(open_page: OpenPage) -> None:
+    page = open_page()
+    page.set_viewport_size({"width": 390, "height": 780})
+    page.reload()
+    for text in ("markdown", "tools please", "flow please"):
+        ask(page, text)
+        wait_until_idle(page)
+    assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+    expect(page.get_by_role("navigation", name="Chats")).to_be_hidden()
+    page.get_by_role("button", name="Chats").click()
+    page.get_by_role("button", name="markdown", exact=True).click()
+    expect(page.get_by_role("navigation", name="Chats")).to_be_hidden()
+
+
+def test_the_page_asks_its_own_server_alone(open_page: OpenPage) -> None:
+    page = open_page()
+    hosts: set[str] = set()
+    page.on("request", lambda request: hosts.add(request.url.split("/")[2]) if "://" in request.url else None)
+    page.reload()
+    ask(page, "sources")
+    wait_until_idle(page)
+    assert hosts == {page.url.split("/")[2]}
+    response = page.request.get(page.url)
+    policy = response.headers["content-security-policy"]
+    assert "default-src 'none'" in policy
+    assert "unsafe" not in policy
+    assert "http" not in policy

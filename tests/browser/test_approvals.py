@@ -1,0 +1,21 @@
+"""A tool that asks first."""
+
+import pytest
+
+from tests.browser.chatting import ask, expect, wait_until_idle
+from tests.browser.conftest import OpenPage
+
+
+@pytest.mark.parametrize(
+    ("button", "state", "answer"), [("Approve", "Done", "It is gone."), ("Deny", "Denied", "It stays.")]
+)
+def test_approval_and_denial(open_page: OpenPage, button: str, state: str, answer: str) -> None:
+    page = open_page()
+    ask(page, "approve this")
+    expect(page.get_by_role("group", name="May delete_file run?")).to_be_visible()
+    expect(page.get_by_label("Input")).to_contain_text("notes.txt")
+    page.get_by_role("button", name=button, exact=True).click()
+    expect(page.get_by_role("button", name=f"delete_file {state}")).to_be_visible()
+    expect(page.get_by_text(answer)).to_be_visible()
+    wait_until_idle(page)
+    expect(page.get_by_label("Assistant")).to_have_count(1)

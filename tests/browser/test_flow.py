@@ -1,0 +1,28 @@
+"""The flow beside the chat, drawn from message parts alone."""
+
+from tests.browser.chatting import ask, expect, wait_until_idle
+from tests.browser.conftest import OpenPage
+
+
+def test_three_nodes_with_dividers_in_order(open_page: OpenPage) -> None:
+    page = open_page()
+    ask(page, "flow please")
+    expect(page.get_by_text("Words of write")).to_be_visible()
+    wait_until_idle(page)
+    assert page.get_by_label("Assistant").get_by_role("separator").all_inner_texts() == ["plan", "research", "write"]
+
+
+def test_the_diagram_shows_nodes_states_and_durations(open_page: OpenPage) -> None:
+    page = open_page()
+    ask(page, "flow please")
+    flow = page.get_by_role("complementary", name="Flow")
+    expect(flow.locator(".node.running")).to_have_count(1)
+    expect(flow).to_contain_text("three-nodes complete")
+    expect(flow.locator(".node.done")).to_have_count(3)
+    expect(flow.locator(".edge.fired")).to_have_count(2)
+    expect(flow.locator(".edge.loop")).to_have_count(1)
+    order = flow.get_by_role("list", name="Order of the nodes").get_by_role("listitem")
+    assert order.locator("span:first-child").all_inner_texts() == ["plan", "research", "write"]
+    expect(order.first).to_contain_text("150 ms")
+    page.reload()
+    expect(flow).to_contain_text("three-nodes complete")

@@ -1,0 +1,67 @@
+"""Other real front ends: ten lines of React, and assistant-ui."""
+
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import pytest
+from playwright.sync_api import BrowserContext
+from starlette.staticfiles import StaticFiles
+
+from tests.browser.agent import answer
+from tests.browser.building import EXAMPLES, HERE, front_end
+from tests.browser.chatting import expect
+from tests.conformance.served import PATIENCE, serving
+from usechat.server import ChatApp
+
+Serve = Callable[[Path], str]
+
+
+class FrontEnd:
+    """The files of a front end, and the agent at ``/api/chat``, which is where stock front ends post to."""
+
+    def __init__(self, files: Path) -> None:
+        self.chats = ChatApp(answer, metrics=False)
+        self._files = StaticFiles(directory=files, html=True)
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        await (self.chats if "/api/" in scope["path"] else self._files)(scope, receive, send)
+
+
+@pytest.fixture
+def serve(tmp_path: Path) -> Iterator[Serve]:
+    """Build and serve a front end; return its address."""
+    with ExitStack() as stack:
+
+        def serve_one(directory: Path) -> str:
+            app = FrontEnd(front_end(directory, tmp_path / "built"))
+            served = stack.enter_context(serving({"": app}))
+            stack.callback(lambda: served.run(app.chats.shut_down()).result(PATIENCE))
+            return f"http://127.0.0.1:{served.port}/"
+
+        yield serve_one
+
+
+def test_ten_lines_of_react(context: BrowserContext, serve: Serve) -> None:
+    page = context.new_page()
+    page.goto(serve(EXAMPLES / "react-minimal"))
+    page.get_by_label("Message").fill("hello there")
+    page.get_by_label("Message").press("Enter")
+    expect(page.get_by_text("You said: hello there")).to_be_visible()
+    integration = [line for line in (EXAMPLES / "react-minimal/src/chat.jsx").read_text().splitlines() if line.strip()]
+    assert len(integration) <= 14, "ten lines, and braces"
+
+
+def test_assistant_ui(context: BrowserContext, serve: Serve) -> None:
+    page = context.new_page()
+    page.goto(serve(HERE / "assistant-ui"))
+    page.get_by_label("Message").fill("tools please")
+    page.get_by_role("button", name="Send").click()
+    answered = page.locator("[data-role=assistant]")
+    expect(answered).to_contain_text("One tool worked, one did not.")
+    expect(answered.locator("[data-part=tool]").first).to_have_text('search: {"found":3}')
+    page.get_by_label("Message").fill("think hard")
+    page.get_by_role("button", name="Send").click()
+    expect(answered.last.locator("[data-part=reasoning]")).to_have_text("Let me think about that.")
+    expect(answered.last).to_contain_text("I have thought.")

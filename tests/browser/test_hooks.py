@@ -1,0 +1,50 @@
+"""The same page code with the hooks of AI SDK 5 and 6. The other tests have that of 7."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.browser.agent import answer
+from tests.browser.building import page_with_hook
+from tests.browser.chatting import ask, expect, stored, wait_until_idle
+from tests.browser.conftest import OpenPage, page_served
+from tests.browser.test_recovery import wait_for_the_count
+
+
+@pytest.fixture(scope="module", params=[5, 6], ids=["5", "6"])
+def address(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    built = page_with_hook(request.param, tmp_path_factory.mktemp("page"))
+    with page_served(answer, sdk=str(request.param), directory=built) as served:
+        yield f"http://127.0.0.1:{served.port}/chat/"
+
+
+def test_turn(open_page: OpenPage, address: str) -> None:
+    page = open_page(address)
+    ask(page, "hello there")
+    expect(page.get_by_label("Assistant")).to_contain_text("You said: hello there")
+    wait_until_idle(page)
+    assert [message["role"] for message in stored(page)] == ["user", "assistant"]
+
+
+def test_tool(open_page: OpenPage, address: str) -> None:
+    page = open_page(address)
+    ask(page, "tools please")
+    expect(page.get_by_role("button", name="search Done")).to_be_visible()
+    expect(page.get_by_text("Division by zero.")).to_be_visible()
+
+
+def test_reload_in_the_middle(open_page: OpenPage, address: str) -> None:
+    page = open_page(address)
+    ask(page, "count for me")
+    expect(page.get_by_text("number-10 ")).to_be_visible()
+    page.reload()
+    wait_for_the_count(page)
+
+
+def test_stop(open_page: OpenPage, address: str) -> None:
+    page = open_page(address)
+    ask(page, "long story")
+    expect(page.get_by_text("word5 ")).to_be_visible()
+    page.get_by_role("button", name="Stop").click()
+    wait_until_idle(page)
+    expect(page.get_by_role("alert")).to_be_hidden()

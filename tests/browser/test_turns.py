@@ -1,0 +1,134 @@
+"""What a newcomer sees first: a message goes out, an answer streams in, and it looks right."""
+
+from tests.browser.chatting import ask, expect, stored, wait_until_idle
+from tests.browser.conftest import OpenPage
+
+
+def test_a_plain_turn(open_page: OpenPage) -> None:
+    page = open_page()
+    ask(page, "hello there")
+    expect(page.get_by_label("Assistant")).to_contain_text("You said: hello there")
+    wait_until_idle(page)
+    expect(page.get_by_role("navigation", name="Chats")).to_contain_text("hello there")
+    assert [message["role"] for message in stored(page)] == ["user", "assistant"]
+
+
+def test_a_suggestion_is_asked_by_a_click(open_page: OpenPage) -> None:
+    page = open_page()
+    page.get_by_role("button", name="hello there").click()
+    expect(page.get_by_label("Assistant")).to_contain_text("You said: hello there")
+
+
+def test_markdown_with_code_and_a_table(open_page: OpenPage) -> None:
+    page = open_page()
+    ask(page, "markdown")
+    answer = page.get_by_label("Assistant")
+    expect(answer.get_by_role("heading", name="A title")).to_be_visible()
+    expect(answer.get_by_role("cell", name="2")).to_be_visible()
+    expect(answer.locator("pre")).to_contain_text("return 2 * number")
+    assert answer.locator("pre code > span").count() == 2, "each line of code is a line"
+
+
+def test_thoughts_fold_when_they_are_done(open_page: OpenPage) -> None:
+    page = open_page()
+    ask(page, "think hard")
+    expect(page.get_by_text("Let me think about that.")).to_be_visible()
+    expect(page.get_by_text("I have thought.")).to_be_visible()
+    expect(page.get_by_text("Let me think about that.")).to_be_hidden()
+    page.get_by_role("button", name="Thoughts").click()
+    expect(page.get_by_text("Let me think about that.")).to_be_visible()
+
+
+def test_a_tool_call_and_a_failed_one(open_page: OpenPage) -> None:
+    page = open_page()
+    ask(page, "tools please")
+    expect(page.get_by_role("button", name="search Done")).to_be_visible()
+    expect(page.get_by_text("Division by zero.")).to_be_visible()
+    expect(page.get_by_text("One tool worked, one did not.")).to_be_visible()
+    page.get_by_role("button", name="search Done").click()
+    expect(page.get_by_label("Output")).to_contain_text('"found": 3')
+
+
+def test_sources_pictures_and_data(open_page: OpenPage) -> None:
+    page = open_page()
+    ask(page, "sources")
+    expect(page.get_by_role("link", name="The page")).to_have_attribute("href", "https://example.org/page")
+    expect(page.get_by_role("img", name="image/gif")).to_be_visible()
+    page.get_by_role("button", name="weather").click()
+    expect(page.get_by_label("data-weather")).to_contain_text("Lisbon")
+
+
+def test_attached_files_reach_the_agent(open_page: OpenPage) -> None:
+    page = open_page()
+    attached = [{"name": "notes.txt", "mimeType": "text/plain", "buffer": b"some notes"}]
+    page.set_input_files("input[type=file]", attached)  # type: ignore[arg-type]
+    expect(page.get_by_role("list", name="Attached files")).to_contain_text("notes.txt")
+    page.get_by_role("button", name="Send").click()
+    expect(page.get_by_label("Assistant")).to_contain_text("Files: notes.txt (text/plain)")
+
+
+def test_edit_asks_anew_from_there(open_page: OpenPage) -> None:
+    page = open_page()
+    ask(page, "first words")
+    expect(page.get_by_label("Assistant")).to_contain_text("You said: first words")
+    wait_until_idle(page)
+    page.get_by_role("button", name="Edit").click()
+    page.get_by_label("Edit message").fill("other words")
+    page.locator(".edit button[type=submit]").click()
+    expect(page.get_by_label("Assistant")).to_contain_text("You said: other words")
+    wait_until_idle(page)
+    assert [message["role"] for message in stored(page)] == ["user", "assistant"]
+
+
+def test_answer_again(open_page: OpenPage) -> None:
+    page = open_page()
+    ask(page, "hello there")
+    wait_until_idle(page)
+    expect(page.get_by_label("Assistant")).to_contain_text("You said")
+    before = stored(page)[-1]["id"]
+    page.get_by_role("button", name="Answer again").click()
+    page.wait_for_function("before => JSON.stringify(localStorage).includes(before) === false", arg=before)
+    assert [message["role"] for message in stored(page)] == ["user", "assistant"]
+
+
+def test_a_failure_is_a_sentence_with_a_way_on(open_page: OpenPage) -> None:
+    page = open_page()
+    ask(page, "fail please")
+    alert = page.get_by_role("alert")
+    expect(alert).to_contain_text("The model is overloaded.")
+    expect(page.get_by_text("It begins well.")).to_be_visible()
+    page.get_by_role("button", name="Edit").click()
+    page.get_by_label("Edit message").fill("hello again")
+    page.locator(".edit button[type=submit]").click()
+    expect(page.get_by_label("Assistant")).to_contain_text("You said: hello again")
+    expect(alert).to_be_hidden()
+
+
+def test_an_internal_error_is_redacted_and_can_be_tried_again(open_page: OpenPage) -> None:
+    page = open_page()
+    ask(page, "fail inside")
+    alert = page.get_by_role("alert")
+    expect(alert).to_contain_text("An error occurred. Reference:")
+    assert "internal detail" not in page.content()
+    first = alert.inner_text()
+    page.get_by_role("button", name="Try again").click()
+    expect(alert).not_to_have_text(first)
+
+
+def test_several_chats_in_the_list_and_in_the_address(open_page: OpenPage) -> None:
+    page = open_page()
+    ask(page, "the first chat")
+    wait_until_idle(page)
+    first = page.url
+    page.get_by_role("button", name="New chat").click()
+    assert page.url != first
+    ask(page, "the second chat")
+    expect(page.get_by_label("Assistant")).to_contain_text("You said: the second chat")
+    wait_until_idle(page)
+    page.get_by_role("button", name="the first chat", exact=True).click()
+    assert page.url == first
+    expect(page.get_by_label("Assistant")).to_contain_text("You said: the first chat")
+    page.go_back()
+    expect(page.get_by_label("Assistant")).to_contain_text("You said: the second chat")
+    page.get_by_role("button", name="Delete the first chat").click()
+    expect(page.get_by_role("navigation", name="Chats")).not_to_contain_text("the first chat")
