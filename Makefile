@@ -14,6 +14,8 @@ UV_STAMP := .tools/uv-$(UV_VERSION)
 RUN := $(UV) run --quiet
 NODE_DIR := tests/conformance/node
 NODE_STAMP := $(NODE_DIR)/node_modules/.package-lock.json
+GENKIT_DIR := tests/conformance/genkit_node
+GENKIT_STAMP := $(GENKIT_DIR)/node_modules/.package-lock.json
 SOURCES := $(wildcard src tests examples scripts bench) hatch_build.py
 PAGE := src/usechat/web/built/index.html
 PAGE_STAMP := web/node_modules/.package-lock.json
@@ -24,7 +26,7 @@ PAGE_STAMP := web/node_modules/.package-lock.json
 help: ## list the targets
 	@sed -n 's/^\([a-z]*\):.*## \(.*\)/\1\t\2/p' $(MAKEFILE_LIST) | awk -F '\t' '{printf "  make %-12s %s\n", $$1, $$2}'
 
-install: $(UV_STAMP) $(NODE_STAMP) $(PAGE) ## prepare the virtual environment, the npm packages and the page
+install: $(UV_STAMP) $(NODE_STAMP) $(GENKIT_STAMP) $(PAGE) ## prepare the virtual environment, the npm packages and the page
 
 page: $(PAGE) ## build the chat page
 
@@ -33,7 +35,8 @@ demo: $(UV_STAMP) ## run one turn end to end and print it
 
 test: install ## every test, the core covered by its unit tests completely; then the unit tests on the other Pythons
 	$(RUN) pytest -n auto --cov --ignore=tests/conformance --ignore=tests/browser
-	$(RUN) pytest -n auto tests/conformance tests/browser
+	$(RUN) pytest -n auto tests/conformance
+	$(RUN) pytest -n auto tests/browser
 	@default=$$($(RUN) python -c 'import sys; print("%d.%d" % sys.version_info[:2])'); \
 	export PYENV_VERSION=$$(pyenv versions --bare 2>/dev/null | paste -sd: -); \
 	for version in $(PYTHONS); do \
@@ -51,7 +54,8 @@ check: $(UV_STAMP) ## formatting, lint, strict types and the layers
 	$(RUN) pytest -q tests/test_layers.py
 
 conformance: install ## only the tests in which the real npm clients and a real browser judge
-	$(RUN) pytest -n auto tests/conformance tests/browser
+	$(RUN) pytest -n auto tests/conformance
+	$(RUN) pytest -n auto tests/browser
 
 fuzz: install ## look for new failures for FUZZ_SECONDS (60)
 	$(RUN) python -m scripts.fuzz $(FUZZ_SECONDS)
@@ -67,7 +71,7 @@ format: $(UV_STAMP) ## format, and mend what the linter can
 	$(RUN) ruff check --fix
 
 clean: ## remove everything that make created
-	rm -rf .tools .venv .venv-3.* .coverage .coverage.* .hypothesis .mypy_cache .pytest_cache .ruff_cache dist uv.lock $(NODE_DIR)/node_modules web/node_modules src/usechat/web/built
+	rm -rf .tools .venv .venv-3.* .coverage .coverage.* .hypothesis .mypy_cache .pytest_cache .ruff_cache dist uv.lock $(NODE_DIR)/node_modules $(GENKIT_DIR)/node_modules web/node_modules src/usechat/web/built
 	find src tests -name __pycache__ -type d -prune -exec rm -rf {} +
 
 $(UV_STAMP):
@@ -78,6 +82,10 @@ $(UV_STAMP):
 # npm writes the stamp itself, inside node_modules, so the packages are installed again only when the lock changes.
 $(NODE_STAMP): $(NODE_DIR)/package.json $(NODE_DIR)/package-lock.json | $(UV_STAMP)
 	$(RUN) npm --prefix $(NODE_DIR) ci
+	@touch $@
+
+$(GENKIT_STAMP): $(GENKIT_DIR)/package.json $(GENKIT_DIR)/package-lock.json | $(UV_STAMP)
+	$(RUN) npm --prefix $(GENKIT_DIR) ci --ignore-scripts
 	@touch $@
 
 $(PAGE_STAMP): web/package.json web/package-lock.json | $(UV_STAMP)

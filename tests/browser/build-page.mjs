@@ -9,11 +9,14 @@ const load = (name) => import(pathToFileURL(createRequire(`${web}/package.json`)
 const { build } = await load("vite");
 const { default: react } = await load("@vitejs/plugin-react");
 
+const { version } = createRequire(import.meta.url)(`${hook}/node_modules/ai/package.json`);
+
 await build({
   configFile: false,
   root: web,
   base: "./",
   plugins: [react()],
+  define: { AI_SDK_RELEASE: JSON.stringify(version) },
   logLevel: "error",
   resolve: {
     alias: { "@ai-sdk/react": `${hook}/node_modules/@ai-sdk/react`, ai: `${hook}/node_modules/ai` },

@@ -12,7 +12,7 @@ from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Page, P
 from tests.browser.agent import answer
 from tests.browser.chromium import ARGUMENTS, find_chromium
 from tests.conformance.served import PATIENCE, Served, serving
-from usechat.server import ChatApp, Settings
+from usechat.server import ChatApp
 from usechat.server.asking import allow
 from usechat.server.page import PageSettings, WithPage
 
@@ -35,9 +35,9 @@ def chromium(playwright: Playwright) -> Iterator[Browser]:
 
 
 @contextmanager
-def page_served(agent: Any, *, sdk: str, directory: Path | None = None) -> Iterator[Served]:
+def page_served(agent: Any, *, directory: Path | None = None) -> Iterator[Served]:
     """Serve an agent with the page in front, under the prefix ``/chat``."""
-    chats = ChatApp(agent, settings=Settings(sdk=sdk), metrics=False)
+    chats = ChatApp(agent, metrics=False)
     told = PageSettings(title="Under test", suggestions=("hello there",))
     with serving({"chat": WithPage(chats, settings=told, authorize=allow, directory=directory)}) as served:
         yield served
@@ -46,7 +46,7 @@ def page_served(agent: Any, *, sdk: str, directory: Path | None = None) -> Itera
 
 @pytest.fixture(scope="session")
 def served() -> Iterator[Served]:
-    with page_served(answer, sdk="7") as running:
+    with page_served(answer) as running:
         yield running
 
 

@@ -14,7 +14,7 @@ from tests.browser.test_recovery import wait_for_the_count
 @pytest.fixture(scope="module", params=[5, 6], ids=["5", "6"])
 def address(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     built = page_with_hook(request.param, tmp_path_factory.mktemp("page"))
-    with page_served(answer, sdk=str(request.param), directory=built) as served:
+    with page_served(answer, directory=built) as served:
         yield f"http://127.0.0.1:{served.port}/chat/"
 
 

@@ -8,6 +8,8 @@ import type { Settings } from "./settings";
 import { authorization } from "./token";
 
 const MAXIMUM_TRIES = 8;
+/** Milliseconds between two saves of an answer that is being written. */
+const SAVE_EVERY = 400;
 
 /**
  * One chat: `useChat` with its own transport, kept in local storage, resumed after a reload and after a network error.
@@ -21,10 +23,11 @@ export function useAnswers(id: string, settings: Settings, tap: FrameTap) {
   const [cutOff, setCutOff] = useState(false);
   const tries = useRef(0);
   const broken = useRef(false);
+  const saved = useRef(0);
   const timer = useRef<ReturnType<typeof setTimeout>>(undefined);
 
   const transport = useMemo(
-    () => new DefaultChatTransport({ api: settings.api, headers: authorization, fetch: tap.fetch }),
+    () => new DefaultChatTransport({ api: settings.api, headers: requestHeaders, fetch: tap.fetch }),
     [settings, tap],
   );
   const chat = useChat({
@@ -88,10 +91,12 @@ export function useAnswers(id: string, settings: Settings, tap: FrameTap) {
 
   useEffect(() => {
     const save = () => {
+      saved.current = Date.now();
       const messages = held ? [...chat.messages, held] : chat.messages;
       if (messages.length) saveChat(id, { messages, running: busy || held !== undefined });
     };
-    const soon = setTimeout(save, busy ? 400 : 0);
+    const wait = busy ? Math.max(0, saved.current + SAVE_EVERY - Date.now()) : 0;
+    const soon = setTimeout(save, wait);
     addEventListener("pagehide", save);
     return () => {
       clearTimeout(soon);
@@ -133,7 +138,7 @@ export function useAnswers(id: string, settings: Settings, tap: FrameTap) {
     /** The stop route ends the answer wherever it is made; closing the connection would only leave it. */
     stop: async () => {
       const url = `${settings.api}/${encodeURIComponent(id)}/stop`;
-      const options = { method: "POST", headers: authorization(), signal: AbortSignal.timeout(6000) };
+      const options = { method: "POST", headers: requestHeaders(), signal: AbortSignal.timeout(6000) };
       await fetch(url, options).catch(() => undefined);
       await chat.stop();
     },
@@ -141,6 +146,11 @@ export function useAnswers(id: string, settings: Settings, tap: FrameTap) {
 }
 
 export type Answers = ReturnType<typeof useAnswers>;
+
+/** The server makes the stream for the release that reads it. */
+function requestHeaders(): Record<string, string> {
+  return { "x-ai-sdk": AI_SDK_RELEASE, ...authorization() };
+}
 
 function withoutUnfinished({ messages, running }: { messages: UIMessage[]; running: boolean }) {
   const last = messages.at(-1);

@@ -1,0 +1,2 @@
+/** The release of the package `ai` that the page is built with. */
+declare const AI_SDK_RELEASE: string;
