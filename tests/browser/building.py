@@ -27,7 +27,13 @@ def page_with_hook(major: int, output: Path) -> Path:
 def front_end(directory: Path, output: Path) -> Path:
     """Build a front end of its own with Vite."""
     install(directory)
+    return build(directory, output)
+
+
+def build(directory: Path, output: Path) -> Path:
+    """Build a front end whose packages are installed."""
     vite = directory / "node_modules" / "vite" / "bin" / "vite.js"
-    command = [NODE / "node", vite, "build", "--outDir", output]
-    subprocess.run(command, cwd=directory, check=True, capture_output=True, text=True)
+    subprocess.run(
+        [NODE / "node", vite, "build", "--outDir", output], cwd=directory, check=True, capture_output=True, text=True
+    )
     return output

@@ -7,6 +7,8 @@ from typing import Any
 
 import pytest
 from playwright.sync_api import BrowserContext
+from starlette.applications import Starlette
+from starlette.routing import Mount
 from starlette.staticfiles import StaticFiles
 
 from tests.browser.agent import answer
@@ -21,9 +23,9 @@ Serve = Callable[[Path], str]
 class FrontEnd:
     """The files of a front end, and the agent at ``/api/chat``, which is where stock front ends post to."""
 
-    def __init__(self, files: Path) -> None:
-        self.chats = ChatApp(answer, metrics=False)
-        self._files = StaticFiles(directory=files, html=True)
+    def __init__(self, files: Path, agent: Any = answer) -> None:
+        self.chats = ChatApp(agent, metrics=False)
+        self._files = Starlette(routes=[Mount("/", StaticFiles(directory=files, html=True))])
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         await (self.chats if "/api/" in scope["path"] else self._files)(scope, receive, send)

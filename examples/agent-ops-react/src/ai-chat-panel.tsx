@@ -1,0 +1,54 @@
+import { useState } from "react";
+import { useAiChat } from "./use-ai-chat";
+
+interface Props {
+  sessionId: string;
+  token: string;
+}
+
+/** It knows nothing of the session's own protocol: every tool runs behind the route, and is a part of the message. */
+export function AiChatPanel({ sessionId, token }: Props) {
+  const { messages, sendMessage, stop, status, error } = useAiChat(sessionId, token);
+  const [input, setInput] = useState("");
+  const ready = status === "ready" || status === "error";
+  return (
+    <section>
+      {messages.map((message) => (
+        <article key={message.id} data-role={message.role}>
+          {message.parts.map((part, index) => {
+            if (part.type === "text") return <span key={index}>{part.text}</span>;
+            if (part.type !== "dynamic-tool") return null;
+            return (
+              <p key={index} data-tool={part.state}>
+                <strong>{part.toolName}</strong>:{" "}
+                {part.state === "output-error" ? part.errorText : JSON.stringify(part.output)}
+              </p>
+            );
+          })}
+        </article>
+      ))}
+      {error && <p role="alert">{error.message}</p>}
+      <form
+        onSubmit={(event) => {
+          event.preventDefault();
+          void sendMessage({ text: input });
+          setInput("");
+        }}
+      >
+        <input
+          aria-label="Message"
+          placeholder="Send a message…"
+          value={input}
+          onChange={(event) => setInput(event.target.value)}
+        />
+        {ready ? (
+          <button type="submit">Send</button>
+        ) : (
+          <button type="button" onClick={() => void stop()}>
+            Stop
+          </button>
+        )}
+      </form>
+    </section>
+  );
+}

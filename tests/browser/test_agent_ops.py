@@ -1,0 +1,110 @@
+"""The client of the Agent Ops RFC in today's API, and our own page, against the route and a real session."""
+
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import pytest
+from playwright.sync_api import BrowserContext, Page
+from starlette.applications import Starlette
+from starlette.routing import Mount
+from starlette.staticfiles import StaticFiles
+
+from examples.agent_ops_demo import gateway_to, token_for_the_demo
+from tests.agent_ops.directories import sqlite
+from tests.agent_ops.gateways import upstream
+from tests.browser.building import EXAMPLES, front_end
+from tests.browser.chatting import ask, expect, wait_until_idle
+from tests.browser.conftest import OpenPage
+from tests.conformance.served import serving
+from usechat.agent_ops.directory import SessionDirectory
+
+
+class Demo(NamedTuple):
+    """Where the gateway is, and a token for it."""
+
+    url: str
+    token: str
+
+
+class Both:
+    """The example's files, the gateway's routes, and its page below `/page`."""
+
+    def __init__(self, gateway: Any, files: Any) -> None:
+        self._gateway = gateway
+        self._files = Starlette(routes=[Mount("/", StaticFiles(directory=files, html=True))])
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        await (self._gateway if "/api/" in scope["path"] else self._files)(scope, receive, send)
+
+
+async def token_in(url: str) -> str:
+    directory = SessionDirectory(url)
+    try:
+        return await token_for_the_demo(directory)
+    finally:
+        await directory.close()
+
+
+@pytest.fixture(scope="module")
+def demo(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Demo]:
+    files = front_end(EXAMPLES / "agent-ops-react", tmp_path_factory.mktemp("front-end") / "built")
+    url = sqlite(tmp_path_factory.mktemp("sessions"))
+    with upstream() as behind:
+        token = behind.run(token_in(url))
+        gateway = gateway_to(behind.start().url, SessionDirectory(url))
+        with serving({"page": gateway, "": Both(gateway, files)}) as served:
+            yield Demo(f"http://127.0.0.1:{served.port}", token)
+
+
+@pytest.fixture
+def panel(context: BrowserContext, demo: Demo) -> Page:
+    page = context.new_page()
+    page.goto(f"{demo.url}/?session=demo&token={demo.token}")
+    return page
+
+
+def send(page: Page, text: str) -> None:
+    page.get_by_label("Message").fill(text)
+    page.get_by_role("button", name="Send").click()
+
+
+def test_the_panel_shows_a_turn_with_a_tool(panel: Page) -> None:
+    send(panel, "tool")
+    answer = panel.locator("[data-role=assistant]")
+    expect(answer.locator("[data-tool=output-available]")).to_contain_text("read_file")
+    expect(panel.get_by_role("button", name="Send")).to_be_visible()
+    expect(panel.get_by_role("alert")).to_be_hidden()
+
+
+def test_the_panel_shows_a_failed_tool_and_a_failed_turn(panel: Page) -> None:
+    send(panel, "fail tool")
+    expect(panel.locator("[data-tool=output-error]")).to_be_visible()
+    expect(panel.get_by_role("button", name="Send")).to_be_visible()
+    send(panel, "fail")
+    expect(panel.get_by_role("alert")).to_be_visible()
+
+
+def test_the_panel_stops_the_agent(panel: Page) -> None:
+    send(panel, "slow")
+    expect(panel.locator("[data-role=assistant] span")).to_be_visible()
+    panel.get_by_role("button", name="Stop").click()
+    expect(panel.get_by_role("button", name="Send")).to_be_visible()
+
+
+def test_a_stranger_is_told_so(context: BrowserContext, demo: Demo) -> None:
+    page = context.new_page()
+    page.goto(f"{demo.url}/?session=demo&token=wrong")
+    send(page, "hello")
+    expect(page.get_by_role("alert")).to_be_visible()
+
+
+def test_our_page_asks_for_a_token_and_shows_questions_as_approvals(open_page: OpenPage, demo: Demo) -> None:
+    page = open_page(f"{demo.url}/page/?session_id=demo")
+    page.get_by_label("Bearer token").fill(demo.token)
+    ask(page, "tool")
+    expect(page.get_by_role("button", name="read_file Done")).to_be_visible()
+    wait_until_idle(page)
+    ask(page, "ask")
+    page.get_by_role("button", name="Approve", exact=True).click()
+    wait_until_idle(page)
+    expect(page.get_by_role("alert")).to_be_hidden()

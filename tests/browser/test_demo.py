@@ -1,0 +1,62 @@
+"""The demo, as a newcomer meets it."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.browser.chatting import ask, expect, wait_until_idle
+from tests.browser.conftest import OpenPage
+from tests.server.process import ServeProcess, serve_process
+
+
+@pytest.fixture(scope="module")
+def demo(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServeProcess]:
+    with serve_process(tmp_path_factory.mktemp("demo"), command="demo") as running:
+        yield running
+
+
+def test_a_question_is_answered_by_a_flow_with_sources(open_page: OpenPage, demo: ServeProcess) -> None:
+    page = open_page(f"{demo.url}/")
+    page.get_by_role("button", name="How does a page resume after a reload?").click()
+    expect(page.get_by_role("button", name="search_docs Done")).to_be_visible()
+    source = page.locator(".sources a").first
+    expect(source).to_have_text("serving.md")
+    wait_until_idle(page)
+    dividers = page.get_by_label("Assistant").get_by_role("separator").all_inner_texts()
+    assert dividers == ["researcher", "writer"]
+    flow = page.get_by_role("complementary", name="Flow")
+    expect(flow).to_contain_text("usechat-guide complete")
+    with page.expect_popup() as popup:
+        source.click()
+    expect(popup.value.locator("body")).to_contain_text("# Serving")
+    cited = page.locator(".markdown a").first
+    assert str(cited.get_attribute("href")).endswith("docs/serving.md")
+
+
+@pytest.mark.parametrize(("button", "said"), [("Approve", "The notes are gone."), ("Deny", "Then the notes stay.")])
+def test_consent_is_asked_for(open_page: OpenPage, demo: ServeProcess, button: str, said: str) -> None:
+    page = open_page(f"{demo.url}/")
+    ask(page, "Please delete my notes")
+    page.get_by_role("button", name=button, exact=True).click()
+    expect(page.get_by_text(said)).to_be_visible()
+    wait_until_idle(page)
+
+
+def test_a_sum_and_a_tool_that_fails(open_page: OpenPage, demo: ServeProcess) -> None:
+    page = open_page(f"{demo.url}/")
+    ask(page, "What is (17 + 4) * 2?")
+    expect(page.get_by_text("The result is 42.")).to_be_visible()
+    wait_until_idle(page)
+    ask(page, "What is the weather in Lisbon?")
+    expect(page.get_by_role("button", name="weather Failed")).to_be_visible()
+    expect(page.get_by_text("That did not work")).to_be_visible()
+
+
+def test_a_reload_in_the_middle_of_a_flow_goes_on(open_page: OpenPage, demo: ServeProcess) -> None:
+    page = open_page(f"{demo.url}/")
+    ask(page, "Which metrics are exposed to Prometheus?")
+    expect(page.get_by_role("separator", name="Node writer")).to_be_visible()
+    page.reload()
+    expect(page.get_by_text("This is from metrics.md")).to_be_visible()
+    wait_until_idle(page)
+    expect(page.get_by_role("button", name="search_docs Done")).to_have_count(1)
