@@ -20,18 +20,21 @@ SOURCES := $(wildcard src tests examples scripts bench) hatch_build.py
 PAGE := src/usechat/web/built/index.html
 PAGE_STAMP := web/node_modules/.package-lock.json
 
-.PHONY: help install page demo test check conformance fuzz bench docs format clean
+.PHONY: help install page demo demo-agent-ops test check conformance fuzz bench docs format clean
 .DEFAULT_GOAL := help
 
 help: ## list the targets
-	@sed -n 's/^\([a-z]*\):.*## \(.*\)/\1\t\2/p' $(MAKEFILE_LIST) | awk -F '\t' '{printf "  make %-12s %s\n", $$1, $$2}'
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1\t\2/p' $(MAKEFILE_LIST) | awk -F '\t' '{printf "  make %-14s %s\n", $$1, $$2}'
 
 install: $(UV_STAMP) $(NODE_STAMP) $(GENKIT_STAMP) $(PAGE) ## prepare the virtual environment, the npm packages and the page
 
 page: $(PAGE) ## build the chat page
 
-demo: $(UV_STAMP) ## run one turn end to end and print it
-	$(UV) run --quiet --no-dev python examples/demo.py
+demo: $(UV_STAMP) $(PAGE) ## serve the demo and its page, offline
+	$(RUN) usechat demo
+
+demo-agent-ops: $(UV_STAMP) $(PAGE) ## run an agent session, the gateway that puts an AI SDK face on it, and the page
+	$(UV) run --quiet --no-dev --extra agent-ops python examples/agent_ops_demo.py
 
 test: install ## every test, the core covered by its unit tests completely; then the unit tests on the other Pythons
 	$(RUN) pytest -n auto --cov --ignore=tests/conformance --ignore=tests/browser

@@ -14,7 +14,7 @@ import httpx2
 PATIENCE: Final = 60.0
 """Seconds to wait for something that should happen soon; a loaded machine is slow."""
 
-_COMMAND: Final = [sys.executable, "-c", "import sys; from usechat.cli import main; sys.exit(main())", "serve"]
+_COMMAND: Final = [sys.executable, "-c", "import sys; from usechat.cli import main; sys.exit(main())"]
 
 
 def question(text: str = "Hi", chat_id: str = "c1") -> dict[str, Any]:
@@ -57,12 +57,12 @@ class ServeProcess:
 
 
 @contextmanager
-def serve_process(directory: Path, *arguments: str) -> Iterator[ServeProcess]:
-    """Run `usechat serve` in a directory until the block ends; what is left is killed."""
+def serve_process(directory: Path, *arguments: str, command: str = "serve") -> Iterator[ServeProcess]:
+    """Run `usechat serve`, or a command like it, in a directory until the block ends; what is left is killed."""
     log = directory / "output.txt"
     with log.open("wb") as output:
         process = subprocess.Popen(
-            [*_COMMAND, *arguments, "--port", "0"], cwd=directory, stdout=output, stderr=subprocess.STDOUT
+            [*_COMMAND, command, *arguments, "--port", "0"], cwd=directory, stdout=output, stderr=subprocess.STDOUT
         )
     served = ServeProcess(process, log)
     try:

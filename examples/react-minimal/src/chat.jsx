@@ -3,7 +3,7 @@ import { useChat } from "@ai-sdk/react";
 export function Chat() {
   const { messages, sendMessage } = useChat();
   const parts = messages.flatMap((message) => message.parts);
-  const send = (form) => sendMessage({ text: form.get("text") });
+  const send = (form) => void sendMessage({ text: form.get("text") });
   return (
     <form action={send}>
       {parts.map((part, index) => part.type === "text" && <p key={index}>{part.text}</p>)}

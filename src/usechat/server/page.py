@@ -61,11 +61,18 @@ class _File(msgspec.Struct, frozen=True):
 class WithPage:
     """Shows the page at ``/``, answers ``POST /api/check``, and passes all else on to the app.
 
-    ``directory`` holds the files of the page, ours unless it is given.
+    ``directory`` holds the files of the page, ours unless it is given; ``texts`` are further files, by path, to which
+    answers may link.
     """
 
     def __init__(
-        self, app: Any, *, settings: PageSettings, authorize: Authorize, directory: Traversable | None = None
+        self,
+        app: Any,
+        *,
+        settings: PageSettings,
+        authorize: Authorize,
+        directory: Traversable | None = None,
+        texts: Mapping[str, str] | None = None,
     ) -> None:
         self.app = app
         self._authorize = authorize
@@ -73,6 +80,7 @@ class WithPage:
         if "/index.html" not in self._files:
             raise PageMissing
         self._files["/"] = _told(self._files.pop("/index.html"), settings)
+        self._files |= {path: _file(text.encode(), "text.txt") for path, text in (texts or {}).items()}
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         """Answer one ASGI connection."""

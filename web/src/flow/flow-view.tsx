@@ -82,6 +82,12 @@ function Edge({ edge, places }: { edge: FlowEdge; places: Map<string, Place> }) 
     const path = `M${from.x + WIDTH} ${start} C${right + 26} ${start} ${right + 26} ${end} ${to.x + WIDTH + 2} ${end}`;
     return <path className={className} d={path} markerEnd="url(#arrow)" />;
   }
+  if (to.x === from.x && to.y - from.y > HEIGHT + GAP_Y) {
+    // It passes others of its column: around them, on the left.
+    const [start, end] = [from.y + HEIGHT / 2, to.y + HEIGHT / 2];
+    const path = `M${from.x} ${start} C${from.x - 26} ${start} ${to.x - 26} ${end} ${to.x - 2} ${end}`;
+    return <path className={className} d={path} markerEnd="url(#arrow)" />;
+  }
   const [x1, y1, x2, y2] = [from.x + WIDTH / 2, from.y + HEIGHT, to.x + WIDTH / 2, to.y - 2];
   const middle = (y1 + y2) / 2;
   return <path className={className} d={`M${x1} ${y1} C${x1} ${middle} ${x2} ${middle} ${x2} ${y2}`} markerEnd="url(#arrow)" />;

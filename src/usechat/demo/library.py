@@ -1,0 +1,132 @@
+"""The project's own documentation, cut into sections that can be searched."""
+
+import re
+import sqlite3
+from collections.abc import Iterator, Mapping
+from functools import cache
+from importlib.resources import files
+from importlib.resources.abc import Traversable
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from usechat.errors import UsechatError
+
+__all__ = ["Library", "LibraryMissing", "Section", "library", "words_of"]
+
+_UNREAD: Final = frozenset({"specification.md", "open-harness-tests.md"})
+"""Tables for those who work on usechat; they hold every word, and answer no question."""
+_WORD: Final = re.compile(r"[a-z0-9]+(?:[._-][a-z0-9]+)*", re.IGNORECASE)
+_COMMON: Final = frozenset(
+    _WORD.findall(
+        "a about all also am an and any are as at be been but by can could did do does doing for from get give had has"
+        " have how i if in into is it its just like many me more much my need no not of on one only or our out over"
+        " please say should so some tell than that the their them then there these they this to up us usechat use used"
+        " using want was we were what when where which who why will with without work works would you your"
+    )
+)
+
+
+class LibraryMissing(UsechatError):
+    """The documentation is not in this installation."""
+
+    def __init__(self) -> None:
+        super().__init__("the documentation is not in this installation; install usechat from a wheel or a checkout")
+
+
+class Section(msgspec.Struct, frozen=True):
+    """One section of a page: ``id`` is ``page.md#heading``."""
+
+    id: str
+    page: str
+    heading: str
+    text: str
+
+
+class Library:
+    """Pages whose sections are in an index of SQLite's full-text search."""
+
+    def __init__(self, pages: Mapping[str, str]) -> None:
+        self._pages = pages
+        sections = [section for name, text in pages.items() for section in _sections(name, text)]
+        self._sections = {section.id: section for section in sections}
+        self._index = sqlite3.connect(":memory:", check_same_thread=False)
+        self._index.execute(
+            "CREATE VIRTUAL TABLE sections USING fts5(id UNINDEXED, page, heading, text, tokenize=porter)"
+        )
+        rows = [(section.id, section.page, section.heading, section.text) for section in sections]
+        self._index.executemany("INSERT INTO sections VALUES (?, ?, ?, ?)", rows)
+
+    def search(self, question: str, limit: int = 3) -> list[Section]:
+        """Return the sections that answer best; none when the words of the question are hardly there."""
+        words = words_of(question)
+        found = [self._sections[name] for name in self._ranked(words)] if words else []
+        return [section for section in found if self._covers(section, words)][:limit]
+
+    def get(self, name: str) -> Section | None:
+        """Return a section by its id."""
+        return self._sections.get(name)
+
+    @property
+    def pages(self) -> Mapping[str, str]:
+        """The whole pages, by name."""
+        return self._pages
+
+    def _ranked(self, words: list[str]) -> list[str]:
+        wanted = " OR ".join(f'"{word}"' for word in words)
+        query = "SELECT id FROM sections WHERE sections MATCH ? ORDER BY bm25(sections, 0, 6, 5, 1) LIMIT 12"
+        return [row[0] for row in self._index.execute(query, (wanted,))]
+
+    def _covers(self, section: Section, words: list[str]) -> bool:
+        """Tell whether more than half of the words are in the section or in its page's name."""
+        query = "SELECT count(*) FROM sections WHERE id = ? AND sections MATCH ?"
+        hits: int = sum(self._index.execute(query, (section.id, f'"{word}"')).fetchone()[0] for word in words)
+        return 2 * hits > len(words)
+
+
+def words_of(question: str) -> list[str]:
+    """Return the words of a question that mean something."""
+    return [word for word in dict.fromkeys(_WORD.findall(question.lower())) if word not in _COMMON]
+
+
+@cache
+def library() -> Library:
+    """Return the library of this installation."""
+    pages = {page.name: page.read_text(encoding="utf-8") for page in _pages()}
+    if not pages:
+        raise LibraryMissing
+    return Library(pages)
+
+
+def _pages() -> Iterator[Traversable]:
+    """Yield the pages, which a wheel carries and a checkout has beside the package."""
+    carried = files("usechat") / "demo" / "docs"
+    directory: Traversable = carried if carried.is_dir() else Path(__file__).parents[3] / "docs"
+    if directory.is_dir():
+        found = [page for page in directory.iterdir() if page.name.endswith(".md") and page.name not in _UNREAD]
+        yield from sorted(found, key=lambda page: page.name)
+
+
+def _sections(page: str, text: str) -> Iterator[Section]:
+    names: dict[str, int] = {}
+    for heading, body in _cut(text):
+        name = re.sub(r"[^a-z0-9]+", "-", heading.lower()).strip("-")
+        names[name] = names.get(name, 0) + 1
+        number = f"-{names[name]}" if names[name] > 1 else ""
+        yield Section(f"{page}#{name}{number}", page, heading, body)
+
+
+def _cut(text: str) -> Iterator[tuple[str, str]]:
+    """Yield heading and text of each section; a line in a fence is no heading."""
+    heading, lines, fenced = "", list[str](), False
+    for line in text.splitlines():
+        fenced ^= line.startswith("```")
+        if not fenced and re.match(r"#{1,3} ", line):
+            if heading:
+                yield heading, "\n".join(lines).strip()
+            heading, lines = line.lstrip("# ").replace("`", ""), []
+        elif not line.startswith("<!--"):
+            lines.append(line)
+    if heading:
+        yield heading, "\n".join(lines).strip()

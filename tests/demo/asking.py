@@ -1,0 +1,52 @@
+"""Asks the demo's flow, as a page does, and tells what the message became."""
+
+import json
+from functools import cache
+from typing import Any, cast
+
+from usechat.demo import script
+from usechat.demo.app import Guide
+from usechat.message import MessageBuilder
+from usechat.open_harness.registry import NodeRegistry, default_registry
+from usechat.requests import ChatRequest
+from usechat.runs.transport import RunChatTransport
+from usechat.ui_messages import UIMessage
+
+
+def quick_registry() -> NodeRegistry:
+    """The models of the demo without their pace."""
+    registry = default_registry()
+    registry.add_model("researcher", script.researcher(pace=0))
+    registry.add_model("writer", script.writer(pace=0))
+    return registry
+
+
+@cache
+def guide() -> RunChatTransport:
+    return RunChatTransport(Guide(quick_registry()), sdk="7")
+
+
+def user(text: str, number: int = 1) -> dict[str, Any]:
+    return {"id": f"u{number}", "role": "user", "parts": [{"type": "text", "text": text}]}
+
+
+async def answered(*messages: dict[str, Any], chat: str) -> dict[str, Any]:
+    """Send the messages of a chat and return the message that the answer makes."""
+    request = ChatRequest.parse(json.dumps({"id": chat, "messages": messages}).encode())
+    last = messages[-1] if messages[-1]["role"] == "assistant" else None
+    builder = MessageBuilder(sdk="7", message=cast("UIMessage | None", last))
+    async for chunk in await guide().send_messages(request):
+        builder.receive(chunk)
+    return cast("dict[str, Any]", builder.message)
+
+
+def texts(message: dict[str, Any]) -> list[str]:
+    return [part["text"] for part in message["parts"] if part["type"] == "text"]
+
+
+def cited(message: dict[str, Any]) -> list[str]:
+    return [part["url"] for part in message["parts"] if part["type"] == "source-url"]
+
+
+def tools(message: dict[str, Any]) -> dict[str, str]:
+    return {part["type"]: part["state"] for part in message["parts"] if part["type"].startswith("tool-")}

@@ -1,0 +1,84 @@
+"""What the demo answers: the right page for each question, and an honest no."""
+
+import pytest
+
+from tests.demo.asking import answered, cited, texts, tools, user
+from usechat.demo.script import NOTHING_FOUND
+
+QUESTIONS = {
+    "How does a page resume after a reload?": "serving.md",
+    "How do I add a stop button?": "serving.md",
+    "What happens to a second message while the chat is answered?": "serving.md",
+    "Which routes are there?": "serving.md",
+    "How are errors shown to people?": "serving.md",
+    "How do several workers share runs with Redis?": "serving.md",
+    "What happens to runs when the server is shutting down?": "serving.md",
+    "How do I accept JSON Web Tokens?": "auth.md",
+    "How are API tokens stored?": "auth.md",
+    "How can pages of other origins ask?": "auth.md",
+    "Which metrics are exposed to Prometheus?": "metrics.md",
+    "Are there alerts?": "metrics.md",
+    "Does it write OpenTelemetry spans?": "metrics.md",
+    "Which formats can the check report have?": "cli.md",
+    "What does UC014 mean, a compressed stream?": "rules.md",
+    "Which AI SDK release knows which chunk?": "dialects.md",
+    "How are Python values turned into JSON?": "values.md",
+    "What is a flow file?": "open-harness.md",
+    "How do I record an agent for replay?": "open-harness.md",
+    "How do I reach flows behind a WebSocket?": "open-harness.md",
+}
+
+
+@pytest.mark.parametrize(("question", "page"), QUESTIONS.items(), ids=QUESTIONS)
+async def test_the_right_page_is_cited(question: str, page: str) -> None:
+    message = await answered(user(question), chat=question)
+    assert cited(message)[0] == f"docs/{page}"
+    assert f"(docs/{page})" in texts(message)[-1]
+
+
+async def test_what_the_documentation_does_not_say_is_said_so() -> None:
+    message = await answered(user("What is the capital of Mongolia?"), chat="mongolia")
+    assert texts(message)[-1].startswith(NOTHING_FOUND)
+    assert cited(message) == []
+
+
+async def test_the_calculator() -> None:
+    message = await answered(user("What is (17 + 4) * 2?"), chat="sum")
+    assert tools(message) == {"tool-calculate": "output-available"}
+    assert texts(message)[-1] == "The result is **42**."
+
+
+async def test_the_tool_that_fails() -> None:
+    message = await answered(user("What is the weather in Lisbon?"), chat="weather")
+    assert tools(message) == {"tool-weather": "output-error"}
+    assert texts(message)[-1].startswith("That did not work")
+
+
+@pytest.mark.parametrize(
+    ("approved", "state", "said"),
+    [(True, "output-available", "The notes are gone."), (False, "output-denied", "Then the notes stay.")],
+)
+async def test_the_tool_that_asks(approved: bool, state: str, said: str) -> None:
+    chat = f"notes {approved}"
+    message = await answered(user("Please delete my notes"), chat=chat)
+    assert tools(message) == {"tool-approve": "approval-requested"}
+    for part in message["parts"]:
+        if part["type"] == "tool-approve":
+            part |= {"state": "approval-responded", "approval": {"id": part["approval"]["id"], "approved": approved}}
+    message = await answered(user("Please delete my notes"), message, chat=chat)
+    assert tools(message) == {"tool-approve": state}
+    assert texts(message)[-1].startswith(said)
+
+
+async def test_the_flow_can_be_drawn_from_the_message_alone() -> None:
+    message = await answered(user("Which routes are there?"), chat="drawn")
+    data = {part["type"]: part["data"] for part in message["parts"] if part["type"].startswith("data-")}
+    assert [node["id"] for node in data["data-flow-graph"]["nodes"]] == [
+        "desk",
+        "clerk",
+        "researcher",
+        "reader",
+        "writer",
+        "sources",
+    ]
+    assert data["data-flow-status"] == {"status": "complete", "flowName": "usechat-guide"}
