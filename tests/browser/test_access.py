@@ -1,5 +1,7 @@
 """Keyboard, screen readers, narrow screens, and a strict policy for content."""
 
+import gzip
+from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
@@ -85,3 +87,10 @@ def test_the_page_asks_its_own_server_alone(open_page: OpenPage) -> None:
     assert "default-src 'none'" in policy
     assert "unsafe" not in policy
     assert "http" not in policy
+
+
+def test_all_scripts_together_are_under_400_kilobytes_compressed() -> None:
+    scripts = (files("usechat") / "web" / "built" / "assets").iterdir()
+    sizes = {script.name: len(gzip.compress(script.read_bytes())) for script in scripts if script.name.endswith(".js")}
+    assert sizes, "the page is built"
+    assert sum(sizes.values()) < 400_000
