@@ -1,0 +1,201 @@
+"""The content of Genkit's messages as parts: text, reasoning, tools, media, data; and what opens a step."""
+
+import mimetypes
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
+from typing import Any, Final, TypeAlias
+from urllib.parse import urlsplit
+
+from usechat import parts
+from usechat.genkit.aggregated import Said
+from usechat.genkit.calls import CallBook, OpenCall
+from usechat.values import json_text, json_value
+
+__all__ = ["Content", "JsonObject"]
+
+JsonObject: TypeAlias = Mapping[str, Any]
+
+_KINDS: Final = ("text", "reasoning", "toolRequest", "toolResponse", "media", "data", "resource", "custom")
+_OUTCOMES: Final = {"interrupt", "pendingOutput"}
+
+
+class Content:
+    """Reads the chunks of one generation: model messages and tool messages, each under its index."""
+
+    def __init__(
+        self,
+        calls: CallBook,
+        *,
+        send_data: bool,
+        approvals: bool,
+        denied: Container[str],
+        on_unknown: Callable[[str], None],
+    ) -> None:
+        self._calls = calls
+        self._send_data = send_data
+        self._approvals = approvals
+        self._denied = denied
+        self._on_unknown = on_unknown
+        self._role: str | None = None
+        self._index: Any = None
+        self._said = Said()
+
+    @property
+    def ends_in_tools(self) -> bool:
+        """Whether the last message came from tools."""
+        return self._role == "tool"
+
+    def chunk(self, chunk: JsonObject) -> Iterator[parts.Part]:
+        """Yield the parts of a ``ModelResponseChunk``."""
+        content = [part for part in chunk.get("content") or () if isinstance(part, Mapping)]
+        yield from self._place(chunk, content)
+        fresh = self._said.news(content) if chunk.get("aggregated") is True else content
+        restated = []
+        for part in fresh:
+            self._said.add(part)
+            if _is_restated(part):
+                restated.append(part)
+            else:
+                yield from self.part(part)
+        if restated:
+            yield from self.restate(restated)
+        if self._send_data and chunk.get("custom"):
+            yield parts.Data("genkit-custom", chunk["custom"])
+
+    def unsaid(self, content: Iterable[JsonObject]) -> Iterator[JsonObject]:
+        """Yield what the last message, now that it is whole, holds beyond what was streamed of it."""
+        return self._said.news(content)
+
+    def part(self, part: JsonObject) -> Iterator[parts.Part]:
+        """Yield what one content part says."""
+        kind = next((kind for kind in _KINDS if part.get(kind) is not None), None)
+        value = part.get(kind or "")
+        match kind, value:
+            case "text", str():
+                yield from self._text(parts.Text, part, value)
+            case "reasoning", str():
+                yield from self._text(parts.Reasoning, part, value)
+            case "toolRequest", Mapping():
+                yield from self._request(value, part)
+            case "toolResponse", Mapping():
+                yield from self._response(value)
+            case "media", Mapping() if isinstance(value.get("url"), str):
+                yield parts.File(value["url"], _media_type(value))
+            case (("data" | "resource" | "custom"), _):
+                if self._send_data:
+                    yield parts.Data(f"genkit-{kind}", value)
+            case _ if part.keys() - {"metadata"}:
+                self._on_unknown("part")
+
+    def restate(self, requests: Sequence[JsonObject]) -> Iterator[parts.Part]:
+        """Yield what became of requests that Genkit tells once more: some have an outcome, some are interrupted."""
+        calls = self._calls.restated([part["toolRequest"] for part in requests])
+        for part, call in zip(requests, calls, strict=True):
+            metadata = _metadata(part)
+            if not call.complete:
+                yield from self._call(call, part)
+            if "pendingOutput" in metadata and not call.answered:
+                call.answered = True
+                yield parts.ToolResult(call.id, metadata["pendingOutput"])
+            elif "interrupt" in metadata and self._approvals and not call.asked:
+                call.asked = True
+                yield parts.ApprovalRequest(self._calls.new_id(), call.id, _reason(metadata["interrupt"]))
+
+    def _place(self, chunk: JsonObject, content: Iterable[JsonObject]) -> Iterator[parts.Part]:
+        """Begin a step where the model speaks anew: behind its tools, or under another index."""
+        role, index = chunk.get("role"), chunk.get("index")
+        if not isinstance(role, str):
+            role = "tool" if any("toolResponse" in part for part in content) else "model"
+        moved = index is not None and self._index is not None and index != self._index
+        if self._role is not None and (role != self._role or moved):
+            self._said = Said()
+            if role != "tool":
+                self._calls.next_message()
+                yield parts.Step()
+        self._role = role
+        self._index = self._index if index is None else index
+
+    def _text(
+        self, kind: type[parts.Text | parts.Reasoning], part: JsonObject, text: str
+    ) -> Iterator[parts.Text | parts.Reasoning]:
+        if metadata := _metadata(part):
+            yield kind(text, {"genkit": metadata})
+        elif text:
+            yield kind(text)
+
+    def _request(self, request: JsonObject, part: JsonObject) -> Iterator[parts.Part]:
+        call = self._calls.request(request)
+        if not call.complete and request.get("partial") is True:
+            yield from _partial(call, request.get("input"))
+        elif not call.complete:
+            yield from self._call(call, part)
+
+    def _call(self, call: OpenCall, part: JsonObject) -> Iterator[parts.Part]:
+        call.complete = True
+        value, metadata = part["toolRequest"].get("input"), _call_metadata(call, part)
+        yield parts.ToolCall(call.id, call.name, {} if value is None else value, provider_metadata=metadata)
+
+    def _response(self, response: JsonObject) -> Iterator[parts.Part]:
+        call = self._calls.response(response)
+        if call is None:
+            return
+        if call.id in self._denied:
+            yield parts.ToolDenied(call.id, tool_name=call.name)
+            return
+        content = response.get("content")
+        output = response.get("output", content)
+        yield parts.ToolResult(call.id, output, tool_name=call.name)
+        for part in content if isinstance(content, list) else ():
+            if isinstance(part, Mapping) and "media" in part:
+                yield from self.part(part)
+
+
+def _metadata(part: JsonObject) -> JsonObject:
+    metadata = part.get("metadata")
+    return metadata if isinstance(metadata, Mapping) else {}
+
+
+def _is_restated(part: JsonObject) -> bool:
+    """Tell whether a part says what became of a request; the agents of JavaScript stream such parts."""
+    return isinstance(part.get("toolRequest"), Mapping) and bool(_metadata(part).keys() & _OUTCOMES)
+
+
+def _reason(interrupt: Any) -> str | None:
+    """Return why a tool interrupts, if it says so."""
+    told = interrupt.get("reason", interrupt.get("message")) if isinstance(interrupt, Mapping) else interrupt
+    return told if isinstance(told, str) else None
+
+
+def _partial(call: OpenCall, value: Any) -> Iterator[parts.Part]:
+    """Send what was added to an input that is being written, if it is what stood there and more."""
+    if not call.started:
+        call.started = True
+        yield parts.ToolInputStart(call.id, call.name)
+    text = value if isinstance(value, str) else _open_text(value)
+    if len(text) > len(call.written) and text.startswith(call.written):
+        yield parts.ToolInputDelta(call.id, text[len(call.written) :])
+        call.written = text
+
+
+def _open_text(value: Any) -> str:
+    """Return the JSON text of a value that is not complete: without the ends that are not written yet."""
+    if not isinstance(value, Mapping | list) or not value:
+        return ""
+    return json_text(json_value(value)).rstrip("]}").removesuffix('"')
+
+
+def _call_metadata(call: OpenCall, part: JsonObject) -> parts.ProviderMetadata | None:
+    """Return what must come back from the page with the call: Genkit's metadata, and a ``ref`` that is not the id."""
+    told = dict(_metadata(part))
+    if call.ref is not None and call.ref != call.id:
+        told["ref"] = call.ref
+    return {"genkit": told} if told else None
+
+
+def _media_type(media: JsonObject) -> str:
+    """Return what kind of file it is; servers leave it out where the URL tells."""
+    told, url = media.get("contentType"), str(media["url"])
+    if isinstance(told, str) and told:
+        return told
+    if url.startswith("data:"):
+        return url[5:].partition(",")[0].partition(";")[0] or "text/plain"  # RFC 2397
+    return mimetypes.guess_type(urlsplit(url).path)[0] or "application/octet-stream"

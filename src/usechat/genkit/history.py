@@ -1,0 +1,183 @@
+"""The page's messages as Genkit's: roles ``user``, ``model`` and ``tool``, each with content parts."""
+
+from collections.abc import Container, Iterable, Iterator, Mapping
+from typing import Any, NamedTuple, TypeAlias, cast
+
+from usechat.genkit.calls import OWN_ID, OpenCall
+from usechat.machine import SETTLED, ToolState
+from usechat.toolbook import APPROVAL_TOOL
+from usechat.turn import Turn
+from usechat.ui_messages import UIMessage, is_dynamic_tool, is_static_tool
+
+__all__ = ["Resume", "genkit_messages", "known_calls", "resume_of", "text_of", "user_content"]
+
+Wire: TypeAlias = dict[str, Any]
+
+
+def text_of(message: UIMessage) -> str:
+    """Return the text of a message."""
+    texts = (part.get("text") for part in _parts(message) if part["type"] == "text")
+    return "".join(text for text in texts if isinstance(text, str))
+
+
+def user_content(message: UIMessage | None) -> list[Wire]:
+    """Return the text and the files of a user's message."""
+    return [content for part in _parts(message) for content in _plain_content(part)]
+
+
+def genkit_messages(messages: Iterable[UIMessage], *, answered: Container[str] = ()) -> list[Wire]:
+    """Return the history. A call without an outcome is left out.
+
+    ``answered`` are the calls of the last step whose answers stand in ``resume``: Genkit wants them to end the history,
+    and beside them what the other tools of that step returned as ``pendingOutput``.
+    """
+    said: list[Wire] = []
+    for message in messages:
+        if message["role"] == "user":
+            said.append({"role": "user", "content": user_content(message)})
+        elif message["role"] == "assistant":
+            said += _model_messages(message, answered)
+    return [message for message in said if message["content"]]
+
+
+class Resume(NamedTuple):
+    """What a person or a page answered to interrupted calls: Genkit's ``resume``, and the ids of those calls."""
+
+    wire: dict[str, list[Wire]]
+    call_ids: frozenset[str]
+    denied: frozenset[str]
+
+
+def resume_of(turn: Turn) -> Resume | None:
+    """Return the answers of a turn that goes on: outputs of the page's tools, and calls that may run now."""
+    outputs = {output.tool_call_id for output in turn.tool_outputs}
+    outputs &= {part.get("toolCallId") for part in _last_step(turn.request.continues)}
+    approvals = {answer.tool_call_id: answer for answer in turn.approvals}
+    respond, restart, call_ids = [], [], set()
+    for part in filter(_is_tool, _parts(turn.request.continues)):
+        answer = approvals.get(part["toolCallId"])
+        if answer is not None and answer.approved:
+            resumed = {"reason": answer.reason} if answer.reason else True
+            restart.append({"toolRequest": _request(part), "metadata": {"resumed": resumed}})
+        elif answer is not None:
+            respond.append(_response(part, {"denied": True} | ({"reason": answer.reason} if answer.reason else {})))
+        elif part["toolCallId"] in outputs:
+            respond.append(_response(part, _output_of(part)))
+        else:
+            continue
+        call_ids.add(part["toolCallId"])
+    wire = {key: value for key, value in (("respond", respond), ("restart", restart)) if value}
+    denied = frozenset(str(answer.tool_call_id) for answer in turn.approvals if not answer.approved)
+    return Resume(wire, frozenset(call_ids), denied) if wire else None
+
+
+def known_calls(turn: Turn) -> list[OpenCall]:
+    """Return the calls of the message that a turn goes on with."""
+    return [
+        OpenCall(
+            part["toolCallId"],
+            _named(part)["name"],
+            _ref_of(part),
+            complete=True,
+            answered=part.get("state") in SETTLED,
+            echo=part.get("state") in SETTLED,
+        )
+        for part in filter(_is_tool, _parts(turn.request.continues))
+    ]
+
+
+def _model_messages(message: UIMessage, answered: Container[str]) -> Iterator[Wire]:
+    """Yield the messages of the steps: what the model said, then what its tools returned."""
+    steps: list[list[Mapping[str, Any]]] = [[]]
+    for part in _parts(message):
+        if part["type"] == "step-start":
+            steps.append([])
+        steps[-1].append(part)
+    for step in steps:
+        pending = any(part.get("toolCallId") in answered for part in step)
+        model: list[Wire] = []
+        tools: list[Wire] = []
+        for part in step:
+            if not _is_tool(part):
+                model += _plain_content(part)
+                continue
+            request = {"toolRequest": _request(part)} | _metadata(part, "callProviderMetadata")
+            if part["toolCallId"] in answered:
+                model.append(request)
+            elif part.get("state") not in (ToolState.OUTPUT_AVAILABLE, ToolState.OUTPUT_ERROR):
+                continue  # models refuse a request without a response
+            elif pending:
+                model.append(request | {"metadata": request.get("metadata", {}) | {"pendingOutput": _output_of(part)}})
+            else:
+                model.append(request)
+                tools.append(_response(part, _output_of(part)))
+        yield from ({"role": "model", "content": model}, {"role": "tool", "content": tools})
+
+
+def _plain_content(part: Mapping[str, Any]) -> Iterator[Wire]:
+    match part:
+        case {"type": "text", "text": str(text)} if text:
+            yield {"text": text}
+        case {"type": "reasoning", "text": str(text)}:
+            yield {"reasoning": text} | _metadata(part, "providerMetadata")
+        case {"type": "file", "url": str(url)}:
+            media_type = part.get("mediaType")
+            yield {"media": {"url": url} | ({"contentType": media_type} if media_type else {})}
+
+
+def _metadata(part: Mapping[str, Any], key: str) -> Wire:
+    """Return what Genkit said of a part besides, such as the signature of a thought, without what is said elsewhere."""
+    kept = {
+        name: value for name, value in _told(part, key).items() if name not in ("interrupt", "pendingOutput", "ref")
+    }
+    return {"metadata": kept} if kept else {}
+
+
+def _told(part: Mapping[str, Any], key: str) -> Mapping[str, Any]:
+    """Return what Genkit said of a part, as it comes back from the page."""
+    provider_metadata = part.get(key)
+    told = provider_metadata.get("genkit") if isinstance(provider_metadata, Mapping) else None
+    return told if isinstance(told, Mapping) else {}
+
+
+def _request(part: Mapping[str, Any]) -> Wire:
+    return _named(part) | {"input": part.get("input")}
+
+
+def _response(part: Mapping[str, Any], output: Any) -> Wire:
+    return {"toolResponse": _named(part) | {"output": output}}
+
+
+def _ref_of(part: Mapping[str, Any]) -> str | None:
+    """Return the ``ref`` of the tool request that a tool part stands for."""
+    ref, call_id = _told(part, "callProviderMetadata").get("ref"), str(part["toolCallId"])
+    if isinstance(ref, str):
+        return ref
+    return None if call_id.startswith(OWN_ID) else call_id
+
+
+def _named(part: Mapping[str, Any]) -> Wire:
+    name = part.get("toolName") if is_dynamic_tool(part["type"]) else part["type"].removeprefix("tool-")
+    ref = _ref_of(part)
+    return {"name": name} | ({"ref": ref} if ref is not None else {})
+
+
+def _output_of(part: Mapping[str, Any]) -> Any:
+    if part.get("state") == ToolState.OUTPUT_ERROR:
+        return {"error": part.get("errorText")}
+    return part.get("output")
+
+
+def _is_tool(part: Mapping[str, Any]) -> bool:
+    is_call = is_static_tool(part["type"]) or is_dynamic_tool(part["type"])
+    return is_call and isinstance(part.get("toolCallId"), str) and part["type"] != f"tool-{APPROVAL_TOOL}"
+
+
+def _last_step(message: UIMessage | None) -> list[Mapping[str, Any]]:
+    parts = _parts(message)
+    starts = [index for index, part in enumerate(parts) if part["type"] == "step-start"]
+    return parts[starts[-1] :] if starts else parts
+
+
+def _parts(message: UIMessage | None) -> list[Mapping[str, Any]]:
+    return [] if message is None else cast("list[Mapping[str, Any]]", message["parts"])

@@ -1,0 +1,54 @@
+"""Turns as a page makes them, and what a transport answers."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from usechat import MessageBuilder, UIMessage
+from usechat.requests import ChatRequest
+from usechat.transport import ChatTransport
+from usechat.turn import Identity, Turn
+
+Wire = dict[str, Any]
+
+
+def user(text: str, *more: Wire, message_id: str = "u1") -> Wire:
+    return {"id": message_id, "role": "user", "parts": [{"type": "text", "text": text}, *more]}
+
+
+def assistant(*parts: Wire, **more: Any) -> Wire:
+    return {"id": "a1", "role": "assistant", "parts": list(parts), **more}
+
+
+def asked(*messages: Wire, **more: Any) -> ChatRequest:
+    return ChatRequest.parse({"id": "c1", "messages": list(messages), **more})
+
+
+def turn(
+    *messages: Wire, identity: Identity | None = None, headers: Mapping[str, str] | None = None, **more: Any
+) -> Turn:
+    return Turn(asked(*messages, **more), identity=identity, headers=headers)
+
+
+async def answer(transport: ChatTransport, request: ChatRequest, *, message: UIMessage | None = None) -> UIMessage:
+    """Return the message that a page would show; an error ends it with StreamFailed."""
+    builder = MessageBuilder(sdk="7", message=message)
+    async for chunk in await transport.send_messages(request):
+        builder.receive(chunk)
+    return builder.message
+
+
+def text_of(message: UIMessage) -> str:
+    """Return the text of a message."""
+    return "".join(text for kind, text in shown(message) if kind == "text")
+
+
+def shown(message: UIMessage) -> list[tuple[str, Any]]:
+    """Return the parts in short: their kinds, and text, or the tool's state and outcome."""
+    short: list[tuple[str, Any]] = []
+    for part in message["parts"]:
+        wire: Any = part
+        if "state" in wire and wire["type"].startswith("tool-"):
+            short.append((wire["type"], wire.get("output", wire.get("errorText", wire["state"]))))
+        else:
+            short.append((wire["type"], wire.get("text", wire.get("data", wire.get("url")))))
+    return short

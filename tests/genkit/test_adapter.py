@@ -1,0 +1,236 @@
+"""Genkit's chunks as parts, by value."""
+
+from typing import Any
+
+import pytest
+
+from tests.genkit.short import PARIS, ROME, chunk, fed, request, response, said
+from usechat import parts as p
+from usechat.genkit.wire import Event, Message, Unknown
+
+SIGNED = {"signature": "s"}
+
+
+# What a flow streams
+
+
+@pytest.mark.parametrize(
+    ("streamed", "parts"),
+    [
+        ("Hel", [p.Text("Hel")]),
+        ({"text": "Hel"}, [p.Text("Hel")]),
+        (chunk({"text": "Hel"}), [p.Text("Hel")]),
+        ({"content": [{"text": "Hel"}, {"reasoning": "Hm"}]}, [p.Text("Hel"), p.Reasoning("Hm")]),
+        (chunk({"text": "Hel", "new": 1}, new={"a": 1}), [p.Text("Hel")]),
+        (chunk({"text": ""}, {}, {"metadata": {}}), []),
+        (chunk({"reasoning": "Hm", "metadata": SIGNED}), [p.Reasoning("Hm", {"genkit": SIGNED})]),
+        (chunk({"reasoning": "", "metadata": SIGNED}), [p.Reasoning("", {"genkit": SIGNED})]),
+        (chunk(request(ROME, ref="r")), [p.ToolCall("r", "weather", ROME)]),
+        (chunk(request(ROME)), [p.ToolCall("genkit-1", "weather", ROME)]),
+        (chunk(request()), [p.ToolCall("genkit-1", "weather", {})]),
+        (
+            chunk({**request(ROME), "metadata": SIGNED}),
+            [p.ToolCall("genkit-1", "weather", ROME, provider_metadata={"genkit": SIGNED})],
+        ),
+        (chunk({"media": {"url": "a:b", "contentType": "image/png"}}), [p.File("a:b", "image/png")]),
+        (chunk({"media": {"url": "https://e.org/a.jpg?x=1"}}), [p.File("https://e.org/a.jpg?x=1", "image/jpeg")]),
+        (chunk({"media": {"url": "https://e.org/a"}}), [p.File("https://e.org/a", "application/octet-stream")]),
+        (chunk({"media": {"url": "data:image/gif;base64,AA"}}), [p.File("data:image/gif;base64,AA", "image/gif")]),
+        (chunk({"media": {"url": "data:,a"}}), [p.File("data:,a", "text/plain")]),
+        ({"modelChunk": chunk({"text": "Hel"})}, [p.Text("Hel")]),
+        ({"turnEnd": {"finishReason": "stop"}}, []),
+        (None, []),
+        ({}, []),
+    ],
+)
+def test_a_chunk_becomes_parts(streamed: Any, parts: list[p.Part]) -> None:
+    assert said(streamed) == parts
+
+
+DATA = [
+    (chunk({"data": {"a": 1}}), p.Data("genkit-data", {"a": 1})),
+    (chunk({"custom": {"a": 1}}), p.Data("genkit-custom", {"a": 1})),
+    (chunk({"resource": {"uri": "a:b"}}), p.Data("genkit-resource", {"uri": "a:b"})),
+    (chunk(custom={"raw": 1}), p.Data("genkit-custom", {"raw": 1})),
+    ({"customPatch": [{"op": "add"}]}, p.Data("genkit-patch", [{"op": "add"}], transient=True)),
+    ({"artifact": {"name": "n", "parts": []}}, p.Data("genkit-artifact", {"name": "n", "parts": []}, id="n")),
+    ({"status": "looking"}, p.Data("genkit-chunk", {"status": "looking"})),
+    (4, p.Data("genkit-chunk", 4)),
+]
+
+
+@pytest.mark.parametrize(("streamed", "part"), DATA)
+def test_data_of_genkit_s_own_is_sent_when_asked_for(streamed: Any, part: p.Part) -> None:
+    assert said(streamed, send_data=True) == [part]
+    assert said(streamed) == []
+
+
+def test_what_is_not_known_is_counted() -> None:
+    unknown: list[str] = []
+    events: list[Event] = [Message({"status": 1}), Message(chunk({"hologram": 1})), Unknown("other")]
+    assert fed(*events, on_unknown=unknown.append) == []
+    assert unknown == ["chunk", "part", "other"]
+
+
+def test_a_mapper_is_asked_first_and_may_leave_a_chunk_to_us() -> None:
+    def mapper(streamed: Any) -> list[p.Part] | None:
+        return [p.Data("status", streamed["status"])] if isinstance(streamed, dict) else None
+
+    assert said({"status": "looking"}, "Hel", map_chunk=mapper) == [p.Data("status", "looking"), p.Text("Hel")]
+
+
+# Tools and steps
+
+
+def test_responses_without_a_ref_belong_to_the_oldest_request_of_their_name() -> None:
+    parts = said(
+        chunk(request(ROME), request(PARIS), request(ROME, name="time"), index=0),
+        chunk(response(5, "time"), response(1), response(2), role="tool", index=1),
+        chunk({"text": "Warm."}, index=2),
+    )
+    assert parts[3:] == [
+        p.ToolResult("genkit-3", 5, tool_name="time"),
+        p.ToolResult("genkit-1", 1, tool_name="weather"),
+        p.ToolResult("genkit-2", 2, tool_name="weather"),
+        p.Step(),
+        p.Text("Warm."),
+    ]
+
+
+def test_responses_with_a_ref_belong_to_their_request() -> None:
+    parts = said(
+        chunk(request(ROME, ref="a"), request(PARIS, ref="b")),
+        chunk(response(2, ref="b"), response(1, ref="a"), role="tool"),
+    )
+    assert parts[2:] == [p.ToolResult("b", 2, tool_name="weather"), p.ToolResult("a", 1, tool_name="weather")]
+
+
+def test_a_ref_that_is_used_again_is_another_call_and_keeps_its_ref() -> None:
+    parts = said(
+        chunk(request(ROME, ref="0"), index=0),
+        chunk(response(1, ref="0"), role="tool", index=1),
+        chunk(request(PARIS, ref="0"), index=2),
+        chunk(response(2, ref="0"), role="tool", index=3),
+    )
+    assert parts == [
+        p.ToolCall("0", "weather", ROME),
+        p.ToolResult("0", 1, tool_name="weather"),
+        p.Step(),
+        p.ToolCall("genkit-1", "weather", PARIS, provider_metadata={"genkit": {"ref": "0"}}),
+        p.ToolResult("genkit-1", 2, tool_name="weather"),
+    ]
+
+
+def test_a_response_that_nobody_asked_for_is_shown() -> None:
+    assert said(chunk(response(1, ref="x"), role="tool")) == [p.ToolResult("x", 1, tool_name="weather")]
+
+
+def test_the_media_of_a_response_are_files() -> None:
+    media = {"media": {"url": "data:image/png;base64,AA"}}
+    several = {"toolResponse": {"name": "draw", "content": [{"text": "a"}, media]}}
+    assert said(chunk(several, role="tool")) == [
+        p.ToolResult("genkit-1", [{"text": "a"}, media], tool_name="draw"),
+        p.File("data:image/png;base64,AA", "image/png"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("chunks", "steps"),
+    [
+        ([chunk({"text": "a"}, index=0), chunk({"text": "b"}, index=0.0)], 0),
+        ([chunk({"text": "a"}, index=0), chunk({"text": "b"}, index=1)], 1),
+        ([chunk({"text": "a"}), chunk({"text": "b"})], 0),
+        ([chunk({"text": "a"}), chunk(response(1), role="tool"), chunk(response(1), role="tool"), "b"], 1),
+        ([chunk({"text": "a"}, index=0), "b", chunk({"text": "c"}, index=1)], 1),
+        ([{"content": [response(1)]}, {"content": [request(ROME)]}], 1),
+    ],
+)
+def test_a_step_begins_where_the_model_speaks_anew(chunks: list[Any], steps: int) -> None:
+    assert said(*chunks).count(p.Step()) == steps
+
+
+def partial(value: Any, **more: Any) -> dict[str, Any]:
+    return chunk(request(value, partial=True, **more))
+
+
+@pytest.mark.parametrize(
+    ("inputs", "deltas"),
+    [
+        (['{"city"', '{"city":"Ro', '{"city":"Rome"}'], ['{"city"', ':"Ro', 'me"}']),
+        (['{"city"', '{"place"'], ['{"city"']),
+        ([{"city": "R"}, {"city": "Ro"}, {"city": "Rome", "unit": ["C"]}], ['{"city":"R', "o", 'me","unit":["C']),
+        ([{"city": "R"}, {"town": "R"}], ['{"city":"R']),
+        ([{}, {"city": "R"}], ['{"city":"R']),
+        ([None, {"city": "R"}], ['{"city":"R']),
+    ],
+)
+def test_a_partial_input_is_sent_in_pieces_only_while_it_grows(inputs: list[Any], deltas: list[str]) -> None:
+    start = p.ToolInputStart("genkit-1", "weather")
+    pieces = [p.ToolInputDelta("genkit-1", delta) for delta in deltas]
+    assert said(*map(partial, inputs), chunk(request(ROME))) == [
+        start,
+        *pieces,
+        p.ToolCall("genkit-1", "weather", ROME),
+    ]
+
+
+def test_partial_inputs_of_two_calls_do_not_mix() -> None:
+    assert said(partial("{", ref="a"), partial("[", ref="b"), partial("{}", ref="a")) == [
+        p.ToolInputStart("a", "weather"),
+        p.ToolInputDelta("a", "{"),
+        p.ToolInputStart("b", "weather"),
+        p.ToolInputDelta("b", "["),
+        p.ToolInputDelta("a", "}"),
+    ]
+
+
+# Chunks that repeat
+
+
+def test_of_an_aggregated_chunk_only_the_news_is_said() -> None:
+    media = {"media": {"url": "data:,a"}}
+    parts = said(
+        chunk({"reasoning": "Hm"}),
+        chunk({"text": "Hel"}),
+        chunk({"reasoning": "Hmm"}, {"text": "Hello"}, media, request(ROME), aggregated=True),
+        chunk({"reasoning": "Hmm"}, {"text": "Hello"}, media, request(ROME), request(PARIS), aggregated=True),
+    )
+    assert parts == [
+        p.Reasoning("Hm"),
+        p.Text("Hel"),
+        p.Reasoning("m"),
+        p.Text("lo"),
+        p.File("data:,a", "text/plain"),
+        p.ToolCall("genkit-1", "weather", ROME),
+        p.ToolCall("genkit-2", "weather", PARIS),
+    ]
+
+
+def test_an_aggregated_text_may_come_in_other_pieces() -> None:
+    assert said(chunk({"text": "Hello"}), chunk({"text": "He"}, {"text": "llo you"}, aggregated=True)) == [
+        p.Text("Hello"),
+        p.Text(" you"),
+    ]
+
+
+def test_an_aggregated_chunk_repeats_its_own_message_only() -> None:
+    parts = said(chunk({"text": "a"}, index=0), chunk({"text": "a"}, index=1, aggregated=True))
+    assert parts == [p.Text("a"), p.Step(), p.Text("a")]
+
+
+# What became of requests
+
+
+def test_requests_that_are_told_again_with_their_outcome_are_the_same_calls() -> None:
+    """The agents of JavaScript stream a tool message with the requests themselves when one is interrupted."""
+    told = chunk(
+        {**request(ROME, name="delete"), "metadata": {"interrupt": {"reason": "Sure?"}}},
+        {**request(PARIS), "metadata": {"pendingOutput": {"celsius": 5}}},
+        role="tool",
+    )
+    asked = [chunk(request(ROME, name="delete"), request(PARIS)), told, told]
+    assert said(*asked)[2:] == [p.ToolResult("genkit-2", {"celsius": 5})]
+    assert said(*asked, interrupts="approval")[2:] == [
+        p.ApprovalRequest("3", "genkit-1", "Sure?"),
+        p.ToolResult("genkit-2", {"celsius": 5}),
+    ]

@@ -1,0 +1,227 @@
+"""What a flow is given of a chat."""
+
+import uuid
+from typing import Any
+
+import pytest
+
+from tests.genkit.asking import assistant, turn, user
+from usechat.errors import LocalProtocolError
+from usechat.genkit.inputs import (
+    FlowInput,
+    agent_input,
+    history_input,
+    messages_input,
+    session_id,
+    stateless_agent_input,
+    text_input,
+)
+from usechat.genkit.schemas import input_for
+from usechat.runs.failures import PublicError
+from usechat.turn import Identity
+
+SESSION = str(uuid.uuid5(uuid.NAMESPACE_URL, "c1"))
+STEP = {"type": "step-start"}
+THOUGHT = {"type": "reasoning", "text": "Hm", "providerMetadata": {"genkit": {"signature": "s"}}}
+PICTURE = {"type": "file", "mediaType": "image/png", "url": "data:image/png;base64,AA"}
+MEDIA = {"url": "data:image/png;base64,AA", "contentType": "image/png"}
+SAID = {"type": "text", "text": "Warm."}
+
+
+def call(call_id: str, state: str, name: str = "weather", **more: Any) -> dict[str, Any]:
+    return {"type": f"tool-{name}", "toolCallId": call_id, "state": state, "input": {"city": "Rome"}, **more}
+
+
+DENIED = {"denied": True, "reason": "no"}
+DONE = call("r1", "output-available", output={"celsius": 4})
+FAILED = call("genkit-1", "output-error", errorText="It failed.")
+WEATHER = {"name": "weather", "input": {"city": "Rome"}}
+
+
+async def test_a_text_is_the_last_message() -> None:
+    assert text_input(turn(user("one"), assistant(SAID), user("two"))) == FlowInput("two")
+
+
+async def test_a_history_has_the_roles_user_and_model() -> None:
+    system = {"id": "s", "role": "system", "parts": [SAID]}
+    asked = turn(system, user("one"), assistant(STEP, DONE), assistant(STEP, SAID), user("two"))
+    history = [{"role": "user", "content": "one"}, {"role": "model", "content": "Warm."}]
+    assert history_input(asked) == FlowInput({"message": "two", "conversationHistory": history})
+
+
+async def test_messages_are_genkit_s_own() -> None:
+    asked = turn(
+        user("one", PICTURE),
+        assistant(
+            STEP, THOUGHT, DONE, FAILED, call("open", "input-available"), STEP, SAID, {"type": "data-x", "data": 1}
+        ),
+        user("two"),
+    )
+    assert messages_input(asked).data == {
+        "messages": [
+            {"role": "user", "content": [{"text": "one"}, {"media": MEDIA}]},
+            {
+                "role": "model",
+                "content": [
+                    {"reasoning": "Hm", "metadata": {"signature": "s"}},
+                    {"toolRequest": {**WEATHER, "ref": "r1"}},
+                    {"toolRequest": WEATHER},
+                ],
+            },
+            {
+                "role": "tool",
+                "content": [
+                    {"toolResponse": {"name": "weather", "ref": "r1", "output": {"celsius": 4}}},
+                    {"toolResponse": {"name": "weather", "output": {"error": "It failed."}}},
+                ],
+            },
+            {"role": "model", "content": [{"text": "Warm."}]},
+            {"role": "user", "content": [{"text": "two"}]},
+        ]
+    }
+
+
+ANSWERED = call("genkit-2", "output-available", "ask", output="blue")
+
+
+async def test_messages_that_go_on_after_a_tool_of_the_page_end_in_its_request() -> None:
+    data = messages_input(turn(user("one"), assistant(STEP, DONE, STEP, ANSWERED))).data
+    assert [message["role"] for message in data["messages"]] == ["user", "model", "tool", "model"]
+    assert data["messages"][-1]["content"] == [{"toolRequest": {"name": "ask", "input": {"city": "Rome"}}}]
+    assert data["resume"] == {"respond": [{"toolResponse": {"name": "ask", "output": "blue"}}]}
+
+
+async def test_what_other_tools_of_that_step_returned_is_pending() -> None:
+    approved = {"approval": {"id": "x", "approved": True, "reason": "fine"}}
+    waiting = call("genkit-3", "approval-responded", "delete", **approved)
+    data = messages_input(turn(user("one"), assistant(STEP, waiting, DONE))).data
+    request = {"name": "delete", "input": {"city": "Rome"}}
+    assert data["resume"]["restart"] == [{"toolRequest": request, "metadata": {"resumed": {"reason": "fine"}}}]
+
+
+async def test_a_new_message_for_an_agent_names_the_session() -> None:
+    message = {"role": "user", "content": [{"text": "two"}]}
+    assert agent_input(turn(user("one"), assistant(SAID), user("two"))) == FlowInput(
+        {"message": message}, {"sessionId": SESSION}
+    )
+
+
+@pytest.mark.parametrize(
+    ("more", "init"),
+    [
+        ({"trigger": "regenerate-message"}, {"snapshotId": "s1"}),
+        ({"messageId": "u2"}, {"snapshotId": "s1"}),
+        ({}, {}),
+    ],
+)
+async def test_a_regenerated_answer_goes_on_from_the_snapshot_before_it(
+    more: dict[str, Any], init: dict[str, str]
+) -> None:
+    before = assistant(SAID, metadata={"genkit": {"snapshotId": "s1"}})
+    asked = turn(user("one"), before, user("two", message_id="u2"), **more)
+    assert agent_input(asked).init == {"sessionId": SESSION, **init}
+
+
+async def test_a_regenerated_first_answer_has_no_snapshot() -> None:
+    assert agent_input(turn(user("one"), trigger="regenerate-message")).init == {"sessionId": SESSION}
+
+
+async def test_an_agent_without_a_store_gets_what_was_said_as_its_state() -> None:
+    given = stateless_agent_input(turn(user("one"), assistant(SAID), user("two")))
+    assert given.data == {"message": {"role": "user", "content": [{"text": "two"}]}}
+    messages = [{"role": "user", "content": [{"text": "one"}]}, {"role": "model", "content": [{"text": "Warm."}]}]
+    assert given.init == {"state": {"sessionId": SESSION, "messages": messages}}
+
+
+@pytest.mark.parametrize(
+    ("part", "resume"),
+    [
+        (ANSWERED, {"respond": [{"toolResponse": {"name": "ask", "output": "blue"}}]}),
+        (FAILED, {"respond": [{"toolResponse": {"name": "weather", "output": {"error": "It failed."}}}]}),
+        (
+            call("r9", "approval-responded", approval={"id": "x", "approved": True}),
+            {"restart": [{"toolRequest": {**WEATHER, "ref": "r9"}, "metadata": {"resumed": True}}]},
+        ),
+        (
+            call("r9", "approval-responded", approval={"id": "x", "approved": False, "reason": "no"}),
+            {"respond": [{"toolResponse": {"name": "weather", "ref": "r9", "output": DENIED}}]},
+        ),
+        (
+            call("genkit-9", "output-available", output=1, callProviderMetadata={"genkit": {"ref": "0"}}),
+            {"respond": [{"toolResponse": {"name": "weather", "ref": "0", "output": 1}}]},
+        ),
+        (
+            {"type": "dynamic-tool", "toolName": "ask", "toolCallId": "r9", "state": "output-available", "output": 1},
+            {"respond": [{"toolResponse": {"name": "ask", "ref": "r9", "output": 1}}]},
+        ),
+    ],
+)
+async def test_an_agent_goes_on_after_an_answer(part: dict[str, Any], resume: dict[str, Any]) -> None:
+    assert agent_input(turn(user("one"), assistant(STEP, DONE, STEP, part))).data == {"resume": resume}
+
+
+@pytest.mark.parametrize("build", [text_input, history_input])
+async def test_a_flow_that_cannot_go_on_says_so_instead_of_being_asked_again(build: Any) -> None:
+    with pytest.raises(PublicError, match="cannot go on after an answer to its tools"):
+        build(turn(user("one"), assistant(STEP, ANSWERED)))
+
+
+async def test_a_session_is_the_uuid_of_the_chat_and_each_person_has_their_own() -> None:
+    ids = {session_id(turn(user("one"), identity=Identity(subject))) for subject in ("", "ada", "bob")}
+    assert len(ids) == 3
+    assert SESSION in ids
+    assert {uuid.UUID(session).version for session in ids} == {5}
+
+
+@pytest.mark.parametrize(
+    ("schema", "data"),
+    [
+        ({"type": "string"}, "two"),
+        ({}, "two"),
+        ({"anyOf": [{"type": "string"}, {"type": "null"}]}, "two"),
+        ({"type": "array"}, [{"role": "user", "content": [{"text": "two"}]}]),
+        ({"properties": {"messages": {}}}, {"messages": [{"role": "user", "content": [{"text": "two"}]}]}),
+        ({"properties": {"message": {}}}, {"message": "two", "conversationHistory": []}),
+        ({"properties": {"question": {"type": "string"}, "limit": {"type": "integer"}}}, {"question": "two"}),
+        ({"properties": {"question": {"anyOf": [{"type": "string"}, {"type": "null"}]}}}, {"question": "two"}),
+        (
+            {"anyOf": [{"$ref": "#/$defs/A"}, {"type": "null"}], "$defs": {"A": {"properties": {"message": {}}}}},
+            {"message": "two", "conversationHistory": []},
+        ),
+    ],
+)
+async def test_a_schema_tells_what_a_flow_takes(schema: dict[str, Any], data: Any) -> None:
+    assert input_for("flow", schema)(turn(user("two"))).data == data
+
+
+@pytest.mark.parametrize(
+    ("schema", "takes"),
+    [
+        ({"properties": {"a": {"type": "integer"}}, "required": ["a"]}, "a"),
+        ({"properties": {"a": {"type": "string"}, "b": {"type": "string"}}}, "a, b"),
+        ({"type": "integer"}, "a value of type integer"),
+        ({"type": "array", "items": {"type": "string"}}, "a value of type array"),
+    ],
+)
+def test_a_flow_that_is_no_chat_needs_a_builder(schema: dict[str, Any], takes: str) -> None:
+    with pytest.raises(LocalProtocolError, match=f"^the flow add takes {takes}, which a chat does not have; serve Gen"):
+        input_for("add", schema)
+
+
+async def test_a_signature_comes_back_with_an_answered_call() -> None:
+    told = {"genkit": {"thoughtSignature": "s", "interrupt": True, "ref": "0"}}
+    answered = call("genkit-1", "output-available", output=1, callProviderMetadata=told)
+    waiting = call("r2", "approval-responded", "delete", approval={"id": "x", "approved": True})
+    messages = messages_input(turn(user("one"), assistant(STEP, answered, STEP, waiting))).data["messages"]
+    request = {"toolRequest": {**WEATHER, "ref": "0"}, "metadata": {"thoughtSignature": "s"}}
+    assert messages[1]["content"] == [request]
+
+
+@pytest.mark.parametrize("forged", [None, 4, "x", {"genkit": None}, {"genkit": {"ref": 4, "snapshotId": 4}}])
+async def test_forged_metadata_does_no_harm(forged: Any) -> None:
+    part = call("r1", "output-available", output=1, callProviderMetadata=forged, providerMetadata=forged)
+    thought = {"type": "reasoning", "text": "Hm", "providerMetadata": forged}
+    before = assistant(STEP, thought, part, metadata=forged)
+    asked = turn(user("one"), before, user("two"), trigger="regenerate-message")
+    assert agent_input(asked).init == {"sessionId": SESSION}
+    assert len(messages_input(asked).data["messages"]) == 4

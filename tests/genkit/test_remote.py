@@ -1,0 +1,164 @@
+"""A flow behind HTTP: what is sent, what is passed on, and durable streams; over real sockets."""
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from typing import Any
+
+import pytest
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import Response, StreamingResponse
+from starlette.routing import Route
+
+from tests.conformance.served import Served, serving
+from tests.genkit.asking import answer, asked, assistant, text_of, turn, user
+from usechat.errors import StreamFailed
+from usechat.genkit import GenkitChatTransport, agent_input, text_input
+from usechat.genkit.inputs import FlowInput
+from usechat.genkit.remote import RemoteFlow
+from usechat.genkit.transport import PASSED_ON
+from usechat.genkit.wire import Event, Message, Result
+from usechat.turn import Turn
+
+Answer = Callable[[Request], Awaitable[Response]]
+STREAM_ID = "x-genkit-stream-id"
+HEARD: list[tuple[dict[str, str], Any]] = []
+ATTACHED: list[str | None] = []
+
+
+async def cut(*frames: str) -> AsyncIterator[str]:
+    """Say something, and break off as a server does that dies."""
+    for frame in frames:
+        yield frame
+    await asyncio.sleep(0.05)  # the frames are on their way
+    raise ConnectionError
+
+
+async def listening(request: Request) -> Response:
+    HEARD.append((dict(request.headers), await request.json()))
+    return StreamingResponse(iter(['data: {"message":"Hi"}\n\n', 'data: {"result":"Hi"}\n\n']))
+
+
+async def durable(request: Request) -> Response:
+    ATTACHED.append(request.headers.get(STREAM_ID))
+    headers = {STREAM_ID: "s1"}
+    said = [f'data: {{"message":"{word}"}}\n\n' for word in ("One ", "two ", "three")]
+    match len(ATTACHED):
+        case 1:
+            return StreamingResponse(cut(*said[:1]), headers=headers)
+        case 2:
+            return StreamingResponse(cut(*said[:2]), headers=headers)
+    return StreamingResponse(iter([*said, 'data: {"result":null}\n\n']), headers=headers)
+
+
+async def restarting(request: Request) -> Response:
+    ATTACHED.append(request.headers.get(STREAM_ID))
+    headers = {STREAM_ID: "s1"}
+    match len(ATTACHED):
+        case 1:
+            return StreamingResponse(cut('data: {"message":"One "}\n\n'), headers=headers)
+        case 2:
+            return Response("not ready", 503)
+    whole = ['data: {"message":"One "}\n\n', 'data: {"message":"two"}\n\n', 'data: {"result":null}\n\n']
+    return StreamingResponse(iter(whole), headers=headers)
+
+
+async def forgotten(request: Request) -> Response:
+    ATTACHED.append(request.headers.get(STREAM_ID))
+    if request.headers.get(STREAM_ID):
+        return Response(status_code=204)
+    return StreamingResponse(cut('data: {"message":"One "}\n\n'), headers={STREAM_ID: "s1"})
+
+
+async def plain(request: Request) -> Response:
+    ATTACHED.append(request.headers.get(STREAM_ID))
+    return StreamingResponse(cut('data: {"message":"One "}\n\n'))
+
+
+@pytest.fixture(scope="module")
+def served() -> Iterator[Served]:
+    answers: list[Answer] = [listening, durable, restarting, forgotten, plain]
+    routes = [Route(f"/{answer.__name__}", answer, methods=["POST"]) for answer in answers]
+    with serving({"genkit": Starlette(routes=routes)}) as running:
+        yield running
+
+
+@pytest.fixture(autouse=True)
+def nothing_heard_yet() -> None:
+    HEARD.clear()
+    ATTACHED.clear()
+
+
+def url(served: Served, name: str) -> str:
+    return f"http://127.0.0.1:{served.port}/genkit/{name}"
+
+
+async def events(flow: RemoteFlow, flow_input: FlowInput, asking: Turn) -> list[Event]:
+    return [event async for event in flow.run(flow_input, asking)]
+
+
+async def test_a_request_is_data_and_init(served: Served) -> None:
+    flow = RemoteFlow(url(served, "listening"), headers={}, pass_on=())
+    assert await events(flow, FlowInput("hi"), turn(user("hi"))) == [Message("Hi"), Result("Hi")]
+    await events(flow, FlowInput("hi", {"sessionId": "s"}), turn(user("hi")))
+    assert [body for _, body in HEARD] == [{"data": "hi"}, {"data": "hi", "init": {"sessionId": "s"}}]
+
+
+async def test_headers_are_passed_on_by_a_list_and_own_ones_win(served: Served) -> None:
+    page = {"authorization": "Bearer t", "x-request-id": "r", "cookie": "c", "accept": "*/*", "host": "example.org"}
+    flow = RemoteFlow(url(served, "listening"), headers={"x-request-id": "own", "x-key": "k"}, pass_on=PASSED_ON)
+    await events(flow, FlowInput("hi"), turn(user("hi"), headers=page))
+    heard = HEARD[0][0]
+    assert (heard["authorization"], heard["x-request-id"], heard["x-key"]) == ("Bearer t", "own", "k")
+    assert heard["accept"] == "text/event-stream"
+    assert heard["host"].startswith("127.0.0.1")
+    assert "cookie" not in heard
+
+
+async def say(transport: GenkitChatTransport) -> str:
+    return text_of(await answer(transport, asked(user("hi"))))
+
+
+async def test_a_durable_stream_is_taken_up_again_each_time_it_is_cut(served: Served) -> None:
+    assert await say(GenkitChatTransport(url(served, "durable"))) == "One two three"
+    assert ATTACHED == [None, "s1", "s1"]
+
+
+async def test_a_durable_stream_waits_for_a_server_that_starts_anew(served: Served) -> None:
+    assert await say(GenkitChatTransport(url(served, "restarting"))) == "One two"
+    assert ATTACHED == [None, "s1", "s1"]
+
+
+@pytest.mark.parametrize(("name", "attached"), [("forgotten", [None, "s1"]), ("plain", [None])])
+async def test_a_stream_that_nobody_keeps_is_an_error(served: Served, name: str, attached: list[Any]) -> None:
+    with pytest.raises(StreamFailed, match="broke before the answer was complete"):
+        await say(GenkitChatTransport(url(served, name)))
+    assert attached == ATTACHED
+
+
+async def test_a_running_answer_can_be_read_again_from_its_start(served: Served) -> None:
+    transport = GenkitChatTransport(url(served, "durable"))
+    chunks = await transport.send_messages(asked(user("hi")))
+    again = await transport.reconnect_to_stream("c1")
+    assert again is not None
+    first = [chunk async for chunk in chunks]
+    assert [chunk async for chunk in again][-1] == first[-1]
+    assert await transport.reconnect_to_stream("c1") is None
+
+
+async def test_builders_are_chosen_by_the_user(served: Served) -> None:
+    await say(GenkitChatTransport(url(served, "listening")))
+    await say(GenkitChatTransport(url(served, "listening"), build_input=text_input))
+    await say(GenkitChatTransport(url(served, "listening"), build_input=agent_input))
+    history, text, agent = (body for _, body in HEARD)
+    assert history == {"data": {"message": "hi", "conversationHistory": []}}
+    assert text == {"data": "hi"}
+    assert agent["init"].keys() == {"sessionId"}
+
+
+async def test_a_flow_without_tools_of_the_page_is_not_asked_again(served: Served) -> None:
+    answered = {"type": "tool-ask", "toolCallId": "c", "state": "output-available", "input": {}, "output": 1}
+    transport = GenkitChatTransport(url(served, "listening"))
+    with pytest.raises(StreamFailed, match="cannot go on after an answer to its tools"):
+        await answer(transport, asked(user("hi"), assistant(answered)))
+    assert HEARD == []

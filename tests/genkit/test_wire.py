@@ -1,0 +1,99 @@
+"""The tolerant reader: what every generation of Genkit servers sends."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from usechat.genkit.wire import MAXIMUM_FRAME, Event, Failure, Message, Result, StreamReader, Unknown, failure_of
+
+FIXTURES = Path(__file__).parent.parent / "fixtures" / "genkit"
+HEL = Message({"role": "model", "index": 0, "content": [{"text": "Hel"}]})
+
+
+def read(*pieces: bytes) -> list[Event]:
+    reader = StreamReader()
+    return [event for piece in pieces for event in reader.receive(piece)] + list(reader.close())
+
+
+BODIES: dict[str, list[Event]] = {
+    "go-1.1.0-error": [
+        HEL,
+        Failure("INTERNAL", "stream flow error", 'model "gemini" failed:\n\tquota {exceeded}'),
+    ],
+    "go-1.3.0-error": [HEL, Failure("RESOURCE_EXHAUSTED", "stream flow error", 'model "gemini" failed:\n\tquota')],
+    "go-1.12.0-error": [HEL, Failure("INTERNAL", "internal error")],
+    "express-error": [HEL, Failure("INTERNAL", "Internal Error")],
+    "next-error": [HEL, Failure("INVALID_ARGUMENT", "Name a city.")],
+    "fastapi-0.9-error": [HEL, Failure("INTERNAL", "boom", {"stack": ""})],
+    "fastapi-0.12-error": [HEL, Failure("INTERNAL", "boom", {"stack": ""})],
+    "next-result": [HEL, Result("Hello")],
+    "go-1.1.0-result": [Result({"text": "Hello", "hasToolOutput": False})],
+}
+
+
+@pytest.mark.parametrize("size", [1, 7, 10_000])
+@pytest.mark.parametrize("name", BODIES)
+def test_a_server_s_stream_is_read_however_it_is_cut_into_pieces(name: str, size: int) -> None:
+    body = (FIXTURES / f"{name}.txt").read_bytes()
+    assert read(*(body[start : start + size] for start in range(0, len(body), size))) == BODIES[name]
+
+
+@pytest.mark.parametrize(
+    ("body", "events"),
+    [
+        (b'data: {"message":"a"}\ndata: {"message":"b"}\n\n', [Message("a"), Message("b")]),
+        (b'data:{"message":"a"}\r\n\r\ndata: {"result":1}\r\n\r\n', [Message("a"), Result(1)]),
+        (
+            b'data: {"message":"a"}\nerror: {"error":{"status":"ABORTED","message":"m"}}',
+            [Message("a"), Failure("ABORTED", "m")],
+        ),
+        (b'{"result":{"text":"Hello"}}\n', [Result({"text": "Hello"})]),
+        (b'{\n  "result": 4\n}\n', [Result(4)]),
+        (b"data: {}\n\n", [Result(None)]),
+        (b'data: {"result":null}\n\n', [Result(None)]),
+        (b'data: {"error":"boom"}\n\n', [Failure("UNKNOWN", "boom")]),
+        (b': keep-alive\n\nevent: message\nid: 4\nretry: 10\ndata: {"message":1}\n\n', [Message(1)]),
+        (b'data: {"result":1}\n\ndata: {"message":"late"}\n\ndata: {"error":"late"}\n\nEND', [Result(1)]),
+        (b'data: {"other":1,"more":2}\n\n', [Unknown("other,more")]),
+        (b"data: [1]\n\n", [Unknown("list")]),
+        (b"hello\n\n", [Unknown("text")]),
+        ('data: {"message":"h\u00e9"}\n\n'.encode(), [Message("hé")]),
+        (b'data: {"message":NaN}\n\n', None),
+        (b'data: {"message":"\\ud83d"}\n\n', [Message("\ud83d")]),
+        (b"", []),
+        (b'data: {"message":"a"}\n\ndata: {"mess', [Message("a")]),
+        (b'data: {"mess\n\ndata: {"message":"a"}\n\n', [Failure("DATA_LOSS", 'a frame is not JSON: {"mess')]),
+        (b'data: {"error": oops}\n\n', [Failure("INTERNAL", "", '{"error": oops}')]),
+    ],
+)
+def test_frames_are_read_with_tolerance(body: bytes, events: list[Event] | None) -> None:
+    found = read(body)
+    if events is None:  # not a number is not equal to itself
+        assert len(found) == 1
+        assert isinstance(found[0], Message)
+    else:
+        assert found == events
+
+
+def test_a_frame_has_a_limit() -> None:
+    assert read(b"data: " + b"x" * MAXIMUM_FRAME + b"x") == [Failure("DATA_LOSS", "a frame of the stream is too large")]
+    line = b"x" * 1_000_000 + b"\n"
+    assert [type(event) for event in read(b"data: {", *[line] * 17)] == [Failure]
+
+
+@pytest.mark.parametrize(
+    ("value", "failure"),
+    [
+        ({"message": "m", "status": "NOT_FOUND", "details": 1}, Failure("NOT_FOUND", "m", 1)),
+        ({"error": {"message": "m", "status": "NOT_FOUND"}}, Failure("NOT_FOUND", "m")),
+        ({"error": {"error": {"message": "m"}}}, Failure("UNKNOWN", "m")),
+        ({"message": "m", "status": "INVALID ARGUMENT"}, Failure("INVALID_ARGUMENT", "m")),
+        ({"error": "rate limit exceeded"}, Failure("UNKNOWN", "rate limit exceeded")),
+        ({"error": None}, Failure()),
+        ("text", Failure("UNKNOWN", "text")),
+        ({"message": 4, "status": 400}, Failure()),
+    ],
+)
+def test_an_error_has_many_shapes(value: Any, failure: Failure) -> None:
+    assert failure_of(value) == failure
