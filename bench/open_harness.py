@@ -1,0 +1,307 @@
+"""Flows: how soon a page has what a node says, over HTTP; and what a flow with many tool calls costs.
+
+`python -m bench.open_harness PORT` is the server that the first part asks, in a process of its own.
+"""
+
+import asyncio
+import contextlib
+import gc
+import os
+import re
+import statistics
+import subprocess
+import sys
+import time
+import tracemalloc
+from collections.abc import Iterator, Mapping
+from functools import partial
+from typing import Any, Final
+
+import httpx2
+import msgspec
+import uvicorn
+from starlette.applications import Starlette
+from starlette.routing import Mount
+
+from bench.machine import Circumstances, circumstances
+from bench.report import table
+from bench.results import FLAT, Goal
+from bench.rounds import Figure, measure_in_rounds, say, timed
+from usechat.frames import FrameStream
+from usechat.open_harness import (
+    FlowRuntime,
+    NodeContext,
+    OpenHarnessChatTransport,
+    RemoteRuntime,
+    default_registry,
+    runtime_app,
+)
+from usechat.parts import Part
+from usechat.requests import ChatRequest
+from usechat.server import ChatApp
+from usechat.server.addresses import listen, resolve
+from usechat.stream import MessageStream
+from usechat.turn import Turn
+
+LIMIT: Final = 100.0
+"""Milliseconds within which a page has what was said (SC-002, SC-009)."""
+BUSY: Final = 0.5
+"""Processes that wanted to run when the run began, on average; with more than this the figures are not worth much."""
+WAYS: Final = {"here": "in the server's process", "remote": "behind a WebSocket"}
+KINDS: Final = ("text", "thinking")
+_PACKAGES: Final = {name: name for name in ("uvicorn", "starlette", "websockets", "jsonata-python")}
+_STAMP: Final = re.compile(rb"<(\d+)>")
+
+
+class Plan(msgspec.Struct, frozen=True):
+    """How much is measured."""
+
+    deltas: int = 100
+    pause: float = 0.02
+    chats: tuple[int, ...] = (1, 50)
+    calls: tuple[int, ...] = (50, 200, 800)
+    rounds: int = 15
+
+
+QUICK: Final = Plan(deltas=3, pause=0.001, chats=(1, 2), calls=(5, 20), rounds=1)
+
+
+class Delay(msgspec.Struct, frozen=True):
+    """Milliseconds from the node's word to the client's socket."""
+
+    way: str
+    kind: str
+    chats: int
+    p50: float
+    p99: float
+
+
+class Calls(msgspec.Struct, frozen=True):
+    """What one tool call of a long flow costs: nanoseconds, and the bytes that the whole flow takes at most."""
+
+    count: int
+    time: Figure
+    peak: int
+
+
+class FlowResults(msgspec.Struct, frozen=True):
+    """One run. ``load``: what else the machine did."""
+
+    circumstances: Circumstances
+    load: float
+    delays: list[Delay]
+    calls: list[Calls]
+
+
+# The flows
+
+
+async def stamp(given: Mapping[str, Any], context: NodeContext) -> None:
+    """Say the time, again and again."""
+    kind, count, pause = given["text"].split()
+    for _ in range(int(count)):
+        context.emit({"type": f"agent:{kind}:delta", "content": f"<{time.monotonic_ns()}>"})
+        await asyncio.sleep(float(pause))
+
+
+async def use_tools(given: Mapping[str, Any], context: NodeContext) -> None:
+    """Use a tool, again and again."""
+    for number in range(int(given["text"])):
+        context.emit({"type": "agent:tool", "toolName": "search", "toolInput": {"query": number}})
+        context.emit({"type": "agent:tool", "toolName": "search", "toolOutput": {"hits": number}})
+
+
+def flow(node_type: str) -> FlowRuntime:
+    """Return a flow of one node that is given the message."""
+    registry = default_registry()
+    registry.add("stamp", stamp)
+    registry.add("use_tools", use_tools)
+    node = {"id": "node", "type": node_type, "input": {"text": "{{ flow.input.message }}"}}
+    return FlowRuntime({"name": node_type, "nodes": [node], "edges": []}, registry=registry)
+
+
+def question(text: str, chat_id: str) -> dict[str, Any]:
+    """Return what a page posts."""
+    return {"id": chat_id, "messages": [{"id": chat_id, "role": "user", "parts": [{"type": "text", "text": text}]}]}
+
+
+# How soon a page has it
+
+
+def serve(port: int) -> None:
+    """Serve the flow, and itself once more behind a WebSocket."""
+    remote = partial(RemoteRuntime, f"ws://127.0.0.1:{port}/flows/ws")
+    apps: dict[str, Any] = {
+        "here": ChatApp(OpenHarnessChatTransport(partial(flow, "stamp"))),
+        "remote": ChatApp(OpenHarnessChatTransport(remote)),
+        "flows": runtime_app(partial(flow, "stamp")),
+    }
+    app = Starlette(routes=[Mount(f"/{name}", mounted) for name, mounted in apps.items()])
+    config = uvicorn.Config(app, log_level="error", lifespan="off")
+    uvicorn.Server(config).run(listen(resolve("127.0.0.1", port)))
+
+
+@contextlib.contextmanager
+def server() -> Iterator[int]:
+    """Run the server in a process of its own; tell its port."""
+    (free,) = listen(resolve("127.0.0.1", 0))
+    port = free.getsockname()[1]
+    free.close()
+    process = subprocess.Popen([sys.executable, "-m", "bench.open_harness", str(port)])
+    try:
+        for _ in range(300):
+            with contextlib.suppress(httpx2.TransportError):
+                httpx2.get(f"http://127.0.0.1:{port}/here/healthz")
+                break
+            time.sleep(0.1)
+        yield port
+    finally:
+        process.terminate()
+        process.wait()
+
+
+async def ask(client: httpx2.AsyncClient, url: str, text: str, chat_id: str) -> list[float]:
+    """Return the milliseconds that each delta took."""
+    delays: list[float] = []
+    rest = b""
+    async with client.stream("POST", url, json=question(text, chat_id), timeout=60) as response:
+        async for piece in response.aiter_raw():
+            now = time.monotonic_ns()
+            rest += piece
+            delays += [(now - int(found)) / 1e6 for found in _STAMP.findall(rest)]
+            rest = rest[rest.rfind(b"\n\n") + 1 :]
+    return delays
+
+
+async def ask_all(url: str, kind: str, chats: int, plan: Plan) -> list[float]:
+    """Ask in so many chats at once."""
+    text = f"{kind} {plan.deltas} {plan.pause}"
+    async with httpx2.AsyncClient(limits=httpx2.Limits(max_connections=chats)) as client:
+        asked = [ask(client, url, text, f"{kind}-{chats}-{number}") for number in range(chats)]
+        delays = [delay for answer in await asyncio.gather(*asked) for delay in answer]
+    assert len(delays) == chats * plan.deltas
+    return delays
+
+
+def measure_delays(plan: Plan) -> list[Delay]:
+    """Measure both kinds both ways, with few and with many chats."""
+    found = []
+    with server() as port:
+        for way in WAYS:
+            for kind in KINDS:
+                for chats in plan.chats:
+                    url = f"http://127.0.0.1:{port}/{way}/api/chat"
+                    delays = sorted(asyncio.run(ask_all(url, kind, chats, plan)))
+                    p99 = delays[min(len(delays) - 1, len(delays) * 99 // 100)]
+                    found.append(Delay(way, kind, chats, statistics.median(delays), p99))
+                    say(f"{kind} {WAYS[way]}, {chats} chats: {found[-1].p50:.1f} ms")
+    return found
+
+
+# What many tool calls cost
+
+
+async def drive(count: int) -> None:
+    """Run a flow of so many calls: runtime, adapter and frames, which nobody keeps."""
+    turn = Turn(ChatRequest.parse(question(str(count), "c1")))
+    frames = FrameStream(MessageStream(message_id="m1"))
+
+    def hear(part: Part) -> None:
+        frames.send(part)
+
+    turn.bind(hear)
+    await OpenHarnessChatTransport(partial(flow, "use_tools")).drive(turn)
+
+
+def run_flow(count: int) -> None:
+    asyncio.run(drive(count))
+
+
+def peak(count: int) -> int:
+    """Return how many bytes a flow of so many calls takes at most."""
+    run_flow(count)
+    gc.collect()
+    tracemalloc.start()
+    try:
+        run_flow(count)
+        return tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+
+
+def measure_calls(plan: Plan) -> list[Calls]:
+    """Measure flows of all lengths in the same rounds."""
+    ways = {str(count): timed(partial(run_flow, count), count) for count in plan.calls}
+    times = measure_in_rounds(ways, rounds=plan.rounds, warm_up=1, title="tool calls")
+    return [Calls(count, times[str(count)], peak(count)) for count in plan.calls]
+
+
+# The report
+
+
+def measure(plan: Plan) -> FlowResults:
+    """Measure everything."""
+    return FlowResults(circumstances(_PACKAGES), os.getloadavg()[0], measure_delays(plan), measure_calls(plan))
+
+
+def goals(results: FlowResults) -> list[Goal]:
+    """Judge the run."""
+    few, *_, many = results.calls
+    growth = many.time.median / few.time.median
+    kept = (many.peak - few.peak) / (many.count - few.count)
+    return [
+        *(
+            Goal(
+                f"{kind} is at the client within {LIMIT:.0f} ms, median",
+                f"{max(delay.p50 for delay in results.delays if delay.kind == kind):.1f} ms at worst",
+                all(delay.p50 < LIMIT for delay in results.delays if delay.kind == kind),
+            )
+            for kind in KINDS
+        ),
+        Goal(
+            f"time per tool call flat (within {FLAT}x) from {few.count} to {many.count} calls",
+            f"{growth:.2f}x",
+            growth < FLAT,
+        ),
+        Goal("less than 1 KiB kept of a tool call", f"{kept:,.0f} bytes", kept < 1024),
+    ]
+
+
+def summary(results: FlowResults) -> str:
+    """Return what the README shows of it."""
+    made = results.circumstances
+    versions = ", ".join(f"{name} {version}" for name, version in made.versions.items())
+    noise = f" The machine was busy (load {results.load:.1f}): run it again." if results.load > BUSY else ""
+    judged = [f"- {'met' if goal.met else 'MISSED'}: {goal.text}: {goal.measured}" for goal in goals(results)]
+    return "\n\n".join([f"{made.date}, {made.machine}, {made.python}; {versions}.{noise}", "\n".join(judged)])
+
+
+def report(results: FlowResults) -> str:
+    """Return the whole report."""
+    delays = [
+        [f"{delay.kind}, {WAYS[delay.way]}", str(delay.chats), f"{delay.p50:.1f}", f"{delay.p99:.1f}"]
+        for delay in results.delays
+    ]
+    calls = [
+        [f"{calls.count} calls", f"{calls.time.median / 1000:.1f}", f"{calls.peak / 1024:,.0f}"]
+        for calls in results.calls
+    ]
+    return "\n\n".join(
+        [
+            "# Flows",
+            summary(results),
+            "## From the node's word to the client's socket, over HTTP",
+            table(["what", "chats", "median ms", "p99 ms"], delays),
+            "## A flow of many tool calls: runtime, adapter and frames",
+            table(["flow", "median µs per call", "peak KiB"], calls),
+        ]
+    )
+
+
+def chart(results: FlowResults) -> dict[str, float]:
+    """Return the bars of the chart: the medians."""
+    return {f"{delay.kind}, {delay.way}, {delay.chats} chats": delay.p50 for delay in results.delays}
+
+
+if __name__ == "__main__":
+    serve(int(sys.argv[1]))

@@ -1,0 +1,29 @@
+"""Flows in Python: kept in SQLite, and served over the WebSocket of Open Harness as well.
+
+usechat serve examples/open_harness/chat.py:transport
+python examples/open_harness/chat.py, and then: usechat serve --as open-harness ws://127.0.0.1:42069/ws
+"""
+
+import sys
+from pathlib import Path
+
+from usechat import Turn
+from usechat.open_harness import FlowRuntime, OpenHarnessChatTransport, SqliteRunStore, load_flow, serve_runtime
+
+HERE = Path(__file__).parent
+sys.path.insert(0, str(HERE))
+
+flow = load_flow(HERE / "trip-flow.yaml")
+store = SqliteRunStore("runs.db")
+
+
+def runtime(turn: Turn) -> FlowRuntime:
+    """Go on with the chat's paused run, or begin another."""
+    paused = store.paused_run(turn.chat_id, turn.identity.subject if turn.identity else "")
+    return FlowRuntime(flow, store=store, resume={"runId": paused} if paused else None)
+
+
+transport = OpenHarnessChatTransport(runtime, send_flow_metadata=True)
+
+if __name__ == "__main__":
+    serve_runtime(lambda: FlowRuntime(flow, store=store))

@@ -1,0 +1,13 @@
+"""How agents fail."""
+
+from usechat.errors import UsechatError
+
+__all__ = ["AgentFailed"]
+
+
+class AgentFailed(UsechatError):
+    """An agent failed; ``error_type`` is timeout, rate_limit, auth, network, or what else it was."""
+
+    def __init__(self, error_type: str, text: str) -> None:
+        super().__init__(text)
+        self.error_type = error_type

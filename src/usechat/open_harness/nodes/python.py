@@ -1,0 +1,141 @@
+"""Nodes that are Python functions."""
+
+import asyncio
+import inspect
+from collections.abc import AsyncIterator, Callable, Generator, Iterable, Mapping
+from importlib import import_module
+from typing import Any, Final
+
+from usechat.open_harness.flow import Place
+from usechat.open_harness.node_context import NodeContext
+from usechat.open_harness.threads import in_thread
+
+__all__ = ["FunctionNode", "PythonNode", "import_function"]
+
+_BREATH: Final = 32
+"""After how many items without a pause others get their turn."""
+
+
+def import_function(name: Any) -> Callable[..., Any]:
+    """Return what ``module:function`` names; a ValueError says what is wrong with it."""
+    module, colon, attributes = name.partition(":") if isinstance(name, str) else ("", "", "")
+    if not (module and colon and attributes):
+        raise ValueError(f"must be a text such as my_module:my_function, not {name!r}")
+    try:
+        found: Any = import_module(module)
+        for attribute in attributes.split("."):
+            found = getattr(found, attribute)
+    except Exception as error:  # the module is foreign code
+        raise ValueError(f"{name!r} cannot be imported: {error}") from error
+    if not callable(found):
+        raise ValueError(f"{name!r} is not a function")
+    function: Callable[..., Any] = found
+    return function
+
+
+class FunctionNode:
+    """Runs a function with the input and, if it takes two arguments, the context.
+
+    It may be plain (run in a thread), async, a generator or an async generator. What it returns is the output. What a
+    generator yields is said at once: texts, and events such as ``{"type": "agent:thinking:delta", "content": "…"}``;
+    the output is then ``{"text": …}`` with all that was said, unless it returns something else.
+    """
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        self._function = function
+
+    def problems(self, fields: Mapping[str, Any]) -> Iterable[tuple[Place, str]]:  # noqa: ARG002
+        """Yield nothing: the function knows what it takes."""
+        return ()
+
+    async def run(self, fields: Mapping[str, Any], context: NodeContext) -> Any:
+        """Call the function."""
+        return await call_function(self._function, fields, context)
+
+
+class PythonNode:
+    """Runs the function that its input names as ``function: module:function``; the rest of the input goes to it."""
+
+    def problems(self, fields: Mapping[str, Any]) -> Iterable[tuple[Place, str]]:
+        """Yield why the function cannot be used; one that a binding names is looked at when the node runs."""
+        name = fields.get("function")
+        if isinstance(name, str) and "{{" in name:
+            return
+        try:
+            import_function(name)
+        except ValueError as error:
+            yield ("function",), str(error)
+
+    async def run(self, fields: Mapping[str, Any], context: NodeContext) -> Any:
+        """Call the function."""
+        rest = {key: value for key, value in fields.items() if key != "function"}
+        return await call_function(import_function(fields.get("function")), rest, context)
+
+
+async def call_function(function: Callable[..., Any], fields: Mapping[str, Any], context: NodeContext) -> Any:
+    """Call a function of any kind and return its output."""
+    arguments = (fields, context)[: _argument_count(function)]
+    said: list[str] = []
+    output: Any = None
+    if inspect.isasyncgenfunction(function):
+        await _drive(function(*arguments), context, said)
+    elif inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(getattr(function, "__call__", None)):  # noqa: B004
+        output = await function(*arguments)
+    else:
+        output = await in_thread(lambda: _call_in_thread(function, arguments, context, said))
+        if inspect.isawaitable(output):
+            output = await output
+    if not said:
+        return output
+    context.emit({"type": "agent:text", "content": "".join(said)})
+    return {"text": "".join(said)} if output is None else output
+
+
+async def _drive(items: AsyncIterator[Any], context: NodeContext, said: list[str]) -> None:
+    try:
+        count = 0
+        async for item in items:
+            _say(item, context, said)
+            count += 1
+            if count % _BREATH == 0:
+                await asyncio.sleep(0)
+    finally:
+        await items.aclose()  # type: ignore[attr-defined]
+
+
+def _call_in_thread(
+    function: Callable[..., Any], arguments: tuple[Any, ...], context: NodeContext, said: list[str]
+) -> Any:
+    result: Any = function(*arguments)
+    return _exhaust(result, context, said) if inspect.isgenerator(result) else result
+
+
+def _exhaust(items: Generator[Any, Any, Any], context: NodeContext, said: list[str]) -> Any:
+    try:
+        while not context.stopped:
+            try:
+                _say(next(items), context, said)
+            except StopIteration as end:
+                return end.value
+    finally:
+        items.close()
+    return None
+
+
+def _say(item: Any, context: NodeContext, said: list[str]) -> None:
+    if isinstance(item, str):
+        said.append(item)
+        context.emit({"type": "agent:text:delta", "content": item})
+    elif isinstance(item, Mapping) and isinstance(item.get("type"), str):
+        context.emit(item)
+    else:
+        raise TypeError(f"a node yields texts and events, not {type(item).__name__}")
+
+
+def _argument_count(function: Callable[..., Any]) -> int:
+    parameters = inspect.signature(function).parameters.values()
+    if any(parameter.kind is parameter.VAR_POSITIONAL for parameter in parameters):
+        return 2
+    return sum(
+        parameter.kind in (parameter.POSITIONAL_ONLY, parameter.POSITIONAL_OR_KEYWORD) for parameter in parameters
+    )

@@ -1,0 +1,56 @@
+"""What `usechat serve` makes of a flow file, and of the address of flows that run elsewhere."""
+
+import sys
+from collections.abc import Callable, Mapping
+from functools import partial
+from importlib import import_module
+from pathlib import Path
+from typing import Final
+
+from usechat.open_harness.flow_file import load_flow
+from usechat.open_harness.remote import RemoteRuntime
+from usechat.open_harness.runtime import FlowRuntime
+from usechat.open_harness.sessions_client import RemoteSessions
+from usechat.open_harness.transport import OpenHarnessChatTransport, RuntimeFactory
+from usechat.server.kinds import Opened
+from usechat.server.loading import CannotLoad
+
+__all__ = ["open_target"]
+
+
+def _runtimes_at(url: str) -> RuntimeFactory:
+    RemoteRuntime(url)  # a URL that cannot be one is told now, not to the first user
+    return partial(RemoteRuntime, url)
+
+
+_OPENERS: Final[Mapping[str, Callable[[str], RuntimeFactory]]] = {
+    "ws": _runtimes_at,
+    "wss": _runtimes_at,
+    "http": RemoteSessions,
+    "https": RemoteSessions,
+}
+
+
+def open_target(target: str) -> Opened:
+    """Return a transport for a flow file, or for flows at ``ws://…`` or ``http://…``.
+
+    It tells the page about the flow's nodes as well, so that it can draw them.
+    """
+    scheme, is_address, _ = target.partition("://")
+    if is_address and scheme not in _OPENERS:
+        raise CannotLoad(f"no flow can be reached at {scheme}://; give ws://, wss://, http:// or https://")
+    factory = _OPENERS[scheme](target) if is_address else _open_file(target)
+    return Opened(OpenHarnessChatTransport(factory, send_flow_metadata=True))
+
+
+def _open_file(target: str) -> RuntimeFactory:
+    path = Path(target)
+    if not path.is_file():
+        raise CannotLoad(f"there is no flow file {target}; give one, or an address such as ws://localhost:42069/ws")
+    directory = str(path.resolve().parent)
+    if directory not in sys.path:  # its functions live beside it
+        sys.path.insert(0, directory)
+    flow = load_flow(path)
+    if any(node.type in ("agent", "claude.agent") for node in flow.nodes):
+        import_module("usechat.open_harness.model_provider")  # takes seconds, and now nobody waits for an answer
+    return partial(FlowRuntime, flow)

@@ -1,0 +1,199 @@
+"""Flows that answer chats: each turn runs a flow, resumes the paused one, or joins the one that runs."""
+
+import asyncio
+import inspect
+import logging
+import secrets
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import Any, Final, TypeAlias
+
+import msgspec
+
+from usechat.chunks import Chunk
+from usechat.open_harness.adapter import OpenHarnessAdapter
+from usechat.open_harness.conversations import Conversation, Conversations
+from usechat.open_harness.flow_turns import FlowTurns
+from usechat.open_harness.interface import Runtime
+from usechat.open_harness.metadata import graph_of
+from usechat.parts import Finish, Start
+from usechat.requests import ChatRequest
+from usechat.runs.failures import PublicError
+from usechat.runs.transport import RunChatTransport
+from usechat.turn import Turn
+
+__all__ = ["OpenHarnessChatTransport", "RuntimeFactory"]
+
+RuntimeFactory: TypeAlias = Callable[..., Runtime | Awaitable[Runtime]]
+"""Makes the runtime of a turn; it may take the turn. One that is paused already is resumed."""
+
+_logger: Final = logging.getLogger("usechat.open_harness")
+
+NOT_READY: Final = "The flow is not ready: its runtime has not been started."
+USED_UP: Final = "The flow is not ready: its runtime has run already, and a runtime runs once."
+TOO_LATE: Final = "The flow ended before it could take the message. Please send it again."
+BUSY: Final = "The flow is busy with another chat. Please try again later."
+
+
+class OpenHarnessChatTransport:
+    """Answers chats with flows.
+
+    ``runtime`` is a function that makes a runtime for each turn, or one runtime, which runs once. The flow's input is
+    ``message``, ``messages``, ``files`` and ``chatId``. A message that comes while the chat's flow runs is sent to the
+    node that runs; its answer goes on from there.
+    """
+
+    def __init__(
+        self,
+        runtime: Runtime | RuntimeFactory,
+        *,
+        send_reasoning: bool = True,
+        send_step_markers: bool = True,
+        send_flow_metadata: bool = False,
+        send_node_outputs: bool = False,
+        generate_message_id: Callable[[], str] | None = None,
+    ) -> None:
+        self._runtime = runtime
+        self._send_reasoning = send_reasoning
+        self._send_step_markers = send_step_markers
+        self._send_flow_metadata = send_flow_metadata
+        self._send_node_outputs = send_node_outputs
+        self._generate_message_id = generate_message_id
+        self._conversations = Conversations()
+        self._runs = RunChatTransport(self)
+
+    async def send_messages(self, request: ChatRequest) -> AsyncIterator[Chunk]:
+        """Answer a request. Closing the iterator stops the flow before ``aclose`` returns."""
+        return await self._runs.send_messages(request)
+
+    async def reconnect_to_stream(self, chat_id: str) -> AsyncIterator[Chunk] | None:
+        """Return the answer that is being given, from its start, or nothing."""
+        return await self._runs.reconnect_to_stream(chat_id)
+
+    def hand_over(self, turn: Turn) -> None:
+        """Let the chat's running turn end, because ``turn`` goes on with its flow, or wants the answer anew."""
+        conversation = self._conversations.find(turn)
+        if conversation is not None and conversation.flow is not None:
+            conversation.flow.end_turn(stop=turn.request.trigger == "regenerate-message")
+
+    async def drive(self, turn: Turn) -> None:
+        """Answer a turn; a turn that is cancelled stops the flow first."""
+        if self._generate_message_id is not None:
+            turn.send(Start(self._generate_message_id()))
+        conversation = await self._open(turn)
+        if conversation.flow is not None and await self._join(conversation, conversation.flow, turn):
+            return
+        flow, begin = await self._flow(conversation, turn)
+        conversation.flow, conversation.paused = flow, None
+        if not await self._tell(conversation, flow, turn, begin):
+            raise PublicError(TOO_LATE)
+
+    async def _open(self, turn: Turn) -> Conversation:
+        """Return the chat of a turn. An answer that is wanted anew goes on with nothing."""
+        now = asyncio.get_running_loop().time()
+        for runtime in self._conversations.forget(now):
+            await _close(runtime)
+        conversation = self._conversations.open(turn, now)
+        if turn.request.trigger == "regenerate-message":
+            flow, paused = conversation.flow, conversation.paused
+            conversation.flow = conversation.paused = None
+            if flow is not None:
+                await flow.stop()
+            if paused is not None:
+                paused.stop()
+                await _close(paused)
+        return conversation
+
+    async def _join(self, conversation: Conversation, flow: FlowTurns, turn: Turn) -> bool:
+        """Go on with the flow that runs; tell whether that answered the turn."""
+        if flow.is_abandoned:
+            return False
+        begin = None if turn.request.continues else lambda: flow.deliver(turn.text)
+        return await self._tell(conversation, flow, turn, begin)
+
+    async def _tell(
+        self, conversation: Conversation, flow: FlowTurns, turn: Turn, begin: Callable[[], None] | None
+    ) -> bool:
+        """Tell the turn what its flow says; leave it open, and say so, if the flow ended without the message."""
+        try:
+            ending = await flow.tell(turn, begin=begin)
+        finally:
+            if flow.is_over and conversation.flow is flow:
+                conversation.flow = None
+                is_paused = flow.runtime.get_snapshot().get("status") == "paused"
+                conversation.paused = flow.runtime if is_paused else None
+        if flow.is_over and isinstance(ending, Finish) and not flow.is_delivered:
+            return False
+        if ending is not None:
+            turn.send(ending)
+        return True
+
+    async def _flow(self, conversation: Conversation, turn: Turn) -> tuple[FlowTurns, Callable[[], None]]:
+        """Return the flow that answers a turn, and what sets it going."""
+        runtime = conversation.paused or await self._make(turn)
+        if self._conversations.holder(runtime) not in (None, conversation):
+            raise PublicError(BUSY)
+        status = runtime.get_snapshot().get("status")
+        if status in ("complete", "aborted"):
+            raise PublicError(USED_UP)
+        flow = FlowTurns(runtime, self._adapter(runtime))
+        if status == "running":
+            return flow, lambda: flow.deliver(turn.text)
+        if status == "paused":
+            return flow, lambda: flow.start(runtime.resume(_answer(turn)))
+        return flow, lambda: flow.start(runtime.run(_input(turn)))
+
+    async def _make(self, turn: Turn) -> Runtime:
+        if isinstance(self._runtime, Runtime) and not isinstance(self._runtime, type):
+            return self._runtime
+        try:
+            made = self._runtime(turn) if _takes_a_turn(self._runtime) else self._runtime()
+            runtime = await made if inspect.isawaitable(made) else made
+        except PublicError:
+            raise
+        except Exception as error:
+            reference = secrets.token_hex(4)
+            _logger.exception("chat %s: no runtime could be made; reference %s", turn.chat_id, reference)
+            raise PublicError(f"{NOT_READY} Reference: {reference}") from error
+        if not isinstance(runtime, Runtime):
+            _logger.error("chat %s: %s is no runtime", turn.chat_id, type(runtime).__name__)
+            raise PublicError(NOT_READY)
+        return runtime
+
+    def _adapter(self, runtime: Runtime) -> OpenHarnessAdapter:
+        return OpenHarnessAdapter(
+            send_reasoning=self._send_reasoning,
+            send_step_markers=self._send_step_markers,
+            send_flow_metadata=self._send_flow_metadata,
+            send_node_outputs=self._send_node_outputs,
+            ends_at=getattr(runtime, "ends_at", None),
+            graph=graph_of(getattr(runtime, "flow", None)),
+            new_reference=lambda: secrets.token_hex(4),
+        )
+
+
+async def _close(runtime: Runtime) -> None:
+    """Close what a paused runtime holds open, such as a connection."""
+    close = getattr(runtime, "close", None)
+    closing = close() if callable(close) else None
+    if inspect.isawaitable(closing):
+        await closing
+
+
+def _takes_a_turn(factory: RuntimeFactory) -> bool:
+    positional = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    given = inspect.signature(factory).parameters.values()
+    return any(each.kind in positional and each.default is inspect.Parameter.empty for each in given)
+
+
+def _input(turn: Turn) -> dict[str, Any]:
+    return {"message": turn.text, "messages": turn.messages, "files": turn.files, "chatId": turn.chat_id}
+
+
+def _answer(turn: Turn) -> str:
+    """Return what a paused flow is told: what the user chose or allowed, if it asked, or else what the user wrote."""
+    if turn.request.continues:
+        for approval in turn.approvals:
+            return "approved" if approval.approved else approval.reason or "denied"
+        for output in turn.tool_outputs:
+            return output.output if isinstance(output.output, str) else msgspec.json.encode(output.output).decode()
+    return turn.text

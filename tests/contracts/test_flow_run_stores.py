@@ -1,0 +1,61 @@
+"""Every store of flow runs keeps the same promises."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from usechat.open_harness.sqlite_store import SqliteRunStore
+from usechat.open_harness.store import MemoryRunStore, RunStore
+
+
+@pytest.fixture(params=["memory", "sqlite"])
+def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[RunStore]:
+    if request.param == "memory":
+        yield MemoryRunStore()
+    else:
+        with SqliteRunStore(tmp_path / "runs.db") as opened:
+            yield opened
+
+
+def snapshot(status: str, chat_id: str = "c", owner: str = "") -> dict[str, Any]:
+    return {"runId": "r", "status": status, "input": {"chatId": chat_id}, "owner": owner}
+
+
+def test_events_are_numbered_per_run_from_one(store: RunStore) -> None:
+    for number in range(3):
+        store.append_event("a", {"type": "x", "number": number})
+    store.append_event("b", {"type": "y"})
+    assert store.load_events("a") == [(number + 1, {"type": "x", "number": number}) for number in range(3)]
+    assert store.load_events("a", 2) == [(3, {"type": "x", "number": 2})]
+    assert store.load_events("b") == [(1, {"type": "y"})]
+    assert store.load_events("nobody") == []
+
+
+def test_the_latest_snapshot_counts(store: RunStore) -> None:
+    assert store.load_snapshot("r") is None
+    store.save_snapshot("r", snapshot("running"))
+    store.save_snapshot("r", snapshot("paused"))
+    assert store.load_snapshot("r") == snapshot("paused")
+
+
+def test_a_session_is_replaced(store: RunStore) -> None:
+    assert store.load_session("s") is None
+    store.save_session("s", {"messages": [[1, "a"]]})
+    store.save_session("s", {"messages": [[1, "a"], [1, "b"]]})
+    assert store.load_session("s") == {"messages": [[1, "a"], [1, "b"]]}
+
+
+def test_a_paused_run_is_found_by_its_chat_and_owner_while_it_is_the_latest(store: RunStore) -> None:
+    store.save_snapshot("one", snapshot("paused"))
+    store.save_snapshot("two", snapshot("paused", owner="ann"))
+    assert (store.paused_run("c"), store.paused_run("c", "ann"), store.paused_run("d")) == ("one", "two", None)
+    store.save_snapshot("one", snapshot("complete"))
+    assert store.paused_run("c") is None
+
+
+def test_flush_returns_when_nothing_waits(store: RunStore) -> None:
+    store.append_event("a", {"type": "x"})
+    store.flush()
+    store.flush()

@@ -1,0 +1,155 @@
+"""A message that comes while the chat's flow runs goes on with it."""
+
+import asyncio
+from collections.abc import AsyncIterator
+
+import pytest
+
+from tests.open_harness.scripted import ScriptedRuntime, event
+from tests.open_harness.test_conversations import Listener
+from tests.open_harness.test_transport import Runtimes, asked, chunks_of, errors, listening, texts, types, until
+from usechat.open_harness import flow_turns
+from usechat.open_harness.interface import Event
+from usechat.open_harness.transport import OpenHarnessChatTransport
+from usechat.parts import Data
+from usechat.turn import Turn, emit
+
+
+async def test_a_message_to_a_running_flow_is_sent_to_its_node_and_answered_from_there() -> None:
+    runtimes = Runtimes(listening)
+    transport = OpenHarnessChatTransport(runtimes)
+    first = asyncio.ensure_future(chunks_of(transport, asked("you")))
+    await until(lambda: runtimes.made and runtimes.made[0].listeners)
+    second = asyncio.ensure_future(chunks_of(transport, asked("one")))
+    assert (texts(await first), errors(await first)) == ("Hello you. ", [])
+    await until(lambda: runtimes.made[0].commands)
+    third = asyncio.ensure_future(chunks_of(transport, asked("end")))
+    assert [texts(await second), texts(await third)] == ["Heard one. ", "Bye."]
+    assert len(runtimes.made) == 1
+    assert [command["runId"] for command in runtimes.made[0].commands] == ["a1", "a1"]
+
+
+async def test_a_message_that_no_node_reads_is_answered_by_a_new_flow() -> None:
+    gate = asyncio.Event()
+
+    async def deaf(runtime: ScriptedRuntime) -> AsyncIterator[Event]:
+        yield event("flow:start", flowName="f")
+        yield event("agent:text", "a1", content=f"On {runtime.input['message']}. ")
+        await gate.wait()
+        yield event("flow:complete", status="complete")
+
+    runtimes = Runtimes(deaf)
+    transport = OpenHarnessChatTransport(runtimes)
+    first = asyncio.ensure_future(chunks_of(transport, asked("one")))
+    await until(lambda: runtimes.made and runtimes.made[0].listeners)
+    second = asyncio.ensure_future(chunks_of(transport, asked("two")))
+    assert texts(await first) == "On one. "
+    await until(lambda: runtimes.made[0].commands)
+    gate.set()
+    assert texts(await second) == "On two. "
+    assert len(runtimes.made) == 2
+
+
+async def test_a_message_that_a_node_did_not_read_goes_to_the_next() -> None:
+    gate = asyncio.Event()
+
+    async def deaf_then_listening(runtime: ScriptedRuntime) -> AsyncIterator[Event]:
+        yield event("flow:start", flowName="f")
+        yield event("node:start", "a1")
+        yield event("agent:text", "a1", content="First. ")
+        await gate.wait()
+        yield event("node:complete", "a1", output=None)
+        yield event("node:start", "b1")
+        runtime.inbox = [command for command in runtime.inbox if command["runId"] == "b1"]
+        yield event("agent:text", "b1", content=f"Heard {await runtime.read()}.")
+        yield event("flow:complete", status="complete")
+
+    runtimes = Runtimes(deaf_then_listening)
+    transport = OpenHarnessChatTransport(runtimes)
+    first = asyncio.ensure_future(chunks_of(transport, asked("one")))
+    await until(lambda: runtimes.made and runtimes.made[0].listeners)
+    second = asyncio.ensure_future(chunks_of(transport, asked("two")))
+    assert texts(await first) == "First. "
+    await until(lambda: runtimes.made[0].commands)
+    gate.set()
+    assert texts(await second) == "Heard two."
+    assert [command["runId"] for command in runtimes.made[0].commands] == ["a1", "b1"]
+
+
+async def test_an_answer_that_is_wanted_anew_stops_the_running_flow() -> None:
+    runtimes = Runtimes(listening)
+    transport = OpenHarnessChatTransport(runtimes)
+    first = asyncio.ensure_future(chunks_of(transport, asked("you")))
+    await until(lambda: runtimes.made and runtimes.made[0].listeners)
+    second = asyncio.ensure_future(chunks_of(transport, asked("you", trigger="regenerate-message")))
+    assert types(await first)[-2:] == ["abort", "finish"]
+    await until(lambda: len(runtimes.made) == 2 and runtimes.made[1].listeners)
+    runtimes.made[1].dispatch({"message": "end"})
+    assert texts(await second) == "Hello you. Bye."
+
+
+async def test_a_flow_that_nobody_takes_over_is_stopped(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(flow_turns, "ORPHAN_SECONDS", 0.01)
+    runtimes = Runtimes(listening)
+    transport = OpenHarnessChatTransport(runtimes)
+    first = asyncio.ensure_future(chunks_of(transport, asked("you")))
+    await until(lambda: runtimes.made and runtimes.made[0].listeners)
+    transport.hand_over(Turn(asked("never sent")))
+    await first
+    await until(lambda: runtimes.made[0].status == "aborted")
+    again = asyncio.ensure_future(chunks_of(transport, asked("me")))
+    await until(lambda: len(runtimes.made) == 2 and runtimes.made[1].listeners)
+    runtimes.made[1].dispatch({"message": "end"})
+    assert texts(await again) == "Hello me. Bye."
+
+
+async def test_what_the_flows_own_code_emits_reaches_the_turn_of_the_moment() -> None:
+    async def emitting(runtime: ScriptedRuntime) -> AsyncIterator[Event]:
+        yield event("flow:start", flowName="f")
+        yield event("node:start", "a1")
+        yield event("agent:text", "a1", content="Hello. ")
+        emit("seen", await runtime.read())
+        yield event("flow:complete", status="complete")
+
+    runtimes = Runtimes(emitting)
+    transport = OpenHarnessChatTransport(runtimes)
+    first = asyncio.ensure_future(chunks_of(transport, asked("you")))
+    await until(lambda: runtimes.made and runtimes.made[0].listeners)
+    second = asyncio.ensure_future(chunks_of(transport, asked("me")))
+    assert (texts(await first), types(await first)[-1], "data-seen" in types(await first)) == (
+        "Hello. ",
+        "finish",
+        False,
+    )
+    assert [chunk["data"] for chunk in await second if chunk["type"] == "data-seen"] == ["me"]
+
+
+async def in_turn(transport: OpenHarnessChatTransport, turn: Turn) -> None:
+    turn.enter()
+    await transport.drive(turn)
+
+
+async def test_what_is_emitted_between_two_turns_is_kept_for_the_second() -> None:
+    gate = asyncio.Event()
+
+    async def emitting(_runtime: ScriptedRuntime) -> AsyncIterator[Event]:
+        yield event("flow:start", flowName="f")
+        yield event("node:start", "a1")
+        yield event("agent:text", "a1", content="Hello. ")
+        await gate.wait()
+        emit("seen", 1)
+        yield event("agent:text", "a1", content="More.")
+        yield event("flow:complete", status="complete")
+
+    first, second = Listener("you"), Listener("me")
+    runtimes = Runtimes(emitting)
+    transport = OpenHarnessChatTransport(runtimes)
+    one = asyncio.ensure_future(in_turn(transport, first.turn))
+    await until(lambda: first.text)
+    transport.hand_over(second.turn)
+    await one
+    gate.set()
+    await until(lambda: runtimes.made[0].status == "complete")
+    await in_turn(transport, second.turn)
+    assert (first.text, second.text) == ("Hello. ", "More.Hello. More.")
+    assert [part.data for part in second.said if isinstance(part, Data)] == [1, 1]

@@ -1,0 +1,166 @@
+"""`usechat serve` with a flow file, and in front of flows that run elsewhere."""
+
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import httpx2
+import pytest
+from websockets.asyncio.client import connect
+from websockets.exceptions import InvalidStatus
+from websockets.typing import Origin
+
+from tests.server.process import question, serve_process
+from usechat import ChunkDecoder, MessageBuilder
+from usechat.cli import main
+from usechat.errors import UsechatError
+from usechat.open_harness.remote import RemoteRuntime
+from usechat.open_harness.serving import open_target
+from usechat.open_harness.sessions_client import RemoteSessions
+from usechat.server.serving import Plan, make_app
+
+FLOW = """\
+name: greeting
+nodes:
+  - id: greeter
+    type: python
+    input:
+      function: greetings:greet
+      name: "{{ flow.input.message }}"
+edges: []
+"""
+FUNCTIONS = """\
+async def greet(given):
+    yield "Hello, "
+    yield given["name"]
+"""
+INVALID = """\
+name: broken
+nodes:
+  - id: a
+    type: nonsense
+    input: {}
+  - id: b
+    type: echo
+    input: {text: "{{ ( }}"}
+edges:
+  - from: a
+    to: c
+"""
+SERVER = """\
+from usechat.open_harness import FlowRuntime, load_flow, serve_runtime
+
+flow = load_flow("flow.yaml")
+serve_runtime(lambda: FlowRuntime(flow), port=0)
+"""
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    (tmp_path / "flow.yaml").write_text(FLOW, encoding="utf-8")
+    (tmp_path / "greetings.py").write_text(FUNCTIONS, encoding="utf-8")
+    (tmp_path / "invalid.yaml").write_text(INVALID, encoding="utf-8")
+    (tmp_path / "flows.py").write_text(SERVER, encoding="utf-8")
+    return tmp_path
+
+
+@contextmanager
+def flow_server(folder: Path) -> Iterator[str]:
+    """Run a program that serves flows; tell its address."""
+    command = [sys.executable, "flows.py"]
+    with subprocess.Popen(command, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as process:
+        try:
+            assert process.stdout is not None
+            found = re.fullmatch(r"usechat serves flows at (ws://127.0.0.1:\d+/ws)\n", process.stdout.readline())
+            assert found
+            yield found[1]
+        finally:
+            process.terminate()
+
+
+async def test_pages_of_other_sites_may_not_reach_flows_of_this_machine(folder: Path) -> None:
+    with flow_server(folder) as address:
+        with pytest.raises(InvalidStatus, match="403"):
+            await connect(address, origin=Origin("http://evil.example"))
+        with pytest.raises(InvalidStatus, match="403"):  # a name of theirs that leads to this machine
+            await connect("ws://evil.example/ws", host="127.0.0.1", port=urlsplit(address).port)
+
+
+def ask(url: str, text: str) -> Any:
+    """Return the message that answers a text."""
+    response = httpx2.post(f"{url}/api/chat", json=question(text), timeout=60)
+    assert response.status_code == 200
+    builder = MessageBuilder(sdk="7")
+    for chunk in ChunkDecoder().receive(response.content):
+        builder.receive(chunk)
+    return builder.message
+
+
+def text_of(message: Any) -> str:
+    return "".join(part["text"] for part in message["parts"] if part["type"] == "text")
+
+
+def kinds_of(message: Any) -> set[str]:
+    return {part["type"] for part in message["parts"]}
+
+
+def test_a_flow_file_is_served_and_its_page_can_draw_it(folder: Path) -> None:
+    with serve_process(folder, "flow.yaml") as served:
+        message = ask(served.url, "Ann")
+    assert text_of(message) == "Hello, Ann"
+    assert {"data-flow-graph", "data-flow-status", "data-node-status"} <= kinds_of(message)
+
+
+def test_a_server_of_ours_is_fronted_at_its_address(folder: Path) -> None:
+    with (
+        flow_server(folder) as address,
+        serve_process(folder, "--as", "open-harness", address) as front,
+    ):
+        message = ask(front.url, "Ann")
+    assert text_of(message) == "Hello, Ann"
+    assert "data-node-status" in kinds_of(message)
+
+
+def test_every_problem_of_a_file_is_printed_in_one_report_with_its_line(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["serve", str(folder / "invalid.yaml")]) == 2
+    report = capsys.readouterr().err.splitlines()
+    assert report[0] == f"usechat: {folder / 'invalid.yaml'}: {len(report) - 1} problems"
+    assert [line.split(":")[0] for line in report[1:]] == ["  line 4", "  line 8", "  line 11"]
+
+
+@pytest.mark.parametrize(
+    ("target", "told"),
+    [
+        ("missing.yaml", "there is no flow file missing.yaml"),
+        ("my_app:agent", "there is no flow file my_app:agent"),
+        ("ftp://example.org", "no flow can be reached at ftp://"),
+        ("ws://", "begins with ws://"),
+        ("https://", "begins with http://"),
+    ],
+)
+def test_a_target_that_cannot_be_one_is_told_before_anything_is_served(target: str, told: str) -> None:
+    with pytest.raises(UsechatError, match=told):
+        make_app(Plan(target=target, kind="open-harness"))
+
+
+@pytest.mark.parametrize("target", ["ws://localhost:42069/ws", "wss://example.org/ws", "http://127.0.0.1:42069"])
+def test_an_address_is_not_looked_at_before_somebody_asks(target: str) -> None:
+    assert make_app(Plan(target=target, kind="open-harness")).made_here
+
+
+def test_what_is_made_of_an_address_depends_on_its_scheme() -> None:
+    program = (
+        "import sys; from usechat.open_harness.serving import open_target; open_target('ws://localhost/ws');"
+        "print('jsonata' in sys.modules, 'yaml' in sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["False", "False"]
+    assert open_target("http://localhost").answer is not None
+    assert (RemoteRuntime.ends_at, RemoteSessions("http://localhost")().ends_at) == ("flow", "flow")
