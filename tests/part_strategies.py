@@ -87,7 +87,8 @@ _output_options: dict[str, st.SearchStrategy[Any]] = {
     "tool_metadata": st.none() | objects,
 }
 
-text_parts = _build(parts.Text, text=texts, provider_metadata=st.none())
+block_ids = st.sampled_from([None, None, None, "1", "b", ""])
+text_parts = _build(parts.Text, text=texts, provider_metadata=st.none(), id=block_ids)
 tool_parts = st.one_of(
     _build(
         parts.ToolInputStart,
@@ -138,7 +139,7 @@ tool_parts = st.one_of(
 )
 other_parts = st.one_of(
     _build(parts.Reasoning, text=texts, provider_metadata=provider_metadata),
-    _build(parts.Text, text=texts, provider_metadata=provider_metadata),
+    _build(parts.Text, text=texts, provider_metadata=provider_metadata, id=block_ids),
     _build(parts.BlockEnd, provider_metadata=provider_metadata, citations=citations),
     _build(
         parts.SourceUrl,

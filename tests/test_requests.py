@@ -314,46 +314,6 @@ def test_what_is_no_chat_request_is_refused(body: Any, text: str) -> None:
     assert (str(caught.value), caught.value.status) == (text, 400)
 
 
-@pytest.mark.parametrize(
-    ("body", "limits", "text"),
-    [
-        (b"12345", Limits(maximum_bytes=4), "the body has 5 bytes; the limit maximum_bytes is 4"),
-        ('"é\ud800"', Limits(maximum_bytes=6), "the body has 7 bytes; the limit maximum_bytes is 6"),
-        ({"messages": [USER, USER]}, Limits(maximum_messages=1), "2 messages; the limit maximum_messages is 1"),
-        (
-            {"messages": [USER, USER | {"parts": [HI, HI]}]},
-            Limits(maximum_parts=2),
-            "3 parts in all messages; the limit maximum_parts is 2",
-        ),
-        (
-            {"messages": [USER]},
-            Limits(maximum_depth=4),
-            "the body is nested too deeply; the limit maximum_depth is 4 levels",
-        ),
-        (
-            "[" * 100_000,
-            Limits(),
-            "the body is nested too deeply; the limit maximum_depth is 128 levels",
-        ),
-        (
-            '{"messages":' + "[" * 500 + "]" * 500 + "}",
-            Limits(),
-            "the body is nested too deeply; the limit maximum_depth is 128 levels",
-        ),
-    ],
-)
-def test_what_is_too_large_is_refused_with_the_limit(body: Any, limits: Limits, text: str) -> None:
-    with pytest.raises(RequestTooLarge) as caught:
-        ChatRequest.parse(body, limits=limits)
-    assert (str(caught.value), caught.value.status) == (text, 413)
-
-
-def test_what_is_just_within_the_limits_is_read() -> None:
-    body = {"messages": [USER, USER]}
-    limits = Limits(maximum_bytes=len(json.dumps(body)), maximum_messages=2, maximum_parts=2, maximum_depth=5)
-    assert ChatRequest.parse(json.dumps(body), limits=limits).text == "hi"
-
-
 def test_the_deepest_value_that_is_streamed_can_come_back() -> None:
     deep: Any = 1
     for _ in range(2 * MAXIMUM_DEPTH):

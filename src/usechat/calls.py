@@ -16,6 +16,22 @@ UNKNOWN_TOOL: Final = "unknown"
 class Call:
     """One tool call as the page knows it. ``wire_id`` differs from the source's id only when that id came twice."""
 
+    # A long turn has many, and they are kept to its end: an id that comes again must not meet the earlier call.
+    __slots__ = (
+        "_streaming",
+        "approval_id",
+        "approval_shown",
+        "approved",
+        "dynamic",
+        "input",
+        "input_encoding",
+        "input_text",
+        "interim",
+        "name",
+        "state",
+        "wire_id",
+    )
+
     def __init__(self, wire_id: str, name: str, dynamic: bool, streaming: set[str]) -> None:
         self._streaming = streaming  # shared by all calls: the ids of those whose input is being written
         self.wire_id = wire_id
@@ -43,6 +59,8 @@ class Call:
             self._streaming.add(self.wire_id)
         else:
             self._streaming.discard(self.wire_id)
+        if self.settled:
+            self.input, self.input_text = None, []
         return list(sent)
 
     def written_input(self) -> Any:

@@ -21,6 +21,9 @@ class FrameStream:
     template with the escaped text instead of building a chunk and encoding it.
     """
 
+    # Used for every delta of every stream: no __dict__, see usechat.runs.log.
+    __slots__ = ("_event_names", "_lane", "_stream", "_template")
+
     def __init__(self, stream: MessageStream, *, event_names: bool = False) -> None:
         self._stream = stream
         self._event_names = event_names
@@ -55,14 +58,14 @@ class FrameStream:
         last = chunks[-1] if chunks else None
         self._lane = lane
         self._template = None
-        if isinstance(last, TextDelta) and not self._event_names and not self._stream.holds_back:
-            self._template = _template(last.id)
+        if isinstance(last, TextDelta) and not self._stream.holds_back:
+            self._template = _template(last.id, event_names=self._event_names)
         frames = [encode_frame(chunk, event_names=self._event_names) for chunk in chunks]
         if isinstance(last, Finish):
             frames.append(DONE)
         return b"".join(frames)
 
 
-def _template(block_id: str) -> bytes:
-    empty = encode_frame(TextDelta(block_id, ""))
+def _template(block_id: str, *, event_names: bool) -> bytes:
+    empty = encode_frame(TextDelta(block_id, ""), event_names=event_names)
     return empty.replace(b"%", b"%%").replace(b'""}', b"%b}")

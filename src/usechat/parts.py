@@ -56,10 +56,11 @@ class Start(_Part, frozen=True):
 
 
 class Text(_Part, frozen=True, gc=False):
-    """More answer text. ``Text("")`` opens a block and adds nothing."""
+    """More answer text. ``Text("")`` opens a block and adds nothing. ``id`` names the block, if the text opens one."""
 
     text: str
     provider_metadata: ProviderMetadata | None = None
+    id: str | None = None
 
 
 class Reasoning(_Part, frozen=True):

@@ -30,12 +30,15 @@ _ENVELOPE: Final = frozenset({"id", "messages", "trigger", "messageId"})
 class Limits(msgspec.Struct, frozen=True, kw_only=True):
     """How much one request may hold; more is a :class:`~usechat.errors.RequestTooLarge`.
 
-    ``maximum_parts`` is for all messages together, ``maximum_depth`` for the objects and arrays of the whole body.
+    ``maximum_parts`` and ``maximum_files`` are for all messages together, ``maximum_file_bytes`` is for the URL of one
+    file, which may hold all of it (``data:``), and ``maximum_depth`` for the objects and arrays of the whole body.
     """
 
     maximum_bytes: int = 16 * 1024 * 1024
     maximum_messages: int = 2_000
     maximum_parts: int = 20_000
+    maximum_files: int = 500
+    maximum_file_bytes: int = 16 * 1024 * 1024
     maximum_depth: int = READABLE_DEPTH
 
 
@@ -273,7 +276,19 @@ def _read_messages(value: Mapping[str, Any], listed: bool, limits: Limits) -> li
     parts = sum(len(message["parts"]) for message in messages)
     if parts > limits.maximum_parts:
         raise RequestTooLarge(f"{parts} parts in all messages; the limit maximum_parts is {limits.maximum_parts}")
+    _check_files(messages, limits)
     return messages
+
+
+def _check_files(messages: list[UIMessage], limits: Limits) -> None:
+    files = [part for message in messages for part in _parts_of(message) if part["type"] == "file"]
+    if len(files) > limits.maximum_files:
+        raise RequestTooLarge(f"{len(files)} files in all messages; the limit maximum_files is {limits.maximum_files}")
+    largest = max((len(str(part.get("url", ""))) for part in files), default=0)
+    if largest > limits.maximum_file_bytes:
+        raise RequestTooLarge(
+            f"a file of {largest} bytes in its URL; the limit maximum_file_bytes is {limits.maximum_file_bytes}"
+        )
 
 
 def _read_message(value: Any, place: str) -> UIMessage:

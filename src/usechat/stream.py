@@ -4,7 +4,6 @@ Whatever parts arrive, in whatever order, the chunks are legal for every release
 exactly one ending.
 """
 
-import itertools
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, ClassVar, Final, get_args
@@ -12,6 +11,7 @@ from typing import Any, ClassVar, Final, get_args
 import msgspec
 
 from usechat import chunks, parts
+from usechat.block_ids import BlockIds
 from usechat.calls import Call
 from usechat.chunks import Chunk, type_of
 from usechat.dialects import dialect
@@ -68,7 +68,7 @@ class MessageStream:
         self.downgraded: Counter[str] = Counter()
         """What the clients cannot take as it was said, and how often: ``custom``, ``tool-input-start.title``."""
         self._dialect = dialect(sdk)
-        self._new_id = new_id or map(str, itertools.count(1)).__next__
+        self._block_ids = BlockIds(new_id)
         self._send_reasoning = send_reasoning
         self._send_steps = send_steps
         self._continues = continues is not None
@@ -173,7 +173,8 @@ class MessageStream:
         if self._step.output:
             self._next_step()
         self._step.text_after_call = self._step.text_after_call or self._tools.has_calls_in_step()
-        block = self._blocks[part.lane] = _Block(type(part), str(self._new_id()), part.provider_metadata)
+        block_id = self._block_ids.give(part.id if isinstance(part, parts.Text) else None)
+        block = self._blocks[part.lane] = _Block(type(part), block_id, part.provider_metadata)
         start = chunks.TextStart if block.kind is parts.Text else chunks.ReasoningStart
         self._content(start(block.id, provider_metadata(part.provider_metadata)))
         return block

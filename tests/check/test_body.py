@@ -141,3 +141,34 @@ def test_bytes_that_are_not_utf_8() -> None:
 )
 def test_the_event_that_is_lost(data: bytes, lost: str) -> None:
     assert read(data).lost == lost
+
+
+@pytest.mark.parametrize(
+    "frames",
+    [
+        pytest.param([b'{"data":[' + b"{}," * 500_010 + b"0]}"], id="one-frame"),
+        pytest.param([b'{"data":[' + b"[]," * 300_000 + b"0]}"] * 2, id="several-frames"),
+        pytest.param([b"[" + b"1," * 1_000_011 + b"1"], id="not-even-json"),
+    ],
+)
+def test_more_values_than_memory_is_good_for_are_not_judged(frames: list[bytes]) -> None:
+    body = b'data: {"type":"start"}\n\n' + b"".join(b"data: " + frame + b"\n\n" for frame in frames)
+    with pytest.raises(CannotJudge, match=f"up to frame {len(frames) + 1} hold more values than"):
+        list(Body(body).frames())
+
+
+@pytest.mark.parametrize(
+    "frame",
+    [
+        pytest.param(b'{"type":"text-delta","id":"1","delta":"' + b"[a, {b, " * 300_000 + b'"}', id="a-long-text"),
+        pytest.param(b'{"delta":"' + b'\\",\\\\,' * 300_000 + b'"}', id="a-text-of-escapes"),
+    ],
+)
+def test_a_text_is_one_value_whatever_it_says(frame: bytes) -> None:
+    [read] = Body(b"data: " + frame + b"\n\n").frames()
+    assert read.unreadable is None
+
+
+def test_a_long_stream_of_usual_chunks_has_no_limit() -> None:
+    body = b'data: {"type":"finish","a":1,"b":2,"c":3,"d":4,"e":5,"f":6,"g":7,"h":8}\n\n' * 120_000
+    assert sum(1 for _ in Body(body).frames()) == 120_000

@@ -3,6 +3,7 @@
 import enum
 import io
 import json
+import re
 from collections.abc import Iterator
 from typing import Any, Final, NoReturn
 
@@ -19,6 +20,11 @@ _BARE_FIELDS: Final = (b"data", b"event", b"id", b"retry")
 _MAXIMUM_NOTES: Final = 10
 _LONGEST_NOTE: Final = 2_000
 _BYTE_ORDER_MARK: Final = b"\xef\xbb\xbf"
+_MAXIMUM_VALUES: Final = 1_000_000
+"""As many commas and brackets. What is made of 16 MiB of empty objects for three releases would take 2.8 GB."""
+_USUAL_VALUES: Final = 10
+"""How many a chunk of the protocol itself holds; those are not counted, since a stream may have many."""
+_STRING: Final = re.compile(r'"[^"\\]*+(?:\\.[^"\\]*+)*+"', re.DOTALL)
 _EXACT: Final = 2.0**53
 _EXACT_DIGITS: Final = 15
 
@@ -134,11 +140,15 @@ class _JsonReader:
     def __init__(self) -> None:
         self._decode = json.JSONDecoder(parse_constant=_refuse_constant, parse_int=self._parse_integer).decode
         self._has_rounded_number = False
+        self._values = 0
 
     def frame(self, number: int, line: int, text: str, end: int) -> Frame:
         if text == "[DONE]":
             return Frame(number, line, text, end=end)
         self._has_rounded_number = False
+        self._values += max(_count_values(text) - _USUAL_VALUES, 0)
+        if self._values > _MAXIMUM_VALUES:
+            raise CannotJudge(f"the chunks up to frame {number} hold more values than usechat judges")
         try:
             value = self._decode(text)
         except RecursionError:
@@ -160,6 +170,15 @@ class _JsonReader:
             return int(text)
         self._has_rounded_number |= json_text(rounded) != text
         return rounded
+
+
+def _count_values(text: str) -> int:
+    """Return how many commas and opening brackets a JSON text has; where there are many, without those in strings."""
+    count = text.count(",") + text.count("{") + text.count("[")
+    if count <= _USUAL_VALUES:
+        return count
+    bare = _STRING.sub("", text)
+    return bare.count(",") + bare.count("{") + bare.count("[")
 
 
 def _refuse_constant(name: str) -> NoReturn:
