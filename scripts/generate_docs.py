@@ -116,7 +116,9 @@ BLOCKS: Mapping[str, Callable[[], Iterator[str]]] = {
     "values": values,
     "help": cli_help,
     "help-check": lambda: cli_help("check"),
+    "help-demo": lambda: cli_help("demo"),
     "help-serve": lambda: cli_help("serve"),
+    "help-sessions": lambda: cli_help("sessions"),
 }
 
 

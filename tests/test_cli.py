@@ -83,6 +83,10 @@ def test_the_version(capsys: pytest.CaptureFixture[str]) -> None:
             ["serve", "a:b", "--idle-timeout", "0"],
             "usechat serve: argument --idle-timeout: '0' is no number of seconds",
         ),
+        (
+            ["serve", "a:b", "--coalesce-ms", "-1"],
+            "usechat serve: argument --coalesce-ms: '-1' is no number of milliseconds;",
+        ),
         (["serve", "a:b", "--workers", "0"], "usechat serve: argument --workers: '0' is no number above 0;"),
         (["serve", "a:b", "--conflict", "x"], "usechat serve: argument --conflict: invalid choice: 'x' (choose from "),
         (["serve", "nowhere:agent"], "usechat: there is no module 'nowhere' in "),

@@ -4,7 +4,6 @@ import asyncio
 import contextlib
 import io
 import re
-import subprocess
 import sys
 from pathlib import Path
 from types import ModuleType
@@ -98,13 +97,11 @@ def test_the_readme_is_short_and_its_examples_are_all_run() -> None:
     assert len([line for line in EXAMPLES[0].splitlines() if line]) <= 10
 
 
-def test_the_demo_runs() -> None:
-    done = subprocess.run(
-        [sys.executable, ROOT / "examples" / "demo.py", "Is", "it", "warm?"], capture_output=True, text=True, check=True
-    )
-    assert "You asked: Is it warm?" in done.stdout
-    assert "[tool] failed: The terrace is full." in done.stdout
-    assert "step-start, reasoning, tool-weather, tool-book_table, step-start, text" in done.stdout
+def test_the_page_about_the_page_holds_code_that_runs() -> None:
+    names: dict[str, Any] = {"__name__": "example"}
+    for block in re.findall(r"```python\n(.*?)```", PAGES["docs/page.md"].read_text(encoding="utf-8"), re.DOTALL):
+        exec(compile(block, "docs/page.md", "exec"), names)
+    assert ask(names["app"]) == "You said: hi"
 
 
 @pytest.mark.parametrize("name", PAGES)

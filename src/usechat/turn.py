@@ -24,12 +24,28 @@ class Identity(msgspec.Struct, frozen=True):
     claims: Mapping[str, Any] = {}
     token: str | None = None
 
+    def __repr__(self) -> str:
+        """Name the subject alone: a log is no place for tokens and what they say."""
+        return f"Identity({self.subject!r})"
+
+    def __rich_repr__(self) -> list[tuple[str, Any]]:
+        """The same for ``rich``, which would show every field."""
+        return [("subject", self.subject)]
+
 
 class SourceObserver(Protocol):
     """Hears what a source has to tell beside its answer; metrics count it."""
 
     def source_unreachable(self) -> None:
         """An upstream connection could not be opened."""
+        ...
+
+    def source_connected(self) -> None:
+        """An upstream connection was opened."""
+        ...
+
+    def source_disconnected(self) -> None:
+        """An upstream connection was closed."""
         ...
 
     def event_unknown(self, kind: str) -> None:
@@ -47,6 +63,7 @@ class Turn:
         identity: Identity | None = None,
         headers: Mapping[str, str] | None = None,
         path_params: Mapping[str, Any] | None = None,
+        query: Mapping[str, str] | None = None,
         open_calls: frozenset[str] | None = None,
         observer: SourceObserver | None = None,
     ) -> None:
@@ -54,11 +71,13 @@ class Turn:
         self.identity = identity
         self.headers: Mapping[str, str] = headers or {}
         self.path_params: Mapping[str, Any] = path_params or {}
+        self.query: Mapping[str, str] = query or {}
         self._open_calls = open_calls
         self._observer = observer
-        self._send: Callable[[Part], None] = _nobody_listens
-        self._is_crowded: Callable[[], bool] = bool
-        self._stopped = threading.Event()
+        self.say: Callable[[Part], bool | None] = _nobody_listens
+        """Says a part at once; for the loop's own thread. Tells whether others should have their turn."""
+        self._is_crowded = False
+        self._stopped = False
         self._loop = asyncio.get_running_loop()
         self._thread = threading.get_ident()
 
@@ -103,17 +122,28 @@ class Turn:
     @property
     def stopped(self) -> bool:
         """Whether the turn was stopped; code in threads looks at it now and then."""
-        return self._stopped.is_set()
+        return self._stopped
 
-    def bind(self, send: Callable[[Part], None], is_crowded: Callable[[], bool]) -> None:
-        """Connect the turn with the run that hears it."""
-        self._send = send
-        self._is_crowded = is_crowded
+    def bind(self, say: Callable[[Part], bool | None]) -> None:
+        """Connect the turn with the run that hears it, and tells whether others should have their turn."""
+        self.say = say
 
     def source_unreachable(self) -> None:
         """Tell that the connection to the upstream could not be opened; called from the loop's thread."""
         if self._observer is not None:
             self._observer.source_unreachable()
+
+    @contextmanager
+    def connected(self) -> Iterator[None]:
+        """Count a connection to the upstream as open; used in the loop's thread."""
+        if self._observer is None:
+            yield
+            return
+        self._observer.source_connected()
+        try:
+            yield
+        finally:
+            self._observer.source_disconnected()
 
     def event_unknown(self, kind: str) -> None:
         """Tell that the source sent an event which its adapter does not know; called from the loop's thread."""
@@ -122,35 +152,31 @@ class Turn:
 
     async def breathe(self) -> None:
         """Let others have their turn when much was said without a pause; a source calls it between two parts."""
-        if self._is_crowded():
+        if self._is_crowded:
+            self._is_crowded = False
             await asyncio.sleep(0)
 
     def stop(self) -> None:
         """Raise the flag that threads look at."""
-        self._stopped.set()
+        self._stopped = True
 
     def send(self, part: Part) -> None:
         """Say a part at once, from any thread."""
         if threading.get_ident() == self._thread:
-            self._send(part)
+            self._is_crowded = self.say(part) or self._is_crowded
         else:
-            self._loop.call_soon_threadsafe(self._send, part)
+            self._loop.call_soon_threadsafe(self.say, part)
 
     def emit(self, name: str, data: Any, *, id: str | None = None, transient: bool = False) -> None:  # noqa: A002
         """Send a ``data-<name>`` part at once, from any thread. The same id replaces."""
         self.send(Data(name, data, id, transient))
 
-    @contextmanager
-    def current(self) -> Iterator[None]:
-        """Make this the turn that :func:`emit` speaks for."""
-        token = _current.set(self)
-        try:
-            yield
-        finally:
-            _current.reset(token)
+    def enter(self) -> None:
+        """Make this the turn that :func:`emit` speaks for, in the calling context from here on."""
+        _current.set(self)
 
 
-def _nobody_listens(_part: Part) -> None:
+def _nobody_listens(_part: Part) -> bool:
     raise LocalProtocolError("the turn has not begun")
 
 

@@ -11,10 +11,9 @@ from time import monotonic, sleep
 from typing import Any, Final, TypeVar
 
 import uvicorn
-from starlette.applications import Starlette
-from starlette.routing import Mount
+from starlette.routing import Mount, Router
 
-from usechat.server import ChatApp
+from usechat.server.app import EndpointsApp
 from usechat.turn import Turn
 
 PATIENCE: Final = 30.0
@@ -81,7 +80,7 @@ def serving(apps: Mapping[str, Any], **options: Any) -> Iterator[Served]:
     listener = socket.create_server(("127.0.0.1", 0), backlog=512)
     routes = [Mount(f"/{name}", app) for name, app in apps.items()]
     config = uvicorn.Config(
-        Starlette(routes=routes), log_config=None, lifespan="off", timeout_graceful_shutdown=5, **options
+        Router(routes=routes), log_config=None, lifespan="off", timeout_graceful_shutdown=5, **options
     )
     server = uvicorn.Server(config)
     served = Served(server, listener.getsockname()[1])
@@ -97,7 +96,7 @@ def serving(apps: Mapping[str, Any], **options: Any) -> Iterator[Served]:
         yield served
     finally:
         for app in apps.values():
-            if isinstance(app, ChatApp):
+            if isinstance(app, EndpointsApp):
                 served.run(app.shut_down()).result(PATIENCE)
         server.should_exit = True
         thread.join(PATIENCE)

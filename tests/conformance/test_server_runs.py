@@ -11,6 +11,7 @@ import pytest
 from fastapi import FastAPI, Request
 
 from tests.conformance.http_client import NEWEST, Browser, said, text_of
+from tests.conformance.judge import RELEASES
 from tests.conformance.served import Gates, Served, eventually, serving
 from usechat import parts
 from usechat.server import ChatApp, Settings, chat_response
@@ -195,6 +196,21 @@ def test_a_page_that_is_reloaded_gets_the_whole_answer_once(browser: Browser, se
     assert message["id"] == partial["id"]
     assert len(again.look()["messages"]) == 2
     assert LEFT[chat_id] == "finished"
+
+
+@pytest.mark.parametrize("release", [release for releases in RELEASES.values() for release in releases])
+def test_a_chat_with_an_odd_id_is_resumed(browser: Browser, served: Served, release: str) -> None:
+    chat_id = f"tenant/1/Grüße {release}"
+    page = browser.open(release, served.url("paced"), chat_id=chat_id)
+    page.send("hi")
+    user = page.until_text("one ")["messages"][0]
+    other = browser.open(release, served.url("paced"), chat_id=chat_id, messages=[user])
+    other.resume()
+    other.until_text("one ")
+    for name in ("one", "two"):
+        GATES.open(chat_id, name)
+    assert other.answer()["id"] == page.answer()["id"]
+    assert text_of(other.look()) == "one two three"
 
 
 @pytest.mark.parametrize("release", NEWEST)

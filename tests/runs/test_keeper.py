@@ -6,10 +6,11 @@ from typing import Any
 
 import pytest
 
+from usechat.chunks import Chunk, Start
 from usechat.errors import StreamFailed
 from usechat.message import MessageBuilder
 from usechat.requests import ChatRequest
-from usechat.runs.keeper import ChatBusy, Conflict, Keeper, Reading, ShuttingDown
+from usechat.runs.keeper import ChatBusy, Conflict, Keeper, NotTheirs, Reading, ShuttingDown
 from usechat.runs.log import Wake
 from usechat.runs.memory import MemoryRuns
 from usechat.runs.run import RunInfo, RunState, Timeouts
@@ -47,6 +48,26 @@ class Chatterbox(Agent):
         except asyncio.CancelledError:
             self.stopped += 1
             raise
+
+
+class Remote:
+    """A chat transport that says a word and then nothing."""
+
+    closed = False
+
+    async def send_messages(self, _request: ChatRequest) -> AsyncIterator[Chunk]:
+        return self._stream()
+
+    async def _stream(self) -> AsyncIterator[Chunk]:
+        try:
+            yield Start("m1")
+            await asyncio.sleep(3600)
+        finally:
+            await asyncio.sleep(0.01)
+            self.closed = True
+
+    async def reconnect_to_stream(self, _chat_id: str) -> AsyncIterator[Chunk] | None:
+        return None
 
 
 def keeper(conflict: Conflict = "reject", linger: float | None = 15, **options: Any) -> Keeper:
@@ -117,6 +138,18 @@ async def test_the_same_message_again_attaches_instead_of_running_twice() -> Non
     again = await start(kept, agent, "r2")
     agent.go_on.set()
     assert [await read_all(first), await read_all(again)] == [WHOLE, WHOLE]
+
+
+@pytest.mark.parametrize("conflict", ["reject", "attach", "queue", "interrupt"])
+@pytest.mark.parametrize("user_id", ["u1", "u2"])
+async def test_two_who_claim_a_chat_at_once_do_not_see_each_other(conflict: Conflict, user_id: str) -> None:
+    kept, agent = keeper(conflict), Agent()
+    reading = await start(kept, agent)
+    stranger = RunInfo("r2", "c1", "m-r2", "7", user_id, "someone else")
+    with pytest.raises(NotTheirs, match="No such chat"):
+        await kept.start(stranger, as_source(agent), Turn(asked(user_id=user_id)), continues=None)
+    agent.go_on.set()
+    assert (await read_all(reading), agent.stopped) == (WHOLE, 0)
 
 
 async def test_a_request_may_attach() -> None:
@@ -269,6 +302,17 @@ async def test_stop_ends_every_reading_well_formed() -> None:
     assert (stopped.state, agent.stopped) == (RunState.STOPPED, 1)
     assert await read_all(reading) == "answer to hi: one "
     await kept.stop(info)
+
+
+async def test_stop_closes_the_iterator_of_a_transport_before_it_returns() -> None:
+    remote = Remote()
+    kept = keeper()
+    info = RunInfo("r1", "c1", "m1", "7")
+    reading = await kept.start(info, as_source(remote), Turn(asked()), continues=None)
+    await reading.read()
+    await kept.stop(info)
+    assert remote.closed
+    assert await read_all(reading) == ""
 
 
 async def test_shutdown_breaks_readers_off_and_lets_runs_end() -> None:

@@ -2,7 +2,29 @@
 
 import asyncio
 
-from usechat.runs.log import Log, Wake
+import pytest
+
+from usechat.runs.log import Log, Reader, Wake
+
+
+class Pushed:
+    """Takes frames; when it is full, it lets its reader wait."""
+
+    def __init__(self, reader: Reader) -> None:
+        self.frames: list[bytes] = []
+        self.full = False
+        self._reader = reader
+
+    def push(self, frames: bytes) -> None:
+        self.frames.append(frames)
+        if self.full:
+            self._reader.wake(Wake.UNSENT)
+
+
+def pushing(log: Log, *, maximum_behind: int | None = None) -> tuple[Reader, Pushed]:
+    reader = log.reader(maximum_behind=maximum_behind)
+    reader.pusher = pushed = Pushed(reader)
+    return reader, pushed
 
 
 async def test_frames_of_one_turn_of_the_loop_come_together() -> None:
@@ -10,9 +32,9 @@ async def test_frames_of_one_turn_of_the_loop_come_together() -> None:
     reader = log.reader()
     log.append(b"a")
     log.append(b"b")
-    assert log.pending == 2
+    assert (log.size, log.flushed) == (2, 0)
     assert await reader.read() == b"ab"
-    assert (log.pending, log.size) == (0, 2)
+    assert (log.size, log.flushed) == (2, 2)
 
 
 async def test_a_reader_waits_for_what_is_new_and_for_the_end() -> None:
@@ -108,3 +130,128 @@ async def test_reasons_wake_a_reader_and_silence_gives_way() -> None:
     log.break_off()
     log.break_off()
     assert await waiting is Wake.BROKEN_OFF
+
+
+async def test_whoever_holds_the_log_flushes_it() -> None:
+    log = Log()
+    reader = log.reader()
+    log.held = True
+    log.append(b"a")
+    await asyncio.sleep(0)
+    assert log.flushed == 0
+    log.release()
+    log.append(b"b")
+    assert await reader.read() == b"ab"
+
+
+async def test_whoever_wrote_much_is_told_to_let_others_have_their_turn() -> None:
+    log = Log()
+    assert [log.append(b"x" * 2048), log.append(b"x" * 2048)] == [False, True]
+    log.flush()
+    assert not log.append(b"x")
+
+
+@pytest.mark.parametrize("keep", [True, False])
+async def test_frames_are_pushed_while_a_reader_waits(keep: bool) -> None:
+    log = Log(keep=keep)
+    reader, pushed = pushing(log)
+    log.append(b"a")
+    log.flush()
+    assert await reader.read() == b"a"
+    assert pushed.frames == []
+    waiting = asyncio.ensure_future(reader.read())
+    await asyncio.sleep(0)
+    for frames in (b"b", b"c"):
+        log.append(frames)
+        log.flush()
+    await asyncio.sleep(0)
+    assert (pushed.frames, waiting.done(), reader.behind) == ([b"b", b"c"], False, 0)
+    log.end()
+    assert await waiting is None
+    assert log.so_far() == (b"abc" if keep else b"")
+
+
+async def test_a_reader_whose_frames_are_not_through_is_woken_and_reads_on_by_itself() -> None:
+    log = Log()
+    reader, pushed = pushing(log, maximum_behind=2)
+    waiting = asyncio.ensure_future(reader.read())
+    await asyncio.sleep(0)
+    pushed.full = True
+    for frames in (b"a", b"b"):
+        log.append(frames)
+        log.flush()
+    reader.wake(Wake.GONE)
+    assert (pushed.frames, await waiting) == ([b"a"], Wake.UNSENT)
+    assert [await reader.read(), await reader.read()] == [Wake.GONE, b"b"]
+
+
+async def test_a_reader_whose_frames_are_not_through_may_become_too_slow() -> None:
+    log = Log()
+    reader, pushed = pushing(log, maximum_behind=2)
+    interrupted: list[bool] = []
+    reader.on_too_slow = lambda: interrupted.append(True)
+    waiting = asyncio.ensure_future(reader.read())
+    await asyncio.sleep(0)
+    pushed.full = True
+    for frames in (b"abc", b"de", b"f"):
+        log.append(frames)
+        log.flush()
+    assert (interrupted, await waiting, await reader.read()) == ([True], Wake.UNSENT, Wake.TOO_SLOW)
+
+
+async def test_each_of_several_readers_gets_everything_in_its_own_way() -> None:
+    log = Log(keep=False)
+    pushed_to, pushed = pushing(log)
+    waits, late = log.reader(), log.reader()
+    waiting = [asyncio.ensure_future(reader.read()) for reader in (pushed_to, waits)]
+    await asyncio.sleep(0)
+    log.append(b"a")
+    log.flush()
+    log.append(b"b")
+    log.flush()
+    assert (pushed.frames, await waiting[1], await late.read()) == ([b"a", b"b"], b"ab", b"ab")
+    log.break_off()
+    assert await waiting[0] is Wake.BROKEN_OFF
+
+
+async def test_a_reader_that_was_cancelled_is_woken_in_vain() -> None:
+    log = Log()
+    reader = log.reader()
+    waiting = asyncio.ensure_future(reader.read())
+    await asyncio.sleep(0)
+    waiting.cancel()
+    log.append(b"a")
+    log.flush()
+    with pytest.raises(asyncio.CancelledError):
+        await waiting
+    assert await reader.read() == b"a"
+
+
+async def test_what_is_told_of_a_flush_may_write_more() -> None:
+    def tell(frames: bytes) -> None:
+        if frames == b"a":
+            log.append(b"b")
+            log.flush()
+
+    log = Log(on_flush=tell)
+    reader, pushed = pushing(log)
+    waiting = asyncio.ensure_future(reader.read())
+    await asyncio.sleep(0)
+    log.append(b"a")
+    log.flush()
+    log.end()
+    assert (pushed.frames, await waiting, log.so_far()) == ([b"a", b"b"], None, b"ab")
+
+
+async def test_frames_gather_for_a_while_and_go_together() -> None:
+    log = Log(gather=0.02)
+    reader = log.reader()
+    began = log.loop.time()
+    for frames in (b"a", b"b"):
+        log.append(frames)
+        await asyncio.sleep(0)
+    assert await reader.read() == b"ab"
+    assert log.loop.time() - began >= 0.019
+    log.append(b"c")
+    log.end()
+    assert (await reader.read(), await reader.read()) == (b"c", None)

@@ -16,6 +16,7 @@ import httpx2
 import pytest
 
 from tests.redis_server import PATIENCE, SERVERS, RedisServer, redis_server
+from tests.server.metrics_page import chat_request, parse_samples
 from usechat.message import MessageBuilder
 from usechat.sse import ChunkDecoder
 
@@ -53,6 +54,11 @@ class Worker:
     async def state(self) -> str | None:
         answer = await self.client.get("/api/chat/c1")
         return answer.json()["state"] if answer.status_code == 200 else None
+
+    async def counted(self, outcome: str) -> float:
+        """Return how many runs this worker says have ended so."""
+        page = (await self.client.get("/metrics")).text
+        return parse_samples(page)[f'adapter_request_count_total{{outcome="{outcome}",status="200"}}']
 
     @asynccontextmanager
     async def send(self, text: str, note: Path, message_id: str = "u1") -> AsyncIterator["Stream"]:
@@ -172,6 +178,7 @@ async def test_the_death_of_the_owner_is_an_error_for_every_reader(
     assert (await other.client.get("/api/chat/c1/stream")).status_code == 204
     async with other.send("3", tmp_path / "note", "u2") as again:
         assert text_of(await again.rest()) == counted(3)
+    assert [await other.counted(outcome) for outcome in ("lost", "failed", "finished")] == [1, 0, 1]
 
 
 async def test_an_owner_that_was_paused_for_too_long_stops_its_run(
@@ -201,6 +208,8 @@ async def test_an_owner_that_was_paused_for_too_long_stops_its_run(
                 await replay.until(b"50 ")
                 assert (await owner.client.post("/api/chat/c1/stop")).status_code == 204
                 assert text_of(await replay.rest()) == text_of(await next_run.rest())
+    both = [[await worker.counted(outcome) for worker in workers] for outcome in ("lost", "failed", "stopped")]
+    assert both == [[0, 1], [0, 0], [0, 1]]
 
 
 async def test_a_restart_of_redis_is_not_noticed(
@@ -212,6 +221,8 @@ async def test_a_restart_of_redis_is_not_noticed(
         await asyncio.to_thread(server.stop)
         assert (await other.client.get("/readyz")).status_code == 503
         assert (await other.client.get("/api/chat/c1")).status_code == 503
+        refused = await other.client.post("/api/chat", json=chat_request("1"))
+        assert (refused.status_code, refused.text) == (503, "The store of runs cannot be reached.")
         await asyncio.to_thread(server.start)
         assert text_of(await live.rest()) == text_of(await replay.rest()) == counted(100)
     assert await other.state() == "finished"

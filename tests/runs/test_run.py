@@ -12,7 +12,7 @@ from usechat.message import MessageBuilder
 from usechat.requests import ChatRequest
 from usechat.runs.log import Log
 from usechat.runs.open_calls import OpenCall, approval_signature, input_digest
-from usechat.runs.run import SILENT, TOO_LONG, Run, RunInfo, RunState, Timeouts
+from usechat.runs.run import SILENT, TOO_LONG, TOO_MUCH, Run, RunInfo, RunState, Timeouts
 from usechat.sse import ChunkDecoder
 from usechat.stream import MessageStream
 from usechat.transport import as_source
@@ -23,13 +23,15 @@ ASKED = ChatRequest.parse(
 )
 
 
-def make_run(timeouts: Timeouts | None = None, *, secret: str | None = None) -> tuple[Run, list[Run]]:
+def make_run(
+    timeouts: Timeouts | None = None, *, secret: str | None = None, log: Log | None = None
+) -> tuple[Run, list[Run]]:
     ended: list[Run] = []
     run = Run(
         RunInfo("r1", "c1", "m1", "7"),
         Turn(ASKED),
         MessageStream(message_id="m1", sdk="7"),
-        Log(),
+        log or Log(),
         timeouts=timeouts or Timeouts(),
         describe=lambda error, _info: f"redacted {type(error).__name__}",
         on_end=ended.append,
@@ -244,3 +246,123 @@ async def test_a_run_can_be_failed_at_once() -> None:
     assert b'"errorText":"Too slow."' in run.fail("Too slow.")
     assert (run.info.state, len(ended)) == (RunState.FAILED, 1)
     await run.wait()
+
+
+async def test_what_is_said_is_handed_over_when_the_agent_pauses_and_goes_together() -> None:
+    flushed: list[tuple[int, bytes]] = []
+    pauses = 0
+
+    async def agent(_turn: Turn) -> AsyncIterator[str]:
+        nonlocal pauses
+        for word in ("a", "b", "", "c", "d"):
+            if word:
+                yield word
+            else:
+                pauses += 1
+                await asyncio.sleep(0.01)
+
+    run, _ = make_run(log=Log(on_flush=lambda frames: flushed.append((pauses, frames))))
+    run.start(as_source(agent))
+    await run.wait(10)
+    assert [(when, frames.count(b"text-delta")) for when, frames in flushed] == [(1, 2), (1, 2)]
+    assert flushed[-1][1].endswith(b"data: [DONE]\n\n")
+
+
+async def test_what_others_say_meanwhile_is_handed_over_too() -> None:
+    said = asyncio.Event()
+
+    async def agent(turn: Turn) -> AsyncIterator[str]:
+        yield "a"
+        asyncio.get_running_loop().call_soon(turn.emit, "news", 1)
+        await said.wait()
+
+    run, _ = make_run()
+    reader = run.log.reader()
+    run.start(as_source(agent))
+    frames = b""
+    async with asyncio.timeout(10):
+        while b"data-news" not in frames:
+            new = await reader.read()
+            assert isinstance(new, bytes)
+            frames += new
+    said.set()
+    await run.wait(10)
+    assert run.info.state is RunState.FINISHED
+
+
+async def test_a_log_that_fails_fails_the_run_and_closes_the_agent() -> None:
+    closed: list[bool] = []
+
+    def fail(_frames: bytes) -> None:
+        if not closed:
+            raise OSError("disk full")
+
+    async def agent(_turn: Turn) -> AsyncIterator[str]:
+        try:
+            yield "a"
+            await asyncio.sleep(60)
+        finally:
+            closed.append(True)
+
+    run, ended = make_run(log=Log(on_flush=fail))
+    run.start(as_source(agent))
+    await run.wait(10)
+    assert (closed, run.info.state, len(ended)) == ([True], RunState.FAILED, 1)
+
+
+async def test_frames_that_gather_go_together_and_the_end_does_not_wait() -> None:
+    flushed: list[bytes] = []
+    done = asyncio.Event()
+
+    async def agent(_turn: Turn) -> AsyncIterator[str]:
+        for word in ("a", "b", "c"):
+            yield word
+            await asyncio.sleep(0.001)
+        while not flushed:  # noqa: ASYNC110 (the log has its own clock)
+            await asyncio.sleep(0.001)
+        yield "d"
+        done.set()
+
+    run, _ = make_run(log=Log(gather=0.2, on_flush=flushed.append))
+    run.start(as_source(agent))
+    await done.wait()
+    began = run.log.loop.time()
+    await run.wait(10)
+    assert run.log.loop.time() - began < 0.2
+    assert [frames.count(b"text-delta") for frames in flushed] == [3, 1]
+
+
+async def test_frames_that_gather_without_a_pause_do_not_pile_up() -> None:
+    flushed: list[bytes] = []
+
+    async def agent(_turn: Turn) -> AsyncIterator[str]:
+        for _ in range(1000):
+            yield "word "
+
+    run, _ = make_run(log=Log(gather=60, on_flush=flushed.append))
+    run.start(as_source(agent))
+    await run.wait(10)
+    assert run.info.state is RunState.FINISHED
+    assert 5 < len(flushed) < 50
+
+
+async def test_an_answer_that_grows_too_long_is_stopped() -> None:
+    async def agent(_turn: Turn) -> AsyncIterator[str]:
+        while True:
+            yield "word "
+
+    log, ended = Log(), list[Run]()
+    run = Run(
+        RunInfo("r1", "c1", "m1", "7"),
+        Turn(ASKED),
+        MessageStream(message_id="m1", sdk="7"),
+        log,
+        timeouts=Timeouts(),
+        describe=lambda error, _info: str(error),
+        on_end=ended.append,
+        maximum_bytes=10_000,
+    )
+    run.start(as_source(agent))
+    await run.wait(10)
+    assert (run.info.state, len(ended), log.size < 20_000) == (RunState.FAILED, 1, True)
+    assert log.so_far().count(TOO_MUCH.encode()) == 1

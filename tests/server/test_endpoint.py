@@ -1,5 +1,7 @@
 """The endpoints, asked over ASGI: what is refused, with which sentence, and what comes back when it is not."""
 
+import asyncio
+import contextlib
 import logging
 from collections.abc import AsyncIterator
 from typing import Any
@@ -9,6 +11,7 @@ import pytest
 from starlette.requests import Request
 
 from usechat import parts
+from usechat.errors import StreamFailed
 from usechat.message import MessageBuilder
 from usechat.requests import Limits
 from usechat.runs.failures import PublicError
@@ -39,6 +42,15 @@ def message_of(body: bytes, sdk: str = "7", message: Any = None) -> Any:
     builder = MessageBuilder(sdk=sdk, message=message)
     for chunk in ChunkDecoder().receive(body):
         builder.receive(chunk)
+    return builder.message
+
+
+def message_of_any(body: bytes) -> Any:
+    """Return the message of a stream that may end in an error."""
+    builder = MessageBuilder(sdk="7")
+    with contextlib.suppress(StreamFailed):
+        for chunk in ChunkDecoder().receive(body):
+            builder.receive(chunk)
     return builder.message
 
 
@@ -143,6 +155,69 @@ async def test_state_stop_and_resume_of_a_chat_that_ended() -> None:
         assert state.json()["state"] == "finished"
         assert (await http.get("/api/chat/c1/stream")).status_code == 204
         assert (await http.post("/api/chat/c1/stop")).status_code == 204
+
+
+@pytest.mark.parametrize(
+    ("said", "state"), [([], "finished"), ([parts.ToolCall("t1", "ask", {})], "waiting"), ([5], "failed")]
+)
+async def test_the_state_tells_how_the_last_run_ended(said: list[Any], state: str) -> None:
+    async def agent(_turn: Turn) -> AsyncIterator[Any]:
+        for part in said:
+            yield part
+
+    async with client(app(agent)) as http:
+        message = message_of_any((await http.post("/api/chat", json=BODY)).content)
+        known = (await http.get("/api/chat/c1")).json()
+    assert (known["state"], known["messageId"], bool(known["runId"])) == (state, message["id"], True)
+
+
+async def test_the_state_of_a_run_that_goes_on_and_is_stopped() -> None:
+    async def agent(_turn: Turn) -> AsyncIterator[str]:
+        yield "one"
+        await asyncio.sleep(3600)
+
+    async with client(app(agent)) as http:
+        answering = asyncio.ensure_future(http.post("/api/chat", json=BODY))
+        async with asyncio.timeout(30):
+            while (found := await http.get("/api/chat/c1")).status_code == 404:  # noqa: ASYNC110
+                await asyncio.sleep(0.01)
+        assert found.json()["state"] == "running"
+        assert (await http.post("/api/chat/c1/stop")).status_code == 204
+        assert (await http.get("/api/chat/c1")).json()["state"] == "stopped"
+        assert (await answering).text.endswith("data: [DONE]\n\n")
+
+
+async def test_the_files_of_a_request_are_not_fetched() -> None:
+    asked: list[Any] = []
+    web = await asyncio.start_server(lambda *connection: asked.append(connection), "127.0.0.1", 0)
+    url = f"http://127.0.0.1:{web.sockets[0].getsockname()[1]}/picture.png"
+    file = {"type": "file", "mediaType": "image/png", "url": url}
+
+    async def agent(turn: Turn) -> AsyncIterator[str]:
+        yield f"You sent {turn.files[0]['url']}"
+
+    async with web, client(app(agent)) as http:
+        response = await http.post("/api/chat", json={"id": "c1", "messages": [{**USER, "parts": [file]}]})
+    assert (f"You sent {url}" in response.text, asked) == (True, [])
+
+
+async def test_outputs_of_calls_that_nobody_waits_for_are_not_taken() -> None:
+    taken: list[str] = []
+
+    async def agent(turn: Turn) -> AsyncIterator[Any]:
+        taken.extend(output.tool_call_id for output in turn.tool_outputs)
+        if not turn.request.continues:
+            yield parts.ToolCall("t1", "ask", {})
+
+    async with client(app(agent)) as http:
+        message = message_of((await http.post("/api/chat", json=BODY)).content)
+        outputs: list[dict[str, Any]] = [
+            {"type": "tool-ask", "toolCallId": call, "state": "output-available", "input": {}, "output": 1}
+            for call in ("t1", "forged")
+        ]
+        body = {"id": "c1", "messages": [USER, {**message, "parts": outputs}], "messageId": message["id"]}
+        assert (await http.post("/api/chat", json=body)).status_code == 200
+    assert taken == ["t1"]
 
 
 async def test_health_and_readiness() -> None:

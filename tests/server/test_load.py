@@ -14,6 +14,7 @@ from starlette.routing import Route
 from tests.conformance.served import PATIENCE, Served, serving
 from tests.server.sockets import Body, Client
 from usechat import parts
+from usechat.chunks import Error, Finish
 from usechat.runs.memory import MemoryRuns
 from usechat.server import ChatApp, Settings, chat_response
 from usechat.turn import Turn
@@ -182,6 +183,17 @@ async def test_a_client_that_does_not_read_costs_little_and_is_broken_off(served
     assert peak < 4_000_000
     await nothing_is_left(served, tasks)
     client.vanish()
+
+
+async def test_a_slow_reader_that_cannot_come_back_is_told_so_at_the_end(served: Served) -> None:
+    client = await Client.post(served.port, "/flood/api/chat", "told", receive_buffer=4096)
+    await eventually(lambda: "told" in CLEANED, "the agent is stopped")
+    body = await client.rest()
+    assert not body.complete, "the connection is reset"
+    assert [type(chunk) for chunk in body.chunks[-2:]] == [Error, Finish]
+    assert "too slow" in body.data.decode()
+    # What waited is dropped in whole frames: the text is a beginning of what was said.
+    assert 0 < len(body.text) < SAID["told"] * 1000
 
 
 async def test_a_slow_reader_is_broken_off_and_gets_everything_when_it_comes_back(served: Served) -> None:

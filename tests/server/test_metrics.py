@@ -119,16 +119,27 @@ def test_failures_of_a_source_are_counted() -> None:
     assert recorded(lambda observer: observer.event_unknown("new")) == [("adapter.translation.unknown_events", {}, 1)]
 
 
+def test_connections_of_a_source_are_counted_while_they_are_open() -> None:
+    def happen(observer: MetricsObserver) -> None:
+        observer.source_connected()
+        observer.source_disconnected()
+
+    assert recorded(happen) == [("adapter.ws.open", {}, 1), ("adapter.ws.open", {}, -1)]
+
+
 def test_all_who_listen_are_told_everything() -> None:
     def happen(observer: Observer) -> None:
         observer.request_refused(400)
         observer.run_started(run(RunState.RUNNING))
         observer.run_ended(run(RunState.FINISHED), 2)
+        observer.run_lost(run(RunState.LOST))
         observer.stream_opened()
         observer.first_frame(1)
         observer.bytes_sent(7)
         observer.stream_closed("client")
         observer.source_unreachable()
+        observer.source_connected()
+        observer.source_disconnected()
         observer.event_unknown("new")
 
     recorders = [Recorder(), Recorder()]
@@ -137,7 +148,7 @@ def test_all_who_listen_are_told_everything() -> None:
         recorder.records.clear()
     happen(observers)
     alone = recorded(happen)
-    assert len(alone) == 11
+    assert len(alone) == 13
     assert [recorder.records for recorder in recorders] == [alone, alone]
 
 
@@ -153,6 +164,7 @@ def test_the_names_are_the_promised_ones() -> None:
         "adapter_stream_aborts_client_total",
         "adapter_stream_aborts_server_total",
         "adapter_ws_open_failures_total",
+        "adapter_ws_open",
         "adapter_translation_unknown_events_total",
     ]
 

@@ -9,7 +9,7 @@ from usechat.server.openapi import openapi
 def test_every_route_is_described() -> None:
     app = ChatApp(lambda turn: turn.text, path="/chat")
     routes = {
-        (route.path.replace("{chat_id}", "{id}"), method.lower())
+        (route.path_format.replace("{chat_id}", "{id}"), method.lower())
         for route in app.routes
         if isinstance(route, Route)
         for method in (route.methods or set()) - {"HEAD"}

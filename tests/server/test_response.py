@@ -1,22 +1,58 @@
-"""The response that streams a run: what goes out while nothing happens, and how it ends."""
+"""The response that streams a run: what goes out while nothing happens, and how it ends.
+
+Everything holds for all ways of sending: by the task of the response; pushed from wherever frames are made through the
+server's `send`; and written to the connection.
+"""
 
 import asyncio
-from typing import Any
+from collections.abc import Awaitable, Callable
+from typing import Any, Literal, TypeAlias, cast, get_args
 
 import pytest
 
-from usechat.runs.log import Log, Reader, Wake
+from usechat.runs.log import Log
+from usechat.runs.reading import LogReading
 from usechat.server.observer import Unobserved
-from usechat.server.response import StreamResponse
+from usechat.server.response import StreamResponse, collect_streams
+
+OPEN = b": stream-open\n\n"
+Way: TypeAlias = Literal["task", "push", "write"]
+
+
+class Transport:
+    """The connection below: what is written to it are chunks of HTTP."""
+
+    def __init__(self, connection: "Connection") -> None:
+        self._connection = connection
+
+    def get_write_buffer_size(self) -> int:
+        return 0 if self._connection.may_send.is_set() else 1
+
+    def is_closing(self) -> bool:
+        return self._connection.broken
+
+    def write(self, data: bytes) -> None:
+        size, _, chunk = data.partition(b"\r\n")
+        assert (len(chunk), chunk[-2:]) == (int(size, 16) + 2, b"\r\n")
+        self._connection.sent.append({"type": "http.response.body", "body": chunk[:-2], "more_body": True})
+        self._connection.written += 1
 
 
 class Connection:
     """A server's side of one ASGI connection; a client that does not read makes `send` wait."""
 
-    def __init__(self, *, reads: bool = True) -> None:
+    __module__ = "uvicorn.protocols.http.httptools_impl"
+
+    def __init__(self, *, reads: bool = True, comments: bool = True) -> None:
+        self.transport = Transport(self)
+        self.chunked_encoding = False
         self.sent: list[dict[str, Any]] = []
+        self.senders: list[asyncio.Task[Any] | None] = []
+        self.written = 0
         self.may_send = asyncio.Event()
         self.gone = asyncio.Event()
+        self.broken = False
+        self._free = (b"", OPEN) if comments else (b"",)
         if reads:
             self.may_send.set()
 
@@ -25,9 +61,20 @@ class Connection:
         return {"type": "http.disconnect"}
 
     async def send(self, message: dict[str, Any]) -> None:
-        if message["type"] == "http.response.body" and message["body"] not in (b"", b": stream-open\n\n"):
+        if self.broken:
+            raise RuntimeError("the handler is closed")
+        if message["type"] == "http.response.body" and message["body"] not in self._free:
             await self.may_send.wait()
         self.sent.append(message)
+        self.senders.append(asyncio.current_task())
+
+    def send_wrapped(self) -> Callable[[dict[str, Any]], Awaitable[None]]:
+        """Return a `send` such as middleware makes, which need not be the server's."""
+
+        async def send(message: dict[str, Any]) -> None:
+            await self.send(message)
+
+        return send
 
     @property
     def bodies(self) -> list[bytes]:
@@ -38,118 +85,295 @@ class Connection:
         return self.sent[-1].get("more_body") is False
 
 
-class Reading:
-    """Reads a log as a run's reader does."""
-
-    def __init__(self, log: Log, *, maximum_behind: int | None = None, last_words: bytes = b"") -> None:
-        self._reader: Reader = log.reader(maximum_behind=maximum_behind)
-        self._last_words = last_words
-        self.closed = False
-
-    async def read(self) -> bytes | Wake | None:
-        return await self._reader.read()
-
-    def wake(self, reason: Wake) -> None:
-        self._reader.wake(reason)
-
-    def on_too_slow(self, interrupt: Any) -> None:
-        self._reader.on_too_slow = interrupt
-
-    def give_up(self) -> bytes:
-        return self._last_words
-
-    def close(self) -> None:
-        self.closed = True
-        self._reader.close()
-
-
 class Listener(Unobserved):
     def __init__(self) -> None:
         self.heard: list[Any] = []
+        self.bytes = 0
 
     def first_frame(self, seconds: float) -> None:
         self.heard.append(seconds < 60)
+
+    def bytes_sent(self, count: int) -> None:
+        self.bytes += count
 
     def stream_closed(self, reason: str) -> None:
         self.heard.append(reason)
 
 
-def respond(connection: Connection, reading: Reading, listener: Listener, keep_alive: float = 60) -> asyncio.Task[None]:
-    received = asyncio.get_running_loop().time()
-    response = StreamResponse(reading, keep_alive=keep_alive, observer=listener, received=received)
-    return asyncio.ensure_future(response({}, connection.receive, connection.send))
+class Answering:
+    """A response that is being sent; frames are written to `log`."""
+
+    def __init__(
+        self,
+        connection: Connection,
+        *,
+        way: Way,
+        keep_alive: float = 60,
+        maximum_behind: int | None = None,
+        last_words: bytes = b"",
+    ) -> None:
+        self.log, self.listener, self.closed = Log(), Listener(), False
+        send: Any = connection.send_wrapped() if way == "task" else connection.send
+        connection.chunked_encoding = way == "write"
+        reading = LogReading(
+            self.log.reader(maximum_behind=maximum_behind),
+            on_close=self._close,
+            last_words=(lambda: last_words) if last_words else None,
+        )
+        received = asyncio.get_running_loop().time()
+        response = StreamResponse(reading, keep_alive=keep_alive, observer=self.listener, received=received)
+        self.task = asyncio.ensure_future(response({}, connection.receive, send))
+
+    def _close(self) -> None:
+        self.closed = True
+
+    async def write(self, frames: bytes) -> None:
+        """Write frames, and let others have their turn."""
+        self.log.append(frames)
+        await settled()
+
+    async def end(self) -> None:
+        """Wait for the end of the response."""
+        await asyncio.wait_for(self.task, 10)
 
 
-async def test_frames_go_out_as_they_come_and_the_end_is_clean() -> None:
-    log, connection, listener = Log(), Connection(), Listener()
-    reading = Reading(log)
-    answering = respond(connection, reading, listener)
+async def settled() -> None:
+    """Let everybody who can go on do so."""
+    for _ in range(20):
+        await asyncio.sleep(0)
+
+
+@pytest.fixture(params=get_args(Way))
+def way(request: pytest.FixtureRequest) -> Way:
+    return cast("Way", request.param)
+
+
+async def test_frames_go_out_as_they_come_and_the_end_is_clean(way: Way) -> None:
+    connection = Connection()
+    answering = Answering(connection, way=way)
+    await answering.write(b"a")
+    await answering.write(b"b")
+    answering.log.append(b"c")
+    answering.log.append(b"d")
+    answering.log.end()
+    await answering.end()
+    assert connection.bodies == [OPEN, b"a", b"b", b"cd", b""]
+    assert (connection.complete, answering.closed, answering.listener.heard) == (True, True, [True, "ended"])
+    assert answering.listener.bytes == len(OPEN) + 4
+
+
+async def test_what_is_pushed_needs_no_task_of_its_own() -> None:
+    connection = Connection()
+    answering = Answering(connection, way="push")
+    await answering.write(b"a")
+    answering.log.append(b"b")
+    answering.log.flush()
+    answering.log.append(b"c")
+    await settled()
+    assert connection.bodies == [OPEN, b"a", b"bc"]
+    assert connection.senders[-2:] == [answering.task, None]
+    answering.log.end()
+    await answering.end()
+
+
+async def test_streams_that_speak_in_one_turn_of_the_loop_are_sent_one_after_the_other() -> None:
+    connections = [Connection(), Connection()]
+    answers = [Answering(connection, way="push") for connection in connections]
+    for answering in answers:
+        await answering.write(b"a")
+    for frames in (b"b", b"c"):
+        for answering in answers:
+            answering.log.append(frames)
+            answering.log.flush()
+    assert [connection.bodies for connection in connections] == [[OPEN, b"a"], [OPEN, b"a"]]
+    await settled()
+    assert [connection.bodies for connection in connections] == [[OPEN, b"a", b"bc"], [OPEN, b"a", b"bc"]]
+    for answering in answers:
+        answering.log.end()
+        await answering.end()
+
+
+async def test_what_is_written_is_not_sent() -> None:
+    connection = Connection()
+    answering = Answering(connection, way="write")
+    for frames in (b"a", b"b", b"c"):
+        await answering.write(frames)
+    assert (connection.bodies, connection.written) == ([OPEN, b"a", b"b", b"c"], 2)
+    answering.log.end()
+    await answering.end()
+
+
+async def test_what_passes_through_others_is_sent_by_the_task() -> None:
+    connection = Connection()
+    answering = Answering(connection, way="task")
+    await answering.write(b"a")
+    await answering.write(b"b")
+    assert set(connection.senders) == {answering.task}
+    answering.log.end()
+    await answering.end()
+
+
+async def test_a_stream_that_is_collected_is_sent_by_whoever_collects_it() -> None:
+    connection, log = Connection(), Log()
+    response = StreamResponse(
+        LogReading(log.reader(), on_close=lambda: None), keep_alive=60, observer=Unobserved(), received=0
+    )
+    scope: dict[str, Any] = {}
+    streams = collect_streams(scope)
+    await response(scope, connection.receive, connection.send)
+    assert (streams, connection.sent) == ([response], [])
     log.append(b"a")
-    await asyncio.sleep(0.01)
-    log.append(b"b")
-    log.append(b"c")
     log.end()
-    await asyncio.wait_for(answering, 5)
-    assert connection.bodies == [b": stream-open\n\n", b"a", b"bc", b""]
-    assert (connection.complete, reading.closed, listener.heard) == (True, True, [True, "ended"])
+    await streams[0].stream(connection.receive, connection.send)
+    assert connection.bodies == [OPEN, b"a", b""]
 
 
-async def test_silence_is_filled_with_comments() -> None:
-    log, connection = Log(), Connection()
-    answering = respond(connection, Reading(log), Listener(), keep_alive=0.05)
-    await asyncio.sleep(0.2)
-    log.end()
-    await asyncio.wait_for(answering, 5)
-    comments = connection.bodies[1:-1]
-    assert set(comments) == {b": keep-alive\n\n"}
-    assert 2 <= len(comments) <= 4
+async def test_silence_is_filled_with_comments(way: Way) -> None:
+    connection = Connection()
+    answering = Answering(connection, way=way, keep_alive=0.05)
+    await answering.write(b"a")
+    while len(connection.bodies) < 4:  # noqa: ASYNC110 (nobody tells)
+        await asyncio.sleep(0.01)
+    await answering.write(b"b")
+    answering.log.end()
+    await answering.end()
+    assert connection.bodies[1] == b"a"
+    assert set(connection.bodies[2:-2]) == {b": keep-alive\n\n"}
+    assert connection.bodies[-2:] == [b"b", b""]
 
 
-async def test_a_client_that_goes_away_ends_the_response() -> None:
-    log, connection, listener = Log(), Connection(), Listener()
-    reading = Reading(log)
-    answering = respond(connection, reading, listener)
-    await asyncio.sleep(0.01)
+async def test_who_speaks_needs_no_comments(way: Way) -> None:
+    connection = Connection()
+    answering = Answering(connection, way=way, keep_alive=0.5)
+    began = asyncio.get_running_loop().time()
+    while asyncio.get_running_loop().time() - began < 1:
+        await answering.write(b"a")
+        await asyncio.sleep(0.005)
+    answering.log.end()
+    await answering.end()
+    assert set(connection.bodies[1:-1]) == {b"a"}
+
+
+async def test_a_client_that_goes_away_ends_the_response(way: Way) -> None:
+    connection = Connection()
+    answering = Answering(connection, way=way)
+    await answering.write(b"a")
     connection.gone.set()
-    await asyncio.wait_for(answering, 5)
-    assert (connection.complete, reading.closed, listener.heard) == (False, True, ["client"])
+    await answering.end()
+    assert (connection.complete, answering.closed, answering.listener.heard) == (False, True, [True, "client"])
 
 
-async def test_a_shutdown_breaks_the_response_off() -> None:
-    log, connection, listener = Log(), Connection(), Listener()
-    answering = respond(connection, Reading(log), listener)
-    await asyncio.sleep(0.01)
-    log.break_off()
-    await asyncio.wait_for(answering, 5)
+async def test_a_client_that_goes_away_while_it_does_not_read_ends_the_response(way: Way) -> None:
+    connection = Connection()
+    answering = Answering(connection, way=way)
+    await answering.write(b"a")
+    connection.may_send.clear()
+    await answering.write(b"b")
+    connection.gone.set()
+    await settled()
+    connection.may_send.set()  # a server lets those go who wait for a client that is gone
+    await answering.end()
+    assert (connection.bodies, answering.listener.heard) == ([OPEN, b"a", b"b"], [True, "client"])
+
+
+async def test_a_shutdown_breaks_the_response_off(way: Way) -> None:
+    connection = Connection()
+    answering = Answering(connection, way=way)
+    await answering.write(b"a")
+    answering.log.break_off()
+    await answering.end()
     assert b'"type":"error"' in connection.bodies[-1]
-    assert (connection.complete, listener.heard) == (False, ["broken-off"])
+    assert (connection.complete, answering.listener.heard) == (False, [True, "broken-off"])
+
+
+async def test_a_client_that_reads_again_gets_everything_in_order(way: Way) -> None:
+    connection = Connection()
+    answering = Answering(connection, way=way)
+    await answering.write(b"a")
+    connection.may_send.clear()
+    for frames in (b"b", b"c", b"d"):
+        await answering.write(frames)
+    assert connection.bodies == [OPEN, b"a"]
+    connection.may_send.set()
+    await settled()
+    await answering.write(b"e")
+    answering.log.end()
+    await answering.end()
+    assert connection.bodies == [OPEN, b"a", b"b", b"cd", b"e", b""]
 
 
 @pytest.mark.parametrize("last_words", [b"", b"data: error\n\n"])
-async def test_a_client_that_does_not_read_is_broken_off(last_words: bytes) -> None:
-    log, connection, listener = Log(), Connection(reads=False), Listener()
-    answering = respond(connection, Reading(log, maximum_behind=10, last_words=last_words), listener)
-    await asyncio.sleep(0.01)
-    log.append(b"x" * 8)
-    await asyncio.sleep(0.01)
-    log.append(b"y" * 20)
-    await asyncio.sleep(0.01)
-    log.append(b"z")
-    await asyncio.sleep(0.01)
+async def test_a_client_that_does_not_read_is_broken_off(last_words: bytes, way: Way) -> None:
+    connection = Connection()
+    answering = Answering(connection, way=way, maximum_behind=10, last_words=last_words)
+    await answering.write(b"a")
+    connection.may_send.clear()
+    for frames in (b"x" * 8, b"y" * 20, b"z"):
+        await answering.write(frames)
     connection.may_send.set()
-    await asyncio.wait_for(answering, 10)
-    assert connection.bodies[0] == b": stream-open\n\n"
-    assert [b"error" in body for body in connection.bodies[1:]] == [True]
-    assert not last_words or connection.bodies[1] == last_words
-    assert (connection.complete, listener.heard) == (False, ["slow"])
+    await answering.end()
+    assert connection.bodies[:2] == [OPEN, b"a"]
+    assert [b"error" in body for body in connection.bodies[2:]] == [True]
+    assert not last_words or connection.bodies[2] == last_words
+    assert (connection.complete, answering.listener.heard) == (False, [True, "slow"])
 
 
-async def test_a_response_that_is_cancelled_lets_go() -> None:
-    log, connection, listener = Log(), Connection(), Listener()
-    reading = Reading(log)
-    answering = respond(connection, reading, listener)
-    await asyncio.sleep(0.01)
-    answering.cancel()
+async def test_a_client_becomes_too_slow_before_the_response_has_heard_of_it() -> None:
+    connection = Connection()
+    answering = Answering(connection, way="push", maximum_behind=10)
+    await answering.write(b"a")
+    connection.may_send.clear()
+    answering.log.append(b"x" * 8)
+    answering.log.flush()
+    await asyncio.sleep(0)  # it is pushed, and the response has not heard yet that it does not go through
+    for frames in (b"y" * 20, b"z"):
+        answering.log.append(frames)
+        answering.log.flush()
+    await settled()
+    connection.may_send.set()
+    await answering.end()
+    assert (connection.bodies[:2], answering.listener.heard) == ([OPEN, b"a"], [True, "slow"])
+
+
+async def test_a_client_that_takes_not_even_the_first_comment_is_broken_off(way: Way) -> None:
+    connection = Connection(reads=False, comments=False)
+    answering = Answering(connection, way=way, maximum_behind=10)
+    for _ in range(3):
+        await answering.write(b"x" * 20)
+    connection.may_send.set()
+    await answering.end()
+    assert answering.listener.heard == ["slow"]
+
+
+async def test_a_server_that_fails_fails_the_response_and_nobody_else(way: Way) -> None:
+    connection = Connection()
+    answering = Answering(connection, way=way)
+    await answering.write(b"a")
+    connection.broken = True
+    await answering.write(b"b")
+    with pytest.raises(RuntimeError, match="the handler is closed"):
+        await answering.end()
+    assert (answering.closed, answering.log.readers) == (True, 0)
+
+
+async def test_a_response_that_is_cancelled_lets_go(way: Way) -> None:
+    connection = Connection()
+    answering = Answering(connection, way=way)
+    await answering.write(b"a")
+    answering.task.cancel()
     with pytest.raises(asyncio.CancelledError):
-        await answering
-    assert (reading.closed, log.readers) == (True, 0)
+        await answering.task
+    assert (answering.closed, answering.log.readers) == (True, 0)
+    assert answering.listener.heard == [True, "broken-off"]
+
+
+async def test_a_response_that_is_cancelled_while_it_waits_for_its_client_lets_go(way: Way) -> None:
+    connection = Connection()
+    answering = Answering(connection, way=way)
+    await answering.write(b"a")
+    connection.may_send.clear()
+    await answering.write(b"b")
+    answering.task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await answering.task
+    assert (connection.bodies, answering.closed) == ([OPEN, b"a"], True)

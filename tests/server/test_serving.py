@@ -25,7 +25,8 @@ from starlette.applications import Starlette
 from starlette.middleware.gzip import GZipMiddleware
 from starlette.responses import PlainTextResponse
 from starlette.routing import Mount, Route
-from usechat import Text
+from usechat import Text, ToolCall
+from usechat.parts import ApprovalRequest
 from usechat.chunks import Finish, Start, TextDelta, TextEnd, TextStart
 from usechat.server import ChatApp
 
@@ -75,6 +76,13 @@ def stubborn(turn):
     yield "word "
     time.sleep(600)
 
+async def asking(turn):
+    if turn.approvals:
+        yield "Thank you."
+    else:
+        yield ToolCall("t1", "remove", {})
+        yield ApprovalRequest("a1", "t1")
+
 async def failing(turn):
     raise LookupError("the secret is 42")
     yield
@@ -98,12 +106,15 @@ def token(tmp_path: Path) -> str:
     return token
 
 
-def text_of(body: bytes) -> str:
+def message_of(body: bytes) -> Any:
     decoder, builder = ChunkDecoder(), MessageBuilder(sdk="7")
     for chunk in decoder.receive(body):
         builder.receive(chunk)
-    parts: list[Any] = list(builder.message["parts"])
-    return "".join(part["text"] for part in parts if part["type"] == "text")
+    return builder.message
+
+
+def text_of(body: bytes) -> str:
+    return "".join(part["text"] for part in message_of(body)["parts"] if part["type"] == "text")
 
 
 async def ask(plan: Plan, **options: Any) -> httpx2.Response:
@@ -173,6 +184,12 @@ def complaint_about(arguments: list[str], capsys: pytest.CaptureFixture[str]) ->
         (["served_agents:plain", "--cors", "example.com"], "--cors: 'example.com' is not an origin; "),
         (["served_agents:plain", "--cors", "*"], "--cors '*' would let every page on the web use the agent; "),
         (["served_agents:plain", "--redis", "localhost"], "--redis takes a URL such as redis://localhost:6379"),
+        (["served_agents:plain", "--approval-secret", "no.txt"], "--approval-secret: no.txt cannot be read: No such "),
+        (
+            ["served_agents:plain", "--approval-secret", "short.txt"],
+            "--approval-secret: short.txt holds fewer than 32 characters",
+        ),
+        (["served_agents:plain", "--approval-secret", "binary.txt"], "--approval-secret: binary.txt is no text"),
         (
             ["served_agents:chats", "--sdk", "6"],
             "served_agents:chats is an ASGI app and served as it is: set --sdk in ",
@@ -184,8 +201,10 @@ def complaint_about(arguments: list[str], capsys: pytest.CaptureFixture[str]) ->
     ],
 )
 def test_what_makes_no_sense_is_refused(
-    arguments: list[str], complaint: str, capsys: pytest.CaptureFixture[str]
+    arguments: list[str], complaint: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    (tmp_path / "short.txt").write_text("s3cret\n")
+    (tmp_path / "binary.txt").write_bytes(b"\xff" * 40)
     assert complaint_about(arguments, capsys).startswith(f"usechat: {complaint}")
 
 
@@ -222,6 +241,20 @@ def test_a_server_from_beginning_to_end(tmp_path: Path, capsys: pytest.CaptureFi
         assert "\nthe agent was closed\n" in served.written
         assert '"state": "stopped"' in served.written
         assert "Traceback" not in served.written
+
+
+def test_an_approval_outlives_the_server_that_asked(tmp_path: Path) -> None:
+    (tmp_path / "secret.txt").write_text("a secret of more than thirty-two characters\n")
+    (tmp_path / "other.txt").write_text("another secret of more than thirty-two characters")
+    asked = question()
+    with serve_process(tmp_path, "served_agents:asking", "--sdk", "7", "--approval-secret", "secret.txt") as served:
+        message = message_of(httpx2.post(f"{served.url}/api/chat", json=asked, timeout=PATIENCE).content)
+    [part] = [part for part in message["parts"] if part["type"] == "tool-remove"]
+    part |= {"state": "approval-responded", "approval": {**part["approval"], "approved": True}}
+    answered = {**asked, "messages": [*asked["messages"], message], "messageId": message["id"]}
+    for file, status in (("secret.txt", 200), ("other.txt", 422)):
+        with serve_process(tmp_path, "served_agents:asking", "--sdk", "7", "--approval-secret", file) as served:
+            assert httpx2.post(f"{served.url}/api/chat", json=answered, timeout=PATIENCE).status_code == status
 
 
 def test_an_agent_that_cannot_be_stopped_does_not_keep_the_process(tmp_path: Path) -> None:

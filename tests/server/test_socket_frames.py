@@ -8,6 +8,7 @@ import pytest
 from usechat.errors import InvalidRequest, RequestError, RequestTooLarge
 from usechat.requests import ChatRequest, Limits
 from usechat.server.socket_frames import Asked, Header, Told, UnreadableFrame, merge_headers
+from usechat.sse import DONE
 
 HELLO = {"id": "u1", "role": "user", "parts": [{"type": "text", "text": "hello"}]}
 
@@ -157,6 +158,14 @@ def test_chunks_are_numbered_from_zero_and_taken_over_as_they_were_encoded() -> 
     assert told.chunks(b": keep-alive\n\n") == []
     assert told.chunks(b'data: {"type":"finish"}\n\ndata: [DONE]\n\n') == [
         '{"type":"chunk","requestId":"r1","sequence":2,"chunk":{"type":"finish"}}'
+    ]
+
+
+def test_names_of_events_are_left_out() -> None:
+    frames = b'event: message-start\ndata: {"type":"start"}\n\nevent: message-finish\ndata: {"type":"finish"}\n\n'
+    assert [json.loads(frame)["chunk"] for frame in Told("r1").chunks(frames + DONE)] == [
+        {"type": "start"},
+        {"type": "finish"},
     ]
 
 

@@ -1,12 +1,15 @@
 """OpenTelemetry hears the same as Prometheus, and has a span of every run."""
 
+import contextvars
 import sys
+from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
+from opentelemetry import trace
 from opentelemetry.sdk.metrics import MeterProvider
 from opentelemetry.sdk.metrics.export import InMemoryMetricReader
-from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
@@ -49,11 +52,15 @@ class Collected:
         }
         return {name: kept for name, points in found.items() if (kept := [point for point in points if point[1]])}
 
+    def begin_run(self) -> None:
+        """Tell that a run begins, in a context of its own, as the keeper does."""
+        contextvars.copy_context().run(self.observer.run_started, run())
+
+    def finished(self) -> tuple[ReadableSpan, ...]:
+        return self._exporter.get_finished_spans()
+
     def spans(self) -> list[tuple[str, dict[str, Any], str]]:
-        return [
-            (span.name, dict(span.attributes or {}), span.status.status_code.name)
-            for span in self._exporter.get_finished_spans()
-        ]
+        return [(span.name, dict(span.attributes or {}), span.status.status_code.name) for span in self.finished()]
 
 
 def run(state: RunState = RunState.RUNNING) -> RunInfo:
@@ -72,7 +79,7 @@ def run(state: RunState = RunState.RUNNING) -> RunInfo:
 )
 def test_a_run_is_a_span_that_ends_with_its_state(state: RunState, status: str) -> None:
     collected = Collected()
-    collected.observer.run_started(run())
+    collected.begin_run()
     assert collected.spans() == []
     collected.observer.run_ended(run(state), 1)
     attributes = {
@@ -84,6 +91,16 @@ def test_a_run_is_a_span_that_ends_with_its_state(state: RunState, status: str) 
     assert collected.spans() == [("adapter.run", attributes, status)]
 
 
+def test_a_run_that_this_worker_has_lost_ends_its_span_and_is_counted_elsewhere() -> None:
+    collected = Collected()
+    collected.begin_run()
+    collected.observer.run_lost(run(RunState.LOST))
+    assert [(attributes["adapter.run.state"], status) for _, attributes, status in collected.spans()] == [
+        ("lost", "ERROR")
+    ]
+    assert collected.points() == {}
+
+
 def test_the_end_of_a_run_of_another_worker_has_no_span_here() -> None:
     collected = Collected()
     collected.observer.run_ended(run(RunState.LOST), 1)
@@ -93,10 +110,32 @@ def test_the_end_of_a_run_of_another_worker_has_no_span_here() -> None:
 def test_the_span_of_a_run_is_below_that_of_the_request() -> None:
     collected = Collected()
     with collected.tracer_provider.get_tracer("web").start_as_current_span("POST /api/chat") as request:
-        collected.observer.run_started(run())
+        collected.begin_run()
     collected.observer.run_ended(run(RunState.FINISHED), 1)
-    [_, span] = collected._exporter.get_finished_spans()  # noqa: SLF001
+    [_, span] = collected.finished()
     assert span.parent == request.get_span_context()
+
+
+@pytest.mark.parametrize("kind", ["async", "thread"])
+async def test_the_spans_of_an_agent_are_below_that_of_its_run(kind: str) -> None:
+    collected = Collected()
+    tracer = collected.tracer_provider.get_tracer("agent")
+
+    async def answer(_turn: Turn) -> AsyncIterator[str]:
+        with tracer.start_as_current_span("agent"):
+            yield "Hi"
+
+    def answer_in_a_thread(_turn: Turn) -> str:
+        with tracer.start_as_current_span("agent"):
+            return "Hi"
+
+    app = ChatApp(answer if kind == "async" else answer_in_a_thread, observer=collected.observer)
+    with collected.tracer_provider.get_tracer("web").start_as_current_span("POST /api/chat") as request:
+        await ask(app, "POST", "/api/chat", text="Hello")
+        assert trace.get_current_span() is request, "the run's span is current in the run alone"
+    parents = {span.name: span.parent and span.parent.span_id for span in collected.finished()}
+    ids = {span.name: span.context and span.context.span_id for span in collected.finished()}
+    assert parents == {"agent": ids["adapter.run"], "adapter.run": ids["POST /api/chat"], "POST /api/chat": None}
 
 
 def test_instruments_have_their_names_units_and_buckets() -> None:
@@ -107,6 +146,7 @@ def test_instruments_have_their_names_units_and_buckets() -> None:
     collected.observer.bytes_sent(5)
     collected.observer.stream_closed("client")
     collected.observer.source_unreachable()
+    collected.observer.source_connected()
     collected.observer.event_unknown("new")
     metrics = collected.metrics()
     assert {name: metric.unit for name, metric in metrics.items()} == {each.name: each.unit for each in INSTRUMENTS}

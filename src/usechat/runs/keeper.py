@@ -1,13 +1,19 @@
 """The keeper of runs: starts them, finds them wherever they live, lets readers in, stops them."""
 
 import asyncio
+import contextvars
 import logging
 from collections.abc import Callable, Coroutine, Mapping
-from typing import Any, Final, Literal, Protocol, TypeAlias
+from functools import partial
+from typing import Any, Final, Literal, TypeAlias
+
+import msgspec
 
 from usechat.errors import RequestError
-from usechat.runs.log import Log, Reader, Wake
+from usechat.runs.log import Log, Reader
+from usechat.runs.memory import MemoryRuns
 from usechat.runs.mirror import Mirrors
+from usechat.runs.reading import LogReading, Reading
 from usechat.runs.replay import Reframer, shorten
 from usechat.runs.run import Run, RunInfo, RunState, Timeouts
 from usechat.runs.store import RunStore, StoreUnreachable
@@ -15,7 +21,7 @@ from usechat.stream import MessageStream
 from usechat.transport import HandsOver, Source
 from usechat.turn import Turn
 
-__all__ = ["ChatBusy", "Conflict", "Keeper", "Reading", "ShuttingDown"]
+__all__ = ["ChatBusy", "Conflict", "Keeper", "NotTheirs", "Reading", "ShuttingDown"]
 
 Conflict: TypeAlias = Literal["reject", "attach", "queue", "interrupt"]
 """What a second request does while the chat's run goes on."""
@@ -23,7 +29,6 @@ Conflict: TypeAlias = Literal["reject", "attach", "queue", "interrupt"]
 _logger: Final = logging.getLogger("usechat.runs")
 _POLL: Final = 0.05
 _LOOK_AGAIN: Final = 1.0
-TOO_MUCH: Final = "The answer grew too long and was stopped."
 CANNOT_FOLLOW: Final = "The connection is too slow for this answer, so it was stopped."
 
 
@@ -33,34 +38,16 @@ class ChatBusy(RequestError):
     status = 409
 
 
+class NotTheirs(RequestError):
+    """The chat is not theirs, or there is none; which of the two is not told."""
+
+    status = 404
+
+
 class ShuttingDown(RequestError):
     """No new runs: the server is going down."""
 
     status = 503
-
-
-class Reading(Protocol):
-    """One reader's view of a run."""
-
-    async def read(self) -> bytes | Wake | None:
-        """Return what is new, waiting for it; a reason other than frames; or nothing at the end."""
-        ...
-
-    def wake(self, reason: Wake) -> None:
-        """Make ``read`` return for another reason than frames."""
-        ...
-
-    def on_too_slow(self, interrupt: Callable[[], None]) -> None:
-        """Call ``interrupt`` when this reader has fallen too far behind."""
-        ...
-
-    def give_up(self) -> bytes:
-        """The reader cannot follow: return its last words, none if it may come back for the rest."""
-        ...
-
-    def close(self) -> None:
-        """Read no further."""
-        ...
 
 
 def _say_nothing(*_what: object) -> None:
@@ -70,7 +57,10 @@ def _say_nothing(*_what: object) -> None:
 class Keeper:
     """The runs of this process, and through the store those of all workers.
 
-    ``linger`` is how many seconds a run goes on without any reader: 0 stops it at once, ``None`` never.
+    ``linger`` is how many seconds a run goes on without any reader: 0 stops it at once, ``None`` never. ``on_start`` is
+    called in the context in which the run goes on. ``on_end`` is told of every run once, in one worker: the one that
+    ended it, or that found it lost. ``on_loss`` is told of a run of this worker of whose end others tell.
+    ``gather`` is how many seconds frames may wait for others to go with them.
     """
 
     def __init__(
@@ -86,8 +76,10 @@ class Keeper:
         event_names: bool = False,
         maximum_behind: int = 1024 * 1024,
         maximum_run_bytes: int = 64 * 1024 * 1024,
+        gather: float = 0,
         on_start: Callable[[RunInfo], None] = _say_nothing,
         on_end: Callable[[RunInfo, float], None] = _say_nothing,
+        on_loss: Callable[[RunInfo], None] = _say_nothing,
     ) -> None:
         self._store = store
         self._timeouts = timeouts
@@ -99,16 +91,19 @@ class Keeper:
         self._event_names = event_names
         self._maximum_behind = maximum_behind
         self._maximum_run_bytes = maximum_run_bytes
+        self._gather = gather
         self._closing = False
         self._on_start = on_start
         self._on_end = on_end
+        self._on_loss = on_loss
         self._runs: dict[str, Run] = {}
         self._continued: dict[str, Mapping[str, Any] | None] = {}
         self._timers: dict[str, asyncio.TimerHandle] = {}
         self._ends: set[asyncio.Task[None]] = set()
-        self._mirrors = Mirrors(store)
+        self._mirrors = Mirrors(store, event_names=event_names)
         store.on_stop_ordered(self._stop_here)
         store.on_failure(self._fail_here)
+        store.on_lost(on_end)
 
     @property
     def running(self) -> int:
@@ -120,6 +115,8 @@ class Keeper:
         if self._closing:
             raise ShuttingDown("The server is about to restart. Please try again.")
         while (active := await self._store.claim(info, continues=continues)) is not None:
+            if active.subject != info.subject:
+                raise NotTheirs("No such chat.")
             if self._conflict == "attach" or (info.user_message_id and active.user_message_id == info.user_message_id):
                 reading = await self.attach(active, sdk=info.sdk)
                 if reading is not None:
@@ -131,7 +128,7 @@ class Keeper:
             elif self._conflict == "reject":
                 raise ChatBusy("This chat is being answered already.")
             await asyncio.sleep(_POLL)
-        log = Log(keep=self._keep_log, on_flush=lambda frames: self._flushed(info.run_id, frames))
+        log = Log(keep=self._keep_log, gather=self._gather, on_flush=self._share(info))
         stream = MessageStream(message_id=info.message_id, sdk=info.sdk, continues=continues)
         run = Run(
             info,
@@ -141,26 +138,29 @@ class Keeper:
             timeouts=self._timeouts,
             describe=self._describe,
             on_end=self._ended,
+            maximum_bytes=self._maximum_run_bytes,
             approval_secret=self._approval_secret,
             event_names=self._event_names,
         )
         self._runs[info.run_id] = run
         self._continued[info.run_id] = continues
         reading = self._reading(run, log.reader(maximum_behind=self._maximum_behind))
-        run.start(source)
-        self._on_start(info)
+        # A context of its own: what an observer sets there, such as a span, is what the agent finds.
+        contextvars.copy_context().run(self._begin, run, source)
         return reading
+
+    def _begin(self, run: Run, source: Source) -> None:
+        self._on_start(run.info)
+        run.start(source)
+
+    def _share(self, info: RunInfo) -> Callable[[bytes], None] | None:
+        """Return where the run's frames go besides its own log."""
+        return None if isinstance(self._store, MemoryRuns) else partial(self._store.append, info.run_id)
 
     async def _is_abandoned(self, active: RunInfo) -> bool:
         """Tell whether nobody reads a run any more: its page was stopped, and now asks something else."""
         run = self._runs.get(active.run_id)
         return run is not None and run.log.readers == 0 and not await self._store.is_read(active)
-
-    def _flushed(self, run_id: str, frames: bytes) -> None:
-        self._store.append(run_id, frames)
-        run = self._runs.get(run_id)
-        if run is not None and run.log.size > self._maximum_run_bytes and run.info.state is RunState.RUNNING:
-            asyncio.get_running_loop().call_soon(run.fail, TOO_MUCH)
 
     async def attach(self, info: RunInfo, *, sdk: str) -> Reading | None:
         """Read a run that goes on, from its start; nothing if it has ended meanwhile."""
@@ -177,13 +177,14 @@ class Keeper:
                 self._mirrors.leave(mirror)
                 return None
             reader = log.reader(from_start=False, maximum_behind=self._maximum_behind)
-            reading = _LogReading(reader, on_close=lambda: self._mirrors.leave(mirror))
+            reading = LogReading(reader, on_close=lambda: self._mirrors.leave(mirror))
         else:
             return None
         if earlier is None and sdk == info.sdk:
-            reading.begin_with(shorten(so_far))
+            reading.begin_with(shorten(so_far, event_names=self._event_names))
         else:
-            reading.reframe(Reframer(info.message_id, sdk, earlier=earlier), so_far)
+            reframer = Reframer(info.message_id, sdk, earlier=earlier, event_names=self._event_names)
+            reading.reframe(reframer, so_far)
         return reading
 
     async def latest(self, chat_id: str) -> RunInfo | None:
@@ -251,30 +252,38 @@ class Keeper:
         else:
             run.stop("disconnected")
 
-    def _reading(self, run: Run, reader: Reader) -> "_LogReading":
+    def _reading(self, run: Run, reader: Reader) -> LogReading:
         last_words = None if self._keep_log else lambda: run.fail(CANNOT_FOLLOW)
-        return _LogReading(reader, on_close=lambda: self.reader_left(run), last_words=last_words)
+        return LogReading(reader, on_close=lambda: self.reader_left(run), last_words=last_words)
 
     def _ended(self, run: Run) -> None:
         self._cancel_timer(run.info.run_id)
-        self._on_end(run.info, run.seconds)
-        self._spawn(self._record_end(run))
+        self._spawn(self._record_end(run, run.seconds))
 
     def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
         task = asyncio.get_running_loop().create_task(work)
         self._ends.add(task)
         task.add_done_callback(self._ends.discard)
 
-    async def _record_end(self, run: Run) -> None:
+    async def _record_end(self, run: Run, seconds: float) -> None:
         """Let the store know first, then the readers: a page posts again as soon as it sees the end."""
         try:
-            await self._store.end(run.info)
-        except Exception:
-            _logger.exception("run %s: its end could not be recorded", run.info.run_id)
+            if await self._is_ours(run.info):
+                self._on_end(run.info, seconds)
+            else:
+                self._on_loss(msgspec.structs.replace(run.info, state=RunState.LOST))
         finally:
             del self._runs[run.info.run_id]
             del self._continued[run.info.run_id]
             run.log.end()
+
+    async def _is_ours(self, info: RunInfo) -> bool:
+        """Tell the store that a run has ended; tell whether that is how it ended for everyone."""
+        try:
+            return await self._store.end(info)
+        except Exception:
+            _logger.exception("run %s: its end could not be recorded", info.run_id)
+            return True
 
     def _stop_here(self, run_id: str) -> None:
         if run := self._runs.get(run_id):
@@ -287,50 +296,3 @@ class Keeper:
     def _cancel_timer(self, run_id: str) -> None:
         if timer := self._timers.pop(run_id, None):
             timer.cancel()
-
-
-class _LogReading:
-    """A reader of a log in this process: that of a run, or the mirror of one in another worker."""
-
-    def __init__(
-        self, reader: Reader, *, on_close: Callable[[], None], last_words: Callable[[], bytes] | None = None
-    ) -> None:
-        self._reader = reader
-        self._on_close = on_close
-        self._last_words = last_words
-        self._first = b""
-        self._reframer: Reframer | None = None
-
-    def begin_with(self, frames: bytes) -> None:
-        self._first = frames
-
-    def reframe(self, reframer: Reframer, so_far: bytes) -> None:
-        self._reframer = reframer
-        self._first = reframer.receive(so_far)
-
-    async def read(self) -> bytes | Wake | None:
-        if self._first:
-            first, self._first = self._first, b""
-            return first
-        frames = await self._reader.read()
-        while isinstance(frames, bytes) and self._reframer is not None:
-            if reframed := self._reframer.receive(frames):
-                return reframed
-            frames = await self._reader.read()
-        return frames
-
-    def wake(self, reason: Wake) -> None:
-        self._reader.wake(reason)
-
-    def on_too_slow(self, interrupt: Callable[[], None]) -> None:
-        self._reader.on_too_slow = interrupt
-
-    def give_up(self) -> bytes:
-        if self._last_words is None:
-            return b""
-        self._reader.skip()
-        return self._last_words()
-
-    def close(self) -> None:
-        self._reader.close()
-        self._on_close()

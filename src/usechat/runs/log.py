@@ -3,8 +3,12 @@
 import asyncio
 import enum
 from collections.abc import Callable
+from typing import Final, Protocol
 
-__all__ = ["Log", "Reader", "Wake"]
+__all__ = ["Log", "Pusher", "Reader", "Wake"]
+
+_CROWD: Final = 4096
+"""Bytes: whoever wrote so much without a pause lets others have their turn."""
 
 
 class Wake(enum.Enum):
@@ -14,157 +18,232 @@ class Wake(enum.Enum):
     GONE = "gone"
     TOO_SLOW = "too slow"
     BROKEN_OFF = "broken off"
+    UNSENT = "unsent"
+    """Frames that were pushed are not through: whoever reads waits until they are."""
+
+
+class Pusher(Protocol):
+    """Takes frames by a plain call."""
+
+    def push(self, frames: bytes) -> None:
+        """Take frames, and never raise. The reader is woken if somebody has to wait until they are through."""
+        ...
 
 
 class Log:
-    """Frames as they were written; what one turn of the event loop wrote is one entry.
+    """Frames as they were written. Readers get what was written together as one piece.
 
-    ``keep=False`` forgets what every reader has taken: enough when nobody can come back for it.
+    ``keep=False`` forgets what every reader has taken: enough when nobody can come back for it. ``gather`` is how many
+    seconds frames may wait for others to go with them.
     """
 
-    def __init__(self, *, keep: bool = True, on_flush: Callable[[bytes], None] | None = None) -> None:
+    # With a thousand streams each delta finds its objects out of the processor's caches: few of them, without __dict__.
+    __slots__ = (
+        "_first",
+        "_gather",
+        "_kept",
+        "_on_flush",
+        "_only",
+        "_readers",
+        "_timer",
+        "ended",
+        "flushed",
+        "held",
+        "keep",
+        "loop",
+        "size",
+    )
+
+    def __init__(
+        self, *, keep: bool = True, gather: float = 0, on_flush: Callable[[bytes], None] | None = None
+    ) -> None:
         self.size = 0
         """All bytes written so far."""
+        self.flushed = 0
+        """The bytes that readers may see."""
         self.ended = False
-        self._keep = keep
+        self.held = False
+        """Whether whoever writes will flush."""
+        self.keep = keep
+        self.loop = asyncio.get_running_loop()
+        self._gather = gather
         self._on_flush = on_flush
-        self._entries: list[bytes] = []
-        self._first = 0  # the number of the first entry that is kept
-        self._pending: list[bytes] = []
-        self._readers: set[Reader] = set()
+        self._kept = bytearray()
+        self._first = 0  # the place of the first byte that is kept
+        self._only: bytes | None = None  # what was written since, if it was written in one piece
+        self._timer: asyncio.TimerHandle | None = None
+        self._readers: tuple[Reader, ...] = ()  # replaced, never changed: it is gone through
 
     @property
-    def pending(self) -> int:
-        """How many pieces were written since readers last got something."""
-        return len(self._pending)
+    def gathers(self) -> bool:
+        """Whether frames wait for others."""
+        return self._gather > 0
 
     @property
     def readers(self) -> int:
         """How many read."""
         return len(self._readers)
 
-    def append(self, frames: bytes) -> None:
-        """Write frames; those of one turn of the event loop reach readers together."""
-        if not self._pending:
-            asyncio.get_running_loop().call_soon(self.flush)
-        self._pending.append(frames)
+    def append(self, frames: bytes) -> bool:
+        """Write frames; those of one turn of the event loop, or of the time in which they gather, go together.
+
+        Tells whether so much waits for the readers that they should have it now.
+        """
+        if self.flushed != self.size:
+            self._only = None
+        else:
+            self._only = frames
+            if self._gather:
+                self._timer = self.loop.call_later(self._gather, self.flush)
+            elif not self.held:
+                self.loop.call_soon(self.flush)
+        self._kept += frames
         self.size += len(frames)
+        return self.size - self.flushed >= _CROWD
 
     def flush(self) -> None:
         """Hand what was written to the readers."""
-        if not self._pending:
+        flushed, self.flushed = self.flushed, self.size
+        if flushed == self.size:
             return
-        entry = b"".join(self._pending)
-        self._pending.clear()
-        self._entries.append(entry)
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        frames = self._only
+        if frames is None:
+            frames = bytes(self._kept[flushed - self._first :])
+        self._only = None
+        for reader in self._readers:
+            reader.notice(frames)
         if self._on_flush is not None:
-            self._on_flush(entry)
-        for reader in list(self._readers):
-            reader.notice(len(entry))
+            self._on_flush(frames)
+
+    def release(self) -> None:
+        """Whoever held the log does so no longer; what was written is flushed with what follows at once."""
+        self.held = False
+        if self.flushed != self.size:
+            self.loop.call_soon(self.flush)
 
     def end(self) -> None:
         """Say that nothing follows."""
         self.flush()
         self.ended = True
-        for reader in list(self._readers):
+        for reader in self._readers:
             reader.notice()
 
     def break_off(self) -> None:
         """Cut every reader off without an ending: its client sees a network error, and resumes elsewhere."""
-        for reader in list(self._readers):
+        for reader in self._readers:
             reader.wake(Wake.BROKEN_OFF)
 
     def so_far(self) -> bytes:
         """Return all frames that are kept."""
         self.flush()
-        return b"".join(self._entries)
+        return bytes(self._kept)
 
     def reader(self, *, from_start: bool = True, maximum_behind: int | None = None) -> "Reader":
         """Begin to read, from the start or behind what was written so far."""
         self.flush()
-        kept = sum(map(len, self._entries)) if from_start else 0
-        position = self._first + (0 if from_start else len(self._entries))
-        reader = Reader(self, position, self.size - kept, maximum_behind)
-        self._readers.add(reader)
+        reader = Reader(self, self._first if from_start else self.flushed, maximum_behind)
+        self._readers = (*self._readers, reader)
         return reader
 
-    def take(self, position: int) -> list[bytes]:
-        """Return the entries from a position on."""
-        return self._entries[position - self._first :]
+    def take(self, position: int) -> bytes:
+        """Return what readers may see from a place on."""
+        return bytes(self._kept[position - self._first : self.flushed - self._first])
 
-    def release(self, reader: "Reader") -> None:
+    def leave(self, reader: "Reader") -> None:
         """A reader reads no further."""
-        self._readers.discard(reader)
+        self._readers = tuple(each for each in self._readers if each is not reader)
 
     def forget(self) -> None:
-        """Drop what every reader has taken, unless the log is kept."""
-        if not self._keep:
-            oldest = min((reader.position for reader in self._readers), default=self._first)
-            del self._entries[: oldest - self._first]
-            self._first = oldest
+        """Drop what every reader has taken; a log that is kept never forgets."""
+        oldest = min((reader.position for reader in self._readers), default=self._first)
+        del self._kept[: oldest - self._first]
+        self._first = oldest
 
 
 class Reader:
-    """One reader of a log: a cursor, and a future while it waits."""
+    """One reader of a log: a place in it, and a future while it waits."""
 
-    def __init__(self, log: Log, position: int, taken: int, maximum_behind: int | None) -> None:
+    __slots__ = ("_log", "_maximum_behind", "_reason", "_unsent", "_waiter", "on_too_slow", "position", "pusher")
+
+    def __init__(self, log: Log, position: int, maximum_behind: int | None) -> None:
         self.position = position
+        """The place behind the last byte that was taken."""
+        self.on_too_slow: Callable[[], None] | None = None
+        self.pusher: Pusher | None = None
+        """Takes frames while this reader waits, so that it need not wake."""
         self._log = log
-        self._taken = taken
         self._maximum_behind = maximum_behind
         self._waiter: asyncio.Future[None] | None = None
         self._reason: Wake | None = None
-        self.on_too_slow: Callable[[], None] | None = None
+        self._unsent = False
 
     @property
     def behind(self) -> int:
         """How many bytes wait for this reader."""
-        return self._log.size - self._taken
+        return self._log.size - self.position
 
     async def read(self) -> bytes | Wake | None:
         """Return all that is new, waiting for it; a reason other than frames; or nothing at the end."""
         while True:
+            if self._unsent:
+                self._unsent = False
+                return Wake.UNSENT
             if self._reason is not None:
                 reason, self._reason = self._reason, None
                 return reason
-            entries = self._log.take(self.position)
-            if entries:
-                self.position += len(entries)
-                frames = b"".join(entries)
-                self._taken += len(frames)
-                self._log.forget()
+            if frames := self._log.take(self.position):
+                self.position += len(frames)
+                if not self._log.keep:
+                    self._log.forget()
                 return frames
             if self._log.ended:
                 return None
-            self._waiter = asyncio.get_running_loop().create_future()
-            await self._waiter
+            self._waiter = self._log.loop.create_future()
+            try:
+                await self._waiter
+            finally:
+                self._waiter = None
 
-    def notice(self, size: int = 0) -> None:
-        """There is something new, of this size, or the end.
+    def notice(self, frames: bytes = b"") -> None:
+        """There are new frames, or nothing follows.
 
         A reader is slow for what waited already: one thing that is larger than all that may wait can be said.
         """
-        if self._waiter is not None and not self._waiter.done():
-            self._waiter.set_result(None)
-        elif self._maximum_behind is not None and size and self.behind - size >= self._maximum_behind:
+        if self._waiter is not None:
+            if frames and self.pusher is not None:
+                self.position += len(frames)  # it waits, so it has everything but these
+                if not self._log.keep:
+                    self._log.forget()
+                self.pusher.push(frames)
+            else:
+                self._wake()
+        elif frames and self._maximum_behind is not None and self.behind - len(frames) >= self._maximum_behind:
             self.wake(Wake.TOO_SLOW)
             if self.on_too_slow is not None:
                 self.on_too_slow()
 
     def wake(self, reason: Wake) -> None:
         """Make the next or the current read return for another reason than frames; silence is the weakest."""
-        if self._reason in (None, Wake.SILENCE):
+        if reason is Wake.UNSENT:
+            self._unsent = True
+        elif self._reason in (None, Wake.SILENCE):
             self._reason = reason
-        if self._waiter is not None and not self._waiter.done():
-            self._waiter.set_result(None)
+        self._wake()
 
     def skip(self) -> None:
         """Drop what waits for this reader."""
-        entries = self._log.take(self.position)
-        self.position += len(entries)
-        self._taken = self._log.size
-        self._log.forget()
+        self.position = self._log.flushed
+        if not self._log.keep:
+            self._log.forget()
 
     def close(self) -> None:
         """Read no further."""
-        self._log.release(self)
+        self._log.leave(self)
+
+    def _wake(self) -> None:
+        waiter, self._waiter = self._waiter, None
+        if waiter is not None and not waiter.done():
+            waiter.set_result(None)

@@ -27,11 +27,12 @@ class MemoryRuns:
     def append(self, run_id: str, frames: bytes) -> None:
         """Nothing: there are no other workers."""
 
-    async def end(self, info: RunInfo) -> None:
+    async def end(self, info: RunInfo) -> bool:
         """The run has ended as ``info.state`` says."""
         if self._latest[info.chat_id].run_id == info.run_id:
             self._latest[info.chat_id] = info
             asyncio.get_running_loop().call_later(self._remember, self._forget, info)
+        return True
 
     async def latest(self, chat_id: str) -> RunInfo | None:
         """Return the chat's last run."""
@@ -59,6 +60,9 @@ class MemoryRuns:
 
     def on_failure(self, fail: Callable[[str, str], None]) -> None:
         """Nothing: memory does not fail."""
+
+    def on_lost(self, tell: Callable[[RunInfo, float], None]) -> None:
+        """Nothing: a run and its owner share one process."""
 
     async def check(self) -> None:
         """Memory can always be reached."""

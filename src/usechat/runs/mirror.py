@@ -20,8 +20,9 @@ __all__ = ["Mirror", "Mirrors", "failure_after"]
 class Mirror:
     """The copy of one run. Its log ends as the run's does; that of a lost run with an error."""
 
-    def __init__(self, info: RunInfo, store: RunStore) -> None:
+    def __init__(self, info: RunInfo, store: RunStore, *, event_names: bool) -> None:
         self.info = info
+        self._event_names = event_names
         self.log = Log()
         self.continued: Mapping[str, Any] | None = None
         """The message that the run goes on with."""
@@ -48,7 +49,8 @@ class Mirror:
                         self.log.flush()
                     self._began.set()
         except (RunLost, StoreUnreachable):
-            self.log.append(failure_after(self.log.so_far(), self.info, self.continued, LOST))
+            so_far = self.log.so_far()
+            self.log.append(failure_after(so_far, self.info, self.continued, LOST, event_names=self._event_names))
         finally:
             self.log.end()
             self._began.set()
@@ -57,8 +59,9 @@ class Mirror:
 class Mirrors:
     """The mirrors of this process: one per run, however many read it."""
 
-    def __init__(self, store: RunStore) -> None:
+    def __init__(self, store: RunStore, *, event_names: bool = False) -> None:
         self._store = store
+        self._event_names = event_names
         self._mirrors: dict[str, Mirror] = {}
         self._closing: set[asyncio.Task[None]] = set()
 
@@ -66,7 +69,7 @@ class Mirrors:
         """Return the run's mirror, filled with all that there is so far; whoever opens it leaves it in the end."""
         mirror = self._mirrors.get(info.run_id)
         if mirror is None:
-            mirror = self._mirrors[info.run_id] = Mirror(info, self._store)
+            mirror = self._mirrors[info.run_id] = Mirror(info, self._store, event_names=self._event_names)
         mirror.users += 1
         try:
             await mirror.begun()
@@ -94,13 +97,16 @@ class Mirrors:
         await asyncio.gather(*[mirror.close() for mirror in self._mirrors.values()], *self._closing)
 
 
-def failure_after(frames: bytes, info: RunInfo, continued: Mapping[str, Any] | None, text: str) -> bytes:
+def failure_after(
+    frames: bytes, info: RunInfo, continued: Mapping[str, Any] | None, text: str, *, event_names: bool = False
+) -> bytes:
     """Return the frames that end a run which broke off behind ``frames``: an error, with everything open closed."""
     found = ChunkDecoder().receive(frames)
     # The blocks keep the ids under which their readers know them.
     ids = iter([chunk.id for chunk in found if isinstance(chunk, TextStart | ReasoningStart)])
     stream = FrameStream(
-        MessageStream(message_id=info.message_id, sdk=info.sdk, continues=continued, new_id=ids.__next__)
+        MessageStream(message_id=info.message_id, sdk=info.sdk, continues=continued, new_id=ids.__next__),
+        event_names=event_names,
     )
     for chunk in found:
         for part in parts_from_chunk(chunk):

@@ -64,8 +64,10 @@ class RedisRuns:
             url, lease + _REPLY_SECONDS, Retry(ExponentialWithJitterBackoff(), 0), connections=2
         )
         self._owned: dict[str, OwnedRun] = {}
+        self._given_up: list[OwnedRun] = []
         self._stop: Callable[[str], None] = _nobody_listens
         self._fail: Callable[[str, str], None] = _nobody_listens
+        self._tell_lost: Callable[[RunInfo, float], None] = _nobody_listens
         self._writer = Writer(self._client, on_lost=self._lose)
         self._listener = Listener(
             self._blocked_client,
@@ -74,6 +76,7 @@ class RedisRuns:
             lease=lease,
             remember=remember,
             on_stop_ordered=self._tell_stop,
+            on_lost=self._declared,
         )
         self._tasks: list[asyncio.Task[None]] = []
 
@@ -92,7 +95,10 @@ class RedisRuns:
             self._keep,
             _milliseconds(self._remember),
         )
-        active = await self._run(scripts.CLAIM, (self._keys.chat(info.chat_id), self._keys.log(info)), *arguments)
+        keys = (self._keys.chat(info.chat_id), self._keys.log(info))
+        active, lost = await self._run(scripts.CLAIM, keys, *arguments)
+        if lost is not None:
+            self._declared(_info(lost), lost[2] / 1000)
         if active is not None:
             return _info(active)
         self._owned[info.run_id] = OwnedRun(info, self._keys.log(info), asked)
@@ -109,17 +115,20 @@ class RedisRuns:
         if had_room and run.size > self._maximum_bytes:
             self._tell_failure(run_id, TOO_LARGE)
 
-    async def end(self, info: RunInfo) -> None:
+    async def end(self, info: RunInfo) -> bool:
         """The run has ended as ``info.state`` says; returns when Redis knows, or when its lease is over anyway."""
         run = self._owned.get(info.run_id)
         if run is None:
-            return
+            return False
         keys = (self._keys.chat(info.chat_id), run.log)
         arguments = (info.run_id, self._worker, msgspec.json.encode(info), info.state, _milliseconds(self._remember))
         run.last = ("EVAL", scripts.END, len(keys), *keys, *arguments)
         self._writer.notice(run)
         await asyncio.wait([run.written], timeout=self._lease)
-        self._forget(run)
+        if not run.written.done():
+            self._give_up(run)
+        self._owned.pop(info.run_id, None)
+        return run.written.result()
 
     def on_stop_ordered(self, stop: Callable[[str], None]) -> None:
         """Call ``stop`` with the id of a run of this worker that someone wants stopped."""
@@ -128,6 +137,13 @@ class RedisRuns:
     def on_failure(self, fail: Callable[[str, str], None]) -> None:
         """Call ``fail`` with the id of a run of this worker that must end, and with the error to show."""
         self._fail = fail
+
+    def on_lost(self, tell: Callable[[RunInfo, float], None]) -> None:
+        """Call ``tell`` with a run that this worker, the first of all, found to be lost, and how long it went on.
+
+        A run that it gave up may have ended well, when Redis heard of its end at last.
+        """
+        self._tell_lost = tell
 
     async def is_read(self, info: RunInfo) -> bool:
         """Tell whether another worker reads a run of this one."""
@@ -138,7 +154,12 @@ class RedisRuns:
     async def latest(self, chat_id: str) -> RunInfo | None:
         """Return the chat's last run."""
         found = await self._run(scripts.LATEST, (self._keys.chat(chat_id),), _milliseconds(self._remember))
-        return None if found is None else _info(found)
+        if found is None:
+            return None
+        info = _info(found)
+        if found[2] is not None:
+            self._declared(info, found[2] / 1000)
+        return info
 
     async def continued(self, info: RunInfo) -> Mapping[str, Any] | None:
         """Return the message that a run goes on with."""
@@ -206,6 +227,7 @@ class RedisRuns:
             try:
                 async with asyncio.timeout(self._lease / 3):
                     await self._beat(list(self._owned.values()))
+                    await self._declare_given_up()
             except (exceptions.RedisError, OSError) as error:
                 _logger.warning("leases could not be renewed: %r", error)
                 pause = self._lease / 10
@@ -232,6 +254,20 @@ class RedisRuns:
             if isinstance(error, Exception):
                 raise error
 
+    async def _declare_given_up(self) -> None:
+        while self._given_up:
+            run = self._given_up[0]
+            keys = (self._keys.chat(run.info.chat_id), run.log)
+            arguments = (run.info.run_id, _milliseconds(self._remember))
+            state = await self._client.execute_command("EVAL", scripts.LOSE, len(keys), *keys, *arguments)
+            if state is not None:
+                self._declared(run.info, _now() - run.began, RunState(state.decode()))
+            self._given_up.remove(run)
+
+    def _declared(self, info: RunInfo, seconds: float, state: RunState = RunState.LOST) -> None:
+        ended = msgspec.structs.replace(info, state=state)
+        asyncio.get_running_loop().call_soon(self._tell_lost, ended, seconds)
+
     # The keeper is told in a turn of its own: what it does can neither get in the way of a log that hands out frames,
     # nor end the tasks of this store.
 
@@ -246,13 +282,15 @@ class RedisRuns:
         if self._owned.get(run.info.run_id) is run:
             names = {"chat_id": run.info.chat_id, "run_id": run.info.run_id}
             _logger.error("run %s was lost: its lease is over, or its log is gone", run.info.run_id, extra=names)
-            self._forget(run)
+            self._give_up(run)
             self._tell_failure(run.info.run_id, LOST)
 
-    def _forget(self, run: OwnedRun) -> None:
-        self._owned.pop(run.info.run_id, None)
+    def _give_up(self, run: OwnedRun) -> None:
+        """Write no more of a run; it is declared lost as soon as Redis can be told."""
+        del self._owned[run.info.run_id]
         if not run.written.done():
-            run.written.set_result(None)
+            run.written.set_result(False)
+        self._given_up.append(run)
 
     # Talking to Redis
 
@@ -283,8 +321,8 @@ def _client(url: str, reply_seconds: float, retry: Retry, *, connections: int) -
     return Redis.from_pool(pool)
 
 
-def _info(found: list[bytes]) -> RunInfo:
-    info, state = found
+def _info(found: list[Any]) -> RunInfo:
+    info, state, *_ = found
     return msgspec.structs.replace(msgspec.json.decode(info, type=RunInfo), state=RunState(state.decode()))
 
 

@@ -76,6 +76,7 @@ class Listener:
         lease: float,
         remember: float,
         on_stop_ordered: Callable[[str], None],
+        on_lost: Callable[[RunInfo, float], None],
     ) -> None:
         self._client = client
         self._keys = keys
@@ -83,6 +84,7 @@ class Listener:
         self._lease = lease
         self._remember = remember
         self._on_stop_ordered = on_stop_ordered
+        self._on_lost = on_lost
         self._followed: dict[str, list[Followed]] = {}
         self._inbox = keys.inbox(worker)
         self._last_order = "0"
@@ -140,10 +142,11 @@ class Listener:
     async def _look(self, info: RunInfo) -> int:
         """Return how many milliseconds a run's lease lasts, below 0 when there is nothing left of it."""
         keys = (self._keys.chat(info.chat_id), self._keys.log(info), self._keys.readers(info))
-        lease, remember = int(self._lease * 1000), int(self._remember * 1000)
-        return int(
-            await self._client.execute_command("EVAL", LOOK, 3, *keys, info.run_id, self._worker, lease, remember)
-        )
+        arguments = (info.run_id, self._worker, int(self._lease * 1000), int(self._remember * 1000))
+        left, lost_after = await self._client.execute_command("EVAL", LOOK, len(keys), *keys, *arguments)
+        if lost_after is not None:
+            self._on_lost(info, lost_after / 1000)
+        return int(left)
 
     async def _receive(self) -> None:
         positions = {log: min(followed.position for followed in group) for log, group in self._followed.items()}

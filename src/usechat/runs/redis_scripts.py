@@ -10,7 +10,7 @@ import msgspec
 
 from usechat.runs.run import RunInfo
 
-__all__ = ["BEAT", "CLAIM", "END", "IS_READ", "LATEST", "LOOK", "SEAL", "STOP", "Keys"]
+__all__ = ["BEAT", "CLAIM", "END", "IS_READ", "LATEST", "LOOK", "LOSE", "SEAL", "STOP", "Keys"]
 
 SEAL: Final = "18446744073709551615-18446744073709551615"
 """The id of a log's last entry; XADD behind it is an error ("exhausted the last possible ID")."""
@@ -47,37 +47,52 @@ local function text(number)
   return string.format('%.0f', number)
 end
 local function seal(log, state, remember)
-  redis.pcall('XADD', log, 'NOMKSTREAM', '{SEAL}', 'end', state)
+  local written = redis.pcall('XADD', log, 'NOMKSTREAM', '{SEAL}', 'end', state)
   redis.call('PEXPIRE', log, remember)
+  return type(written) == 'string'
+end
+-- Declare a run lost. Returns how long it went on, unless somebody else has said before how it ended.
+local function declare(chat, log, run, remember)
+  local first = redis.call('XRANGE', log, '0-1', '0-1')[1]
+  local found = redis.call('HMGET', chat, 'run', 'state')
+  local is_news = found[1] == run and found[2] == 'running'
+  if is_news then
+    redis.call('HSET', chat, 'state', 'lost')
+    redis.call('PEXPIRE', chat, remember)
+  end
+  is_news = seal(log, 'lost', remember) or is_news
+  return is_news and now() - (first and tonumber(first[2][4]) or now())
 end
 -- Return the chat's last run and its state. A run whose lease is over is lost from here on.
 local function look(chat, remember)
   local found = redis.call('HMGET', chat, 'run', 'state', 'lease')
   if found[2] == 'running' and tonumber(found[3]) <= now() then
-    redis.call('HSET', chat, 'state', 'lost')
-    redis.call('PEXPIRE', chat, remember)
-    seal(chat .. ':log:' .. found[1], 'lost', remember)
-    return found[1], 'lost', 0
+    return found[1], 'lost', 0, declare(chat, chat .. ':log:' .. found[1], found[1], remember)
   end
-  return found[1], found[2], tonumber(found[3] or 0)
+  return found[1], found[2], tonumber(found[3] or 0), false
 end
 """
 
 CLAIM: Final = f"""{_COMMON}
 local chat, log = KEYS[1], KEYS[2]
 local run, info, owner, continued, lease, keep, remember = unpack(ARGV)
-local active, state = look(chat, remember)
-if active == run then return false end  -- asked again, because the first answer did not arrive
-if state == 'running' then return {{redis.call('HGET', chat, 'info'), state}} end
+local active, state, _, lost = look(chat, remember)
+if active == run then return {{false, false}} end  -- asked again, because the first answer did not arrive
+local known = redis.call('HGET', chat, 'info')
+if state == 'running' then return {{{{known, state}}, false}} end
 redis.call('DEL', chat)
 redis.call('HSET', chat, 'run', run, 'info', info, 'state', 'running', 'owner', owner,
   'continued', continued, 'lease', text(now() + lease))
-redis.call('XADD', log, '0-1', 'run', run)
+redis.call('XADD', log, '0-1', 'run', run, 'began', text(now()))
 redis.call('PEXPIRE', chat, keep)
 redis.call('PEXPIRE', log, keep)
-return false
+return {{false, lost and {{known, 'lost', lost}}}}
 """
-"""Make a run the chat's active one. Returns info and state of the one that is, if there is one."""
+"""Make a run the chat's active one.
+
+Returns info and state of the one that is, if there is one; and of the one that this declared lost, with how long it
+went on.
+"""
 
 BEAT: Final = """
 local chat, log = KEYS[1], KEYS[2]
@@ -102,32 +117,53 @@ if found[1] == run and found[2] == 'running' and found[3] == owner then
   redis.call('HSET', chat, 'info', info, 'state', state)
   redis.call('PEXPIRE', chat, remember)
 end
-redis.pcall('XADD', log, 'NOMKSTREAM', '{SEAL}', 'end', state, 'last', last)
+local written = redis.pcall('XADD', log, 'NOMKSTREAM', '{SEAL}', 'end', state, 'last', last)
 redis.call('PEXPIRE', log, remember)
-return 'ended'
+if type(written) == 'string' then return 'ended' end
+local final = redis.call('XREVRANGE', log, '+', '-', 'COUNT', 1)[1]
+-- Asked again, because the first answer did not arrive: only owners tell which entry is the last.
+return final and final[2][3] == 'last' and 'ended' or 'lost'
 """
-"""The owner ends its run, unless others have done it."""
+"""The owner ends its run. Returns ``ended``, or ``lost`` if others have done it or nothing is left to end."""
+
+LOSE: Final = f"""{_COMMON}
+local chat, log = KEYS[1], KEYS[2]
+local run, remember = unpack(ARGV)
+if declare(chat, log, run, remember) then return 'lost' end
+local final = redis.call('XREVRANGE', log, '+', '-', 'COUNT', 1)[1]
+if final then return final[2][3] == 'last' and final[2][2] end
+return redis.call('HGET', chat, 'run') ~= run and 'lost'
+"""
+"""The owner gives its run up. Returns how it ended, unless somebody else has declared it lost, or still can.
+
+That is ``lost``, or what the owner had said itself if that was written in the end.
+"""
 
 LATEST: Final = f"""{_COMMON}
-local run, state = look(KEYS[1], ARGV[1])
-return run and {{redis.call('HGET', KEYS[1], 'info'), state}}
+local run, state, _, lost = look(KEYS[1], ARGV[1])
+return run and {{redis.call('HGET', KEYS[1], 'info'), state, lost}}
 """
-"""Return info and state of the chat's last run."""
+"""Return info and state of the chat's last run; and if this declared it lost, how long it went on."""
 
 LOOK: Final = f"""{_COMMON}
 local chat, log, readers = KEYS[1], KEYS[2], KEYS[3]
 local run, reader, lease, remember = unpack(ARGV)
-if redis.call('EXISTS', log) == 0 then return -1 end
-local latest, state, lease_end = look(chat, remember)
-if latest ~= run or state ~= 'running' then
-  seal(log, latest == run and state or 'lost', remember)
-  return 0
+if redis.call('EXISTS', log) == 0 then return {{-1, false}} end
+if redis.call('HGET', chat, 'run') ~= run then return {{0, declare(chat, log, run, remember)}} end
+local _, state, lease_end, lost = look(chat, remember)
+if state ~= 'running' then
+  seal(log, state, remember)
+  return {{0, lost}}
 end
 redis.call('ZADD', readers, text(now() + 2 * lease), reader)
 redis.call('PEXPIRE', readers, 2 * lease)
-return lease_end - now()
+return {{lease_end - now(), false}}
 """
-"""A worker reads a run. Returns how long its lease lasts; 0 when its log has an end; -1 when the log is gone."""
+"""A worker reads a run.
+
+Returns how long its lease lasts; 0 when its log has an end; -1 when the log is gone. If this declared the run lost,
+tells how long it went on.
+"""
 
 IS_READ: Final = f"""{_COMMON}
 return redis.call('ZCOUNT', KEYS[1], text(now()), '+inf')

@@ -26,11 +26,12 @@ class OwnedRun:
     def __init__(self, info: RunInfo, log: str, renewed: float) -> None:
         self.info = info
         self.log = log
+        self.began = renewed
         self.renewed = renewed
         """When the lease was last renewed, by this process's clock."""
         self.size = 0
-        self.written = asyncio.get_running_loop().create_future()
-        """Done when the end is written, or never will be."""
+        self.written: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
+        """Done when the end is written, or never will be: then it is false."""
         self.last: Command | None = None
         """The command that ends the run, behind all its frames; the number of the last entry completes it."""
         self._pieces: list[bytes] = []
@@ -108,8 +109,10 @@ class Writer:
             return True
         if isinstance(reply, Exception):
             return False
-        if command[0] == "EVAL" and not run.written.done():
-            run.written.set_result(None)
+        if command[0] == "EVAL" and reply != b"ended":
+            self._on_lost(run)
+        elif command[0] == "EVAL" and not run.written.done():
+            run.written.set_result(True)
         return True
 
     async def _pause(self) -> None:

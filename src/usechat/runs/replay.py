@@ -17,10 +17,11 @@ from usechat.ui_messages import is_dynamic_tool, is_static_tool
 __all__ = ["Reframer", "compact", "earlier_parts", "shorten"]
 
 
-def shorten(frames: bytes) -> bytes:
+def shorten(frames: bytes, *, event_names: bool = False) -> bytes:
     """Return the frames of a run so far with one delta per block."""
     end = DONE if frames.endswith(DONE) else b""
-    return b"".join(map(encode_frame, compact(ChunkDecoder().receive(frames)))) + end
+    short = compact(ChunkDecoder().receive(frames))
+    return b"".join([encode_frame(chunk, event_names=event_names) for chunk in short]) + end
 
 
 def compact(found: Iterable[Chunk]) -> list[Chunk]:
@@ -115,10 +116,12 @@ def _called(part: Mapping[str, Any], kind: str) -> list[Part]:
 class Reframer:
     """Writes a run anew: for a client of another release, or behind the message that it continues."""
 
-    def __init__(self, message_id: str, sdk: str, *, earlier: Mapping[str, Any] | None = None) -> None:
+    def __init__(
+        self, message_id: str, sdk: str, *, earlier: Mapping[str, Any] | None = None, event_names: bool = False
+    ) -> None:
         self._decoder = ChunkDecoder()
         self._reader = ChunkReader()
-        self._frames = FrameStream(MessageStream(message_id=message_id, sdk=sdk))
+        self._frames = FrameStream(MessageStream(message_id=message_id, sdk=sdk), event_names=event_names)
         self._earlier = earlier_parts(earlier) if earlier else []
 
     def receive(self, frames: bytes) -> bytes:

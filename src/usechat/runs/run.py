@@ -3,8 +3,9 @@
 import asyncio
 import enum
 import logging
-from collections.abc import Callable
-from typing import Final
+import types
+from collections.abc import Callable, Coroutine, Generator
+from typing import Any, Final
 
 import msgspec
 
@@ -23,6 +24,7 @@ __all__ = ["Run", "RunInfo", "RunState", "Timeouts"]
 _logger: Final = logging.getLogger("usechat.runs")
 
 TOO_LONG: Final = "The answer took too long and was stopped."
+TOO_MUCH: Final = "The answer grew too long and was stopped."
 NO_ENDING: Final = "The answer ended in an error."
 SILENT: Final = "The agent was silent for too long, so the answer was stopped."
 
@@ -66,6 +68,27 @@ class Run:
     ``on_end`` closes the log, when everybody may know that the run is over.
     """
 
+    # A thousand runs are driven in turn, so that each delta finds its run out of the processor's caches: no __dict__.
+    __slots__ = (
+        "_approval_secret",
+        "_began",
+        "_describe",
+        "_frames",
+        "_grace",
+        "_heard",
+        "_loop",
+        "_maximum_bytes",
+        "_on_end",
+        "_ordered",
+        "_stream",
+        "_task",
+        "_timeouts",
+        "_turn",
+        "_watch",
+        "info",
+        "log",
+    )
+
     def __init__(
         self,
         info: RunInfo,
@@ -76,6 +99,7 @@ class Run:
         timeouts: Timeouts,
         describe: Callable[[Exception, RunInfo], str],
         on_end: Callable[["Run"], None],
+        maximum_bytes: int = 64 * 1024 * 1024,
         approval_secret: str | None = None,
         event_names: bool = False,
     ) -> None:
@@ -87,6 +111,7 @@ class Run:
         self._timeouts = timeouts
         self._describe = describe
         self._on_end = on_end
+        self._maximum_bytes = maximum_bytes
         self._approval_secret = approval_secret
         self._loop = asyncio.get_running_loop()
         self._heard: float | None = None
@@ -95,7 +120,7 @@ class Run:
         self._grace: asyncio.TimerHandle | None = None
         self._ordered: parts.Error | parts.Abort | None = None
         self._task: asyncio.Task[None] | None = None
-        turn.bind(self.say, self.is_crowded)
+        turn.bind(self.say)
 
     @property
     def seconds(self) -> float:
@@ -108,20 +133,23 @@ class Run:
         self._task.add_done_callback(self._gone)
         self._plan_watch()
 
-    def say(self, part: parts.Part) -> None:
-        """Write what the source said; nothing once the run has ended."""
+    def say(self, part: parts.Part) -> bool:
+        """Write what the source said; nothing once the run has ended. Tells whether others should have their turn."""
         first, self._heard = self._heard is None, self._loop.time()
         if first:
             self._plan_watch()
         if isinstance(part, parts.ApprovalRequest):
             part = self._signed(part)
         frames = self._frames.send(part)
-        if frames:
-            self.log.append(frames)
-
-    def is_crowded(self) -> bool:
-        """Tell whether the source spoke so much without a pause that others should have their turn."""
-        return self.log.pending >= 64
+        if not frames:
+            return False
+        log = self.log
+        crowded = log.append(frames)
+        if log.size > self._maximum_bytes:
+            self._loop.call_soon(self._outgrow)
+        if crowded:
+            log.flush()
+        return crowded
 
     def stop(self, reason: str | None = None) -> None:
         """Stop the source; the stream ends as stopped when it has gone, or after the time it has to go."""
@@ -144,8 +172,8 @@ class Run:
     async def _own(self, source: Source) -> None:
         ending: parts.Finish | parts.Error | parts.Abort
         try:
-            with self._turn.current():
-                await source.drive(self._turn)
+            self._turn.enter()
+            await _flushing_at_pauses(source.drive(self._turn), self.log)
             ending = self._ordered or parts.Finish()
         except asyncio.CancelledError:
             ending = self._ordered or parts.Abort()
@@ -165,6 +193,10 @@ class Run:
         self._turn.stop()
         self._task.cancel()
         self._grace = self._loop.call_later(self._timeouts.stop, self._give_up, ending)
+
+    def _outgrow(self) -> None:
+        if self._ordered is None:
+            self.fail(TOO_MUCH)
 
     def _give_up(self, ending: parts.Error | parts.Abort) -> None:
         _logger.warning(
@@ -235,3 +267,30 @@ class Run:
             self._order(parts.Error(SILENT))
         else:
             self._plan_watch()
+
+
+@types.coroutine
+def _flushing_at_pauses(driving: Coroutine[Any, Any, None], log: Log) -> Generator[Any, Any, None]:
+    """Drive a source in the calling task; what it said reaches the readers when it pauses, by a plain call.
+
+    A callback would do it one turn of the loop later, and cost as much as the framing of a delta. A log that gathers
+    frames flushes by its own clock.
+    """
+    error: BaseException | None = None
+    holds = not log.gathers
+    try:
+        while True:
+            log.held = holds
+            waiting = driving.send(None) if error is None else driving.throw(error)
+            error = None
+            try:
+                if holds:
+                    log.held = False
+                    log.flush()
+                yield waiting
+            except BaseException as raised:  # such as a cancellation, which is for the source to hear
+                error = raised
+    except StopIteration:
+        return
+    finally:
+        log.release()

@@ -39,8 +39,8 @@ class RunStore(Protocol):
         """Keep frames for readers in other workers; called once per turn of the event loop, never waits."""
         ...
 
-    async def end(self, info: RunInfo) -> None:
-        """The run has ended as ``info.state`` says."""
+    async def end(self, info: RunInfo) -> bool:
+        """The run has ended as ``info.state`` says. Returns whether it has for everyone: not if it was lost before."""
         ...
 
     async def latest(self, chat_id: str) -> RunInfo | None:
@@ -72,6 +72,13 @@ class RunStore(Protocol):
 
     def on_failure(self, fail: Callable[[str, str], None]) -> None:
         """Call ``fail`` with the id of a run of this worker that must end at once, and with the error to show."""
+        ...
+
+    def on_lost(self, tell: Callable[[RunInfo, float], None]) -> None:
+        """Call ``tell`` with a run of any worker that was lost, and with the seconds it went on.
+
+        That is in one worker: the first that found it out.
+        """
         ...
 
     async def check(self) -> None:

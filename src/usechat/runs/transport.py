@@ -1,7 +1,9 @@
 """A source as a chat transport: the same two methods that the AI SDK's own transports have."""
 
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine
-from typing import Any
+import asyncio
+from collections import deque
+from collections.abc import AsyncIterator, Callable, Coroutine
+from typing import Any, Self
 
 from usechat.chunks import Chunk
 from usechat.ids import new_id
@@ -55,7 +57,7 @@ class RunChatTransport:
             user_message_id=message["id"] if message else "",
         )
         reading = await self._keeper.start(info, self._source, Turn(request), continues=continues)
-        return _chunks(reading, lambda: self._keeper.stop(info))
+        return _Chunks(reading, lambda: self._keeper.stop(info))
 
     async def reconnect_to_stream(self, chat_id: str) -> AsyncIterator[Chunk] | None:
         """Return the answer that is being given, from its start, or nothing. Closing the iterator stops nothing."""
@@ -63,21 +65,49 @@ class RunChatTransport:
         if info is None or info.state is not RunState.RUNNING:
             return None
         reading = await self._keeper.attach(info, sdk=self._sdk)
-        return None if reading is None else _chunks(reading, _leave_it)
+        return None if reading is None else _Chunks(reading, _leave_it)
 
 
-async def _chunks(reading: Reading, leave: Callable[[], Coroutine[Any, Any, None]]) -> AsyncGenerator[Chunk, None]:
-    decoder = ChunkDecoder()
-    ended = False
-    try:
-        while isinstance(frames := await reading.read(), bytes):
-            for chunk in decoder.receive(frames):
-                yield chunk
-        ended = True
-    finally:
-        reading.close()
-        if not ended:
-            await leave()
+class _Chunks:
+    """The chunks of a reading. No generator: closing one that was never asked for anything does nothing."""
+
+    def __init__(self, reading: Reading, leave: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        self._reading = reading
+        self._leave = leave
+        self._decoder = ChunkDecoder()
+        self._found: deque[Chunk] = deque()
+        self._closed = False
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> Chunk:
+        while not self._found:
+            if self._closed:
+                raise StopAsyncIteration
+            await self._read()
+        return self._found.popleft()
+
+    async def aclose(self) -> None:
+        self._found.clear()
+        if not self._closed:
+            self._close()
+            await self._leave()
+
+    async def _read(self) -> None:
+        try:
+            frames = await self._reading.read()
+        except asyncio.CancelledError:
+            await self.aclose()
+            raise
+        if isinstance(frames, bytes):
+            self._found.extend(self._decoder.receive(frames))
+        else:
+            self._close()
+
+    def _close(self) -> None:
+        self._closed = True
+        self._reading.close()
 
 
 async def _leave_it() -> None:

@@ -91,13 +91,17 @@ class LocalPagesOnly:
 
     async def __call__(self, request: HTTPConnection, _chat_id: str, _action: Action) -> Identity | None:
         """Let everyone on this machine do everything."""
+        await self.authenticate(request)
+        return Identity("")
+
+    async def authenticate(self, request: HTTPConnection) -> None:
+        """Refuse pages of other sites."""
         host = request.headers.get("host")
         if host and (name := _host_of(f"//{host}")) not in self._hosts and not _is_loopback(name):
             raise ForeignOrigin(f"This server answers on this machine only, not as {host}.")
         origin = request.headers.get("origin")
         if origin and origin not in self._origins and not _is_loopback(_host_of(origin)):
             raise ForeignOrigin(f"Pages of {origin} may not ask this server.")
-        return Identity("")
 
 
 def _host_of(url: str) -> str:

@@ -1,16 +1,27 @@
 """Reading what a request asks: its body, the release it names, and who asks."""
 
 from collections.abc import Awaitable, Callable
-from typing import Literal, TypeAlias
+from typing import Literal, Protocol, TypeAlias, runtime_checkable
 
-from starlette.requests import ClientDisconnect, Request
+from starlette.requests import ClientDisconnect, HTTPConnection, Request
 
 from usechat.dialects import dialect
 from usechat.errors import InvalidRequest, RequestError, RequestTooLarge, UnknownRelease
 from usechat.requests import ChatRequest, Limits
+from usechat.runs.keeper import NotTheirs
 from usechat.turn import Identity
 
-__all__ = ["Action", "Authorize", "NotTheirs", "Unauthenticated", "allow", "read_body", "read_request", "release_of"]
+__all__ = [
+    "Action",
+    "Authenticates",
+    "Authorize",
+    "NotTheirs",
+    "Unauthenticated",
+    "allow",
+    "read_body",
+    "read_request",
+    "release_of",
+]
 
 Action: TypeAlias = Literal["send", "resume", "stop", "state", "check"]
 Authorize: TypeAlias = Callable[[Request, str, Action], Awaitable[Identity | None]]
@@ -22,10 +33,13 @@ class Unauthenticated(RequestError):
     status = 401
 
 
-class NotTheirs(RequestError):
-    """The chat is not theirs, or there is none; which of the two is not told."""
+@runtime_checkable
+class Authenticates(Protocol):
+    """A rule that knows who asks without knowing about which chat; so it is asked before a body is read, too."""
 
-    status = 404
+    async def authenticate(self, request: HTTPConnection) -> None:
+        """Raise :class:`Unauthenticated`, or another RequestError, if they would be let near no chat."""
+        ...
 
 
 async def allow(_request: Request, _chat_id: str, _action: Action) -> Identity | None:
@@ -51,13 +65,17 @@ def release_of(request: Request, default: str) -> str:
 
 
 async def read_body(request: Request, maximum_bytes: int) -> bytes:
-    """Read the body of a request, but no more than so many bytes."""
+    """Read the body of a request, but no more than so many bytes; one that announces more is not read at all."""
+    too_large = RequestTooLarge(f"The request holds more than {maximum_bytes} bytes.")
+    announced = request.headers.get("content-length", "")
+    if announced.isdecimal() and int(announced) > maximum_bytes:
+        raise too_large
     pieces, size = [], 0
     try:
         async for piece in request.stream():
             size += len(piece)
             if size > maximum_bytes:
-                raise RequestTooLarge(f"The request holds more than {maximum_bytes} bytes.")
+                raise too_large
             pieces.append(piece)
     except ClientDisconnect:
         raise InvalidRequest("The connection was closed before the request was complete.") from None

@@ -11,12 +11,13 @@ from usechat.server.asking import Action, Authorize, Unauthenticated
 from usechat.server.watched import UnusableFile
 from usechat.turn import Identity
 
-__all__ = ["CannotCheckTokens", "TokenRule", "bearer", "identify", "token_of"]
+__all__ = ["TOKEN_SUBPROTOCOL", "CannotCheckTokens", "TokenRule", "bearer", "identify", "token_of"]
 
 _logger: Final = logging.getLogger("usechat.server")
 
 _MAXIMUM_LENGTH: Final = 8192
-_SUBPROTOCOL: Final = "bearer."
+TOKEN_SUBPROTOCOL: Final = "bearer."
+"""What begins a WebSocket subprotocol that is a token."""
 
 
 class CannotCheckTokens(RequestError):
@@ -36,10 +37,20 @@ class TokenRule(Protocol):
 def bearer(*rules: TokenRule) -> Authorize:
     """Return an ``authorize`` that asks for a bearer token; the first rule that knows it says whose it is."""
 
-    async def authorize(request: HTTPConnection, _chat_id: str, _action: Action) -> Identity | None:
-        return identify(request.headers, rules)
+    return _Bearer(rules)
 
-    return authorize
+
+class _Bearer:
+    """Lets in whoever has a token; a chat is theirs if they began it."""
+
+    def __init__(self, rules: Sequence[TokenRule]) -> None:
+        self._rules = rules
+
+    async def __call__(self, request: HTTPConnection, _chat_id: str, _action: Action) -> Identity | None:
+        return identify(request.headers, self._rules)
+
+    async def authenticate(self, request: HTTPConnection) -> None:
+        identify(request.headers, self._rules)
 
 
 def identify(headers: Mapping[str, str], rules: Sequence[TokenRule]) -> Identity:
@@ -71,8 +82,8 @@ def token_of(headers: Mapping[str, str]) -> str | None:
         is_bearer = len(values) == 1 and scheme.lower() == "bearer"
         return token.strip() or None if is_bearer else None
     for offered in ",".join(_values(headers, "sec-websocket-protocol")).split(","):
-        if offered.strip().startswith(_SUBPROTOCOL):
-            return offered.strip().removeprefix(_SUBPROTOCOL) or None
+        if offered.strip().startswith(TOKEN_SUBPROTOCOL):
+            return offered.strip().removeprefix(TOKEN_SUBPROTOCOL) or None
     return None
 
 

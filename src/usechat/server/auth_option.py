@@ -9,7 +9,7 @@ from usechat.server.asking import Authorize
 from usechat.server.auth import TokenRule, bearer
 from usechat.server.tokens import ApiTokens
 
-__all__ = ["UnknownRule", "authorize_by"]
+__all__ = ["UnknownRule", "authorize_by", "rules_of"]
 
 _EXAMPLES: Final = "tokens:FILE or jwt:jwks=FILE,audience=NAME,issuer=URL"
 _KEYS: Final = ("jwks", "public-key", "secret")
@@ -22,7 +22,12 @@ class UnknownRule(UsechatError):
 
 def authorize_by(texts: Sequence[str]) -> Authorize:
     """Return the rule that these texts name together: a token that one of them knows is good."""
-    return bearer(*map(_rule, texts))
+    return bearer(*rules_of(texts))
+
+
+def rules_of(texts: Sequence[str]) -> list[TokenRule]:
+    """Return the rules that these texts name."""
+    return [_rule(text) for text in texts]
 
 
 def _rule(text: str) -> TokenRule:

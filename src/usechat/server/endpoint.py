@@ -17,7 +17,18 @@ from usechat.runs.memory import MemoryRuns
 from usechat.runs.run import RunInfo, RunState
 from usechat.runs.store import RunStore
 from usechat.server.answers import check_approvals, open_call_ids
-from usechat.server.asking import Action, Authorize, NotTheirs, Unauthenticated, allow, read_request, release_of
+from usechat.server.asking import (
+    Action,
+    Authenticates,
+    Authorize,
+    NotTheirs,
+    Unauthenticated,
+    allow,
+    read_request,
+    release_of,
+)
+from usechat.server.chat_ids import chat_key
+from usechat.server.hanging_up import hang_up_in_time
 from usechat.server.observer import Observer, Unobserved
 from usechat.server.response import StreamResponse
 from usechat.server.settings import Settings
@@ -45,6 +56,7 @@ class Endpoints:
         self._authorize = authorize
         self.observer = observer
         self.store = store
+        self.keep_log = keep_log
         self.keeper = Keeper(
             store,
             timeouts=settings.timeouts,
@@ -55,9 +67,11 @@ class Endpoints:
             keep_log=keep_log,
             maximum_behind=settings.maximum_waiting_bytes,
             maximum_run_bytes=settings.maximum_run_bytes,
+            gather=settings.coalesce_ms / 1000,
             event_names=settings.event_names,
             on_start=observer.run_started,
             on_end=observer.run_ended,
+            on_loss=observer.run_lost,
         )
 
     async def send(self, request: Request) -> Response:
@@ -78,6 +92,9 @@ class Endpoints:
 
     async def _send(self, request: Request) -> Response:
         received = asyncio.get_running_loop().time()
+        rule: Any = self._authorize
+        if isinstance(rule, Authenticates):
+            await rule.authenticate(request)
         asked = await read_request(request, self.settings.limits)
         return self._stream(await self.begin(request, asked, self.settings.sdk), received)
 
@@ -85,7 +102,7 @@ class Endpoints:
         """Start a run; a RequestError says why not. ``sdk`` is the release it is for if the request names none."""
         asked = msgspec.structs.replace(asked, chat_id=asked.chat_id or new_id())
         identity = await self._identify(request, asked.chat_id, "send")
-        key = _key(request, asked.chat_id)
+        key = self._key(request, identity, asked.chat_id)
         latest = await self.keeper.latest(key)
         if latest is not None and latest.subject != identity.subject:
             raise NotTheirs("No such chat.")
@@ -105,12 +122,14 @@ class Endpoints:
             identity=identity,
             headers=dict(request.headers),
             path_params=request.path_params,
+            query=request.query_params,
             open_calls=open_call_ids(latest),
             observer=self.observer,
         )
         return await self.keeper.start(info, self._source, turn, continues=asked.continues)
 
     def _stream(self, reading: Reading, received: float) -> Response:
+        hang_up_in_time(self.keeper)
         settings = self.settings
         return StreamResponse(reading, keep_alive=settings.keep_alive, observer=self.observer, received=received)
 
@@ -143,7 +162,7 @@ class Endpoints:
 
     async def _run_of(self, request: Request, chat_id: str, action: Action) -> RunInfo:
         identity = await self._identify(request, chat_id, action)
-        info = await self.keeper.latest(_key(request, chat_id))
+        info = await self.keeper.latest(self._key(request, identity, chat_id))
         if info is None or info.subject != identity.subject:
             raise NotTheirs("No such chat.")
         return info
@@ -163,22 +182,32 @@ class Endpoints:
             raise NotTheirs("No such chat.")
         return identity
 
-
-def _key(request: Request, chat_id: str) -> str:
-    """Return the name of a chat among the runs: its id, behind what else the route's path names."""
-    return "/".join([*(str(value) for name, value in request.path_params.items() if name != "chat_id"), chat_id])
+    def _key(self, request: Request, identity: Identity, chat_id: str) -> str:  # noqa: ARG002
+        """Return the name of a chat among the runs: its id, behind what else the route's path names."""
+        return chat_key(request.path_params, chat_id)
 
 
 async def chat_response(
-    request: Request, answer: Any, *, settings: Settings | None = None, authorize: Authorize = allow
+    request: Request,
+    answer: Any,
+    *,
+    settings: Settings | None = None,
+    authorize: Authorize = allow,
+    observer: Observer | None = None,
 ) -> Response:
     """Answer one chat request in a route of your own: ``return await chat_response(request, agent)``.
 
     Nothing is kept: a page that goes away stops the run. For resume and stop use :class:`~usechat.server.ChatApp`.
+    ``observer`` is told what happens: ``usechat.server.prometheus.process_metrics()`` counts it for Prometheus.
     """
     # Nobody can come back to a run that is not kept.
     chosen = msgspec.structs.replace(settings or Settings(), linger=0)
     endpoints = Endpoints(
-        answer, store=MemoryRuns(), settings=chosen, authorize=authorize, observer=Unobserved(), keep_log=False
+        answer,
+        store=MemoryRuns(),
+        settings=chosen,
+        authorize=authorize,
+        observer=observer or Unobserved(),
+        keep_log=False,
     )
     return await endpoints.send(request)

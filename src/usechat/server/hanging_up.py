@@ -1,41 +1,40 @@
 """Hanging up: when the server goes, readers are broken off first, so that no open stream keeps the process alive.
 
-uvicorn closes its listening sockets, tells every connection to finish, waits until all have, and only then tells the
-app (0.54, ``Server.shutdown``). A stream would hold it up for as long as the agent speaks. The moment between is the
-one in which connections are told, so that is where the app is told, too: in every worker, without a signal handler.
+uvicorn waits until all connections have finished before it tells the app (0.54, ``Server.shutdown``), and an app that
+is mounted in another is told nothing. A stream would hold it up for as long as the agent speaks. But it takes SIGTERM
+with a method of its server, so the handler leads to the server, and to the flag that is raised first of all.
 """
 
-from collections.abc import Sequence
+import asyncio
+import signal
 from typing import Any, Final
+from weakref import WeakKeyDictionary, WeakSet
 
-from uvicorn.protocols.http.auto import AutoHTTPProtocol
+from usechat.runs.keeper import Keeper
 
-from usechat.server.app import ChatApp
+__all__ = ["hang_up_in_time"]
 
-__all__ = ["HangUp", "HangUpProtocol"]
-
-_KEY: Final = "usechat.chats"
-
-
-class HangUp:
-    """An ASGI app that leaves word, in the state that its server keeps for it, whose readers to break off."""
-
-    def __init__(self, app: Any, chats: Sequence[ChatApp]) -> None:
-        self._app = app
-        self._chats = chats
-
-    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
-        """Answer one ASGI connection."""
-        if scope["type"] == "lifespan" and "state" in scope:
-            scope["state"][_KEY] = self._chats
-        await self._app(scope, receive, send)
+_PAUSE: Final = 0.1
+"""Seconds between two looks, as many as between uvicorn's own."""
 
 
-class HangUpProtocol(AutoHTTPProtocol):  # type: ignore[misc, valid-type]  # h11 or httptools, as uvicorn chooses
-    """uvicorn's HTTP protocol, which breaks off the readers when the server shuts down."""
+_keepers: Final[WeakKeyDictionary[Any, WeakSet[Keeper]]] = WeakKeyDictionary()
+"""Whose readers to break off when a server goes."""
 
-    def shutdown(self) -> None:
-        """Finish; of all connections the first to hear of it hangs up for all."""
-        for chats in self.app_state.pop(_KEY, ()):
-            chats.break_off()
-        super().shutdown()
+
+def hang_up_in_time(keeper: Keeper) -> None:
+    """Break the keeper's readers off as soon as the uvicorn that runs in this process is told to exit."""
+    server = getattr(signal.getsignal(signal.SIGTERM), "__self__", None)
+    if not hasattr(server, "should_exit"):
+        return  # another server, or one in a thread
+    if server not in _keepers:
+        _keepers[server] = WeakSet()
+        _look_at(server, _keepers[server])
+    _keepers[server].add(keeper)
+
+
+def _look_at(server: Any, keepers: WeakSet[Keeper]) -> None:
+    if server.should_exit:
+        for keeper in keepers:
+            keeper.break_off()
+    asyncio.get_running_loop().call_later(_PAUSE, _look_at, server, keepers)

@@ -9,6 +9,7 @@ __all__ = [
     "BYTES",
     "CLIENT_ABORTS",
     "INSTRUMENTS",
+    "OPEN_CONNECTIONS",
     "OPEN_FAILURES",
     "OPEN_STREAMS",
     "REQUESTS",
@@ -88,6 +89,9 @@ SERVER_ABORTS: Final = Instrument(
 OPEN_FAILURES: Final = Instrument(
     "adapter.ws.open_failures", "counter", "{connection}", "Upstream connections that could not be opened."
 )
+OPEN_CONNECTIONS: Final = Instrument(
+    "adapter.ws.open", "gauge", "{connection}", "Upstream connections that are open now."
+)
 UNKNOWN_EVENTS: Final = Instrument(
     "adapter.translation.unknown_events", "counter", "{event}", "Events of a source that its adapter does not know."
 )
@@ -102,6 +106,7 @@ INSTRUMENTS: Final = (
     CLIENT_ABORTS,
     SERVER_ABORTS,
     OPEN_FAILURES,
+    OPEN_CONNECTIONS,
     UNKNOWN_EVENTS,
 )
 """All of them. ``adapter.request.error_rate`` is none: it follows from the labels of the count (docs/metrics.md)."""

@@ -12,6 +12,7 @@ from types import ModuleType
 from typing import Any
 
 from usechat.errors import UsechatError
+from usechat.server.kinds import KINDS
 from usechat.transport import ChatTransport, Source
 
 __all__ = ["CannotLoad", "directory_of", "is_asgi_app", "load_object", "require_answer"]
@@ -24,6 +25,8 @@ class CannotLoad(UsechatError):
 def load_object(target: str) -> Any:
     """Import and return the object that ``target`` names. A dotted name walks through attributes."""
     place, _, names = target.rpartition(":")
+    if "://" in target:
+        raise CannotLoad(f"{target!r} is an address; say what is there with --as {', --as '.join(KINDS)}")
     if not (_is_file(place) or _is_dotted(place)) or not _is_dotted(names):
         raise CannotLoad(f"{target!r} names no object; give MODULE:NAME or FILE.py:NAME, such as my_app:agent")
     found: Any = _import(place)

@@ -7,6 +7,7 @@ from usechat.runs.run import RunInfo, RunState
 from usechat.server.instruments import (
     BYTES,
     CLIENT_ABORTS,
+    OPEN_CONNECTIONS,
     OPEN_FAILURES,
     OPEN_STREAMS,
     REQUESTS,
@@ -46,6 +47,7 @@ class MetricsObserver:
         for reason in ("slow", "broken-off"):
             self._count_abort(reason, 0)
         self._open_failures = bind(OPEN_FAILURES)
+        self._open_connections = bind(OPEN_CONNECTIONS)
         self._unknown_events = bind(UNKNOWN_EVENTS)
         self._unpublished = 0
 
@@ -65,6 +67,9 @@ class MetricsObserver:
         """Count the request that asked for the run, and time the run."""
         self._count_request(info.state, 200, 1)
         self._turn_duration(seconds)
+
+    def run_lost(self, info: RunInfo) -> None:
+        """Nothing: whoever found it lost counts it."""
 
     def stream_opened(self) -> None:
         """One more is open."""
@@ -91,6 +96,14 @@ class MetricsObserver:
     def source_unreachable(self) -> None:
         """Count it."""
         self._open_failures(1)
+
+    def source_connected(self) -> None:
+        """Count it as open."""
+        self._open_connections(1)
+
+    def source_disconnected(self) -> None:
+        """Count it as open no more."""
+        self._open_connections(-1)
 
     def event_unknown(self, kind: str) -> None:  # noqa: ARG002
         """Count it. Its kind is in the log: a label for whatever a source may send has no bounds."""

@@ -15,11 +15,15 @@ class Observer(Protocol):
         ...
 
     def run_started(self, info: RunInfo) -> None:
-        """A run began."""
+        """A run begins. This is called in its context: what is set here, such as a span, is what the agent finds."""
         ...
 
     def run_ended(self, info: RunInfo, seconds: float) -> None:
-        """A run ended as ``info.state`` says."""
+        """A run ended as ``info.state`` says; told once, in the worker that ended it, or that found it lost."""
+        ...
+
+    def run_lost(self, info: RunInfo) -> None:
+        """A run of this worker is not its own any more: the end of it is told elsewhere."""
         ...
 
     def stream_opened(self) -> None:
@@ -42,6 +46,14 @@ class Observer(Protocol):
         """An upstream connection could not be opened."""
         ...
 
+    def source_connected(self) -> None:
+        """An upstream connection was opened."""
+        ...
+
+    def source_disconnected(self) -> None:
+        """An upstream connection was closed."""
+        ...
+
     def event_unknown(self, kind: str) -> None:
         """A source sent an event that its adapter does not know."""
         ...
@@ -59,6 +71,9 @@ class Unobserved:
     def run_ended(self, info: RunInfo, seconds: float) -> None:
         """Nothing."""
 
+    def run_lost(self, info: RunInfo) -> None:
+        """Nothing."""
+
     def stream_opened(self) -> None:
         """Nothing."""
 
@@ -72,6 +87,12 @@ class Unobserved:
         """Nothing."""
 
     def source_unreachable(self) -> None:
+        """Nothing."""
+
+    def source_connected(self) -> None:
+        """Nothing."""
+
+    def source_disconnected(self) -> None:
         """Nothing."""
 
     def event_unknown(self, kind: str) -> None:
@@ -101,6 +122,11 @@ class Observers:
         for observer in self._observers:
             observer.run_ended(info, seconds)
 
+    def run_lost(self, info: RunInfo) -> None:
+        """Tell all."""
+        for observer in self._observers:
+            observer.run_lost(info)
+
     def stream_opened(self) -> None:
         """Tell all."""
         for observer in self._observers:
@@ -125,6 +151,16 @@ class Observers:
         """Tell all."""
         for observer in self._observers:
             observer.source_unreachable()
+
+    def source_connected(self) -> None:
+        """Tell all."""
+        for observer in self._observers:
+            observer.source_connected()
+
+    def source_disconnected(self) -> None:
+        """Tell all."""
+        for observer in self._observers:
+            observer.source_disconnected()
 
     def event_unknown(self, kind: str) -> None:
         """Tell all."""

@@ -31,7 +31,13 @@ _NAMES_RELEASE: Final = [
     {"name": "sdk", "in": "query", "description": "The page's AI SDK release.", "schema": _RELEASE},
     {"name": "x-ai-sdk", "in": "header", "description": "The same, as a header.", "schema": _RELEASE},
 ]
-_CHAT: Final = {"name": "id", "in": "path", "required": True, "schema": {"type": "string", "minLength": 1}}
+_CHAT: Final = {
+    "name": "id",
+    "in": "path",
+    "required": True,
+    "description": "The chat's id: any text, escaped as a URL needs it.",
+    "schema": {"type": "string", "minLength": 1},
+}
 _REQUEST: Final = {
     "type": "object",
     "description": "What `DefaultChatTransport` posts, with any further keys of the application.",

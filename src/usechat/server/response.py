@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 from collections.abc import Callable
+from functools import partial
 from typing import Any, Final
 
 from starlette.responses import Response
@@ -11,9 +12,10 @@ from usechat.chunks import Error
 from usechat.runs.keeper import Reading
 from usechat.runs.log import Wake
 from usechat.server.observer import Observer
+from usechat.server.sending import Sender
 from usechat.sse import KEEP_ALIVE, STREAM_OPEN, encode_frame
 
-__all__ = ["STREAM_HEADERS", "StreamResponse"]
+__all__ = ["STREAM_HEADERS", "StreamResponse", "collect_streams"]
 
 STREAM_HEADERS: Final = (
     (b"content-type", b"text/event-stream"),
@@ -26,9 +28,20 @@ STREAM_HEADERS: Final = (
 """The AI SDK's own headers (``UI_MESSAGE_STREAM_HEADERS``), and what keeps proxies and middleware from buffering."""
 
 _REASONS: Final = {Wake.GONE: "client", Wake.TOO_SLOW: "slow", Wake.BROKEN_OFF: "broken-off"}
+_STREAMS: Final = "usechat.streams"
 _LAST_WORDS: Final = 5.0
 """Seconds that a client too slow to follow gets for the last frames."""
 _BROKEN_OFF: Final = encode_frame(Error("The connection was broken off; reload the page to see the whole answer."))
+
+
+def collect_streams(scope: Any) -> "list[StreamResponse]":
+    """Return a list in which the streams appear that an app answers this request with, for the caller to send.
+
+    So nothing of the app waits for the end of a stream, of which a framework would keep a dozen coroutines, and the
+    stream is sent with the server's own ``send``, which a framework wraps.
+    """
+    scope[_STREAMS] = streams = list[StreamResponse]()
+    return streams
 
 
 class StreamResponse(Response):
@@ -48,56 +61,73 @@ class StreamResponse(Response):
         self._received = received
         self._first = True
         self._timer: asyncio.TimerHandle | None = None
-        self._sent = 0.0
         self._task: asyncio.Task[Any] | None = None
         self._too_slow = False
 
-    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:  # noqa: ARG002
-        """Answer one request. A reader that is broken off sees a broken connection, never an end: it may resume."""
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        """Answer one request, or leave that to whoever collects streams."""
+        if (streams := scope.get(_STREAMS)) is None:
+            await self.stream(receive, send)
+        else:
+            streams.append(self)
+
+    async def stream(self, receive: Any, send: Any) -> None:
+        """Send. A reader that is broken off sees a broken connection, never an end: it may resume."""
         self._task = asyncio.current_task()
         self._reading.on_too_slow(self._interrupt)
+        sender = Sender(send, self._observer, partial(self._reading.wake, Wake.UNSENT))
         reason = "client"
         self._observer.stream_opened()
         listener = asyncio.get_running_loop().create_task(_until_gone(receive, self._reading.wake))
         try:
-            await send({"type": "http.response.start", "status": 200, "headers": self.raw_headers})
-            await self._send(send, STREAM_OPEN)
-            self._plan_keep_alive()
-            reason = await self._pass_on(send)
+            reason = await self._pass_on(receive, send, sender)
             if reason == "ended":
+                await sender.finish()
                 await send({"type": "http.response.body", "body": b"", "more_body": False})
             elif reason != "client":
-                await self._break_off(receive, send)
+                await self._break_off(receive, sender)
+        except asyncio.CancelledError:
+            if reason == "client" and not listener.done():
+                reason = "broken-off"  # the server has no more time
+            raise
         finally:
             listener.cancel()
+            sender.close()
             if self._timer is not None:
                 self._timer.cancel()
             self._reading.close()
             self._observer.stream_closed(reason)
 
-    async def _pass_on(self, send: Any) -> str:
+    async def _pass_on(self, receive: Any, send: Any, sender: Sender) -> str:
         """Send frames; tell why there are no more."""
         try:
+            await send({"type": "http.response.start", "status": 200, "headers": self.raw_headers})
+            await sender.send(STREAM_OPEN)
+            self._plan_keep_alive(sender)
             while True:
                 match await self._reading.read():
                     case None:
                         return "ended"
                     case Wake.SILENCE:
-                        await self._send(send, KEEP_ALIVE)
+                        await sender.send(KEEP_ALIVE)
+                    case Wake.UNSENT:
+                        await sender.finish()
                     case Wake() as reason:
                         return _REASONS[reason]
                     case frames:
-                        await self._send(send, frames)
+                        await sender.send(frames)
                         if self._first:
                             self._first = False
-                            self._observer.first_frame(self._sent - self._received)
+                            self._observer.first_frame(sender.at - self._received)
+                            if sender.can_push(receive):
+                                self._reading.push_to(sender)
         except asyncio.CancelledError:
             if not self._too_slow or self._task is None:
                 raise
             self._task.uncancel()
             return "slow"
 
-    async def _break_off(self, receive: Any, send: Any) -> None:
+    async def _break_off(self, receive: Any, sender: Sender) -> None:
         """Break the connection: closing it would wait until the client has read everything, perhaps for ever."""
         last_words = self._reading.give_up() if self._too_slow else b""
         transport = _transport_of(receive)
@@ -107,27 +137,22 @@ class StreamResponse(Response):
         if last_words:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(_LAST_WORDS):
-                    await self._send(send, last_words)
+                    await sender.send(last_words)
         if transport is not None:
             transport.abort()
             await asyncio.sleep(0)  # the server learns of it, and does not call the response incomplete
-
-    async def _send(self, send: Any, body: bytes) -> None:
-        self._sent = asyncio.get_running_loop().time()
-        await send({"type": "http.response.body", "body": body, "more_body": True})
-        self._observer.bytes_sent(len(body))
 
     def _interrupt(self) -> None:
         if not self._too_slow and self._task is not None:
             self._too_slow = True
             self._task.cancel()
 
-    def _plan_keep_alive(self) -> None:
+    def _plan_keep_alive(self, sender: Sender) -> None:
         loop = asyncio.get_running_loop()
-        if loop.time() - self._sent >= self._keep_alive:
+        if loop.time() - sender.at >= self._keep_alive:
             self._reading.wake(Wake.SILENCE)
-            self._sent = loop.time()
-        self._timer = loop.call_at(self._sent + self._keep_alive, self._plan_keep_alive)
+            sender.at = loop.time()
+        self._timer = loop.call_at(sender.at + self._keep_alive, self._plan_keep_alive, sender)
 
 
 def _transport_of(receive: Any) -> asyncio.WriteTransport | None:

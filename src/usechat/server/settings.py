@@ -24,6 +24,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     ``approval_secret`` signs approval requests, so that answers can be checked when the run is forgotten.
     ``websocket_origins`` are the origins (``https://example.org``) whose pages may open a WebSocket besides those of
     the server's own host; ``websocket_requests`` is how many requests one socket may carry at once.
+    ``coalesce_ms`` is how many milliseconds frames may wait for others to share a write; endings never wait.
     ``event_names`` writes an ``event:`` line with the type of the chunk before each; the AI SDK's readers ignore it.
     """
 
@@ -35,6 +36,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     keep_alive: float = 15
     maximum_waiting_bytes: int = 1024 * 1024
     maximum_run_bytes: int = 64 * 1024 * 1024
+    coalesce_ms: float = 0
     on_error: Callable[[Exception], str] | None = None
     approval_secret: str | None = None
     websocket_origins: tuple[str, ...] = ()

@@ -31,7 +31,8 @@ _NOT_OF_A_FRAME: Final = re.compile(
 )
 """What no page can set on a ``fetch`` (Fetch, forbidden request-header), and what a proxy says about the client."""
 
-_DONE: Final = b"data: [DONE]"
+_DATA: Final = b"data: "
+"""It begins a frame, or stands behind the name of the event; a comment of ours never holds it."""
 
 
 class UnreadableFrame(UsechatError):
@@ -119,11 +120,10 @@ class Told:
 
     def chunks(self, frames: bytes) -> list[str]:
         """Return the chunks of server-sent events, as they were encoded there; comments and ``[DONE]`` are left out."""
-        found = [frame for frame in frames.split(b"\n\n") if frame.startswith(b"data: ") and frame != _DONE]
+        found = [data for frame in frames.split(b"\n\n") if (data := frame.partition(_DATA)[2]) and data != b"[DONE]"]
         first, self._next = self._next, self._next + len(found)
         return [
-            f'{self._before},"sequence":{number},"chunk":{frame[6:].decode()}}}'
-            for number, frame in enumerate(found, first)
+            f'{self._before},"sequence":{number},"chunk":{data.decode()}}}' for number, data in enumerate(found, first)
         ]
 
     def end(self) -> str:

@@ -9,7 +9,7 @@ from usechat.server.metrics import MetricsObserver
 from usechat.server.observer import Observers, Unobserved
 
 try:
-    from opentelemetry import metrics, trace
+    from opentelemetry import context, metrics, trace
 except ImportError as error:
     raise MissingDependency("opentelemetry-api", "otel") from error
 
@@ -33,19 +33,27 @@ class OpenTelemetryObserver(Observers):
 
 
 class _RunSpans(Unobserved):
-    """One span per run, below the span of the request that asked for it."""
+    """One span per run, below the span of the request that asked for it; the spans of the agent are below this one."""
 
     def __init__(self, tracer: trace.Tracer) -> None:
         self._tracer = tracer
         self._spans: dict[str, trace.Span] = {}
 
     def run_started(self, info: RunInfo) -> None:
-        """Begin the span."""
+        """Begin the span, and make it the current one of the run's context."""
         attributes = {"adapter.chat.id": info.chat_id, "adapter.run.id": info.run_id, "adapter.run.sdk": info.sdk}
-        self._spans[info.run_id] = self._tracer.start_span("adapter.run", attributes=attributes)
+        span = self._spans[info.run_id] = self._tracer.start_span("adapter.run", attributes=attributes)
+        context.attach(trace.set_span_in_context(span))
 
     def run_ended(self, info: RunInfo, seconds: float) -> None:  # noqa: ARG002
         """End the span with the run's state. A run that was lost by another worker has none here."""
+        self._end(info)
+
+    def run_lost(self, info: RunInfo) -> None:
+        """End the span as lost."""
+        self._end(info)
+
+    def _end(self, info: RunInfo) -> None:
         span = self._spans.pop(info.run_id, None)
         if span is None:
             return

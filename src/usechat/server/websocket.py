@@ -3,7 +3,7 @@
 import asyncio
 import contextlib
 import logging
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from typing import Final, NamedTuple
 
 from starlette.requests import Request
@@ -12,6 +12,7 @@ from starlette.websockets import WebSocket, WebSocketDisconnect
 from usechat.errors import RequestError
 from usechat.runs.keeper import Reading
 from usechat.runs.log import Wake
+from usechat.server.auth import TOKEN_SUBPROTOCOL
 from usechat.server.endpoint import Endpoints
 from usechat.server.socket_frames import Asked, Told, UnreadableFrame, merge_headers
 
@@ -58,9 +59,7 @@ class ChatSockets:
             self._endpoints.observer.request_refused(403)
             await websocket.close()  # before it is accepted: the server answers 403 (ASGI, websocket.close)
             return
-        # A browser that offered subprotocols gives up unless one of them is chosen (WHATWG WebSockets).
-        offered = websocket.scope.get("subprotocols", [])
-        await websocket.accept(subprotocol=offered[0] if offered else None)
+        await websocket.accept(subprotocol=_choose(websocket.scope.get("subprotocols", [])))
         await _Socket(self._endpoints, websocket).serve()
 
 
@@ -76,6 +75,15 @@ def is_welcome(origin: str | None, host: str, allowed: Collection[str]) -> bool:
     return place != "" and place.removesuffix(usual) == host.lower().removesuffix(usual)
 
 
+def _choose(offered: Sequence[str]) -> str | None:
+    """Choose a subprotocol: a browser that offered some gives up unless it gets one (WHATWG WebSockets).
+
+    If there is another, it is not the token: the answer to a handshake may be logged.
+    """
+    names = [name for name in offered if not name.startswith(TOKEN_SUBPROTOCOL)] or offered
+    return names[0] if names else None
+
+
 class _Socket:
     """One client's socket, and the answers on it."""
 
@@ -84,6 +92,8 @@ class _Socket:
         self._websocket = websocket
         self._answers: dict[str, _Answer] = {}
         self._broken_off: asyncio.Future[_Close | None] = asyncio.get_running_loop().create_future()
+        self._reason = "broken-off"
+        """Why its streams end before their end, as observers are told: unless the client goes, it is the server."""
 
     async def serve(self) -> None:
         """Take frames until the client goes, breaks the rules or cannot follow; then leave all runs."""
@@ -95,7 +105,7 @@ class _Socket:
         finally:
             listener.cancel()
             for answer in self._answers.values():
-                answer.leave()
+                answer.leave(self._reason)
             await asyncio.gather(listener, *[answer.task for answer in self._answers.values()], return_exceptions=True)
         if close is not None:
             with contextlib.suppress(WebSocketDisconnect, TimeoutError):
@@ -108,6 +118,7 @@ class _Socket:
             await self._websocket.send_text(frame)
         except RuntimeError:
             # uvicorn 0.54 closes a socket whose client does not answer pings, and tells only whoever sends.
+            self._reason = "client"
             self.break_off(None)
             raise WebSocketDisconnect(1006) from None
 
@@ -135,7 +146,10 @@ class _Socket:
             while (message := await self._websocket.receive())["type"] != "websocket.disconnect":
                 self._take(message.get("text") or "")
         except UnreadableFrame as error:
+            self._reason = "client"
             return _Close(1008, str(error))
+        if message.get("code") != _SHUTTING_DOWN.code:  # uvicorn 0.54 closes sockets by itself when it goes
+            self._reason = "client"
         return None
 
     def _take(self, text: str) -> None:
@@ -144,7 +158,7 @@ class _Socket:
         known = self._answers.get(asked.request_id)
         if asked.type == "abort":
             if known is not None:
-                known.leave()
+                known.leave("client")
             return
         if known is not None:
             raise UnreadableFrame("The requestId is in use.")
@@ -167,13 +181,13 @@ class _Answer:
         self._told = Told(asked.request_id)
         self._received = loop.time()
         self._beginning = True
-        self._left = False
+        self._left: str | None = None
         self._too_slow = False
         self.task = loop.create_task(self._answer(), name=f"usechat socket request {asked.request_id}")
 
-    def leave(self) -> None:
+    def leave(self, reason: str) -> None:
         """Nobody waits for it any more. A run that is just being started is not cut in two, but left right after."""
-        self._left = True
+        self._left = reason
         if not self._beginning:
             self.task.cancel()
 
@@ -222,6 +236,7 @@ class _Answer:
                 await self._tell(self._told.end())
         except asyncio.CancelledError:
             if not self._too_slow:
+                reason = self._left or "broken-off"
                 raise
             self.task.uncancel()
             reason = "slow"
@@ -250,7 +265,7 @@ class _Answer:
                     for frame in self._told.chunks(frames):
                         await self._socket.send(frame)
                     observer.bytes_sent(len(frames))
-        return "client"
+        return self._left
 
     def _interrupt(self) -> None:
         if not (self._too_slow or self._left):

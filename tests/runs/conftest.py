@@ -1,0 +1,34 @@
+from collections.abc import AsyncIterator, Iterator
+
+import pytest
+
+from tests.redis_server import SERVERS, RedisServer, redis_server
+from tests.runs.redis_stores import Workers
+
+
+@pytest.fixture(scope="module", params=SERVERS)
+def server(request: pytest.FixtureRequest) -> Iterator[RedisServer]:
+    with redis_server(request.param) as running:
+        yield running
+
+
+@pytest.fixture
+async def workers(server: RedisServer) -> AsyncIterator[Workers]:
+    """Stores on a server that goes on."""
+    made = Workers(server)
+    yield made
+    await made.close()
+
+
+@pytest.fixture(params=SERVERS)
+def own_server(request: pytest.FixtureRequest) -> Iterator[RedisServer]:
+    with redis_server(request.param) as running:
+        yield running
+
+
+@pytest.fixture
+async def restarted(own_server: RedisServer) -> AsyncIterator[Workers]:
+    """Stores on a server that the test may stop."""
+    made = Workers(own_server)
+    yield made
+    await made.close()

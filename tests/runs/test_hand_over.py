@@ -1,0 +1,74 @@
+"""Sources whose running turn takes further messages: the new turn waits for the old one, and nobody is refused."""
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from usechat.parts import Text
+from usechat.requests import ChatRequest
+from usechat.runs.keeper import Conflict, Keeper, Reading
+from usechat.runs.memory import MemoryRuns
+from usechat.runs.run import RunInfo, Timeouts
+from usechat.sse import ChunkDecoder
+from usechat.transport import HandsOver
+from usechat.turn import Turn
+
+
+class Session:
+    """Answers what it is told until something else is said, and then goes on with that."""
+
+    def __init__(self) -> None:
+        self.handed_over: list[str] = []
+        self._more = asyncio.Event()
+
+    async def drive(self, turn: Turn) -> None:
+        turn.send(Text(f"about {turn.text}"))
+        if turn.text == "first":
+            await self._more.wait()
+
+    def hand_over(self, turn: Turn) -> None:
+        self.handed_over.append(turn.text)
+        self._more.set()
+
+
+def keeper(conflict: Conflict = "reject") -> Keeper:
+    return Keeper(
+        MemoryRuns(), timeouts=Timeouts(), linger=None, conflict=conflict, describe=lambda error, _info: str(error)
+    )
+
+
+async def ask(kept: Keeper, session: Session, text: str, user_id: str | None = None) -> Reading:
+    message = {"id": user_id or text, "role": "user", "parts": [{"type": "text", "text": text}]}
+    turn = Turn(ChatRequest.parse({"id": "c1", "messages": [message]}))
+    info = RunInfo(f"run {text}", "c1", f"answer to {text}", "7", user_id or text)
+    return await kept.start(info, session, turn, continues=None)
+
+
+async def said(reading: Reading) -> str:
+    decoder, seen = ChunkDecoder(), ""
+    async with asyncio.timeout(30):
+        while isinstance(frames := await reading.read(), bytes):
+            found: list[Any] = decoder.receive(frames)
+            seen += "".join(getattr(chunk, "delta", "") for chunk in found)
+    return seen
+
+
+@pytest.mark.parametrize("conflict", ["reject", "queue", "interrupt"])
+async def test_a_further_message_is_handed_over_and_answered_next(conflict: Conflict) -> None:
+    kept, session = keeper(conflict), Session()
+    assert isinstance(session, HandsOver)
+    first = await ask(kept, session, "first")
+    async with asyncio.timeout(30):
+        second = await ask(kept, session, "second")
+    assert [await said(first), await said(second)] == ["about first", "about second"]
+    assert set(session.handed_over) == {"second"}
+
+
+async def test_the_same_message_again_joins_the_answer_instead() -> None:
+    kept, session = keeper(), Session()
+    first = await ask(kept, session, "first", "u1")
+    again = await ask(kept, session, "first", "u1")
+    assert session.handed_over == []
+    session.hand_over(Turn(ChatRequest.parse({"id": "c1", "messages": [{"id": "u", "role": "user", "parts": []}]})))
+    assert [await said(first), await said(again)] == ["about first", "about first"]

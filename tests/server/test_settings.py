@@ -1,0 +1,49 @@
+"""What is set when nobody sets anything: the documentation's numbers are the code's."""
+
+import re
+from typing import Any
+
+import pytest
+
+from scripts.generate_docs import ROOT
+from usechat.requests import Limits
+from usechat.runs.run import Timeouts
+from usechat.server import Settings
+
+PAGE = (ROOT / "docs" / "serving.md").read_text(encoding="utf-8")
+MIB = 1024 * 1024
+DEFAULTS: dict[str, Any] = {
+    "Timeouts.first_event": (Timeouts().first_event, "120"),
+    "Timeouts.idle": (Timeouts().idle, "120"),
+    "Timeouts.total": (Timeouts().total, "none"),
+    "Timeouts.stop": (Timeouts().stop, "5"),
+    "Limits.maximum_bytes": (Limits().maximum_bytes, "16 MiB"),
+    "Limits.maximum_messages": (Limits().maximum_messages, "2,000"),
+    "Limits.maximum_parts": (Limits().maximum_parts, "20,000"),
+    "Limits.maximum_files": (Limits().maximum_files, "500"),
+    "Limits.maximum_file_bytes": (Limits().maximum_file_bytes, "16 MiB"),
+    "Settings.maximum_waiting_bytes": (Settings().maximum_waiting_bytes, "1 MiB"),
+    "Settings.maximum_run_bytes": (Settings().maximum_run_bytes, "64 MiB"),
+    "Settings.keep_alive": (Settings().keep_alive, "15"),
+}
+
+
+def value_of(text: str) -> float | None:
+    """Return what a cell of the table says."""
+    if text == "none":
+        return None
+    number, _, unit = text.replace(",", "").partition(" ")
+    return float(number) * (MIB if unit == "MiB" else 1)
+
+
+@pytest.mark.parametrize("name", DEFAULTS)
+def test_every_limit_has_the_documented_default(name: str) -> None:
+    value, documented = DEFAULTS[name]
+    assert value == value_of(documented)
+    assert re.search(rf"^\| .* \| {documented} \| `{re.escape(name)}`", PAGE, re.MULTILINE)
+
+
+def test_the_other_defaults_are_those_that_users_expect() -> None:
+    settings = Settings()
+    assert (settings.sdk, settings.linger, settings.conflict, settings.event_names) == ("any", 15, "reject", False)
+    assert (settings.timeouts, settings.limits, settings.on_error) == (Timeouts(), Limits(), None)
