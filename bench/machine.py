@@ -40,6 +40,27 @@ def circumstances(packages: Mapping[str, str] = CORE_PACKAGES) -> Circumstances:
     )
 
 
+class Others:
+    """What processes other than this one and those that it started take of the machine, from now on (Linux)."""
+
+    def __init__(self) -> None:
+        self._begin = _clocks()
+
+    def share(self) -> float:
+        """Return their share of all processor time; what was started here counts once it has ended."""
+        total, busy, own = (now - begin for now, begin in zip(_clocks(), self._begin, strict=True))
+        return max(0.0, busy - own) / max(1e-9, total)
+
+
+def _clocks() -> tuple[float, float, float]:
+    """Return the seconds of all processors, those in which they were not idle, and those of our own processes."""
+    first = Path("/proc/stat").read_text(encoding="utf-8").partition("\n")[0]
+    ticks = [int(field) for field in first.split()[1:9]]  # behind them the guests, which are counted already
+    idle = ticks[3] + ticks[4]
+    hertz = os.sysconf("SC_CLK_TCK")
+    return sum(ticks) / hertz, (sum(ticks) - idle) / hertz, sum(os.times()[:4])
+
+
 def stay_on_one_core() -> None:
     """Keep this process, and the Node process that it starts, on one core where the system can do that."""
     if hasattr(os, "sched_setaffinity"):

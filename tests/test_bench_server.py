@@ -27,10 +27,10 @@ def crowd(late: float, first: float = 40, kilobytes: float = 20, *, complete: bo
 def results_of(ours: Figures, *, redis_late: float, redis_rate: float, pipeline: float) -> ServerResults:
     return ServerResults(
         Circumstances("2030-01-02", "a machine", "a Python", {"uvicorn": "1.0"}),
-        0.1,
+        0.02,
         pipeline,
         {
-            BARE: Figures([900, 1100], crowd(5), {1: 200_000.0, 100: 200_000.0}),
+            BARE: Figures([900, 1000], crowd(5), {1: 200_000.0, 100: 200_000.0}),
             OURS: ours,
             "peer": Figures([500], crowd(60), {1: 50_000.0, 100: 40_000.0}),
         },
@@ -39,7 +39,7 @@ def results_of(ours: Figures, *, redis_late: float, redis_rate: float, pipeline:
 
 
 GOOD = results_of(
-    Figures([1900, 1700], crowd(9.9), {1: 100_000.0, 100: 150_000.0}), redis_late=11.9, redis_rate=20_000, pipeline=1.5
+    Figures([1800, 1700], crowd(9.9), {1: 100_000.0, 100: 150_000.0}), redis_late=11.9, redis_rate=20_000, pipeline=1.5
 )
 BAD = results_of(
     Figures([500], crowd(10, first=50, kilobytes=20.1), {1: 100_000.0, 100: 149_000.0}),
@@ -151,10 +151,16 @@ def test_a_crowd_whose_deltas_are_missing_is_not_held() -> None:
     assert not crowd(1, complete=False).held
 
 
+def test_of_several_measurements_the_best_counts() -> None:
+    first = Figures([900], crowd(30, first=10), {1: 5.0, 100: 7.0})
+    second = Figures([1000], crowd(20, first=15), {1: 6.0, 100: 4.0})
+    assert first.and_again(second) == Figures([900, 1000], second.thousand, {1: 6.0, 100: 7.0})
+
+
 def test_tables_rank_and_compare() -> None:
     assert held_table(GOOD).splitlines()[2:] == [
-        "| usechat: ChatApp              |   1,800 | 1,900, 1,700 |   1.80 |      1.00 |",
-        "| bare ASGI app, prebuilt bytes |   1,000 |   900, 1,100 |   1.00 |      0.56 |",
+        "| usechat: ChatApp              |   1,800 | 1,800, 1,700 |   1.80 |      1.00 |",
+        "| bare ASGI app, prebuilt bytes |   1,000 |   900, 1,000 |   1.00 |      0.56 |",
         "| peer                          |     500 |          500 |   0.50 |      0.28 |",
     ]
     assert flood_table(GOOD).splitlines()[2:] == [
@@ -167,7 +173,8 @@ def test_tables_rank_and_compare() -> None:
 
 
 def test_a_busy_machine_is_told() -> None:
-    assert made_with(GOOD) == "2030-01-02, a machine, a Python; uvicorn 1.0."
-    busy = ServerResults(GOOD.circumstances, 2.0, GOOD.pipeline, GOOD.contestants, GOOD.redis)
-    assert made_with(busy).endswith(" The machine was busy (a load of 2.0 before the run): run it again.")
+    said = "2030-01-02, a machine, a Python; uvicorn 1.0. Meanwhile other processes took "
+    assert made_with(GOOD) == f"{said}2% of the machine."
+    busy = ServerResults(GOOD.circumstances, 0.5, GOOD.pipeline, GOOD.contestants, GOOD.redis)
+    assert made_with(busy) == f"{said}50% of the machine: it was busy, so run it again."
     assert report(busy).startswith("# The server, side by side\n")

@@ -37,13 +37,8 @@ def usechat_redis(load: Load) -> App:
 def _chat_app(load: Load, **options: Any) -> App:
     from usechat.server import ChatApp
     from usechat.server.settings import Settings
-    from usechat.turn import Turn
 
-    async def answer(_turn: Turn) -> AsyncGenerator[str, None]:
-        async for text in load.texts():
-            yield text
-
-    return ChatApp(answer, settings=Settings(linger=0), **options)
+    return ChatApp(load.agent, settings=Settings(linger=0), **options)
 
 
 def bare(load: Load) -> App:

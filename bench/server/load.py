@@ -6,6 +6,7 @@ paced stream the time at which the delta was due follows, by the clock that all 
 
 import asyncio
 from collections.abc import AsyncGenerator, Callable
+from functools import partial
 from itertools import count
 from time import monotonic_ns
 from typing import Final, Literal, TypeAlias, TypeVar
@@ -37,9 +38,14 @@ class Load:
         self._payloads = [_PAYLOAD.replace("@%016d", word) for word in _WORDS]
         self._frames = [f"data: {payload}\n\n".encode() for payload in self._payloads]
 
+    @property
+    def agent(self) -> Callable[..., AsyncGenerator[str, None]]:
+        """The async generator function that says it, whatever it is asked."""
+        return partial(_paced, "@%016d".__mod__) if self._paced else partial(_flood, _WORDS)
+
     def texts(self) -> AsyncGenerator[str, None]:
         """What an agent says."""
-        return _paced("@%016d".__mod__) if self._paced else _flood(_WORDS)
+        return self.agent()
 
     def payloads(self) -> AsyncGenerator[str, None]:
         """The same as JSON, prebuilt."""
@@ -50,7 +56,7 @@ class Load:
         return _paced(_FRAME.__mod__) if self._paced else _flood(self._frames)
 
 
-async def _paced(write: Callable[[int], Item]) -> AsyncGenerator[Item, None]:
+async def _paced(write: Callable[[int], Item], _asked: object = None) -> AsyncGenerator[Item, None]:
     """Say something at fixed times, as a model does whose server does not wait for us: who is late catches up."""
     begin = monotonic_ns()
     for number in count():
@@ -61,6 +67,6 @@ async def _paced(write: Callable[[int], Item]) -> AsyncGenerator[Item, None]:
         yield write(due)
 
 
-async def _flood(items: list[Item]) -> AsyncGenerator[Item, None]:
+async def _flood(items: list[Item], _asked: object = None) -> AsyncGenerator[Item, None]:
     for item in items:
         yield item

@@ -35,11 +35,12 @@ class Plan(msgspec.Struct, frozen=True):
     first_step: int = 250
     most: int = 8000
     bisections: int = 4
+    chances: int = 2
     floods: tuple[int, ...] = (1, 100, 1000)
     flood: float = 1.2
     redis_streams: int = 300
-    rounds: int = 2
-    """How often the two that the goals compare are searched; the middle counts."""
+    rounds: int = 3
+    """How often the two that the goals compare are measured, in turns; the others are measured once."""
 
 
 QUICK: Final = Plan(
@@ -52,6 +53,7 @@ QUICK: Final = Plan(
     first_step=2,
     most=4,
     bisections=1,
+    chances=1,
     floods=(2,),
     flood=0.1,
     redis_streams=2,
@@ -78,11 +80,22 @@ class Paced(msgspec.Struct, frozen=True):
 
 
 class Figures(msgspec.Struct, frozen=True):
-    """What one contestant did. ``held``: streams, of each search; ``flood``: deltas a second, by streams."""
+    """What one contestant did. ``held``: streams, of each search; ``flood``: deltas a second, by streams.
+
+    Of several measurements the best counts, because whatever else the machine does only makes them worse.
+    """
 
     held: list[int]
     thousand: Paced
     flood: dict[int, float]
+
+    def and_again(self, other: "Figures") -> "Figures":
+        """Return the best of two measurements of one contestant."""
+        return Figures(
+            [*self.held, *other.held],
+            min(self.thousand, other.thousand, key=lambda crowd: crowd.late_p99 + crowd.first_p99),
+            {streams: max(rate, other.flood[streams]) for streams, rate in self.flood.items()},
+        )
 
 
 class Redis(msgspec.Struct, frozen=True):
@@ -94,25 +107,32 @@ class Redis(msgspec.Struct, frozen=True):
 
 
 def measure_all(plan: Plan) -> tuple[dict[str, Figures], Redis]:
-    """Measure everyone, one after the other."""
+    """Measure everyone, one after the other; the two that the goals compare in turns, from the begin to the end."""
+    figures: dict[str, Figures] = {}
     with _quiet_client():
-        figures = {name: measure(name, plan) for name in contestants()}
-        for _ in range(plan.rounds - 1):
-            for name in (OURS, BARE):
-                with serving(name) as server:
-                    figures[name].held.append(held(server, plan, figures[name].held[0]))
-                    say(f"{name}: holds {figures[name].held[-1]:,} streams")
-        return figures, measure_redis(plan)
+        for name in _in_turns(contestants(), plan.rounds):
+            say(f"load {os.getloadavg()[0]:.1f}")
+            again = measure(name, plan, max(figures[name].held) if name in figures else None)
+            figures[name] = figures[name].and_again(again) if name in figures else again
+        return {name: figures[name] for name in contestants()}, measure_redis(plan)
 
 
-def measure(name: str, plan: Plan) -> Figures:
+def _in_turns(names: Sequence[str], rounds: int) -> Iterator[str]:
+    """Yield the two that are compared so many times, and the others once, spread in between."""
+    others = [name for name in names if name not in (OURS, BARE)]
+    for number in range(rounds):
+        yield from (BARE, OURS) if number % 2 == 0 else (OURS, BARE)
+        yield from others[number * len(others) // rounds : (number + 1) * len(others) // rounds]
+
+
+def measure(name: str, plan: Plan, guess: int | None = None) -> Figures:
     """Measure one contestant; memory comes first, while nothing that was freed is left to be used again."""
     with serving(name) as server:
         _warm_up(server)
         thousand = paced(server, plan.thousand, plan)
         say(f"{name}: {thousand.streams:,} streams, p99 {thousand.late_p99:.1f} ms, CPU {thousand.processor:.1f} µs")
         floods = _floods(name, server, plan)
-        streams = held(server, plan)
+        streams = held(server, plan, guess)
         say(f"{name}: holds {streams:,} streams")
     return Figures([streams], thousand, floods)
 
@@ -183,8 +203,12 @@ def flood(server: Server, streams: int, plan: Plan) -> float:
 
 
 def _holds(server: Server, client: Client, plan: Plan) -> bool:
-    client.read(plan.settle)
-    return _look(server, client, plan.step, [0], 0).held
+    """Tell whether all streams are held; whoever fails may try again, because others may have been in the way."""
+    for _ in range(plan.chances):
+        client.read(plan.settle)
+        if _look(server, client, plan.step, [0], 0).held:
+            return True
+    return False
 
 
 def _look(server: Server, client: Client, seconds: float, first: Sequence[int], kilobytes: float) -> Paced:

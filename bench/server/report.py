@@ -36,8 +36,9 @@ def made_with(results: ServerResults) -> str:
     """Say when, where and with what the run was made."""
     made = results.circumstances
     versions = ", ".join(f"{name} {version}" for name, version in made.versions.items())
-    busy = f" The machine was busy (a load of {results.load:.1f} before the run): run it again."
-    return f"{made.date}, {made.machine}, {made.python}; {versions}.{busy if results.load > BUSY else ''}"
+    others = f" Meanwhile other processes took {results.others:.0%} of the machine"
+    busy = ": it was busy, so run it again." if results.others > BUSY else "."
+    return f"{made.date}, {made.machine}, {made.python}; {versions}.{others}{busy}"
 
 
 def held_table(results: ServerResults) -> str:

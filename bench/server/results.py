@@ -1,6 +1,5 @@
 """What a run found, and what it says about the goals."""
 
-import statistics
 from typing import Final
 
 import msgspec
@@ -10,22 +9,24 @@ from bench.results import Goal
 from bench.server.contestants import BARE, OURS, STREAMING_RESPONSE
 from bench.server.measure import Figures, Redis
 
-BUSY: Final = 0.5
-"""Processes that wanted to run when the run began, on average; with more than this the figures are not worth much."""
+BUSY: Final = 0.05
+"""The share of the machine that others took; with more than this the figures are not worth much."""
 
 
 class ServerResults(msgspec.Struct, frozen=True):
-    """One run. ``pipeline``: microseconds per delta inside the process; ``load``: what else the machine did."""
+    """One run. ``pipeline``: microseconds per delta inside the process; ``others``: the share of the machine's
+    processor time that went to other processes meanwhile.
+    """
 
     circumstances: Circumstances
-    load: float
+    others: float
     pipeline: float
     contestants: dict[str, Figures]
     redis: Redis
 
     def held(self, name: str) -> float:
-        """Return the streams that one core holds, the middle of all searches."""
-        return statistics.median(self.contestants[name].held)
+        """Return the streams that one core holds, by the best of all searches."""
+        return max(self.contestants[name].held)
 
     def ratio(self, name: str, other: str) -> float:
         """Return how many times the streams of the other the one holds."""

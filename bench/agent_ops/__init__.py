@@ -1,0 +1,1 @@
+"""What the gateway adds to a session's own WebSocket."""

@@ -1,0 +1,174 @@
+"""The measurements: what a frame takes on both ways, and how many requests a second begin in time."""
+
+import asyncio
+import os
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Final
+
+import msgspec
+
+from bench.agent_ops.client import Client, Opener, bare, through_the_gateway
+from bench.rounds import say
+from bench.server.load import PER_SECOND
+from bench.server.process import CLIENT_CORE, SERVER_CORE
+from usechat.agent_ops.directory import SessionDirectory
+from usechat.agent_ops.directory_changes import DirectoryChanges
+
+_ROOT: Final = Path(__file__).parent.parent.parent
+SLOW: Final = 200.0
+"""Milliseconds: a rate is held as long as 99 of 100 requests get their first frame before this."""
+_FIRST_FRAME: Final = b"event: message-start"
+
+
+class Plan(msgspec.Struct, frozen=True):
+    """How much is measured: streams, seconds, rounds; rates are requests a second."""
+
+    streams: int = 100
+    seconds: float = 5
+    rounds: int = 3
+    first_rate: float = 25
+    most: float = 1600
+    rate_seconds: float = 4
+    bisections: int = 4
+
+
+QUICK: Final = Plan(streams=4, seconds=0.3, rounds=1, first_rate=20, most=20, rate_seconds=0.3, bisections=0)
+
+
+class Way(msgspec.Struct, frozen=True):
+    """How long frames took, in milliseconds."""
+
+    frames: int
+    p50: float
+    p99: float
+
+
+class Rate(msgspec.Struct, frozen=True):
+    """How soon the first frames came at a rate of requests, in milliseconds."""
+
+    per_second: float
+    p50: float
+    p99: float
+    complete: bool
+
+    @property
+    def held(self) -> bool:
+        return self.complete and self.p99 < SLOW
+
+
+class Figures(msgspec.Struct, frozen=True):
+    """What was found: pairs of a bare and a gateway's round, and every rate that was tried."""
+
+    streams: int
+    rounds: list[tuple[Way, Way]]
+    rates: list[Rate]
+
+    @property
+    def highest(self) -> Rate | None:
+        """The highest rate that was held."""
+        return max((rate for rate in self.rates if rate.held), key=lambda rate: rate.per_second, default=None)
+
+
+def measure(plan: Plan) -> Figures:
+    """Measure both ways in turns, then the rates."""
+    cores = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, CLIENT_CORE)
+    try:
+        return _measure(plan)
+    finally:
+        os.sched_setaffinity(0, cores)
+
+
+def _measure(plan: Plan) -> Figures:
+    with TemporaryDirectory() as directory:
+        url = f"sqlite:///{directory}/sessions.db"
+        token = asyncio.run(_fill(url))
+        with _serving("upstream") as upstream:
+            address = f"ws://127.0.0.1:{upstream}/api/sessions/{{id}}/ws?role=client"
+            with _serving("gateway", address, url) as gateway:
+                deltas = int((plan.seconds + 2) * PER_SECOND)
+                ways = (bare(upstream, deltas), through_the_gateway(gateway, token, deltas))
+                rounds = []
+                for number in range(plan.rounds):
+                    first, second = (_way(opener, plan) for opener in ways)
+                    rounds.append((first, second))
+                    say(f"agent-ops: round {number + 1} of {plan.rounds}")
+                return Figures(plan.streams, rounds, _rates(through_the_gateway(gateway, token, 1), plan))
+
+
+async def _fill(url: str) -> str:
+    directory = SessionDirectory(url)
+    changes = DirectoryChanges(directory)
+    await changes.migrate()
+    for number in range(10):
+        await changes.add(f"b{number}", "bench", "interactive")
+        await changes.switch(f"b{number}", enabled=True)
+    token = await changes.new_token("bench")
+    await directory.close()
+    return token
+
+
+def _way(opener: Opener, plan: Plan) -> Way:
+    with Client(opener) as client:
+        client.open(plan.streams, per_second=200)
+        while client.waiting:
+            client.read(0.05)
+        del client.delays[:]
+        client.read(plan.seconds)
+        return Way(len(client.delays), *(_percentile(client.delays, share) for share in (0.5, 0.99)))
+
+
+def _rates(opener: Opener, plan: Plan) -> list[Rate]:
+    tried = [_rate(opener, plan.first_rate, plan)]
+    while tried[-1].held and tried[-1].per_second < plan.most:
+        tried.append(_rate(opener, tried[-1].per_second * 2, plan))
+    low = max((rate.per_second for rate in tried if rate.held), default=0.0)
+    high = tried[-1].per_second
+    for _ in range(plan.bisections if low < high else 0):
+        tried.append(_rate(opener, (low + high) / 2, plan))
+        low, high = (tried[-1].per_second, high) if tried[-1].held else (low, tried[-1].per_second)
+    return tried
+
+
+def _rate(opener: Opener, per_second: float, plan: Plan) -> Rate:
+    with Client(opener, _FIRST_FRAME) as client:
+        asked = max(1, int(per_second * plan.rate_seconds))
+        client.open(asked, per_second=per_second)
+        client.read(1)
+        p50, p99 = (_percentile(client.first, share) for share in (0.5, 0.99))
+        rate = Rate(per_second, p50, p99, complete=len(client.first) == asked)
+    say(f"agent-ops: {per_second:.0f} requests a second: p99 {rate.p99:.0f} ms")
+    return rate
+
+
+def _percentile(nanoseconds: Sequence[int], share: float) -> float:
+    ordered = sorted(nanoseconds)
+    return ordered[min(len(ordered) - 1, int(len(ordered) * share))] / 1e6 if ordered else float("inf")
+
+
+@contextmanager
+def _serving(*arguments: str) -> Iterator[int]:
+    """Run one of the two servers in a process of its own; its port. The gateway has a core for itself."""
+    cores = SERVER_CORE if arguments[0] == "gateway" else CLIENT_CORE
+    process = subprocess.Popen(
+        [sys.executable, "-m", "bench.agent_ops.serve", *arguments],
+        cwd=_ROOT,
+        env={name: value for name, value in os.environ.items() if name != "ENABLE_AI_SDK_ADAPTER"},
+        stdout=subprocess.PIPE,
+        encoding="utf-8",
+        preexec_fn=lambda: os.sched_setaffinity(0, cores),  # noqa: PLW1509  # there are no threads here
+    )
+    try:
+        assert process.stdout is not None
+        line = process.stdout.readline()
+        if not line:
+            raise RuntimeError(f"the {arguments[0]} did not start; its own words are on stderr")
+        yield int(line)
+    finally:
+        process.kill()
+        process.communicate()

@@ -1,0 +1,79 @@
+"""An agent session, the gateway that puts an AI SDK face on it, and the page: `make demo-agent-ops`.
+
+Everything is made for the demo and forgotten after it: the session, its directory and the token.
+"""
+
+import argparse
+import asyncio
+import contextlib
+import shlex
+import sys
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import uvicorn
+
+sys.path.insert(0, str(Path(__file__).parent.parent))  # the session server is an example, too, and not installed
+
+from examples.agent_ops_session.scripts import SCRIPTS
+from examples.agent_ops_session.server import serving
+from usechat.agent_ops.app import AgentOpsApp
+from usechat.agent_ops.directory import SessionDirectory
+from usechat.agent_ops.directory_changes import DirectoryChanges
+from usechat.agent_ops.route import PATH
+from usechat.agent_ops.transport import AgentOpsChatTransport
+from usechat.runs.memory import MemoryRuns
+from usechat.server.page import PageMissing, PageSettings, WithPage
+
+BODY = '{"messages":[{"id":"1","role":"user","parts":[{"type":"text","text":"tool"}]}]}'
+
+
+async def token_for_the_demo(directory: SessionDirectory) -> str:
+    changes = DirectoryChanges(directory)
+    await changes.migrate()
+    await changes.add("demo", "you", "interactive")
+    await changes.switch("demo", enabled=True)
+    return await changes.new_token("you", days=1)
+
+
+def gateway_to(address: str, directory: SessionDirectory) -> Any:
+    authorize = directory.bearer()
+    upstream = AgentOpsChatTransport(address, questions="approval")
+    app = AgentOpsApp(upstream, access=directory, authorize=authorize, runs=MemoryRuns(), enabled=True)
+    page = PageSettings(title="Agent Ops", api=PATH, auth=True, suggestions=("tool", "two tools", "slow", "ask"))
+    try:
+        return WithPage(app, settings=page, authorize=authorize)
+    except PageMissing:
+        return app
+
+
+def say(session: str, url: str, token: str) -> None:
+    gateway = f"{url}{PATH.replace('{session_id}', 'demo')}"
+    print(f"The session:  {session}")
+    print(f"The gateway:  POST {gateway}")
+    print(f"The page:     {url}/?session_id=demo")
+    print(f"Your token:   {token}")
+    print("Without the page:")
+    print(f"  curl -N {gateway} -H 'authorization: Bearer {token}' \\")
+    print(f"    -H 'content-type: application/json' -d {shlex.quote(BODY)}")
+    print(f"Texts that do something: {', '.join(SCRIPTS)}. Ctrl-C ends the demo.", flush=True)
+
+
+async def main() -> None:
+    parser = argparse.ArgumentParser(description="Run an agent session and the gateway in front of it.")
+    parser.add_argument("--port", type=int, default=8000)
+    options = parser.parse_args()
+    with TemporaryDirectory() as place:
+        directory = SessionDirectory(f"sqlite:///{place}/sessions.db")
+        token = await token_for_the_demo(directory)
+        async with serving() as sessions:
+            app = gateway_to(sessions.url, directory)
+            config = uvicorn.Config(app, port=options.port, log_level="warning")
+            say(sessions.url.replace("{id}", "demo"), f"http://127.0.0.1:{options.port}", token)
+            await uvicorn.Server(config).serve()
+
+
+if __name__ == "__main__":
+    with contextlib.suppress(KeyboardInterrupt):
+        asyncio.run(main())

@@ -1,0 +1,93 @@
+"""Turns that are driven without a server, and a session to talk to."""
+
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from usechat import parts as p
+from usechat.agent_ops import AgentOpsChatTransport
+from usechat.requests import ChatRequest
+from usechat.turn import Identity, Turn
+
+PATIENCE = 15.0
+"""Seconds to wait for something that should happen at once; a loaded machine is slow."""
+
+
+class Counted:
+    """Counts what a source tells beside its answer."""
+
+    def __init__(self) -> None:
+        self.unreachable = 0
+        self.connected = 0
+        self.unknown: list[str] = []
+
+    def source_unreachable(self) -> None:
+        self.unreachable += 1
+
+    def source_connected(self) -> None:
+        self.connected += 1
+
+    def source_disconnected(self) -> None:
+        self.connected -= 1
+
+    def event_unknown(self, kind: str) -> None:
+        self.unknown.append(kind)
+
+
+class Asked:
+    """A turn that is being driven, and what was said so far."""
+
+    def __init__(
+        self,
+        transport: AgentOpsChatTransport,
+        text: str = "",
+        *,
+        user: str | None = "ada",
+        session_id: str | None = "s1",
+        files: Sequence[Mapping[str, Any]] = (),
+        query: Mapping[str, str] | None = None,
+        request: ChatRequest | None = None,
+    ) -> None:
+        self.parts: list[p.Part] = []
+        self.counted = Counted()
+        said: Any = [{"type": "text", "text": text}, *files]
+        self.turn = Turn(
+            request or ChatRequest(chat_id="c1", messages=[{"id": "u1", "role": "user", "parts": said}]),
+            identity=None if user is None else Identity(user, token=user),
+            path_params={} if session_id is None else {"session_id": session_id},
+            query=query,
+            observer=self.counted,
+        )
+        self.turn.bind(self.parts.append)
+        self.task = asyncio.get_running_loop().create_task(transport.drive(self.turn))
+
+    @property
+    def text(self) -> str:
+        return "".join(part.text for part in self.parts if isinstance(part, p.Text))
+
+    async def end(self) -> list[p.Part]:
+        """Wait for the end, and return all that was said but for the states of the agent."""
+        async with asyncio.timeout(PATIENCE):
+            await self.task
+        return [part for part in self.parts if not (isinstance(part, p.Data) and part.name == "agent-status")]
+
+    async def failure(self) -> str:
+        """Wait for the failure, and return what people see of it."""
+        async with asyncio.timeout(PATIENCE):
+            await asyncio.wait([self.task])
+        error = self.task.exception()
+        assert error is not None
+        return f"{type(error).__name__}: {error}"
+
+    async def stop(self) -> None:
+        """Stop it, as a page that goes away does, and wait until it has gone."""
+        self.task.cancel()
+        async with asyncio.timeout(PATIENCE):
+            await asyncio.wait([self.task])
+
+
+async def until(condition: Callable[[], object]) -> None:
+    """Wait until this holds."""
+    async with asyncio.timeout(PATIENCE):
+        while not condition():  # noqa: ASYNC110
+            await asyncio.sleep(0.005)

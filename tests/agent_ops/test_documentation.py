@@ -1,0 +1,52 @@
+"""What the page about Agent Ops shows is so: its code runs, its sentences are the ones that people see."""
+
+import asyncio
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import usechat.agent_ops
+from usechat.agent_ops.access import may_prompt
+from usechat.agent_ops.adapter import INTERRUPTED
+from usechat.agent_ops.conversation import SILENT
+from usechat.agent_ops.running_turn import TOOL_FAILED, TURN_FAILED
+from usechat.agent_ops.transport import UNREACHABLE
+from usechat.runs.keeper import CANNOT_FOLLOW
+from usechat.turn import Identity
+
+PAGE = (Path(__file__).parents[2] / "docs" / "agent-ops.md").read_text(encoding="utf-8")
+
+
+def test_its_code_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("ENABLE_AI_SDK_ADAPTER", raising=False)
+    names: dict[str, Any] = {"__name__": "example"}
+    for block in re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL):
+        exec(compile(block, "docs/agent-ops.md", "exec"), names)
+    access = names["MyAccess"]()
+    assert may_prompt(asyncio.run(access.role_of(Identity("bob"), "s1")))
+    assert not may_prompt(asyncio.run(access.role_of(Identity("eve"), "s1")))
+    assert names["gateway"].enabled is False
+
+
+@pytest.mark.parametrize("text", [INTERRUPTED, SILENT, TOOL_FAILED, TURN_FAILED, UNREACHABLE, CANNOT_FOLLOW])
+def test_its_sentences_are_those_of_the_code(text: str) -> None:
+    assert text in PAGE
+
+
+@pytest.mark.parametrize("missing", ["sqlalchemy", "alembic"])
+def test_without_the_extra_the_command_says_how_to_get_it(missing: str) -> None:
+    program = f"import sys; sys.modules[{missing!r}] = None; from usechat.cli import main; main(['sessions', 'list'])"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert done.stderr == f"usechat: {missing} is not installed; run: pip install 'usechat[agent-ops]'\n"
+
+
+def test_the_public_names_are_there_and_explained() -> None:
+    assert usechat.agent_ops.__all__ == sorted(usechat.agent_ops.__all__)
+    assert [name for name in usechat.agent_ops.__all__ if not getattr(usechat.agent_ops, name).__doc__] == []
+    with pytest.raises(AttributeError, match=r"^module 'usechat\.agent_ops' has no attribute 'nothing'$"):
+        _ = usechat.agent_ops.nothing

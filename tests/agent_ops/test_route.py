@@ -1,0 +1,265 @@
+"""The route of a session: who is let in, in which order it is asked, and whose runs are whose."""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from typing import Any
+
+import httpx2
+import pytest
+from starlette.applications import Starlette
+from starlette.routing import Mount
+
+from usechat import ChunkDecoder
+from usechat.agent_ops.access import Role, Standing
+from usechat.agent_ops.app import AgentOpsApp
+from usechat.chunks import TextDelta
+from usechat.runs.memory import MemoryRuns
+from usechat.runs.store import RunStore
+from usechat.server.asking import Action, Unauthenticated
+from usechat.turn import Identity, Turn
+
+COLLABORATOR = Standing(Role.COLLABORATOR)
+
+
+class Access:
+    """An access rule that writes down what it was asked."""
+
+    def __init__(self, standing: Standing | None = COLLABORATOR) -> None:
+        self.standing = standing
+        self.asked: list[tuple[str, str]] = []
+        self.closed = False
+
+    async def role_of(self, identity: Identity, session_id: str) -> Standing | None:
+        self.asked.append((identity.subject, session_id))
+        return self.standing
+
+    async def check(self) -> None:
+        """It can always be asked."""
+
+    async def close(self) -> None:
+        self.closed = True
+
+
+async def by_header(request: Any, session_id: str, action: Action) -> Identity | None:
+    """Know people by a header: the rule of the route says whom it wants to know, and for what."""
+    assert (session_id, action in ("send", "resume", "stop", "state")) == (request.path_params["session_id"], True)
+    if "user" not in request.headers:
+        raise Unauthenticated("The request carries no bearer token.")
+    return Identity(request.headers["user"])
+
+
+class Agent:
+    """Answers with the session and the text; those who say `wait` wait until they are let go."""
+
+    def __init__(self) -> None:
+        self.turns: list[Turn] = []
+        self.release = asyncio.Event()
+
+    async def answer(self, turn: Turn) -> AsyncIterator[str]:
+        self.turns.append(turn)
+        yield f"{turn.path_params['session_id']}: {turn.text}"
+        if turn.text == "wait":
+            await self.release.wait()
+            yield " no more"
+
+
+class Gateway:
+    """The app and its agent, asked without sockets."""
+
+    def __init__(self, *, runs: RunStore | None = None, enabled: bool = True, standing: Any = COLLABORATOR) -> None:
+        self.agent = Agent()
+        self.access = Access(standing)
+        self.app: Any = AgentOpsApp(
+            self.agent.answer, access=self.access, authorize=by_header, runs=runs, enabled=enabled
+        )
+
+    async def ask(self, method: str, path: str, user: str | None = "carl", content: Any = None) -> httpx2.Response:
+        headers = {} if user is None else {"user": user}
+        transport = httpx2.ASGITransport(app=self.app)
+        async with httpx2.AsyncClient(transport=transport, base_url="http://example", timeout=60) as client:
+            body = content if isinstance(content, bytes) else json.dumps(content).encode()
+            return await client.request(method, path, headers=headers, content=body)
+
+    async def send(
+        self,
+        text: str = "hi",
+        *,
+        session_id: str = "s1",
+        user: str | None = "carl",
+        chat_id: str = "c1",
+        user_id: str = "u",
+    ) -> httpx2.Response:
+        parts = [{"type": "text", "text": text}]
+        body = {"id": chat_id, "messages": [{"id": f"{user_id}-{text}", "role": "user", "parts": parts}]}
+        return await self.ask("POST", f"/api/sessions/{session_id}/chat", user, body)
+
+    async def until_turns(self, count: int) -> None:
+        async with asyncio.timeout(30):
+            while len(self.agent.turns) < count:  # noqa: ASYNC110
+                await asyncio.sleep(0.005)
+
+
+def text_of(answer: httpx2.Response) -> str:
+    assert answer.status_code == 200, answer.text
+    chunks = ChunkDecoder().receive(answer.content)
+    return "".join(chunk.delta for chunk in chunks if isinstance(chunk, TextDelta))
+
+
+@pytest.fixture(autouse=True)
+def _no_switch(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("ENABLE_AI_SDK_ADAPTER", raising=False)
+
+
+async def test_a_collaborator_is_answered() -> None:
+    gateway = Gateway()
+    assert text_of(await gateway.send()) == "s1: hi"
+    assert gateway.access.asked == [("carl", "s1")]
+
+
+async def test_every_frame_is_named() -> None:
+    answer = await Gateway().send()
+    assert answer.headers["x-vercel-ai-ui-message-stream"] == "v1"
+    assert answer.headers["content-type"] == "text/event-stream"
+    events = [event for event in answer.text.split("\n\n") if event and not event.startswith(":")]
+    assert events.pop() == "data: [DONE]"
+    names = [event.splitlines()[0] for event in events]
+    assert names == [
+        "event: message-start",
+        "event: start-step",
+        "event: text-start",
+        "event: text-delta",
+        "event: text-end",
+        "event: finish-step",
+        "event: message-finish",
+    ]
+
+
+async def test_who_asks_is_asked_first_then_whether_they_may_and_then_for_what() -> None:
+    gateway = Gateway(standing=None)
+    nobody = await gateway.ask("POST", "/api/sessions/s1/chat", None, b"not json")
+    assert (nobody.status_code, nobody.text, gateway.access.asked) == (401, "The request carries no bearer token.", [])
+    assert nobody.headers["www-authenticate"] == "Bearer"
+    stranger = await gateway.ask("POST", "/api/sessions/s1/chat", "carl", b"not json")
+    assert (stranger.status_code, stranger.text) == (404, "No such session.")
+    gateway.access.standing = COLLABORATOR
+    assert (await gateway.ask("POST", "/api/sessions/s1/chat", "carl", b"not json")).status_code == 400
+    assert gateway.agent.turns == []
+
+
+@pytest.mark.parametrize(
+    "session_id", ["%2e%2e", ".", "a%20b", "a%3Fb", "a%00b", "a%2Fb", "%C3%A9", "x" * 201, "{id}", "a%0Ab", "a\\b"]
+)
+async def test_what_cannot_be_the_id_of_a_session_is_none(session_id: str) -> None:
+    gateway = Gateway()
+    assert (await gateway.send(session_id=session_id)).status_code == 404
+    assert (gateway.access.asked, gateway.agent.turns) == ([], [])
+
+
+async def test_concurrent_requests_of_one_chat_stand_beside_each_other() -> None:
+    gateway = Gateway()
+    first = asyncio.ensure_future(gateway.send("wait"))
+    await gateway.until_turns(1)
+    assert text_of(await gateway.send("second")) == "s1: second"
+    twin = asyncio.ensure_future(gateway.send("wait"))
+    await gateway.until_turns(3)
+    gateway.agent.release.set()
+    assert [text_of(answer) for answer in await asyncio.gather(first, twin)] == ["s1: wait no more"] * 2
+
+
+async def test_people_who_name_their_chats_alike_do_not_meet() -> None:
+    gateway = Gateway(runs=MemoryRuns())
+    first = asyncio.ensure_future(gateway.send("wait", user="carl"))
+    await gateway.until_turns(1)
+    assert text_of(await gateway.send("mine", user="olivia")) == "s1: mine"
+    assert (await gateway.ask("POST", "/api/sessions/s1/chat/c1/stop", "olivia")).status_code == 204
+    assert (await gateway.ask("GET", "/api/sessions/s1/chat/c1", "carl")).json()["state"] == "running"
+    assert (await gateway.ask("GET", "/api/sessions/s1/chat/c1", "olivia")).json()["state"] == "finished"
+    assert (await gateway.ask("GET", "/api/sessions/s2/chat/c1", "carl")).status_code == 404
+    gateway.agent.release.set()
+    assert text_of(await first) == "s1: wait no more"
+
+
+async def test_with_a_store_a_second_message_of_a_chat_waits_and_is_never_refused() -> None:
+    gateway = Gateway(runs=MemoryRuns())
+    first = asyncio.ensure_future(gateway.send("wait"))
+    await gateway.until_turns(1)
+    second = asyncio.ensure_future(gateway.send("second"))
+    gateway.agent.release.set()
+    assert [text_of(answer) for answer in await asyncio.gather(first, second)] == ["s1: wait no more", "s1: second"]
+
+
+async def test_with_a_store_a_run_is_resumed_with_names_on_every_frame_and_stopped() -> None:
+    gateway = Gateway(runs=MemoryRuns())
+    first = asyncio.ensure_future(gateway.send("wait"))
+    await gateway.until_turns(1)
+    resumed = asyncio.ensure_future(gateway.ask("GET", "/api/sessions/s1/chat/c1/stream"))
+    other = asyncio.ensure_future(gateway.ask("GET", "/api/sessions/s1/chat/c1/stream?sdk=7"))
+    async with asyncio.timeout(30):
+        while len(gateway.access.asked) < 3:  # noqa: ASYNC110
+            await asyncio.sleep(0.005)
+    gateway.agent.release.set()
+    assert text_of(await first) == "s1: wait no more"
+    for answer in await asyncio.gather(resumed, other):
+        assert text_of(answer) == "s1: wait no more"
+        events = [event for event in answer.text.split("\n\n") if event and not event.startswith(":")]
+        assert [event for event in events if not event.startswith("event: ")] == ["data: [DONE]"]
+    assert (await gateway.ask("GET", "/api/sessions/s1/chat/c1/stream")).status_code == 204
+
+
+async def test_without_a_store_there_is_nothing_to_resume_stop_or_ask_about() -> None:
+    gateway = Gateway()
+    running = asyncio.ensure_future(gateway.send("wait"))
+    await gateway.until_turns(1)
+    for method, path, status in [("GET", "/c1/stream", 204), ("POST", "/c1/stop", 404), ("GET", "/c1", 404)]:
+        assert (await gateway.ask(method, f"/api/sessions/s1/chat{path}")).status_code == status
+    assert (await gateway.ask("GET", "/api/sessions/s1/chat/c1/stream", None)).status_code == 401
+    gateway.access.standing = None
+    assert (await gateway.ask("GET", "/api/sessions/s1/chat/c1/stream")).status_code == 204
+    gateway.agent.release.set()
+    assert text_of(await running) == "s1: wait no more"
+
+
+@pytest.mark.parametrize(
+    ("path", "method", "status"), [("/stream", "GET", 204), ("/stop", "POST", 404), ("", "GET", 404)]
+)
+async def test_runs_are_nothing_to_those_who_may_not_use_the_session(path: str, method: str, status: int) -> None:
+    gateway = Gateway(runs=MemoryRuns())
+    await gateway.send()
+    gateway.access.standing = Standing(Role.VIEWER)
+    assert (await gateway.ask(method, f"/api/sessions/s1/chat/c1{path}")).status_code == status
+    assert (await gateway.ask(method, f"/api/sessions/s1/chat/c1{path}", None)).status_code == 401
+
+
+@pytest.mark.parametrize(
+    ("said", "enabled", "status"),
+    [(None, False, 404), ("false", False, 404), ("true", False, 200), (None, True, 200), ("false", True, 404)],
+)
+async def test_the_switch_decides_whether_the_route_is_there(
+    monkeypatch: pytest.MonkeyPatch, said: str | None, enabled: bool, status: int
+) -> None:
+    if said is not None:
+        monkeypatch.setenv("ENABLE_AI_SDK_ADAPTER", said)
+    gateway = Gateway(enabled=enabled)
+    gateway.app = Starlette(routes=[Mount("/", gateway.app)])
+    assert (await gateway.send()).status_code == status
+    assert (await gateway.send(user=None)).status_code == (401 if status == 200 else 404)
+
+
+async def test_what_goes_wrong_here_is_not_for_strangers(caplog: pytest.LogCaptureFixture) -> None:
+    async def answer(_turn: Turn) -> str:
+        raise LookupError("the secret is 42")
+
+    gateway = Gateway()
+    gateway.app = AgentOpsApp(answer, access=gateway.access, authorize=by_header, enabled=True)
+    answered = await gateway.send()
+    assert 'event: error\ndata: {"type":"error","errorText":"An error occurred. Reference: ' in answered.text
+    assert "secret" not in answered.text
+    assert "the secret is 42" in caplog.text
+
+
+async def test_the_app_tells_whether_it_is_well_and_closes_its_access_rule() -> None:
+    gateway = Gateway()
+    assert [(await gateway.ask("GET", path)).status_code for path in ("/healthz", "/readyz", "/metrics")] == [200] * 3
+    await gateway.app.shut_down()
+    assert gateway.access.closed

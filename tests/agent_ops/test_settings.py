@@ -1,0 +1,48 @@
+"""The switch, and what the route insists on."""
+
+import pytest
+
+from usechat.agent_ops.settings import SESSION_SETTINGS, for_sessions, is_switched_on
+from usechat.server.settings import Settings
+
+
+@pytest.mark.parametrize(
+    ("said", "mounted", "named"),
+    [
+        (None, False, True),
+        ("true", True, True),
+        ("TRUE ", True, True),
+        ("1", True, True),
+        ("false", False, False),
+        ("0", False, False),
+        ("", False, False),
+        ("perhaps", False, False),
+    ],
+)
+def test_the_switch_is_off_unless_it_is_on_and_naming_the_kind_is_consent(
+    said: str | None, mounted: bool, named: bool
+) -> None:
+    environment = {} if said is None else {"ENABLE_AI_SDK_ADAPTER": said}
+    assert is_switched_on(environment) is mounted
+    assert is_switched_on(environment, consent=True) is named
+
+
+def test_without_a_store_a_page_that_goes_stops_its_run() -> None:
+    assert for_sessions(SESSION_SETTINGS, kept=False).linger == 0
+    assert for_sessions(SESSION_SETTINGS, kept=True).linger == Settings().linger
+
+
+def test_questions_are_signed_with_a_secret_that_nobody_knows_or_the_one_given() -> None:
+    one, two = (for_sessions(SESSION_SETTINGS, kept=False).approval_secret for _ in range(2))
+    assert one is not None
+    assert one != two
+    assert for_sessions(Settings(approval_secret="given"), kept=True).approval_secret == "given"
+
+
+def test_no_setting_brings_the_409_back() -> None:
+    assert for_sessions(Settings(conflict="reject"), kept=True).conflict == "queue"
+
+
+def test_frames_are_named_and_silence_is_the_connections_business() -> None:
+    assert SESSION_SETTINGS.event_names
+    assert (SESSION_SETTINGS.timeouts.first_event, SESSION_SETTINGS.timeouts.idle) == (None, None)

@@ -1,0 +1,90 @@
+"""A prompt that is taken back before the upstream has said what becomes of it."""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+from websockets.asyncio.server import ServerConnection, serve
+
+from tests.agent_ops.frames import PROMPT, Frame, message, status, user_says
+from tests.agent_ops.talking import Asked, until
+from usechat.agent_ops import AgentOpsChatTransport
+
+PENDING: Frame = {"type": "queue.state", "data": {"pending": {"messageId": "u1", "content": PROMPT}}}
+
+
+class Upstream:
+    """Says nothing until it is let go, then what it is told to say."""
+
+    def __init__(self, said: list[Frame], *, closes: bool) -> None:
+        self.heard: list[str] = []
+        self.go = asyncio.Event()
+        self.url = ""
+        self._said = said
+        self._closes = closes
+
+    async def handle(self, connection: ServerConnection) -> None:
+        self.heard.append(json.loads(await connection.recv())["type"])
+        await self.go.wait()
+        for frame in self._said:
+            await connection.send(json.dumps(frame))
+        if not self._closes:
+            async for command in connection:
+                self.heard.append(json.loads(command)["type"])
+
+
+@asynccontextmanager
+async def upstream(said: list[Frame], *, closes: bool = False) -> AsyncIterator[Upstream]:
+    running = Upstream(said, closes=closes)
+    async with serve(running.handle, "127.0.0.1", 0) as server:
+        running.url = f"ws://127.0.0.1:{next(iter(server.sockets)).getsockname()[1]}/{{id}}"
+        yield running
+        running.go.set()
+
+
+@pytest.mark.parametrize(
+    ("said", "heard"),
+    [
+        pytest.param([user_says()], ["abort"], id="it-runs"),
+        pytest.param([user_says(), message()], ["abort"], id="it-speaks"),
+        pytest.param([status(promptQueued=True)], [], id="it-waits"),
+        pytest.param([PENDING, status(promptQueued=True)], ["queue.withdraw"], id="it-waits-and-can-be-withdrawn"),
+        pytest.param([{"type": "error", "message": "Refused"}], [], id="it-is-refused"),
+        pytest.param([], [], id="nobody-knows"),
+    ],
+)
+async def test_what_becomes_of_it(said: list[Frame], heard: list[str]) -> None:
+    async with upstream(said) as running:
+        asked = Asked(AgentOpsChatTransport(running.url), PROMPT)
+        await until(lambda: running.heard)
+        asked.task.cancel()
+        await asyncio.sleep(0)
+        running.go.set()
+        await asyncio.wait([asked.task])
+    assert (running.heard[1:], asked.task.cancelled(), asked.parts) == (heard, True, [])
+
+
+async def test_an_upstream_that_hangs_up_meanwhile() -> None:
+    async with upstream([], closes=True) as running:
+        asked = Asked(AgentOpsChatTransport(running.url), PROMPT)
+        await until(lambda: running.heard)
+        asked.task.cancel()
+        running.go.set()
+        await asyncio.wait([asked.task])
+    assert asked.task.cancelled()
+
+
+async def test_a_failure_of_our_own_stops_the_turn_as_well() -> None:
+    async with upstream([user_says(), message()]) as running:
+        asked = Asked(AgentOpsChatTransport(running.url), PROMPT)
+
+        def break_down(_part: Any) -> None:
+            raise ValueError("broken")
+
+        asked.turn.bind(break_down)
+        running.go.set()
+        assert await asked.failure() == "ValueError: broken"
+    assert running.heard == ["prompt", "abort"]

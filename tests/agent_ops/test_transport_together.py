@@ -1,0 +1,81 @@
+"""Several people and many streams on one session: everybody gets the answer to what they asked, and no other."""
+
+import asyncio
+import gc
+from typing import Any
+
+import pytest
+
+from examples.agent_ops_session.server import serving
+from tests.agent_ops.talking import Asked, until
+from usechat import parts as p
+from usechat.agent_ops import AgentOpsChatTransport
+
+DIALECTS = ("client", "runner", "both")
+
+
+@pytest.mark.parametrize("release", ["early", "later"])
+@pytest.mark.parametrize("dialect", DIALECTS)
+async def test_two_users_on_one_session(dialect: Any, release: Any) -> None:
+    async with serving(dialect=dialect, release=release) as sessions:
+        transport = AgentOpsChatTransport(sessions.url)
+        for number in range(5):
+            texts = [f"{user} {number}" for user in ("ada", "bob")]
+            both = [Asked(transport, text, user=user) for text, user in zip(texts, ("ada", "bob"), strict=True)]
+            for asked, text in zip(both, texts, strict=True):
+                assert (await asked.end())[-1] == p.Finish()
+                assert asked.text == f"You said: {text}"
+
+
+@pytest.mark.parametrize("dialect", DIALECTS)
+async def test_two_users_say_the_same_at_the_same_moment(dialect: Any) -> None:
+    async with serving(dialect=dialect) as sessions:
+        transport = AgentOpsChatTransport(sessions.url)
+        both = [Asked(transport, "tool", user=user) for user in ("ada", "bob")]
+        parts = [await asked.end() for asked in both]
+    turns = [part.message_id for said in parts for part in said if isinstance(part, p.Start)]
+    assert len(set(turns)) == 2
+    assert [asked.text for asked in both] == ["Let me look.It is a title."] * 2
+
+
+@pytest.mark.parametrize("dialect", ["client", "runner"])
+async def test_a_hundred_streams_to_one_session(dialect: Any) -> None:
+    async with serving(dialect=dialect) as sessions:
+        transport = AgentOpsChatTransport(sessions.url)
+        asked = [Asked(transport, f"number {number}", user=f"user-{number}") for number in range(100)]
+        for number, one in enumerate(asked):
+            assert (await one.end())[-1] == p.Finish()
+            assert one.text == f"You said: number {number}"
+        assert transport.sockets.open_to("s1") == 0
+
+
+async def test_a_turn_that_somebody_asks_for_elsewhere_is_not_shown() -> None:
+    async with serving() as sessions:
+        transport = AgentOpsChatTransport(sessions.url)
+        ada = Asked(transport, "hang")
+        await until(lambda: ada.text == "Well")
+        sessions["s1"].tell({"type": "message.create", "turnId": "reminder"})
+        sessions["s1"].tell({"type": "message.part.text-delta", "turnId": "reminder", "delta": "Stand up!"})
+        marker = {"type": "agentStatus", "status": "streaming"}
+        sessions["s1"].tell(marker)
+        await until(lambda: p.Data("agent-status", {"status": "streaming"}, transient=True) in ada.parts)
+        assert ada.text == "Well"
+        await ada.stop()
+
+
+async def test_turns_one_after_the_other_leave_nothing_behind() -> None:
+    async with serving() as sessions:
+        transport = AgentOpsChatTransport(sessions.url)
+
+        async def turns(count: int) -> int:
+            for number in range(count):
+                asked = Asked(transport, f"hello {number}")
+                await asked.end()
+                assert asked.text == f"You said: hello {number}"
+            sessions["s1"].heard.clear()
+            await asyncio.sleep(0)
+            gc.collect()
+            return len(gc.get_objects())
+
+        before = await turns(100)
+        assert await turns(300) - before < 300

