@@ -1,5 +1,6 @@
 """Flow files: what they become, and every problem of one that cannot run, with its line."""
 
+import itertools
 from pathlib import Path
 from typing import Any
 
@@ -94,6 +95,10 @@ def test_yaml_is_read_as_its_release_1_2_says(written: str, value: Any) -> None:
     text = f"name: x\nnodes:\n  - id: a\n    type: constant\n    input:\n      value: {written}\n"
     assert load_flow(text).nodes[0].input == {"value": value}
 
+
+LAUGHS = "a: &a [x, x, x, x, x, x, x, x, x, x]\n" + "".join(
+    f"{name}: &{name} [{', '.join([f'*{before}'] * 10)}]\n" for before, name in itertools.pairwise("abcdefgh")
+)
 
 BROKEN = """\
 name: 7
@@ -199,7 +204,12 @@ def test_keys_that_are_not_known_and_not_misspelt_are_left_alone() -> None:
         ("name: x\nname: y\nnodes: []\n", "line 2: the key 'name' stands here twice"),
         ("- a\n- b\n", "line 1: a flow is an object"),
         ("name: x\nnodes: !!python/object:os.system {}\n", "line 2: not YAML: could not determine a constructor"),
-        ("name: x\nnodes: &a [*a]\n", "line 2: node 1: must be an object"),
+        ("name: x\nnodes: &a [*a]\n", "line 2: what stands here is part of itself"),
+        (
+            "name: x\nnodes:\n  - {id: a, type: echo, when: &a {not: *a}}\n",
+            "line 3: what stands here is part of itself",
+        ),
+        (LAUGHS, "line 5: what stands here is more than 100000 values"),
         ("# nothing\n\n", "a flow is an object"),
         ("name: x\nnodes: \x07\n", "not YAML"),
     ],

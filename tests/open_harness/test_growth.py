@@ -25,14 +25,14 @@ def tool_events(count: int, run_id: str) -> Iterator[Event]:
 def seconds(count: int) -> float:
     adapter = OpenHarnessAdapter()
     events = list(tool_events(count, "a1"))
-    began = time.perf_counter()
+    began = time.thread_time()
     for each in events:
         adapter.feed(each)
-    return time.perf_counter() - began
+    return time.thread_time() - began
 
 
 def test_sc_005_ten_times_the_tool_calls_take_about_ten_times_the_time() -> None:
-    few = min(seconds(CALLS) for _ in range(5))
+    few = min(seconds(CALLS) for _ in range(10))
     many = min(seconds(10 * CALLS) for _ in range(5))
     assert many < 40 * few  # were it quadratic, it would be a hundred times
 

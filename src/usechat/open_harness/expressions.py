@@ -10,7 +10,9 @@ from usechat.values import json_value
 __all__ = ["ExpressionFailed", "Scope", "check_expression", "evaluate"]
 
 _TIMEOUT_MS: Final = 2000
-_DEEPEST: Final = 200
+_DEEPEST: Final = 100
+"""How deep an expression may nest, well before Python's own limit: a level takes four of its frames."""
+
 _KEPT: Final = 1024
 
 

@@ -1,13 +1,15 @@
 """YAML with lines: plain values, and where each of them begins."""
 
 from collections.abc import Iterator
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from usechat.errors import MissingDependency
 from usechat.open_harness.flow import Place
 from usechat.open_harness.flow_problems import FlowProblem, InvalidFlow, Lines
 
 __all__ = ["ReadYaml", "read_yaml"]
+
+_MAXIMUM_VALUES: Final = 100_000
 
 
 class ReadYaml(NamedTuple):
@@ -27,7 +29,11 @@ def read_yaml(text: str, name: str) -> ReadYaml:
     try:
         loader = _loader_class()(text)
         root = loader.get_single_node()
+        if root is not None:
+            _measure(root, {}, name)
         value = None if root is None else loader.construct_document(root)
+    except InvalidFlow:
+        raise
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         problem = FlowProblem("", f"not YAML: {error.problem or error.context}", mark.line + 1 if mark else None)
@@ -42,6 +48,20 @@ def read_yaml(text: str, name: str) -> ReadYaml:
                 twice.append(place)
             lines[place] = line
     return ReadYaml(value, Lines(lines), twice)
+
+
+def _measure(node: Any, sizes: dict[int, int | None], name: str) -> int:
+    """Return how many values there are once aliases are written out; refuse what is endless, or as good as."""
+    if id(node) not in sizes:
+        sizes[id(node)] = None
+        below = node.value if isinstance(node.value, list) else ()
+        parts = [part for item in below for part in (item if isinstance(item, tuple) else (item,))]
+        sizes[id(node)] = 1 + sum(_measure(part, sizes, name) for part in parts)
+    size = sizes[id(node)]
+    if size is None or size > _MAXIMUM_VALUES:
+        text = "is part of itself" if size is None else f"is more than {_MAXIMUM_VALUES} values"
+        raise InvalidFlow(name, [FlowProblem("", f"what stands here {text}", node.start_mark.line + 1)])
+    return size
 
 
 def _walk(node: Any, place: Place, seen: set[int]) -> Iterator[tuple[Place, int]]:
