@@ -1,6 +1,7 @@
 """Turns as a page makes them, and what a transport answers."""
 
-from collections.abc import Mapping
+import asyncio
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from usechat import MessageBuilder, UIMessage
@@ -24,9 +25,13 @@ def asked(*messages: Wire, **more: Any) -> ChatRequest:
 
 
 def turn(
-    *messages: Wire, identity: Identity | None = None, headers: Mapping[str, str] | None = None, **more: Any
+    *messages: Wire,
+    identity: Identity | None = None,
+    headers: Mapping[str, str] | None = None,
+    open_calls: frozenset[str] | None = None,
+    **more: Any,
 ) -> Turn:
-    return Turn(asked(*messages, **more), identity=identity, headers=headers)
+    return Turn(asked(*messages, **more), identity=identity, headers=headers, open_calls=open_calls)
 
 
 async def answer(transport: ChatTransport, request: ChatRequest, *, message: UIMessage | None = None) -> UIMessage:
@@ -35,6 +40,13 @@ async def answer(transport: ChatTransport, request: ChatRequest, *, message: UIM
     async for chunk in await transport.send_messages(request):
         builder.receive(chunk)
     return builder.message
+
+
+async def until(condition: Callable[[], object]) -> None:
+    """Wait until this holds."""
+    async with asyncio.timeout(30):
+        while not condition():  # noqa: ASYNC110 (what a flow does to a list tells nobody)
+            await asyncio.sleep(0.005)
 
 
 def text_of(message: UIMessage) -> str:

@@ -26,14 +26,17 @@ from genkit import (
 from genkit.exp import Genkit, InMemorySessionStore
 from pydantic import BaseModel
 
+from usechat.runs import failures
+from usechat.turn import current_turn
+
 MODEL: Final = "scripted"
 TOOLS: Final = ["weather", "broken", "delete", "wait"]
 STARTED: list[str] = []
 """Tools that wait."""
 CANCELLED: list[str] = []
 """What was cancelled: tools and flows."""
-CONTEXTS: list[Any] = []
-"""What flows found in their context."""
+READ: list[list[str]] = []
+"""What the model was given to read, each time."""
 
 ai = Genkit(model=MODEL)
 
@@ -113,6 +116,7 @@ SCRIPTS: Final[dict[str, list[list[Part]]]] = {
 
 
 async def scripted(asked: ModelRequest[Any], ctx: ActionRunContext[ModelResponseChunk]) -> ModelResponse:
+    READ.append([message.text for message in asked.messages])
     said = [message for message in asked.messages if message.role in (Role.USER, Role.TOOL)]
     users = [index for index, message in enumerate(said) if message.role == Role.USER]
     rounds = SCRIPTS[said[users[-1]].text]
@@ -142,7 +146,6 @@ async def generate(send_chunk: Callable[[Any], None], **options: Any) -> dict[st
 @ai.flow(name="chatFlow", chunk_type=ModelResponseChunk)
 async def chat_flow(asked: Question, ctx: ActionRunContext[ModelResponseChunk]) -> dict[str, Any]:
     """The flow of the specification; it returns the whole response."""
-    CONTEXTS.append(ctx.context)
     return await generate(ctx.send_chunk, prompt=asked.message)
 
 
@@ -154,6 +157,12 @@ async def conversation(asked: Conversation, ctx: ActionRunContext[ModelResponseC
     }
     messages = [Message.model_validate(message) for message in asked.messages]
     return await generate(ctx.send_chunk, messages=messages, **resume)
+
+
+@ai.flow()
+async def who(_text: str, ctx: ActionRunContext[str]) -> dict[str, Any]:
+    """A flow that tells who asks, and in which chat."""
+    return {"context": ctx.context, "chat": current_turn().chat_id}
 
 
 @ai.flow()
@@ -202,12 +211,24 @@ async def silent(_text: str, ctx: ActionRunContext[str]) -> str:
     return "never"
 
 
+@ai.flow()
+async def reluctant(_text: str) -> str:
+    """A flow that takes no notice of its first cancellation."""
+    for attempt in ("first", "second"):
+        STARTED.append(attempt)
+        try:
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            CANCELLED.append(attempt)
+    return "never"
+
+
 @ai.flow(chunk_type=str)
 async def steady(_text: str, ctx: ActionRunContext[str]) -> str:
     """A flow that says as much, with pauses."""
     for number in range(20_000):
         ctx.send_chunk("x")
-        if number % 1000 == 0:
+        if number % 50 == 0:
             await asyncio.sleep(0)
     return "never"
 
@@ -235,6 +256,8 @@ async def refusing(text: str, ctx: ActionRunContext[str]) -> str:
     ctx.send_chunk("Well, ")
     if text == "public":
         raise PublicError("INVALID_ARGUMENT", "Name a city.")
+    if text == "public here":
+        raise failures.PublicError("Name a town.")
     if text == "limited":
         raise GenkitError(status="RESOURCE_EXHAUSTED", message="a secret of the server")
     raise ValueError("a secret of the server")

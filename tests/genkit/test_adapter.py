@@ -38,6 +38,7 @@ SIGNED = {"signature": "s"}
         (chunk({"media": {"url": "data:image/gif;base64,AA"}}), [p.File("data:image/gif;base64,AA", "image/gif")]),
         (chunk({"media": {"url": "data:,a"}}), [p.File("data:,a", "text/plain")]),
         ({"modelChunk": chunk({"text": "Hel"})}, [p.Text("Hel")]),
+        ({"modelChunk": {"content": 4}}, []),
         ({"turnEnd": {"finishReason": "stop"}}, []),
         (None, []),
         ({}, []),

@@ -3,7 +3,7 @@
 import asyncio
 import datetime
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from ipaddress import IPv4Address
 from pathlib import Path
 
@@ -18,7 +18,7 @@ from starlette.routing import Route
 
 from tests.conformance.served import Served, serving
 from tests.genkit import scripted
-from tests.genkit.asking import answer, asked, text_of, user
+from tests.genkit.asking import answer, asked, text_of, until, user
 from usechat.errors import StreamFailed
 from usechat.genkit import GenkitChatTransport, text_input
 from usechat.requests import ChatRequest
@@ -74,12 +74,6 @@ def nothing_happened_yet() -> None:
 
 def transport(served: Served, name: str, scheme: str = "http") -> GenkitChatTransport:
     return GenkitChatTransport(f"{scheme}://127.0.0.1:{served.port}/genkit/{name}", build_input=text_input)
-
-
-async def until(condition: Callable[[], object]) -> None:
-    async with asyncio.timeout(30):
-        while not condition():  # noqa: ASYNC110 (what another thread does to a list tells nobody)
-            await asyncio.sleep(0.005)
 
 
 async def test_a_flow_that_has_moved_is_not_followed_and_the_log_says_where_it_is(

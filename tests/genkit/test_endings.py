@@ -154,6 +154,15 @@ def test_after_an_answer_of_the_page_genkit_s_echo_of_it_says_nothing() -> None:
     ]
 
 
+def test_after_an_approval_a_ref_tells_which_call_was_answered() -> None:
+    known = [OpenCall(call_id, "delete", ref, complete=True) for call_id, ref in (("c1", "0"), ("c2", "1"))]
+    tools = chunk(response("second", "delete", ref="1"), response("first", "delete", ref="0"), role="tool")
+    assert said(tools, known=known) == [
+        p.ToolResult("c2", "second", tool_name="delete"),
+        p.ToolResult("c1", "first", tool_name="delete"),
+    ]
+
+
 @pytest.mark.parametrize(
     ("status", "text"),
     [

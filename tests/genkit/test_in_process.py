@@ -1,18 +1,18 @@
 """Flows, prompts and agents of the real package `genkit`, run in this process."""
 
 import asyncio
-from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 from tests.genkit import scripted
-from tests.genkit.asking import answer, asked, assistant, shown, user
+from tests.genkit.asking import answer, asked, assistant, shown, turn, until, user
 from usechat import parts as p
 from usechat.errors import LocalProtocolError, StreamFailed
 from usechat.genkit import FlowInput, GenkitChatTransport
 from usechat.requests import ChatRequest
 from usechat.transport import as_source
+from usechat.turn import Identity
 
 STEP = ("step-start", None)
 ROME, PARIS = {"city": "Rome", "celsius": 4}, {"city": "Paris", "celsius": 5}
@@ -96,6 +96,13 @@ async def test_a_mapper_shows_chunks_of_another_kind() -> None:
 
 async def test_the_last_message_is_a_variable_of_a_template() -> None:
     assert await say(scripted.template, "hello") == [STEP, ("text", "Hello")]
+    assert scripted.READ[-1] == ["hello"]
+
+
+async def test_a_prompt_gets_the_history_behind_its_own_messages() -> None:
+    earlier = [user("hello"), assistant({"type": "text", "text": "Hello"})]
+    await answer(GenkitChatTransport(scripted.prompt), ask(*earlier, user("think", message_id="u2")))
+    assert scripted.READ[-1] == ["Be kind.", "hello", "Hello", "think"]
 
 
 @pytest.mark.parametrize(("interrupts", "outcome"), [("tool", "done by hand"), ("approval", "Rome is gone")])
@@ -132,13 +139,24 @@ async def test_an_agent_remembers_its_session() -> None:
     assert [said.role for said in snapshot.state.messages or []] == ["user", "model", "user", "model"]
 
 
+async def test_a_flow_finds_who_asks_and_its_turn() -> None:
+    def said(context: dict[str, Any]) -> p.Part:
+        return p.Data("genkit-result", {"context": context, "chat": "c1"})
+
+    async def told(identity: Identity | None) -> list[p.Part]:
+        heard: list[p.Part] = []
+        asking = turn(user("hi"), identity=identity)
+        asking.bind(heard.append)
+        asking.enter()
+        await GenkitChatTransport(scripted.who, send_data=True).drive(asking)
+        return heard[:-1]
+
+    claims = {"role": "guest"}
+    assert await told(Identity("ada", claims)) == [said({"auth": {"uid": "ada", "claims": claims}})]
+    assert await told(None) == [said({})]
+
+
 # Stopping
-
-
-async def until(condition: Callable[[], object]) -> None:
-    async with asyncio.timeout(30):
-        while not condition():  # noqa: ASYNC110 (what a flow does to a list tells nobody)
-            await asyncio.sleep(0.005)
 
 
 async def test_a_stop_cancels_the_flow() -> None:
@@ -162,6 +180,13 @@ async def test_a_stop_in_the_middle_of_a_tool_cancels_the_tool(speaker: Any) -> 
     assert asyncio.all_tasks() == {asyncio.current_task()}
 
 
+async def test_a_flow_that_goes_on_regardless_is_cancelled_again() -> None:
+    chunks = await GenkitChatTransport(scripted.reluctant).send_messages(ask(user("hi")))
+    await until(lambda: scripted.STARTED == ["first"])
+    await chunks.aclose()  # type: ignore[attr-defined]
+    assert scripted.CANCELLED == ["first", "second"]
+
+
 @speakers
 async def test_a_stop_leaves_the_other_chats_alone(speaker: Any) -> None:
     transport = GenkitChatTransport(speaker)
@@ -174,6 +199,15 @@ async def test_a_stop_leaves_the_other_chats_alone(speaker: Any) -> None:
 
 
 # Failing
+
+
+async def test_a_mapper_that_fails_stops_the_flow() -> None:
+    def mapper(_chunk: Any) -> list[p.Part]:
+        raise KeyError
+
+    with pytest.raises(StreamFailed, match="An error occurred"):
+        await say(scripted.endless, "hi", map_chunk=mapper)
+    assert scripted.CANCELLED == ["flow True"]
 
 
 @pytest.mark.parametrize("flow", [scripted.flood, scripted.stubborn])
@@ -189,6 +223,8 @@ async def test_a_flow_that_pauses_may_say_as_much_as_it_likes() -> None:
 async def test_a_public_error_is_shown_as_it_is() -> None:
     with pytest.raises(StreamFailed, match=r"^Name a city\.$"):
         await say(scripted.refusing, "public")
+    with pytest.raises(StreamFailed, match=r"^Name a town\.$"):
+        await say(scripted.refusing, "public here")
 
 
 async def test_any_other_error_is_a_reference() -> None:
@@ -206,7 +242,7 @@ async def test_an_error_with_a_status_is_a_sentence_and_its_traceback_is_in_the_
 
 
 async def test_input_that_the_flow_refuses_is_an_error() -> None:
-    with pytest.raises(StreamFailed, match="^The agent did not accept this message. Say it in another way. Reference"):
+    with pytest.raises(StreamFailed, match="The agent did not accept this message"):
         await say(scripted.chat_flow, "hi", build_input=lambda _turn: FlowInput(4))
 
 

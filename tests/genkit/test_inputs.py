@@ -94,9 +94,13 @@ async def test_messages_that_go_on_after_a_tool_of_the_page_end_in_its_request()
 async def test_what_other_tools_of_that_step_returned_is_pending() -> None:
     approved = {"approval": {"id": "x", "approved": True, "reason": "fine"}}
     waiting = call("genkit-3", "approval-responded", "delete", **approved)
-    data = messages_input(turn(user("one"), assistant(STEP, waiting, DONE))).data
+    asked = turn(user("one"), assistant(STEP, waiting, DONE), open_calls=frozenset({"genkit-3"}))
+    data = messages_input(asked).data
     request = {"name": "delete", "input": {"city": "Rome"}}
-    assert data["resume"]["restart"] == [{"toolRequest": request, "metadata": {"resumed": {"reason": "fine"}}}]
+    restart = [{"toolRequest": request, "metadata": {"resumed": {"reason": "fine"}}}]
+    assert data["resume"] == {"restart": restart}
+    pending = {"toolRequest": {**WEATHER, "ref": "r1"}, "metadata": {"pendingOutput": {"celsius": 4}}}
+    assert data["messages"][-1] == {"role": "model", "content": [{"toolRequest": request}, pending]}
 
 
 async def test_a_new_message_for_an_agent_names_the_session() -> None:

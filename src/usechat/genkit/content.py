@@ -46,7 +46,8 @@ class Content:
 
     def chunk(self, chunk: JsonObject) -> Iterator[parts.Part]:
         """Yield the parts of a ``ModelResponseChunk``."""
-        content = [part for part in chunk.get("content") or () if isinstance(part, Mapping)]
+        told = chunk.get("content")
+        content = [part for part in told if isinstance(part, Mapping)] if isinstance(told, list) else []
         yield from self._place(chunk, content)
         fresh = self._said.news(content) if chunk.get("aggregated") is True else content
         restated = []

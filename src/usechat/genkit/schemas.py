@@ -22,9 +22,10 @@ def input_for(name: str, schema: Schema) -> InputBuilder:
     for kind in kinds:
         if builder := _builder_for(kind):
             return builder
-    names = [name for kind in kinds for name in kind.get("properties", ())]
+    takes = ", ".join(name for kind in kinds for name in kind.get("properties", ()))
+    takes = takes or f"a value of type {schema.get('type')}"
     raise LocalProtocolError(
-        f"the flow {name} takes {', '.join(names) or f'a value of type {schema.get('type')}'}, which a chat does not have;"
+        f"the flow {name} takes {takes}, which a chat does not have;"
         f" serve GenkitChatTransport({name}, build_input=…) instead"
     )
 

@@ -21,7 +21,7 @@ from usechat.runs.failures import PublicError
 __all__ = ["OnChunk", "streamed"]
 
 MAXIMUM_WAITING: Final = 10_000
-"""Chunks that may wait to be passed on. A flow cannot be told to wait, so one that says more without a pause fails."""
+"""Chunks that may wait to be passed on. A flow cannot be told to wait, so one that is further ahead fails."""
 _REPEAT: Final = 1.0
 """Seconds after which a flow that goes on is cancelled once more."""
 
@@ -93,9 +93,9 @@ def _result_of(task: "asyncio.Task[Any]") -> Any:
 
 
 async def _stop(task: "asyncio.Task[Any]", abort_signal: asyncio.Event) -> None:
-    """Stop a flow that goes on. ``generate`` takes a cancellation for its own abort and returns, so one may not do."""
+    """Stop a flow that is not done, then what it left behind; again if need be, for a flow may go on regardless."""
     abort_signal.set()
-    going_on = [] if task.done() else [task, *_left_behind(abort_signal)]
+    going_on = [] if task.done() else [task]
     while going_on:
         for one in going_on:
             one.cancel()
