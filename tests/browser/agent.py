@@ -12,7 +12,7 @@ from usechat.runs.failures import PublicError
 PICTURE: Final = "data:image/gif;base64,R0lGODlhAQABAIAAAP///wAAACwAAAAAAQABAAACAkQBADs="
 MARKDOWN: Final = """# A title
 
-Some **bold** words and `code`.
+Some **bold** words and `code`. It costs $5 here and $6 there.
 
 | left | right |
 |---|---|
@@ -22,6 +22,15 @@ Some **bold** words and `code`.
 def double(number):
     return 2 * number
 ```
+"""
+EVIL: Final = """<script>window.hacked=1</script><img src=x onerror="window.hacked=1"><b onclick="window.hacked=1">b</b>
+
+[a link](javascript:window.hacked=1) <a href="javascript:window.hacked=1">another</a>
+[data](data:text/html,<script>window.hacked=1</script>) ![picture](https://example.org/spy.png)
+
+<iframe src="javascript:window.hacked=1"></iframe><svg onload="window.hacked=1"></svg><style>* {display: none}</style>
+
+All is well.
 """
 
 
@@ -91,6 +100,24 @@ async def _count(_turn: Turn) -> Said:
     yield "end-of-count"
 
 
+async def _many(turn: Turn) -> Said:
+    """As many deltas as the message says, with no pause."""
+    for number in range(int(turn.text.split()[1])):
+        yield f"w{number} " if number % 12 else f"w{number}\n\n"
+    yield "end-of-many"
+
+
+async def _evil(_turn: Turn) -> Said:
+    """What an agent might repeat that read a hostile page."""
+    yield EVIL
+    yield SourceUrl("source-1", "javascript:window.hacked=1", "A source")
+    yield File("data:text/html,<script>window.hacked=1</script>", "text/html")
+    yield File("data:image/svg+xml,<svg xmlns='http://www.w3.org/2000/svg' onload='hacked=1'/>", "image/svg+xml")
+    yield File("javascript:window.hacked=1", "application/pdf")
+    yield ToolCall("call-1", "<img src=x onerror=hacked=1>", {"html": "<script>hacked=1</script>"})
+    yield ToolError("call-1", "<script>hacked=1</script>")
+
+
 async def _files(turn: Turn) -> Said:
     yield "Files: " + ", ".join(f"{file.get('filename')} ({file['mediaType']})" for file in turn.files)
 
@@ -100,6 +127,9 @@ async def _approved(turn: Turn) -> Said:
         call_id = given.tool_call_id or ""
         if given.approved:
             yield ToolResult(call_id, {"deleted": "notes.txt"})
+            if "slowly" in turn.text:
+                async for word in _count(turn):
+                    yield word
             yield Text("It is gone.")
         else:
             yield ToolDenied(call_id)
@@ -130,14 +160,38 @@ async def _flow(_turn: Turn) -> Said:
     yield Data("flow-status", {"status": "complete", "flowName": "three-nodes"}, "flow")
 
 
+async def _parallel(_turn: Turn) -> Said:
+    """Thirty nodes: one that leads to fourteen beside each other, each with one below; the last fails."""
+    above, below = [f"search-{number}" for number in range(14)], [f"read-{number}" for number in range(14)]
+    nodes = ["plan", *above, *below, "a-node-with-quite-a-long-name-indeed"]
+    edges = [{"from": "plan", "to": node} for node in above]
+    edges += [{"from": one, "to": other} for one, other in zip(above, below, strict=True)]
+    edges += [{"from": node, "to": nodes[-1]} for node in below]
+    yield Data("flow-graph", {"nodes": [{"id": node} for node in nodes], "edges": edges}, "graph")
+    yield Data("flow-status", {"status": "running", "flowName": "thirty-nodes"}, "flow")
+    for node in nodes:
+        status = "failed" if node == nodes[-1] else "complete"
+        yield ToolCall(node, "look", {"for": node}, provider_metadata=_said_by(node), lane=node)
+        yield ToolResult(node, "seen", lane=node)
+        yield Text(f"Words of {node}. ", _said_by(node), lane=node)
+        yield Data("node-status", {"nodeId": node, "runId": node, "status": status, "durationMs": 1500}, node)
+    for edge in edges:
+        yield Data("edge", edge)
+    yield Data("flow-status", {"status": "failed", "flowName": "thirty-nodes"}, "flow")
+    raise PublicError("The last node failed.")
+
+
 BEHAVIOURS: Final[Mapping[str, Callable[[Turn], Said]]] = {
     "approve": _approve,
     "count": _count,
+    "evil": _evil,
     "fail": _fail,
     "files": _files,
     "flow": _flow,
     "long": _long,
+    "many": _many,
     "markdown": _markdown,
+    "parallel": _parallel,
     "sources": _sources,
     "think": _think,
     "tools": _tools,

@@ -52,12 +52,19 @@ def test_the_keyboard_alone_is_enough(open_page: OpenPage) -> None:
     page.keyboard.press("Enter")
     expect(page.get_by_text("It is gone.")).to_be_visible()
     wait_until_idle(page)
+    prompt = page.locator("#prompt")
+    expect(prompt).to_be_focused()
+    page.keyboard.press("Shift+Tab")
+    expect(prompt).not_to_be_focused()
     page.keyboard.press("/")
+    expect(prompt).to_be_focused()
     page.keyboard.type("long story")
     page.keyboard.press("Enter")
     expect(page.get_by_text("word3 ")).to_be_visible()
+    page.keyboard.press("Shift+Tab")
     page.keyboard.press("Escape")
     wait_until_idle(page)
+    expect(prompt).to_be_focused()
 
 
 def test_a_narrow_screen_shows_everything_without_scrolling_sideways(open_page: OpenPage) -> None:
@@ -68,6 +75,10 @@ def test_a_narrow_screen_shows_everything_without_scrolling_sideways(open_page: 
         ask(page, text)
         wait_until_idle(page)
     assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+    expect(page.locator("#prompt")).to_be_in_viewport()
+    expect(page.get_by_role("banner")).to_be_in_viewport()
+    assert page.evaluate("document.documentElement.scrollHeight <= innerHeight"), "only the conversation scrolls"
+    expect(page.get_by_text("Words of write")).to_be_in_viewport()
     expect(page.get_by_role("navigation", name="Chats")).to_be_hidden()
     page.get_by_role("button", name="Chats").click()
     page.get_by_role("button", name="markdown", exact=True).click()

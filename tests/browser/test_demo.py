@@ -37,9 +37,15 @@ def test_a_question_is_answered_by_a_flow_with_sources(open_page: OpenPage, demo
 def test_consent_is_asked_for(open_page: OpenPage, demo: ServeProcess, button: str, said: str) -> None:
     page = open_page(f"{demo.url}/")
     ask(page, "Please delete my notes")
+    flow = page.get_by_role("complementary", name="Flow")
+    expect(flow).to_contain_text("usechat-guide paused")
+    expect(flow.locator(".node.running")).to_have_count(0)
+    expect(page.get_by_role("separator", name="Node clerk")).to_be_visible()
     page.get_by_role("button", name=button, exact=True).click()
     expect(page.get_by_text(said)).to_be_visible()
     wait_until_idle(page)
+    expect(flow).to_contain_text("usechat-guide complete")
+    expect(flow).not_to_contain_text("running")
 
 
 def test_a_sum_and_a_tool_that_fails(open_page: OpenPage, demo: ServeProcess) -> None:

@@ -1,5 +1,7 @@
 """The flow beside the chat, drawn from message parts alone."""
 
+import re
+
 from tests.browser.chatting import ask, expect, wait_until_idle
 from tests.browser.conftest import OpenPage
 
@@ -26,3 +28,29 @@ def test_the_diagram_shows_nodes_states_and_durations(open_page: OpenPage) -> No
     expect(order.first).to_contain_text("150 ms")
     page.reload()
     expect(flow).to_contain_text("three-nodes complete")
+
+
+def test_thirty_nodes_beside_and_below_each_other_and_one_that_failed(open_page: OpenPage) -> None:
+    page = open_page()
+    ask(page, "parallel please")
+    flow = page.get_by_role("complementary", name="Flow")
+    expect(flow).to_contain_text("thirty-nodes failed")
+    expect(flow.locator(".node.complete")).to_have_count(29)
+    expect(flow.locator(".node.failed")).to_have_count(1)
+    expect(flow.locator(".edge.fired")).to_have_count(42)
+    expect(page.get_by_role("alert")).to_contain_text("The last node failed.")
+    assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+    page.get_by_role("button", name="Flow").click()
+    expect(flow).to_be_hidden()
+
+
+def test_a_node_whose_first_part_is_a_tool_has_its_divider_before_it(open_page: OpenPage) -> None:
+    page = open_page()
+    ask(page, "parallel please")
+    expect(page.get_by_role("alert")).to_be_visible()
+    said = page.get_by_label("Assistant").inner_text()
+    assert re.findall(r"^(plan|search-\d+|look|Words of [\w-]+)", said, re.MULTILINE)[:6] == [
+        *("plan", "look", "Words of plan"),
+        *("search-0", "look", "Words of search-0"),
+    ]
+    expect(page.get_by_role("separator")).to_have_count(30)

@@ -7,10 +7,15 @@ from playwright.sync_api import Page
 from tests.browser.chatting import ask, expect, stored, wait_until_idle
 from tests.browser.conftest import OpenPage
 from tests.conformance.served import Served
+from usechat.server.response import _BROKEN_OFF
 
 
 def numbers(page: Page) -> list[int]:
     return [int(found) for found in re.findall(r"number-(\d+)", page.get_by_label("Assistant").inner_text())]
+
+
+def chat_id(page: Page) -> str:
+    return page.url.partition("chat=")[2]
 
 
 def wait_for_the_count(page: Page) -> None:
@@ -48,6 +53,87 @@ def test_a_cut_network_resumes_by_itself(open_page: OpenPage, served: Served) ->
     served.cut()
     wait_for_the_count(page)
     expect(page.get_by_role("alert")).to_be_hidden()
+
+
+def test_a_server_that_is_away_for_a_while_is_waited_for(open_page: OpenPage, served: Served) -> None:
+    page = open_page()
+    ask(page, "count for me")
+    expect(page.get_by_text("number-10 ")).to_be_visible()
+    page.context.set_offline(True)
+    served.cut()
+    expect(page.get_by_text("The connection was lost. Reconnecting…")).to_be_visible()
+    expect(page.get_by_text("number-10 ")).to_be_visible()
+    expect(page.get_by_role("button", name="Stop")).to_be_visible()
+    page.context.set_offline(False)
+    wait_for_the_count(page)
+    expect(page.get_by_role("alert")).to_be_hidden()
+
+
+def test_an_answer_that_is_lost_is_told_and_can_be_asked_for_again(open_page: OpenPage, served: Served) -> None:
+    page = open_page()
+    ask(page, "count for me")
+    expect(page.get_by_text("number-10 ")).to_be_visible()
+    page.route("**/stream", lambda route: route.fulfill(status=204))
+    served.cut()
+    alert = page.get_by_role("alert")
+    expect(alert).to_contain_text("The connection was lost before the answer was complete.")
+    expect(page.get_by_text("number-10 ")).to_be_visible()
+    assert numbers(page) == list(range(1, numbers(page)[-1] + 1))
+    page.request.post(f"http://127.0.0.1:{served.port}/chat/api/chat/{chat_id(page)}/stop")
+    page.get_by_role("button", name="Try again").click()
+    wait_for_the_count(page)
+    expect(alert).to_be_hidden()
+
+
+def test_what_a_server_says_that_hangs_up_is_no_failure(open_page: OpenPage) -> None:
+    page = open_page()
+    body = b'data: {"type":"start","messageId":"m"}\n\n' + _BROKEN_OFF + b"data: [DONE]\n\n"
+    stream = {"content-type": "text/event-stream", "x-vercel-ai-ui-message-stream": "v1"}
+    ask(page, "count for me")
+    expect(page.get_by_text("number-10 ")).to_be_visible()
+    page.route("**/stream", lambda route: route.fulfill(status=200, headers=stream, body=body), times=1)
+    page.reload()
+    wait_for_the_count(page)
+    expect(page.get_by_role("alert")).to_be_hidden()
+
+
+def test_a_reload_after_an_approval_goes_on(open_page: OpenPage) -> None:
+    page = open_page()
+    ask(page, "approve slowly")
+    page.get_by_role("button", name="Approve", exact=True).click()
+    expect(page.get_by_text("number-10 ")).to_be_visible()
+    page.reload()
+    expect(page.get_by_text("end-of-count")).to_be_visible()
+    wait_until_idle(page)
+    assert numbers(page) == list(range(1, 101))
+    expect(page.get_by_role("button", name="delete_file Done")).to_have_count(1)
+    expect(page.get_by_text("This needs your consent.")).to_have_count(1)
+    assert [message["role"] for message in stored(page)] == ["user", "assistant"]
+
+
+def test_a_cut_network_after_an_approval_resumes(open_page: OpenPage, served: Served) -> None:
+    page = open_page()
+    ask(page, "approve slowly")
+    page.get_by_role("button", name="Approve", exact=True).click()
+    expect(page.get_by_text("number-10 ")).to_be_visible()
+    served.cut()
+    expect(page.get_by_text("end-of-count")).to_be_visible()
+    wait_until_idle(page)
+    assert numbers(page) == list(range(1, 101))
+    expect(page.get_by_text("This needs your consent.")).to_have_count(1)
+
+
+def test_an_answer_goes_on_while_another_chat_is_looked_at(open_page: OpenPage) -> None:
+    page = open_page()
+    ask(page, "count for me")
+    expect(page.get_by_text("number-10 ")).to_be_visible()
+    page.get_by_role("button", name="New chat").click()
+    ask(page, "hello there")
+    expect(page.get_by_text("You said: hello there")).to_be_visible()
+    chats = page.get_by_role("navigation", name="Chats")
+    expect(chats.get_by_role("img", name="Being answered:")).to_be_hidden()
+    chats.get_by_role("button", name="count for me", exact=True).click()
+    wait_for_the_count(page)
 
 
 def test_two_tabs_show_one_chat(open_page: OpenPage) -> None:

@@ -1,5 +1,8 @@
 """What a newcomer sees first: a message goes out, an answer streams in, and it looks right."""
 
+from base64 import b64decode
+
+from tests.browser.agent import PICTURE
 from tests.browser.chatting import ask, expect, stored, wait_until_idle
 from tests.browser.conftest import OpenPage
 
@@ -25,6 +28,7 @@ def test_markdown_with_code_and_a_table(open_page: OpenPage) -> None:
     answer = page.get_by_label("Assistant")
     expect(answer.get_by_role("heading", name="A title")).to_be_visible()
     expect(answer.get_by_role("cell", name="2")).to_be_visible()
+    expect(answer).to_contain_text("It costs $5 here and $6 there.")  # a dollar begins no formula
     expect(answer.locator("pre")).to_contain_text("return 2 * number")
     assert answer.locator("pre code > span").count() == 2, "each line of code is a line"
 
@@ -65,6 +69,46 @@ def test_attached_files_reach_the_agent(open_page: OpenPage) -> None:
     expect(page.get_by_role("list", name="Attached files")).to_contain_text("notes.txt")
     page.get_by_role("button", name="Send").click()
     expect(page.get_by_label("Assistant")).to_contain_text("Files: notes.txt (text/plain)")
+
+
+def test_an_edit_keeps_the_attached_files(open_page: OpenPage) -> None:
+    page = open_page()
+    attached = [{"name": "dot.gif", "mimeType": "image/gif", "buffer": b64decode(PICTURE.partition(",")[2])}]
+    page.set_input_files("input[type=file]", attached)  # type: ignore[arg-type]
+    ask(page, "files please")
+    expect(page.get_by_label("You", exact=True).get_by_role("img", name="dot.gif")).to_be_visible()
+    expect(page.get_by_label("Assistant")).to_contain_text("Files: dot.gif (image/gif)")
+    wait_until_idle(page)
+    page.get_by_role("button", name="Edit").click()
+    page.get_by_label("Edit message").fill("files again")
+    page.locator(".edit button[type=submit]").click()
+    expect(page.get_by_label("You", exact=True)).to_contain_text("files again")
+    expect(page.get_by_label("Assistant")).to_contain_text("Files: dot.gif (image/gif)")
+    expect(page.get_by_label("You", exact=True).get_by_role("img", name="dot.gif")).to_be_visible()
+
+
+def test_an_attached_file_can_be_taken_back(open_page: OpenPage) -> None:
+    page = open_page()
+    files = [{"name": name, "mimeType": "text/plain", "buffer": b"x"} for name in ("one.txt", "two.txt")]
+    page.set_input_files("input[type=file]", files)  # type: ignore[arg-type]
+    page.get_by_role("button", name="Remove one.txt").click()
+    ask(page, "files please")
+    expect(page.get_by_label("Assistant")).to_contain_text("Files: two.txt (text/plain)")
+    expect(page.get_by_role("list", name="Attached files")).to_be_hidden()
+
+
+def test_an_earlier_answer_is_given_again_and_what_followed_is_gone(open_page: OpenPage) -> None:
+    page = open_page()
+    for text in ("one please", "two please"):
+        ask(page, text)
+        expect(page.get_by_label("Assistant").last).to_contain_text(f"You said: {text}")
+        wait_until_idle(page)
+    page.get_by_role("button", name="Answer again").first.click()
+    expect(page.get_by_label("You", exact=True)).to_have_count(1)
+    expect(page.get_by_label("Assistant")).to_contain_text("You said: one please")
+    wait_until_idle(page)
+    page.wait_for_function("() => !JSON.stringify(localStorage).includes('two please')")
+    assert [message["role"] for message in stored(page)] == ["user", "assistant"]
 
 
 def test_edit_asks_anew_from_there(open_page: OpenPage) -> None:

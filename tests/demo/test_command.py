@@ -8,8 +8,9 @@ import urllib.request
 from pathlib import Path
 
 import pytest
+from pydantic_ai.exceptions import UserError
 
-from tests.server.process import serve_process
+from tests.server.process import eventually, serve_process
 from usechat.cli import main
 
 
@@ -25,6 +26,44 @@ def test_it_prints_the_address_the_routes_and_a_curl_line_and_answers(tmp_path: 
         asked = urllib.request.Request(f"{demo.url}/api/chat", body, {"content-type": "application/json"})
         with urllib.request.urlopen(asked, timeout=30) as answer:
             assert b"**42**" in answer.read()
+
+
+def test_open_opens_the_page_in_the_browser(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    browser = tmp_path / "browser"
+    browser.write_text('#!/bin/sh\necho "$1" > opened.txt\n')
+    browser.chmod(0o755)
+    monkeypatch.setenv("BROWSER", f"{browser} %s")
+    with serve_process(tmp_path, "--open", command="demo") as demo:
+        opened = tmp_path / "opened.txt"
+        eventually(lambda: opened.is_file() and opened.read_text(), "the browser is called")
+        assert opened.read_text() == f"{demo.url}\n"
+
+
+def test_without_a_build_there_is_one_sentence(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("usechat.demo.command.files", lambda _package: tmp_path)
+    assert main(["demo"]) == 2
+    assert capsys.readouterr().err == "usechat: the page is not built; in a checkout `make page` builds it\n"
+
+
+@pytest.mark.parametrize(
+    ("error", "sentence"),
+    [
+        (UserError("Set the `OPENAI_API_KEY`\nenvironment variable"), "Set the `OPENAI_API_KEY` environment variable"),
+        (ImportError("Please install the `openai` package"), "Please install the `openai` package"),
+    ],
+    ids=["a missing key", "a missing package"],
+)
+def test_what_a_model_needs_is_one_sentence(
+    error: Exception, sentence: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def infer(_name: str) -> None:
+        raise error
+
+    monkeypatch.setattr("usechat.demo.models.infer_model", infer)
+    assert main(["demo", "--model", "openai:gpt-5"]) == 2
+    assert capsys.readouterr().err == f"usechat: --model openai:gpt-5: {sentence}\n"
 
 
 @pytest.mark.parametrize(

@@ -1,9 +1,11 @@
 """What the demo answers: the right page for each question, and an honest no."""
 
+import re
+
 import pytest
 
 from tests.demo.asking import answered, cited, texts, tools, user
-from usechat.demo.script import NOTHING_FOUND
+from usechat.demo.composing import NOTHING_FOUND
 
 QUESTIONS = {
     "How does a page resume after a reload?": "serving.md",
@@ -39,6 +41,32 @@ async def test_the_right_page_is_cited(question: str, page: str) -> None:
 async def test_what_the_documentation_does_not_say_is_said_so() -> None:
     message = await answered(user("What is the capital of Mongolia?"), chat="mongolia")
     assert texts(message)[-1].startswith(NOTHING_FOUND)
+    assert cited(message) == []
+
+
+@pytest.mark.parametrize(
+    ("question", "begins", "page"),
+    [
+        ("What is usechat?", "The Python side of `useChat`", "README.md"),
+        ("What is Agent Ops?", "An agent session lives behind a WebSocket", "agent-ops.md"),
+        ("What does the demo do?", "**The page and the demo**:", "page.md"),
+        ("resume", "**Resume**:\n\n```tsx", "serving.md"),
+        ("What is 7 * 6 and how do I resume?", "The result is **42**.\n\n**Resume**:", "serving.md"),
+    ],
+)
+async def test_an_answer_reads_like_one(question: str, begins: str, page: str) -> None:
+    message = await answered(user(question), chat=question)
+    answer = texts(message)[-1]
+    assert answer.startswith(begins)
+    assert cited(message)[0] == f"docs/{page}"
+    assert answer.count("```") % 2 == 0
+    assert not re.search(r"\]\((?!docs/|https?:)", answer), "each link leads somewhere"
+
+
+@pytest.mark.parametrize(("said", "answer"), [("hello", "Hello! I answer"), ("thanks!", "You are welcome. I answer")])
+async def test_a_greeting_is_returned(said: str, answer: str) -> None:
+    message = await answered(user(said), chat=said)
+    assert texts(message)[-1].startswith(answer)
     assert cited(message) == []
 
 

@@ -14,6 +14,7 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse
 from starlette.routing import Mount
 
+from tests.server.process import serve_process
 from usechat.server.asking import Action, Unauthenticated, allow
 from usechat.server.page import MAXIMUM_CHECKED_BYTES, PageMissing, PageSettings, WithPage
 from usechat.turn import Identity
@@ -140,3 +141,10 @@ async def test_the_checker_is_for_those_who_may_ask(built: Path) -> None:
     asking = client(built, authorize=nobody)
     assert [(await asking.post("/api/check", content=STREAM)).status_code for _ in range(2)] == [401, 404]
     assert asked == [("", "check"), ("", "check")]
+
+
+def test_no_page_shows_none(tmp_path: Path) -> None:
+    (tmp_path / "agent.py").write_text("async def agent(turn):\n    yield 'Hi'\n")
+    with serve_process(tmp_path, "agent.py:agent", "--no-page") as served:
+        assert "the chat page" not in served.written
+        assert httpx2.get(f"{served.url}/", timeout=30).status_code == 404

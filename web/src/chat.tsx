@@ -1,50 +1,57 @@
-import { useEffect } from "react";
+import { useEffect, useMemo, useRef } from "react";
 import { Conversation } from "./components/conversation";
 import { Icon } from "./components/icons";
 import { Message } from "./components/message";
-import { PromptInput } from "./components/prompt-input";
+import { focusPrompt, PromptInput } from "./components/prompt-input";
 import { flowOf } from "./flow/graph";
 import { FlowView } from "./flow/flow-view";
-import type { FrameTap } from "./frames";
+import { FrameTap } from "./frames";
 import { Inspector } from "./inspector/inspector";
 import type { Settings } from "./settings";
 import { useAnswers, type Answers } from "./use-answers";
 
+/** What the page must know of a chat. */
+export interface ChatState {
+  busy: boolean;
+  hasFlow: boolean;
+}
+
 interface Props {
   id: string;
   settings: Settings;
-  tap: FrameTap;
+  /** Whether it is looked at. A chat that is being answered goes on while another is looked at. */
+  shown: boolean;
   showFlow: boolean;
   inspecting: boolean;
   closeInspector: () => void;
+  tell: (id: string, state: ChatState) => void;
 }
 
 /** One chat, with what may stand beside it. */
-export function Chat({ id, settings, tap, showFlow, inspecting, closeInspector }: Props) {
+export function Chat({ id, settings, shown, showFlow, inspecting, closeInspector, tell }: Props) {
+  const tap = useMemo(() => new FrameTap(), []);
   const answers = useAnswers(id, settings, tap);
-  const flow = flowOf(answers.messages);
-  useEffect(() => {
-    const listener = (event: KeyboardEvent) => {
-      const writing = event.target instanceof HTMLElement && event.target.matches("input, textarea, select");
-      if (event.key === "/" && !writing && !event.ctrlKey && !event.metaKey) {
-        event.preventDefault();
-        document.getElementById("prompt")?.focus();
-      }
-    };
-    addEventListener("keydown", listener);
-    return () => removeEventListener("keydown", listener);
-  }, []);
+  const { busy, messages, stop } = answers;
+  const flow = useMemo(() => flowOf(messages), [messages]);
+  const hasFlow = flow !== undefined;
+  useEffect(() => tell(id, { busy, hasFlow }), [id, busy, hasFlow, tell]);
+  const stopAndWrite = () => {
+    void stop();
+    focusPrompt(); // the button that may have the focus goes away
+  };
+  useShortcuts(shown, busy, stopAndWrite);
+  if (!shown) return null;
   return (
     <>
       <main className="chat">
-        <Conversation busy={answers.busy}>
-          {answers.messages.length === 0 && <Welcome settings={settings} send={answers.send} />}
-          {answers.messages.map((message, index) => (
+        <Conversation busy={busy}>
+          {messages.length === 0 && <Welcome settings={settings} send={answers.send} />}
+          {messages.map((message, index) => (
             <Message
               key={message.id}
               message={message}
-              streaming={answers.busy && index === answers.messages.length - 1 && message.role === "assistant"}
-              busy={answers.busy}
+              streaming={busy && index === messages.length - 1 && message.role === "assistant"}
+              busy={busy}
               approve={answers.approve}
               edit={answers.edit}
               regenerate={answers.regenerate}
@@ -52,13 +59,13 @@ export function Chat({ id, settings, tap, showFlow, inspecting, closeInspector }
           ))}
           <State answers={answers} />
         </Conversation>
-        <PromptInput busy={answers.busy} send={answers.send} stop={() => void answers.stop()} />
+        <PromptInput busy={busy} send={answers.send} stop={stopAndWrite} />
       </main>
       {flow && showFlow && <FlowView flow={flow} />}
       {inspecting && (
         <Inspector
           tap={tap}
-          message={answers.messages.findLast((message) => message.role === "assistant")}
+          message={messages.findLast((message) => message.role === "assistant")}
           check={settings.check}
           close={closeInspector}
         />
@@ -67,14 +74,36 @@ export function Chat({ id, settings, tap, showFlow, inspecting, closeInspector }
   );
 }
 
+/** `/` goes to the message, Escape stops the answer. */
+function useShortcuts(shown: boolean, busy: boolean, stop: () => void): void {
+  const latest = useRef({ shown, busy, stop });
+  latest.current = { shown, busy, stop };
+  useEffect(() => {
+    const listener = (event: KeyboardEvent) => {
+      const writing = event.target instanceof HTMLElement && event.target.matches("input, textarea, select");
+      if (!latest.current.shown || event.defaultPrevented) return;
+      if (event.key === "/" && !writing && !event.ctrlKey && !event.metaKey) {
+        event.preventDefault();
+        focusPrompt();
+      } else if (event.key === "Escape" && latest.current.busy) {
+        latest.current.stop();
+      }
+    };
+    addEventListener("keydown", listener);
+    return () => removeEventListener("keydown", listener);
+  }, []);
+}
+
 function State({ answers }: { answers: Answers }) {
   if (answers.failure !== undefined) {
     return (
       <div className="failure" role="alert">
         <span>{answers.failure}</span>
-        <button type="button" className="button" onClick={() => answers.regenerate()}>
-          Try again
-        </button>
+        {answers.messages.length > 0 && (
+          <button type="button" className="button" onClick={() => answers.regenerate()}>
+            Try again
+          </button>
+        )}
       </div>
     );
   }
@@ -90,6 +119,13 @@ function State({ answers }: { answers: Answers }) {
       <p className="waiting" role="status">
         <span className="dots" aria-hidden="true" />
         Waiting for the answer…
+      </p>
+    );
+  }
+  if (!answers.kept) {
+    return (
+      <p className="waiting" role="status">
+        The browser has no room for this chat: it is gone after a reload. Delete old chats to keep it.
       </p>
     );
   }
@@ -111,6 +147,10 @@ function Welcome({ settings, send }: { settings: Settings; send: (text: string) 
           </button>
         ))}
       </div>
+      <p className="hint">
+        <kbd>Enter</kbd> sends, <kbd>Shift</kbd>+<kbd>Enter</kbd> begins a line, <kbd>Esc</kbd> stops, <kbd>/</kbd> goes
+        to the message.
+      </p>
     </div>
   );
 }

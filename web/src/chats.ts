@@ -20,34 +20,38 @@ export function loadChats(): ChatEntry[] {
   return (read(LIST) as ChatEntry[] | undefined) ?? [];
 }
 
-/** What is kept of a chat; `running` says that its last answer was still being written. */
+/**
+ * What is kept of a chat. `running` says that its last answer was still being written; if that one went on after an
+ * approval, `continued` is what it was before.
+ */
 export interface StoredChat {
   messages: UIMessage[];
   running: boolean;
+  continued?: UIMessage | undefined;
 }
 
 export function loadChat(id: string): StoredChat {
   return (read(PREFIX + id) as StoredChat | undefined) ?? { messages: [], running: false };
 }
 
-/** Keep a chat, and put it on top of the list if it has changed. */
-export function saveChat(id: string, chat: StoredChat): void {
-  const before = localStorage.getItem(PREFIX + id);
-  if (before === JSON.stringify(chat)) return;
-  if (!write(PREFIX + id, chat)) {
-    write(PREFIX + id, { ...chat, messages: chat.messages.map(withoutContents) });
-  }
+/** The chats that were deleted while they were open: what still comes of them is not kept. */
+const removed = new Set<string>();
+
+/** Keep a chat, and put it on top of the list if it has changed; tells whether there was room for it. */
+export function saveChat(id: string, chat: StoredChat): boolean {
+  const text = JSON.stringify(chat);
+  if (removed.has(id) || localStorage.getItem(PREFIX + id) === text) return true;
+  const kept = write(PREFIX + id, text) || write(PREFIX + id, JSON.stringify(withoutContents(chat)));
   const others = loadChats().filter((entry) => entry.id !== id);
-  write(LIST, [{ id, title: titleOf(chat.messages), changed: Date.now() }, ...others]);
+  const listed = writeList([{ id, title: titleOf(chat.messages), changed: Date.now() }, ...others]);
   dispatchEvent(new Event(SAVED));
+  return kept && listed;
 }
 
 export function removeChat(id: string): void {
+  removed.add(id);
   localStorage.removeItem(PREFIX + id);
-  write(
-    LIST,
-    loadChats().filter((chat) => chat.id !== id),
-  );
+  writeList(loadChats().filter((chat) => chat.id !== id));
   dispatchEvent(new Event(SAVED));
 }
 
@@ -81,11 +85,14 @@ function titleOf(messages: UIMessage[]): string {
 }
 
 /** Local storage holds a few megabytes: when it is full, attachments keep their names only. */
-function withoutContents(message: UIMessage): UIMessage {
-  const parts = message.parts.map((part) =>
-    part.type === "file" && part.url.startsWith("data:") ? { ...part, url: "data:," } : part,
-  );
-  return { ...message, parts };
+function withoutContents(chat: StoredChat): StoredChat {
+  const messages = chat.messages.map((message) => ({
+    ...message,
+    parts: message.parts.map((part) =>
+      part.type === "file" && part.url.startsWith("data:") ? { ...part, url: "data:," } : part,
+    ),
+  }));
+  return { ...chat, messages };
 }
 
 function read(key: string): unknown {
@@ -96,9 +103,13 @@ function read(key: string): unknown {
   }
 }
 
-function write(key: string, value: unknown): boolean {
+function writeList(chats: ChatEntry[]): boolean {
+  return write(LIST, JSON.stringify(chats));
+}
+
+function write(key: string, text: string): boolean {
   try {
-    localStorage.setItem(key, JSON.stringify(value));
+    localStorage.setItem(key, text);
     return true;
   } catch {
     return false;

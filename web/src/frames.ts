@@ -55,15 +55,15 @@ export class FrameTap {
     }
   };
 
+  /** Whether a proxy, or a server that ends, said for it that it cannot answer now. */
+  get isServerAway(): boolean {
+    return [502, 503, 504].includes(this.exchanges.at(-1)?.status ?? 0);
+  }
+
   subscribe = (listener: () => void): (() => void) => {
     this.listeners.add(listener);
     return () => this.listeners.delete(listener);
   };
-
-  clear(): void {
-    this.exchanges = [];
-    this.tell();
-  }
 
   private async read(body: ReadableStream<Uint8Array>, exchange: Exchange, began: number): Promise<void> {
     const decoder = new TextDecoder();

@@ -1,9 +1,8 @@
-import { useEffect, useMemo, useState } from "react";
+import { useCallback, useEffect, useState } from "react";
 import { showChat, useChatInAddress } from "./address";
-import { Chat } from "./chat";
+import { Chat, type ChatState } from "./chat";
 import { loadChats, newChatId, onListChanged, removeChat, type ChatEntry } from "./chats";
 import { Icon } from "./components/icons";
-import { FrameTap } from "./frames";
 import type { Settings } from "./settings";
 import { useTheme } from "./theme";
 import { loadToken, saveToken } from "./token";
@@ -16,7 +15,9 @@ export function Page({ settings }: { settings: Settings }) {
   const [showFlow, setShowFlow] = useState(true);
   const [inspecting, setInspecting] = useState(false);
   const [theme, toggleTheme] = useTheme();
-  const tap = useMemo(() => new FrameTap(), [id]);
+  const [states, setStates] = useState<Record<string, ChatState>>({});
+  const tell = useCallback((chat: string, state: ChatState) => setStates((all) => ({ ...all, [chat]: state })), []);
+  const hasFlow = states[id ?? ""]?.hasFlow ?? false;
 
   useEffect(() => onListChanged(() => setChats(loadChats())), []);
   useEffect(() => {
@@ -31,7 +32,15 @@ export function Page({ settings }: { settings: Settings }) {
     if (!matchMedia("(min-width: 56rem)").matches) setListed(false);
   }
 
+  function remove(chat: string): void {
+    removeChat(chat);
+    setStates(({ [chat]: _, ...others }) => others);
+    if (chat === id) open(newChatId());
+  }
+
   if (!id) return null;
+  const running = Object.keys(states).filter((chat) => states[chat]?.busy);
+  const mounted = running.includes(id) ? running : [...running, id];
   return (
     <div className="page">
       <a className="skip" href="#prompt">
@@ -42,29 +51,34 @@ export function Page({ settings }: { settings: Settings }) {
           type="button"
           className="icon-button"
           aria-label="Chats"
+          title="Chats"
           aria-expanded={listed}
           onClick={() => setListed(!listed)}
         >
           <Icon name="menu" />
         </button>
         <span className="bar-title">{settings.title}</span>
-        <button type="button" className="icon-button" aria-label="New chat" onClick={() => open(newChatId())}>
+        <button type="button" className="icon-button" aria-label="New chat" title="New chat" onClick={() => open(newChatId())}>
           <Icon name="add" />
         </button>
         {settings.auth && <TokenField />}
-        <button
-          type="button"
-          className="icon-button"
-          aria-label="Flow"
-          aria-pressed={showFlow}
-          onClick={() => setShowFlow(!showFlow)}
-        >
-          <Icon name="flow" />
-        </button>
+        {hasFlow && (
+          <button
+            type="button"
+            className="icon-button"
+            aria-label="Flow"
+            title="Flow"
+            aria-pressed={showFlow}
+            onClick={() => setShowFlow(!showFlow)}
+          >
+            <Icon name="flow" />
+          </button>
+        )}
         <button
           type="button"
           className="icon-button"
           aria-label="Inspector"
+          title="Inspector"
           aria-pressed={inspecting}
           onClick={() => setInspecting(!inspecting)}
         >
@@ -74,28 +88,40 @@ export function Page({ settings }: { settings: Settings }) {
           type="button"
           className="icon-button"
           aria-label={theme === "dark" ? "Light colours" : "Dark colours"}
+          title={theme === "dark" ? "Light colours" : "Dark colours"}
           onClick={toggleTheme}
         >
           <Icon name={theme === "dark" ? "sun" : "moon"} />
         </button>
       </header>
       <div className="columns">
-        {listed && <ChatList chats={chats} current={id} open={open} />}
-        <Chat
-          key={id}
-          id={id}
-          settings={settings}
-          tap={tap}
-          showFlow={showFlow}
-          inspecting={inspecting}
-          closeInspector={() => setInspecting(false)}
-        />
+        {listed && <ChatList chats={chats} current={id} running={running} open={open} remove={remove} />}
+        {mounted.map((chat) => (
+          <Chat
+            key={chat}
+            id={chat}
+            settings={settings}
+            shown={chat === id}
+            showFlow={showFlow}
+            inspecting={inspecting}
+            closeInspector={() => setInspecting(false)}
+            tell={tell}
+          />
+        ))}
       </div>
     </div>
   );
 }
 
-function ChatList({ chats, current, open }: { chats: ChatEntry[]; current: string; open: (id: string) => void }) {
+interface ListProps {
+  chats: ChatEntry[];
+  current: string;
+  running: string[];
+  open: (id: string) => void;
+  remove: (id: string) => void;
+}
+
+function ChatList({ chats, current, running, open, remove }: ListProps) {
   return (
     <nav className="chat-list" aria-label="Chats">
       {chats.length === 0 && <p className="hint">No chats yet.</p>}
@@ -106,18 +132,17 @@ function ChatList({ chats, current, open }: { chats: ChatEntry[]; current: strin
               type="button"
               className="chat-entry"
               aria-current={chat.id === current ? "page" : undefined}
+              title={chat.title}
               onClick={() => open(chat.id)}
             >
+              {running.includes(chat.id) && <span className="dots" role="img" aria-label="Being answered:" />}
               {chat.title}
             </button>
             <button
               type="button"
               className="icon-button"
               aria-label={`Delete ${chat.title}`}
-              onClick={() => {
-                removeChat(chat.id);
-                if (chat.id === current) open(newChatId());
-              }}
+              onClick={() => remove(chat.id)}
             >
               <Icon name="trash" />
             </button>

@@ -2,28 +2,35 @@ import { useChat } from "@ai-sdk/react";
 import * as sdk from "ai";
 import { DefaultChatTransport, type UIMessage } from "ai";
 import { useEffect, useMemo, useRef, useState } from "react";
-import { loadChat, onChatChanged, saveChat } from "./chats";
+import { loadChat, onChatChanged, type StoredChat } from "./chats";
+import { failureOf, isNetworkError } from "./failures";
 import type { FrameTap } from "./frames";
 import type { Settings } from "./settings";
-import { authorization } from "./token";
+import { authorization, loadToken } from "./token";
+import { useKept } from "./use-kept";
+import { useLatest } from "./use-latest";
 
 const MAXIMUM_TRIES = 8;
-/** Milliseconds between two saves of an answer that is being written. */
-const SAVE_EVERY = 400;
 
 /**
  * One chat: `useChat` with its own transport, kept in local storage, resumed after a reload and after a network error.
  *
- * A resumed answer is replayed from its start. The part of it that is there already is taken out of the messages and
- * shown until the replay begins: the hooks of AI SDK 5 and 6 would double it otherwise.
+ * A resumed answer is replayed from its start. What is there of it already is taken out of the messages and shown until
+ * the replay begins: the hooks of AI SDK 5 and 6 would double it otherwise. An answer that went on after an approval is
+ * put back to what it was then, because only what came after that is replayed.
  */
 export function useAnswers(id: string, settings: Settings, tap: FrameTap) {
   const stored = useMemo(() => withoutUnfinished(loadChat(id)), [id]);
-  const [held, setHeld] = useState<UIMessage | undefined>(stored.unfinished);
+  const [held, setHeld, heldNow] = useLatest<UIMessage | undefined>(stored.unfinished);
+  /** Whether the connection is lost, and tries to resume go on. */
+  const [lost, setLost, lostNow] = useLatest(false);
   const [cutOff, setCutOff] = useState(false);
+  /** The last answer as it was when the page asked to go on with it. */
+  const continued = useRef(stored.continued);
+  /** Whether an answer is expected, so that it is a loss if there is none to resume. */
+  const expected = useRef(stored.running);
+  const failures = useRef(0);
   const tries = useRef(0);
-  const broken = useRef(false);
-  const saved = useRef(0);
   const timer = useRef<ReturnType<typeof setTimeout>>(undefined);
 
   const transport = useMemo(
@@ -36,51 +43,68 @@ export function useAnswers(id: string, settings: Settings, tap: FrameTap) {
     transport,
     throttle: 50,
     experimental_throttle: 50,
-    // AI SDK 5 knows no approvals.
-    sendAutomaticallyWhen: sdk.lastAssistantMessageIsCompleteWithApprovalResponses,
+    sendAutomaticallyWhen: (options) => {
+      // AI SDK 5 knows no approvals.
+      const goesOn = sdk.lastAssistantMessageIsCompleteWithApprovalResponses?.(options) ?? false;
+      if (goesOn) continued.current = options.messages.at(-1);
+      expected.current ||= goesOn;
+      return goesOn;
+    },
+    // The hook of AI SDK 5 keeps the first function that it is given, so this one reads nothing but refs.
     onError: (error) => {
-      if (!isNetworkError(error)) return;
-      broken.current = true;
-      planResume();
+      failures.current += 1;
+      const away = isNetworkError(error) || (lostNow.current && tap.isServerAway);
+      const again = away && tries.current < MAXIMUM_TRIES;
+      setLost(again);
+      clearTimeout(timer.current);
+      if (!again) return;
+      tries.current += 1;
+      timer.current = setTimeout(() => void resume(), Math.min(250 * 2 ** tries.current, 8000));
     },
   });
-  const busy = chat.status === "submitted" || chat.status === "streaming";
-  const latest = useRef(chat);
-  latest.current = chat;
+  const busy = lost || isWorking(chat.status);
+  const messages = useMemo(
+    () => (chat.status === "streaming" ? chat.messages : withHeld(chat.messages, held)),
+    [chat.messages, chat.status, held],
+  );
+  const latest = useRef({ chat, messages });
+  latest.current = { chat, messages };
 
-  function planResume(): void {
-    if (tries.current >= MAXIMUM_TRIES) return;
-    tries.current += 1;
-    clearTimeout(timer.current);
-    timer.current = setTimeout(() => void resume(true), Math.min(250 * 2 ** tries.current, 8000));
+  async function resume(): Promise<void> {
+    const { status, messages: before, setMessages, resumeStream } = latest.current.chat;
+    if (isWorking(status)) return;
+    const last = before.at(-1);
+    if (expected.current && last?.role === "assistant" && last !== continued.current) {
+      setHeld(longer(heldNow.current, last));
+      setMessages([...before.slice(0, -1), ...(continued.current ? [continued.current] : [])]);
+    }
+    const failuresBefore = failures.current;
+    await resumeStream();
+    const failed = failures.current > failuresBefore;
+    if (failed && lostNow.current) return; // the next try is planned
+    let replayed = false;
+    const elsewhere = loadChat(id);
+    setMessages((current) => {
+      const end = current.at(-1);
+      replayed = end?.role === "assistant" && end !== continued.current;
+      if (replayed) return current;
+      return expected.current && isComplete(elsewhere) ? elsewhere.messages : withHeld(current, heldNow.current);
+    });
+    setCutOff(expected.current && !replayed && !failed && !isComplete(elsewhere));
+    settle();
   }
 
-  async function resume(afterError: boolean): Promise<void> {
-    const { messages, setMessages, resumeStream, status } = latest.current;
-    if (status === "submitted" || status === "streaming") return;
-    let part = held;
-    const last = messages.at(-1);
-    if (afterError && last?.role === "assistant") {
-      part = last;
-      setHeld(last);
-      setMessages(messages.slice(0, -1));
-    }
-    broken.current = false;
-    await resumeStream();
-    if (broken.current) return; // the next try is planned
-    let replayed = true;
-    setMessages((current) => {
-      replayed = current.at(-1)?.role === "assistant";
-      return replayed || !part ? current : [...current, part];
-    });
+  function settle(): void {
+    clearTimeout(timer.current);
+    tries.current = 0;
+    expected.current = false;
+    setLost(false);
     setHeld(undefined);
-    if (replayed) tries.current = 0;
-    setCutOff(!replayed && (afterError || part !== undefined));
   }
 
   useEffect(() => {
-    void resume(false);
-    const again = () => tries.current > 0 && planResume();
+    if (!settings.auth || loadToken()) void resume();
+    const again = () => lostNow.current && void resume();
     addEventListener("online", again);
     return () => {
       clearTimeout(timer.current);
@@ -89,59 +113,70 @@ export function useAnswers(id: string, settings: Settings, tap: FrameTap) {
     // Once per chat: the component has the chat's id as its key.
   }, []);
 
-  useEffect(() => {
-    const save = () => {
-      saved.current = Date.now();
-      const messages = held ? [...chat.messages, held] : chat.messages;
-      if (messages.length) saveChat(id, { messages, running: busy || held !== undefined });
-    };
-    const wait = busy ? Math.max(0, saved.current + SAVE_EVERY - Date.now()) : 0;
-    const soon = setTimeout(save, wait);
-    addEventListener("pagehide", save);
-    return () => {
-      clearTimeout(soon);
-      removeEventListener("pagehide", save);
-    };
-  }, [id, chat.messages, busy, held]);
+  const running = busy || held !== undefined;
+  const kept = useKept(id, { messages, running, continued: running ? continued.current : undefined });
 
   useEffect(() => {
     if (busy) return;
     return onChatChanged(id, () => {
       const changed = withoutUnfinished(loadChat(id));
-      chat.setMessages(changed.messages);
+      latest.current.chat.setMessages(changed.messages);
       setHeld(changed.unfinished);
-      if (changed.running) void resume(false);
+      setCutOff(false);
+      continued.current = changed.continued;
+      expected.current = changed.running;
+      if (changed.running) void resume();
     });
   }, [id, busy]);
 
-  function ask(what: () => Promise<void>): void {
-    tries.current = 0;
-    clearTimeout(timer.current);
-    setCutOff(false);
-    chat.clearError();
-    void what();
-  }
+  const actions = useMemo(() => {
+    type Hook = (typeof latest.current)["chat"];
+    /** Let the hook see all that the reader sees, and ask. */
+    const ask = (what: (hook: Hook) => Promise<void>): void => {
+      const { chat: hook, messages: shown } = latest.current;
+      if (heldNow.current) hook.setMessages(shown);
+      settle();
+      setCutOff(false);
+      continued.current = undefined;
+      expected.current = true;
+      hook.clearError();
+      void what(hook);
+    };
+    return {
+      send: (text: string, files?: FileList) => ask((hook) => hook.sendMessage({ text, files })),
+      /** Ask anew with other words; the files stay. */
+      edit: (message: UIMessage, text: string) =>
+        ask((hook) => {
+          const files = message.parts.filter((part) => part.type === "file");
+          return hook.sendMessage({ text, files, messageId: message.id });
+        }),
+      regenerate: (message?: UIMessage) => ask((hook) => hook.regenerate(message && { messageId: message.id })),
+      approve: (approvalId: string, approved: boolean) =>
+        void latest.current.chat.addToolApprovalResponse({ id: approvalId, approved }),
+      /** The stop route ends the answer wherever it is made; closing the connection would only leave it. */
+      stop: async () => {
+        const url = `${settings.api}/${encodeURIComponent(id)}/stop`;
+        const options = { method: "POST", headers: requestHeaders(), signal: AbortSignal.timeout(6000) };
+        clearTimeout(timer.current);
+        await fetch(url, options).catch(() => undefined);
+        const { chat: hook, messages: shown } = latest.current;
+        await hook.stop();
+        if (!lostNow.current) return;
+        hook.setMessages(shown);
+        hook.clearError();
+        settle();
+      },
+    };
+  }, [id, settings]);
 
   return {
-    id,
+    ...actions,
     busy,
+    kept,
+    messages,
     status: chat.status,
-    /** What people read: the text of an error chunk, or of a refused request. */
-    failure: failureOf(chat.error, cutOff, tries.current > 0 && tries.current < MAXIMUM_TRIES),
-    resuming: tries.current > 0 && (held !== undefined || isNetworkError(chat.error)),
-    messages: held && chat.messages.at(-1)?.role !== "assistant" ? [...chat.messages, held] : chat.messages,
-    send: (text: string, files?: FileList) => ask(() => chat.sendMessage({ text, files })),
-    edit: (message: UIMessage, text: string) => ask(() => chat.sendMessage({ text, messageId: message.id })),
-    regenerate: (message?: UIMessage) => ask(() => chat.regenerate(message && { messageId: message.id })),
-    approve: (approvalId: string, approved: boolean) =>
-      void chat.addToolApprovalResponse({ id: approvalId, approved }),
-    /** The stop route ends the answer wherever it is made; closing the connection would only leave it. */
-    stop: async () => {
-      const url = `${settings.api}/${encodeURIComponent(id)}/stop`;
-      const options = { method: "POST", headers: requestHeaders(), signal: AbortSignal.timeout(6000) };
-      await fetch(url, options).catch(() => undefined);
-      await chat.stop();
-    },
+    failure: lost ? undefined : failureOf(chat.error, cutOff),
+    resuming: lost,
   };
 }
 
@@ -152,20 +187,27 @@ function requestHeaders(): Record<string, string> {
   return { "x-ai-sdk": AI_SDK_RELEASE, ...authorization() };
 }
 
-function withoutUnfinished({ messages, running }: { messages: UIMessage[]; running: boolean }) {
+function isWorking(status: string): boolean {
+  return status === "submitted" || status === "streaming";
+}
+
+function isComplete({ messages, running }: StoredChat): boolean {
+  return !running && messages.at(-1)?.role === "assistant";
+}
+
+function withoutUnfinished({ messages, running, continued }: StoredChat) {
   const last = messages.at(-1);
   const unfinished = running && last?.role === "assistant" ? last : undefined;
-  return { messages: unfinished ? messages.slice(0, -1) : messages, unfinished, running };
+  if (!unfinished) return { messages, unfinished, running, continued: undefined };
+  return { messages: [...messages.slice(0, -1), ...(continued ? [continued] : [])], unfinished, running, continued };
 }
 
-/** What `fetch` throws when there is no connection, or no more. */
-function isNetworkError(error: Error | undefined): boolean {
-  return error instanceof TypeError || /network|failed to fetch/i.test(error?.message ?? "");
+/** The messages with what is held of the last answer in its place. */
+function withHeld(messages: UIMessage[], held: UIMessage | undefined): UIMessage[] {
+  if (!held) return messages;
+  return [...(messages.at(-1)?.role === "assistant" ? messages.slice(0, -1) : messages), held];
 }
 
-function failureOf(error: Error | undefined, cutOff: boolean, trying: boolean): string | undefined {
-  if (cutOff) return "The connection was lost before the answer was complete.";
-  if (!error) return undefined;
-  if (!isNetworkError(error)) return error.message || "Something went wrong.";
-  return trying ? undefined : "The server cannot be reached.";
+function longer(one: UIMessage | undefined, other: UIMessage): UIMessage {
+  return one && JSON.stringify(one).length > JSON.stringify(other).length ? one : other;
 }

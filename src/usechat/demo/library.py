@@ -15,15 +15,20 @@ from usechat.errors import UsechatError
 
 __all__ = ["Library", "LibraryMissing", "Section", "library", "words_of"]
 
-_UNREAD: Final = frozenset({"specification.md", "open-harness-tests.md"})
-"""Tables for those who work on usechat; they hold every word, and answer no question."""
+_UNREAD: Final = frozenset(
+    {"ARCHITECTURE.md", "CHANGELOG.md", "CONTRIBUTING.md", "open-harness-tests.md", "specification.md"}
+)
+"""For those who work on usechat; they hold every word, and answer no question of those who use it."""
+_WEIGHTS: Final = {"cli.md": 0.5, "rules.md": 0.5, "agent-ops.md": 0.7, "genkit.md": 0.7}
+"""Lists of all options and rules, and what only some need: they answer when no other page does as well."""
 _WORD: Final = re.compile(r"[a-z0-9]+(?:[._-][a-z0-9]+)*", re.IGNORECASE)
 _COMMON: Final = frozenset(
     _WORD.findall(
-        "a about all also am an and any are as at be been but by can could did do does doing for from get give had has"
-        " have how i if in into is it its just like many me more much my need no not of on one only or our out over"
-        " please say should so some tell than that the their them then there these they this to up us usechat use used"
-        " using want was we were what when where which who why will with without work works would you your"
+        "a about all also am an and any are as at be been but by bye can could did do does doing explain for from get"
+        " give good had happens has have hello hey hi how i if in into is it its just kind like make many me mean means"
+        " more much my need no not of on one only or our out over please say should so some tell than thank thanks that"
+        " the their them then there these they this to up us usechat use used using want was we were what when where"
+        " which who why will with without work works would you your"
     )
 )
 
@@ -60,9 +65,12 @@ class Library:
 
     def search(self, question: str, limit: int = 3) -> list[Section]:
         """Return the sections that answer best; none when the words of the question are hardly there."""
-        words = words_of(question)
-        found = [self._sections[name] for name in self._ranked(words)] if words else []
-        return [section for section in found if self._covers(section, words)][:limit]
+        words = words_of(question) or ["usechat"] * ("usechat" in question.lower())
+        found = [(self._covered(name, words), name) for name in self._ranked(words)] if words else []
+        # More than half of the words must be there; a page that is about nothing else begins with the answer.
+        about = self._about(words)
+        enough = [(about.get(name, 99), -covered, name) for covered, name in found if 2 * covered > len(words)]
+        return [self._sections[name] for *_, name in sorted(enough, key=lambda each: each[:2])][:limit]
 
     def get(self, name: str) -> Section | None:
         """Return a section by its id."""
@@ -75,14 +83,23 @@ class Library:
 
     def _ranked(self, words: list[str]) -> list[str]:
         wanted = " OR ".join(f'"{word}"' for word in words)
-        query = "SELECT id FROM sections WHERE sections MATCH ? ORDER BY bm25(sections, 0, 6, 5, 1) LIMIT 12"
-        return [row[0] for row in self._index.execute(query, (wanted,))]
+        query = "SELECT id, page, bm25(sections, 0, 6, 5, 1) FROM sections WHERE sections MATCH ?"
+        rows = self._index.execute(query, (wanted,)).fetchall()
+        return [name for name, _, _ in sorted(rows, key=lambda row: row[2] * _WEIGHTS.get(row[1], 1))]
 
-    def _covers(self, section: Section, words: list[str]) -> bool:
-        """Tell whether more than half of the words are in the section or in its page's name."""
+    def _about(self, words: list[str]) -> dict[str, int]:
+        """Return the first sections of pages whose name or title holds all of the words, and how many more it holds."""
+        first = {section.page: section for section in reversed(self._sections.values())}
+        titles = {
+            section.id: set(re.findall(r"[a-z0-9]+", f"{section.page} {section.heading}".lower()))
+            for section in first.values()
+        }
+        return {name: len(title - set(words)) for name, title in titles.items() if set(words) <= title}
+
+    def _covered(self, name: str, words: list[str]) -> int:
+        """Count the words that are in a section, its heading or its page's name."""
         query = "SELECT count(*) FROM sections WHERE id = ? AND sections MATCH ?"
-        hits: int = sum(self._index.execute(query, (section.id, f'"{word}"')).fetchone()[0] for word in words)
-        return 2 * hits > len(words)
+        return sum(self._index.execute(query, (name, f'"{word}"')).fetchone()[0] for word in words)
 
 
 def words_of(question: str) -> list[str]:
@@ -101,11 +118,11 @@ def library() -> Library:
 
 def _pages() -> Iterator[Traversable]:
     """Yield the pages, which a wheel carries and a checkout has beside the package."""
-    carried = files("usechat") / "demo" / "docs"
-    directory: Traversable = carried if carried.is_dir() else Path(__file__).parents[3] / "docs"
-    if directory.is_dir():
-        found = [page for page in directory.iterdir() if page.name.endswith(".md") and page.name not in _UNREAD]
-        yield from sorted(found, key=lambda page: page.name)
+    carried, checkout = files("usechat") / "demo" / "docs", Path(__file__).parents[3]
+    directories: list[Traversable] = [carried] if carried.is_dir() else [checkout, checkout / "docs"]
+    found = [page for directory in directories if directory.is_dir() for page in directory.iterdir()]
+    known = [page for page in found if page.name.endswith(".md") and page.name not in _UNREAD]
+    yield from sorted(known, key=lambda page: page.name)
 
 
 def _sections(page: str, text: str) -> Iterator[Section]:
@@ -123,10 +140,10 @@ def _cut(text: str) -> Iterator[tuple[str, str]]:
     for line in text.splitlines():
         fenced ^= line.startswith("```")
         if not fenced and re.match(r"#{1,3} ", line):
-            if heading:
+            if heading and any(lines):
                 yield heading, "\n".join(lines).strip()
             heading, lines = line.lstrip("# ").replace("`", ""), []
         elif not line.startswith("<!--"):
             lines.append(line)
-    if heading:
+    if heading and any(lines):
         yield heading, "\n".join(lines).strip()

@@ -1,6 +1,7 @@
 """A small model on this machine: SmolLM2-135M through xllamacpp, so that real tokens can be seen without a key."""
 
 import asyncio
+import re
 from collections.abc import AsyncIterator
 from importlib import import_module
 from importlib.util import find_spec
@@ -15,8 +16,8 @@ from usechat.errors import UsechatError
 __all__ = ["LocalModelMissing", "local_model"]
 
 _WEIGHTS: Final = "SmolLM2-135M-Instruct.Q4_1.gguf"
-_LONGEST_PROMPT: Final = 6000
-"""Characters; the model reads 8,192 tokens, and slowly."""
+_LONGEST_PROMPT: Final = 1500
+"""Characters of documentation: a model this small loses its thread in more, and reads slowly."""
 
 
 class LocalModelMissing(UsechatError):
@@ -38,8 +39,8 @@ def local_model() -> FunctionModel:
     parameters.n_parallel = 1
     server = xllamacpp.Server(parameters)
 
-    async def stream(messages: list[ModelMessage], info: AgentInfo) -> AsyncIterator[str]:
-        async for piece in _completion(server, _prompt(messages, info)):
+    async def stream(messages: list[ModelMessage], _info: AgentInfo) -> AsyncIterator[str]:
+        async for piece in _completion(server, _prompt(messages)):
             yield piece
 
     return FunctionModel(stream_function=stream, model_name="SmolLM2-135M-Instruct")
@@ -52,11 +53,15 @@ def _weights() -> Path | None:
     return next(Path(package.origin).parent.rglob(_WEIGHTS), None)
 
 
-def _prompt(messages: list[ModelMessage], info: AgentInfo) -> list[dict[str, str]]:
+def _prompt(messages: list[ModelMessage]) -> list[dict[str, str]]:
+    """Return what this model understands of the writer's prompt: the best section, and the question."""
     asked = [part for message in messages for part in message.parts if isinstance(part, UserPromptPart)]
+    question, _, found = str(asked[-1].content).removeprefix("Question: ").partition("\n\nWhat the researcher said: ")
+    section = re.split(r"^### .*$", found, flags=re.MULTILINE)[1:2]
+    text = section[0].strip()[:_LONGEST_PROMPT] if section else found
     return [
-        {"role": "system", "content": info.instructions or ""},
-        {"role": "user", "content": str(asked[-1].content)[:_LONGEST_PROMPT]},
+        {"role": "system", "content": "You answer questions about usechat in two or three plain sentences."},
+        {"role": "user", "content": f"{text}\n\nFrom the text above, answer: {question}"},
     ]
 
 

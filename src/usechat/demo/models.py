@@ -43,6 +43,5 @@ def _known(name: str) -> Any:
         return infer_model(name)
     except (ImportError, UserError, ValueError) as error:
         reason = " ".join(str(error).split())
-        raise CannotUseModel(
-            f"--model {name}: {reason}; give a name such as openai:gpt-5, and its key in the environment"
-        ) from None
+        hint = "; give a name such as openai:gpt-5" if reason.startswith("Unknown") else ""
+        raise CannotUseModel(f"--model {name}: {reason}{hint}") from None

@@ -5,6 +5,7 @@ import { Attachment } from "./attachment";
 import { DataPart } from "./data";
 import { Icon } from "./icons";
 import { Markdown } from "./markdown";
+import { focusPrompt } from "./prompt-input";
 import { Reasoning } from "./reasoning";
 import { Sources, type Source } from "./sources";
 import { Tool, type Approve } from "./tool";
@@ -38,6 +39,7 @@ function UserMessage({ message, busy, edit }: Props) {
         submit={(changed) => {
           setEditing(false);
           edit(message, changed);
+          focusPrompt();
         }}
       />
     );
@@ -137,19 +139,18 @@ function isSource(part: Part): part is Source {
   return part.type === "source-url" || part.type === "source-document";
 }
 
-/** Where the speaking node changes: at the start of the step in which it first speaks. */
+/** Where the speaking node changes: at the start of the step in which it speaks first, or else right there. */
 function nodeDividers(parts: Part[]): (string | undefined)[] {
   const dividers: (string | undefined)[] = parts.map(() => undefined);
   let speaking: string | undefined;
-  let step = 0;
+  let step: number | undefined;
   parts.forEach((part, index) => {
     if (part.type === "step-start") step = index;
     const node = nodeOf(part);
-    if (node !== undefined && node !== speaking) {
-      dividers[dividers[step] === undefined ? step : index] = node;
-      speaking = node;
-      step = index;
-    }
+    if (node === undefined) return;
+    if (node !== speaking) dividers[step ?? index] = node;
+    speaking = node;
+    step = undefined;
   });
   return dividers;
 }

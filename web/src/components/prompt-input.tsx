@@ -7,7 +7,11 @@ interface Props {
   stop: () => void;
 }
 
-/** Where one writes. Enter sends, Shift+Enter begins a line, Escape stops the answer. */
+export function focusPrompt(): void {
+  document.getElementById("prompt")?.focus();
+}
+
+/** Where one writes. Enter sends, Shift+Enter begins a line. */
 export function PromptInput({ busy, send, stop }: Props) {
   const [text, setText] = useState("");
   const [files, setFiles] = useState<File[]>([]);
@@ -20,6 +24,10 @@ export function PromptInput({ busy, send, stop }: Props) {
     area.current.style.height = "auto";
     area.current.style.height = `${area.current.scrollHeight}px`;
   }, [text]);
+
+  function attach(more: Iterable<File>): void {
+    setFiles((chosen) => [...chosen, ...more]);
+  }
 
   function submit(): void {
     if (!ready) return;
@@ -39,7 +47,7 @@ export function PromptInput({ busy, send, stop }: Props) {
       onDragOver={(event) => event.preventDefault()}
       onDrop={(event) => {
         event.preventDefault();
-        setFiles([...files, ...event.dataTransfer.files]);
+        attach(event.dataTransfer.files);
       }}
     >
       {files.length > 0 && (
@@ -68,13 +76,11 @@ export function PromptInput({ busy, send, stop }: Props) {
         placeholder="Ask something…"
         value={text}
         onChange={(event) => setText(event.target.value)}
-        onPaste={(event) => setFiles([...files, ...event.clipboardData.files])}
+        onPaste={(event) => attach(event.clipboardData.files)}
         onKeyDown={(event) => {
           if (event.key === "Enter" && !event.shiftKey && !event.nativeEvent.isComposing) {
             event.preventDefault();
             submit();
-          } else if (event.key === "Escape" && busy) {
-            stop();
           }
         }}
       />
@@ -86,8 +92,9 @@ export function PromptInput({ busy, send, stop }: Props) {
           hidden
           aria-hidden="true"
           onChange={(event) => {
-            setFiles([...files, ...(event.target.files ?? [])]);
+            attach(event.target.files ?? []);
             event.target.value = "";
+            focusPrompt();
           }}
         />
         <button type="button" className="icon-button" aria-label="Attach files" onClick={() => picker.current?.click()}>

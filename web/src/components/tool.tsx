@@ -2,6 +2,7 @@ import { Collapsible } from "radix-ui";
 import { useState } from "react";
 import { pretty, toolName, type ToolPart } from "../parts";
 import { Icon } from "./icons";
+import { focusPrompt } from "./prompt-input";
 
 /** The states of a tool part in all three majors, in people's words. */
 const STATES: Record<string, string> = {
@@ -27,7 +28,7 @@ export function Tool({ part, approve }: { part: ToolPart; approve: Approve }) {
     <Collapsible.Root
       className="tool"
       data-state-of-tool={part.state}
-      open={open ?? (asks || part.state === "output-error")}
+      open={open ?? ((asks && !questionIn(part.input)) || part.state === "output-error")}
       onOpenChange={setOpen}
     >
       <Collapsible.Trigger className="fold">
@@ -41,7 +42,7 @@ export function Tool({ part, approve }: { part: ToolPart; approve: Approve }) {
         {part.state === "output-available" && <Field title="Output" value={part.output} />}
         {part.state === "output-error" && <Field title="Error" value={part.errorText} />}
       </Collapsible.Content>
-      {asks && <Approval name={name} id={part.approval.id} approve={approve} />}
+      {asks && <Approval name={name} input={part.input} id={part.approval.id} approve={approve} />}
     </Collapsible.Root>
   );
 }
@@ -57,18 +58,33 @@ function Field({ title, value }: { title: string; value: unknown }) {
   );
 }
 
-function Approval({ name, id, approve }: { name: string; id: string; approve: Approve }) {
+function Approval({ name, input, id, approve }: { name: string; input: unknown; id: string; approve: Approve }) {
+  const question = questionIn(input);
+  const decide = (approved: boolean) => {
+    approve(id, approved);
+    focusPrompt(); // the button that has the focus goes away
+  };
   return (
     <div className="approval" role="group" aria-label={`May ${name} run?`}>
-      <span>
-        May <b>{name}</b> run with this input?
-      </span>
-      <button type="button" className="button primary" onClick={() => approve(id, true)}>
+      {question ? (
+        <span>{question}</span>
+      ) : (
+        <span>
+          May <b>{name}</b> run with this input?
+        </span>
+      )}
+      <button type="button" className="button primary" onClick={() => decide(true)}>
         Approve
       </button>
-      <button type="button" className="button" onClick={() => approve(id, false)}>
+      <button type="button" className="button" onClick={() => decide(false)}>
         Deny
       </button>
     </div>
   );
+}
+
+/** A flow that asks a person does so with a question of its own. */
+function questionIn(input: unknown): string | undefined {
+  const prompt = typeof input === "object" && input !== null && "prompt" in input ? input.prompt : undefined;
+  return typeof prompt === "string" ? prompt : undefined;
 }

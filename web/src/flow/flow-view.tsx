@@ -60,9 +60,10 @@ function Node({ node }: { node: FlowNode }) {
   const detail = [node.status, node.runs > 1 && `×${node.runs}`, duration(node.durationMs)].filter(Boolean).join(" · ");
   return (
     <g className={`node ${node.status}`} data-node={node.id}>
+      <title>{node.label}</title>
       <rect x={x} y={y} width={WIDTH} height={HEIGHT} rx="10" />
       <text x={x + 12} y={y + 20} className="node-label">
-        {node.label.length > 20 ? `${node.label.slice(0, 19)}…` : node.label}
+        {node.label.length > 18 ? `${node.label.slice(0, 17)}…` : node.label}
       </text>
       <text x={x + 12} y={y + 37} className="node-detail">
         {detail}

@@ -3,9 +3,9 @@ import { useState, useSyncExternalStore } from "react";
 import { Icon } from "../components/icons";
 import { asEventStream, dataOf, type Exchange, type Frame, type FrameTap } from "../frames";
 import { pretty } from "../parts";
+import { FrameTable } from "./frame-table";
 import { Verdict } from "./verdict";
 
-const SHOWN = 1000;
 type View = "frames" | "message" | "check";
 
 /** Every frame as it arrived, the message it became, and what the checker says of it. */
@@ -62,7 +62,7 @@ function Frames({ exchange }: { exchange: Exchange | undefined }) {
   const [filter, setFilter] = useState("");
   const [chosen, setChosen] = useState<number>();
   if (!exchange) return <p className="hint">Nothing has arrived yet. Ask something.</p>;
-  const found = exchange.frames.filter((frame) => matches(frame, filter));
+  const found = filter ? exchange.frames.filter((frame) => matches(frame, filter)) : exchange.frames;
   const frame = exchange.frames.find((each) => each.number === chosen);
   return (
     <>
@@ -86,32 +86,7 @@ function Frames({ exchange }: { exchange: Exchange | undefined }) {
         {found.length} of {exchange.frames.length} frames
         {exchange.error ? `, broken off: ${exchange.error}` : exchange.ended ? "" : ", still open"}
       </p>
-      <div className="frames" tabIndex={0} role="group" aria-label="Frames">
-        <table>
-          <thead>
-            <tr>
-              <th scope="col">#</th>
-              <th scope="col">Time</th>
-              <th scope="col">Type</th>
-              <th scope="col">Bytes</th>
-            </tr>
-          </thead>
-          <tbody>
-            {found.slice(-SHOWN).map((each) => (
-              <tr key={each.number} aria-selected={each.number === chosen}>
-                <td>{each.number}</td>
-                <td>{each.time.toFixed(0)} ms</td>
-                <td>
-                  <button type="button" className="frame-type" onClick={() => setChosen(each.number)}>
-                    {each.type}
-                  </button>
-                </td>
-                <td>{each.size}</td>
-              </tr>
-            ))}
-          </tbody>
-        </table>
-      </div>
+      <FrameTable frames={found} chosen={chosen} choose={setChosen} />
       {frame && (
         <pre className="inspector-json" tabIndex={0} aria-label={`Frame ${frame.number}`}>
           {readable(frame)}
@@ -122,8 +97,7 @@ function Frames({ exchange }: { exchange: Exchange | undefined }) {
 }
 
 function matches(frame: Frame, filter: string): boolean {
-  const wanted = filter.toLowerCase();
-  return frame.type.includes(wanted) || frame.raw.toLowerCase().includes(wanted);
+  return frame.raw.toLowerCase().includes(filter.toLowerCase()) || frame.type.includes(filter);
 }
 
 function readable(frame: Frame): string {

@@ -1,0 +1,66 @@
+"""What an answer may not do, a browser that keeps nothing more, and those who may not ask."""
+
+import hashlib
+from pathlib import Path
+
+from tests.browser.chatting import ask, expect, stored, wait_until_idle
+from tests.browser.conftest import OpenPage
+from tests.server.process import serve_process
+
+FULL = """() => {
+    for (let size = 2 ** 22; size >= 1; size /= 2)
+        for (;;) try { localStorage.setItem("filler", (localStorage.getItem("filler") ?? "") + "x".repeat(size)); }
+                 catch { break; }
+}"""
+
+
+def test_nothing_that_an_answer_holds_runs(open_page: OpenPage) -> None:
+    page = open_page()
+    page.on("dialog", lambda dialog: dialog.dismiss())
+    ask(page, "evil")
+    answer = page.get_by_label("Assistant")
+    expect(answer).to_contain_text("All is well.")
+    wait_until_idle(page)
+    page.wait_for_load_state("networkidle")
+    for selector in ("script", "iframe", "svg:not(.icon)", "style", "[onclick]", "[onerror]", "img[src*='spy']"):
+        assert answer.locator(selector).count() == 0, selector
+    links = [link.get_attribute("href") or "" for link in answer.locator("a").all()]
+    assert [link for link in links if link.startswith("javascript:")] == []
+    held = answer.locator("a[href^='data:']")
+    assert [link.get_attribute("download") for link in held.all()] == ["text/html"], "it is saved, not opened"
+    assert page.evaluate("window.hacked") is None
+
+
+def test_a_full_store_costs_attachments_first_and_is_told(open_page: OpenPage) -> None:
+    page = open_page()
+    page.evaluate(FULL)
+    page.evaluate("localStorage.setItem('filler', localStorage.getItem('filler').slice(0, -20000))")
+    attached = [{"name": "big.txt", "mimeType": "text/plain", "buffer": b"x" * 100_000}]
+    page.set_input_files("input[type=file]", attached)  # type: ignore[arg-type]
+    ask(page, "files please")
+    expect(page.get_by_label("Assistant")).to_contain_text("Files: big.txt (text/plain)")
+    wait_until_idle(page)
+    page.wait_for_function("() => JSON.stringify(localStorage).includes('Files: big.txt')")
+    assert stored(page)[0]["parts"][0]["url"] == "data:,"
+    page.evaluate(FULL)
+    ask(page, "hello " + "there " * 5000)
+    expect(page.get_by_label("Assistant").last).to_contain_text("You said: hello")
+    expect(page.get_by_text("The browser has no room for this chat")).to_be_visible()
+
+
+def test_a_token_is_asked_for(open_page: OpenPage, tmp_path: Path) -> None:
+    token = "a-token-of-some-length"
+    (tmp_path / "tokens.txt").write_text(f"ada:{hashlib.sha256(token.encode()).hexdigest()}\n")
+    (tmp_path / "agent.py").write_text("async def agent(turn):\n    yield f'Hello {turn.identity.subject}'\n")
+    with serve_process(tmp_path, "agent.py:agent", "--auth", "tokens:tokens.txt") as served:
+        page = open_page(f"{served.url}/")
+        expect(page.get_by_role("alert")).to_be_hidden()
+        ask(page, "hello there")
+        expect(page.get_by_role("alert")).to_contain_text("token")
+        page.get_by_label("Bearer token").fill(token)
+        page.get_by_role("button", name="Try again").click()
+        expect(page.get_by_label("Assistant")).to_contain_text("Hello ada")
+        wait_until_idle(page)
+        page.reload()
+        expect(page.get_by_label("Bearer token")).to_have_value(token)
+        expect(page.get_by_role("alert")).to_be_hidden()

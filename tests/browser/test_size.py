@@ -1,0 +1,63 @@
+"""Long chats, long answers and many frames stay usable."""
+
+import json
+
+from playwright.sync_api import Page
+
+from tests.browser.chatting import ask, expect, wait_until_idle
+from tests.browser.conftest import OpenPage
+
+
+def text_message(number: int) -> dict[str, object]:
+    role, text = ("user", "question") if number % 2 == 0 else ("assistant", "An *answer* with `code`.\n\n- one\n- two")
+    return {"id": f"m{number}", "role": role, "parts": [{"type": "text", "text": f"{text} {number}"}]}
+
+
+def fill_the_chat(page: Page, messages: int) -> None:
+    chat = json.dumps({"messages": [text_message(number) for number in range(messages)], "running": False})
+    script = "chat => localStorage.setItem(`usechat:${location.pathname}:${location.search.slice(6)}`, chat)"
+    page.evaluate(script, chat)
+    page.reload()
+
+
+def test_five_hundred_messages_do_not_slow_an_answer(open_page: OpenPage) -> None:
+    page = open_page()
+    fill_the_chat(page, 500)
+    expect(page.locator(".message")).to_have_count(500)
+    # What is not written anew is not drawn anew: the elements of the first answer stay the same, untouched.
+    page.evaluate("""() => {
+        window.changes = 0;
+        new MutationObserver((all) => { window.changes += all.length; })
+            .observe(document.querySelectorAll(".message.assistant")[3], { subtree: true, childList: true });
+    }""")
+    ask(page, "count for me")
+    expect(page.get_by_text("number-50 ")).to_be_visible()
+    page.fill("#prompt", "typed while it streams")
+    expect(page.get_by_text("end-of-count")).to_be_visible()
+    wait_until_idle(page)
+    assert page.evaluate("window.changes") == 0
+    assert page.input_value("#prompt") == "typed while it streams"
+
+
+def test_an_answer_of_twenty_thousand_deltas_arrives(open_page: OpenPage) -> None:
+    page = open_page()
+    ask(page, "many 20000")
+    expect(page.get_by_text("end-of-many")).to_be_visible(timeout=120_000)
+    wait_until_idle(page)
+    expect(page.get_by_label("Assistant")).to_contain_text("w19999")
+
+
+def test_the_inspector_shows_any_of_thousands_of_frames(open_page: OpenPage) -> None:
+    page = open_page()
+    page.get_by_role("button", name="Inspector").click()
+    ask(page, "many 5000")
+    expect(page.get_by_text("end-of-many")).to_be_visible(timeout=120_000)
+    wait_until_idle(page)
+    inspector = page.get_by_role("complementary", name="Inspector")
+    expect(inspector.get_by_role("button", name="[DONE]", exact=True)).to_be_visible()
+    assert page.locator(".frames tbody tr").count() < 200, "only what is in sight is in the document"
+    page.evaluate("document.querySelector('.frames').scrollTop = 0")
+    expect(inspector.get_by_role("button", name="start", exact=True)).to_be_visible()
+    inspector.get_by_label("Filter frames").fill('"w4321 "')
+    inspector.get_by_role("button", name="text-delta").click()
+    expect(inspector.get_by_label("Frame", exact=False).last).to_contain_text('"delta": "w4321 "')

@@ -1,0 +1,30 @@
+import { useEffect, useRef, useState } from "react";
+import { saveChat, type StoredChat } from "./chats";
+
+/** Milliseconds between two saves of an answer that is being written. */
+const SAVE_EVERY = 400;
+
+/** Keep a chat in local storage as it changes, and whatever ends the page; tells whether there was room for it. */
+export function useKept(id: string, { messages, running, continued }: StoredChat): boolean {
+  const [kept, setKept] = useState(true);
+  const saved = useRef(0);
+  const save = useRef(() => {});
+  save.current = () => {
+    saved.current = Date.now();
+    if (messages.length) setKept(saveChat(id, { messages, running, continued }));
+  };
+  useEffect(() => {
+    const wait = running ? Math.max(0, saved.current + SAVE_EVERY - Date.now()) : 0;
+    const soon = setTimeout(() => save.current(), wait);
+    return () => clearTimeout(soon);
+  }, [id, messages, running, continued]);
+  useEffect(() => {
+    const now = () => save.current();
+    addEventListener("pagehide", now);
+    return () => {
+      removeEventListener("pagehide", now);
+      now();
+    };
+  }, []);
+  return kept;
+}
