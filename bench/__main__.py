@@ -22,7 +22,7 @@ from bench.rounds import say
 from bench.server import report as server_report
 from bench.server.measure import QUICK, Plan, measure_all
 from bench.server.pipeline import measure_pipeline
-from bench.server.results import ServerResults
+from bench.server.results import BUSY, ServerResults
 
 _HERE: Final = Path(__file__).parent
 _SERVER_PACKAGES: Final = {
@@ -94,6 +94,9 @@ def server(*, quick: bool) -> None:
     report = server_report.report(results)
     print(report)
     if not quick:
+        if results.others > BUSY:
+            say("not written, because figures of a busy machine mislead")
+            return
         streams = {name: results.held(name) for name in results.contestants}
         chart = bar_chart("Streams that one core holds, 30 deltas a second each", streams, ours="usechat")
         write("server", results, report, chart, server_report.summary(results))

@@ -7,6 +7,7 @@ import argparse
 import asyncio
 import contextlib
 import shlex
+import socket
 import sys
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -64,14 +65,17 @@ async def main() -> None:
     parser = argparse.ArgumentParser(description="Run an agent session and the gateway in front of it.")
     parser.add_argument("--port", type=int, default=8000)
     options = parser.parse_args()
-    with TemporaryDirectory() as place:
+    try:
+        listener = socket.create_server(("127.0.0.1", options.port))
+    except OSError as error:
+        parser.error(f"port {options.port} cannot be used: {error.strerror}")
+    with listener, TemporaryDirectory() as place:
         directory = SessionDirectory(f"sqlite:///{place}/sessions.db")
         token = await token_for_the_demo(directory)
         async with serving() as sessions:
             app = gateway_to(sessions.url, directory)
-            config = uvicorn.Config(app, port=options.port, log_level="warning")
-            say(sessions.url.replace("{id}", "demo"), f"http://127.0.0.1:{options.port}", token)
-            await uvicorn.Server(config).serve()
+            say(sessions.url.replace("{id}", "demo"), f"http://127.0.0.1:{listener.getsockname()[1]}", token)
+            await uvicorn.Server(uvicorn.Config(app, log_level="warning")).serve([listener])
 
 
 if __name__ == "__main__":

@@ -236,11 +236,13 @@ def _share(ranked: Sequence[int], share: float) -> int:
 
 
 def _rest(server: Server) -> None:
-    """Wait until the server has got over those who left: some have much to tidy up."""
+    """Wait until the server has got over those who left: some have much to tidy up, and may have to wait for that."""
+    quiet = 0
     for _ in range(50):
         before = server.processor_seconds()
         sleep(0.1)
-        if server.processor_seconds() - before <= 0.02:
+        quiet = quiet + 1 if server.processor_seconds() - before <= 0.01 else 0
+        if quiet == 2:
             return
 
 

@@ -9,8 +9,8 @@ from bench.results import Goal
 from bench.server.contestants import BARE, OURS, STREAMING_RESPONSE
 from bench.server.measure import Figures, Redis
 
-BUSY: Final = 0.05
-"""The share of the machine that others took; with more than this the figures are not worth much."""
+BUSY: Final = 0.1
+"""The share of the machine that others took; with more than this the figures are not worth keeping."""
 
 
 class ServerResults(msgspec.Struct, frozen=True):

@@ -84,6 +84,12 @@ _SESSION_COMMANDS = {
     "tokens": ((), "print the tokens by the first digits of their SHA-256"),
     "revoke-token": (("digest",), "make a token useless, named by the first digits of its SHA-256"),
 }
+_SESSION_PLACES = {
+    "session": "the id of a session, as it stands in the route",
+    "owner": "whose it is: a name, as tokens have it",
+    "subject": "somebody's name, as tokens have it",
+    "digest": "8 or more of the digits that `usechat sessions tokens` prints",
+}
 _SESSION_CHOICES = {
     "kind": ("interactive", "orchestrator", "workflow"),
     "role": ("viewer", "collaborator", "owner"),
@@ -300,8 +306,8 @@ def _add_sessions(commands: Any) -> None:
         )
         for argument in arguments:
             choices = _SESSION_CHOICES.get(argument)
-            action.add_argument(argument, metavar=argument.upper(), choices=choices,
-                                help=f"one of {', '.join(choices)}" if choices else None)  # fmt: skip
+            meaning = f"one of {', '.join(choices)}" if choices else _SESSION_PLACES[argument]
+            action.add_argument(argument, metavar=argument.upper(), choices=choices, help=meaning)
         if name == "token":
             action.add_argument("--days", type=_count, metavar="N", help="how long it is good (default: for ever)")
         action.set_defaults(run=_run_sessions, command=name)

@@ -22,11 +22,11 @@ class FrameStream:
     """
 
     # Used for every delta of every stream: no __dict__, see usechat.runs.log.
-    __slots__ = ("_event_names", "_lane", "_stream", "_template")
+    __slots__ = ("_lane", "_stream", "_template", "event_names")
 
     def __init__(self, stream: MessageStream, *, event_names: bool = False) -> None:
         self._stream = stream
-        self._event_names = event_names
+        self.event_names = event_names
         self._lane = ""
         self._template: bytes | None = None
 
@@ -59,8 +59,8 @@ class FrameStream:
         self._lane = lane
         self._template = None
         if isinstance(last, TextDelta) and not self._stream.holds_back:
-            self._template = _template(last.id, event_names=self._event_names)
-        frames = [encode_frame(chunk, event_names=self._event_names) for chunk in chunks]
+            self._template = _template(last.id, event_names=self.event_names)
+        frames = [encode_frame(chunk, event_names=self.event_names) for chunk in chunks]
         if isinstance(last, Finish):
             frames.append(DONE)
         return b"".join(frames)

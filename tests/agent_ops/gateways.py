@@ -104,13 +104,6 @@ class Gateway:
     def headers(self, person: str = "carl") -> dict[str, str]:
         return {"Authorization": f"Bearer {self.tokens[person]}"}
 
-    def ask(self, method: str, path: str, person: str = "carl") -> int:
-        """Ask for nothing but a status."""
-        connection = http.client.HTTPConnection("127.0.0.1", self.served.port, timeout=PATIENCE)
-        with closing(connection):
-            connection.request(method, path, headers=self.headers(person))
-            return connection.getresponse().status
-
     def post(self, app: str, text: str, *, session_id: str = "interactive", person: str = "carl") -> Answer:
         """Ask with nothing but HTTP."""
         body = {"id": "plain", "messages": [{"id": "u", "role": "user", "parts": [{"type": "text", "text": text}]}]}

@@ -199,6 +199,8 @@ def test_chosen_events_become_data_and_nothing_is_unknown_then() -> None:
         {"type": "message.updated", "data": {"id": None}},
         {"type": "status", "data": "busy"},
         {"type": "question"},
+        {"type": "message.create", "turnId": ""},
+        {"type": "message", "data": {"id": "", "role": "assistant", "content": "", "parts": []}},
         {"type": ["chunk"]},
         {"type": None},
     ],
@@ -208,3 +210,7 @@ def test_frames_of_the_wrong_shape_are_counted_and_do_no_harm(frame: Frame) -> N
     to = adapter(on_unknown=unknown.append)
     assert fed([CREATE, frame, delta("ours"), finalize()], to) == [*SAID, p.Finish()]
     assert len(unknown) == 1
+
+
+def test_a_turn_without_an_id_is_none() -> None:
+    assert fed([user_says(), message(""), {**CREATE, "turnId": ""}, COMPLETE]) == [p.Error("Turn failed")]

@@ -1,6 +1,7 @@
 """What the page about Agent Ops shows is so: its code runs, its sentences are the ones that people see."""
 
 import asyncio
+import inspect
 import re
 import subprocess
 import sys
@@ -11,12 +12,23 @@ import pytest
 
 import usechat.agent_ops
 from usechat.agent_ops.access import may_prompt
-from usechat.agent_ops.adapter import INTERRUPTED
+from usechat.agent_ops.adapter import INTERRUPTED, TOO_LATE
 from usechat.agent_ops.conversation import SILENT
-from usechat.agent_ops.running_turn import TOOL_FAILED, TURN_FAILED
-from usechat.agent_ops.transport import UNREACHABLE
+from usechat.agent_ops.running_turn import TOOL_FAILED, TURN_FAILED, UNSETTLED
+from usechat.agent_ops.settings import SESSION_SETTINGS
+from usechat.agent_ops.transport import NOTHING, TOO_MANY, UNREACHABLE, AgentOpsChatTransport
 from usechat.runs.keeper import CANNOT_FOLLOW
+from usechat.runs.run import TOO_MUCH
 from usechat.turn import Identity
+
+SENTENCES = [INTERRUPTED, TOO_LATE, SILENT, TOOL_FAILED, TURN_FAILED, UNSETTLED, NOTHING, TOO_MANY, UNREACHABLE]
+SENTENCES += [CANNOT_FOLLOW, TOO_MUCH]
+LIMITS = {
+    "idle_timeout": (120, "nothing was heard for 120 s (`--idle-timeout`)"),
+    "maximum_sockets": (256, "| 256 (`maximum_sockets`) |"),
+    "maximum_frame_bytes": (32 * 1024 * 1024, "| 32 MB (`maximum_frame_bytes`)"),
+    "open_timeout": (10, "| 10 (`open_timeout`) |"),
+}
 
 PAGE = (Path(__file__).parents[2] / "docs" / "agent-ops.md").read_text(encoding="utf-8")
 
@@ -33,9 +45,22 @@ def test_its_code_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert names["gateway"].enabled is False
 
 
-@pytest.mark.parametrize("text", [INTERRUPTED, SILENT, TOOL_FAILED, TURN_FAILED, UNREACHABLE, CANNOT_FOLLOW])
+@pytest.mark.parametrize("text", SENTENCES)
 def test_its_sentences_are_those_of_the_code(text: str) -> None:
     assert text in PAGE
+
+
+@pytest.mark.parametrize(("name", "limit", "told"), [(name, *limit) for name, limit in LIMITS.items()])
+def test_its_limits_are_those_of_the_code(name: str, limit: int, told: str) -> None:
+    assert inspect.signature(AgentOpsChatTransport).parameters[name].default == limit
+    assert told in PAGE
+
+
+def test_its_limits_of_the_route_are_those_of_the_code() -> None:
+    assert SESSION_SETTINGS.maximum_waiting_bytes == 1024 * 1024
+    assert "| bytes that wait for a slow page | 1 MB" in PAGE
+    assert SESSION_SETTINGS.maximum_run_bytes == 64 * 1024 * 1024
+    assert "| one answer | 64 MB (`settings.maximum_run_bytes`)" in PAGE
 
 
 @pytest.mark.parametrize("missing", ["sqlalchemy", "alembic"])
@@ -46,7 +71,8 @@ def test_without_the_extra_the_command_says_how_to_get_it(missing: str) -> None:
 
 
 def test_the_public_names_are_there_and_explained() -> None:
-    assert usechat.agent_ops.__all__ == sorted(usechat.agent_ops.__all__)
+    constants = [name for name in usechat.agent_ops.__all__ if name.isupper()]
+    assert usechat.agent_ops.__all__ == constants + sorted(set(usechat.agent_ops.__all__) - set(constants))
     assert [name for name in usechat.agent_ops.__all__ if not getattr(usechat.agent_ops, name).__doc__] == []
     with pytest.raises(AttributeError, match=r"^module 'usechat\.agent_ops' has no attribute 'nothing'$"):
         _ = usechat.agent_ops.nothing

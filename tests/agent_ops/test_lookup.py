@@ -51,6 +51,10 @@ async def test_role_kind_and_owner_are_read_where_they_stand(body: object, expec
     assert await standing(200, body) == expected
 
 
+async def test_nobody_owns_what_has_no_owner() -> None:
+    assert await standing(200, session(None, owner=""), Identity("", token="theirs")) is None
+
+
 async def test_a_path_leads_through_lists() -> None:
     async with upstream_api({"/api/sessions/s1": (200, {"people": [{"role": "viewer"}, {"role": "owner"}]})}) as api:
         for path, expected in [("people.1.role", Role.OWNER), ("people.2.role", None), ("people.x.role", None)]:

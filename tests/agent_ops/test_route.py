@@ -8,12 +8,14 @@ from typing import Any
 import httpx2
 import pytest
 from starlette.applications import Starlette
+from starlette.middleware.base import BaseHTTPMiddleware
 from starlette.routing import Mount
 
 from usechat import ChunkDecoder
 from usechat.agent_ops.access import Role, Standing
 from usechat.agent_ops.app import AgentOpsApp
 from usechat.chunks import TextDelta
+from usechat.parts import Start
 from usechat.runs.memory import MemoryRuns
 from usechat.runs.store import RunStore
 from usechat.server.asking import Action, Unauthenticated
@@ -263,3 +265,59 @@ async def test_the_app_tells_whether_it_is_well_and_closes_its_access_rule() -> 
     assert [(await gateway.ask("GET", path)).status_code for path in ("/healthz", "/readyz", "/metrics")] == [200] * 3
     await gateway.app.shut_down()
     assert gateway.access.closed
+
+
+async def test_an_ending_that_cannot_be_written_is_named_as_well() -> None:
+    async def answer(_turn: Turn) -> AsyncIterator[Start]:
+        yield Start("")  # no message can have that id
+
+    gateway = Gateway()
+    gateway.app = AgentOpsApp(answer, access=gateway.access, authorize=by_header, enabled=True)
+    frames = [frame for frame in (await gateway.send()).text.split("\n\n") if not frame.startswith(":")]
+    assert [frame.split("\n")[0] for frame in frames] == ["event: error", "event: message-finish", "data: [DONE]", ""]
+
+
+async def test_a_stream_that_is_broken_off_behind_middleware_is_told_so_by_name() -> None:
+    gateway = Gateway(runs=MemoryRuns())
+    app = gateway.app
+    gateway.app = BaseHTTPMiddleware(app, dispatch=lambda request, call_next: call_next(request))
+    waiting = asyncio.ensure_future(gateway.send("wait"))
+    await gateway.until_turns(1)
+    closing = asyncio.ensure_future(app.shut_down())
+    answer = await waiting
+    gateway.agent.release.set()
+    await closing
+    assert 'event: error\ndata: {"type":"error","errorText":"The connection was broken off; ' in answer.text
+
+
+async def test_the_request_of_the_rfc_is_answered_and_its_history_ignored() -> None:
+    gateway = Gateway()
+    said = [("user", "Hello"), ("assistant", "Hi there!"), ("user", "What's 2+2?")]
+    body = {"messages": [{"role": role, "content": text} for role, text in said]}
+    assert text_of(await gateway.ask("POST", "/api/sessions/s1/chat", content=body)) == "s1: What's 2+2?"
+
+
+async def test_the_id_of_the_turn_is_that_of_the_message_wherever_it_is_told() -> None:
+    begun, release = asyncio.Event(), asyncio.Event()
+
+    async def answer(_turn: Turn) -> AsyncIterator[Start | str]:
+        yield Start("turn-1")
+        yield "Hi"
+        begun.set()
+        await release.wait()
+
+    gateway = Gateway()
+    gateway.app = AgentOpsApp(answer, access=gateway.access, authorize=by_header, runs=MemoryRuns(), enabled=True)
+    asked = [asyncio.ensure_future(gateway.send())]
+    await begun.wait()
+    state = await gateway.ask("GET", "/api/sessions/s1/chat/c1")
+    resuming = [f"/api/sessions/s1/chat/c1/stream{query}" for query in ("", "?sdk=5", "?sdk=7")]
+    asked += [asyncio.ensure_future(gateway.ask("GET", path)) for path in resuming]
+    async with asyncio.timeout(30):
+        while len(gateway.access.asked) < 5:  # noqa: ASYNC110
+            await asyncio.sleep(0.005)
+    release.set()
+    started = 'data: {"type":"start","messageId":"turn-1"'
+    assert [started in answered.text for answered in await asyncio.gather(*asked)] == [True] * 4
+    after = await gateway.ask("GET", "/api/sessions/s1/chat/c1")
+    assert [told.json()["messageId"] for told in (state, after)] == ["turn-1", "turn-1"]

@@ -1,13 +1,11 @@
-"""The route under load: a client that does not read, a thousand turns, an upstream that does not answer."""
+"""What the route writes under load, byte by byte; how clients take it is in the conformance tests."""
 
-import gc
 import http.client
 import json
 import re
 import socket
 from collections.abc import Iterator
 from contextlib import closing
-from pathlib import Path
 
 import pytest
 
@@ -25,12 +23,6 @@ def behind() -> Iterator[Upstream]:
 def gate(behind: Upstream, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Gateway]:
     with gateway(tmp_path_factory.mktemp("sessions"), behind, ("flood",)) as running:
         yield running
-
-
-def resident_bytes() -> int:
-    """How much memory this process, which holds the gateway and the upstream, has now."""
-    pages = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[1])
-    return pages * 4096
 
 
 def request(gate: Gateway, app: str, text: str) -> bytes:
@@ -60,9 +52,10 @@ def test_a_client_that_does_not_read_a_flood_is_cut_off_and_the_agent_stopped(ga
         received = b"".join(iter(lambda: client.recv(65536), b""))
     assert len(received) < 16 * 1024 * 1024
     assert received.startswith(b"HTTP/1.1 200")
-    names = re.findall(rb"^event: (.*)\n", received, re.MULTILINE)
-    assert names[-2:] == [b"error", b"message-finish"]
-    assert f'"errorText":"{CANNOT_FOLLOW}"'.encode() in received
+    chunks = [json.loads(data) for data in re.findall(rb"^data: (\{.*)\n", received, re.MULTILINE)]
+    assert chunks[-2:] == [{"type": "error", "errorText": CANNOT_FOLLOW}, {"type": "finish"}]
+    deltas = {len(chunk["delta"]) for chunk in chunks if chunk["type"] == "text-delta"}
+    assert deltas == {16 * 1024}, "whole frames are dropped, never parts of one"
 
 
 def test_a_client_that_reads_gets_the_whole_flood(gate: Gateway) -> None:
@@ -70,30 +63,6 @@ def test_a_client_that_reads_gets_the_whole_flood(gate: Gateway) -> None:
     deltas = [len(chunk["delta"]) for name, chunk in answer.events if name == "text-delta"]
     assert sum(deltas) == 5 * 1024 * 1024
     assert answer.events[-1][0] == "message-finish"
-
-
-def test_a_thousand_turns_one_after_the_other_leave_memory_as_it_was(gate: Gateway) -> None:
-    session = gate.sessions["client"]["interactive"]
-    for _ in range(100):
-        assert gate.post("client", "hello").status == 200
-    gc.collect()
-    objects, size = len(gc.get_objects()), resident_bytes()
-    for number in range(1000):
-        answer = gate.post("client", f"hello {number}")
-        assert [name for name, _ in answer.events][-1] == "message-finish"
-    eventually(lambda: not session.clients, "every socket is closed")
-    session.heard.clear()
-    gc.collect()
-    assert len(gc.get_objects()) - objects < 2000
-    assert resident_bytes() - size < 16 * 1024 * 1024
-
-
-def test_an_upstream_that_takes_connections_and_says_nothing_is_given_up(gate: Gateway) -> None:
-    answer = gate.post("mute", "hello")
-    assert answer.events[-2:] == [
-        ("error", {"type": "error", "errorText": "Connection failed"}),
-        ("message-finish", {"type": "finish"}),
-    ]
 
 
 def open_sockets(gate: Gateway) -> float:

@@ -12,7 +12,7 @@ from websockets.asyncio.server import ServerConnection, serve
 from websockets.http11 import Request, Response
 
 from examples.agent_ops_session.server import serving
-from tests.agent_ops.talking import until
+from tests.agent_ops.talking import PATIENCE, until
 from usechat.agent_ops import session as client
 from usechat.agent_ops.session import Session, SessionClosed, SessionUnreachable, prompt_of, url_of
 from usechat.agent_ops.wire import Channel
@@ -113,7 +113,8 @@ async def test_pings_are_sent_and_answered(monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setattr(client, "PING_INTERVAL", 0.01)
     async with serving() as sessions:
         session = await Session.open(url_of(sessions.url, "s1"), "ada")
-        kinds = [(await session.receive())["type"] for _ in range(3)]
+        async with asyncio.timeout(PATIENCE):
+            kinds = [(await session.receive())["type"] for _ in range(3)]
         await session.close()
     assert kinds == ["init", "pong", "pong"]
 

@@ -208,7 +208,7 @@ async def test_closing_the_iterator_stops_the_turn_before_it_returns(plain: Sess
     assert [command["type"] for command in commands(plain)] == ["prompt", "abort"]
 
 
-async def test_two_thousand_deltas_arrive_and_none_is_lost(sessions: Sessions) -> None:
+async def test_every_delta_is_a_part_of_its_own(sessions: Sessions) -> None:
     asked = Asked(AgentOpsChatTransport(sessions.url), "count 2000")
     await asked.end()
     assert asked.text == "".join(f"{number} " for number in range(2000))

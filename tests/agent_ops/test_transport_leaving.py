@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
+from websockets.asyncio.server import ServerConnection, serve
 
 from examples.agent_ops_session.server import Sessions, serving
 from tests.agent_ops.talking import Asked, until
@@ -49,7 +50,8 @@ async def test_a_page_that_goes_away_at_once_aborts_its_turn_as_soon_as_it_is_kn
     assert kinds(sessions, "ada") == ["prompt", "abort"]
 
 
-async def test_a_prompt_in_the_queue_is_left_without_an_abort_and_others_go_on(sessions: Sessions) -> None:
+async def bob_runs_and_ada_waits(sessions: Sessions) -> tuple[Asked, Asked]:
+    """Return a turn that runs, and one that waits for it and has heard so."""
     transport = AgentOpsChatTransport(sessions.url)
     bob = Asked(transport, "slow", user="bob")
     await until(lambda: bob.text)
@@ -57,6 +59,11 @@ async def test_a_prompt_in_the_queue_is_left_without_an_abort_and_others_go_on(s
     await until(lambda: sessions["s1"].queue)
     sessions["s1"].tell({"type": "marker"})
     await until(lambda: ada.counted.unknown == ["marker"])
+    return bob, ada
+
+
+async def test_a_prompt_in_the_queue_is_left_without_an_abort_and_others_go_on(sessions: Sessions) -> None:
+    bob, ada = await bob_runs_and_ada_waits(sessions)
     await ada.stop()
     await until(lambda: len(sessions["s1"].clients) == 1)
     before = bob.text
@@ -67,13 +74,7 @@ async def test_a_prompt_in_the_queue_is_left_without_an_abort_and_others_go_on(s
 
 async def test_a_prompt_in_the_single_slot_of_later_releases_is_withdrawn() -> None:
     async with serving(release="later") as sessions:
-        transport = AgentOpsChatTransport(sessions.url)
-        bob = Asked(transport, "slow", user="bob")
-        await until(lambda: bob.text)
-        ada = Asked(transport, "hello", user="ada")
-        await until(lambda: sessions["s1"].queue)
-        sessions["s1"].tell({"type": "marker"})
-        await until(lambda: ada.counted.unknown == ["marker"])
+        bob, ada = await bob_runs_and_ada_waits(sessions)
         await ada.stop()
         await until(lambda: not sessions["s1"].queue)
         assert (kinds(sessions, "ada"), sessions["s1"].busy) == (["prompt", "queue.withdraw"], True)
@@ -98,6 +99,17 @@ async def test_a_session_that_is_silent_for_too_long_is_aborted(
     await until(lambda: not sessions["s1"].busy)
     assert [kind for kind in kinds(sessions, "ada") if kind != "ping"] == ["prompt", "abort"]
     assert "ping" in kinds(sessions, "ada")
+
+
+async def test_control_frames_are_no_sign_of_life() -> None:
+    async def ping(connection: ServerConnection) -> None:
+        while True:
+            await connection.ping()
+            await asyncio.sleep(0.02)
+
+    async with serve(ping, "127.0.0.1", 0) as server:
+        url = f"ws://127.0.0.1:{next(iter(server.sockets)).getsockname()[1]}/{{id}}"
+        assert await Asked(AgentOpsChatTransport(url, idle_timeout=0.3), "hello").failure() == f"PublicError: {SILENT}"
 
 
 async def test_a_session_that_says_anything_is_not_silent(sessions: Sessions) -> None:
@@ -126,7 +138,7 @@ async def test_tools_that_stay_open_behind_the_finish_are_settled_after_two_seco
     assert kinds(sessions, "ada") == ["prompt"]
 
 
-async def test_an_upstream_that_is_killed_in_the_middle_is_an_interrupted_stream(sessions: Sessions) -> None:
+async def test_a_socket_that_is_cut_in_the_middle_is_an_error(sessions: Sessions) -> None:
     asked = Asked(AgentOpsChatTransport(sessions.url), "slow")
     await until(lambda: asked.text)
     sessions["s1"].cut_off()
@@ -156,7 +168,7 @@ async def test_somebody_else_aborts(sessions: Sessions) -> None:
     assert (await ada.end())[-1] == p.Abort("The prompt was removed from the queue.")
 
 
-async def test_an_abort_storm_leaves_nothing_behind(sessions: Sessions) -> None:
+async def test_turns_that_are_left_at_any_moment_leave_nothing_behind(sessions: Sessions) -> None:
     transport = AgentOpsChatTransport(sessions.url)
     chance = random.Random(7)
     asked = [Asked(transport, f"count {number}", user=f"user-{number}") for number in range(60)]

@@ -16,7 +16,7 @@ DIALECTS = ("client", "runner", "both")
 
 @pytest.mark.parametrize("release", ["early", "later"])
 @pytest.mark.parametrize("dialect", DIALECTS)
-async def test_two_users_on_one_session(dialect: Any, release: Any) -> None:
+async def test_each_of_two_people_gets_their_own_turn(dialect: Any, release: Any) -> None:
     async with serving(dialect=dialect, release=release) as sessions:
         transport = AgentOpsChatTransport(sessions.url)
         for number in range(5):
@@ -27,10 +27,11 @@ async def test_two_users_on_one_session(dialect: Any, release: Any) -> None:
                 assert asked.text == f"You said: {text}"
 
 
+@pytest.mark.parametrize("service_token", [None, "gateway"], ids=["two authors", "one author"])
 @pytest.mark.parametrize("dialect", DIALECTS)
-async def test_two_users_say_the_same_at_the_same_moment(dialect: Any) -> None:
+async def test_the_same_words_at_the_same_moment_are_two_turns(dialect: Any, service_token: str | None) -> None:
     async with serving(dialect=dialect) as sessions:
-        transport = AgentOpsChatTransport(sessions.url)
+        transport = AgentOpsChatTransport(sessions.url, service_token=service_token)
         both = [Asked(transport, "tool", user=user) for user in ("ada", "bob")]
         parts = [await asked.end() for asked in both]
     turns = [part.message_id for said in parts for part in said if isinstance(part, p.Start)]
@@ -39,9 +40,9 @@ async def test_two_users_say_the_same_at_the_same_moment(dialect: Any) -> None:
 
 
 @pytest.mark.parametrize("dialect", ["client", "runner"])
-async def test_a_hundred_streams_to_one_session(dialect: Any) -> None:
+async def test_each_of_a_hundred_streams_gets_its_own_turn(dialect: Any) -> None:
     async with serving(dialect=dialect) as sessions:
-        transport = AgentOpsChatTransport(sessions.url)
+        transport = AgentOpsChatTransport(sessions.url, open_timeout=60)
         asked = [Asked(transport, f"number {number}", user=f"user-{number}") for number in range(100)]
         for number, one in enumerate(asked):
             assert (await one.end())[-1] == p.Finish()
@@ -63,7 +64,7 @@ async def test_a_turn_that_somebody_asks_for_elsewhere_is_not_shown() -> None:
         await ada.stop()
 
 
-async def test_turns_one_after_the_other_leave_nothing_behind() -> None:
+async def test_a_turn_that_is_over_leaves_no_objects_behind() -> None:
     async with serving() as sessions:
         transport = AgentOpsChatTransport(sessions.url)
 

@@ -57,6 +57,10 @@ class Page:
     def stop(self) -> None:
         self.call("stop")
 
+    def read(self) -> None:
+        """Begin to read: for a page that was opened with `reads=False`."""
+        self._browser.ask("read", page=self._name)
+
     def call(self, method: str, *options: Json) -> None:
         """Call a method of the client, and do not wait for it."""
         self._browser.ask("call", page=self._name, method=method, options=options)
@@ -141,14 +145,16 @@ class Browser:
         headers: Mapping[str, str] | None = None,
         automatic: Sequence[str] = (),
         socket: str | None = None,
+        reads: bool = True,
     ) -> Page:
         """Open a page of this release; `automatic` (`tools`, `approvals`) says when it posts again by itself.
 
-        Chats that name the same `socket` share one WebSocket, to the URL of the first.
+        Chats that name the same `socket` share one WebSocket, to the URL of the first. With `reads=False` nothing of
+        an answer is read before `Page.read`.
         """
         name = next(self._names)
         chat = {"release": release, "url": url, "chatId": chat_id, "messages": list(messages)}
-        self.ask("open", page=name, **chat, headers=headers or {}, automatic=automatic, socket=socket)
+        self.ask("open", page=name, **chat, headers=headers or {}, automatic=automatic, socket=socket, reads=reads)
         return Page(self, name)
 
     def frames(self, socket: str) -> list[Json]:

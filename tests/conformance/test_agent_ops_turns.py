@@ -103,7 +103,8 @@ def test_regenerate_sends_the_last_message_as_a_new_prompt(
     heard = [command["content"] for _, command in gate.sessions[app]["interactive"].heard][-2:]
     assert heard == ["hello", "hello"]
     assert first["id"] != second["id"]
-    assert len(page.look()["messages"]) == 2
+    view = page.look()
+    assert (view["status"], len(view["messages"]), told(second["parts"][-1])) == ("ready", 2, "You said: hello")
 
 
 @pytest.mark.parametrize("release", NEWEST)

@@ -26,7 +26,7 @@ TOOLS = {
             "type": "agent",
             "input": {
                 "prompt": "{{ flow.input.message }}",
-                "tools": ["tests.open_harness.agent_tools:weather", "tests.open_harness.agent_tools:broken"],
+                "tools": [f"tests.open_harness.agent_tools:{name}" for name in ("weather", "broken", "closed")],
             },
         }
     ],
@@ -63,7 +63,7 @@ def app(flow: Path | Mapping[str, Any], registry: NodeRegistry | None = None, **
 
 
 def tools_app() -> ChatApp:
-    """Return a flow whose agent uses two tools, one of which fails; each turn has a script of its own."""
+    """Return a flow whose agent uses three tools, two of which fail; each turn has a script of its own."""
 
     def make() -> FlowRuntime:
         script = Script(
@@ -71,6 +71,7 @@ def tools_app() -> ChatApp:
                 thinking("I look it up."),
                 call("weather", '{"city": "Rome"}', index=1),
                 call("broken", '{"city": "Oslo"}', index=2),
+                call("closed", '{"city": "Bern"}', index=3),
             ],
             ["It is 21 °C in Rome."],
         )
@@ -187,14 +188,16 @@ def test_tools_show_input_and_output_and_a_failed_one_its_error(browser: Browser
         "I look it up.",
         "tool-weather",
         "tool-broken",
+        "tool-closed",
         "step-start",
         "It is 21 °C in Rome.",
     ]
-    weather, broken = [part for part in parts if part["type"].startswith("tool-")]
+    weather, broken, closed = [part for part in parts if part["type"].startswith("tool-")]
     assert (weather["state"], weather["input"]) == ("output-available", {"city": "Rome"})
     assert weather["output"] == {"city": "Rome", "days": 1, "celsius": 21}
     assert (broken["state"], broken["input"]) == ("output-error", {"city": "Oslo"})
     assert broken["errorText"].startswith("broken failed. Reference: ")
+    assert (closed["state"], closed["errorText"]) == ("output-error", "The station of Bern is closed.")
 
 
 @pytest.mark.parametrize("release", NEWEST)

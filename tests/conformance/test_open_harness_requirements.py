@@ -67,8 +67,8 @@ STAGE = Stage(
         "bare-complete": recorded(*deltas("a1", "Hi"), event("agent:complete", "a1", result="Hi")),
         "bare-paused": recorded(*deltas("a1", "Hi"), event("agent:paused", "a1")),
         "two": streamed(
-            *node("a1", *deltas("a1", "One."), event("agent:complete", "a1")),
-            *node("b1", *deltas("b1", "Two."), event("agent:complete", "b1")),
+            *node("a1", *deltas("a1", "One."), event("agent:complete", "a1", usage={"inputTokens": 1})),
+            *node("b1", *deltas("b1", "Two."), event("agent:complete", "b1", usage={"inputTokens": 2})),
         ),
         "listen": listening,
         "mixed": streamed(
@@ -80,9 +80,13 @@ STAGE = Stage(
             ),
             *(event("node:complete", "a1", output=None), event("node:complete", "b1", output=None)),
         ),
-        "no-output": streamed(
-            *node("a1", event("agent:tool", "a1", toolName="search", toolInput={"q": 1}), *deltas("a1", "Well."))
+        "no-output": gated(
+            START,
+            *node("a1", event("agent:tool", "a1", toolName="search", toolInput={"q": 1}), *deltas("a1", "Well.")),
+            "end",
+            END,
         ),
+        "nameless": streamed(*node("a1", event("agent:tool", "a1", toolOutput={"hits": 2}))),
     }
 )
 
@@ -136,6 +140,8 @@ def test_fr_004_a_tool_event_is_a_tool_part_with_input_and_output(browser: Brows
         *({"q": 1}, {"hits": 2}),
     )
     assert [call["toolName"] for call in view["toolCalls"]] == ["search"]
+    [nameless] = parts_of(stage.answer(browser, release, "nameless"), "tool-")
+    assert (nameless["type"], nameless["input"], nameless["output"]) == ("tool-unknown", {}, {"hits": 2})
 
 
 @each_release
@@ -261,6 +267,7 @@ def test_fr_014_in_a_flow_the_stream_goes_on_after_the_first_agent(
 ) -> None:
     view = stage.answer(browser, release, "two")
     assert (good(view), said_by(view)) == (True, [("a", "One."), ("b", "Two.")])
+    assert last(view)["metadata"]["usage"] == {"inputTokens": 3}
 
 
 @each_release
@@ -321,10 +328,13 @@ def test_fr_018_the_order_of_events_is_the_order_of_parts(browser: Browser, stag
 
 @each_release
 def test_fr_019_a_tool_without_an_output_ends_in_an_error(browser: Browser, stage: Stage, release: str) -> None:
-    view = stage.answer(browser, release, "no-output")
+    chat = stage.open(browser, release)
+    chat.page.send("no-output")
+    chat.page.until(lambda now: text_of(now) == "Well." and parts_of(now, "tool-")[0]["state"] == "output-error")
+    chat.pass_gates("end")
+    view = chat.page.settled()
     [tool] = parts_of(view, "tool-")
     assert (good(view), tool["state"], tool["errorText"]) == (True, "output-error", "search did not finish.")
-    assert text_of(view) == "Well."
 
 
 @each_release

@@ -173,6 +173,17 @@ def test_us3_1_every_node_adds_a_step(browser: Browser, stage: Stage, release: s
 
 
 @each_release
+def test_us3_1_a_node_that_says_nothing_shares_the_step_of_the_next(
+    browser: Browser, stage: Stage, release: str
+) -> None:
+    assert [part["type"] for part in last(stage.answer(browser, release, "outputs"))["parts"]] == ["step-start", "text"]
+    nodes = parts_of(stage.answer(browser, release, "outputs", "data"), "data-node-status")
+    assert [(part["data"]["nodeId"], part["data"]["status"]) for part in nodes] == [
+        *(("plan", "complete"), ("work", "complete")),
+    ]
+
+
+@each_release
 def test_us3_2_a_page_can_draw_and_label_the_steps(browser: Browser, stage: Stage, release: str) -> None:
     chat = stage.open(browser, release)
     chat.page.send("nodes")

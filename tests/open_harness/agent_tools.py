@@ -3,6 +3,8 @@
 import asyncio
 import threading
 
+from usechat.runs.failures import PublicError
+
 
 def weather(city: str, days: int = 1) -> dict[str, object]:
     """Tell the weather of a city."""
@@ -12,6 +14,11 @@ def weather(city: str, days: int = 1) -> dict[str, object]:
 async def broken(city: str) -> str:
     """Fail."""
     raise RuntimeError(f"no weather in {city}")
+
+
+def closed(city: str) -> str:
+    """Fail, and tell people why."""
+    raise PublicError(f"The station of {city} is closed.")
 
 
 async def slow(city: str) -> str:

@@ -1,5 +1,6 @@
 """Runs flows for tests and reads their events: run ids become names such as `writer.1`, times are left out."""
 
+import asyncio
 from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
@@ -9,6 +10,8 @@ from usechat.open_harness.interface import Event, Snapshot
 from usechat.open_harness.runtime import FlowRuntime
 
 FLOWS: Final = Path(__file__).parents[2] / "examples" / "flows"
+DEADLINE: Final = 60
+"""Seconds after which a flow has not ended; a loaded machine is slow."""
 
 
 class Heard:
@@ -54,10 +57,11 @@ def _brief(event: Mapping[str, Any]) -> str:
 
 
 async def run(flow: Any, flow_input: Mapping[str, Any] | None = None, **options: Any) -> tuple[Heard, Snapshot]:
-    """Run a flow to its end."""
+    """Run a flow to its end; one that does not end is stopped, and the test fails."""
     runtime = FlowRuntime(flow, **options)
     heard = Heard(runtime)
-    return heard, await runtime.run(flow_input)
+    async with asyncio.timeout(DEADLINE):
+        return heard, await runtime.run(flow_input)
 
 
 def constant(node_id: str, value: Any = None, **fields: Any) -> dict[str, Any]:

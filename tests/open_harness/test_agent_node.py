@@ -67,21 +67,23 @@ async def test_an_agent_streams_thinking_text_and_tools_in_rounds() -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "error"),
+    ("name", "error", "error_type"),
     [
-        ("broken", "no weather in Rome"),
-        ("slow", "slow timed out after 0.05 s"),
-        ("blocking", "blocking timed out after 0.05 s"),
+        ("broken", "no weather in Rome", None),
+        ("closed", "The station of Rome is closed.", "public"),
+        ("slow", "slow timed out after 0.05 s", None),
+        ("blocking", "blocking timed out after 0.05 s", None),
     ],
 )
 async def test_a_tool_that_fails_or_does_not_end_is_told_to_the_model_and_the_turn_goes_on(
-    name: str, error: str, caplog: pytest.LogCaptureFixture
+    name: str, error: str, error_type: str | None, caplog: pytest.LogCaptureFixture
 ) -> None:
     script = Script([call(name, '{"city": "Rome"}')], ["I could not look."])
     described = flow(agent(tools=[tool(name)], toolTimeoutMs=50))
     heard, snapshot = await run(described, {"message": "Rome?"}, registry=script.registry)
     ended = heard.of("agent:tool")[1]
     assert (ended["toolName"], ended["error"], ended["toolOutput"]) == (name, error, None)
+    assert ended.get("errorType") == error_type
     assert script.asked[1][-1] == ("tool-return", f"Error: {error}")
     assert snapshot["outputs"]["a"]["text"] == "I could not look."
     assert f"tool {name} failed" in caplog.text

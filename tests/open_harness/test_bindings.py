@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from usechat.open_harness.bindings import BindingFailed, binding_problems, resolve
+from usechat.open_harness.bindings import binding_problems, resolve
 from usechat.open_harness.expressions import ExpressionFailed, Scope, evaluate
 
 VALUES: dict[str, Any] = {
@@ -58,12 +58,11 @@ def test_bindings_are_found_at_any_depth_and_other_values_stay() -> None:
 
 
 def test_a_binding_that_fails_tells_where() -> None:
-    with pytest.raises(BindingFailed) as raised:
+    with pytest.raises(ExpressionFailed, match=r"^input\.prompt\.1: the expression .+ failed: "):
         resolve({"prompt": ["ok", "{{ $number('x') }}"]}, SCOPE, ("input",))
-    assert raised.value.place == ("input", "prompt", 1)
 
 
-@pytest.mark.parametrize("text", ["{{ a. }}", "{{ (1 }}", "hello {{ 'open }} there", "{{ a {{ b }}"])
+@pytest.mark.parametrize("text", ["{{ a. }}", "{{ (1 }}", "hello {{ 'open }} there", "{{ a {{ b }}", "{{ a }", "{{ a"])
 def test_a_binding_that_is_not_jsonata_is_a_problem(text: str) -> None:
     assert [place for place, _ in binding_problems({"x": [text]}, ("input",))] == [("input", "x", 0)]
 
@@ -100,7 +99,7 @@ def test_a_value_that_is_only_a_binding_keeps_its_type_and_a_mixed_one_is_its_js
 def test_any_text_is_resolved_or_refused_and_without_braces_it_stays(text: str) -> None:
     try:
         resolved = resolve(text, SCOPE)
-    except BindingFailed:
+    except ExpressionFailed:
         assert "{{" in text
     else:
         assert "{{" in text or resolved == text

@@ -37,14 +37,15 @@ def test_the_type_of_a_failure_makes_the_sentence(error_type: str, text: str, se
 
 
 @pytest.mark.parametrize(
-    ("text", "sentence"),
+    ("error_type", "text", "sentence"),
     [
-        ("search timed out after 30 s", "search timed out after 30 s"),
-        ("the call timed out after 2.5s", "search timed out after 2.5 s"),
-        ("Request timeout", "search took too long and was stopped. Please try again."),
-        ("fetch failed: ENOTFOUND", "search could not reach a service that it needs. Please try again."),
-        ("Traceback …", "search failed. Reference: r"),
+        ("public", "Nothing was found.", "Nothing was found."),
+        (None, "search timed out after 30 s", "search timed out after 30 s"),
+        (None, "the call timed out after 2.5s", "search timed out after 2.5 s"),
+        (None, "Request timeout", "search took too long and was stopped. Please try again."),
+        (None, "fetch failed: ENOTFOUND", "search could not reach a service that it needs. Please try again."),
+        (None, "Traceback …", "search failed. Reference: r"),
     ],
 )
-def test_a_tool_that_failed_is_named(text: str, sentence: str) -> None:
-    assert failed_tool("search", text, lambda: "r") == (sentence, "r")
+def test_a_tool_that_failed_is_named(error_type: str | None, text: str, sentence: str) -> None:
+    assert failed_tool("search", error_type, text, lambda: "r") == (sentence, "r")

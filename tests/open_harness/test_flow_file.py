@@ -142,13 +142,13 @@ def test_every_problem_is_told_at_once_each_with_its_line() -> None:
         (8, "node 3"),
         (12, 'node "b", input.text'),
         (14, 'node "b", when.equals'),
-        (16, 'node "b", policy.retry, maxAttempts'),
-        (17, 'node "b", policy, timeoutMs'),
-        (18, 'node "b", policy, continueOnError'),
+        (16, 'node "b", policy.retry.maxAttempts'),
+        (17, 'node "b", policy.timeoutMs'),
+        (18, 'node "b", policy.continueOnError'),
         (19, "edges"),
         (21, 'edge "a->nowhere", to'),
         (24, 'edge "b->b", gate'),
-        (25, 'edge "a->b", forEach, as'),
+        (25, 'edge "a->b", forEach.as'),
         (25, 'edge "a->b", maxIterations'),
         (26, "parallel"),
     ]
@@ -161,7 +161,26 @@ def test_every_problem_is_told_at_once_each_with_its_line() -> None:
 @pytest.mark.parametrize(
     ("described", "problem"),
     [
+        ({"name": "x", "nods": [], "edges": [edge("a->b")]}, "nods: is not known; did you mean nodes?"),
+        (flow(constant("a"), edges=(edge("a->a", maxIterations="5"),)), 'edge "a->a", maxIterations: must be a whole'),
+    ],
+)
+def test_a_mistake_is_not_told_again_in_what_follows_from_it(described: Any, problem: str) -> None:
+    with pytest.raises(InvalidFlow) as raised:
+        load_flow(described)
+    others = [str(each) for each in raised.value.problems if str(each) != "nodes: is missing; it is a list"]
+    assert [each[: len(problem)] for each in others] == [problem]
+
+
+@pytest.mark.parametrize(
+    ("described", "problem"),
+    [
         ({}, "name: is missing; it is a text"),
+        ({"name": "x", "nodes": ()}, "nodes: a flow needs at least one node"),
+        (
+            flow(constant("a"), constant("b"), edges=(edge("a->b", forEach={"in": "a.value", "as": "x"}),)),
+            'edge "a->b", forEach.in: must be a binding: {{ a.value }}',
+        ),
         ({"name": "x"}, "nodes: is missing; it is a list"),
         ({"name": "x", "nodes": "a"}, "nodes: must be a list"),
         (flow(), "nodes: a flow needs at least one node"),

@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 
 from tests.open_harness.flow_runs import constant, echo, edge, flow, python, run
-from usechat.open_harness.flow_file import load_flow
 from usechat.open_harness.interface import Runtime
 from usechat.open_harness.runtime import FlowRuntime, NotResumable
 
@@ -59,19 +58,21 @@ async def test_a_run_that_has_ended_is_not_started_again() -> None:
         await runtime.resume("hi")
 
 
-async def test_edges_that_do_not_fire_skip_what_is_behind_them() -> None:
-    described = flow(
-        constant("a", 1),
-        constant("b"),
-        constant("c"),
-        edges=(edge("a->b", when="a.value = 2"), edge("b->c", when={"equals": {"var": "b.skipped", "value": False}})),
-    )
-    heard, snapshot = await run(described)
-    assert heard.named()[3:-1] == [
-        {"type": "node:skipped", "nodeId": "b", "reason": "edge"},
-        {"type": "node:skipped", "nodeId": "c", "reason": "edge"},
-    ]
-    assert snapshot["edgeStatus"] == {"a->b": "skipped", "b->c": "skipped"}
+@pytest.mark.parametrize(
+    ("when", "status", "told"),
+    [
+        ({}, "fired", ["edge:fire b->c", "node:start c.1", "node:complete c.1"]),  # as in Open Harness
+        ({"when": "$not($exists(b.skipped))"}, "skipped", ["node:skipped c"]),
+    ],
+)
+async def test_edges_behind_a_node_that_was_skipped_are_looked_at_like_any_other(
+    when: Any, status: str, told: list[str]
+) -> None:
+    edges = (edge("a->b", when="a.value = 2"), edge("b->c", **when))
+    heard, snapshot = await run(flow(constant("a", 1), constant("b"), constant("c"), edges=edges))
+    assert heard.brief()[3:-1] == ["node:skipped b", *told]
+    assert snapshot["outputs"]["b"] == {"skipped": True, "reason": "edge"}
+    assert snapshot["edgeStatus"] == {"a->b": "skipped", "b->c": status}
 
 
 @pytest.mark.parametrize(("gate", "runs"), [("all", False), (None, False), ("any", True)])
@@ -213,11 +214,3 @@ async def test_a_listener_that_fails_is_logged_and_the_others_hear_on(caplog: py
     await runtime.run()
     assert types == ["flow:start", "node:start", "node:complete"]
     assert "a listener failed at flow:start" in caplog.text
-
-
-async def test_the_graph_shows_nodes_and_edges_and_no_prompts() -> None:
-    described = flow(echo("a", "secret", ui={"x": 1}), constant("b"), edges=(edge("a->b", id="e", maxIterations=3),))
-    assert FlowRuntime(load_flow(described)).graph == {
-        "nodes": [{"id": "a", "type": "echo", "ui": {"x": 1}}, {"id": "b", "type": "constant"}],
-        "edges": [{"id": "e", "from": "a", "to": "b", "maxIterations": 3}],
-    }

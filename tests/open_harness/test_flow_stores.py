@@ -54,6 +54,26 @@ async def test_every_event_is_kept_as_it_was_told(tmp_path: Path) -> None:
         assert store.load_snapshot(snapshot["runId"]) == snapshot
 
 
+@pytest.mark.parametrize("kind", ["memory", "sqlite"])
+async def test_the_paused_run_of_a_chat_is_found_by_its_owner_alone_and_only_while_it_is_paused(
+    kind: str, tmp_path: Path
+) -> None:
+    store = MemoryRunStore() if kind == "memory" else SqliteRunStore(tmp_path / "runs.db")
+    runs: dict[str, FlowRuntime] = {}
+    for owner in ("ann", "bob"):
+        runs[owner] = FlowRuntime(flow(python("a", "asks_and_pauses")), store=store, owner=owner)
+        await runs[owner].run({"chatId": "c1"})
+    assert [store.paused_run("c1", owner) for owner in ("ann", "bob", "eve", "")] == [
+        *(runs["ann"].run_id, runs["bob"].run_id),
+        *(None, None),
+    ]
+    assert store.paused_run("c2", "ann") is None
+    await runs["ann"].resume("blue")
+    assert (store.paused_run("c1", "ann"), store.paused_run("c1", "bob")) == (None, runs["bob"].run_id)
+    if isinstance(store, SqliteRunStore):
+        store.close()
+
+
 async def test_a_run_whose_process_died_goes_on_with_what_had_not_ended() -> None:
     store = MemoryRunStore()
     runtime = FlowRuntime(flow(python("a", "counts"), python("b", "asks_and_pauses")), store=store)

@@ -1,15 +1,25 @@
 """Long flows stay linear in time and flat in memory (SC-005)."""
 
+import asyncio
 import gc
 import time
 import tracemalloc
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from typing import Any
 
 from tests.open_harness.scripted import event
+from usechat.frames import FrameStream
+from usechat.open_harness import FlowRuntime, NodeContext, OpenHarnessChatTransport, default_registry
 from usechat.open_harness.adapter import OpenHarnessAdapter
 from usechat.open_harness.interface import Event
+from usechat.parts import Part
+from usechat.requests import ChatRequest
+from usechat.stream import MessageStream
+from usechat.turn import Turn
 
 CALLS = 200
+LARGE = 10_000
+"""Characters of the input of a call, and of its output."""
 
 
 def tool_events(count: int, run_id: str) -> Iterator[Event]:
@@ -54,3 +64,46 @@ def test_sc_005_an_adapter_keeps_nothing_of_the_calls_that_have_ended() -> None:
     finally:
         tracemalloc.stop()
     assert max(later) - first < 4096
+
+
+async def use_tools(given: Mapping[str, Any], context: NodeContext) -> None:
+    """Use a tool as often as the message says, with large values."""
+    for number in range(int(given["text"])):
+        context.emit({"type": "agent:text:delta", "content": "x"})
+        context.emit({"type": "agent:tool", "toolName": "search", "toolInput": f"{number:{LARGE}}"})
+        context.emit({"type": "agent:tool", "toolName": "search", "toolOutput": f"{number:{LARGE}}"})
+        await asyncio.sleep(0)
+
+
+async def answer(calls: int) -> None:
+    """Answer a turn with runtime, adapter and frames, which nobody keeps; a run's log would, for those who reload."""
+    registry = default_registry()
+    registry.add("use_tools", use_tools)
+    node = {"id": "a", "type": "use_tools", "input": {"text": "{{ flow.input.message }}"}}
+    flow = {"name": "tools", "nodes": [node], "edges": []}
+    said = {"id": "u1", "role": "user", "parts": [{"type": "text", "text": str(calls)}]}
+    turn = Turn(ChatRequest.parse({"id": "c1", "messages": [said]}))
+    frames = FrameStream(MessageStream(message_id="m1"))
+
+    def hear(part: Part) -> None:
+        frames.send(part)
+
+    turn.bind(hear)
+    runtime = FlowRuntime(flow, registry=registry)
+    await OpenHarnessChatTransport(runtime, send_flow_metadata=True, send_node_outputs=True).drive(turn)
+
+
+def peak(calls: int) -> int:
+    """Return how many bytes a turn with so many calls takes at most."""
+    gc.collect()
+    tracemalloc.start()
+    try:
+        asyncio.run(answer(calls))
+        return tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+
+
+def test_sc_005_a_turn_keeps_less_than_a_kilobyte_of_a_call_however_large_it_was() -> None:
+    peak(1)  # what is made once
+    assert (peak(5 * CALLS) - peak(CALLS)) / (4 * CALLS) < 1024

@@ -5,13 +5,14 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from tests.open_harness.scripted import ScriptedRuntime, event
+from tests.open_harness.scripted import ScriptedRuntime, event, recorded
 from tests.open_harness.test_conversations import Listener
 from tests.open_harness.test_transport import Runtimes, asked, chunks_of, errors, listening, texts, types, until
 from usechat.open_harness import flow_turns
 from usechat.open_harness.interface import Event
 from usechat.open_harness.transport import OpenHarnessChatTransport
 from usechat.parts import Data
+from usechat.requests import ChatRequest
 from usechat.turn import Turn, emit
 
 
@@ -27,6 +28,27 @@ async def test_a_message_to_a_running_flow_is_sent_to_its_node_and_answered_from
     assert [texts(await second), texts(await third)] == ["Heard one. ", "Bye."]
     assert len(runtimes.made) == 1
     assert [command["runId"] for command in runtimes.made[0].commands] == ["a1", "a1"]
+
+
+@pytest.mark.parametrize("status", ["running", "paused"])
+async def test_a_message_to_a_flow_that_has_begun_brings_its_text_and_the_log_tells_of_files(
+    status: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    runtime = ScriptedRuntime(recorded(event("flow:complete", status="complete")), status=status)
+    file = {"type": "file", "mediaType": "text/plain", "url": "data:text/plain,x"}
+    message = {"id": "u1", "role": "user", "parts": [{"type": "text", "text": "look"}, file]}
+    asking = asyncio.ensure_future(
+        chunks_of(OpenHarnessChatTransport(runtime), ChatRequest.parse({"id": "c", "messages": [message]}))
+    )
+    if status == "running":
+        await until(lambda: runtime.listeners)
+        runtime.tell(event("node:start", "a1"))
+        runtime.inbox.clear()
+        runtime.tell(event("flow:complete", status="complete"))
+    await asking
+    told = runtime.resumed_with if status == "paused" else [command["message"] for command in runtime.commands]
+    assert told == ["look"]
+    assert "chat c: the files of a message to a flow that has begun are not passed on" in caplog.text
 
 
 async def test_a_message_that_no_node_reads_is_answered_by_a_new_flow() -> None:

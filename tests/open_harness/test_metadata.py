@@ -5,10 +5,14 @@ from typing import Any
 
 import pytest
 
+from tests.open_harness.flow_runs import constant, echo, edge
+from tests.open_harness.flow_runs import flow as described
 from tests.open_harness.scripted import event, flow
 from tests.open_harness.test_adapter import said
 from usechat import parts as p
 from usechat.open_harness.adapter import OpenHarnessAdapter
+from usechat.open_harness.flow_file import load_flow
+from usechat.open_harness.metadata import graph_of
 
 GRAPH = {"nodes": [{"id": "a", "type": "agent"}], "edges": [{"from": "a", "to": "a", "maxIterations": 3}], "x": 1}
 
@@ -138,3 +142,12 @@ def test_a_broken_clock_leaves_the_times_open() -> None:
 def test_usage_that_is_no_number_is_left_out() -> None:
     events = [event("flow:start"), event("agent:complete", "a1", usage={"inputTokens": "many", "outputTokens": True})]
     assert said([*events, event("agent:complete", "a1", usage="much")]) == []
+
+
+def test_the_graph_shows_nodes_and_edges_and_no_prompts() -> None:
+    loop = edge("a->b", id="e", maxIterations=3)
+    assert graph_of(load_flow(described(echo("a", "secret", ui={"x": 1}), constant("b"), edges=(loop,)))) == {
+        "name": "test",
+        "nodes": [{"id": "a", "type": "echo", "ui": {"x": 1}}, {"id": "b", "type": "constant"}],
+        "edges": ({"id": "e", "from": "a", "to": "b", "maxIterations": 3},),
+    }

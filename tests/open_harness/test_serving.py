@@ -19,6 +19,7 @@ from tests.server.process import question, serve_process
 from usechat import ChunkDecoder, MessageBuilder
 from usechat.cli import main
 from usechat.errors import UsechatError
+from usechat.open_harness.flow_problems import InvalidFlow
 from usechat.open_harness.remote import RemoteRuntime
 from usechat.open_harness.serving import open_target
 from usechat.open_harness.sessions_client import RemoteSessions
@@ -133,6 +134,31 @@ def test_every_problem_of_a_file_is_printed_in_one_report_with_its_line(
     report = capsys.readouterr().err.splitlines()
     assert report[0] == f"usechat: {folder / 'invalid.yaml'}: {len(report) - 1} problems"
     assert [line.split(":")[0] for line in report[1:]] == ["  line 4", "  line 8", "  line 11"]
+
+
+MODELS = """\
+name: models
+nodes:
+  - {id: a, type: claude.agent, input: {prompt: hi}}
+  - {id: b, type: agent, input: {model: "nonsense:x", prompt: hi}}
+  - {id: c, type: agent, input: {model: "python:greetings:nobody", prompt: hi}}
+  - {id: d, type: agent, input: {model: test, prompt: hi}}
+  - {id: e, type: agent, input: {model: "{{ flow.input.model }}", prompt: hi}}
+edges: []
+"""
+
+
+def test_models_that_cannot_be_asked_are_told_before_anything_is_served(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("ANTHROPIC_API_KEY", raising=False)
+    (folder / "models.yaml").write_text(MODELS, encoding="utf-8")
+    with pytest.raises(InvalidFlow) as raised:
+        open_target(str(folder / "models.yaml"))
+    claude, unknown, nobody = map(str, raised.value.problems)
+    assert re.match(r'node "a", model: (Please install the `anthropic` package|Set the `ANTHROPIC_API_KEY`)', claude)
+    assert unknown == 'node "b", model: Unknown model: nonsense:x'
+    assert nobody == """node "c", model: module 'greetings' has no attribute 'nobody'"""
 
 
 @pytest.mark.parametrize(

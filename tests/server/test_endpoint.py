@@ -158,7 +158,13 @@ async def test_state_stop_and_resume_of_a_chat_that_ended() -> None:
 
 
 @pytest.mark.parametrize(
-    ("said", "state"), [([], "finished"), ([parts.ToolCall("t1", "ask", {})], "waiting"), ([5], "failed")]
+    ("said", "state"),
+    [
+        ([], "finished"),
+        ([parts.Start("named-1")], "finished"),
+        ([parts.ToolCall("t1", "ask", {})], "waiting"),
+        ([5], "failed"),
+    ],
 )
 async def test_the_state_tells_how_the_last_run_ended(said: list[Any], state: str) -> None:
     async def agent(_turn: Turn) -> AsyncIterator[Any]:
@@ -172,14 +178,14 @@ async def test_the_state_tells_how_the_last_run_ended(said: list[Any], state: st
 
 
 async def test_the_state_of_a_run_that_goes_on_and_is_stopped() -> None:
-    async def agent(_turn: Turn) -> AsyncIterator[str]:
-        yield "one"
+    async def agent(_turn: Turn) -> AsyncIterator[Any]:
+        yield parts.Start("named-1")
         await asyncio.sleep(3600)
 
     async with client(app(agent)) as http:
         answering = asyncio.ensure_future(http.post("/api/chat", json=BODY))
         async with asyncio.timeout(30):
-            while (found := await http.get("/api/chat/c1")).status_code == 404:  # noqa: ASYNC110
+            while '"named-1"' not in (found := await http.get("/api/chat/c1")).text:  # noqa: ASYNC110
                 await asyncio.sleep(0.01)
         assert found.json()["state"] == "running"
         assert (await http.post("/api/chat/c1/stop")).status_code == 204

@@ -9,9 +9,11 @@ if TYPE_CHECKING:
     from usechat.agent_ops.app import AgentOpsApp
     from usechat.agent_ops.directory import SessionDirectory
     from usechat.agent_ops.lookup import HttpLookup
+    from usechat.agent_ops.settings import SESSION_SETTINGS
     from usechat.agent_ops.transport import AgentOpsChatTransport
 
 __all__ = [
+    "SESSION_SETTINGS",
     "AccessRule",
     "AgentOpsApp",
     "AgentOpsChatTransport",
@@ -29,6 +31,7 @@ _HOMES: Final = {
     "AgentOpsChatTransport": "transport",
     "HttpLookup": "lookup",
     "Role": "access",
+    "SESSION_SETTINGS": "settings",
     "SessionAdapter": "adapter",
     "SessionDirectory": "directory",
     "Standing": "access",

@@ -95,10 +95,7 @@ class DirectoryChanges:
             await self._update_session(session_id, owner=subject)
             return
         async with self._changing() as connection:
-            owner = (await connection.execute(select(SESSIONS.c.owner).where(SESSIONS.c.id == session_id))).scalar()
-            _require(owner is not None, f"no session {session_id} is in the directory")
-            if owner == subject:
-                raise UnusableDirectory(f"{subject} owns the session {session_id}; grant owner to somebody else first")
+            await _require_not_owner(connection, session_id, subject)
             await connection.execute(delete(PARTICIPANTS).where(*_participant(session_id, subject)))
             values = {"session_id": session_id, "subject": subject, "role": role.name.lower()}
             await connection.execute(insert(PARTICIPANTS).values(values))
@@ -106,8 +103,9 @@ class DirectoryChanges:
     async def revoke(self, session_id: str, subject: str) -> None:
         """Take somebody's role away."""
         async with self._changing() as connection:
+            await _require_not_owner(connection, session_id, subject)
             found = await connection.execute(delete(PARTICIPANTS).where(*_participant(session_id, subject)))
-            _require(found.rowcount, f"{subject} does not take part in a session {session_id}")
+            _require(found.rowcount, f"{subject} takes no part in the session {session_id}")
 
     async def sessions(self) -> list[ListedSession]:
         """Return all sessions by their ids."""
@@ -175,6 +173,12 @@ class DirectoryChanges:
 
 def _participant(session_id: str, subject: str) -> tuple[Any, Any]:
     return PARTICIPANTS.c.session_id == session_id, PARTICIPANTS.c.subject == subject
+
+
+async def _require_not_owner(connection: AsyncConnection, session_id: str, subject: str) -> None:
+    owner = (await connection.execute(select(SESSIONS.c.owner).where(SESSIONS.c.id == session_id))).scalar()
+    _require(owner is not None, f"no session {session_id} is in the directory")
+    _require(owner != subject, f"{subject} owns the session {session_id}; grant owner to somebody else first")
 
 
 def _require(found: object, otherwise: str) -> None:

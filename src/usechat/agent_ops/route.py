@@ -18,6 +18,8 @@ __all__ = ["PATH", "SessionEndpoints"]
 
 PATH: Final = "/api/sessions/{session_id}/chat"
 
+_ADMITTED: Final = "usechat.admitted"
+
 
 class SessionEndpoints(Endpoints):
     """Endpoints behind an access rule. Runs are named by session, person and chat: people share a session, not runs."""
@@ -40,9 +42,10 @@ class SessionEndpoints(Endpoints):
 
     async def _identify(self, request: Request, chat_id: str, action: Action) -> Identity:  # noqa: ARG002
         """Return who asks, if they may; asked once per request."""
-        known: Identity | None = getattr(request.state, "usechat_identity", None)
+        # Not in `request.state`: whether that is one request's own depends on the server.
+        known: Identity | None = request.scope.get(_ADMITTED)
         if known is None:
-            known = request.state.usechat_identity = await self._admit(request, action)
+            known = request.scope[_ADMITTED] = await self._admit(request, action)
         return known
 
     async def _admit(self, request: Request, action: Action) -> Identity:

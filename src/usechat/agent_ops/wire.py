@@ -5,7 +5,7 @@ get (``message``, ``chunk``, ``message.updated``). Frames of both may come over 
 """
 
 from collections.abc import Mapping
-from typing import Any, Final, TypeAlias
+from typing import Annotated, Any, Final, TypeAlias
 
 import msgspec
 
@@ -43,6 +43,10 @@ __all__ = [
 Frame: TypeAlias = Mapping[str, Any]
 
 
+_Id: TypeAlias = Annotated[str, msgspec.Meta(min_length=1)]
+"""The id of a turn or message; the page's message bears it, and cannot bear an empty one."""
+
+
 class UnknownEvent(Exception):
     """A frame that is none of the known ones; ``kind`` is the type it names."""
 
@@ -66,7 +70,7 @@ class _Event(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
 class MessageCreate(_Event, frozen=True):
     """The runner begins a turn."""
 
-    turn_id: str
+    turn_id: _Id
 
 
 class TextDelta(_Event, frozen=True):
@@ -104,7 +108,7 @@ class Complete(_Event, frozen=True):
 class MessageObject(_Event, frozen=True):
     """A whole message. ``parts`` is a list for turns, anything for other messages."""
 
-    id: str
+    id: _Id
     role: str | None = None
     content: str | None = None
     parts: Any = None

@@ -8,17 +8,9 @@ from usechat.open_harness.expressions import ExpressionFailed, Scope, check_expr
 from usechat.open_harness.flow import Place
 from usechat.values import json_text
 
-__all__ = ["BindingFailed", "binding_problems", "resolve", "resolve_text"]
+__all__ = ["binding_problems", "resolve", "resolve_text"]
 
 _KEPT: Final = 1024
-
-
-class BindingFailed(ExpressionFailed):
-    """A binding that failed; ``place`` says in which field of the input."""
-
-    def __init__(self, place: Place, text: str) -> None:
-        super().__init__(text)
-        self.place = place
 
 
 class _Segment(NamedTuple):
@@ -30,13 +22,13 @@ def resolve(value: Any, scope: Scope, place: Place = ()) -> Any:
     """Return the value with every binding in it replaced.
 
     A text that is a binding and nothing else becomes the value with its type; in any other text the value is written:
-    nothing for what does not exist, JSON for objects and arrays.
+    nothing for what does not exist, JSON for objects and arrays. An ExpressionFailed names the place.
     """
     if isinstance(value, str):
         try:
             return resolve_text(value, scope)
         except ExpressionFailed as error:
-            raise BindingFailed(place, str(error)) from error
+            raise ExpressionFailed(f"{'.'.join(map(str, place))}: {error}") from error
     if isinstance(value, Mapping):
         return {key: resolve(item, scope, (*place, key)) for key, item in value.items()}
     if isinstance(value, list | tuple):
@@ -61,7 +53,7 @@ def binding_problems(value: Any, place: Place) -> Iterator[tuple[Place, str]]:
         for segment in _segments(value):
             if segment.is_expression and (problem := check_expression(segment.text)):
                 yield place, problem
-            elif not segment.is_expression and "}}" in segment.text.partition("{{")[2]:
+            elif not segment.is_expression and "{{" in segment.text:
                 yield place, f"the binding in {segment.text.strip()!r} does not end; look at its quotes and braces"
     elif isinstance(value, Mapping):
         for key, item in value.items():

@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Callable
-from typing import Final, Literal, NamedTuple
+from typing import Any, Final, Literal, NamedTuple
 
 __all__ = ["PUBLIC", "Notice", "failed_step", "failed_tool"]
 
@@ -52,9 +52,14 @@ def failed_step(node_id: str, error_type: str, text: str, reference: str) -> str
     return sentence.format(who=who) if sentence else f"{who} failed. Reference: {reference}"
 
 
-def failed_tool(tool_name: str, text: str, new_reference: Callable[[], str]) -> tuple[str, str]:
-    """Return the sentence about a tool that failed, and the reference under which its raw text is logged."""
+def failed_tool(tool_name: str, error_type: Any, text: str, new_reference: Callable[[], str]) -> tuple[str, str]:
+    """Return the sentence about a tool that failed, and the reference under which its raw text is logged.
+
+    A text of the type ``public`` is meant for people here, too.
+    """
     reference = new_reference()
+    if error_type == PUBLIC:
+        return text, reference
     if found := _SECONDS.search(text):
         return f"{tool_name} timed out after {found[1]} s", reference
     sentence = _SENTENCES.get(_cause(text) or "")

@@ -49,7 +49,7 @@ class FlowReader:
     def _nodes(self, flow: Mapping[str, Any]) -> list[Node]:
         items = self._list(flow, "nodes")
         nodes = [self._node(item, ("nodes", index), index) for index, item in enumerate(items)]
-        if not items:
+        if not items and isinstance(flow.get("nodes"), list | tuple):
             self._report.add(("nodes",), "nodes", "a flow needs at least one node")
         seen: set[str] = set()
         for index, node in enumerate(nodes):
@@ -71,7 +71,7 @@ class FlowReader:
         node_type = self._text(value, "type", place, owner)
         fields = self._object(value, "input", place, owner)
         for where, problem in binding_problems(fields, (*place, "input")):
-            self._report.add(where, f"{owner}, {_path(where[len(place) :])}", problem)
+            self._report.add(where, _owned(owner, where), problem)
         if node_type:
             self._check_type(node_type, fields, place, owner)
         ui = self._object(value, "ui", place, owner) or None
@@ -90,15 +90,15 @@ class FlowReader:
 
     def _policy(self, node: Mapping[str, Any], place: Place, owner: str) -> Policy:
         value = self._object(node, "policy", place, owner)
-        place, owner = (*place, "policy"), f"{owner}, policy"
+        place = (*place, "policy")
         self._look_for_misspelt(value, place, owner, _POLICY_KEYS)
         retry = self._object(value, "retry", place, owner)
-        below, retry_owner = (*place, "retry"), f"{owner}.retry"
-        self._look_for_misspelt(retry, below, retry_owner, _RETRY_KEYS)
+        below = (*place, "retry")
+        self._look_for_misspelt(retry, below, owner, _RETRY_KEYS)
         return Policy(
             Retry(
-                self._field(retry, "maxAttempts", int, below, retry_owner, default=1, at_least=1),
-                self._field(retry, "backoffMs", float, below, retry_owner, default=0, at_least=0),
+                self._field(retry, "maxAttempts", int, below, owner, default=1, at_least=1),
+                self._field(retry, "backoffMs", float, below, owner, default=0, at_least=0),
             ),
             self._field(value, "timeoutMs", float, place, owner, default=None, at_least=0),
             self._field(value, "continueOnError", bool, place, owner, default=False),
@@ -114,7 +114,9 @@ class FlowReader:
                 self._report.add(("edges", index), f'edge "{edge.key}"', "stands here twice; give each its own id")
             keys.add(edge.key)
         self._look_for_conflicts(known)
-        self._look_for_cycles(known)
+        # A number that is wrong is a problem of its own.
+        loops = [edge for edge, item in zip(edges, items, strict=True) if _says(item, "maxIterations")]
+        self._look_for_cycles([edge for edge in known if edge not in loops])
         return edges
 
     def _edge(self, value: Any, place: Place, index: int, nodes: set[str]) -> Edge:
@@ -125,7 +127,7 @@ class FlowReader:
         self._look_for_misspelt(value, place, owner, _EDGE_KEYS)
         ends = [self._text(value, end, place, owner) for end in ("from", "to")]
         for end, name in zip(("from", "to"), ends, strict=True):
-            if name and name not in nodes:
+            if name and nodes and name not in nodes:  # without any node, that is the problem
                 self._report.add((*place, end), f"{owner}, {end}", f'there is no node "{name}"')
         gate = value.get("gate")
         if gate not in (None, "any", "all"):
@@ -145,10 +147,12 @@ class FlowReader:
         value = self._object(edge, "forEach", place, owner)
         if "forEach" not in edge:
             return None
-        place, owner = (*place, "forEach"), f"{owner}, forEach"
+        place = (*place, "forEach")
         source = self._text(value, "in", place, owner)
         for where, problem in binding_problems(source, (*place, "in")):
-            self._report.add(where, f"{owner}.in", problem)
+            self._report.add(where, _owned(owner, where), problem)
+        if source and "{{" not in source:
+            self._report.add((*place, "in"), _owned(owner, (*place, "in")), f"must be a binding: {{{{ {source} }}}}")
         return ForEach(source, self._text(value, "as", place, owner))
 
     def _look_for_conflicts(self, edges: list[Edge]) -> None:
@@ -164,8 +168,7 @@ class FlowReader:
     def _look_for_cycles(self, edges: list[Edge]) -> None:
         sorter: TopologicalSorter[str] = TopologicalSorter()
         for edge in edges:
-            if not edge.is_loop:
-                sorter.add(edge.to, edge.from_)
+            sorter.add(edge.to, edge.from_)
         try:
             sorter.prepare()
         except CycleError as error:
@@ -176,14 +179,14 @@ class FlowReader:
 
     def _state(self, flow: Mapping[str, Any]) -> FlowState:
         value = self._object(flow, "state", (), "")
-        return FlowState(self._object(value, "initial", ("state",), "state"), value.get("schema"))
+        return FlowState(self._object(value, "initial", ("state",), ""), value.get("schema"))
 
     def _condition(self, value: Mapping[str, Any], place: Place, owner: str) -> Any:
         condition = value.get("when")
         if condition is None:
             return None
         for where, problem in condition_problems(condition, (*place, "when")):
-            self._report.add(where, f"{owner}, {_path(where[len(place) :])}", problem)
+            self._report.add(where, _owned(owner, where), problem)
         return condition
 
     def _list(self, flow: Mapping[str, Any], key: str, *, required: bool = True) -> list[Any]:
@@ -200,7 +203,7 @@ class FlowReader:
             return {}
         if isinstance(found, Mapping):
             return found
-        self._report.add((*place, key), _owned(owner, key), "must be an object")
+        self._report.add((*place, key), _owned(owner, (*place, key)), "must be an object")
         return {}
 
     def _text(self, value: Mapping[str, Any], key: str, place: Place, owner: str) -> str:
@@ -208,7 +211,7 @@ class FlowReader:
         if isinstance(found, str) and found:
             return found
         text = "is missing; it is a text" if found is None else "must be a text that is not empty"
-        self._report.add((*place, key), _owned(owner, key), text)
+        self._report.add((*place, key), _owned(owner, (*place, key)), text)
         return ""
 
     def _field(
@@ -231,7 +234,7 @@ class FlowReader:
         if fits and (at_least is None or found >= at_least):
             return found
         limit = "" if at_least is None else f", at least {at_least}"
-        self._report.add((*place, key), _owned(owner, key), f"must be {_NAMES[kind]}{limit}")
+        self._report.add((*place, key), _owned(owner, (*place, key)), f"must be {_NAMES[kind]}{limit}")
         return default
 
     def _look_for_misspelt(self, value: Mapping[str, Any], place: Place, owner: str, known: tuple[str, ...]) -> None:
@@ -239,11 +242,16 @@ class FlowReader:
             if key in known or not isinstance(key, str):
                 continue
             for meant in difflib.get_close_matches(key, [name for name in known if name not in value], 1, 0.75):
-                self._report.add((*place, key), _owned(owner, key), f"is not known; did you mean {meant}?")
+                self._report.add((*place, key), _owned(owner, (*place, key)), f"is not known; did you mean {meant}?")
 
 
-def _owned(owner: str, key: str) -> str:
-    return f"{owner}, {key}" if owner else key
+def _owned(owner: str, place: Place) -> str:
+    """Return whose field it is, and which: places begin with the list that the owner stands in, and its number."""
+    return f"{owner}, {_path(place[2:])}" if owner else _path(place)
+
+
+def _says(item: Any, key: str) -> bool:
+    return isinstance(item, Mapping) and item.get(key) is not None
 
 
 def _path(place: Place) -> str:

@@ -13,6 +13,7 @@ from usechat.open_harness.expressions import Scope
 from usechat.open_harness.flow import Flow
 from usechat.open_harness.inbox import Inbox
 from usechat.open_harness.interface import Event, Listener
+from usechat.open_harness.listeners import Listeners
 from usechat.open_harness.recording import Recorder
 from usechat.open_harness.registry import NodeRegistry
 from usechat.open_harness.run_state import RunState
@@ -49,7 +50,7 @@ class FlowRun:
         self._store = store
         self.recorder = recorder
         self._invocations: Counter[str] = Counter()
-        self._listeners: dict[object, Listener] = {}
+        self._listeners = Listeners()
         self._inboxes: dict[str, Inbox] = {}
         self._sessions: AgentSessions | None = None
         for command in state.inbox:
@@ -74,18 +75,12 @@ class FlowRun:
 
     def listen(self, listener: Listener) -> Callable[[], None]:
         """Call the listener with every event from now on; return what ends that."""
-        key = object()
-        self._listeners[key] = listener
-        return lambda: self._listeners.pop(key, None) and None
+        return self._listeners.add(listener)
 
     def emit(self, event: Event) -> None:
-        """Tell an event to all listeners and keep it. A listener that fails is logged, and nothing else."""
+        """Tell an event to all listeners and keep it."""
         stamped = {**event, "timestamp": int(time.time() * 1000)}
-        for listener in list(self._listeners.values()):
-            try:
-                listener(stamped)
-            except Exception:
-                _logger.exception("a listener failed at %s", event["type"])
+        self._listeners.tell(stamped)
         self._keep(lambda: self._store.append_event(self.state.run_id, stamped))
 
     def save(self) -> None:

@@ -14,7 +14,7 @@ from usechat.open_harness.flow import Edge, Node
 from usechat.open_harness.flow_run import FlowRun
 from usechat.open_harness.interface import Command
 from usechat.open_harness.node_context import NodeContext, StopReason
-from usechat.open_harness.node_failures import AgentFailed
+from usechat.open_harness.node_failures import AgentFailed, text_of
 from usechat.open_harness.policy import run_with_policy
 from usechat.runs.failures import PublicError
 from usechat.values import json_value
@@ -206,7 +206,7 @@ class Invocation:
             extra={"node_id": self.node.id, "run_id": run_id},
         )
         self.failed = True
-        text = str(error) or type(error).__name__
+        text = text_of(error)
         settle({"error": text})
         where = {"nodeId": self.node.id, "runId": run_id}
         if isinstance(error, AgentFailed | PublicError):

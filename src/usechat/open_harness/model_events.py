@@ -17,7 +17,10 @@ from pydantic_ai.messages import (
 )
 
 from usechat.ids import new_id
+from usechat.open_harness.failures import PUBLIC
+from usechat.open_harness.node_failures import text_of
 from usechat.open_harness.providers import StreamEvent
+from usechat.runs.failures import PublicError
 from usechat.values import json_value
 
 __all__ = ["ModelEvents"]
@@ -33,7 +36,7 @@ class _Call(NamedTuple):
 class ModelEvents:
     """Turns the events of one run of a model into those of a provider."""
 
-    def __init__(self, failures: Mapping[str, str]) -> None:
+    def __init__(self, failures: Mapping[str, Exception]) -> None:
         self._failures = failures
         self._calls: dict[str, _Call] = {}
         self._pieces: list[str] = []
@@ -81,20 +84,28 @@ class ModelEvents:
         call = self._calls.pop(part.tool_call_id, None)
         if call is None:
             return []
-        error = self._failures.get(part.tool_call_id)
-        # A call that the model has to repeat, for instance because its arguments were wrong.
-        if error is None and (getattr(part, "outcome", "success") != "success" or part.part_kind == "retry-prompt"):
-            error = str(part.content)
+        failure = self._failure(part)
         ended = {
             "type": "tool",
             "phase": "complete",
             "id": call.id,
             "name": call.name,
             "input": call.input,
-            "data": None if error is not None else json_value(part.content),
+            "data": None if failure else json_value(part.content),
             "durationMs": round((time.monotonic() - call.began) * 1000),
         }
-        return [ended if error is None else {**ended, "error": error}]
+        return [{**ended, **failure}]
+
+    def _failure(self, part: Any) -> dict[str, str]:
+        """Return why a call failed; nothing if it did not."""
+        raised = self._failures.get(part.tool_call_id)
+        if raised is not None:
+            kind = {"errorType": PUBLIC} if isinstance(raised, PublicError) else {}
+            return {"error": text_of(raised), **kind}
+        # A call that the model has to repeat, for instance because its arguments were wrong.
+        if getattr(part, "outcome", "success") != "success" or part.part_kind == "retry-prompt":
+            return {"error": str(part.content)}
+        return {}
 
 
 def _thinking(content: str | None) -> list[StreamEvent]:

@@ -3,7 +3,7 @@
 import re
 from typing import Final
 
-from usechat.open_harness.node_failures import AgentFailed
+from usechat.open_harness.node_failures import AgentFailed, text_of
 
 __all__ = ["agent_failure"]
 
@@ -20,7 +20,7 @@ _API_KEY: Final = re.compile(r"_API_KEY|api[ _-]key", re.IGNORECASE)
 
 def agent_failure(error: BaseException) -> AgentFailed:
     """Return the failure of an agent whose model raised ``error``; its causes are looked at, too."""
-    text = str(error) or type(error).__name__
+    text = text_of(error)
     seen: set[int] = set()
     cause: BaseException | None = error
     while cause is not None and id(cause) not in seen:

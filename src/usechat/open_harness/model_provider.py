@@ -27,6 +27,7 @@ try:
         ToolCallPart,
         UserPromptPart,
     )
+    from pydantic_ai.models import infer_model
     from pydantic_ai.run import AgentRun
     from pydantic_ai.settings import ModelSettings
 except ImportError:  # pragma: no cover
@@ -36,13 +37,23 @@ from usechat.open_harness.inbox import Inbox
 from usechat.open_harness.model_events import ModelEvents
 from usechat.open_harness.model_failures import agent_failure
 from usechat.open_harness.model_tools import WatchedTools, open_tools
+from usechat.open_harness.node_failures import text_of
 from usechat.open_harness.nodes.agent_request import AgentRequest
 from usechat.open_harness.providers import Answer, Execution
 
-__all__ = ["ask_model"]
+__all__ = ["ask_model", "model_problem"]
 
 _PYTHON: Final = "python:"
 _BREATH: Final = 32
+
+
+def model_problem(model: Any) -> str | None:
+    """Return why a model cannot be asked: there is none of that name, or its provider's package or key is missing."""
+    try:
+        infer_model(_model(model))
+    except Exception as error:  # of pydantic-ai, of the provider's library, or of the user's module
+        return text_of(error)
+    return None
 
 
 async def ask_model(execution: Execution) -> Answer:

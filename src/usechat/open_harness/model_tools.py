@@ -11,6 +11,7 @@ from pydantic_ai import RunContext, Tool
 from pydantic_ai.exceptions import ApprovalRequired, CallDeferred, ModelRetry
 from pydantic_ai.toolsets import FunctionToolset, ToolsetTool, WrapperToolset
 
+from usechat.open_harness.node_failures import text_of
 from usechat.open_harness.nodes.python import import_function
 from usechat.open_harness.policy import run_within
 from usechat.open_harness.threads import in_thread
@@ -30,11 +31,11 @@ def open_tools(names: Sequence[str], timeout_ms: float) -> "WatchedTools":
 class WatchedTools(WrapperToolset[None]):
     """Ends tools that take too long, and tells the model of those that failed, so that the turn goes on.
 
-    ``failures`` holds why, by the id of the call.
+    ``failures`` holds what they raised, by the id of the call.
     """
 
     timeout_ms: float
-    failures: dict[str, str] = field(default_factory=dict)
+    failures: dict[str, Exception] = field(default_factory=dict)
 
     async def call_tool(
         self, name: str, tool_args: dict[str, Any], ctx: RunContext[None], tool: ToolsetTool[None]
@@ -47,9 +48,8 @@ class WatchedTools(WrapperToolset[None]):
             raise
         except Exception as error:
             _logger.warning("tool %s failed", name, exc_info=error)
-            text = str(error) or type(error).__name__
-            self.failures[ctx.tool_call_id or ""] = text
-            return f"Error: {text}"
+            self.failures[ctx.tool_call_id or ""] = error
+            return f"Error: {text_of(error)}"
 
 
 class ToolTimedOut(Exception):

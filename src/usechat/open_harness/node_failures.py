@@ -1,8 +1,8 @@
-"""How agents fail."""
+"""How agents and their tools fail."""
 
 from usechat.errors import UsechatError
 
-__all__ = ["AgentFailed"]
+__all__ = ["AgentFailed", "text_of"]
 
 
 class AgentFailed(UsechatError):
@@ -11,3 +11,8 @@ class AgentFailed(UsechatError):
     def __init__(self, error_type: str, text: str) -> None:
         super().__init__(text)
         self.error_type = error_type
+
+
+def text_of(error: BaseException) -> str:
+    """Return what an error says, or at least what it is."""
+    return str(error) or type(error).__name__

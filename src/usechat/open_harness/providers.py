@@ -14,7 +14,7 @@ StreamEvent: TypeAlias = Mapping[str, Any]
 """What a provider says while it works.
 
 ``{type: "text" | "thinking", content, delta?}``: a piece if ``delta`` is true, or else a whole block that has ended;
-``{type: "tool", phase: "start" | "complete", id, name, data, error?, durationMs?}``.
+``{type: "tool", phase: "start" | "complete", id, name, data, error?, errorType?, durationMs?}``.
 """
 
 

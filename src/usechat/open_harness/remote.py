@@ -1,7 +1,6 @@
 """A runtime that lives in another process, behind the WebSocket contract of Open Harness."""
 
 import asyncio
-import logging
 from collections.abc import Callable, Coroutine, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from typing import Any, Final
@@ -10,6 +9,7 @@ from weakref import WeakKeyDictionary
 from usechat.errors import LocalProtocolError
 from usechat.open_harness.events import EndsAt
 from usechat.open_harness.interface import Command, Event, Listener, Snapshot
+from usechat.open_harness.listeners import Listeners
 from usechat.open_harness.remote_link import Link, Unreachable, require_scheme
 from usechat.open_harness.remote_view import RunView
 from usechat.runs.failures import PublicError
@@ -22,7 +22,6 @@ LOST_WHILE_PAUSED: Final = "The connection to the flow was lost while it waited.
 NO_TEXT: Final = "The flow takes text, and the message has none."
 NOT_WAITING: Final = "The flow takes no message now: it is neither paused nor running, and its server cannot start it."
 
-_logger: Final = logging.getLogger("usechat.open_harness")
 _KEPT_WHILE_PAUSED: Final = 3600.0
 """Seconds after which nobody is expected to resume: the chat may be forgotten by then."""
 _ECHOES: Final = ("command:received", "flow:resumed")
@@ -59,7 +58,7 @@ class RemoteRuntime:
         self._turn: asyncio.Task[None] | None = None
         self._expiry: asyncio.TimerHandle | None = None
         self._view = RunView()
-        self._listeners: list[Listener] = []
+        self._listeners = Listeners()
         self._telling = False
         self._signs = 0
         self._changed = asyncio.Event()
@@ -94,13 +93,7 @@ class RemoteRuntime:
 
     def on_event(self, listener: Listener) -> Callable[[], None]:
         """Call the listener with every event of this turn from now on; return what ends that."""
-        self._listeners.append(listener)
-
-        def leave() -> None:
-            with suppress(ValueError):
-                self._listeners.remove(listener)
-
-        return leave
+        return self._listeners.add(listener)
 
     def get_snapshot(self) -> Snapshot:
         """Return what events told about the run."""
@@ -228,11 +221,7 @@ class RemoteRuntime:
         self._view.receive(event)
         if self._telling:
             self._signs += event.get("type") not in _ECHOES
-            for listener in tuple(self._listeners):
-                try:
-                    listener(event)
-                except Exception:  # one listener's failure is not the others'
-                    _logger.exception("a listener of a flow failed")
+            self._listeners.tell(event)
             if self._view.has_ended:
                 self._telling = False  # the run is everybody's; what follows belongs to the next turn
         self._changed.set()

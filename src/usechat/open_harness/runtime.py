@@ -7,12 +7,10 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Final
 
-import msgspec
-
 from usechat.errors import LocalProtocolError, UsechatError
 from usechat.open_harness.driver import Driver
 from usechat.open_harness.events import EndsAt
-from usechat.open_harness.flow import Edge, Flow
+from usechat.open_harness.flow import Flow
 from usechat.open_harness.flow_file import load_flow
 from usechat.open_harness.flow_run import FlowRun
 from usechat.open_harness.interface import Command, Listener, Snapshot
@@ -72,13 +70,6 @@ class FlowRuntime:
 
     ends_at: EndsAt = "flow"
     """Whose events end the run."""
-
-    @property
-    def graph(self) -> dict[str, Any]:
-        """The nodes and edges of the flow, as a page may draw them."""
-        nodes = [{"id": node.id, "type": node.type} | ({"ui": node.ui} if node.ui else {}) for node in self.flow.nodes]
-        edges = [_drawn(edge) for edge in self.flow.edges]
-        return {"nodes": nodes, "edges": edges}
 
     @property
     def run_id(self) -> str:
@@ -218,11 +209,6 @@ def _require_model_library(flow: Flow, registry: NodeRegistry) -> None:
     for kind in {registry.get(node.type) for node in flow.nodes}:
         if isinstance(kind, AgentNode):
             kind.require_model_library()
-
-
-def _drawn(edge: Edge) -> dict[str, Any]:
-    plain = msgspec.to_builtins(edge)
-    return {key: plain[key] for key in ("id", "from", "to", "maxIterations") if key in plain}
 
 
 def _kept_state(flow: Flow, store: RunStore | None, resume: Mapping[str, Any]) -> RunState:

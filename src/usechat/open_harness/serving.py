@@ -7,7 +7,11 @@ from importlib import import_module
 from pathlib import Path
 from typing import Final
 
+from usechat.open_harness.flow import Flow
 from usechat.open_harness.flow_file import load_flow
+from usechat.open_harness.flow_problems import FlowProblem, InvalidFlow
+from usechat.open_harness.nodes.agent import AgentNode
+from usechat.open_harness.registry import NodeRegistry, default_registry
 from usechat.open_harness.remote import RemoteRuntime
 from usechat.open_harness.runtime import FlowRuntime
 from usechat.open_harness.sessions_client import RemoteSessions
@@ -50,7 +54,23 @@ def _open_file(target: str) -> RuntimeFactory:
     directory = str(path.resolve().parent)
     if directory not in sys.path:  # its functions live beside it
         sys.path.insert(0, directory)
-    flow = load_flow(path)
-    if any(node.type in ("agent", "claude.agent") for node in flow.nodes):
-        import_module("usechat.open_harness.model_provider")  # takes seconds, and now nobody waits for an answer
-    return partial(FlowRuntime, flow)
+    registry = default_registry()
+    flow = load_flow(path, registry=registry)
+    _require_models(flow, registry, target)
+    return partial(FlowRuntime, flow, registry=registry)
+
+
+def _require_models(flow: Flow, registry: NodeRegistry, target: str) -> None:
+    """Raise an InvalidFlow for models that cannot be asked: a missing key is told now, not to the first user."""
+    agents = [(node, kind) for node in flow.nodes if isinstance(kind := registry.get(node.type), AgentNode)]
+    if not agents:
+        return
+    provider = import_module("usechat.open_harness.model_provider")  # takes seconds, and now nobody waits for an answer
+    asked = [(node, kind.model(node.input)) for node, kind in agents]
+    problems = [
+        FlowProblem(f'node "{node.id}", model', problem)
+        for node, model in asked
+        if "{{" not in model and (problem := provider.model_problem(model))
+    ]
+    if problems:
+        raise InvalidFlow(target, problems)

@@ -9,6 +9,7 @@ from typing import Any, Final
 from usechat.errors import LocalProtocolError
 from usechat.open_harness.events import EndsAt
 from usechat.open_harness.interface import Command, Event, Listener, Snapshot
+from usechat.open_harness.listeners import Listeners
 from usechat.open_harness.remote_link import Unreachable, require_scheme
 from usechat.open_harness.sessions_http import SessionServer
 from usechat.runs.failures import PublicError
@@ -60,7 +61,7 @@ class RemoteSession:
         self._session_id: str | None = None
         self._status = "idle"
         self._seen: set[str] = set()
-        self._listeners: list[Listener] = []
+        self._listeners = Listeners()
         self._orders: set[asyncio.Task[None]] = set()
 
     async def run(self, input: Mapping[str, Any] | None = None) -> Snapshot:  # noqa: A002
@@ -91,13 +92,7 @@ class RemoteSession:
 
     def on_event(self, listener: Listener) -> Callable[[], None]:
         """Call the listener with every event from now on; return what ends that."""
-        self._listeners.append(listener)
-
-        def leave() -> None:
-            with suppress(ValueError):
-                self._listeners.remove(listener)
-
-        return leave
+        return self._listeners.add(listener)
 
     def get_snapshot(self) -> Snapshot:
         """Return the session's id and how it stands."""
@@ -175,11 +170,7 @@ class RemoteSession:
         if (event_id := str(event.get("id"))) in self._seen:
             return
         self._seen.add(event_id)
-        for listener in tuple(self._listeners):
-            try:
-                listener(event)
-            except Exception:  # one listener's failure is not the others'
-                _logger.exception("a listener of a session failed")
+        self._listeners.tell(event)
 
     def _order(self, post: Callable[[str], Coroutine[Any, Any, Any]]) -> None:
         """Post something beside the turn; nobody waits for it but the end of the turn."""

@@ -114,7 +114,7 @@ class ToolCalls:
         error = event.get("error")
         if error is None:
             return ToolResult(call.id, event.get("toolOutput"), lane=event["runId"])
-        text, reference = failed_tool(call.name, str(error), self._new_reference)
+        text, reference = failed_tool(call.name, event.get("errorType"), str(error), self._new_reference)
         told = f"tool {call.name!r} of node {event['nodeId']!r} failed: {error!r}"
         self.notices.append(Notice("failure", told, "agent:tool", reference))
         return ToolError(call.id, text, lane=event["runId"])

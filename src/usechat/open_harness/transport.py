@@ -107,7 +107,7 @@ class OpenHarnessChatTransport:
         """Go on with the flow that runs; tell whether that answered the turn."""
         if flow.is_abandoned:
             return False
-        begin = None if turn.request.continues else lambda: flow.deliver(turn.text)
+        begin = None if turn.request.continues else lambda: flow.deliver(_text_alone(turn))
         return await self._tell(conversation, flow, turn, begin)
 
     async def _tell(
@@ -137,7 +137,7 @@ class OpenHarnessChatTransport:
             raise PublicError(USED_UP)
         flow = FlowTurns(runtime, self._adapter(runtime))
         if status == "running":
-            return flow, lambda: flow.deliver(turn.text)
+            return flow, lambda: flow.deliver(_text_alone(turn))
         if status == "paused":
             return flow, lambda: flow.start(runtime.resume(_answer(turn)))
         return flow, lambda: flow.start(runtime.run(_input(turn)))
@@ -196,4 +196,11 @@ def _answer(turn: Turn) -> str:
             return "approved" if approval.approved else approval.reason or "denied"
         for output in turn.tool_outputs:
             return output.output if isinstance(output.output, str) else msgspec.json.encode(output.output).decode()
+    return _text_alone(turn)
+
+
+def _text_alone(turn: Turn) -> str:
+    """Return the text of a message to a flow that has begun: the commands of Open Harness have no field for files."""
+    if turn.files:
+        _logger.warning("chat %s: the files of a message to a flow that has begun are not passed on", turn.chat_id)
     return turn.text

@@ -189,7 +189,9 @@ class Keeper:
 
     async def latest(self, chat_id: str) -> RunInfo | None:
         """Return the chat's last run."""
-        return await self._store.latest(chat_id)
+        info = await self._store.latest(chat_id)
+        run = None if info is None else self._runs.get(info.run_id)
+        return info if info is None or run is None else msgspec.structs.replace(info, message_id=run.message_id)
 
     async def stop(self, info: RunInfo) -> None:
         """Stop a run wherever it lives, and wait a bounded time for it."""

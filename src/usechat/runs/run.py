@@ -127,6 +127,11 @@ class Run:
         """How long ago the run began."""
         return self._loop.time() - self._began
 
+    @property
+    def message_id(self) -> str:
+        """The id of the message: the one that was meant, or the one that the source gave it."""
+        return str(self._stream.message_id)
+
     def start(self, source: Source) -> None:
         """Begin: from here on everything ends in the stream."""
         self._task = self._loop.create_task(self._own(source), name=f"usechat run {self.info.run_id}")
@@ -214,7 +219,9 @@ class Run:
             return
         if frames := self._last_frames(ending):
             self.log.append(frames)
-        self.info = msgspec.structs.replace(self.info, state=self._outcome(), open_calls=self._open_calls())
+        self.info = msgspec.structs.replace(
+            self.info, message_id=self.message_id, state=self._outcome(), open_calls=self._open_calls()
+        )
         self.log.flush()
         self._on_end(self)
 
@@ -224,7 +231,8 @@ class Run:
         except UsechatError:  # the source named the message badly, or an error text is none: the run ends all the same
             _logger.exception("run %s: its ending cannot be written", self.info.run_id)
             self._stream.ending = parts.Error(NO_ENDING)
-            return encode_frame(chunks.Error(NO_ENDING)) + DONE
+            last = (chunks.Error(NO_ENDING), chunks.Finish())
+            return b"".join(encode_frame(chunk, event_names=self._frames.event_names) for chunk in last) + DONE
 
     def _outcome(self) -> RunState:
         match self._stream.ending:

@@ -131,7 +131,13 @@ class Endpoints:
     def _stream(self, reading: Reading, received: float) -> Response:
         hang_up_in_time(self.keeper)
         settings = self.settings
-        return StreamResponse(reading, keep_alive=settings.keep_alive, observer=self.observer, received=received)
+        return StreamResponse(
+            reading,
+            keep_alive=settings.keep_alive,
+            observer=self.observer,
+            received=received,
+            event_names=settings.event_names,
+        )
 
     async def _resume(self, request: Request) -> Response:
         received = asyncio.get_running_loop().time()

@@ -31,7 +31,9 @@ _REASONS: Final = {Wake.GONE: "client", Wake.TOO_SLOW: "slow", Wake.BROKEN_OFF: 
 _STREAMS: Final = "usechat.streams"
 _LAST_WORDS: Final = 5.0
 """Seconds that a client too slow to follow gets for the last frames."""
-_BROKEN_OFF: Final = encode_frame(Error("The connection was broken off; reload the page to see the whole answer."))
+_TOLD: Final = Error("The connection was broken off; reload the page to see the whole answer.")
+_BROKEN_OFF: Final = encode_frame(_TOLD)
+_BROKEN_OFF_BY_NAME: Final = encode_frame(_TOLD, event_names=True)
 
 
 def collect_streams(scope: Any) -> "list[StreamResponse]":
@@ -50,7 +52,15 @@ class StreamResponse(Response):
     A ``Response`` by name, because FastAPI serialises everything else.
     """
 
-    def __init__(self, reading: Reading, *, keep_alive: float, observer: Observer, received: float) -> None:
+    def __init__(
+        self,
+        reading: Reading,
+        *,
+        keep_alive: float,
+        observer: Observer,
+        received: float,
+        event_names: bool = False,
+    ) -> None:
         self.status_code = 200
         self.background = None
         self.body = b""
@@ -59,6 +69,7 @@ class StreamResponse(Response):
         self._keep_alive = keep_alive
         self._observer = observer
         self._received = received
+        self._broken_off = _BROKEN_OFF_BY_NAME if event_names else _BROKEN_OFF
         self._first = True
         self._timer: asyncio.TimerHandle | None = None
         self._task: asyncio.Task[Any] | None = None
@@ -133,7 +144,7 @@ class StreamResponse(Response):
         transport = _transport_of(receive)
         if transport is None:
             # Middleware (starlette 1.10, BaseHTTPMiddleware) ends the response well, whatever happens here.
-            last_words = last_words or _BROKEN_OFF
+            last_words = last_words or self._broken_off
         if last_words:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(_LAST_WORDS):

@@ -32,14 +32,31 @@ class ChatState {
   };
 }
 
+// A body of which nothing is read before `mayRead`; then all that has come meanwhile.
+function unread(response, mayRead) {
+  const reader = response.body.getReader();
+  const body = new ReadableStream(
+    {
+      async pull(controller) {
+        await mayRead;
+        const { done, value } = await reader.read();
+        if (done) controller.close();
+        else controller.enqueue(value);
+      },
+    },
+    { highWaterMark: 0 },
+  );
+  return new Response(body, response);
+}
+
 // What the page writes down of its own traffic; the real fetch does the work.
-function recordingFetch(requests) {
+function recordingFetch(requests, mayRead) {
   return async (url, options) => {
     const request = { method: options.method ?? "GET", url, body: options.body ? JSON.parse(options.body) : null, status: null };
     requests.push(request);
     const response = await fetch(url, options);
     request.status = response.status;
-    return response;
+    return mayRead == null ? response : unread(response, mayRead);
   };
 }
 
@@ -70,8 +87,8 @@ const pages = new Map();
 const sockets = new Map();
 
 // Chats that name the same socket share one transport, as the chats of one page do.
-function transportOf(ai, { url, headers, socket }, requests) {
-  if (socket == null) return new ai.DefaultChatTransport({ api: url, headers, fetch: recordingFetch(requests) });
+function transportOf(ai, { url, headers, socket }, requests, mayRead) {
+  if (socket == null) return new ai.DefaultChatTransport({ api: url, headers, fetch: recordingFetch(requests, mayRead) });
   if (!sockets.has(socket)) {
     const frames = [];
     const transport = new ai.WebSocketChatTransport({ url, headers, webSocket: recordingWebSocket(frames) });
@@ -80,14 +97,16 @@ function transportOf(ai, { url, headers, socket }, requests) {
   return sockets.get(socket).transport;
 }
 
-async function open({ page, release, chatId, messages, automatic, ...options }) {
+async function open({ page, release, chatId, messages, automatic, reads, ...options }) {
   const ai = await import(`ai-${release}`);
-  const record = { requests: [], data: [], toolCalls: [], finishes: [], calls: 0, thrown: null };
+  let read = null;
+  const mayRead = reads ? null : new Promise((resolve) => (read = resolve));
+  const record = { requests: [], data: [], toolCalls: [], finishes: [], calls: 0, thrown: null, read };
   class Chat extends ai.AbstractChat {}
   record.chat = new Chat({
     id: chatId,
     state: new ChatState(messages),
-    transport: transportOf(ai, options, record.requests),
+    transport: transportOf(ai, options, record.requests, mayRead),
     sendAutomaticallyWhen: automatically(ai, automatic),
     onData: (part) => void record.data.push(structuredClone(part)),
     onToolCall: ({ toolCall }) => void record.toolCalls.push(structuredClone(toolCall)),
@@ -107,8 +126,13 @@ function call({ page, method, options }) {
 }
 
 function look({ page }) {
-  const { chat, thrown, ...seen } = pages.get(page);
+  const { chat, thrown, read, ...seen } = pages.get(page);
   return { ...seen, status: chat.status, error: described(chat.error ?? thrown), messages: chat.messages };
+}
+
+function read({ page }) {
+  pages.get(page).read();
+  return {};
 }
 
 const frames = ({ socket }) => sockets.get(socket).frames;
@@ -118,7 +142,7 @@ function disconnect({ socket }) {
   return {};
 }
 
-const operations = { open, call, look, frames, disconnect };
+const operations = { open, call, look, read, frames, disconnect };
 
 async function answer(line) {
   try {

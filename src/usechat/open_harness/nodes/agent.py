@@ -13,7 +13,7 @@ from usechat.errors import MissingDependency
 from usechat.open_harness.agent_sessions import AgentSession
 from usechat.open_harness.flow import Place
 from usechat.open_harness.node_context import NodeContext
-from usechat.open_harness.nodes.agent_request import AgentRequest, read_request, request_problems
+from usechat.open_harness.nodes.agent_request import AgentRequest, model_name, read_request, request_problems
 from usechat.open_harness.providers import Answer, Execution, Provider, StreamEvent
 from usechat.open_harness.registry import NodeRegistry
 from usechat.open_harness.threads import in_thread
@@ -40,6 +40,10 @@ class AgentNode:
         """Yield what is wrong with the input."""
         return request_problems(fields, has_model=self._claude or self._registry.default_model is not None)
 
+    def model(self, fields: Mapping[str, Any]) -> Any:
+        """Return the model that an input names, or else the one for those that name none."""
+        return self._registry.model(model_name(fields, claude=self._claude)) or _CLAUDE
+
     def require_model_library(self) -> None:
         """Raise a MissingDependency at once, not at the first message, if models cannot be asked."""
         if find_spec("pydantic_ai") is None:
@@ -50,7 +54,7 @@ class AgentNode:
         request = read_request(fields, claude=self._claude)
         session = await context.sessions.open(context.session_name)
         request = _resumed(request, session, context)
-        model = self._registry.model(request.model) or _CLAUDE
+        model = self.model(fields)
         context.emit(
             {
                 "type": "agent:start",
@@ -122,7 +126,7 @@ def _runtime_event(event: StreamEvent) -> dict[str, Any]:
         if event["phase"] == "start":
             return {**told, "toolInput": event["data"]}
         told |= {"toolInput": event.get("input"), "toolOutput": event["data"], "durationMs": event.get("durationMs", 0)}
-        return {**told, "error": event["error"]} if "error" in event else told
+        return told | {key: event[key] for key in ("error", "errorType") if key in event}
     kind = f"agent:{event['type']}:delta" if event.get("delta") else f"agent:{event['type']}"
     return {"type": kind, "content": event["content"]}
 

@@ -10,7 +10,7 @@ import msgspec
 from usechat.open_harness.flow import Place
 from usechat.open_harness.nodes.python import import_function
 
-__all__ = ["AgentRequest", "Said", "read_request", "request_problems"]
+__all__ = ["AgentRequest", "Said", "model_name", "read_request", "request_problems"]
 
 _logger: Final = logging.getLogger("usechat.open_harness")
 
@@ -90,11 +90,8 @@ def read_request(fields: Mapping[str, Any], *, claude: bool) -> AgentRequest:
     *conversation, last = _conversation(fields)
     if last.role != "user":
         raise ValueError("the last of the messages must be the user's")
-    model = merged.get("model")
-    if claude:
-        model = _claude_model(model)
     return AgentRequest(
-        model,
+        model_name(fields, claude=claude),
         last.text,
         tuple(conversation),
         tuple(file for file in merged.get("files") or () if isinstance(file, Mapping)),
@@ -119,9 +116,10 @@ def _merged(fields: Mapping[str, Any]) -> dict[str, Any]:
     return {**(options if isinstance(options, Mapping) else {}), **fields}
 
 
-def _claude_model(name: str | None) -> str | None:
-    """Return the name that pydantic-ai has for what upstream flows call a model, such as claude-sonnet-4-5."""
-    return name if name is None or ":" in name or not name.startswith("claude") else f"anthropic:{name}"
+def model_name(fields: Mapping[str, Any], *, claude: bool) -> str | None:
+    """Return the name of the model in an input: pydantic-ai's for what upstream flows call claude-sonnet-4-5."""
+    name: str | None = _merged(fields).get("model")
+    return f"anthropic:{name}" if claude and name and name.startswith("claude") and ":" not in name else name
 
 
 def _conversation(fields: Mapping[str, Any]) -> list[Said]:
