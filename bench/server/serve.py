@@ -24,6 +24,9 @@ def both(make: Make) -> App:
     apps = {"/paced": make(Load("paced")), "/flood": make(Load("flood"))}
 
     async def app(scope: Any, receive: Any, send: Any) -> None:
+        if scope["type"] == "lifespan":  # as stock uvicorn has it; one app stands for all of the process
+            await next(iter(apps.values()))(scope, receive, send)
+            return
         chosen = apps[scope["path"]]
         scope["path"] = "/api/chat"
         await chosen(scope, receive, send)
@@ -37,7 +40,7 @@ def main(name: str) -> None:
         both(APPS[name]),
         loop="uvloop" if find_spec("uvloop") else "asyncio",
         http="httptools" if find_spec("httptools") else "h11",
-        lifespan="off",
+        lifespan="auto",
         log_level="critical",
         access_log=False,
         backlog=4096,

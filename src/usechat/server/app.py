@@ -1,5 +1,6 @@
 """The whole set of routes as one ASGI app, mounted anywhere or served alone."""
 
+import gc
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from typing import Any, TypeAlias
@@ -80,6 +81,9 @@ class EndpointsApp:
 
     @asynccontextmanager
     async def _lifespan(self, _app: Starlette) -> AsyncIterator[None]:
+        # A full collection looks at all that was imported, and every stream waits for it; what is there now stays.
+        gc.collect()
+        gc.freeze()
         yield
         await self.shut_down()
 
