@@ -2,20 +2,21 @@
 
 import gzip
 from importlib.resources import files
-from pathlib import Path
 from typing import Any
 
 import pytest
 from playwright.sync_api import Page
 
+from tests.browser.building import HERE, install
 from tests.browser.chatting import ask, expect, wait_until_idle
 from tests.browser.conftest import OpenPage
 
-AXE = Path(__file__).parent / "axe/node_modules/axe-core/axe.min.js"
+AXE = HERE / "axe"
 
 
 def serious_findings(page: Page) -> list[Any]:
-    page.evaluate(AXE.read_text(encoding="utf-8"))
+    install(AXE)
+    page.evaluate((AXE / "node_modules" / "axe-core" / "axe.min.js").read_text(encoding="utf-8"))
     result: dict[str, Any] = page.evaluate("axe.run()")
     return [
         (finding["id"], [node["html"] for node in finding["nodes"]])
