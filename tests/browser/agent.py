@@ -84,7 +84,11 @@ async def _sources(_turn: Turn) -> Said:
 
 async def _fail(turn: Turn) -> Said:
     yield "It begins well. "
-    raise ValueError("internal detail") if "inside" in turn.text else PublicError("The model is overloaded.")
+    raise (
+        ValueError("internal detail")
+        if "inside" in turn.text
+        else PublicError("The model's network is down." if "network" in turn.text else "The model is overloaded.")
+    )
 
 
 async def _long(_turn: Turn) -> Said:

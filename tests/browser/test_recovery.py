@@ -7,7 +7,8 @@ from playwright.sync_api import Page
 from tests.browser.chatting import ask, expect, stored, wait_until_idle
 from tests.browser.conftest import OpenPage
 from tests.conformance.served import Served
-from usechat.server.response import _BROKEN_OFF
+from usechat.server.response import BROKEN_OFF
+from usechat.sse import encode_frame
 
 
 def numbers(page: Page) -> list[int]:
@@ -87,7 +88,7 @@ def test_an_answer_that_is_lost_is_told_and_can_be_asked_for_again(open_page: Op
 
 def test_what_a_server_says_that_hangs_up_is_no_failure(open_page: OpenPage) -> None:
     page = open_page()
-    body = b'data: {"type":"start","messageId":"m"}\n\n' + _BROKEN_OFF + b"data: [DONE]\n\n"
+    body = b'data: {"type":"start","messageId":"m"}\n\n' + encode_frame(BROKEN_OFF) + b"data: [DONE]\n\n"
     stream = {"content-type": "text/event-stream", "x-vercel-ai-ui-message-stream": "v1"}
     ask(page, "count for me")
     expect(page.get_by_text("number-10 ")).to_be_visible()

@@ -148,6 +148,12 @@ def test_a_failure_is_a_sentence_with_a_way_on(open_page: OpenPage) -> None:
     expect(alert).to_be_hidden()
 
 
+def test_a_failure_that_speaks_of_the_network_is_no_lost_connection(open_page: OpenPage) -> None:
+    page = open_page()
+    ask(page, "fail over the network")
+    expect(page.get_by_role("alert")).to_contain_text("The model's network is down.")
+
+
 def test_an_internal_error_is_redacted_and_can_be_tried_again(open_page: OpenPage) -> None:
     page = open_page()
     ask(page, "fail inside")

@@ -12,7 +12,7 @@ from fastapi import FastAPI
 from genkit_fastapi import serve_agent, serve_flow
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from tests.conformance.judge import JudgeError, _node
+from tests.conformance.judge import JudgeError, node_binary
 from tests.genkit import scripted
 
 DIRECTORY: Final = Path(__file__).parent / "genkit_node"
@@ -45,7 +45,7 @@ class NodeServer:
 def node_server() -> Iterator[NodeServer]:
     if not (DIRECTORY / "node_modules").is_dir():
         raise JudgeError("the npm packages are not installed: run `make install`")
-    process = subprocess.Popen([_node(), "server.mjs"], cwd=DIRECTORY, stdout=subprocess.PIPE)
+    process = subprocess.Popen([node_binary(), "server.mjs"], cwd=DIRECTORY, stdout=subprocess.PIPE)
     try:
         assert process.stdout is not None
         yield NodeServer(process, json.loads(process.stdout.readline())["port"])

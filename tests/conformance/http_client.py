@@ -9,7 +9,15 @@ from time import monotonic, sleep
 from types import TracebackType
 from typing import Any, Final, Self, TypedDict, cast
 
-from tests.conformance.judge import _NODE_DIRECTORY, RELEASES, ErrorDescription, FinishFlags, Json, JudgeError, _node
+from tests.conformance.judge import (
+    NODE_DIRECTORY,
+    RELEASES,
+    ErrorDescription,
+    FinishFlags,
+    Json,
+    JudgeError,
+    node_binary,
+)
 
 NEWEST: Final = tuple(releases[-1] for releases in RELEASES.values())
 """The newest release of each major."""
@@ -115,11 +123,11 @@ class Browser:
     """A running Node process with any number of pages; use it as a context manager."""
 
     def __init__(self) -> None:
-        if not (_NODE_DIRECTORY / "node_modules").is_dir():
+        if not (NODE_DIRECTORY / "node_modules").is_dir():
             raise JudgeError("the npm packages are not installed: run `make install`")
         self._names = map(str, itertools.count(1))
         self._process = subprocess.Popen(
-            [_node(), "http.mjs"], cwd=_NODE_DIRECTORY, stdin=subprocess.PIPE, stdout=subprocess.PIPE
+            [node_binary(), "http.mjs"], cwd=NODE_DIRECTORY, stdin=subprocess.PIPE, stdout=subprocess.PIPE
         )
         self._selector = selectors.DefaultSelector()
         self._selector.register(cast("Any", self._process.stdout), selectors.EVENT_READ)

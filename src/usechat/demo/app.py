@@ -7,15 +7,14 @@ from importlib.resources import files
 from typing import Final
 
 from usechat.demo.library import library
-from usechat.demo.models import SCRIPT, registry_for
+from usechat.demo.models import MODEL_VARIABLE, SCRIPT, registry_for
 from usechat.open_harness.flow_file import load_flow
 from usechat.open_harness.registry import NodeRegistry
 from usechat.open_harness.runtime import FlowRuntime
 from usechat.open_harness.transport import OpenHarnessChatTransport
 
-__all__ = ["MODEL_VARIABLE", "SUGGESTIONS", "TITLE", "Guide", "guide"]
+__all__ = ["SUGGESTIONS", "TITLE", "Guide", "guide"]
 
-MODEL_VARIABLE: Final = "USECHAT_DEMO_MODEL"
 TITLE: Final = "the usechat guide"
 SUGGESTIONS: Final = (
     "How does a page resume after a reload?",

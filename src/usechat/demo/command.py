@@ -22,10 +22,10 @@ def run(options: Namespace) -> int:
             raise MissingDependency(package, "demo")
     if not (files("usechat") / "web" / "built" / "index.html").is_file():
         raise PageMissing
-    from usechat.demo.models import registry_for
+    from usechat.demo.models import MODEL_VARIABLE, registry_for
 
     registry_for(options.model)  # what is wrong with the model is told here, in one sentence
-    os.environ["USECHAT_DEMO_MODEL"] = options.model  # the app is made anew in the server
+    os.environ[MODEL_VARIABLE] = options.model  # the app is made anew in the server
     from usechat.demo.app import SUGGESTIONS, TITLE
 
     options.target, options.title, options.suggestions = "usechat.demo.app:guide", TITLE, SUGGESTIONS

@@ -1,6 +1,6 @@
 """Which model the demo's agents use: its own script, any that pydantic-ai knows, or a small one on this machine."""
 
-from typing import Any
+from typing import Any, Final
 
 from pydantic_ai.exceptions import UserError
 from pydantic_ai.models import infer_model
@@ -9,10 +9,12 @@ from usechat.demo.script import researcher, writer
 from usechat.errors import UsechatError
 from usechat.open_harness.registry import NodeRegistry, default_registry
 
-__all__ = ["CannotUseModel", "registry_for"]
+__all__ = ["MODEL_VARIABLE", "SCRIPT", "CannotUseModel", "registry_for"]
 
-SCRIPT = "script"
-LOCAL = "local"
+MODEL_VARIABLE: Final = "USECHAT_DEMO_MODEL"
+"""Tells the server's process which model was chosen."""
+SCRIPT: Final = "script"
+_LOCAL: Final = "local"
 
 
 class CannotUseModel(UsechatError):
@@ -25,7 +27,7 @@ def registry_for(model: str) -> NodeRegistry:
     if model == SCRIPT:
         registry.add_model("researcher", researcher())
         registry.add_model("writer", writer())
-    elif model == LOCAL:
+    elif model == _LOCAL:
         from usechat.demo.local_model import local_model
 
         registry.add_model("researcher", researcher())  # a model this small calls no tools

@@ -24,7 +24,7 @@ def read_yaml(text: str, name: str) -> ReadYaml:
     """Read YAML as its release 1.2 says, in which ``yes`` and ``on`` are texts; an InvalidFlow names the line."""
     try:
         import yaml
-    except ImportError:  # pragma: no cover
+    except ImportError:
         raise MissingDependency("pyyaml", "open-harness") from None
     try:
         loader = _loader_class()(text)

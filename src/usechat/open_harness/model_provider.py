@@ -30,7 +30,7 @@ try:
     from pydantic_ai.models import infer_model
     from pydantic_ai.run import AgentRun
     from pydantic_ai.settings import ModelSettings
-except ImportError:  # pragma: no cover
+except ImportError:
     raise MissingDependency("pydantic-ai-slim", "pydantic-ai") from None
 
 from usechat.open_harness.inbox import Inbox

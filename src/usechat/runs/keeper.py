@@ -11,7 +11,6 @@ import msgspec
 
 from usechat.errors import RequestError
 from usechat.runs.log import Log, Reader
-from usechat.runs.memory import MemoryRuns
 from usechat.runs.mirror import Mirrors
 from usechat.runs.reading import LogReading, Reading
 from usechat.runs.replay import Reframer, shorten
@@ -128,7 +127,7 @@ class Keeper:
             elif self._conflict == "reject":
                 raise ChatBusy("This chat is being answered already.")
             await asyncio.sleep(_POLL)
-        log = Log(keep=self._keep_log, gather=self._gather, on_flush=self._share(info))
+        log = Log(keep=self._keep_log, gather=self._gather, on_flush=partial(self._store.append, info.run_id))
         stream = MessageStream(message_id=info.message_id, sdk=info.sdk, continues=continues)
         run = Run(
             info,
@@ -152,10 +151,6 @@ class Keeper:
     def _begin(self, run: Run, source: Source) -> None:
         self._on_start(run.info)
         run.start(source)
-
-    def _share(self, info: RunInfo) -> Callable[[bytes], None] | None:
-        """Return where the run's frames go besides its own log."""
-        return None if isinstance(self._store, MemoryRuns) else partial(self._store.append, info.run_id)
 
     async def _is_abandoned(self, active: RunInfo) -> bool:
         """Tell whether nobody reads a run any more: its page was stopped, and now asks something else."""

@@ -19,7 +19,7 @@ try:
     from redis.asyncio import BlockingConnectionPool, Redis
     from redis.asyncio.retry import Retry
     from redis.backoff import ExponentialWithJitterBackoff
-except ImportError:  # pragma: no cover
+except ImportError:
     raise MissingDependency("redis", "redis") from None
 
 from usechat.runs.redis_listener import Listener

@@ -188,7 +188,7 @@ class Endpoints:
             raise NotTheirs("No such chat.")
         return identity
 
-    def _key(self, request: Request, identity: Identity, chat_id: str) -> str:  # noqa: ARG002
+    def _key(self, request: Request, identity: Identity, chat_id: str) -> str:  # noqa: ARG002 (for those who keep people apart)
         """Return the name of a chat among the runs: its id, behind what else the route's path names."""
         return chat_key(request.path_params, chat_id)
 

@@ -15,7 +15,7 @@ from usechat.server.observer import Observer
 from usechat.server.sending import Sender
 from usechat.sse import KEEP_ALIVE, STREAM_OPEN, encode_frame
 
-__all__ = ["STREAM_HEADERS", "StreamResponse", "collect_streams"]
+__all__ = ["BROKEN_OFF", "STREAM_HEADERS", "StreamResponse", "collect_streams"]
 
 STREAM_HEADERS: Final = (
     (b"content-type", b"text/event-stream"),
@@ -31,9 +31,8 @@ _REASONS: Final = {Wake.GONE: "client", Wake.TOO_SLOW: "slow", Wake.BROKEN_OFF: 
 _STREAMS: Final = "usechat.streams"
 _LAST_WORDS: Final = 5.0
 """Seconds that a client too slow to follow gets for the last frames."""
-_TOLD: Final = Error("The connection was broken off; reload the page to see the whole answer.")
-_BROKEN_OFF: Final = encode_frame(_TOLD)
-_BROKEN_OFF_BY_NAME: Final = encode_frame(_TOLD, event_names=True)
+BROKEN_OFF: Final = Error("The connection was broken off; reload the page to see the whole answer.")
+"""Where the connection cannot be broken; the page knows it by its beginning, and resumes."""
 
 
 def collect_streams(scope: Any) -> "list[StreamResponse]":
@@ -69,7 +68,7 @@ class StreamResponse(Response):
         self._keep_alive = keep_alive
         self._observer = observer
         self._received = received
-        self._broken_off = _BROKEN_OFF_BY_NAME if event_names else _BROKEN_OFF
+        self._event_names = event_names
         self._first = True
         self._timer: asyncio.TimerHandle | None = None
         self._task: asyncio.Task[Any] | None = None
@@ -144,7 +143,7 @@ class StreamResponse(Response):
         transport = _transport_of(receive)
         if transport is None:
             # Middleware (starlette 1.10, BaseHTTPMiddleware) ends the response well, whatever happens here.
-            last_words = last_words or self._broken_off
+            last_words = last_words or encode_frame(BROKEN_OFF, event_names=self._event_names)
         if last_words:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(_LAST_WORDS):

@@ -17,7 +17,7 @@ class ConstantNode:
         if "value" not in fields:
             yield ("value",), "is missing"
 
-    async def run(self, fields: Mapping[str, Any], context: NodeContext) -> Any:  # noqa: ARG002
+    async def run(self, fields: Mapping[str, Any], context: NodeContext) -> Any:  # noqa: ARG002 (as the protocol has it)
         """Return the value."""
         return {"value": fields["value"]}
 
@@ -30,6 +30,6 @@ class EchoNode:
         if not isinstance(fields.get("text"), str):
             yield ("text",), "must be a text"
 
-    async def run(self, fields: Mapping[str, Any], context: NodeContext) -> Any:  # noqa: ARG002
+    async def run(self, fields: Mapping[str, Any], context: NodeContext) -> Any:  # noqa: ARG002 (as the protocol has it)
         """Return the text."""
         return {"text": fields["text"]}

@@ -2,7 +2,7 @@
 
 import asyncio
 import inspect
-from collections.abc import AsyncIterator, Callable, Generator, Iterable, Mapping
+from collections.abc import AsyncGenerator, Callable, Generator, Iterable, Mapping
 from importlib import import_module
 from typing import Any, Final
 
@@ -44,7 +44,7 @@ class FunctionNode:
     def __init__(self, function: Callable[..., Any]) -> None:
         self._function = function
 
-    def problems(self, fields: Mapping[str, Any]) -> Iterable[tuple[Place, str]]:  # noqa: ARG002
+    def problems(self, fields: Mapping[str, Any]) -> Iterable[tuple[Place, str]]:  # noqa: ARG002 (as the protocol has it)
         """Yield nothing: the function knows what it takes."""
         return ()
 
@@ -79,7 +79,7 @@ async def call_function(function: Callable[..., Any], fields: Mapping[str, Any],
     output: Any = None
     if inspect.isasyncgenfunction(function):
         await _drive(function(*arguments), context, said)
-    elif inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(getattr(function, "__call__", None)):  # noqa: B004
+    elif inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(getattr(function, "__call__", None)):  # noqa: B004 (an object whose __call__ is async)
         output = await function(*arguments)
     else:
         output = await in_thread(lambda: _call_in_thread(function, arguments, context, said))
@@ -91,7 +91,7 @@ async def call_function(function: Callable[..., Any], fields: Mapping[str, Any],
     return {"text": "".join(said)} if output is None else output
 
 
-async def _drive(items: AsyncIterator[Any], context: NodeContext, said: list[str]) -> None:
+async def _drive(items: AsyncGenerator[Any, None], context: NodeContext, said: list[str]) -> None:
     try:
         count = 0
         async for item in items:
@@ -100,7 +100,7 @@ async def _drive(items: AsyncIterator[Any], context: NodeContext, said: list[str
             if count % _BREATH == 0:
                 await asyncio.sleep(0)
     finally:
-        await items.aclose()  # type: ignore[attr-defined]
+        await items.aclose()
 
 
 def _call_in_thread(
