@@ -6,6 +6,10 @@ PYTHONS := 3.11 3.12 3.13
 FUZZ_SECONDS ?= 60
 
 export UV_PYTHON_DOWNLOADS := never
+# A registry may stumble; a build of twenty minutes does not fall over that.
+export UV_HTTP_TIMEOUT := 120
+export UV_HTTP_RETRIES := 8
+export npm_config_fetch_retries := 5
 # The target `page` builds it, with the Node of the environment; `pip install .` does so by itself (hatch_build.py).
 export USECHAT_WITHOUT_PAGE := 1
 

@@ -229,7 +229,9 @@ def test_a_reader_that_has_seen_enough_hears_no_complaint(tmp_path: Path) -> Non
 
 def test_an_interruption_is_no_traceback() -> None:
     with serving([2.0]) as server:
-        program = [sys.executable, "-c", "import sys; from usechat.cli import main; sys.exit(main())"]
+        # A shell starts what runs in the background with interruptions ignored, and its children inherit that.
+        listening = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)"
+        program = [sys.executable, "-c", f"{listening}; import sys; from usechat.cli import main; sys.exit(main())"]
         running = subprocess.Popen([*program, "check", server.url], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
         while not server.requests and running.poll() is None:
             time.sleep(0.01)
