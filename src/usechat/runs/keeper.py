@@ -127,7 +127,8 @@ class Keeper:
             elif self._conflict == "reject":
                 raise ChatBusy("This chat is being answered already.")
             await asyncio.sleep(_POLL)
-        log = Log(keep=self._keep_log, gather=self._gather, on_flush=partial(self._store.append, info.run_id))
+        on_flush = partial(self._store.append, info.run_id) if self._store.is_shared else None
+        log = Log(keep=self._keep_log, gather=self._gather, on_flush=on_flush)
         stream = MessageStream(message_id=info.message_id, sdk=info.sdk, continues=continues)
         run = Run(
             info,
@@ -162,7 +163,7 @@ class Keeper:
         if run := self._runs.get(info.run_id):
             log, earlier = run.log, self._continued[info.run_id]
             so_far = log.so_far()
-            reading = self._reading(run, log.reader(from_start=False, maximum_behind=self._maximum_behind))
+            reading = self._reading(run, log.reader(maximum_behind=self._maximum_behind))
             self._cancel_timer(info.run_id)
         elif info.state is RunState.RUNNING:
             mirror = await self._mirrors.open(info)
@@ -171,7 +172,7 @@ class Keeper:
             if not so_far and log.ended:
                 self._mirrors.leave(mirror)
                 return None
-            reader = log.reader(from_start=False, maximum_behind=self._maximum_behind)
+            reader = log.reader(maximum_behind=self._maximum_behind)
             reading = LogReading(reader, on_close=lambda: self._mirrors.leave(mirror))
         else:
             return None

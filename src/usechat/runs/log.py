@@ -5,10 +5,15 @@ import enum
 from collections.abc import Callable
 from typing import Final, Protocol
 
+from usechat.runs.flushing import flusher_of
+from usechat.runs.shortened import Shortened
+
 __all__ = ["Log", "Pusher", "Reader", "Wake"]
 
 _CROWD: Final = 4096
 """Bytes: whoever wrote so much without a pause lets others have their turn."""
+_WORTH_SHORTENING: Final = 2048
+"""Bytes: a log that is kept holds about so many as they were written, and those before in short."""
 
 
 class Wake(enum.Enum):
@@ -33,19 +38,23 @@ class Pusher(Protocol):
 class Log:
     """Frames as they were written. Readers get what was written together as one piece.
 
-    ``keep=False`` forgets what every reader has taken: enough when nobody can come back for it. ``gather`` is how many
-    seconds frames may wait for others to go with them.
+    What every reader has taken is kept in short, for those who come later; ``keep=False`` forgets it, which is enough
+    when nobody comes. ``gather`` is how many seconds frames may wait for others to go with them.
     """
 
     # With a thousand streams each delta finds its objects out of the processor's caches: few of them, without __dict__.
     __slots__ = (
         "_first",
+        "_flusher",
         "_gather",
         "_kept",
         "_on_flush",
         "_only",
+        "_pushers",
         "_readers",
+        "_shortened",
         "_timer",
+        "_worth_forgetting",
         "ended",
         "flushed",
         "held",
@@ -68,11 +77,16 @@ class Log:
         self.loop = asyncio.get_running_loop()
         self._gather = gather
         self._on_flush = on_flush
+        self._flusher = flusher_of(self.loop)
+        self._shortened: Shortened | None = None
         self._kept = bytearray()
-        self._first = 0  # the place of the first byte that is kept
+        self._first = 0  # the place of the first byte that is kept as it was written
         self._only: bytes | None = None  # what was written since, if it was written in one piece
         self._timer: asyncio.TimerHandle | None = None
-        self._readers: tuple[Reader, ...] = ()  # replaced, never changed: it is gone through
+        self._worth_forgetting = _WORTH_SHORTENING if keep else 0
+        # Replaced, never changed: they are gone through.
+        self._readers: tuple[Reader, ...] = ()
+        self._pushers: tuple[Pusher, ...] = ()  # of readers that wait, and have all that was flushed
 
     @property
     def gathers(self) -> bool:
@@ -96,7 +110,7 @@ class Log:
             if self._gather:
                 self._timer = self.loop.call_later(self._gather, self.flush)
             elif not self.held:
-                self.loop.call_soon(self.flush)
+                self._flusher.add(self)
         self._kept += frames
         self.size += len(frames)
         return self.size - self.flushed >= _CROWD
@@ -113,8 +127,13 @@ class Log:
         if frames is None:
             frames = bytes(self._kept[flushed - self._first :])
         self._only = None
-        for reader in self._readers:
-            reader.notice(frames)
+        for pusher in self._pushers:
+            pusher.push(frames)
+        if len(self._pushers) != len(self._readers):
+            for reader in self._readers:
+                reader.notice(frames)
+        if self.size - self._first > self._worth_forgetting:
+            self.forget()
         if self._on_flush is not None:
             self._on_flush(frames)
 
@@ -122,7 +141,7 @@ class Log:
         """Whoever held the log does so no longer; what was written is flushed with what follows at once."""
         self.held = False
         if self.flushed != self.size:
-            self.loop.call_soon(self.flush)
+            self._flusher.add(self)
 
     def end(self) -> None:
         """Say that nothing follows."""
@@ -137,53 +156,80 @@ class Log:
             reader.wake(Wake.BROKEN_OFF)
 
     def so_far(self) -> bytes:
-        """Return all frames that are kept."""
+        """Return all frames that are kept; those of long ago in short."""
         self.flush()
-        return bytes(self._kept)
+        return b"".join([b"" if self._shortened is None else bytes(self._shortened), self._kept])
 
-    def reader(self, *, from_start: bool = True, maximum_behind: int | None = None) -> "Reader":
-        """Begin to read, from the start or behind what was written so far."""
+    def reader(self, *, maximum_behind: int | None = None) -> "Reader":
+        """Begin to read, behind what was written so far."""
         self.flush()
-        reader = Reader(self, self._first if from_start else self.flushed, maximum_behind)
+        reader = Reader(self, self.flushed, maximum_behind)
         self._readers = (*self._readers, reader)
         return reader
 
-    def take(self, position: int) -> bytes:
+    def take(self, place: int) -> bytes:
         """Return what readers may see from a place on."""
-        return bytes(self._kept[position - self._first : self.flushed - self._first])
+        return bytes(self._kept[place - self._first : self.flushed - self._first])
 
     def leave(self, reader: "Reader") -> None:
         """A reader reads no further."""
         self._readers = tuple(each for each in self._readers if each is not reader)
 
+    def begin_to_push(self, pusher: Pusher) -> None:
+        """A reader has everything; what is flushed from now on is pushed."""
+        self._pushers = (*self._pushers, pusher)
+
+    def end_to_push(self, pusher: Pusher) -> None:
+        """Push no more."""
+        self._pushers = tuple(each for each in self._pushers if each is not pusher)
+
     def forget(self) -> None:
-        """Drop what every reader has taken; a log that is kept never forgets."""
-        oldest = min((reader.position for reader in self._readers), default=self._first)
-        del self._kept[: oldest - self._first]
+        """Drop what every reader has taken; a log that is kept holds it in short."""
+        oldest = min((reader.place for reader in self._readers), default=self.flushed)
+        taken = oldest - self._first
+        if self.keep and taken:
+            self._shortened = self._shortened or Shortened()
+            self._shortened.add(bytes(self._kept[:taken]))
+        del self._kept[:taken]
         self._first = oldest
 
 
 class Reader:
     """One reader of a log: a place in it, and a future while it waits."""
 
-    __slots__ = ("_log", "_maximum_behind", "_reason", "_unsent", "_waiter", "on_too_slow", "position", "pusher")
+    __slots__ = (
+        "_log",
+        "_maximum_behind",
+        "_place",
+        "_pushes",
+        "_reason",
+        "_unsent",
+        "_waiter",
+        "on_too_slow",
+        "pusher",
+    )
 
-    def __init__(self, log: Log, position: int, maximum_behind: int | None) -> None:
-        self.position = position
-        """The place behind the last byte that was taken."""
+    def __init__(self, log: Log, place: int, maximum_behind: int | None) -> None:
         self.on_too_slow: Callable[[], None] | None = None
         self.pusher: Pusher | None = None
         """Takes frames while this reader waits, so that it need not wake."""
         self._log = log
+        self._place = place
         self._maximum_behind = maximum_behind
         self._waiter: asyncio.Future[None] | None = None
+        self._pushes = False
         self._reason: Wake | None = None
         self._unsent = False
 
     @property
+    def place(self) -> int:
+        """The place behind the last byte that was taken."""
+        return self._log.flushed if self._pushes else self._place
+
+    @property
     def behind(self) -> int:
         """How many bytes wait for this reader."""
-        return self._log.size - self.position
+        return self._log.size - self.place
 
     async def read(self) -> bytes | Wake | None:
         """Return all that is new, waiting for it; a reason other than frames; or nothing at the end."""
@@ -194,18 +240,21 @@ class Reader:
             if self._reason is not None:
                 reason, self._reason = self._reason, None
                 return reason
-            if frames := self._log.take(self.position):
-                self.position += len(frames)
+            if frames := self._log.take(self._place):
+                self._place += len(frames)
                 if not self._log.keep:
                     self._log.forget()
                 return frames
             if self._log.ended:
                 return None
             self._waiter = self._log.loop.create_future()
+            if self.pusher is not None:
+                self._pushes = True
+                self._log.begin_to_push(self.pusher)
             try:
                 await self._waiter
             finally:
-                self._waiter = None
+                self._stop_waiting()
 
     def notice(self, frames: bytes = b"") -> None:
         """There are new frames, or nothing follows.
@@ -213,12 +262,7 @@ class Reader:
         A reader is slow for what waited already: one thing that is larger than all that may wait can be said.
         """
         if self._waiter is not None:
-            if frames and self.pusher is not None:
-                self.position += len(frames)  # it waits, so it has everything but these
-                if not self._log.keep:
-                    self._log.forget()
-                self.pusher.push(frames)
-            else:
+            if not frames or not self._pushes:
                 self._wake()
         elif frames and self._maximum_behind is not None and self.behind - len(frames) >= self._maximum_behind:
             self.wake(Wake.TOO_SLOW)
@@ -235,7 +279,7 @@ class Reader:
 
     def skip(self) -> None:
         """Drop what waits for this reader."""
-        self.position = self._log.flushed
+        self._place = self._log.flushed
         if not self._log.keep:
             self._log.forget()
 
@@ -244,6 +288,14 @@ class Reader:
         self._log.leave(self)
 
     def _wake(self) -> None:
-        waiter, self._waiter = self._waiter, None
+        waiter = self._waiter
+        self._stop_waiting()
         if waiter is not None and not waiter.done():
             waiter.set_result(None)
+
+    def _stop_waiting(self) -> None:
+        self._waiter = None
+        if self._pushes and self.pusher is not None:
+            self._pushes = False
+            self._place = self._log.flushed
+            self._log.end_to_push(self.pusher)

@@ -12,6 +12,8 @@ __all__ = ["MemoryRuns"]
 class MemoryRuns:
     """Knows the last run of each chat. ``remember`` is how many seconds an ended run is known."""
 
+    is_shared = False
+
     def __init__(self, *, remember: float = 600) -> None:
         self._remember = remember
         self._latest: dict[str, RunInfo] = {}

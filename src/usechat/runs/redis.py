@@ -43,6 +43,8 @@ class RedisRuns:
     is known; ``maximum_bytes`` how large its log may become; ``prefix`` begins every key.
     """
 
+    is_shared = True
+
     def __init__(
         self,
         url: str = "redis://localhost:6379",

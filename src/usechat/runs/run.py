@@ -14,6 +14,7 @@ from usechat.errors import UsechatError
 from usechat.frames import FrameStream
 from usechat.runs.log import Log
 from usechat.runs.open_calls import OpenCall, approval_signature, input_digest
+from usechat.runs.sweep import sweep_for
 from usechat.sse import DONE, encode_frame
 from usechat.stream import MessageStream
 from usechat.transport import Source
@@ -61,6 +62,12 @@ class Timeouts(msgspec.Struct, frozen=True):
     total: float | None = None
     stop: float = 5
 
+    @property
+    def shortest(self) -> float | None:
+        """The shortest time that an agent may take for anything."""
+        limits = (self.first_event, self.idle, self.total)
+        return min((limit for limit in limits if limit is not None), default=None)
+
 
 class Run:
     """Drives a source in one task and writes its frames to the log. It ends exactly once.
@@ -80,11 +87,12 @@ class Run:
         "_maximum_bytes",
         "_on_end",
         "_ordered",
+        "_spoke",
         "_stream",
+        "_sweep",
         "_task",
         "_timeouts",
         "_turn",
-        "_watch",
         "info",
         "log",
     )
@@ -114,9 +122,10 @@ class Run:
         self._maximum_bytes = maximum_bytes
         self._approval_secret = approval_secret
         self._loop = asyncio.get_running_loop()
+        self._spoke = False  # since anybody looked at the time
         self._heard: float | None = None
         self._began = self._loop.time()
-        self._watch: asyncio.TimerHandle | None = None
+        self._sweep = sweep_for(limit) if (limit := timeouts.shortest) is not None else None
         self._grace: asyncio.TimerHandle | None = None
         self._ordered: parts.Error | parts.Abort | None = None
         self._task: asyncio.Task[None] | None = None
@@ -136,13 +145,12 @@ class Run:
         """Begin: from here on everything ends in the stream."""
         self._task = self._loop.create_task(self._own(source), name=f"usechat run {self.info.run_id}")
         self._task.add_done_callback(self._gone)
-        self._plan_watch()
+        if self._sweep is not None:
+            self._sweep.add(self._check_time)
 
     def say(self, part: parts.Part) -> bool:
         """Write what the source said; nothing once the run has ended. Tells whether others should have their turn."""
-        first, self._heard = self._heard is None, self._loop.time()
-        if first:
-            self._plan_watch()
+        self._spoke = True
         if isinstance(part, parts.ApprovalRequest):
             part = self._signed(part)
         frames = self._frames.send(part)
@@ -212,9 +220,10 @@ class Run:
         self._end(ending)
 
     def _end(self, ending: parts.Finish | parts.Error | parts.Abort) -> None:
-        for timer in (self._watch, self._grace):
-            if timer is not None:
-                timer.cancel()
+        if self._sweep is not None:
+            self._sweep.discard(self._check_time)
+        if self._grace is not None:
+            self._grace.cancel()
         if self.info.state is not RunState.RUNNING:
             return
         if frames := self._last_frames(ending):
@@ -254,35 +263,26 @@ class Run:
         asked = OpenCall(call.wire_id, call.name, input_digest(call.input), part.approval_id)
         return msgspec.structs.replace(part, signature=approval_signature(self._approval_secret, asked))
 
-    def _plan_watch(self) -> None:
+    def _check_time(self, now: float) -> None:
+        if self._spoke:
+            self._spoke, self._heard = False, now
+        limits = self._timeouts
         if self._heard is None:
-            limits = [(self._began, self._timeouts.first_event)]
+            since, limit = self._began, limits.first_event
         else:
-            limits = [(self._heard, self._timeouts.idle)]
-        limits.append((self._began, self._timeouts.total))
-        deadlines = [since + limit for since, limit in limits if limit is not None]
-        if self._watch is not None:
-            self._watch.cancel()
-        if deadlines and self.info.state is RunState.RUNNING:
-            self._watch = self._loop.call_at(min(deadlines), self._check_time)
-
-    def _check_time(self) -> None:
-        now = self._loop.time()
-        limit = self._timeouts.first_event if self._heard is None else self._timeouts.idle
-        if self._timeouts.total is not None and now >= self._began + self._timeouts.total:
+            since, limit = self._heard, limits.idle
+        if limits.total is not None and now >= self._began + limits.total:
             self._order(parts.Error(TOO_LONG))
-        elif limit is not None and now >= (self._heard or self._began) + limit:
+        elif limit is not None and now >= since + limit:
             self._order(parts.Error(SILENT))
-        else:
-            self._plan_watch()
 
 
 @types.coroutine
 def _flushing_at_pauses(driving: Coroutine[Any, Any, None], log: Log) -> Generator[Any, Any, None]:
     """Drive a source in the calling task; what it said reaches the readers when it pauses, by a plain call.
 
-    A callback would do it one turn of the loop later, and cost as much as the framing of a delta. A log that gathers
-    frames flushes by its own clock.
+    A callback would do it one turn of the loop later, which is long when many streams speak. A log that gathers frames
+    flushes by its own clock.
     """
     error: BaseException | None = None
     holds = not log.gathers

@@ -28,6 +28,11 @@ class StoreUnreachable(RequestError):
 class RunStore(Protocol):
     """What the workers know together. One run is active per chat; the store decides which."""
 
+    @property
+    def is_shared(self) -> bool:
+        """Whether there are other workers, for whose readers frames must be kept."""
+        ...
+
     async def claim(self, info: RunInfo, *, continues: Mapping[str, Any] | None = None) -> RunInfo | None:
         """Make this the active run of its chat. Returns the active run instead, if there is one.
 

@@ -84,7 +84,10 @@ class EndpointsApp:
         # A full collection looks at all that was imported, and every stream waits for it; what is there now stays.
         gc.collect()
         gc.freeze()
+        thresholds = gc.get_threshold()
+        gc.set_threshold(20_000, 10, 10)
         yield
+        gc.set_threshold(*thresholds)
         await self.shut_down()
 
     async def _health(self, _request: Request) -> Response:

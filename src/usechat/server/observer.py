@@ -1,5 +1,6 @@
 """What a server tells about itself while it works; metrics and traces listen."""
 
+from collections.abc import Callable
 from typing import Protocol
 
 from usechat.runs.run import RunInfo
@@ -34,7 +35,7 @@ class Observer(Protocol):
         """The first ``data:`` frame went out, so long after the request came in."""
         ...
 
-    def bytes_sent(self, count: int) -> None:
+    def bytes_sent(self, count: int, /) -> None:
         """Bytes of a stream were handed to the server."""
         ...
 
@@ -104,8 +105,10 @@ class Observers:
 
     def __init__(self, *observers: Observer) -> None:
         self._observers = observers
-        # Called for every write: whoever does nothing with it is not asked.
-        self._byte_counters = [each.bytes_sent for each in observers if _counts_bytes(each)]
+        # Called for every write: whoever does nothing with it is not asked, and one alone is asked straight.
+        counters = [each.bytes_sent for each in observers if _counts_bytes(each)]
+        self._byte_counters = counters
+        self.bytes_sent: Callable[[int], None] = counters[0] if len(counters) == 1 else self._tell_bytes
 
     def request_refused(self, status: int) -> None:
         """Tell all."""
@@ -137,8 +140,7 @@ class Observers:
         for observer in self._observers:
             observer.first_frame(seconds)
 
-    def bytes_sent(self, count: int) -> None:
-        """Tell all who count."""
+    def _tell_bytes(self, count: int) -> None:
         for count_bytes in self._byte_counters:
             count_bytes(count)
 

@@ -2,7 +2,6 @@
 
 import asyncio
 import contextlib
-from collections.abc import Callable
 from functools import partial
 from typing import Any, Final
 
@@ -11,6 +10,8 @@ from starlette.responses import Response
 from usechat.chunks import Error
 from usechat.runs.keeper import Reading
 from usechat.runs.log import Wake
+from usechat.runs.sweep import sweep_for
+from usechat.server.leaving import Leaving
 from usechat.server.observer import Observer
 from usechat.server.sending import Sender
 from usechat.sse import KEEP_ALIVE, STREAM_OPEN, encode_frame
@@ -70,7 +71,9 @@ class StreamResponse(Response):
         self._received = received
         self._event_names = event_names
         self._first = True
-        self._timer: asyncio.TimerHandle | None = None
+        self._sweep = sweep_for(keep_alive)
+        self._sender: Sender | None = None
+        self._quiet_since = received
         self._task: asyncio.Task[Any] | None = None
         self._too_slow = False
 
@@ -85,10 +88,10 @@ class StreamResponse(Response):
         """Send. A reader that is broken off sees a broken connection, never an end: it may resume."""
         self._task = asyncio.current_task()
         self._reading.on_too_slow(self._interrupt)
-        sender = Sender(send, self._observer, partial(self._reading.wake, Wake.UNSENT))
+        self._sender = sender = Sender(send, self._observer, partial(self._reading.wake, Wake.UNSENT))
         reason = "client"
         self._observer.stream_opened()
-        listener = asyncio.get_running_loop().create_task(_until_gone(receive, self._reading.wake))
+        leaving = Leaving(receive, partial(self._reading.wake, Wake.GONE))
         try:
             reason = await self._pass_on(receive, send, sender)
             if reason == "ended":
@@ -97,14 +100,13 @@ class StreamResponse(Response):
             elif reason != "client":
                 await self._break_off(receive, sender)
         except asyncio.CancelledError:
-            if reason == "client" and not listener.done():
+            if reason == "client" and not leaving.gone:
                 reason = "broken-off"  # the server has no more time
             raise
         finally:
-            listener.cancel()
+            leaving.close()
             sender.close()
-            if self._timer is not None:
-                self._timer.cancel()
+            self._sweep.discard(self._break_silence)
             self._reading.close()
             self._observer.stream_closed(reason)
 
@@ -113,7 +115,7 @@ class StreamResponse(Response):
         try:
             await send({"type": "http.response.start", "status": 200, "headers": self.raw_headers})
             await sender.send(STREAM_OPEN)
-            self._plan_keep_alive(sender)
+            self._sweep.add(self._break_silence)
             while True:
                 match await self._reading.read():
                     case None:
@@ -128,7 +130,7 @@ class StreamResponse(Response):
                         await sender.send(frames)
                         if self._first:
                             self._first = False
-                            self._observer.first_frame(sender.at - self._received)
+                            self._observer.first_frame(asyncio.get_running_loop().time() - self._received)
                             if sender.can_push(receive):
                                 self._reading.push_to(sender)
         except asyncio.CancelledError:
@@ -157,21 +159,16 @@ class StreamResponse(Response):
             self._too_slow = True
             self._task.cancel()
 
-    def _plan_keep_alive(self, sender: Sender) -> None:
-        loop = asyncio.get_running_loop()
-        if loop.time() - sender.at >= self._keep_alive:
+    def _break_silence(self, now: float) -> None:
+        if self._sender is None or not self._sender.is_quiet:
+            self._quiet_since = now
+        elif now - self._quiet_since >= self._keep_alive:
             self._reading.wake(Wake.SILENCE)
-            sender.at = loop.time()
-        self._timer = loop.call_at(sender.at + self._keep_alive, self._plan_keep_alive, sender)
+        if self._sender is not None:
+            self._sender.is_quiet = True
 
 
 def _transport_of(receive: Any) -> asyncio.WriteTransport | None:
     """Return the connection behind uvicorn's ``receive`` (0.54, both HTTP protocols): ASGI has no word for a reset."""
     transport = getattr(getattr(receive, "__self__", None), "transport", None)
     return transport if isinstance(transport, asyncio.WriteTransport) else None
-
-
-async def _until_gone(receive: Any, wake: Callable[[Wake], None]) -> None:
-    while (await receive())["type"] != "http.disconnect":
-        pass
-    wake(Wake.GONE)

@@ -1,43 +1,16 @@
-"""Sending the body of a stream: in the task of the response, or all streams of a turn of the event loop together."""
+"""Sending the body of a stream: in the task of the response, or by a plain call from wherever frames are made."""
 
 import asyncio
 import types
 from collections.abc import Awaitable, Callable, Coroutine, Generator, MutableMapping
-from typing import Any, Final, TypeAlias
-from weakref import WeakKeyDictionary
+from typing import Any, TypeAlias
 
+from usechat.server.leaving import is_uvicorn
 from usechat.server.observer import Observer
 
 __all__ = ["Sender"]
 
 Send: TypeAlias = Callable[[MutableMapping[str, Any]], Coroutine[Any, Any, None]]
-
-
-class Outbox:
-    """The senders of one event loop that have something to send in this turn of it.
-
-    They send in one go: while a process that reads is awake for the first, the kernel need not wake it for the others.
-    On a busy machine that is a quarter of what a delta costs.
-    """
-
-    __slots__ = ("_senders",)
-
-    def __init__(self) -> None:
-        self._senders: list[Sender] = []
-
-    def add(self, sender: "Sender", loop: asyncio.AbstractEventLoop) -> None:
-        """Let a sender send when all who say something in this turn of its loop have done so."""
-        if not self._senders:
-            loop.call_soon(self._send_all)
-        self._senders.append(sender)
-
-    def _send_all(self) -> None:
-        senders, self._senders = self._senders, []
-        for sender in senders:
-            sender.send_pushed()
-
-
-_outboxes: Final[WeakKeyDictionary[asyncio.AbstractEventLoop, Outbox]] = WeakKeyDictionary()
 
 
 class Sender:
@@ -52,16 +25,13 @@ class Sender:
     """
 
     # Used for every delta of every stream: no __dict__, see usechat.runs.log.
-    __slots__ = ("_loop", "_observer", "_outbox", "_pushed", "_send", "_transport", "_unsent", "_when_unsent", "at")
+    __slots__ = ("_count_bytes", "_send", "_transport", "_unsent", "_when_unsent", "is_quiet")
 
     def __init__(self, send: Any, observer: Observer, unsent: Callable[[], None]) -> None:
-        self.at = 0.0
-        """When something was last sent."""
-        self._loop = loop = asyncio.get_running_loop()
+        self.is_quiet = True
+        """Whether nothing was sent since somebody set this."""
         self._send: Send = send
-        self._observer = observer
-        self._outbox = _outboxes.get(loop) or _outboxes.setdefault(loop, Outbox())
-        self._pushed = b""
+        self._count_bytes = observer.bytes_sent
         self._unsent: Awaitable[None] | Exception | None = None
         self._when_unsent = unsent
         self._transport: asyncio.WriteTransport | None = None
@@ -69,35 +39,23 @@ class Sender:
     def can_push(self, receive: Any) -> bool:
         """Tell whether ``push`` may be used from now on; asked when the response has begun."""
         server = getattr(self._send, "__self__", None)
-        protocol = type(server).__module__
-        if not protocol.startswith("uvicorn.") or server is not getattr(receive, "__self__", None):
+        if not is_uvicorn(receive) or server is not receive.__self__:
             return False
-        if protocol.endswith(".httptools_impl") and getattr(server, "chunked_encoding", False):
+        if type(server).__module__.endswith(".httptools_impl") and getattr(server, "chunked_encoding", False):
             self._transport = getattr(server, "transport", None)
         return True
 
     async def send(self, body: bytes) -> None:
         """Send in the calling task, behind all that was pushed."""
         await self.finish()
-        self.at = self._loop.time()
+        self.is_quiet = False
         await self._send({"type": "http.response.body", "body": body, "more_body": True})
-        self._observer.bytes_sent(len(body))
+        self._count_bytes(len(body))
 
     def push(self, frames: bytes) -> None:
-        """Send soon, in no task."""
-        if self._pushed:
-            self._pushed += frames
-        else:
-            self._pushed = frames
-            self._outbox.add(self, self._loop)
-
-    def send_pushed(self) -> None:
-        """Take the first step of sending what was pushed; never raises."""
-        frames, self._pushed = self._pushed, b""
-        if not frames:
-            return
-        self.at = self._loop.time()
-        self._observer.bytes_sent(len(frames))
+        """Take the first step of sending, in no task; never raises."""
+        self.is_quiet = False
+        self._count_bytes(len(frames))
         transport = self._transport
         try:
             if transport is not None and not transport.get_write_buffer_size() and not transport.is_closing():
@@ -115,7 +73,6 @@ class Sender:
 
     async def finish(self) -> None:
         """Send in the calling task what was pushed and is not through, or raise what went wrong with it."""
-        self.send_pushed()
         unsent, self._unsent = self._unsent, None
         if isinstance(unsent, Exception):
             raise unsent
@@ -124,7 +81,6 @@ class Sender:
 
     def close(self) -> None:
         """Send nothing more."""
-        self._pushed = b""
         self._unsent = None
 
 

@@ -1,0 +1,53 @@
+"""Frames that everybody has read, kept short: the deltas of a block that follow each other become one."""
+
+import re
+from typing import Final
+
+__all__ = ["Shortened"]
+
+_END: Final = b'"}\n\n'
+_DELTA: Final = re.compile(
+    rb'(?:event: [a-z-]+\n)?data: \{"type":"(?:text|reasoning)-delta","id":"(?:[^"\\\n]|\\.)*","delta":"'
+)
+"""The beginning of a delta, up to its text. Only frames end with empty lines: JSON has no line breaks of its own."""
+_BETWEEN: Final = re.compile(rb"(?<=\n\n)(?!\Z)")
+
+
+class Shortened:
+    """The frames of a run in few bytes. A delta of one word takes ten times as many as the word.
+
+    What is read out of it makes the same message. Tool inputs are left as they are: they are short, and end.
+    """
+
+    __slots__ = ("_beginning", "_frames")
+
+    def __init__(self) -> None:
+        self._frames = bytearray()
+        self._beginning = b""  # of the last frame, if others can be added to it
+
+    def __bytes__(self) -> bytes:
+        return bytes(self._frames)
+
+    def add(self, frames: bytes) -> None:
+        """Add whole frames."""
+        if not self._add_deltas(frames):  # mostly they all are deltas of one block
+            for frame in _BETWEEN.split(frames):
+                if not self._add_deltas(frame):
+                    self._frames += frame
+                    self._beginning = b""
+
+    def _add_deltas(self, frames: bytes) -> bool:
+        """Add frames if they are deltas of one block that hold nothing but text; tell whether they are."""
+        found = _DELTA.match(frames)
+        if found is None:
+            return False
+        beginning = found[0]
+        merged = frames.replace(_END + beginning, b"")
+        if not merged.endswith(_END) or merged.find(b"\n\n") != len(merged) - 2:
+            return False
+        if beginning == self._beginning:
+            del self._frames[-len(_END) :]
+            merged = merged[len(beginning) :]
+        self._frames += merged
+        self._beginning = beginning
+        return True

@@ -1,0 +1,64 @@
+"""Noticing that a client goes away, while its stream is sent."""
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+__all__ = ["Leaving", "is_uvicorn"]
+
+
+def is_uvicorn(method: Any) -> bool:
+    """Tell whether ``receive`` or ``send`` is uvicorn's own (0.54), with nothing in between."""
+    return type(getattr(method, "__self__", None)).__module__.startswith("uvicorn.")
+
+
+class Leaving:
+    """Receives until the client is gone, then calls ``tell``.
+
+    A task for each stream would take a kilobyte of it. uvicorn's ``receive`` waits for one future after the other and
+    asks for no task, so a plain callback can do its steps. Others may ask, and get one.
+    """
+
+    __slots__ = ("_receive", "_receiving", "_task", "_tell", "gone")
+
+    def __init__(self, receive: Any, tell: Callable[[], None]) -> None:
+        self.gone = False
+        self._receive = receive
+        self._tell = tell
+        self._receiving: Any = None
+        self._task: asyncio.Task[None] | None = None
+        if is_uvicorn(receive):
+            self._step()
+        else:
+            self._task = asyncio.get_running_loop().create_task(self._until_gone())
+
+    def close(self) -> None:
+        """Listen no further."""
+        if self._task is not None:
+            self._task.cancel()
+        if self._receiving is not None:
+            self._receiving.close()
+            self._receiving = None
+
+    def _step(self, waited: "asyncio.Future[Any] | None" = None) -> None:
+        if waited is not None and self._receiving is None:
+            return  # closed meanwhile
+        while not self.gone:
+            self._receiving = self._receiving or self._receive()
+            try:
+                waiting = self._receiving.send(None)
+            except StopIteration as received:
+                self._receiving = None
+                self._hear(received.value)
+            else:
+                waiting.add_done_callback(self._step)
+                return
+
+    async def _until_gone(self) -> None:
+        while not self.gone:
+            self._hear(await self._receive())
+
+    def _hear(self, message: Any) -> None:
+        if message["type"] == "http.disconnect":
+            self.gone = True
+            self._tell()
