@@ -1,6 +1,5 @@
 """The ids of text and reasoning blocks: each names one block of a message."""
 
-import itertools
 from collections.abc import Callable
 
 __all__ = ["BlockIds"]
@@ -9,18 +8,24 @@ __all__ = ["BlockIds"]
 class BlockIds:
     """Gives ids to blocks: the one that a source wants if no block had it, else the next of ``new_id``."""
 
+    __slots__ = ("_given", "_new_id", "_number")
+
     def __init__(self, new_id: Callable[[], str] | None = None) -> None:
-        self._new_id = new_id or map(str, itertools.count(1)).__next__
-        self._wanted: set[str] = set()
-        self._given: set[str] = set()
+        self._new_id = new_id or self._next_number
+        self._number = 0
+        self._given: dict[str, bool] = {}  # and whether a source wanted it
 
     def give(self, wanted: str | None = None) -> str:
         """Return the id of a new block."""
-        if wanted is None or wanted in self._given:
-            wanted = str(self._new_id())
-            while wanted in self._wanted:
-                wanted = str(self._new_id())
-        else:
-            self._wanted.add(wanted)
-        self._given.add(wanted)
-        return wanted
+        if wanted is not None and wanted not in self._given:
+            self._given[wanted] = True
+            return wanted
+        new = str(self._new_id())
+        while self._given.get(new):
+            new = str(self._new_id())
+        self._given[new] = False
+        return new
+
+    def _next_number(self) -> str:
+        self._number += 1
+        return str(self._number)

@@ -24,6 +24,9 @@ __all__ = ["MessageStream"]
 
 BROKEN_OFF: Final = "The run ended before this tool finished."
 STOPPED: Final = "The run was stopped before this tool finished."
+# What most messages need none of, and a thousand open streams would have a megabyte of.
+_NO_LANES: Final = frozenset[str]()
+_NO_TOOLS: Final = ToolBook(dialect("any"), Counter())
 
 
 class _Block(msgspec.Struct, frozen=True):
@@ -51,6 +54,24 @@ class MessageStream:
     reused and its open calls are known. ``new_id`` names blocks; by default they are numbered.
     """
 
+    __slots__ = (
+        "_block_ids",
+        "_blocks",
+        "_continues",
+        "_dialect",
+        "_out",
+        "_send_reasoning",
+        "_send_steps",
+        "_started",
+        "_step",
+        "_tools",
+        "_waiting",
+        "_waiting_lanes",
+        "downgraded",
+        "ending",
+        "message_id",
+    )
+
     def __init__(
         self,
         *,
@@ -73,12 +94,13 @@ class MessageStream:
         self._send_steps = send_steps
         self._continues = continues is not None
         self._blocks: dict[str, _Block] = {}
-        self._tools = ToolBook(self._dialect, self.downgraded)
+        self._tools = _NO_TOOLS
         if continues:
+            self._open_tool_book()
             self._tools.restore(continues)
         self._out: list[Chunk] = []
         self._waiting: list[parts.Part] = []
-        self._waiting_lanes: set[str] = set()
+        self._waiting_lanes = _NO_LANES
         self._started = False
         self._step = _Step()
 
@@ -129,9 +151,13 @@ class MessageStream:
     def _send(self, part: parts.Part) -> None:
         if self._must_wait(part):
             self._waiting.append(part)
-            self._waiting_lanes.add(part.lane)
+            self._waiting_lanes |= {part.lane}
             return
         self._handlers[type(part)](self, part)
+
+    def _open_tool_book(self) -> None:
+        if self._tools is _NO_TOOLS:
+            self._tools = ToolBook(self._dialect, self.downgraded)
 
     # Beginning
 
@@ -206,6 +232,7 @@ class MessageStream:
             if not self._step.asking:
                 self._next_step()
             self._step.asking = True
+        self._open_tool_book()
         self._send_tool_chunks(self._tools.send(part))
 
     def _send_tool_chunks(self, sent: Iterable[Chunk]) -> None:
@@ -266,7 +293,7 @@ class MessageStream:
 
     def _send_waiting(self) -> None:
         while self._waiting and not self._tools.is_streaming():
-            waiting, self._waiting, self._waiting_lanes = self._waiting, [], set()
+            waiting, self._waiting, self._waiting_lanes = self._waiting, [], _NO_LANES
             for part in waiting:
                 self._send(part)
 

@@ -4,7 +4,10 @@ import asyncio
 
 import pytest
 
+from usechat.chunks import TextDelta
 from usechat.runs.log import Log, Reader, Wake
+from usechat.runs.replay import shorten
+from usechat.sse import encode_frame
 
 
 class Pushed:
@@ -25,6 +28,18 @@ def pushing(log: Log, *, maximum_behind: int | None = None) -> tuple[Reader, Pus
     reader = log.reader(maximum_behind=maximum_behind)
     reader.pusher = pushed = Pushed(reader)
     return reader, pushed
+
+
+async def test_a_log_that_cannot_be_handed_over_keeps_no_other_waiting(caplog: pytest.LogCaptureFixture) -> None:
+    def fail(_frames: bytes) -> None:
+        raise OSError("disk full")
+
+    broken, log = Log(on_flush=fail), Log()
+    reader = log.reader()
+    broken.append(b"a")
+    log.append(b"b")
+    assert await reader.read() == b"b"
+    assert [record.message for record in caplog.records] == ["what was said could not be handed over"]
 
 
 async def test_frames_of_one_turn_of_the_loop_come_together() -> None:
@@ -52,14 +67,36 @@ async def test_a_reader_waits_for_what_is_new_and_for_the_end() -> None:
     assert await reader.read() is None
 
 
-async def test_a_late_reader_starts_anywhere() -> None:
+async def test_a_late_reader_goes_on_behind_what_there_is_so_far() -> None:
     log = Log()
     log.append(b"a")
-    late, live = log.reader(), log.reader(from_start=False)
+    late = log.reader()
+    assert log.so_far() == b"a"
     log.append(b"b")
     log.end()
-    assert (await late.read(), await live.read()) == (b"ab", b"b")
+    assert await late.read() == b"b"
     assert log.so_far() == b"ab"
+
+
+async def test_what_everybody_has_is_kept_in_short() -> None:
+    log = Log()
+    reader, pushed = pushing(log)
+    waiting = asyncio.ensure_future(reader.read())
+    await asyncio.sleep(0)
+    frames = [encode_frame(TextDelta("1", f"word {number} ")) for number in range(100)]
+    for frame in frames:
+        log.append(frame)
+        log.flush()
+    slow = log.reader()
+    for frame in frames:
+        log.append(frame)
+        log.flush()
+    assert await slow.read() == b"".join(frames)
+    log.end()
+    assert (pushed.frames, await waiting) == ([*frames, *frames], None)
+    said = "".join(f"word {number} " for number in range(100))
+    assert len(log.so_far()) < len(said) * 2 + len(b"".join(frames)) + 2048
+    assert shorten(log.so_far()) == encode_frame(TextDelta("1", said * 2))
 
 
 async def test_a_log_that_is_not_kept_forgets_what_was_taken() -> None:

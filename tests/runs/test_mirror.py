@@ -113,7 +113,7 @@ async def test_the_mirror_of_a_lost_run_ends_with_an_error(end: Exception) -> No
     store = Elsewhere(end)
     mirrors = Mirrors(store)
     mirror = await mirrors.open(info())
-    reader = mirror.log.reader(from_start=False)
+    reader = mirror.log.reader()
     store.go_on.set()
     frames = await reader.read()
     assert isinstance(frames, bytes)

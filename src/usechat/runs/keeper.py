@@ -11,7 +11,7 @@ import msgspec
 
 from usechat.errors import RequestError
 from usechat.runs.log import Log, Reader
-from usechat.runs.mirror import Mirrors
+from usechat.runs.mirror import Mirror, Mirrors
 from usechat.runs.reading import LogReading, Reading
 from usechat.runs.replay import Reframer, shorten
 from usechat.runs.run import Run, RunInfo, RunState, Timeouts
@@ -96,7 +96,7 @@ class Keeper:
         self._on_end = on_end
         self._on_loss = on_loss
         self._runs: dict[str, Run] = {}
-        self._continued: dict[str, Mapping[str, Any] | None] = {}
+        self._continued: dict[str, Mapping[str, Any]] = {}
         self._timers: dict[str, asyncio.TimerHandle] = {}
         self._ends: set[asyncio.Task[None]] = set()
         self._mirrors = Mirrors(store, event_names=event_names)
@@ -143,7 +143,8 @@ class Keeper:
             event_names=self._event_names,
         )
         self._runs[info.run_id] = run
-        self._continued[info.run_id] = continues
+        if continues is not None:
+            self._continued[info.run_id] = continues
         reading = self._reading(run, log.reader(maximum_behind=self._maximum_behind))
         # A context of its own: what an observer sets there, such as a span, is what the agent finds.
         contextvars.copy_context().run(self._begin, run, source)
@@ -160,8 +161,9 @@ class Keeper:
 
     async def attach(self, info: RunInfo, *, sdk: str) -> Reading | None:
         """Read a run that goes on, from its start; nothing if it has ended meanwhile."""
+        reading: LogReading[Run] | LogReading[Mirror]
         if run := self._runs.get(info.run_id):
-            log, earlier = run.log, self._continued[info.run_id]
+            log, earlier = run.log, self._continued.get(info.run_id)
             so_far = log.so_far()
             reading = self._reading(run, log.reader(maximum_behind=self._maximum_behind))
             self._cancel_timer(info.run_id)
@@ -173,7 +175,7 @@ class Keeper:
                 self._mirrors.leave(mirror)
                 return None
             reader = log.reader(maximum_behind=self._maximum_behind)
-            reading = LogReading(reader, on_close=lambda: self._mirrors.leave(mirror))
+            reading = LogReading(reader, mirror, on_close=self._mirrors.leave)
         else:
             return None
         if earlier is None and sdk == info.sdk:
@@ -250,9 +252,9 @@ class Keeper:
         else:
             run.stop("disconnected")
 
-    def _reading(self, run: Run, reader: Reader) -> LogReading:
-        last_words = None if self._keep_log else lambda: run.fail(CANNOT_FOLLOW)
-        return LogReading(reader, on_close=lambda: self.reader_left(run), last_words=last_words)
+    def _reading(self, run: Run, reader: Reader) -> LogReading[Run]:
+        last_words = None if self._keep_log else partial(run.fail, CANNOT_FOLLOW)
+        return LogReading(reader, run, on_close=self.reader_left, last_words=last_words)
 
     def _ended(self, run: Run) -> None:
         self._cancel_timer(run.info.run_id)
@@ -272,7 +274,7 @@ class Keeper:
                 self._on_loss(msgspec.structs.replace(run.info, state=RunState.LOST))
         finally:
             del self._runs[run.info.run_id]
-            del self._continued[run.info.run_id]
+            self._continued.pop(run.info.run_id, None)
             run.log.end()
 
     async def _is_ours(self, info: RunInfo) -> bool:

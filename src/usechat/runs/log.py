@@ -12,7 +12,7 @@ __all__ = ["Log", "Pusher", "Reader", "Wake"]
 
 _CROWD: Final = 4096
 """Bytes: whoever wrote so much without a pause lets others have their turn."""
-_WORTH_SHORTENING: Final = 2048
+_WORTH_SHORTENING: Final = 1024
 """Bytes: a log that is kept holds about so many as they were written, and those before in short."""
 
 

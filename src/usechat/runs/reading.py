@@ -1,12 +1,14 @@
 """One reader's view of a run, wherever the run lives."""
 
-from collections.abc import Callable
-from typing import Protocol
+from collections.abc import Callable, Coroutine
+from typing import Any, Generic, Protocol, TypeVar
 
 from usechat.runs.log import Pusher, Reader, Wake
 from usechat.runs.replay import Reframer
 
 __all__ = ["LogReading", "Reading"]
+
+Read = TypeVar("Read")
 
 
 class Reading(Protocol):
@@ -37,13 +39,24 @@ class Reading(Protocol):
         ...
 
 
-class LogReading:
-    """A reader of a log in this process: that of a run, or the mirror of one in another worker."""
+class LogReading(Generic[Read]):
+    """A reader of a log in this process: that of a run, or the mirror of one in another worker.
+
+    ``on_close`` is called with what is read.
+    """
+
+    __slots__ = ("_first", "_last_words", "_on_close", "_read", "_reader", "_reframer")
 
     def __init__(
-        self, reader: Reader, *, on_close: Callable[[], None], last_words: Callable[[], bytes] | None = None
+        self,
+        reader: Reader,
+        read: Read,
+        *,
+        on_close: Callable[[Read], None],
+        last_words: Callable[[], bytes] | None = None,
     ) -> None:
         self._reader = reader
+        self._read = read
         self._on_close = on_close
         self._last_words = last_words
         self._first = b""
@@ -58,8 +71,12 @@ class LogReading:
         self._reframer = reframer
         self._first = reframer.receive(so_far)
 
-    async def read(self) -> bytes | Wake | None:
+    def read(self) -> Coroutine[Any, Any, bytes | Wake | None]:
         """Return what is new."""
+        # No coroutine of its own around the one that waits: every open stream would keep it.
+        return self._reader.read() if self._reframer is None and not self._first else self._read_anew()
+
+    async def _read_anew(self) -> bytes | Wake | None:
         if self._first:
             first, self._first = self._first, b""
             return first
@@ -93,4 +110,4 @@ class LogReading:
     def close(self) -> None:
         """Read no further."""
         self._reader.close()
-        self._on_close()
+        self._on_close(self._read)

@@ -80,6 +80,7 @@ class Run:
         "_approval_secret",
         "_began",
         "_describe",
+        "_entered",
         "_frames",
         "_grace",
         "_heard",
@@ -122,6 +123,7 @@ class Run:
         self._maximum_bytes = maximum_bytes
         self._approval_secret = approval_secret
         self._loop = asyncio.get_running_loop()
+        self._entered = False
         self._spoke = False  # since anybody looked at the time
         self._heard: float | None = None
         self._began = self._loop.time()
@@ -143,10 +145,9 @@ class Run:
 
     def start(self, source: Source) -> None:
         """Begin: from here on everything ends in the stream."""
-        self._task = self._loop.create_task(self._own(source), name=f"usechat run {self.info.run_id}")
-        self._task.add_done_callback(self._gone)
+        self._task = self._loop.create_task(self._own(source), name=self.info.run_id)
         if self._sweep is not None:
-            self._sweep.add(self._check_time)
+            self._sweep.add(self)
 
     def say(self, part: parts.Part) -> bool:
         """Write what the source said; nothing once the run has ended. Tells whether others should have their turn."""
@@ -182,8 +183,23 @@ class Run:
         if self._task is not None:
             await asyncio.wait([self._task], timeout=self._timeouts.stop if seconds is None else seconds)
 
+    def look(self, now: float) -> None:
+        """Stop the source if it is silent for too long, or has taken too long."""
+        if self._spoke:
+            self._spoke, self._heard = False, now
+        limits = self._timeouts
+        if self._heard is None:
+            since, limit = self._began, limits.first_event
+        else:
+            since, limit = self._heard, limits.idle
+        if limits.total is not None and now >= self._began + limits.total:
+            self._order(parts.Error(TOO_LONG))
+        elif limit is not None and now >= since + limit:
+            self._order(parts.Error(SILENT))
+
     async def _own(self, source: Source) -> None:
-        ending: parts.Finish | parts.Error | parts.Abort
+        ending: parts.Finish | parts.Error | parts.Abort = parts.Abort()
+        self._entered = True
         try:
             self._turn.enter()
             await _flushing_at_pauses(source.drive(self._turn), self.log)
@@ -192,11 +208,8 @@ class Run:
             ending = self._ordered or parts.Abort()
         except Exception as error:  # whatever user code raises, the stream ends well-formed
             ending = self._ordered or parts.Error(self._describe(error, self.info))
-        self._end(ending)
-
-    def _gone(self, _task: asyncio.Task[None]) -> None:
-        """End what has not ended by itself: a task that is cancelled before its first step never runs."""
-        self._end(self._ordered or parts.Abort())
+        finally:
+            self._end(ending)
 
     def _order(self, ending: parts.Error | parts.Abort) -> None:
         # A source that goes on after its own last word can still be stopped.
@@ -205,6 +218,9 @@ class Run:
         self._ordered = ending
         self._turn.stop()
         self._task.cancel()
+        if not self._entered:
+            # A task that is cancelled before its first step never runs.
+            self._loop.call_soon(self._end, ending)
         self._grace = self._loop.call_later(self._timeouts.stop, self._give_up, ending)
 
     def _outgrow(self) -> None:
@@ -221,7 +237,7 @@ class Run:
 
     def _end(self, ending: parts.Finish | parts.Error | parts.Abort) -> None:
         if self._sweep is not None:
-            self._sweep.discard(self._check_time)
+            self._sweep.discard(self)
         if self._grace is not None:
             self._grace.cancel()
         if self.info.state is not RunState.RUNNING:
@@ -262,19 +278,6 @@ class Run:
             return part
         asked = OpenCall(call.wire_id, call.name, input_digest(call.input), part.approval_id)
         return msgspec.structs.replace(part, signature=approval_signature(self._approval_secret, asked))
-
-    def _check_time(self, now: float) -> None:
-        if self._spoke:
-            self._spoke, self._heard = False, now
-        limits = self._timeouts
-        if self._heard is None:
-            since, limit = self._began, limits.first_event
-        else:
-            since, limit = self._heard, limits.idle
-        if limits.total is not None and now >= self._began + limits.total:
-            self._order(parts.Error(TOO_LONG))
-        elif limit is not None and now >= since + limit:
-            self._order(parts.Error(SILENT))
 
 
 @types.coroutine

@@ -10,6 +10,8 @@ _DELTA: Final = re.compile(
     rb'(?:event: [a-z-]+\n)?data: \{"type":"(?:text|reasoning)-delta","id":"(?:[^"\\\n]|\\.)*","delta":"'
 )
 """The beginning of a delta, up to its text. Only frames end with empty lines: JSON has no line breaks of its own."""
+_LARGEST: Final = 64 * 1024
+"""Bytes of a frame: whoever reads the log anew takes frames that are not too large."""
 _BETWEEN: Final = re.compile(rb"(?<=\n\n)(?!\Z)")
 
 
@@ -19,10 +21,11 @@ class Shortened:
     What is read out of it makes the same message. Tool inputs are left as they are: they are short, and end.
     """
 
-    __slots__ = ("_beginning", "_frames")
+    __slots__ = ("_beginning", "_frames", "_last")
 
     def __init__(self) -> None:
         self._frames = bytearray()
+        self._last = 0  # where the last frame begins
         self._beginning = b""  # of the last frame, if others can be added to it
 
     def __bytes__(self) -> bytes:
@@ -30,7 +33,7 @@ class Shortened:
 
     def add(self, frames: bytes) -> None:
         """Add whole frames."""
-        if not self._add_deltas(frames):  # mostly they all are deltas of one block
+        if len(frames) > _LARGEST or not self._add_deltas(frames):  # mostly they all are deltas of one block
             for frame in _BETWEEN.split(frames):
                 if not self._add_deltas(frame):
                     self._frames += frame
@@ -45,9 +48,11 @@ class Shortened:
         merged = frames.replace(_END + beginning, b"")
         if not merged.endswith(_END) or merged.find(b"\n\n") != len(merged) - 2:
             return False
-        if beginning == self._beginning:
+        if beginning == self._beginning and len(self._frames) - self._last + len(merged) <= _LARGEST:
             del self._frames[-len(_END) :]
             merged = merged[len(beginning) :]
+        else:
+            self._last = len(self._frames)
         self._frames += merged
         self._beginning = beginning
         return True

@@ -1,43 +1,47 @@
 """One timer for many who want to look at the time now and then."""
 
 import asyncio
-from collections.abc import Callable
-from typing import Final, TypeAlias
+from typing import Final, Protocol
 from weakref import WeakKeyDictionary
 
-__all__ = ["Sweep", "sweep_for"]
-
-Look: TypeAlias = Callable[[float], None]
-"""Is told the time of the loop."""
+__all__ = ["Sweep", "Watches", "sweep_for"]
 
 _SHORTEST: Final = 0.001
 _LONGEST: Final = 1.0
 _SHARE: Final = 20
 
 
+class Watches(Protocol):
+    """Somebody who wants to look at the time."""
+
+    def look(self, now: float) -> None:
+        """It is so late, by the clock of the loop."""
+        ...
+
+
 class Sweep:
-    """Calls everybody every so many seconds.
+    """Lets everybody look every so many seconds.
 
     A timer each would take half a kilobyte of every stream, and every delta would find more timers in its way.
     """
 
-    __slots__ = ("_every", "_looking", "_timer")
+    __slots__ = ("_every", "_timer", "_watching")
 
     def __init__(self, every: float) -> None:
         self._every = every
-        self._looking: dict[Look, None] = {}
+        self._watching: dict[Watches, None] = {}
         self._timer: asyncio.TimerHandle | None = None
 
-    def add(self, look: Look) -> None:
-        """Call ``look`` from now on."""
-        self._looking[look] = None
+    def add(self, who: Watches) -> None:
+        """Let somebody look from now on."""
+        self._watching[who] = None
         if self._timer is None:
             self._plan(asyncio.get_running_loop())
 
-    def discard(self, look: Look) -> None:
-        """Call it no more."""
-        self._looking.pop(look, None)
-        if not self._looking and self._timer is not None:
+    def discard(self, who: Watches) -> None:
+        """Let them look no more."""
+        self._watching.pop(who, None)
+        if not self._watching and self._timer is not None:
             self._timer.cancel()
             self._timer = None
 
@@ -47,8 +51,8 @@ class Sweep:
     def _go_round(self, loop: asyncio.AbstractEventLoop) -> None:
         self._plan(loop)
         now = loop.time()
-        for look in tuple(self._looking):
-            look(now)
+        for who in tuple(self._watching):
+            who.look(now)
 
 
 _sweeps: Final[WeakKeyDictionary[asyncio.AbstractEventLoop, dict[float, Sweep]]] = WeakKeyDictionary()

@@ -120,7 +120,7 @@ class Endpoints:
         turn = Turn(
             asked,
             identity=identity,
-            headers=dict(request.headers),
+            headers=request.headers,
             path_params=request.path_params,
             query=request.query_params,
             open_calls=open_call_ids(latest),

@@ -1,8 +1,10 @@
 """Noticing that a client goes away, while its stream is sent."""
 
 import asyncio
-from collections.abc import Callable
 from typing import Any
+
+from usechat.runs.log import Wake
+from usechat.runs.reading import Reading
 
 __all__ = ["Leaving", "is_uvicorn"]
 
@@ -13,18 +15,18 @@ def is_uvicorn(method: Any) -> bool:
 
 
 class Leaving:
-    """Receives until the client is gone, then calls ``tell``.
+    """Receives until the client is gone, then wakes the reading.
 
     A task for each stream would take a kilobyte of it. uvicorn's ``receive`` waits for one future after the other and
     asks for no task, so a plain callback can do its steps. Others may ask, and get one.
     """
 
-    __slots__ = ("_receive", "_receiving", "_task", "_tell", "gone")
+    __slots__ = ("_reading", "_receive", "_receiving", "_task", "gone")
 
-    def __init__(self, receive: Any, tell: Callable[[], None]) -> None:
+    def __init__(self, receive: Any, reading: Reading) -> None:
         self.gone = False
         self._receive = receive
-        self._tell = tell
+        self._reading = reading
         self._receiving: Any = None
         self._task: asyncio.Task[None] | None = None
         if is_uvicorn(receive):
@@ -61,4 +63,4 @@ class Leaving:
     def _hear(self, message: Any) -> None:
         if message["type"] == "http.disconnect":
             self.gone = True
-            self._tell()
+            self._reading.wake(Wake.GONE)

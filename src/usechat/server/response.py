@@ -2,7 +2,6 @@
 
 import asyncio
 import contextlib
-from functools import partial
 from typing import Any, Final
 
 from starlette.responses import Response
@@ -88,10 +87,10 @@ class StreamResponse(Response):
         """Send. A reader that is broken off sees a broken connection, never an end: it may resume."""
         self._task = asyncio.current_task()
         self._reading.on_too_slow(self._interrupt)
-        self._sender = sender = Sender(send, self._observer, partial(self._reading.wake, Wake.UNSENT))
+        self._sender = sender = Sender(send, self._observer, self._reading)
         reason = "client"
         self._observer.stream_opened()
-        leaving = Leaving(receive, partial(self._reading.wake, Wake.GONE))
+        leaving = Leaving(receive, self._reading)
         try:
             reason = await self._pass_on(receive, send, sender)
             if reason == "ended":
@@ -106,16 +105,25 @@ class StreamResponse(Response):
         finally:
             leaving.close()
             sender.close()
-            self._sweep.discard(self._break_silence)
+            self._sweep.discard(self)
             self._reading.close()
             self._observer.stream_closed(reason)
+
+    def look(self, now: float) -> None:
+        """Fill a silence that has lasted too long."""
+        if self._sender is None or not self._sender.is_quiet:
+            self._quiet_since = now
+        elif now - self._quiet_since >= self._keep_alive:
+            self._reading.wake(Wake.SILENCE)
+        if self._sender is not None:
+            self._sender.is_quiet = True
 
     async def _pass_on(self, receive: Any, send: Any, sender: Sender) -> str:
         """Send frames; tell why there are no more."""
         try:
             await send({"type": "http.response.start", "status": 200, "headers": self.raw_headers})
             await sender.send(STREAM_OPEN)
-            self._sweep.add(self._break_silence)
+            self._sweep.add(self)
             while True:
                 match await self._reading.read():
                     case None:
@@ -158,14 +166,6 @@ class StreamResponse(Response):
         if not self._too_slow and self._task is not None:
             self._too_slow = True
             self._task.cancel()
-
-    def _break_silence(self, now: float) -> None:
-        if self._sender is None or not self._sender.is_quiet:
-            self._quiet_since = now
-        elif now - self._quiet_since >= self._keep_alive:
-            self._reading.wake(Wake.SILENCE)
-        if self._sender is not None:
-            self._sender.is_quiet = True
 
 
 def _transport_of(receive: Any) -> asyncio.WriteTransport | None:

@@ -5,6 +5,8 @@ import types
 from collections.abc import Awaitable, Callable, Coroutine, Generator, MutableMapping
 from typing import Any, TypeAlias
 
+from usechat.runs.log import Wake
+from usechat.runs.reading import Reading
 from usechat.server.leaving import is_uvicorn
 from usechat.server.observer import Observer
 
@@ -14,7 +16,7 @@ Send: TypeAlias = Callable[[MutableMapping[str, Any]], Coroutine[Any, Any, None]
 
 
 class Sender:
-    """Sends pieces of a body and counts their bytes; ``unsent`` is called when a task has to wait with ``finish``.
+    """Sends pieces of a body and counts their bytes; the reading is woken when its task has to wait with ``finish``.
 
     A coroutine of uvicorn's ``send`` (0.54) ends with its first step, unless the client does not read fast enough. So
     anybody can take that step; a task is needed only to wait. For a chunked body over its httptools protocol that step
@@ -25,15 +27,15 @@ class Sender:
     """
 
     # Used for every delta of every stream: no __dict__, see usechat.runs.log.
-    __slots__ = ("_count_bytes", "_send", "_transport", "_unsent", "_when_unsent", "is_quiet")
+    __slots__ = ("_count_bytes", "_reading", "_send", "_transport", "_unsent", "is_quiet")
 
-    def __init__(self, send: Any, observer: Observer, unsent: Callable[[], None]) -> None:
+    def __init__(self, send: Any, observer: Observer, reading: Reading) -> None:
         self.is_quiet = True
         """Whether nothing was sent since somebody set this."""
         self._send: Send = send
         self._count_bytes = observer.bytes_sent
         self._unsent: Awaitable[None] | Exception | None = None
-        self._when_unsent = unsent
+        self._reading = reading
         self._transport: asyncio.WriteTransport | None = None
 
     def can_push(self, receive: Any) -> bool:
@@ -69,7 +71,7 @@ class Sender:
             self._unsent = error
         else:
             self._unsent = _go_on(sending, waiting)
-        self._when_unsent()
+        self._reading.wake(Wake.UNSENT)
 
     async def finish(self) -> None:
         """Send in the calling task what was pushed and is not through, or raise what went wrong with it."""

@@ -1,0 +1,54 @@
+"""One timer for many: everybody looks, until they look no more."""
+
+import asyncio
+
+from usechat.runs.sweep import Sweep, sweep_for
+
+
+class Watch:
+    def __init__(self, sweep: Sweep, looks: int = 1) -> None:
+        self.times: list[float] = []
+        self.done = asyncio.Event()
+        self._sweep = sweep
+        self._looks = looks
+
+    def look(self, now: float) -> None:
+        self.times.append(now)
+        if len(self.times) == self._looks:
+            self._sweep.discard(self)
+            self.done.set()
+
+
+async def test_everybody_looks_as_often_as_they_want() -> None:
+    sweep = Sweep(0.01)
+    watches = [Watch(sweep, looks) for looks in (1, 2, 3)]
+    began = asyncio.get_running_loop().time()
+    for watch in watches:
+        sweep.add(watch)
+    for watch in watches:
+        await asyncio.wait_for(watch.done.wait(), 10)
+    assert [len(watch.times) for watch in watches] == [1, 2, 3]
+    assert watches[2].times == sorted(watches[2].times)
+    assert watches[2].times[0] >= began + 0.01
+
+
+async def test_somebody_who_comes_when_all_have_gone_looks_too() -> None:
+    sweep = Sweep(0.001)
+    for _ in range(2):
+        watch = Watch(sweep)
+        sweep.add(watch)
+        await asyncio.wait_for(watch.done.wait(), 10)
+        sweep.discard(watch)
+
+
+async def test_limits_that_are_alike_share_a_timer() -> None:
+    assert sweep_for(120) is sweep_for(60)
+    assert sweep_for(0.1) is not sweep_for(60)
+    assert sweep_for(0) is sweep_for(0.001)
+
+
+def test_each_loop_has_its_own() -> None:
+    async def one() -> Sweep:
+        return sweep_for(60)
+
+    assert asyncio.run(one()) is not asyncio.run(one())
