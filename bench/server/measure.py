@@ -40,7 +40,7 @@ class Plan(msgspec.Struct, frozen=True):
     flood: float = 1.2
     redis_streams: int = 300
     rounds: int = 3
-    """How often the two that the goals compare are measured, in turns; the others are measured once."""
+    """How often the two that the goals compare are measured, in turns; the others miss one round each."""
 
 
 QUICK: Final = Plan(
@@ -118,22 +118,26 @@ def measure_all(plan: Plan) -> tuple[dict[str, Figures], Redis]:
 
 
 def _in_turns(names: Sequence[str], rounds: int) -> Iterator[str]:
-    """Yield the two that are compared so many times, and the others once, spread in between."""
+    """Yield the two that are compared in every round, and each of the others in all but one."""
     others = [name for name in names if name not in (OURS, BARE)]
     for number in range(rounds):
         yield from (BARE, OURS) if number % 2 == 0 else (OURS, BARE)
-        yield from others[number * len(others) // rounds : (number + 1) * len(others) // rounds]
+        yield from (name for place, name in enumerate(others) if rounds == 1 or place % rounds != number)
 
 
 def measure(name: str, plan: Plan, guess: int | None = None) -> Figures:
-    """Measure one contestant; memory comes first, while nothing that was freed is left to be used again."""
+    """Measure one contestant.
+
+    Memory comes first, while nothing that was freed is left to be used again. Floods come last: some go on with answers
+    that nobody reads any more for longer than can be waited.
+    """
     with serving(name) as server:
         _warm_up(server)
         thousand = paced(server, plan.thousand, plan)
         say(f"{name}: {thousand.streams:,} streams, p99 {thousand.late_p99:.1f} ms, CPU {thousand.processor:.1f} µs")
-        floods = _floods(name, server, plan)
         streams = held(server, plan, guess)
         say(f"{name}: holds {streams:,} streams")
+        floods = _floods(name, server, plan)
     return Figures([streams], thousand, floods)
 
 
@@ -238,7 +242,7 @@ def _share(ranked: Sequence[int], share: float) -> int:
 def _rest(server: Server) -> None:
     """Wait until the server has got over those who left: some have much to tidy up, and may have to wait for that."""
     quiet = 0
-    for _ in range(50):
+    for _ in range(150):
         before = server.processor_seconds()
         sleep(0.1)
         quiet = quiet + 1 if server.processor_seconds() - before <= 0.01 else 0

@@ -1,6 +1,5 @@
 """The whole set of routes as one ASGI app, mounted anywhere or served alone."""
 
-import gc
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from typing import Any, TypeAlias
@@ -15,6 +14,7 @@ from usechat.runs.memory import MemoryRuns
 from usechat.runs.store import RunStore
 from usechat.server.asking import Authorize, allow
 from usechat.server.chat_ids import CHAT_ID
+from usechat.server.collecting import rare_collections
 from usechat.server.endpoint import Endpoints
 from usechat.server.logs import LoggingObserver
 from usechat.server.observer import Observer, Observers, Unobserved
@@ -81,14 +81,9 @@ class EndpointsApp:
 
     @asynccontextmanager
     async def _lifespan(self, _app: Starlette) -> AsyncIterator[None]:
-        # A full collection looks at all that was imported, and every stream waits for it; what is there now stays.
-        gc.collect()
-        gc.freeze()
-        thresholds = gc.get_threshold()
-        gc.set_threshold(20_000, 10, 10)
-        yield
-        gc.set_threshold(*thresholds)
-        await self.shut_down()
+        with rare_collections():
+            yield
+            await self.shut_down()
 
     async def _health(self, _request: Request) -> Response:
         return PlainTextResponse("ok")
