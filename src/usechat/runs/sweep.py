@@ -25,10 +25,11 @@ class Sweep:
     A timer each would take half a kilobyte of every stream, and every delta would find more timers in its way.
     """
 
-    __slots__ = ("_every", "_timer", "_watching")
+    __slots__ = ("_timer", "_watching", "every")
 
     def __init__(self, every: float) -> None:
-        self._every = every
+        self.every = every
+        """Seconds between two looks."""
         self._watching: dict[Watches, None] = {}
         self._timer: asyncio.TimerHandle | None = None
 
@@ -46,7 +47,7 @@ class Sweep:
             self._timer = None
 
     def _plan(self, loop: asyncio.AbstractEventLoop) -> None:
-        self._timer = loop.call_later(self._every, self._go_round, loop)
+        self._timer = loop.call_later(self.every, self._go_round, loop)
 
     def _go_round(self, loop: asyncio.AbstractEventLoop) -> None:
         self._plan(loop)

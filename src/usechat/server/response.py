@@ -113,7 +113,7 @@ class StreamResponse(Response):
         """Fill a silence that has lasted too long."""
         if self._sender is None or not self._sender.is_quiet:
             self._quiet_since = now
-        elif now - self._quiet_since >= self._keep_alive:
+        elif now - self._quiet_since >= self._keep_alive - self._sweep.every:  # the next look would be too late
             self._reading.wake(Wake.SILENCE)
         if self._sender is not None:
             self._sender.is_quiet = True
