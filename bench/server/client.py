@@ -80,6 +80,12 @@ class Client:
         """Read for so long."""
         self._read_until(monotonic_ns() + int(seconds * 1e9))
 
+    def read_until_all_began(self, seconds: float) -> None:
+        """Read until each stream has had its first delta, but no longer than so many seconds."""
+        end = monotonic_ns() + int(seconds * 1e9)
+        while monotonic_ns() < end and any(stream.asked for stream in self._streams.values()):
+            self.read(0.1)
+
     def forget(self) -> None:
         """Count from zero."""
         self.deltas = 0

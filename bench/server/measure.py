@@ -29,6 +29,7 @@ class Plan(msgspec.Struct, frozen=True):
     thousand: int = 1000
     arriving: float = 250
     opened: float = 500
+    patience: float = 10
     settle: float = 0.8
     window: float = 3.0
     step: float = 1.5
@@ -207,7 +208,11 @@ def flood(server: Server, streams: int, plan: Plan) -> float:
 
 
 def _holds(server: Server, client: Client, plan: Plan) -> bool:
-    """Tell whether all streams are held; whoever fails may try again, because others may have been in the way."""
+    """Tell whether all streams are held; whoever fails may try again, because others may have been in the way.
+
+    Whether a server keeps up is seen once all streams have begun: a busy loop takes one new connection per turn.
+    """
+    client.read_until_all_began(plan.patience)
     for _ in range(plan.chances):
         client.read(plan.settle)
         if _look(server, client, plan.step, [0], 0).held:
