@@ -78,7 +78,10 @@ def test_the_version(capsys: pytest.CaptureFixture[str]) -> None:
             "usechat serve: argument --port: '65536' is no port: a number up to 65535;",
         ),
         (["serve", "a:b", "--path", "chat"], "usechat serve: argument --path: 'chat' is no path such as /api/chat;"),
-        (["serve", "a:b", "--linger", "-1"], "usechat serve: argument --linger: '-1' is no number of seconds above 0;"),
+        (
+            ["serve", "a:b", "--disconnect", "-1"],
+            "usechat serve: argument --disconnect: '-1' is no number of seconds above 0; cancel and continue are the others",
+        ),
         (
             ["serve", "a:b", "--idle-timeout", "0"],
             "usechat serve: argument --idle-timeout: '0' is no number of seconds",

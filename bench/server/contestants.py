@@ -38,7 +38,7 @@ def _chat_app(load: Load, **options: Any) -> App:
     from usechat.server import ChatApp
     from usechat.server.settings import Settings
 
-    return ChatApp(load.agent, settings=Settings(linger=0), **options)
+    return ChatApp(load.agent, settings=Settings(disconnect="cancel"), **options)
 
 
 def bare(load: Load) -> App:

@@ -181,9 +181,9 @@ def _add_serve(commands: Any) -> None:
     add("--conflict", choices=("reject", "attach", "queue", "interrupt"), metavar="POLICY",
         help="what a second message does while a chat is answered: reject (409), attach (read that answer),"
         " queue (wait) or interrupt (stop that answer) (default: reject)")  # fmt: skip
-    add("--linger", type=_linger, metavar="SECONDS",
-        help="how long an answer goes on when nobody reads it; 0 stops it at once, with never it goes on"
-        " (default: 15)")  # fmt: skip
+    add("--disconnect", type=_disconnect, metavar="POLICY",
+        help="what becomes of an answer that nobody reads any more: cancel, continue, or a number of seconds after"
+        " which it is cancelled (default: 15)")  # fmt: skip
     add("--idle-timeout", type=_seconds_or_never, metavar="SECONDS",
         help="how long an agent may say nothing; with never, for ever (default: 120)")  # fmt: skip
     add("--coalesce-ms", type=_milliseconds, metavar="MS",
@@ -332,8 +332,13 @@ def _seconds_or_never(text: str) -> float | str:
     return text if text == "never" else _seconds(text)
 
 
-def _linger(text: str) -> float | str:
-    return 0.0 if text == "0" else _seconds_or_never(text)
+def _disconnect(text: str) -> float | str:
+    if text in ("cancel", "continue"):
+        return text
+    try:
+        return _seconds(text)
+    except argparse.ArgumentTypeError as error:
+        raise argparse.ArgumentTypeError(f"{error}; cancel and continue are the others") from None
 
 
 def _count(text: str) -> int:

@@ -23,6 +23,7 @@ from usechat.agent_ops.directory import SessionDirectory
 from usechat.agent_ops.settings import SESSION_SETTINGS
 from usechat.agent_ops.transport import AgentOpsChatTransport
 from usechat.runs.memory import MemoryRuns
+from usechat.server.disconnect import cancel_after
 from usechat.server.settings import Settings
 
 __all__ = ["PATIENCE", "Gateway", "Upstream", "eventually", "gateway", "upstream"]
@@ -132,7 +133,7 @@ VARIANTS: Final = {
     "both": Variant("both"),
     "later": Variant(release="later"),
     "impatient": Variant(options={"idle_timeout": 0.3}),
-    "kept": Variant(kept=True, settings=msgspec.structs.replace(SESSION_SETTINGS, linger=5)),
+    "kept": Variant(kept=True, settings=msgspec.structs.replace(SESSION_SETTINGS, disconnect=cancel_after(5))),
     "approval": Variant(options={"questions": "approval"}),
 }
 

@@ -85,7 +85,7 @@ async def test_an_explicit_false_wins_over_the_kind(tmp_path: Path, monkeypatch:
         ([ADDRESS, "--access", "everybody"], "--access 'everybody' is no rule; give directory, "),
         ([ADDRESS, "--path", "/chat"], f"--path does not go with {ADDRESS} as agent-ops"),
         ([ADDRESS, "--conflict", "reject"], f"--conflict does not go with {ADDRESS} as agent-ops"),
-        ([ADDRESS, "--linger", "5"], f"--linger does not go with {ADDRESS} as agent-ops"),
+        ([ADDRESS, "--disconnect", "5"], f"--disconnect does not go with {ADDRESS} as agent-ops"),
         ([ADDRESS, "--upstream-token", "nothing.txt"], "--upstream-token: nothing.txt cannot be read: No such file"),
         ([ADDRESS, "--redis", "nonsense"], "--redis takes a URL such as redis://localhost:6379"),
     ],

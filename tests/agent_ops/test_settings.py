@@ -3,6 +3,7 @@
 import pytest
 
 from usechat.agent_ops.settings import SESSION_SETTINGS, for_sessions, is_switched_on
+from usechat.server.disconnect import cancel_after
 from usechat.server.settings import Settings
 
 
@@ -28,8 +29,8 @@ def test_the_switch_is_off_unless_it_is_on_and_naming_the_kind_is_consent(
 
 
 def test_without_a_store_a_page_that_goes_stops_its_run() -> None:
-    assert for_sessions(SESSION_SETTINGS, kept=False).linger == 0
-    assert for_sessions(SESSION_SETTINGS, kept=True).linger == Settings().linger
+    assert for_sessions(SESSION_SETTINGS, kept=False).disconnect == "cancel"
+    assert for_sessions(SESSION_SETTINGS, kept=True).disconnect == Settings().disconnect == cancel_after(15)
 
 
 def test_questions_are_signed_with_a_secret_that_nobody_knows_or_the_one_given() -> None:

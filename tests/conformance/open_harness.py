@@ -41,7 +41,7 @@ class Stage:
     @contextmanager
     def serving(self, **apps: Any) -> Iterator["Stage"]:
         """Serve every variant under its name; a page that leaves stops its flow."""
-        settings = Settings(linger=0)
+        settings = Settings(disconnect="cancel")
         chats = {name: ChatApp(transport, settings=settings) for name, transport in self._stages.items()}
         with serving({**chats, **apps}) as served:
             self.served = served

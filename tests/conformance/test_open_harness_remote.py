@@ -57,7 +57,7 @@ def flow() -> FlowRuntime:
 
 
 def chats(factory: Any) -> ChatApp:
-    return ChatApp(OpenHarnessChatTransport(factory), settings=Settings(linger=0))
+    return ChatApp(OpenHarnessChatTransport(factory), settings=Settings(disconnect="cancel"))
 
 
 @pytest.fixture(scope="module")

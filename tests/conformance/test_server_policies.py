@@ -76,7 +76,7 @@ def served() -> Iterator[Served]:
         "attach": ChatApp(paced, settings=Settings(conflict="attach")),
         "queue": ChatApp(paced, settings=Settings(conflict="queue")),
         "interrupt": ChatApp(paced, settings=Settings(conflict="interrupt")),
-        "continue": ChatApp(paced, settings=Settings(linger=None)),
+        "continue": ChatApp(paced, settings=Settings(disconnect="continue")),
         "scoped": ChatApp(scoped),
         "talking": ChatApp(talking_on),
         "thread": ChatApp(in_a_thread),

@@ -14,6 +14,7 @@ from tests.conformance.http_client import NEWEST, Browser, said, text_of
 from tests.conformance.judge import RELEASES
 from tests.conformance.served import Gates, Served, eventually, serving
 from usechat import parts
+from usechat.server.disconnect import cancel_after
 from usechat.server import ChatApp, Settings, chat_response
 from usechat.turn import Turn
 
@@ -78,7 +79,7 @@ def fast_api() -> FastAPI:
 def served() -> Iterator[Served]:
     apps = {
         "paced": ChatApp(paced),
-        "short": ChatApp(paced, settings=Settings(linger=0.3)),
+        "short": ChatApp(paced, settings=Settings(disconnect=cancel_after(0.3))),
         "tool": ChatApp(with_an_open_tool),
         "seven": ChatApp(for_seven, settings=Settings(sdk="7")),
         "fastapi": fast_api(),

@@ -48,7 +48,7 @@ async def ada_alone(request: Request, _chat_id: str, _action: Action) -> Identit
 def server() -> Iterator[Served]:
     apps = {
         "agent": ChatApp(agent, drain=0),
-        "strict": ChatApp(agent, settings=Settings(linger=0), authorize=ada_alone, drain=0),
+        "strict": ChatApp(agent, settings=Settings(disconnect="cancel"), authorize=ada_alone, drain=0),
     }
     with serving(apps) as running:
         yield running

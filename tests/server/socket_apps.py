@@ -138,7 +138,7 @@ def opened(server: Served, name: str = "open", query: str = "", **options: Any) 
 
 def socket_apps() -> dict[str, ChatApp]:
     return {
-        "open": ChatApp(agent, settings=Settings(linger=0), drain=0),
+        "open": ChatApp(agent, settings=Settings(disconnect="cancel"), drain=0),
         "owned": ChatApp(agent, authorize=by_name, drain=0),
         "small": ChatApp(
             agent,

@@ -16,6 +16,7 @@ from tests.server.sockets import Body, Client
 from usechat import parts
 from usechat.chunks import Error, Finish
 from usechat.runs.memory import MemoryRuns
+from usechat.server.disconnect import cancel_after
 from usechat.server import ChatApp, Settings, chat_response
 from usechat.turn import Turn
 
@@ -85,10 +86,10 @@ def served() -> Iterator[Served]:
     apps = {
         "distinct": ChatApp(distinct),
         "forgetting": ChatApp(lambda turn: turn.text, runs=MemoryRuns(remember=0.01)),
-        "storm": ChatApp(endless, settings=Settings(linger=0.2)),
+        "storm": ChatApp(endless, settings=Settings(disconnect=cancel_after(0.2))),
         "bare-storm": bare(endless),
         "flood": bare(flooding),
-        "little-flood": ChatApp(flooding_a_little, settings=Settings(linger=60)),
+        "little-flood": ChatApp(flooding_a_little, settings=Settings(disconnect=cancel_after(60))),
         "bulky": ChatApp(bulky),
         "bare-bulky": bare(bulky),
     }

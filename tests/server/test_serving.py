@@ -316,5 +316,5 @@ def test_changes_are_served_under_reload(tmp_path: Path) -> None:
 
 
 def test_the_plan_reaches_workers_as_it_is() -> None:
-    plan = Plan(target="a:b", linger="never", cors=("http://localhost:3000",), conflict="queue")
+    plan = Plan(target="a:b", disconnect="continue", cors=("http://localhost:3000",), conflict="queue")
     assert msgspec.json.decode(msgspec.json.encode(plan), type=Plan) == plan

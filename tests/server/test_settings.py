@@ -6,9 +6,11 @@ from typing import Any
 import pytest
 
 from scripts.generate_docs import ROOT
+from usechat.errors import LocalProtocolError
 from usechat.requests import Limits
 from usechat.runs.run import Timeouts
-from usechat.server import Settings
+from usechat.server import ChatApp, Settings, cancel_after
+from usechat.server.disconnect import Disconnect, linger
 
 PAGE = (ROOT / "docs" / "serving.md").read_text(encoding="utf-8")
 MIB = 1024 * 1024
@@ -45,5 +47,17 @@ def test_every_limit_has_the_documented_default(name: str) -> None:
 
 def test_the_other_defaults_are_those_that_users_expect() -> None:
     settings = Settings()
-    assert (settings.sdk, settings.linger, settings.conflict, settings.event_names) == ("any", 15, "reject", False)
+    assert (settings.sdk, settings.conflict, settings.event_names) == ("any", "reject", False)
+    assert settings.disconnect == cancel_after(15)
     assert (settings.timeouts, settings.limits, settings.on_error) == (Timeouts(), Limits(), None)
+
+
+@pytest.mark.parametrize(("policy", "seconds"), [("cancel", 0), ("continue", None), (cancel_after(0.5), 0.5)])
+def test_a_policy_says_how_long_a_run_goes_on_without_a_reader(policy: Disconnect, seconds: float | None) -> None:
+    assert linger(policy) == seconds
+
+
+@pytest.mark.parametrize("policy", ["never", 15, None, cancel_after(-1)])
+def test_another_policy_is_refused_when_the_app_is_made(policy: Any) -> None:
+    with pytest.raises(LocalProtocolError, match="disconnect is 'cancel', 'continue' or cancel_after"):
+        ChatApp(lambda _turn: "Hi", settings=Settings(disconnect=policy))

@@ -138,7 +138,7 @@ def test_a_server_that_goes_breaks_its_sockets_off() -> None:
 
 
 def test_a_client_that_is_dead_is_noticed_by_pings() -> None:
-    app = ChatApp(agent, settings=Settings(linger=0), drain=0)
+    app = ChatApp(agent, settings=Settings(disconnect="cancel"), drain=0)
     with (
         serving({"app": app}, ws_ping_interval=0.2, ws_ping_timeout=0.2) as server,
         socket.create_connection(("127.0.0.1", server.port), PATIENCE) as dead,
@@ -172,7 +172,7 @@ async def test_a_socket_that_takes_nothing_more_is_left() -> None:
         if "one " in message.get("text", ""):
             raise RuntimeError("the socket is closed")
 
-    app = ChatApp(agent, settings=Settings(linger=0), drain=0)
+    app = ChatApp(agent, settings=Settings(disconnect="cancel"), drain=0)
     incoming = queue_of({"type": "send", "requestId": "r1", **body_of("deaf")})
     await asyncio.wait_for(app(SCOPE, incoming.get, send), PATIENCE)
     await asyncio.wait_for(app.shut_down(), PATIENCE)
@@ -183,7 +183,7 @@ async def test_a_socket_that_takes_nothing_more_is_left() -> None:
 async def test_observers_hear_who_closed_a_socket(code: int, reason: str) -> None:
     """uvicorn closes sockets with 1012 when it goes; a page cannot say that (WHATWG WebSockets, close)."""
     ear = Ear()
-    app = ChatApp(agent, observer=ear, settings=Settings(linger=0), drain=0)
+    app = ChatApp(agent, observer=ear, settings=Settings(disconnect="cancel"), drain=0)
     incoming = queue_of({"type": "send", "requestId": "r1", **body_of(f"closed {code}")})
 
     async def send(message: dict[str, Any]) -> None:
@@ -196,7 +196,7 @@ async def test_observers_hear_who_closed_a_socket(code: int, reason: str) -> Non
 
 async def test_observers_hear_that_a_server_had_no_more_time_for_a_socket() -> None:
     ear = Ear()
-    app = ChatApp(agent, observer=ear, settings=Settings(linger=0), drain=0)
+    app = ChatApp(agent, observer=ear, settings=Settings(disconnect="cancel"), drain=0)
     incoming = queue_of({"type": "send", "requestId": "r1", **body_of("cancelled")})
     spoken = asyncio.Event()
 

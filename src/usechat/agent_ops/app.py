@@ -23,7 +23,7 @@ class AgentOpsApp(EndpointsApp):
     """Puts an AI SDK face on sessions: ``POST /api/sessions/{session_id}/chat``.
 
     ``upstream`` is the address of a session's WebSocket with ``{id}`` in it, or an ``AgentOpsChatTransport``. With
-    ``runs`` there are resume, stop and state, and a run outlives its page for ``settings.linger`` seconds; without,
+    ``runs`` there are resume, stop and state, and a run outlives its page as ``settings.disconnect`` says; without,
     it ends with the connection. ``enabled`` counts while ``ENABLE_AI_SDK_ADAPTER`` is not set.
     """
 

@@ -10,7 +10,7 @@ from usechat.agent_ops.route import PATH
 from usechat.agent_ops.settings import SESSION_SETTINGS, SWITCH
 from usechat.agent_ops.transport import AgentOpsChatTransport
 from usechat.dialects import dialect
-from usechat.server.serving import CannotServe, Plan, Served, limit, served_as, store_of, tell
+from usechat.server.serving import CannotServe, Plan, Served, disconnect_of, served_as, store_of, tell
 
 __all__ = ["make_app"]
 
@@ -22,7 +22,7 @@ def make_app(plan: Plan) -> Served:
     settings = msgspec.structs.replace(
         SESSION_SETTINGS,
         sdk=dialect(plan.sdk).name,
-        linger=limit(plan.linger),
+        disconnect=disconnect_of(plan),
         coalesce_ms=plan.coalesce_ms,
         on_error=tell if plan.debug else None,
         approval_secret=plan.approval_secret,
@@ -36,7 +36,7 @@ def make_app(plan: Plan) -> Served:
         enabled=True,
         drain=plan.drain,
     )
-    deaf_to = ("path", "conflict") if runs is not None else ("path", "conflict", "linger")
+    deaf_to = ("path", "conflict") if runs is not None else ("path", "conflict", "disconnect")
     served = served_as(plan, app, path=PATH, asks=True, deaf_to=deaf_to, authorize=admission.authorize)
     return served if app.enabled else served._replace(switched_off_by=SWITCH)
 

@@ -27,7 +27,7 @@ def for_sessions(settings: Settings, *, kept: bool) -> Settings:
     return msgspec.structs.replace(
         settings,
         conflict="queue",
-        linger=settings.linger if kept else 0,
+        disconnect=settings.disconnect if kept else "cancel",
         approval_secret=settings.approval_secret or secrets.token_hex(32),
     )
 

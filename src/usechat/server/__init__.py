@@ -3,10 +3,11 @@
 from typing import Any
 
 from usechat.server.app import ChatApp
+from usechat.server.disconnect import cancel_after
 from usechat.server.endpoint import chat_response
 from usechat.server.settings import Settings
 
-__all__ = ["ChatApp", "RedisRuns", "Settings", "chat_response"]
+__all__ = ["ChatApp", "RedisRuns", "Settings", "cancel_after", "chat_response"]
 
 
 def __getattr__(name: str) -> Any:

@@ -14,15 +14,22 @@ streams (CPython 3.11). What is garbage goes by its reference count; a cycle wai
 """
 
 
+_before: Final[list[tuple[int, int, int]]] = []
+"""The thresholds that each app which runs has found; the last to go leaves those that the first found."""
+
+
 @contextmanager
 def rare_collections() -> Iterator[None]:
     """Let the collector leave alone what is there now, and come rarely."""
     gc.collect()
     gc.freeze()
-    before = gc.get_threshold()
+    _before.append(gc.get_threshold())
     gc.set_threshold(*_THRESHOLDS)
     try:
         yield
     finally:
-        gc.set_threshold(*before)
-        gc.unfreeze()
+        # Apps need not go in the order in which they came.
+        found = _before.pop()
+        if not _before:
+            gc.set_threshold(*found)
+            gc.unfreeze()

@@ -28,6 +28,7 @@ from usechat.server.asking import (
     release_of,
 )
 from usechat.server.chat_ids import chat_key
+from usechat.server.disconnect import linger
 from usechat.server.hanging_up import hang_up_in_time
 from usechat.server.observer import Observer, Unobserved
 from usechat.server.response import StreamResponse
@@ -60,7 +61,7 @@ class Endpoints:
         self.keeper = Keeper(
             store,
             timeouts=settings.timeouts,
-            linger=settings.linger,
+            linger=linger(settings.disconnect),
             conflict=settings.conflict,
             describe=describe_with(settings.on_error),
             approval_secret=settings.approval_secret,
@@ -207,7 +208,7 @@ async def chat_response(
     ``observer`` is told what happens: ``usechat.server.prometheus.process_metrics()`` counts it for Prometheus.
     """
     # Nobody can come back to a run that is not kept.
-    chosen = msgspec.structs.replace(settings or Settings(), linger=0)
+    chosen = msgspec.structs.replace(settings or Settings(), disconnect="cancel")
     endpoints = Endpoints(
         answer,
         store=MemoryRuns(),

@@ -31,6 +31,7 @@ from usechat.server.app import ChatApp, EndpointsApp
 from usechat.server.asking import Authorize
 from usechat.server.auth_option import authorize_by
 from usechat.server.cors import with_cors
+from usechat.server.disconnect import Disconnect, cancel_after
 from usechat.server.kinds import Opened, app_maker, kind_of, open_target
 from usechat.server.loading import CannotLoad, directory_of, is_asgi_app, load_object, require_answer
 from usechat.server.log_lines import log_config
@@ -64,7 +65,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     path: str = "/api/chat"
     sdk: str = "any"
     redis: str | None = None
-    linger: Seconds = 15.0
+    disconnect: float | Literal["cancel", "continue"] = 15.0
     conflict: Conflict = "reject"
     idle_timeout: Seconds = 120.0
     coalesce_ms: float = 0.0
@@ -87,7 +88,7 @@ _ABOUT_CHATS: Final = (
     "path",
     "sdk",
     "redis",
-    "linger",
+    "disconnect",
     "conflict",
     "idle_timeout",
     "coalesce_ms",
@@ -172,7 +173,7 @@ def make_app(plan: Plan) -> Served:
         authorize=authorize,
         settings=Settings(
             sdk=dialect(plan.sdk).name,
-            linger=limit(plan.linger),
+            disconnect=disconnect_of(plan),
             conflict=plan.conflict,
             timeouts=Timeouts(first_event=limit(plan.idle_timeout), idle=limit(plan.idle_timeout)),
             coalesce_ms=plan.coalesce_ms,
@@ -253,6 +254,11 @@ def _approval_secret(path: str | None) -> str:
     if len(secret) < _SHORTEST_SECRET:
         raise CannotServe(f"--approval-secret: {path} holds fewer than {_SHORTEST_SECRET} characters")
     return secret
+
+
+def disconnect_of(plan: Plan) -> Disconnect:
+    """Return what becomes of a run that nobody reads any more."""
+    return cancel_after(plan.disconnect) if isinstance(plan.disconnect, float) else plan.disconnect
 
 
 def limit(seconds: Seconds) -> float | None:

@@ -8,18 +8,20 @@ import msgspec
 from usechat.requests import Limits
 from usechat.runs.keeper import Conflict
 from usechat.runs.run import Timeouts
+from usechat.server.disconnect import Disconnect, cancel_after
 
 __all__ = ["Settings"]
 
 _DEFAULT_TIMEOUTS: Final = Timeouts()
 _DEFAULT_LIMITS: Final = Limits()
+_FIFTEEN_SECONDS: Final = cancel_after(15)
 
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True):
     """How runs are made and served.
 
-    ``sdk`` is the AI SDK release that streams are made for. ``linger`` is how many seconds a run goes on without any
-    reader: 0 stops it at once, ``None`` never. ``conflict`` says what a second request does while a chat is answered.
+    ``sdk`` is the AI SDK release that streams are made for. ``disconnect`` says what becomes of a run that nobody reads
+    any more, ``conflict`` what a second request does while a chat is answered.
     ``on_error`` turns an exception into the text that people see; by default it is a reference to the log.
     ``approval_secret`` signs approval requests, so that answers can be checked when the run is forgotten.
     ``websocket_origins`` are the origins (``https://example.org``) whose pages may open a WebSocket besides those of
@@ -29,7 +31,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     sdk: str = "any"
-    linger: float | None = 15
+    disconnect: Disconnect = _FIFTEEN_SECONDS
     conflict: Conflict = "reject"
     timeouts: Timeouts = _DEFAULT_TIMEOUTS
     limits: Limits = _DEFAULT_LIMITS

@@ -1,0 +1,36 @@
+"""What becomes of a run when nobody reads it any more."""
+
+from typing import Literal, TypeAlias
+
+import msgspec
+
+from usechat.errors import LocalProtocolError
+
+__all__ = ["CancelAfter", "Disconnect", "cancel_after", "linger"]
+
+
+class CancelAfter(msgspec.Struct, frozen=True):
+    """Cancel the run after so many seconds without any reader."""
+
+    seconds: float
+
+
+Disconnect: TypeAlias = Literal["cancel", "continue"] | CancelAfter
+"""``cancel`` stops the run at once, ``continue`` lets it go on to its end; or :func:`cancel_after`."""
+
+
+def cancel_after(seconds: float) -> CancelAfter:
+    """Cancel a run that had no reader for so many seconds: a page that is reloaded comes back sooner."""
+    return CancelAfter(seconds)
+
+
+def linger(policy: Disconnect) -> float | None:
+    """Return how many seconds a run goes on without any reader; nothing means to its end."""
+    match policy:
+        case "cancel":
+            return 0
+        case "continue":
+            return None
+        case CancelAfter(seconds) if seconds >= 0:
+            return seconds
+    raise LocalProtocolError(f"disconnect is 'cancel', 'continue' or cancel_after(seconds), not {policy!r}")
