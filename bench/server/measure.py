@@ -2,7 +2,7 @@
 
 import gc
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from time import sleep
 from typing import Final
@@ -29,7 +29,7 @@ class Plan(msgspec.Struct, frozen=True):
     thousand: int = 1000
     arriving: float = 250
     opened: float = 500
-    patience: float = 10
+    patience: float = 5
     settle: float = 0.8
     window: float = 3.0
     step: float = 1.5
@@ -41,7 +41,7 @@ class Plan(msgspec.Struct, frozen=True):
     flood: float = 1.2
     redis_streams: int = 300
     rounds: int = 3
-    """How often the two that the goals compare are measured, in turns; the others miss one round each."""
+    """How often the two that the goals compare are measured, in turns; the others are measured once."""
 
 
 QUICK: Final = Plan(
@@ -119,43 +119,50 @@ def measure_all(plan: Plan) -> tuple[dict[str, Figures], Redis]:
 
 
 def _in_turns(names: Sequence[str], rounds: int) -> Iterator[str]:
-    """Yield the two that are compared in every round, and each of the others in all but one."""
+    """Yield the two that are compared so many times, and the others once, spread in between."""
     others = [name for name in names if name not in (OURS, BARE)]
     for number in range(rounds):
         yield from (BARE, OURS) if number % 2 == 0 else (OURS, BARE)
-        yield from (name for place, name in enumerate(others) if rounds == 1 or place % rounds != number)
+        yield from others[number * len(others) // rounds : (number + 1) * len(others) // rounds]
 
 
 def measure(name: str, plan: Plan, guess: int | None = None) -> Figures:
     """Measure one contestant.
 
-    Memory comes first, while nothing that was freed is left to be used again. Floods come last: some go on with answers
-    that nobody reads any more for longer than can be waited.
+    Every measurement begins with a fresh process: some go on with the answers of those who have left.
     """
-    with serving(name) as server:
-        _warm_up(server)
+    with _fresh(name) as server:
         thousand = paced(server, plan.thousand, plan)
-        say(f"{name}: {thousand.streams:,} streams, p99 {thousand.late_p99:.1f} ms, CPU {thousand.processor:.1f} µs")
-        streams = held(server, plan, guess)
-        say(f"{name}: holds {streams:,} streams")
-        floods = _floods(name, server, plan)
-    return Figures([streams], thousand, floods)
+    say(f"{name}: {thousand.streams:,} streams, p99 {thousand.late_p99:.1f} ms, CPU {thousand.processor:.1f} µs")
+    streams = held(name, plan, guess)
+    say(f"{name}: holds {streams:,} streams")
+    return Figures([streams], thousand, _floods(name, plan))
 
 
 def measure_redis(plan: Plan) -> Redis:
     """Measure ours with its log in Redis."""
-    with redis() as url, serving(OURS_REDIS, {REDIS_VARIABLE: url}) as server:
-        _warm_up(server)
-        shared = paced(server, plan.redis_streams, plan)
-        floods = _floods(OURS_REDIS, server, plan)
-    with serving(OURS) as server:
-        _warm_up(server)
+    with redis() as url:
+        variables = {REDIS_VARIABLE: url}
+        with _fresh(OURS_REDIS, variables) as server:
+            shared = paced(server, plan.redis_streams, plan)
+        floods = _floods(OURS_REDIS, plan, variables)
+    with _fresh(OURS) as server:
         return Redis(shared, paced(server, plan.redis_streams, plan), floods)
+
+
+@contextmanager
+def _fresh(name: str, variables: Mapping[str, str] | None = None) -> Iterator[Server]:
+    """Start a server; let it import what it needs, and come to rest."""
+    with serving(name, variables) as server:
+        with Client(server.port) as client:
+            client.open(20, per_second=200)
+            client.read(0.3)
+        sleep(0.2)
+        yield server
 
 
 def paced(server: Server, streams: int, plan: Plan) -> Paced:
     """Open streams and see how they fare."""
-    _rest(server)
     memory = server.memory()
     with Client(server.port) as client:
         client.open(streams, per_second=plan.arriving)
@@ -165,12 +172,11 @@ def paced(server: Server, streams: int, plan: Plan) -> Paced:
         return _look(server, client, plan.window, first, kilobytes)
 
 
-def held(server: Server, plan: Plan, guess: int | None = None) -> int:
-    """Search how many streams the server holds: more and more until it does not, then halving the doubt."""
+def held(name: str, plan: Plan, guess: int | None = None) -> int:
+    """Search how many streams a server holds: more and more until it does not, then halving the doubt."""
     low = high = 0
     step = plan.first_step if guess is None else max(1, guess * 3 // 4)
-    _rest(server)
-    with Client(server.port) as client:
+    with _fresh(name) as server, Client(server.port) as client:
         while not high:
             client.open(step - client.open_streams, per_second=plan.opened)
             if _holds(server, client, plan):
@@ -183,22 +189,23 @@ def held(server: Server, plan: Plan, guess: int | None = None) -> int:
         if high - low <= 1:
             break
         middle = (low + high) // 2
-        _rest(server)
-        with Client(server.port) as client:
+        with _fresh(name) as server, Client(server.port) as client:
             client.open(middle, per_second=plan.opened)
             low, high = (middle, high) if _holds(server, client, plan) else (low, middle)
     return low
 
 
-def _floods(name: str, server: Server, plan: Plan) -> dict[int, float]:
-    floods = {streams: flood(server, streams, plan) for streams in plan.floods}
+def _floods(name: str, plan: Plan, variables: Mapping[str, str] | None = None) -> dict[int, float]:
+    floods = {}
+    for streams in plan.floods:
+        with _fresh(name, variables) as server:
+            floods[streams] = flood(server, streams, plan)
     say(f"{name}: flood {', '.join(f'{rate:,.0f}/s of {streams:,}' for streams, rate in floods.items())}")
     return floods
 
 
 def flood(server: Server, streams: int, plan: Plan) -> float:
     """Return how many deltas a second arrive when nothing holds the server back."""
-    _rest(server)
     with Client(server.port, "flood") as client:
         client.open(streams, per_second=1000)
         client.read(plan.flood / 3)
@@ -242,23 +249,6 @@ def _look(server: Server, client: Client, seconds: float, first: Sequence[int], 
 
 def _share(ranked: Sequence[int], share: float) -> int:
     return ranked[min(len(ranked) - 1, int(len(ranked) * share))]
-
-
-def _rest(server: Server) -> None:
-    """Wait until the server has got over those who left: some have much to tidy up, and may have to wait for that."""
-    quiet = 0
-    for _ in range(150):
-        before = server.processor_seconds()
-        sleep(0.1)
-        quiet = quiet + 1 if server.processor_seconds() - before <= 0.01 else 0
-        if quiet == 2:
-            return
-
-
-def _warm_up(server: Server) -> None:
-    with Client(server.port) as client:
-        client.open(20, per_second=200)
-        client.read(0.3)
 
 
 @contextmanager

@@ -11,7 +11,7 @@ class BlockIds:
     __slots__ = ("_given", "_new_id", "_number")
 
     def __init__(self, new_id: Callable[[], str] | None = None) -> None:
-        self._new_id = new_id or self._next_number
+        self._new_id = new_id
         self._number = 0
         self._given: dict[str, bool] = {}  # and whether a source wanted it
 
@@ -20,12 +20,14 @@ class BlockIds:
         if wanted is not None and wanted not in self._given:
             self._given[wanted] = True
             return wanted
-        new = str(self._new_id())
+        new = self._next()
         while self._given.get(new):
-            new = str(self._new_id())
+            new = self._next()
         self._given[new] = False
         return new
 
-    def _next_number(self) -> str:
+    def _next(self) -> str:
+        if self._new_id is not None:
+            return str(self._new_id())
         self._number += 1
         return str(self._number)

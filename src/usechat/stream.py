@@ -149,6 +149,8 @@ class MessageStream:
         return self.send(parts.Finish())
 
     def _send(self, part: parts.Part) -> None:
+        if isinstance(part, parts.ToolPart):
+            self._open_tool_book()
         if self._must_wait(part):
             self._waiting.append(part)
             self._waiting_lanes |= {part.lane}
@@ -232,7 +234,6 @@ class MessageStream:
             if not self._step.asking:
                 self._next_step()
             self._step.asking = True
-        self._open_tool_book()
         self._send_tool_chunks(self._tools.send(part))
 
     def _send_tool_chunks(self, sent: Iterable[Chunk]) -> None:

@@ -128,6 +128,11 @@ class Turn:
         """Connect the turn with the run that hears it, and tells whether others should have their turn."""
         self.say = say
 
+    def unbind(self, say: Callable[[Part], bool | None]) -> None:
+        """The run that heard the turn is over; if it still did, nobody hears what is said from now on."""
+        if self.say == say:
+            self.say = _nobody_listens_any_more
+
     def source_unreachable(self) -> None:
         """Tell that the connection to the upstream could not be opened; called from the loop's thread."""
         if self._observer is not None:
@@ -178,6 +183,10 @@ class Turn:
 
 def _nobody_listens(_part: Part) -> bool:
     raise LocalProtocolError("the turn has not begun")
+
+
+def _nobody_listens_any_more(_part: Part) -> bool:
+    return False
 
 
 _current: Final[ContextVar[Turn]] = ContextVar("usechat.turn")

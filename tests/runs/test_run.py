@@ -2,6 +2,7 @@
 
 import asyncio
 import contextvars
+import sys
 from collections.abc import AsyncIterator, Callable
 from typing import Any
 
@@ -366,3 +367,44 @@ async def test_an_answer_that_grows_too_long_is_stopped() -> None:
     await run.wait(10)
     assert (run.info.state, len(ended), log.size < 20_000) == (RunState.FAILED, 1, True)
     assert log.so_far().count(TOO_MUCH.encode()) == 1
+
+
+async def test_a_run_that_is_stopped_before_its_first_step_ends_at_once() -> None:
+    async def agent(_turn: Turn) -> AsyncIterator[str]:
+        yield "never said"
+
+    run, ended = make_run()
+    run.start(as_source(agent))
+    run.stop("user")
+    await run.wait(1)
+    assert (run.info.state, len(ended)) == (RunState.STOPPED, 1)
+    assert b"never said" not in run.log.so_far()
+
+
+@pytest.mark.skipif(sys.version_info < (3, 12), reason="there are no eager tasks before Python 3.12")
+async def test_a_run_may_end_as_soon_as_it_is_started() -> None:
+    async def agent(_turn: Turn) -> AsyncIterator[str]:
+        yield "said"
+
+    loop = asyncio.get_running_loop()
+    loop.set_task_factory(asyncio.eager_task_factory)  # type: ignore[attr-defined,unused-ignore]
+    try:
+        run, ended = make_run()
+        run.start(as_source(agent))
+    finally:
+        loop.set_task_factory(None)
+    assert (run.info.state, len(ended)) == (RunState.FINISHED, 1)
+
+
+async def test_what_is_said_after_the_end_is_heard_by_nobody() -> None:
+    turns: list[Turn] = []
+
+    async def agent(turn: Turn) -> AsyncIterator[str]:
+        turns.append(turn)
+        yield "said"
+
+    run, _ = make_run()
+    run.start(as_source(agent))
+    await run.wait(10)
+    turns[0].emit("news", 1)
+    assert b"news" not in run.log.so_far()

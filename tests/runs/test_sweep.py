@@ -1,6 +1,7 @@
 """One timer for many: everybody looks, until they look no more."""
 
 import asyncio
+from contextvars import ContextVar
 
 from usechat.runs.sweep import Sweep, sweep_for
 
@@ -39,6 +40,23 @@ async def test_somebody_who_comes_when_all_have_gone_looks_too() -> None:
         sweep.add(watch)
         await asyncio.wait_for(watch.done.wait(), 10)
         sweep.discard(watch)
+
+
+async def test_nobody_looks_with_the_variables_of_another() -> None:
+    asked = ContextVar("asked", default="nobody")
+    found: list[str] = []
+    sweep = Sweep(0.001)
+
+    class Asking(Watch):
+        def look(self, now: float) -> None:
+            found.append(asked.get())
+            super().look(now)
+
+    asked.set("Ada")
+    watch = Asking(sweep)
+    sweep.add(watch)
+    await asyncio.wait_for(watch.done.wait(), 10)
+    assert found == ["nobody"]
 
 
 async def test_limits_that_are_alike_share_a_timer() -> None:

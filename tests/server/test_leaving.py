@@ -28,6 +28,11 @@ class Connection:
             self.receiving -= 1
 
 
+class Broken(asyncio.Queue[str]):
+    async def get(self) -> str:
+        raise RuntimeError("the handler is closed")
+
+
 def wrapped(receive: Callable[[], Awaitable[Any]]) -> Callable[[], Awaitable[Any]]:
     async def receive_more() -> Any:
         return await receive()
@@ -55,7 +60,8 @@ async def turns(count: int = 10) -> None:
 async def test_a_client_that_goes_wakes_the_reading(connection: tuple[Connection, Any]) -> None:
     server, receive = connection
     reading = new_reading()
-    leaving = Leaving(receive, reading)
+    leaving = Leaving(reading)
+    leaving.listen(receive)
     await turns()
     server.messages.put_nowait("http.request")
     await turns()
@@ -72,15 +78,28 @@ async def test_a_client_that_has_gone_already_is_noticed_too(connection: tuple[C
     for message in ("http.request", "http.disconnect"):
         server.messages.put_nowait(message)
     reading = new_reading()
-    leaving = Leaving(receive, reading)
+    leaving = Leaving(reading)
+    leaving.listen(receive)
     async with asyncio.timeout(10):
         assert await reading.read() is Wake.GONE
     assert leaving.gone
 
 
+async def test_a_connection_that_cannot_be_listened_to_is_lost() -> None:
+    server, reading = Connection(), new_reading()
+    server.messages = Broken()
+    leaving = Leaving(reading)
+    leaving.listen(server.receive)
+    async with asyncio.timeout(10):
+        assert await reading.read() is Wake.GONE
+    assert leaving.gone
+    leaving.close()
+
+
 async def test_nobody_listens_to_a_stream_that_has_ended(connection: tuple[Connection, Any]) -> None:
     server, receive = connection
-    leaving = Leaving(receive, new_reading())
+    leaving = Leaving(new_reading())
+    leaving.listen(receive)
     await turns()
     server.messages.put_nowait("http.disconnect")
     leaving.close()

@@ -10,8 +10,9 @@ from typing import Any, Literal, TypeAlias, cast, get_args
 
 import pytest
 
-from usechat.runs.log import Log
+from usechat.runs.log import Log, Wake
 from usechat.runs.reading import LogReading
+from usechat.runs.sweep import sweep_for
 from usechat.server.observer import Unobserved
 from usechat.server.response import StreamResponse, collect_streams
 
@@ -239,6 +240,23 @@ async def test_silence_is_filled_with_comments(way: Way) -> None:
     assert connection.bodies[1] == b"a"
     assert set(connection.bodies[2:-2]) == {b": keep-alive\n\n"}
     assert connection.bodies[-2:] == [b"b", b""]
+
+
+@pytest.mark.parametrize("keep_alive", [0.2, 1, 15, 20.5, 60])
+async def test_a_silence_is_broken_in_time(keep_alive: float) -> None:
+    log = Log()
+    reading = LogReading(log.reader(), log, on_close=lambda _read: None)
+    response = StreamResponse(reading, keep_alive=keep_alive, observer=Unobserved(), received=0)
+    every = sweep_for(keep_alive).every
+    waiting, look = asyncio.ensure_future(reading.read()), 0
+    while not waiting.done():
+        look += 1
+        response.look(look * every)
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+    assert await waiting is Wake.SILENCE
+    # Something may have been said right after the look before the first, so this is the longest silence.
+    assert keep_alive - 2 * every <= look * every <= keep_alive
 
 
 async def test_who_speaks_needs_no_comments(way: Way) -> None:

@@ -16,7 +16,8 @@ from tests.redis_server import redis_server
 from tests.server.process import PATIENCE, eventually, question, serve_process
 from usechat import ChunkDecoder, MessageBuilder
 from usechat.cli import main
-from usechat.server.serving import Plan, make_app
+from usechat.server.disconnect import Disconnect, cancel_after
+from usechat.server.serving import Plan, disconnect_of, make_app
 from usechat.server.tokens import new_api_token
 
 AGENTS = """
@@ -313,6 +314,13 @@ def test_changes_are_served_under_reload(tmp_path: Path) -> None:
         eventually(lambda: "served_changing.py cannot be imported: SyntaxError" in served.written, "the flaw is told")
         agent.write_text("def agent(turn):\n    return 'after'\n", encoding="utf-8")
         eventually(lambda: said(served.url, "after"), "the change is served")
+
+
+@pytest.mark.parametrize(
+    ("said", "policy"), [("cancel", "cancel"), ("continue", "continue"), (5, cancel_after(5)), (0.5, cancel_after(0.5))]
+)
+def test_what_becomes_of_an_answer_that_nobody_reads(said: Any, policy: Disconnect) -> None:
+    assert disconnect_of(Plan(target="a:b", disconnect=said)) == policy
 
 
 def test_the_plan_reaches_workers_as_it_is() -> None:

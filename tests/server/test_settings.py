@@ -1,7 +1,7 @@
 """What is set when nobody sets anything: the documentation's numbers are the code's."""
 
 import re
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -10,7 +10,7 @@ from usechat.errors import LocalProtocolError
 from usechat.requests import Limits
 from usechat.runs.run import Timeouts
 from usechat.server import ChatApp, Settings, cancel_after
-from usechat.server.disconnect import Disconnect, linger
+from usechat.server.disconnect import CancelAfter, Disconnect, linger
 
 PAGE = (ROOT / "docs" / "serving.md").read_text(encoding="utf-8")
 MIB = 1024 * 1024
@@ -57,7 +57,7 @@ def test_a_policy_says_how_long_a_run_goes_on_without_a_reader(policy: Disconnec
     assert linger(policy) == seconds
 
 
-@pytest.mark.parametrize("policy", ["never", 15, None, cancel_after(-1)])
+@pytest.mark.parametrize("policy", ["never", 15, None, cancel_after(-1), cast("Any", CancelAfter)("15")])
 def test_another_policy_is_refused_when_the_app_is_made(policy: Any) -> None:
     with pytest.raises(LocalProtocolError, match="disconnect is 'cancel', 'continue' or cancel_after"):
         ChatApp(lambda _turn: "Hi", settings=Settings(disconnect=policy))

@@ -202,3 +202,10 @@ import usechat.parts as p  # isort: skip
 )
 def test_tools(sent: list[Part], expected: list[Chunk]) -> None:
     assert body(sent) == [StartStep(), *expected]
+
+
+@pytest.mark.parametrize("sdk", ["6", "7"])
+def test_an_approval_that_comes_before_its_call_begins_no_step(sdk: str) -> None:
+    sent = body([p.Text("a"), p.ApprovalRequest("a1", "c1", tool_name="delete")], sdk)
+    assert [chunk for chunk in sent if isinstance(chunk, StartStep)] == [StartStep()]
+    assert isinstance(sent[-1], ToolApprovalRequest)

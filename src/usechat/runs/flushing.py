@@ -1,6 +1,7 @@
 """Handing over what was written to the logs of one event loop: all of them together, when a turn of it ends."""
 
 import asyncio
+import contextvars
 import logging
 from typing import TYPE_CHECKING, Final
 from weakref import WeakKeyDictionary
@@ -20,15 +21,16 @@ class Flusher:
     that reads is awake for the first, the kernel need not wake it for the others.
     """
 
-    __slots__ = ("_logs",)
+    __slots__ = ("_context", "_logs")
 
     def __init__(self) -> None:
+        self._context = contextvars.Context()  # not that of whoever writes first, which belongs to one request
         self._logs: list[Log] = []
 
     def add(self, log: "Log") -> None:
         """Flush a log when everybody who says something in this turn has done so."""
         if not self._logs:
-            log.loop.call_soon(self._flush_all)
+            log.loop.call_soon(self._flush_all, context=self._context)
         self._logs.append(log)
 
     def _flush_all(self) -> None:

@@ -81,6 +81,7 @@ class Keeper:
         on_loss: Callable[[RunInfo], None] = _say_nothing,
     ) -> None:
         self._store = store
+        self._is_shared = store.is_shared
         self._timeouts = timeouts
         self._linger = linger
         self._conflict = conflict
@@ -127,7 +128,7 @@ class Keeper:
             elif self._conflict == "reject":
                 raise ChatBusy("This chat is being answered already.")
             await asyncio.sleep(_POLL)
-        on_flush = partial(self._store.append, info.run_id) if self._store.is_shared else None
+        on_flush = partial(self._store.append, info.run_id) if self._is_shared else None
         log = Log(keep=self._keep_log, gather=self._gather, on_flush=on_flush)
         stream = MessageStream(message_id=info.message_id, sdk=info.sdk, continues=continues)
         run = Run(

@@ -285,7 +285,10 @@ class Reader:
 
     def close(self) -> None:
         """Read no further."""
+        self._stop_waiting()
         self._log.leave(self)
+        # Whoever reads knows this reader: without their names here nothing waits for the garbage collector.
+        self.pusher = self.on_too_slow = None
 
     def _wake(self) -> None:
         waiter = self._waiter

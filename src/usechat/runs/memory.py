@@ -1,6 +1,7 @@
 """Runs of a single process, kept in memory."""
 
 import asyncio
+import contextvars
 from collections.abc import AsyncGenerator, Callable, Mapping
 from typing import Any
 
@@ -33,7 +34,8 @@ class MemoryRuns:
         """The run has ended as ``info.state`` says."""
         if self._latest[info.chat_id].run_id == info.run_id:
             self._latest[info.chat_id] = info
-            asyncio.get_running_loop().call_later(self._remember, self._forget, info)
+            # In a context of its own: that of the run would keep all of it for as long.
+            asyncio.get_running_loop().call_later(self._remember, self._forget, info, context=contextvars.Context())
         return True
 
     async def latest(self, chat_id: str) -> RunInfo | None:

@@ -145,9 +145,9 @@ class Run:
 
     def start(self, source: Source) -> None:
         """Begin: from here on everything ends in the stream."""
-        self._task = self._loop.create_task(self._own(source), name=self.info.run_id)
         if self._sweep is not None:
-            self._sweep.add(self)
+            self._sweep.add(self)  # first: a task may run, and end, as soon as it is made (asyncio.eager_task_factory)
+        self._task = self._loop.create_task(self._own(source), name="usechat run")
 
     def say(self, part: parts.Part) -> bool:
         """Write what the source said; nothing once the run has ended. Tells whether others should have their turn."""
@@ -198,7 +198,7 @@ class Run:
             self._order(parts.Error(SILENT))
 
     async def _own(self, source: Source) -> None:
-        ending: parts.Finish | parts.Error | parts.Abort = parts.Abort()
+        ending: parts.Finish | parts.Error | parts.Abort
         self._entered = True
         try:
             self._turn.enter()
@@ -208,8 +208,7 @@ class Run:
             ending = self._ordered or parts.Abort()
         except Exception as error:  # whatever user code raises, the stream ends well-formed
             ending = self._ordered or parts.Error(self._describe(error, self.info))
-        finally:
-            self._end(ending)
+        self._end(ending)
 
     def _order(self, ending: parts.Error | parts.Abort) -> None:
         # A source that goes on after its own last word can still be stopped.
@@ -248,6 +247,7 @@ class Run:
             self.info, message_id=self.message_id, state=self._outcome(), open_calls=self._open_calls()
         )
         self.log.flush()
+        self._turn.unbind(self.say)
         self._on_end(self)
 
     def _last_frames(self, ending: parts.Finish | parts.Error | parts.Abort) -> bytes:

@@ -1,6 +1,7 @@
 """One timer for many who want to look at the time now and then."""
 
 import asyncio
+import contextvars
 from typing import Final, Protocol
 from weakref import WeakKeyDictionary
 
@@ -25,11 +26,13 @@ class Sweep:
     A timer each would take half a kilobyte of every stream, and every delta would find more timers in its way.
     """
 
-    __slots__ = ("_timer", "_watching", "every")
+    __slots__ = ("_context", "_timer", "_watching", "every")
 
     def __init__(self, every: float) -> None:
         self.every = every
         """Seconds between two looks."""
+        # Not that of whoever comes first, which belongs to one request.
+        self._context = contextvars.Context()
         self._watching: dict[Watches, None] = {}
         self._timer: asyncio.TimerHandle | None = None
 
@@ -47,7 +50,7 @@ class Sweep:
             self._timer = None
 
     def _plan(self, loop: asyncio.AbstractEventLoop) -> None:
-        self._timer = loop.call_later(self.every, self._go_round, loop)
+        self._timer = loop.call_later(self.every, self._go_round, loop, context=self._context)
 
     def _go_round(self, loop: asyncio.AbstractEventLoop) -> None:
         self._plan(loop)

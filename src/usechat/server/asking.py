@@ -1,6 +1,7 @@
 """Reading what a request asks: its body, the release it names, and who asks."""
 
 from collections.abc import Awaitable, Callable
+from types import MappingProxyType
 from typing import Final, Literal, Protocol, TypeAlias, runtime_checkable
 
 from starlette.requests import ClientDisconnect, HTTPConnection, Request
@@ -42,7 +43,7 @@ class Authenticates(Protocol):
         ...
 
 
-_ANYBODY: Final = Identity("")
+_ANYBODY: Final = Identity("", MappingProxyType({}))
 
 
 async def allow(_request: Request, _chat_id: str, _action: Action) -> Identity | None:

@@ -31,6 +31,6 @@ def linger(policy: Disconnect) -> float | None:
             return 0
         case "continue":
             return None
-        case CancelAfter(seconds) if seconds >= 0:
+        case CancelAfter(int() | float() as seconds) if seconds >= 0:
             return seconds
     raise LocalProtocolError(f"disconnect is 'cancel', 'continue' or cancel_after(seconds), not {policy!r}")

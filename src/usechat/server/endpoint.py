@@ -30,6 +30,7 @@ from usechat.server.asking import (
 from usechat.server.chat_ids import chat_key
 from usechat.server.disconnect import linger
 from usechat.server.hanging_up import hang_up_in_time
+from usechat.server.headers import RequestHeaders
 from usechat.server.observer import Observer, Unobserved
 from usechat.server.response import StreamResponse
 from usechat.server.settings import Settings
@@ -121,7 +122,7 @@ class Endpoints:
         turn = Turn(
             asked,
             identity=identity,
-            headers=request.headers,
+            headers=RequestHeaders(request.scope),
             path_params=request.path_params,
             query=request.query_params,
             open_calls=open_call_ids(latest),

@@ -1,12 +1,14 @@
 """Noticing that a client goes away, while its stream is sent."""
 
 import asyncio
-from typing import Any
+from typing import Any, Final
 
 from usechat.runs.log import Wake
 from usechat.runs.reading import Reading
 
 __all__ = ["Leaving", "is_uvicorn"]
+
+_GONE: Final = {"type": "http.disconnect"}
 
 
 def is_uvicorn(method: Any) -> bool:
@@ -23,12 +25,16 @@ class Leaving:
 
     __slots__ = ("_reading", "_receive", "_receiving", "_task", "gone")
 
-    def __init__(self, receive: Any, reading: Reading) -> None:
+    def __init__(self, reading: Reading) -> None:
         self.gone = False
-        self._receive = receive
         self._reading = reading
+        self._receive: Any = None
         self._receiving: Any = None
         self._task: asyncio.Task[None] | None = None
+
+    def listen(self, receive: Any) -> None:
+        """Begin."""
+        self._receive = receive
         if is_uvicorn(receive):
             self._step()
         else:
@@ -52,6 +58,9 @@ class Leaving:
             except StopIteration as received:
                 self._receiving = None
                 self._hear(received.value)
+            except Exception:  # a connection that cannot be listened to is lost
+                self._receiving = None
+                self._hear(_GONE)
             else:
                 waiting.add_done_callback(self._step)
                 return
@@ -61,6 +70,6 @@ class Leaving:
             self._hear(await self._receive())
 
     def _hear(self, message: Any) -> None:
-        if message["type"] == "http.disconnect":
+        if message["type"] == _GONE["type"]:
             self.gone = True
             self._reading.wake(Wake.GONE)

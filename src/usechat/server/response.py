@@ -90,8 +90,9 @@ class StreamResponse(Response):
         self._sender = sender = Sender(send, self._observer, self._reading)
         reason = "client"
         self._observer.stream_opened()
-        leaving = Leaving(receive, self._reading)
+        leaving = Leaving(self._reading)
         try:
+            leaving.listen(receive)
             reason = await self._pass_on(receive, send, sender)
             if reason == "ended":
                 await sender.finish()
@@ -113,7 +114,7 @@ class StreamResponse(Response):
         """Fill a silence that has lasted too long."""
         if self._sender is None or not self._sender.is_quiet:
             self._quiet_since = now
-        elif now - self._quiet_since >= self._keep_alive - self._sweep.every:  # the next look would be too late
+        elif now - self._quiet_since >= self._keep_alive - 1.5 * self._sweep.every:  # the next look would be too late
             self._reading.wake(Wake.SILENCE)
         if self._sender is not None:
             self._sender.is_quiet = True

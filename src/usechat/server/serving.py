@@ -258,7 +258,7 @@ def _approval_secret(path: str | None) -> str:
 
 def disconnect_of(plan: Plan) -> Disconnect:
     """Return what becomes of a run that nobody reads any more."""
-    return cancel_after(plan.disconnect) if isinstance(plan.disconnect, float) else plan.disconnect
+    return plan.disconnect if isinstance(plan.disconnect, str) else cancel_after(plan.disconnect)
 
 
 def limit(seconds: Seconds) -> float | None:

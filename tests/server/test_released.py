@@ -1,0 +1,100 @@
+"""A stream that has ended is gone at once: nothing of it waits for the garbage collector, which comes rarely."""
+
+import asyncio
+import gc
+import json
+from collections import Counter
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+from starlette.requests import Request
+
+from usechat.runs.log import Log, Reader
+from usechat.runs.reading import LogReading
+from usechat.runs.run import Run
+from usechat.server import ChatApp, Settings, chat_response
+from usechat.server.leaving import Leaving
+from usechat.server.response import StreamResponse
+from usechat.server.sending import Sender
+from usechat.stream import MessageStream
+from usechat.turn import Turn
+
+KEPT_WHILE_OPEN = (Run, Log, Reader, LogReading, StreamResponse, Sender, Leaving, MessageStream, Turn)
+
+
+class Connection:
+    """A server's side of one request, such as uvicorn's."""
+
+    __module__ = "uvicorn.protocols.http.httptools_impl"
+
+    def __init__(self) -> None:
+        messages = [{"id": "u1", "role": "user", "parts": [{"type": "text", "text": "Hi"}]}]
+        self._body: bytes | None = json.dumps({"id": "c1", "messages": messages}).encode()
+        self.gone = asyncio.Event()
+        self.sent = b""
+        self.scope = {
+            "type": "http",
+            "method": "POST",
+            "path": "/api/chat",
+            "query_string": b"",
+            "headers": [(b"content-type", b"application/json")],
+        }
+
+    async def receive(self) -> dict[str, Any]:
+        if self._body is not None:
+            body, self._body = self._body, None
+            return {"type": "http.request", "body": body, "more_body": False}
+        await self.gone.wait()
+        return {"type": "http.disconnect"}
+
+    async def send(self, message: dict[str, Any]) -> None:
+        self.sent += message.get("body", b"")
+
+
+def kept() -> Counter[str]:
+    return Counter(type(found).__name__ for found in gc.get_objects() if isinstance(found, KEPT_WHILE_OPEN))
+
+
+async def words(_turn: Turn) -> AsyncIterator[str]:
+    for word in ("one ", "two ", "three"):
+        yield word
+        await asyncio.sleep(0)
+
+
+async def endless(_turn: Turn) -> AsyncIterator[str]:
+    while True:
+        yield "word "
+        await asyncio.sleep(0.001)
+
+
+async def answer(connection: Connection, agent: Any, way: str) -> None:
+    if way == "app":
+        app = ChatApp(agent, metrics=False, settings=Settings(disconnect="cancel"))
+        await app(connection.scope, connection.receive, connection.send)
+    else:
+        response = await chat_response(Request(connection.scope, connection.receive), agent)
+        await response(connection.scope, connection.receive, connection.send)
+
+
+@pytest.mark.parametrize("way", ["app", "response"])
+@pytest.mark.parametrize("leaves", [False, True], ids=["ends", "leaves"])
+async def test_nothing_of_an_ended_stream_waits_for_the_garbage_collector(way: str, leaves: bool) -> None:
+    before = kept()
+    gc.disable()
+    try:
+        connection = Connection()
+        answering = asyncio.ensure_future(answer(connection, endless if leaves else words, way))
+        if leaves:
+            while connection.sent.count(b"word") < 5:  # noqa: ASYNC110 (nobody tells)
+                await asyncio.sleep(0.001)
+            assert kept()["Run"] == before["Run"] + 1
+            connection.gone.set()
+        await asyncio.wait_for(answering, 10)
+        del answering
+        assert leaves or connection.sent.endswith(b"data: [DONE]\n\n")
+        for _ in range(20):
+            await asyncio.sleep(0.01)
+        assert kept() - before == Counter()
+    finally:
+        gc.enable()
