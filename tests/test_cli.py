@@ -80,7 +80,7 @@ def test_the_version(capsys: pytest.CaptureFixture[str]) -> None:
         (["serve", "a:b", "--path", "chat"], "usechat serve: argument --path: 'chat' is no path such as /api/chat;"),
         (
             ["serve", "a:b", "--disconnect", "-1"],
-            "usechat serve: argument --disconnect: '-1' is no number of seconds above 0; cancel and continue are the others",
+            "usechat serve: argument --disconnect: '-1' is no number of seconds above 0; cancel and continue",
         ),
         (
             ["serve", "a:b", "--idle-timeout", "0"],

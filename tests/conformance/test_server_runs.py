@@ -14,8 +14,8 @@ from tests.conformance.http_client import NEWEST, Browser, said, text_of
 from tests.conformance.judge import RELEASES
 from tests.conformance.served import Gates, Served, eventually, serving
 from usechat import parts
-from usechat.server.disconnect import cancel_after
 from usechat.server import ChatApp, Settings, chat_response
+from usechat.server.disconnect import cancel_after
 from usechat.turn import Turn
 
 GATES = Gates()

@@ -5,7 +5,13 @@ import pytest
 from usechat.server.headers import RequestHeaders
 
 HEADERS = RequestHeaders(
-    {"headers": [(b"authorization", b"Bearer first"), (b"x-name", "J\xf6rg".encode("latin-1")), (b"authorization", b"Bearer second")]}
+    {
+        "headers": [
+            (b"authorization", b"Bearer first"),
+            (b"x-name", "J\xf6rg".encode("latin-1")),
+            (b"authorization", b"Bearer second"),
+        ]
+    }
 )
 
 

@@ -16,8 +16,8 @@ from tests.server.sockets import Body, Client
 from usechat import parts
 from usechat.chunks import Error, Finish
 from usechat.runs.memory import MemoryRuns
-from usechat.server.disconnect import cancel_after
 from usechat.server import ChatApp, Settings, chat_response
+from usechat.server.disconnect import cancel_after
 from usechat.turn import Turn
 
 DELTAS = 100

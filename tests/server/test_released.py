@@ -4,7 +4,7 @@ import asyncio
 import gc
 import json
 from collections import Counter
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, MutableMapping
 from typing import Any
 
 import pytest
@@ -48,12 +48,12 @@ class Connection:
         await self.gone.wait()
         return {"type": "http.disconnect"}
 
-    async def send(self, message: dict[str, Any]) -> None:
+    async def send(self, message: MutableMapping[str, Any]) -> None:
         self.sent += message.get("body", b"")
 
 
 def kept() -> Counter[str]:
-    return Counter(type(found).__name__ for found in gc.get_objects() if isinstance(found, KEPT_WHILE_OPEN))
+    return Counter(type(found).__name__ for found in gc.get_objects() if type(found) in KEPT_WHILE_OPEN)
 
 
 async def words(_turn: Turn) -> AsyncIterator[str]:

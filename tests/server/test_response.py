@@ -10,7 +10,7 @@ from typing import Any, Literal, TypeAlias, cast, get_args
 
 import pytest
 
-from usechat.runs.log import Log, Wake
+from usechat.runs.log import Log
 from usechat.runs.reading import LogReading
 from usechat.runs.sweep import sweep_for
 from usechat.server.observer import Unobserved
@@ -244,19 +244,25 @@ async def test_silence_is_filled_with_comments(way: Way) -> None:
 
 @pytest.mark.parametrize("keep_alive", [0.2, 1, 15, 20.5, 60])
 async def test_a_silence_is_broken_in_time(keep_alive: float) -> None:
-    log = Log()
-    reading = LogReading(log.reader(), log, on_close=lambda _read: None)
-    response = StreamResponse(reading, keep_alive=keep_alive, observer=Unobserved(), received=0)
+    connection, log = Connection(), Log()
+    response = StreamResponse(
+        LogReading(log.reader(), log, on_close=lambda _read: None),
+        keep_alive=keep_alive,
+        observer=Unobserved(),
+        received=0,
+    )
+    answering = asyncio.ensure_future(response({}, connection.receive, connection.send))
+    await settled()
     every = sweep_for(keep_alive).every
-    waiting, look = asyncio.ensure_future(reading.read()), 0
-    while not waiting.done():
-        look += 1
-        response.look(look * every)
-        await asyncio.sleep(0)
-        await asyncio.sleep(0)
-    assert await waiting is Wake.SILENCE
-    # Something may have been said right after the look before the first, so this is the longest silence.
-    assert keep_alive - 2 * every <= look * every <= keep_alive
+    looks = 0
+    while len(connection.bodies) == 1 and looks < 1000:
+        response.look(looks * every)  # the first finds that the stream was opened, up to a look ago
+        looks += 1
+        await settled()
+    assert connection.bodies == [OPEN, b": keep-alive\n\n"]
+    assert keep_alive - 2 * every <= looks * every <= keep_alive
+    log.end()
+    await answering
 
 
 async def test_who_speaks_needs_no_comments(way: Way) -> None:

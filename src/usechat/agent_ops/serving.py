@@ -10,7 +10,7 @@ from usechat.agent_ops.route import PATH
 from usechat.agent_ops.settings import SESSION_SETTINGS, SWITCH
 from usechat.agent_ops.transport import AgentOpsChatTransport
 from usechat.dialects import dialect
-from usechat.server.serving import CannotServe, Plan, Served, disconnect_of, served_as, store_of, tell
+from usechat.server.serving import CannotServe, Plan, Served, disconnect_of, limit, served_as, store_of, tell
 
 __all__ = ["make_app"]
 

@@ -304,4 +304,5 @@ def _flushing_at_pauses(driving: Coroutine[Any, Any, None], log: Log) -> Generat
     except StopIteration:
         return
     finally:
+        error = None  # it knows this frame by its traceback
         log.release()

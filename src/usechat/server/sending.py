@@ -89,13 +89,16 @@ class Sender:
 @types.coroutine
 def _go_on(sending: Coroutine[Any, Any, None], waiting: Any) -> Generator[Any, Any, None]:
     """Go on in this task with what was begun elsewhere; ``waiting`` is what it waits for."""
-    while True:
-        error: BaseException | None = None
-        try:
-            yield waiting
-        except BaseException as raised:  # such as a cancellation, which is for what is being sent
-            error = raised
-        try:
+    error: BaseException | None = None
+    try:
+        while True:
+            try:
+                yield waiting
+            except BaseException as raised:  # such as a cancellation, which is for what is being sent
+                error = raised
             waiting = sending.send(None) if error is None else sending.throw(error)
-        except StopIteration:
-            return
+            error = None
+    except StopIteration:
+        return
+    finally:
+        error = None  # it knows this frame by its traceback
