@@ -4,9 +4,10 @@ import asyncio
 import contextvars
 import functools
 import inspect
+import threading
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from importlib.metadata import EntryPoint, entry_points
-from typing import Any, Protocol, TypeAlias, cast, runtime_checkable
+from typing import Any, Final, Protocol, TypeAlias, cast, runtime_checkable
 
 from usechat.chunk_parts import ChunkReader
 from usechat.chunks import Chunk
@@ -16,6 +17,10 @@ from usechat.requests import ChatRequest
 from usechat.turn import Turn
 
 __all__ = ["AgentChatTransport", "ChatTransport", "HandsOver", "Source", "as_source"]
+
+_AHEAD: Final = 64
+"""How many parts a thread may be ahead of the event loop."""
+_LOOK_AGAIN: Final = 0.1
 
 Said: TypeAlias = str | Part
 Agent: TypeAlias = Callable[[Turn], AsyncIterator[Said] | Iterator[Said] | Awaitable[Said] | Said]
@@ -139,17 +144,29 @@ def part_of(said: Any) -> Part:
 
 
 async def _drive_thread(agent: Callable[[Turn], Any], turn: Turn) -> None:
+    loop = asyncio.get_running_loop()
+
     def work() -> None:
         said = agent(turn)
         if not inspect.isgenerator(said):
             turn.send(part_of(said))
             return
         try:
-            for item in said:
+            for number, item in enumerate(said, 1):
                 if turn.stopped:
                     return
                 turn.send(part_of(item))
+                if not number % _AHEAD:
+                    _wait_for(loop, turn)
         finally:
             said.close()
 
     await asyncio.to_thread(contextvars.copy_context().run, work)
+
+
+def _wait_for(loop: asyncio.AbstractEventLoop, turn: Turn) -> None:
+    """Wait in a thread until the loop has taken what was said; not if the turn is stopped."""
+    taken = threading.Event()
+    loop.call_soon_threadsafe(taken.set)
+    while not turn.stopped and not taken.wait(_LOOK_AGAIN):
+        pass

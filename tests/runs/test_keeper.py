@@ -169,6 +169,24 @@ async def test_a_run_that_nobody_reads_gives_way_to_the_next_question() -> None:
     assert (await read_all(second), agent.stopped) == (WHOLE, 1)
 
 
+@pytest.mark.parametrize(("conflict", "linger"), [("reject", None), ("queue", 15)])
+async def test_a_run_that_goes_on_without_readers_or_is_waited_for_does_not_give_way(
+    conflict: Conflict, linger: float | None
+) -> None:
+    kept, agent = keeper(conflict, linger), Agent()
+    (await start(kept, agent)).close()
+    await asyncio.sleep(0.01)
+    second = asyncio.ensure_future(start(kept, agent, "r2", "u2"))
+    if conflict == "reject":
+        with pytest.raises(ChatBusy):
+            await second
+    await asyncio.sleep(0.1)
+    agent.go_on.set()
+    if conflict == "queue":
+        assert await read_all(await second) == WHOLE
+    assert agent.stopped == 0
+
+
 async def test_no_run_begins_while_the_server_goes_down() -> None:
     kept, agent = keeper(), Agent()
     await kept.shut_down(drain=0)

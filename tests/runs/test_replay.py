@@ -13,7 +13,7 @@ from usechat.errors import StreamFailed
 from usechat.frames import FrameStream
 from usechat.message import MessageBuilder
 from usechat.parts import Part
-from usechat.runs.replay import Reframer, compact, earlier_parts, shorten
+from usechat.runs.replay import Reframer, compact, earlier_parts, first_frames, shorten
 from usechat.sse import DONE, ChunkDecoder
 from usechat.stream import MessageStream
 from usechat.ui_messages import UIMessage
@@ -209,3 +209,18 @@ def test_any_continuation_can_be_replayed(sent: list[Part], continues: dict[str,
     message, _ = read(Reframer("m1", "7", earlier=continues).receive(frames_of(sent, continues=continues)))
     assert message["id"] == "m1"
     assert message["parts"][1]["type"] == "text"
+
+
+@pytest.mark.parametrize(
+    ("frames", "size", "expected"),
+    [
+        (b"", 4, (b"", b"")),
+        (b"a\n\nb\n\n", 1, (b"a\n\n", b"b\n\n")),
+        (b"a\n\nb\n\n", 3, (b"a\n\n", b"b\n\n")),
+        (b"a\n\nb\n\n", 4, (b"a\n\nb\n\n", b"")),
+        (b"a\n\nb\n\n", 100, (b"a\n\nb\n\n", b"")),
+        (b"a\nb\n\nc\n\n", 2, (b"a\nb\n\n", b"c\n\n")),
+    ],
+)
+def test_what_there_is_so_far_is_cut_between_frames(frames: bytes, size: int, expected: tuple[bytes, bytes]) -> None:
+    assert first_frames(frames, size) == expected

@@ -3,7 +3,9 @@
 import asyncio
 import contextvars
 import sys
-from collections.abc import AsyncIterator, Callable
+import threading
+import time
+from collections.abc import AsyncIterator, Callable, Iterator
 from typing import Any
 
 import pytest
@@ -13,7 +15,7 @@ from usechat.message import MessageBuilder
 from usechat.requests import ChatRequest
 from usechat.runs.log import Log
 from usechat.runs.open_calls import OpenCall, approval_signature, input_digest
-from usechat.runs.run import SILENT, TOO_LONG, TOO_MUCH, Run, RunInfo, RunState, Timeouts
+from usechat.runs.run import NO_ENDING, SILENT, TOO_LONG, TOO_MUCH, Run, RunInfo, RunState, Timeouts
 from usechat.sse import ChunkDecoder
 from usechat.stream import MessageStream
 from usechat.transport import as_source
@@ -408,3 +410,55 @@ async def test_what_is_said_after_the_end_is_heard_by_nobody() -> None:
     await run.wait(10)
     turns[0].emit("news", 1)
     assert b"news" not in run.log.so_far()
+
+
+async def test_a_panic_ends_the_stream_with_an_error() -> None:
+    class Panic(BaseException):
+        """Such as extensions in Rust raise."""
+
+    async def agent(_turn: Turn) -> AsyncIterator[str]:
+        yield "a"
+        raise Panic("secret")
+
+    run, ended = make_run()
+    run.start(as_source(agent))
+    await run.wait(10)
+    assert (run.info.state, len(ended)) == (RunState.FAILED, 1)
+    assert NO_ENDING.encode() in run.log.so_far()
+    assert b"secret" not in run.log.so_far()
+
+
+async def test_a_thread_is_not_far_ahead_of_the_loop() -> None:
+    said = 0
+
+    def agent(_turn: Turn) -> Iterator[str]:
+        nonlocal said
+        for said in range(1, 1001):
+            yield "word "
+
+    run, _ = make_run()
+    run.start(as_source(agent))
+    await asyncio.sleep(0)
+    time.sleep(0.2)  # noqa: ASYNC251 (nobody takes what is said meanwhile)
+    assert 0 < said <= 65
+    await run.wait(30)
+    assert (said, run.info.state) == (1000, RunState.FINISHED)
+
+
+async def test_a_thread_that_waits_for_the_loop_can_be_stopped() -> None:
+    closed = threading.Event()
+
+    def agent(_turn: Turn) -> Iterator[str]:
+        try:
+            while True:
+                yield "word "
+        finally:
+            closed.set()
+
+    run, _ = make_run()
+    run.start(as_source(agent))
+    await asyncio.sleep(0.05)
+    run.stop("user")
+    assert await asyncio.to_thread(closed.wait, 10)
+    await run.wait(10)
+    assert run.info.state is RunState.STOPPED

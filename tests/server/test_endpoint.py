@@ -17,7 +17,7 @@ from usechat.requests import Limits
 from usechat.runs.failures import PublicError
 from usechat.runs.open_calls import OpenCall, approval_signature, input_digest
 from usechat.server import ChatApp, Settings
-from usechat.server.asking import Action
+from usechat.server.asking import AccessRule, Action
 from usechat.sse import ChunkDecoder
 from usechat.turn import Identity, Turn
 
@@ -78,6 +78,7 @@ async def test_a_turn_and_its_headers() -> None:
         pytest.param(b"nope", {}, 400, "JSON", id="no-json"),
         pytest.param(b"[]", {}, 400, "object", id="no-object"),
         pytest.param(b'{"messages": []}', {}, 400, "user message", id="no-user-message"),
+        pytest.param(b"{}", {"content-type": "text/plain"}, 400, "'text/plain' is not supported", id="a form's type"),
         pytest.param(b"{}", {"content-type": "image/png"}, 400, "'image/png' is not supported", id="content-type"),
         pytest.param(b'{"messages": [' + b" " * 2000 + b"]}", {}, 413, "1000", id="too-large"),
     ],
@@ -231,11 +232,17 @@ async def test_health_and_readiness() -> None:
         assert [(await http.get(path)).text for path in ("/healthz", "/readyz")] == ["ok", "ok"]
 
 
-async def test_a_foreign_chat_does_not_exist() -> None:
-    async def rule(request: Request, _chat_id: str, _action: Action) -> Identity | None:
-        name = request.headers.get("x-user")
-        return Identity(name) if name else None
+def plain_rule(request: Request, _chat_id: str, _action: Action) -> Identity | None:
+    name = request.headers.get("x-user")
+    return Identity(name) if name else None
 
+
+async def async_rule(request: Request, chat_id: str, action: Action) -> Identity | None:
+    return plain_rule(request, chat_id, action)
+
+
+@pytest.mark.parametrize("rule", [plain_rule, async_rule])
+async def test_a_foreign_chat_does_not_exist(rule: AccessRule) -> None:
     async with client(app(authorize=rule)) as http:
         mine, theirs = {"x-user": "me"}, {"x-user": "them"}
         assert (await http.post("/api/chat", json=BODY)).status_code == 404

@@ -9,7 +9,7 @@ from starlette.responses import Response
 
 from usechat.agent_ops.access import AccessRule, is_session_id, may_prompt
 from usechat.runs.keeper import Reading
-from usechat.server.asking import Action, NotTheirs
+from usechat.server.asking import Action, NotTheirs, ask
 from usechat.server.chat_ids import chat_key
 from usechat.server.endpoint import Endpoints
 from usechat.turn import Identity
@@ -50,7 +50,7 @@ class SessionEndpoints(Endpoints):
 
     async def _admit(self, request: Request, action: Action) -> Identity:
         session_id = str(request.path_params["session_id"])
-        identity = await self._authorize(request, session_id, action)
+        identity = await ask(self._authorize, request, session_id, action)
         if identity is None or not is_session_id(session_id):
             raise NotTheirs("No such session.")
         if not may_prompt(await self._access.role_of(identity, session_id)):

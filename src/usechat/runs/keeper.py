@@ -156,7 +156,12 @@ class Keeper:
         run.start(source)
 
     async def _is_abandoned(self, active: RunInfo) -> bool:
-        """Tell whether nobody reads a run any more: its page was stopped, and now asks something else."""
+        """Tell whether nobody reads a run any more: its page was stopped, and now asks something else.
+
+        A run that goes on without readers, and one that others wait for, is not.
+        """
+        if self._linger is None or self._conflict == "queue":
+            return False
         run = self._runs.get(active.run_id)
         return run is not None and run.log.readers == 0 and not await self._store.is_read(active)
 

@@ -2,8 +2,9 @@
 
 import asyncio
 import contextlib
+import logging
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Final
 
 from usechat.chunk_parts import parts_from_chunk
 from usechat.chunks import ReasoningStart, TextStart
@@ -15,6 +16,8 @@ from usechat.sse import ChunkDecoder
 from usechat.stream import MessageStream
 
 __all__ = ["Mirror", "Mirrors", "failure_after"]
+
+_logger: Final = logging.getLogger("usechat.runs")
 
 
 class Mirror:
@@ -48,7 +51,9 @@ class Mirror:
                         self.log.append(new)
                         self.log.flush()
                     self._began.set()
-        except (RunLost, StoreUnreachable):
+        except Exception as error:
+            if not isinstance(error, RunLost | StoreUnreachable):
+                _logger.exception("run %s: it cannot be read any more", self.info.run_id)
             so_far = self.log.so_far()
             self.log.append(failure_after(so_far, self.info, self.continued, LOST, event_names=self._event_names))
         finally:

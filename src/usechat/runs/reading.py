@@ -1,14 +1,17 @@
 """One reader's view of a run, wherever the run lives."""
 
 from collections.abc import Callable, Coroutine
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, Final, Generic, Protocol, TypeVar
 
 from usechat.runs.log import Pusher, Reader, Wake
-from usechat.runs.replay import Reframer
+from usechat.runs.replay import Reframer, first_frames
 
 __all__ = ["LogReading", "Reading"]
 
 Read = TypeVar("Read")
+
+_SLICE: Final = 64 * 1024
+"""Bytes: a late reader gets what there is so far in pieces of about this size, so that no server holds all of it."""
 
 
 class Reading(Protocol):
@@ -78,7 +81,7 @@ class LogReading(Generic[Read]):
 
     async def _read_anew(self) -> bytes | Wake | None:
         if self._first:
-            first, self._first = self._first, b""
+            first, self._first = first_frames(self._first, _SLICE)
             return first
         frames = await self._reader.read()
         while isinstance(frames, bytes) and self._reframer is not None:

@@ -14,7 +14,7 @@ from usechat.sse import DONE, ChunkDecoder, encode_frame
 from usechat.stream import MessageStream
 from usechat.ui_messages import is_dynamic_tool, is_static_tool
 
-__all__ = ["Reframer", "compact", "earlier_parts", "shorten"]
+__all__ = ["Reframer", "compact", "earlier_parts", "first_frames", "shorten"]
 
 
 def shorten(frames: bytes, *, event_names: bool = False) -> bytes:
@@ -22,6 +22,12 @@ def shorten(frames: bytes, *, event_names: bool = False) -> bytes:
     end = DONE if frames.endswith(DONE) else b""
     short = compact(ChunkDecoder().receive(frames))
     return b"".join([encode_frame(chunk, event_names=event_names) for chunk in short]) + end
+
+
+def first_frames(frames: bytes, size: int) -> tuple[bytes, bytes]:
+    """Return whole frames of at least so many bytes together, and the others."""
+    end = frames.find(b"\n\n", size - 2) + 2
+    return (frames[:end], frames[end:]) if end >= size else (frames, b"")
 
 
 def compact(found: Iterable[Chunk]) -> list[Chunk]:

@@ -208,6 +208,11 @@ class Run:
             ending = self._ordered or parts.Abort()
         except Exception as error:  # whatever user code raises, the stream ends well-formed
             ending = self._ordered or parts.Error(self._describe(error, self.info))
+        except GeneratorExit:
+            raise  # the loop is gone
+        except BaseException:  # such as a panic of a Rust extension: the loop goes on, and so do the readers
+            self._end(self._ordered or parts.Error(NO_ENDING))
+            raise
         self._end(ending)
 
     def _order(self, ending: parts.Error | parts.Abort) -> None:

@@ -1,8 +1,7 @@
 """Reading what a request asks: its body, the release it names, and who asks."""
 
 from collections.abc import Awaitable, Callable
-from types import MappingProxyType
-from typing import Final, Literal, Protocol, TypeAlias, runtime_checkable
+from typing import Literal, Protocol, TypeAlias, runtime_checkable
 
 from starlette.requests import ClientDisconnect, HTTPConnection, Request
 
@@ -13,12 +12,14 @@ from usechat.runs.keeper import NotTheirs
 from usechat.turn import Identity
 
 __all__ = [
+    "AccessRule",
     "Action",
     "Authenticates",
     "Authorize",
     "NotTheirs",
     "Unauthenticated",
     "allow",
+    "ask",
     "read_body",
     "read_request",
     "release_of",
@@ -26,6 +27,8 @@ __all__ = [
 
 Action: TypeAlias = Literal["send", "resume", "stop", "state", "check"]
 Authorize: TypeAlias = Callable[[Request, str, Action], Awaitable[Identity | None]]
+AccessRule: TypeAlias = Authorize | Callable[[Request, str, Action], Identity | None]
+"""Tells who asks; nothing if the chat is not theirs. It raises :class:`Unauthenticated` if nobody knows who asks."""
 
 
 class Unauthenticated(RequestError):
@@ -43,18 +46,21 @@ class Authenticates(Protocol):
         ...
 
 
-_ANYBODY: Final = Identity("", MappingProxyType({}))
-
-
 async def allow(_request: Request, _chat_id: str, _action: Action) -> Identity | None:
     """Let everyone do everything: the rule of a server without authentication."""
-    return _ANYBODY
+    return Identity("")
+
+
+async def ask(authorize: AccessRule, request: Request, chat_id: str, action: Action) -> Identity | None:
+    """Return what a rule says, async or not."""
+    said = authorize(request, chat_id, action)
+    return await said if isinstance(said, Awaitable) else said
 
 
 async def read_request(request: Request, limits: Limits) -> ChatRequest:
     """Read the chat request in the body of a POST; every flaw is a RequestError with a sentence."""
     content_type = request.headers.get("content-type", "application/json").partition(";")[0].strip().lower()
-    if content_type not in ("application/json", "text/plain"):
+    if content_type != "application/json":
         raise InvalidRequest(f"The content type {content_type!r} is not supported; send application/json.")
     return ChatRequest.parse(await read_body(request, limits.maximum_bytes), limits=limits)
 

@@ -18,12 +18,13 @@ from usechat.runs.run import RunInfo, RunState
 from usechat.runs.store import RunStore
 from usechat.server.answers import check_approvals, open_call_ids
 from usechat.server.asking import (
+    AccessRule,
     Action,
     Authenticates,
-    Authorize,
     NotTheirs,
     Unauthenticated,
     allow,
+    ask,
     read_request,
     release_of,
 )
@@ -49,7 +50,7 @@ class Endpoints:
         *,
         store: RunStore,
         settings: Settings,
-        authorize: Authorize,
+        authorize: AccessRule,
         observer: Observer,
         keep_log: bool = True,
     ) -> None:
@@ -185,7 +186,7 @@ class Endpoints:
             return PlainTextResponse(str(error), error.status, headers)
 
     async def _identify(self, request: Request, chat_id: str, action: Action) -> Identity:
-        identity = await self._authorize(request, chat_id, action)
+        identity = await ask(self._authorize, request, chat_id, action)
         if identity is None:
             raise NotTheirs("No such chat.")
         return identity
@@ -200,7 +201,7 @@ async def chat_response(
     answer: Any,
     *,
     settings: Settings | None = None,
-    authorize: Authorize = allow,
+    authorize: AccessRule = allow,
     observer: Observer | None = None,
 ) -> Response:
     """Answer one chat request in a route of your own: ``return await chat_response(request, agent)``.

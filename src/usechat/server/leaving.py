@@ -67,7 +67,11 @@ class Leaving:
 
     async def _until_gone(self) -> None:
         while not self.gone:
-            self._hear(await self._receive())
+            try:
+                message = await self._receive()
+            except Exception:  # as above
+                message = _GONE
+            self._hear(message)
 
     def _hear(self, message: Any) -> None:
         if message["type"] == _GONE["type"]:

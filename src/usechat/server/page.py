@@ -15,7 +15,7 @@ from starlette.responses import JSONResponse, PlainTextResponse, RedirectRespons
 
 from usechat.check import CannotJudge, check_bytes
 from usechat.errors import RequestError, UsechatError
-from usechat.server.asking import Authorize, NotTheirs, read_body
+from usechat.server.asking import AccessRule, NotTheirs, ask, read_body
 
 __all__ = ["PageMissing", "PageSettings", "WithPage"]
 
@@ -70,7 +70,7 @@ class WithPage:
         app: Any,
         *,
         settings: PageSettings,
-        authorize: Authorize,
+        authorize: AccessRule,
         directory: Traversable | None = None,
         texts: Mapping[str, str] | None = None,
     ) -> None:
@@ -100,7 +100,7 @@ class WithPage:
 
     async def _check(self, request: Request) -> Response:
         try:
-            if await self._authorize(request, "", "check") is None:
+            if await ask(self._authorize, request, "", "check") is None:
                 raise NotTheirs("Not found.")
             body = await read_body(request, MAXIMUM_CHECKED_BYTES)
             return JSONResponse(await asyncio.to_thread(check_bytes, body, name="stream"))
