@@ -108,7 +108,9 @@ async def test_readers_share_a_mirror_which_goes_with_the_last_of_them() -> None
     assert store.reads == 0
 
 
-@pytest.mark.parametrize("end", [RunLost(LOST), StoreUnreachable(), RuntimeError("secret")], ids=lambda end: type(end).__name__)
+@pytest.mark.parametrize(
+    "end", [RunLost(LOST), StoreUnreachable(), RuntimeError("secret")], ids=lambda end: type(end).__name__
+)
 async def test_the_mirror_of_a_lost_run_ends_with_an_error(end: Exception) -> None:
     store = Elsewhere(end)
     mirrors = Mirrors(store)

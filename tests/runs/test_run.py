@@ -433,7 +433,8 @@ async def test_a_thread_is_not_far_ahead_of_the_loop() -> None:
 
     def agent(_turn: Turn) -> Iterator[str]:
         nonlocal said
-        for said in range(1, 1001):
+        for _ in range(1000):
+            said += 1
             yield "word "
 
     run, _ = make_run()

@@ -26,8 +26,8 @@ def shorten(frames: bytes, *, event_names: bool = False) -> bytes:
 
 def first_frames(frames: bytes, size: int) -> tuple[bytes, bytes]:
     """Return whole frames of at least so many bytes together, and the others."""
-    end = frames.find(b"\n\n", size - 2) + 2
-    return (frames[:end], frames[end:]) if end >= size else (frames, b"")
+    place = frames.find(b"\n\n", max(0, size - 2))
+    return (frames, b"") if place < 0 else (frames[: place + 2], frames[place + 2 :])
 
 
 def compact(found: Iterable[Chunk]) -> list[Chunk]:
