@@ -13,7 +13,7 @@ from usechat.errors import StreamFailed
 from usechat.frames import FrameStream
 from usechat.message import MessageBuilder
 from usechat.parts import Part
-from usechat.runs.replay import Reframer, compact, earlier_parts, first_frames, shorten
+from usechat.runs.replay import Reframer, compact, earlier_parts, pieces_of, shorten
 from usechat.sse import DONE, ChunkDecoder
 from usechat.stream import MessageStream
 from usechat.ui_messages import UIMessage
@@ -214,13 +214,13 @@ def test_any_continuation_can_be_replayed(sent: list[Part], continues: dict[str,
 @pytest.mark.parametrize(
     ("frames", "size", "expected"),
     [
-        (b"", 4, (b"", b"")),
-        (b"a\n\nb\n\n", 1, (b"a\n\n", b"b\n\n")),
-        (b"a\n\nb\n\n", 3, (b"a\n\n", b"b\n\n")),
-        (b"a\n\nb\n\n", 4, (b"a\n\nb\n\n", b"")),
-        (b"a\n\nb\n\n", 100, (b"a\n\nb\n\n", b"")),
-        (b"a\nb\n\nc\n\n", 2, (b"a\nb\n\n", b"c\n\n")),
+        (b"", 4, []),
+        (b"a\n\nb\n\n", 1, [b"a\n\n", b"b\n\n"]),
+        (b"a\n\nb\n\n", 3, [b"a\n\n", b"b\n\n"]),
+        (b"a\n\nb\n\nc\n\n", 4, [b"a\n\nb\n\n", b"c\n\n"]),
+        (b"a\n\nb\n\n", 100, [b"a\n\nb\n\n"]),
+        (b"a\nb\n\nc\n\n", 2, [b"a\nb\n\n", b"c\n\n"]),
     ],
 )
-def test_what_there_is_so_far_is_cut_between_frames(frames: bytes, size: int, expected: tuple[bytes, bytes]) -> None:
-    assert first_frames(frames, size) == expected
+def test_what_there_is_so_far_is_cut_between_frames(frames: bytes, size: int, expected: list[bytes]) -> None:
+    assert list(pieces_of(frames, size)) == expected

@@ -1,10 +1,10 @@
 """One reader's view of a run, wherever the run lives."""
 
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterator
 from typing import Any, Final, Generic, Protocol, TypeVar
 
 from usechat.runs.log import Pusher, Reader, Wake
-from usechat.runs.replay import Reframer, first_frames
+from usechat.runs.replay import Reframer, pieces_of
 
 __all__ = ["LogReading", "Reading"]
 
@@ -62,27 +62,28 @@ class LogReading(Generic[Read]):
         self._read = read
         self._on_close = on_close
         self._last_words = last_words
-        self._first = b""
+        self._first: Iterator[bytes] | None = None
         self._reframer: Reframer | None = None
 
     def begin_with(self, frames: bytes) -> None:
         """Read these frames first."""
-        self._first = frames
+        self._first = pieces_of(frames, _SLICE)
 
     def reframe(self, reframer: Reframer, so_far: bytes) -> None:
         """Read everything framed anew, from the start."""
         self._reframer = reframer
-        self._first = reframer.receive(so_far)
+        self._first = pieces_of(reframer.receive(so_far), _SLICE)
 
     def read(self) -> Coroutine[Any, Any, bytes | Wake | None]:
         """Return what is new."""
         # No coroutine of its own around the one that waits: every open stream would keep it.
-        return self._reader.read() if self._reframer is None and not self._first else self._read_anew()
+        return self._reader.read() if self._reframer is None and self._first is None else self._read_anew()
 
     async def _read_anew(self) -> bytes | Wake | None:
-        if self._first:
-            first, self._first = first_frames(self._first, _SLICE)
-            return first
+        if self._first is not None:
+            if first := next(self._first, b""):
+                return first
+            self._first = None
         frames = await self._reader.read()
         while isinstance(frames, bytes) and self._reframer is not None:
             if reframed := self._reframer.receive(frames):

@@ -1,6 +1,6 @@
 """What a reader gets who comes late: the whole message so far, short, and in its own dialect."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, cast
 
 import msgspec
@@ -14,7 +14,7 @@ from usechat.sse import DONE, ChunkDecoder, encode_frame
 from usechat.stream import MessageStream
 from usechat.ui_messages import is_dynamic_tool, is_static_tool
 
-__all__ = ["Reframer", "compact", "earlier_parts", "first_frames", "shorten"]
+__all__ = ["Reframer", "compact", "earlier_parts", "pieces_of", "shorten"]
 
 
 def shorten(frames: bytes, *, event_names: bool = False) -> bytes:
@@ -24,10 +24,14 @@ def shorten(frames: bytes, *, event_names: bool = False) -> bytes:
     return b"".join([encode_frame(chunk, event_names=event_names) for chunk in short]) + end
 
 
-def first_frames(frames: bytes, size: int) -> tuple[bytes, bytes]:
-    """Return whole frames of at least so many bytes together, and the others."""
-    place = frames.find(b"\n\n", max(0, size - 2))
-    return (frames, b"") if place < 0 else (frames[: place + 2], frames[place + 2 :])
+def pieces_of(frames: bytes, size: int) -> Iterator[bytes]:
+    """Yield the same in pieces of whole frames, each of about so many bytes."""
+    begin = 0
+    while begin < len(frames):
+        place = frames.find(b"\n\n", begin + max(0, size - 2))
+        end = len(frames) if place < 0 else place + 2
+        yield frames[begin:end]
+        begin = end
 
 
 def compact(found: Iterable[Chunk]) -> list[Chunk]:
