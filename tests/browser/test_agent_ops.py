@@ -51,9 +51,11 @@ def demo(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Demo]:
     url = sqlite(tmp_path_factory.mktemp("sessions"))
     with upstream() as behind:
         token = behind.run(token_in(url))
-        gateway = gateway_to(behind.start().url, SessionDirectory(url))
+        directory = SessionDirectory(url)
+        gateway = gateway_to(behind.start().url, directory)
         with serving({"page": gateway, "": Both(gateway, files)}) as served:
             yield Demo(f"http://127.0.0.1:{served.port}", token)
+            served.run(directory.close()).result(10)
 
 
 @pytest.fixture

@@ -70,8 +70,9 @@ export function useAnswers(id: string, settings: Settings, tap: FrameTap) {
   const latest = useRef({ chat, messages });
   latest.current = { chat, messages };
 
-  async function resume(): Promise<void> {
-    const { status, messages: before, setMessages, resumeStream } = latest.current.chat;
+  /** `before` are the messages so far; whoever has just set them says so, because they are rendered later. */
+  async function resume(before = latest.current.chat.messages): Promise<void> {
+    const { status, setMessages, resumeStream } = latest.current.chat;
     if (isWorking(status)) return;
     const last = before.at(-1);
     if (expected.current && last?.role === "assistant" && last !== continued.current) {
@@ -125,7 +126,7 @@ export function useAnswers(id: string, settings: Settings, tap: FrameTap) {
       setCutOff(false);
       continued.current = changed.continued;
       expected.current = changed.running;
-      if (changed.running) void resume();
+      if (changed.running) void resume(changed.messages);
     });
   }, [id, busy]);
 
