@@ -59,8 +59,8 @@ async def flooding(turn: Turn) -> AsyncIterator[str]:
 
 
 async def flooding_a_little(turn: Turn) -> AsyncIterator[str]:
-    """Say more than may wait, and then wait for the test."""
-    for number in range(8_000):
+    """Say more than may wait and the kernel takes for it (4 MB and more), and then wait for the test."""
+    for number in range(14_000):
         yield f"{number:0999} "
     while turn.chat_id not in STARTED:  # noqa: ASYNC110 (set in another thread)
         await asyncio.sleep(0.01)
@@ -206,7 +206,7 @@ async def test_a_slow_reader_is_broken_off_and_gets_everything_when_it_comes_bac
     STARTED.add("little")
     body = await again.rest()
     assert body.complete
-    assert body.text == "".join(f"{number:0999} " for number in range(8_000)) + "end"
+    assert body.text == "".join(f"{number:0999} " for number in range(14_000)) + "end"
 
 
 @pytest.mark.parametrize("app", ["bulky", "bare-bulky"])
