@@ -62,6 +62,7 @@ async def flooding_a_little(turn: Turn) -> AsyncIterator[str]:
     """Say more than may wait and the kernel takes for it (4 MB and more), and then wait for the test."""
     for number in range(14_000):
         yield f"{number:0999} "
+    SAID[turn.chat_id] = 14_000
     while turn.chat_id not in STARTED:  # noqa: ASYNC110 (set in another thread)
         await asyncio.sleep(0.01)
     yield "end"
@@ -201,6 +202,7 @@ async def test_a_slow_reader_is_broken_off_and_gets_everything_when_it_comes_bac
     client = await Client.post(served.port, "/little-flood/api/chat", "little", receive_buffer=4096)
     await eventually(lambda: served.connections() == 0, "the reader is broken off")
     assert not (await client.rest()).complete
+    await eventually(lambda: SAID.get("little") == 14_000, "the flood is over; it would break the next reader off too")
     again = await Client.get(served.port, "/little-flood/api/chat/little/stream")
     await eventually(lambda: served.connections() == 1, "the reader is back")
     STARTED.add("little")
