@@ -17,7 +17,7 @@ from usechat.requests import Limits
 from usechat.runs.failures import PublicError
 from usechat.runs.open_calls import OpenCall, approval_signature, input_digest
 from usechat.server import ChatApp, Settings
-from usechat.server.asking import AccessRule, Action
+from usechat.server.asking import Action, AuthorizeFunction
 from usechat.sse import ChunkDecoder
 from usechat.turn import Identity, Turn
 
@@ -242,7 +242,7 @@ async def async_rule(request: Request, chat_id: str, action: Action) -> Identity
 
 
 @pytest.mark.parametrize("rule", [plain_rule, async_rule])
-async def test_a_foreign_chat_does_not_exist(rule: AccessRule) -> None:
+async def test_a_foreign_chat_does_not_exist(rule: AuthorizeFunction) -> None:
     async with client(app(authorize=rule)) as http:
         mine, theirs = {"x-user": "me"}, {"x-user": "them"}
         assert (await http.post("/api/chat", json=BODY)).status_code == 404

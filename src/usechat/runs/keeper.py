@@ -158,9 +158,9 @@ class Keeper:
     async def _is_abandoned(self, active: RunInfo) -> bool:
         """Tell whether nobody reads a run any more: its page was stopped, and now asks something else.
 
-        A run that goes on without readers, and one that others wait for, is not.
+        A run that is to go on without readers is not abandoned.
         """
-        if self._linger is None or self._conflict == "queue":
+        if self._linger is None:
             return False
         run = self._runs.get(active.run_id)
         return run is not None and run.log.readers == 0 and not await self._store.is_read(active)

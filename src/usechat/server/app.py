@@ -12,7 +12,7 @@ from starlette.routing import BaseRoute, Route, WebSocketRoute
 from usechat.errors import MissingDependency, RequestError
 from usechat.runs.memory import MemoryRuns
 from usechat.runs.store import RunStore
-from usechat.server.asking import AccessRule, allow
+from usechat.server.asking import AuthorizeFunction, allow
 from usechat.server.chat_ids import CHAT_ID
 from usechat.server.collecting import rare_collections
 from usechat.server.endpoint import Endpoints
@@ -111,7 +111,7 @@ class ChatApp(EndpointsApp):
         answer: Any,
         *,
         runs: RunStore | None = None,
-        authorize: AccessRule = allow,
+        authorize: AuthorizeFunction = allow,
         settings: Settings | None = None,
         path: str = "/api/chat",
         also: Sequence[str] = (),

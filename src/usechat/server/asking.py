@@ -12,10 +12,10 @@ from usechat.runs.keeper import NotTheirs
 from usechat.turn import Identity
 
 __all__ = [
-    "AccessRule",
     "Action",
     "Authenticates",
     "Authorize",
+    "AuthorizeFunction",
     "NotTheirs",
     "Unauthenticated",
     "allow",
@@ -27,7 +27,7 @@ __all__ = [
 
 Action: TypeAlias = Literal["send", "resume", "stop", "state", "check"]
 Authorize: TypeAlias = Callable[[Request, str, Action], Awaitable[Identity | None]]
-AccessRule: TypeAlias = Authorize | Callable[[Request, str, Action], Identity | None]
+AuthorizeFunction: TypeAlias = Authorize | Callable[[Request, str, Action], Identity | None]
 """Tells who asks; nothing if the chat is not theirs. It raises :class:`Unauthenticated` if nobody knows who asks."""
 
 
@@ -51,7 +51,7 @@ async def allow(_request: Request, _chat_id: str, _action: Action) -> Identity |
     return Identity("")
 
 
-async def ask(authorize: AccessRule, request: Request, chat_id: str, action: Action) -> Identity | None:
+async def ask(authorize: AuthorizeFunction, request: Request, chat_id: str, action: Action) -> Identity | None:
     """Return what a rule says, async or not."""
     said = authorize(request, chat_id, action)
     return await said if isinstance(said, Awaitable) else said

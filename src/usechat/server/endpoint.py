@@ -18,9 +18,9 @@ from usechat.runs.run import RunInfo, RunState
 from usechat.runs.store import RunStore
 from usechat.server.answers import check_approvals, open_call_ids
 from usechat.server.asking import (
-    AccessRule,
     Action,
     Authenticates,
+    AuthorizeFunction,
     NotTheirs,
     Unauthenticated,
     allow,
@@ -50,7 +50,7 @@ class Endpoints:
         *,
         store: RunStore,
         settings: Settings,
-        authorize: AccessRule,
+        authorize: AuthorizeFunction,
         observer: Observer,
         keep_log: bool = True,
     ) -> None:
@@ -201,7 +201,7 @@ async def chat_response(
     answer: Any,
     *,
     settings: Settings | None = None,
-    authorize: AccessRule = allow,
+    authorize: AuthorizeFunction = allow,
     observer: Observer | None = None,
 ) -> Response:
     """Answer one chat request in a route of your own: ``return await chat_response(request, agent)``.

@@ -15,7 +15,7 @@ from starlette.responses import JSONResponse, PlainTextResponse, RedirectRespons
 
 from usechat.check import CannotJudge, check_bytes
 from usechat.errors import RequestError, UsechatError
-from usechat.server.asking import AccessRule, NotTheirs, ask, read_body
+from usechat.server.asking import AuthorizeFunction, NotTheirs, ask, read_body
 
 __all__ = ["PageMissing", "PageSettings", "WithPage"]
 
@@ -70,7 +70,7 @@ class WithPage:
         app: Any,
         *,
         settings: PageSettings,
-        authorize: AccessRule,
+        authorize: AuthorizeFunction,
         directory: Traversable | None = None,
         texts: Mapping[str, str] | None = None,
     ) -> None:
