@@ -1,10 +1,11 @@
-"""The agent behind the page under test: what it does is what the message asks for."""
+"""The agent behind the page under test: what it does is what the message asks for, at a gate if it says `held`."""
 
 import asyncio
 import itertools
 from collections.abc import AsyncIterator, Callable, Mapping
 from typing import Any, Final
 
+from tests.conformance.served import Gates
 from usechat import Data, File, Reasoning, SourceUrl, Step, Text, ToolCall, ToolError, ToolResult, Turn
 from usechat.parts import ApprovalRequest, Part, ToolDenied
 from usechat.runs.failures import PublicError
@@ -35,6 +36,13 @@ All is well.
 
 
 Said = AsyncIterator[str | Part]
+GATES: Final = Gates()
+"""Where an answer waits, so that a test is in its middle for as long as it needs."""
+
+
+async def _held(turn: Turn) -> None:
+    if "held" in turn.text:
+        await GATES.passed(turn)
 
 
 async def answer(turn: Turn) -> Said:
@@ -54,9 +62,9 @@ async def _markdown(_turn: Turn) -> Said:
         yield line
 
 
-async def _think(_turn: Turn) -> Said:
+async def _think(turn: Turn) -> Said:
     yield Reasoning("Let me think about that.")
-    await asyncio.sleep(0.5)
+    await _held(turn)
     yield "I have thought."
 
 
@@ -97,8 +105,10 @@ async def _long(_turn: Turn) -> Said:
         await asyncio.sleep(0.02)
 
 
-async def _count(_turn: Turn) -> Said:
+async def _count(turn: Turn) -> Said:
     for number in range(1, 101):
+        if number == 50:
+            await _held(turn)
         yield f"number-{number} "
         await asyncio.sleep(0.02)
     yield "end-of-count"
@@ -144,7 +154,7 @@ def _said_by(node: str) -> dict[str, Any]:
     return {"openHarness": {"nodeId": node}}
 
 
-async def _flow(_turn: Turn) -> Said:
+async def _flow(turn: Turn) -> Said:
     """Three nodes, the last of which would loop back to the first."""
     nodes = ["plan", "research", "write"]
     edges = [{"from": "plan", "to": "research"}, {"from": "research", "to": "write"}]
@@ -158,6 +168,7 @@ async def _flow(_turn: Turn) -> Said:
         for word in ("Words", "of", node):
             yield Text(f"{word} ", _said_by(node), lane=node)
             await asyncio.sleep(0.05)
+        await _held(turn)
         yield Data("node-status", {**status, "status": "done", "durationMs": 150}, f"run-{number}")
         if number < len(edges):
             yield Data("edge", edges[number])

@@ -1,30 +1,56 @@
 """What a person does on the page, and sees there."""
 
+import json
 from typing import Any
 
 from playwright.sync_api import Page, expect
 
-__all__ = ["ask", "expect", "stored", "wait_until_idle"]
+from tests.browser.agent import GATES
+
+__all__ = ["ask", "chat_id", "expect", "go_on", "stored", "wait_until_idle", "wait_until_stored"]
 
 expect.set_options(timeout=30_000)
 
+KEPT = """() => {
+    const id = new URLSearchParams(location.search).get("chat");
+    return JSON.parse(localStorage.getItem(`usechat:${location.pathname}:${id}`) ?? '{"messages": []}').messages;
+}"""
+
 
 def ask(page: Page, text: str) -> None:
-    """Type a message and press Enter."""
+    """Type a message, press Enter, and see that it is sent: before that, the page is still idle."""
     page.fill("#prompt", text)
     page.press("#prompt", "Enter")
+    expect(page.get_by_label("You", exact=True).last).to_contain_text(text)
 
 
 def wait_until_idle(page: Page) -> None:
-    """Wait until the answer is complete: one can send again."""
+    """Wait until the answer is complete, shown and kept: one can send again.
+
+    The page shows what the hook has every 50 ms and keeps it after that. Its timers fire in their order.
+    """
     expect(page.get_by_role("button", name="Send")).to_be_visible()
+    for _ in range(2):
+        page.evaluate("() => new Promise((done) => setTimeout(done, 100))")
+
+
+def chat_id(page: Page) -> str:
+    """Return the id of the chat that is looked at."""
+    return page.url.partition("chat=")[2]
+
+
+def go_on(page: Page) -> None:
+    """Let the held answer of this chat go on."""
+    GATES.open(chat_id(page))
 
 
 def stored(page: Page) -> list[Any]:
     """Return the messages that the page keeps of its chat."""
-    script = """() => {
-        const id = new URLSearchParams(location.search).get("chat");
-        return JSON.parse(localStorage.getItem(`usechat:${location.pathname}:${id}`) ?? '{"messages": []}').messages;
-    }"""
-    messages: list[Any] = page.evaluate(script)
+    messages: list[Any] = page.evaluate(KEPT)
     return messages
+
+
+def wait_until_stored(page: Page, *roles: str) -> None:
+    """Wait until the page keeps messages of these roles, in this order."""
+    has_them = f"JSON.stringify(({KEPT})().map((message) => message.role)) === JSON.stringify({json.dumps(roles)})"
+    page.wait_for_function(f"() => {has_them}")

@@ -2,7 +2,7 @@
 
 import re
 
-from tests.browser.chatting import ask, expect, wait_until_idle
+from tests.browser.chatting import ask, expect, go_on, wait_until_idle
 from tests.browser.conftest import OpenPage
 
 
@@ -16,9 +16,10 @@ def test_three_nodes_with_dividers_in_order(open_page: OpenPage) -> None:
 
 def test_the_diagram_shows_nodes_states_and_durations(open_page: OpenPage) -> None:
     page = open_page()
-    ask(page, "flow please")
+    ask(page, "flow please, held")
     flow = page.get_by_role("complementary", name="Flow")
     expect(flow.locator(".node.running")).to_have_count(1)
+    go_on(page)
     expect(flow).to_contain_text("three-nodes complete")
     expect(flow.locator(".node.done")).to_have_count(3)
     expect(flow.locator(".edge.fired")).to_have_count(2)

@@ -6,9 +6,9 @@ import pytest
 
 from tests.browser.agent import answer
 from tests.browser.building import page_with_hook
-from tests.browser.chatting import ask, expect, stored, wait_until_idle
+from tests.browser.chatting import ask, expect, wait_until_idle, wait_until_stored
 from tests.browser.conftest import OpenPage, page_served
-from tests.browser.test_recovery import numbers, wait_for_the_count
+from tests.browser.test_recovery import wait_for_the_count
 
 
 @pytest.fixture(scope="module", params=[5, 6], ids=["5", "6"])
@@ -23,7 +23,7 @@ def test_turn(open_page: OpenPage, address: str) -> None:
     ask(page, "hello there")
     expect(page.get_by_label("Assistant")).to_contain_text("You said: hello there")
     wait_until_idle(page)
-    assert [message["role"] for message in stored(page)] == ["user", "assistant"]
+    wait_until_stored(page, "user", "assistant")
 
 
 def test_tool(open_page: OpenPage, address: str) -> None:
@@ -35,7 +35,7 @@ def test_tool(open_page: OpenPage, address: str) -> None:
 
 def test_reload_in_the_middle(open_page: OpenPage, address: str) -> None:
     page = open_page(address)
-    ask(page, "count for me")
+    ask(page, "count held")
     expect(page.get_by_text("number-10 ")).to_be_visible()
     page.reload()
     wait_for_the_count(page)
@@ -44,16 +44,14 @@ def test_reload_in_the_middle(open_page: OpenPage, address: str) -> None:
 def test_reload_after_an_approval(open_page: OpenPage, address: str, request: pytest.FixtureRequest) -> None:
     """AI SDK 5 knows no approvals: its page is told to use a tool of its own, which ours has not."""
     page = open_page(address)
-    ask(page, "approve slowly")
+    ask(page, "approve slowly, held")
     if "[5]" in request.node.name:
         expect(page.get_by_role("button", name="approval Running")).to_be_visible()
         return
     page.get_by_role("button", name="Approve", exact=True).click()
     expect(page.get_by_text("number-10 ")).to_be_visible()
     page.reload()
-    expect(page.get_by_text("end-of-count")).to_be_visible()
-    wait_until_idle(page)
-    assert numbers(page) == list(range(1, 101))
+    wait_for_the_count(page)
     expect(page.get_by_text("This needs your consent.")).to_have_count(1)
 
 

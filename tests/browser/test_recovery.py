@@ -4,9 +4,10 @@ import re
 
 from playwright.sync_api import Page
 
-from tests.browser.chatting import ask, expect, stored, wait_until_idle
+from tests.browser.agent import GATES
+from tests.browser.chatting import ask, chat_id, expect, go_on, stored, wait_until_idle, wait_until_stored
 from tests.browser.conftest import OpenPage
-from tests.conformance.served import Served
+from tests.conformance.served import Served, eventually
 from usechat.server.response import BROKEN_OFF
 from usechat.sse import encode_frame
 
@@ -15,15 +16,12 @@ def numbers(page: Page) -> list[int]:
     return [int(found) for found in re.findall(r"number-(\d+)", page.get_by_label("Assistant").inner_text())]
 
 
-def chat_id(page: Page) -> str:
-    return page.url.partition("chat=")[2]
-
-
 def wait_for_the_count(page: Page) -> None:
+    go_on(page)
     expect(page.get_by_text("end-of-count")).to_be_visible()
     wait_until_idle(page)
     assert numbers(page) == list(range(1, 101)), "nothing is lost, doubled or out of order"
-    assert [message["role"] for message in stored(page)] == ["user", "assistant"]
+    wait_until_stored(page, "user", "assistant")
 
 
 def test_stop_ends_the_answer_and_keeps_it(open_page: OpenPage) -> None:
@@ -41,7 +39,7 @@ def test_stop_ends_the_answer_and_keeps_it(open_page: OpenPage) -> None:
 
 def test_a_reload_in_the_middle_goes_on(open_page: OpenPage) -> None:
     page = open_page()
-    ask(page, "count for me")
+    ask(page, "count held")
     expect(page.get_by_text("number-10 ")).to_be_visible()
     page.reload()
     wait_for_the_count(page)
@@ -49,7 +47,7 @@ def test_a_reload_in_the_middle_goes_on(open_page: OpenPage) -> None:
 
 def test_a_cut_network_resumes_by_itself(open_page: OpenPage, served: Served) -> None:
     page = open_page()
-    ask(page, "count for me")
+    ask(page, "count held")
     expect(page.get_by_text("number-10 ")).to_be_visible()
     served.cut()
     wait_for_the_count(page)
@@ -58,7 +56,7 @@ def test_a_cut_network_resumes_by_itself(open_page: OpenPage, served: Served) ->
 
 def test_a_server_that_is_away_for_a_while_is_waited_for(open_page: OpenPage, served: Served) -> None:
     page = open_page()
-    ask(page, "count for me")
+    ask(page, "count held")
     expect(page.get_by_text("number-10 ")).to_be_visible()
     page.context.set_offline(True)
     served.cut()
@@ -72,7 +70,7 @@ def test_a_server_that_is_away_for_a_while_is_waited_for(open_page: OpenPage, se
 
 def test_an_answer_that_is_lost_is_told_and_can_be_asked_for_again(open_page: OpenPage, served: Served) -> None:
     page = open_page()
-    ask(page, "count for me")
+    ask(page, "count held")
     expect(page.get_by_text("number-10 ")).to_be_visible()
     page.route("**/stream", lambda route: route.fulfill(status=204))
     served.cut()
@@ -90,7 +88,7 @@ def test_what_a_server_says_that_hangs_up_is_no_failure(open_page: OpenPage) -> 
     page = open_page()
     body = b'data: {"type":"start","messageId":"m"}\n\n' + encode_frame(BROKEN_OFF) + b"data: [DONE]\n\n"
     stream = {"content-type": "text/event-stream", "x-vercel-ai-ui-message-stream": "v1"}
-    ask(page, "count for me")
+    ask(page, "count held")
     expect(page.get_by_text("number-10 ")).to_be_visible()
     page.route("**/stream", lambda route: route.fulfill(status=200, headers=stream, body=body), times=1)
     page.reload()
@@ -100,46 +98,44 @@ def test_what_a_server_says_that_hangs_up_is_no_failure(open_page: OpenPage) -> 
 
 def test_a_reload_after_an_approval_goes_on(open_page: OpenPage) -> None:
     page = open_page()
-    ask(page, "approve slowly")
+    ask(page, "approve slowly, held")
     page.get_by_role("button", name="Approve", exact=True).click()
     expect(page.get_by_text("number-10 ")).to_be_visible()
     page.reload()
-    expect(page.get_by_text("end-of-count")).to_be_visible()
-    wait_until_idle(page)
-    assert numbers(page) == list(range(1, 101))
+    wait_for_the_count(page)
     expect(page.get_by_role("button", name="delete_file Done")).to_have_count(1)
     expect(page.get_by_text("This needs your consent.")).to_have_count(1)
-    assert [message["role"] for message in stored(page)] == ["user", "assistant"]
 
 
 def test_a_cut_network_after_an_approval_resumes(open_page: OpenPage, served: Served) -> None:
     page = open_page()
-    ask(page, "approve slowly")
+    ask(page, "approve slowly, held")
     page.get_by_role("button", name="Approve", exact=True).click()
     expect(page.get_by_text("number-10 ")).to_be_visible()
     served.cut()
-    expect(page.get_by_text("end-of-count")).to_be_visible()
-    wait_until_idle(page)
-    assert numbers(page) == list(range(1, 101))
+    wait_for_the_count(page)
     expect(page.get_by_text("This needs your consent.")).to_have_count(1)
 
 
 def test_an_answer_goes_on_while_another_chat_is_looked_at(open_page: OpenPage) -> None:
     page = open_page()
-    ask(page, "count for me")
+    ask(page, "count held")
     expect(page.get_by_text("number-10 ")).to_be_visible()
+    counting = chat_id(page)
     page.get_by_role("button", name="New chat").click()
     ask(page, "hello there")
     expect(page.get_by_text("You said: hello there")).to_be_visible()
     chats = page.get_by_role("navigation", name="Chats")
+    expect(chats.get_by_role("img", name="Being answered:")).to_be_visible()
+    GATES.open(counting)
     expect(chats.get_by_role("img", name="Being answered:")).to_be_hidden()
-    chats.get_by_role("button", name="count for me", exact=True).click()
+    chats.get_by_role("button", name="count held", exact=True).click()
     wait_for_the_count(page)
 
 
 def test_two_tabs_show_one_chat(open_page: OpenPage) -> None:
     first = open_page()
-    ask(first, "count for me")
+    ask(first, "count held")
     expect(first.get_by_text("number-10 ")).to_be_visible()
     second = open_page(first.url)
     expect(second.get_by_text("number-20 ")).to_be_visible()
@@ -158,4 +154,4 @@ def test_a_tab_follows_what_another_asks(open_page: OpenPage) -> None:
     second.get_by_role("button", name="Stop").click()
     wait_until_idle(first)
     wait_until_idle(second)
-    assert stored(first) == stored(second)
+    eventually(lambda: stored(first) == stored(second), "both tabs keep the same")

@@ -3,7 +3,7 @@
 from base64 import b64decode
 
 from tests.browser.agent import PICTURE
-from tests.browser.chatting import ask, expect, stored, wait_until_idle
+from tests.browser.chatting import ask, expect, go_on, stored, wait_until_idle, wait_until_stored
 from tests.browser.conftest import OpenPage
 
 
@@ -13,7 +13,7 @@ def test_a_plain_turn(open_page: OpenPage) -> None:
     expect(page.get_by_label("Assistant")).to_contain_text("You said: hello there")
     wait_until_idle(page)
     expect(page.get_by_role("navigation", name="Chats")).to_contain_text("hello there")
-    assert [message["role"] for message in stored(page)] == ["user", "assistant"]
+    wait_until_stored(page, "user", "assistant")
 
 
 def test_a_suggestion_is_asked_by_a_click(open_page: OpenPage) -> None:
@@ -35,8 +35,9 @@ def test_markdown_with_code_and_a_table(open_page: OpenPage) -> None:
 
 def test_thoughts_fold_when_they_are_done(open_page: OpenPage) -> None:
     page = open_page()
-    ask(page, "think hard")
+    ask(page, "think hard, held")
     expect(page.get_by_text("Let me think about that.")).to_be_visible()
+    go_on(page)
     expect(page.get_by_text("I have thought.")).to_be_visible()
     expect(page.get_by_text("Let me think about that.")).to_be_hidden()
     page.get_by_role("button", name="Thoughts").click()
@@ -108,7 +109,7 @@ def test_an_earlier_answer_is_given_again_and_what_followed_is_gone(open_page: O
     expect(page.get_by_label("Assistant")).to_contain_text("You said: one please")
     wait_until_idle(page)
     page.wait_for_function("() => !JSON.stringify(localStorage).includes('two please')")
-    assert [message["role"] for message in stored(page)] == ["user", "assistant"]
+    wait_until_stored(page, "user", "assistant")
 
 
 def test_edit_asks_anew_from_there(open_page: OpenPage) -> None:
@@ -121,18 +122,20 @@ def test_edit_asks_anew_from_there(open_page: OpenPage) -> None:
     page.locator(".edit button[type=submit]").click()
     expect(page.get_by_label("Assistant")).to_contain_text("You said: other words")
     wait_until_idle(page)
-    assert [message["role"] for message in stored(page)] == ["user", "assistant"]
+    wait_until_stored(page, "user", "assistant")
 
 
 def test_answer_again(open_page: OpenPage) -> None:
     page = open_page()
     ask(page, "hello there")
-    wait_until_idle(page)
     expect(page.get_by_label("Assistant")).to_contain_text("You said")
+    wait_until_idle(page)
     before = stored(page)[-1]["id"]
     page.get_by_role("button", name="Answer again").click()
     page.wait_for_function("before => JSON.stringify(localStorage).includes(before) === false", arg=before)
-    assert [message["role"] for message in stored(page)] == ["user", "assistant"]
+    expect(page.get_by_label("Assistant")).to_contain_text("You said: hello there")
+    wait_until_idle(page)
+    wait_until_stored(page, "user", "assistant")
 
 
 def test_a_failure_is_a_sentence_with_a_way_on(open_page: OpenPage) -> None:
@@ -168,15 +171,16 @@ def test_an_internal_error_is_redacted_and_can_be_tried_again(open_page: OpenPag
 def test_several_chats_in_the_list_and_in_the_address(open_page: OpenPage) -> None:
     page = open_page()
     ask(page, "the first chat")
+    expect(page.get_by_label("Assistant")).to_contain_text("You said: the first chat")
     wait_until_idle(page)
     first = page.url
     page.get_by_role("button", name="New chat").click()
-    assert page.url != first
+    expect(page).not_to_have_url(first)
     ask(page, "the second chat")
     expect(page.get_by_label("Assistant")).to_contain_text("You said: the second chat")
     wait_until_idle(page)
     page.get_by_role("button", name="the first chat", exact=True).click()
-    assert page.url == first
+    expect(page).to_have_url(first)
     expect(page.get_by_label("Assistant")).to_contain_text("You said: the first chat")
     page.go_back()
     expect(page.get_by_label("Assistant")).to_contain_text("You said: the second chat")
