@@ -149,9 +149,10 @@ async def test_one_large_thing_does_not_make_a_reader_slow() -> None:
 
 async def test_a_reader_without_an_interrupt_learns_it_at_its_next_read() -> None:
     log = Log()
-    reader = log.reader(maximum_behind=0)
-    log.append(b"a")
-    log.flush()
+    reader = log.reader(maximum_behind=1)
+    for frames in (b"a", b"b"):
+        log.append(frames)
+        log.flush()
     assert await reader.read() is Wake.TOO_SLOW
 
 

@@ -169,26 +169,24 @@ class Keeper:
         """Read a run that goes on, from its start; nothing if it has ended meanwhile."""
         reading: LogReading[Run] | LogReading[Mirror]
         if run := self._runs.get(info.run_id):
-            log, earlier = run.log, self._continued.get(info.run_id)
-            so_far = log.so_far()
-            reading = self._reading(run, log.reader(maximum_behind=self._maximum_behind))
+            earlier = self._continued.get(info.run_id)
+            reading = self._reading(run, run.log.reader(maximum_behind=self._maximum_behind, from_start=True))
             self._cancel_timer(info.run_id)
         elif info.state is RunState.RUNNING:
             mirror = await self._mirrors.open(info)
             log, earlier = mirror.log, mirror.continued
-            so_far = log.so_far()
-            if not so_far and log.ended:
+            if not log.size and log.ended:
                 self._mirrors.leave(mirror)
                 return None
-            reader = log.reader(maximum_behind=self._maximum_behind)
+            reader = log.reader(maximum_behind=self._maximum_behind, from_start=True)
             reading = LogReading(reader, mirror, on_close=self._mirrors.leave)
         else:
             return None
         if earlier is None and sdk == info.sdk:
-            reading.begin_with(shorten(so_far, event_names=self._event_names))
+            reading.rewrite(partial(shorten, event_names=self._event_names), live=False)
         else:
             reframer = Reframer(info.message_id, sdk, earlier=earlier, event_names=self._event_names)
-            reading.reframe(reframer, so_far)
+            reading.rewrite(reframer.receive, live=True)
         return reading
 
     async def latest(self, chat_id: str) -> RunInfo | None:

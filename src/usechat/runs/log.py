@@ -14,6 +14,10 @@ _CROWD: Final = 4096
 """Bytes: whoever wrote so much without a pause lets others have their turn."""
 _WORTH_SHORTENING: Final = 1024
 """Bytes: a log that is kept holds about so many as they were written, and those before in short."""
+_SLICE: Final = 64 * 1024
+"""Bytes: a reader that has fallen behind takes about so many at once, so that the rest waits here and is counted."""
+_REPLAYED: Final = 1024 * 1024
+"""Bytes: a reader that has no limit takes about so many at once of what was written before it came."""
 
 
 class Wake(enum.Enum):
@@ -53,6 +57,7 @@ class Log:
         "_pushers",
         "_readers",
         "_shortened",
+        "_shortened_to",
         "_timer",
         "_worth_forgetting",
         "ended",
@@ -79,6 +84,7 @@ class Log:
         self._on_flush = on_flush
         self._flusher = flusher_of(self.loop)
         self._shortened: Shortened | None = None
+        self._shortened_to = 0  # the place up to which frames are kept in short, perhaps also as they were written
         self._kept = bytearray()
         self._first = 0  # the place of the first byte that is kept as it was written
         self._only: bytes | None = None  # what was written since, if it was written in one piece
@@ -158,18 +164,28 @@ class Log:
     def so_far(self) -> bytes:
         """Return all frames that are kept; those of long ago in short."""
         self.flush()
-        return b"".join([b"" if self._shortened is None else bytes(self._shortened), self._kept])
+        as_written = self._kept[max(0, self._shortened_to - self._first) :]
+        return b"".join([b"" if self._shortened is None else bytes(self._shortened), as_written])
 
-    def reader(self, *, maximum_behind: int | None = None) -> "Reader":
-        """Begin to read, behind what was written so far."""
+    def reader(self, *, maximum_behind: int | None = None, from_start: bool = False) -> "Reader":
+        """Begin to read: behind what was written so far, or from the start, of which :meth:`Reader.replay` tells."""
         self.flush()
-        reader = Reader(self, self.flushed, maximum_behind)
+        reader = Reader(self, self.flushed, maximum_behind, replays=from_start)
         self._readers = (*self._readers, reader)
         return reader
 
+    def history(self, place: int, size: int) -> bytes:
+        """Return what was written so far in short, from a place in that on: whole frames of about so many bytes."""
+        self.flush()
+        self._shorten(self.flushed)
+        return b"" if self._shortened is None else self._shortened.read(place, size)
+
     def take(self, place: int) -> bytes:
-        """Return what readers may see from a place on."""
-        return bytes(self._kept[place - self._first : self.flushed - self._first])
+        """Return what readers may see from a place on: a slice of whole frames if that is much."""
+        begin, end = place - self._first, self.flushed - self._first
+        if end - begin > _SLICE and (cut := self._kept.find(b"\n\n", begin + _SLICE - 2, end)) >= 0:
+            end = cut + 2
+        return bytes(self._kept[begin:end])
 
     def leave(self, reader: "Reader") -> None:
         """A reader reads no further."""
@@ -186,18 +202,31 @@ class Log:
     def forget(self) -> None:
         """Drop what every reader has taken; a log that is kept holds it in short."""
         oldest = min((reader.place for reader in self._readers), default=self.flushed)
-        taken = oldest - self._first
-        if self.keep and taken:
-            self._shortened = self._shortened or Shortened()
-            self._shortened.add(bytes(self._kept[:taken]))
-        del self._kept[:taken]
+        if self.keep:
+            self._shorten(oldest)
+        del self._kept[: oldest - self._first]
         self._first = oldest
+
+    def _shorten(self, until: int) -> None:
+        begin = max(self._shortened_to, self._first)
+        if until > begin:
+            self._shortened = self._shortened or Shortened()
+            self._shortened.add(bytes(self._kept[begin - self._first : until - self._first]))
+            self._shortened_to = until
 
 
 class Reader:
-    """One reader of a log: a place in it, and a future while it waits."""
+    """One reader of a log: a place in it, and a future while it waits.
+
+    One that begins at the start has a place in what is kept in short, and takes from there until it has everything: so
+    nothing waits for it alone, however slow it is.
+    """
 
     __slots__ = (
+        "_bulk",
+        "_bulk_end",
+        "_handed",
+        "_history",
         "_log",
         "_maximum_behind",
         "_place",
@@ -209,13 +238,17 @@ class Reader:
         "pusher",
     )
 
-    def __init__(self, log: Log, place: int, maximum_behind: int | None) -> None:
+    def __init__(self, log: Log, place: int, maximum_behind: int | None, *, replays: bool = False) -> None:
         self.on_too_slow: Callable[[], None] | None = None
         self.pusher: Pusher | None = None
         """Takes frames while this reader waits, so that it need not wake."""
         self._log = log
         self._place = place
         self._maximum_behind = maximum_behind
+        self._history = 0 if replays else None
+        self._handed = 0  # the bytes that were taken last: until more are wanted, somebody holds them
+        self._bulk = 0  # the bytes of one thing that waits and is larger than all that may,
+        self._bulk_end = 0  # and the place behind it
         self._waiter: asyncio.Future[None] | None = None
         self._pushes = False
         self._reason: Wake | None = None
@@ -224,24 +257,46 @@ class Reader:
     @property
     def place(self) -> int:
         """The place behind the last byte that was taken."""
-        return self._log.flushed if self._pushes else self._place
+        return self._log.flushed if self._pushes or self._history is not None else self._place
 
     @property
     def behind(self) -> int:
-        """How many bytes wait for this reader."""
-        return self._log.size - self.place
+        """How many bytes wait for this reader, or for whoever took them."""
+        return self._log.size - self.place + self._handed
+
+    def replay(self) -> bytes | None:
+        """Return more of what was written so far, in short; nothing once this reader has it all.
+
+        It is as much as may wait for a reader; what is written meanwhile waits in the log, which keeps it anyway.
+        """
+        if self._history is None:
+            return None
+        if frames := self._log.history(self._history, self._maximum_behind or _REPLAYED):
+            self._history += len(frames)
+            return frames
+        self._history = None
+        self._place = self._log.flushed
+        return None
+
+    def woken(self) -> Wake | None:
+        """Return the reason for which this reader was woken, once."""
+        if self._unsent:
+            self._unsent = False
+            return Wake.UNSENT
+        reason, self._reason = self._reason, None
+        return reason
 
     async def read(self) -> bytes | Wake | None:
-        """Return all that is new, waiting for it; a reason other than frames; or nothing at the end."""
+        """Return what is new, waiting for it; a reason other than frames; or nothing at the end."""
+        self._handed = 0
         while True:
-            if self._unsent:
-                self._unsent = False
-                return Wake.UNSENT
-            if self._reason is not None:
-                reason, self._reason = self._reason, None
+            if (reason := self.woken()) is not None:
                 return reason
             if frames := self._log.take(self._place):
                 self._place += len(frames)
+                self._handed = len(frames)
+                if self._bulk and self._place >= self._bulk_end:
+                    self._bulk = self._handed = 0
                 if not self._log.keep:
                     self._log.forget()
                 return frames
@@ -259,12 +314,15 @@ class Reader:
     def notice(self, frames: bytes = b"") -> None:
         """There are new frames, or nothing follows.
 
-        A reader is slow for what waited already: one thing that is larger than all that may wait can be said.
+        One thing that is larger than all that may wait can be said, while no other such waits: it is not counted.
         """
+        limit = self._maximum_behind
+        if limit is not None and len(frames) > limit and not self._bulk and self.place < self._log.flushed:
+            self._bulk, self._bulk_end = len(frames), self._log.flushed
         if self._waiter is not None:
             if not frames or not self._pushes:
                 self._wake()
-        elif frames and self._maximum_behind is not None and self.behind - len(frames) >= self._maximum_behind:
+        elif frames and limit is not None and self._history is None and self.behind > limit + self._bulk:
             self.wake(Wake.TOO_SLOW)
             if self.on_too_slow is not None:
                 self.on_too_slow()
@@ -280,6 +338,8 @@ class Reader:
     def skip(self) -> None:
         """Drop what waits for this reader."""
         self._place = self._log.flushed
+        self._history = None
+        self._handed = self._bulk = 0
         if not self._log.keep:
             self._log.forget()
 

@@ -1,17 +1,20 @@
 """One reader's view of a run, wherever the run lives."""
 
 from collections.abc import Callable, Coroutine, Iterator
-from typing import Any, Final, Generic, Protocol, TypeVar
+from typing import Any, Final, Generic, Protocol, TypeAlias, TypeVar
 
 from usechat.runs.log import Pusher, Reader, Wake
-from usechat.runs.replay import Reframer, pieces_of
+from usechat.runs.replay import pieces_of
 
 __all__ = ["LogReading", "Reading"]
 
 Read = TypeVar("Read")
+Rewrite: TypeAlias = Callable[[bytes], bytes]
+"""Writes whole frames in another way."""
 
 _SLICE: Final = 64 * 1024
 """Bytes: a late reader gets what there is so far in pieces of about this size, so that no server holds all of it."""
+_NO_PIECES: Final[Iterator[bytes]] = iter(())
 
 
 class Reading(Protocol):
@@ -48,7 +51,7 @@ class LogReading(Generic[Read]):
     ``on_close`` is called with what is read.
     """
 
-    __slots__ = ("_first", "_last_words", "_on_close", "_read", "_reader", "_reframer")
+    __slots__ = ("_last_words", "_on_close", "_pieces", "_read", "_reader", "_reframes", "_rewrite")
 
     def __init__(
         self,
@@ -62,34 +65,35 @@ class LogReading(Generic[Read]):
         self._read = read
         self._on_close = on_close
         self._last_words = last_words
-        self._first: Iterator[bytes] | None = None
-        self._reframer: Reframer | None = None
+        self._pieces = _NO_PIECES
+        self._rewrite: Rewrite | None = None
+        self._reframes = False
 
-    def begin_with(self, frames: bytes) -> None:
-        """Read these frames first."""
-        self._first = pieces_of(frames, _SLICE)
-
-    def reframe(self, reframer: Reframer, so_far: bytes) -> None:
-        """Read everything framed anew, from the start."""
-        self._reframer = reframer
-        self._first = pieces_of(reframer.receive(so_far), _SLICE)
+    def rewrite(self, rewrite: Rewrite, *, live: bool) -> None:
+        """Read what the reader replays as this function writes it, and if ``live`` also what follows."""
+        self._rewrite = rewrite
+        self._reframes = live
 
     def read(self) -> Coroutine[Any, Any, bytes | Wake | None]:
         """Return what is new."""
         # No coroutine of its own around the one that waits: every open stream would keep it.
-        return self._reader.read() if self._reframer is None and self._first is None else self._read_anew()
+        return self._reader.read() if self._rewrite is None else self._read_anew(self._rewrite)
 
-    async def _read_anew(self) -> bytes | Wake | None:
-        if self._first is not None:
-            if first := next(self._first, b""):
-                return first
-            self._first = None
-        frames = await self._reader.read()
-        while isinstance(frames, bytes) and self._reframer is not None:
-            if reframed := self._reframer.receive(frames):
-                return reframed
-            frames = await self._reader.read()
-        return frames
+    async def _read_anew(self, rewrite: Rewrite) -> bytes | Wake | None:
+        while True:
+            if (reason := self._reader.woken()) is not None:
+                return reason
+            if piece := next(self._pieces, b""):
+                return piece
+            if (frames := self._reader.replay()) is None:
+                new = await self._reader.read()
+                if not self._reframes:
+                    self._rewrite = None
+                    return new
+                if not isinstance(new, bytes):
+                    return new
+                frames = new
+            self._pieces = pieces_of(rewrite(frames), _SLICE)
 
     def wake(self, reason: Wake) -> None:
         """Make ``read`` return for another reason than frames."""
@@ -97,7 +101,7 @@ class LogReading(Generic[Read]):
 
     def push_to(self, pusher: Pusher) -> None:
         """Let ``pusher`` take frames while ``read`` waits, unless they must be framed anew."""
-        if self._reframer is None:
+        if not self._reframes:
             self._reader.pusher = pusher
 
     def on_too_slow(self, interrupt: Callable[[], None]) -> None:

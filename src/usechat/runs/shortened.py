@@ -31,6 +31,17 @@ class Shortened:
     def __bytes__(self) -> bytes:
         return bytes(self._frames)
 
+    def read(self, place: int, size: int) -> bytes:
+        """Return whole frames from a place on: about so many bytes, at least one frame if there is any."""
+        end = len(self._frames)
+        if end - place > size:
+            cut = self._frames.rfind(b"\n\n", place, place + size)
+            cut = cut if cut >= 0 else self._frames.find(b"\n\n", place)
+            end = cut + 2
+        if end > self._last:
+            self._beginning = b""  # nothing is added any more to what somebody has
+        return bytes(self._frames[place:end])
+
     def add(self, frames: bytes) -> None:
         """Add whole frames."""
         if len(frames) > _LARGEST or not self._add_deltas(frames):  # mostly they all are deltas of one block

@@ -1,0 +1,234 @@
+"""Readers that begin at the start of a log that is being written: all of it, in order, and never much of it at once."""
+
+import asyncio
+import tracemalloc
+from collections.abc import AsyncIterator
+from typing import Final
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.runs.test_keeper import Agent, keeper, start
+from usechat.chunks import TextDelta
+from usechat.runs.keeper import Reading
+from usechat.runs.log import Log, Wake
+from usechat.runs.reading import LogReading
+from usechat.runs.replay import shorten
+from usechat.sse import ChunkDecoder, encode_frame
+from usechat.turn import Turn
+
+MEGABYTE: Final = 1024 * 1024
+
+
+def delta(text: str, block: str = "1") -> bytes:
+    return encode_frame(TextDelta(block, text))
+
+
+def text_in(frames: bytes, block: str = "1") -> str:
+    found = [chunk for chunk in ChunkDecoder().receive(frames) if isinstance(chunk, TextDelta)]
+    return "".join([chunk.delta for chunk in found if chunk.id == block])
+
+
+def write(log: Log, frames: bytes) -> None:
+    log.append(frames)
+    log.flush()
+
+
+def reading_of(log: Log, *, maximum_behind: int | None = None) -> LogReading[Log]:
+    reader = log.reader(maximum_behind=maximum_behind, from_start=True)
+    reading = LogReading(reader, log, on_close=lambda _read: None)
+    reading.rewrite(shorten, live=False)
+    return reading
+
+
+async def rest_of(reading: Reading) -> bytes:
+    found = []
+    while (frames := await reading.read()) is not None:
+        assert isinstance(frames, bytes)
+        found.append(frames)
+    return b"".join(found)
+
+
+async def test_a_reader_gets_what_was_written_in_short_then_what_follows_as_it_is() -> None:
+    log = Log()
+    for word in ("a ", "b ", "c "):
+        write(log, delta(word))
+    reading = reading_of(log)
+    assert await reading.read() == delta("a b c ")
+    log.append(delta("d "))
+    log.append(delta("e "))
+    log.flush()
+    assert await reading.read() == delta("d e "), "it had not come back yet: this was written before"
+    waiting = asyncio.ensure_future(reading.read())
+    await asyncio.sleep(0)
+    log.append(delta("f "))
+    log.append(delta("g "))
+    log.flush()
+    assert await waiting == delta("f ") + delta("g ")
+    log.end()
+    assert await reading.read() is None
+
+
+@pytest.mark.parametrize("size", [1, 40, 60, 200, 100_000])
+async def test_it_takes_no_more_at_once_than_may_wait_for_it(size: int) -> None:
+    log = Log()
+    for number in range(100):
+        write(log, delta(f"{number} ", block=str(number % 2)))
+    reader = log.reader(maximum_behind=size, from_start=True)
+    pieces = list(iter(reader.replay, None))
+    assert b"".join(pieces) == bytes(log.so_far())
+    largest = max(map(len, pieces))
+    assert largest <= max(size, len(delta("99 ")))
+    assert size > largest * 2 or len(pieces) > 1
+
+
+async def test_a_slow_one_is_not_broken_off_while_it_reads_what_the_log_keeps_anyway() -> None:
+    log = Log()
+    write(log, delta("a "))
+    reader = log.reader(maximum_behind=100, from_start=True)
+    interrupted: list[bool] = []
+    reader.on_too_slow = lambda: interrupted.append(True)
+    assert reader.replay() == delta("a ")
+    said = [f"{number} " for number in range(1000)]
+    for word in said:
+        write(log, delta(word))
+    assert (reader.behind, interrupted) == (0, [])
+    assert text_in(b"".join(iter(reader.replay, None))) == "".join(said)
+    for word in said[:5]:
+        write(log, delta(word))
+    assert interrupted, "now it is one like others"
+
+
+async def test_a_reader_that_is_broken_off_in_the_middle_hears_it_at_once() -> None:
+    log = Log()
+    write(log, delta("a "))
+    write(log, delta("b ", block="2"))
+    reading = reading_of(log, maximum_behind=10)
+    assert await reading.read() == delta("a ")
+    log.break_off()
+    assert await reading.read() is Wake.BROKEN_OFF
+
+
+async def test_what_a_reader_was_given_counts_until_it_comes_back() -> None:
+    log = Log()
+    reader = log.reader(maximum_behind=5)
+    interrupted: list[bool] = []
+    reader.on_too_slow = lambda: interrupted.append(True)
+    write(log, b"abc")
+    assert await reader.read() == b"abc"
+    write(log, b"de")
+    assert (reader.behind, interrupted) == (5, [])
+    write(log, b"f")
+    assert interrupted
+
+
+async def test_much_that_waits_is_taken_in_slices_of_whole_frames() -> None:
+    log = Log()
+    reader = log.reader()
+    frames = [delta("x" * 1000, block=str(number)) for number in range(200)]
+    write(log, b"".join(frames))
+    log.end()
+    pieces = []
+    while isinstance(piece := await reader.read(), bytes):
+        pieces.append(piece)
+    assert b"".join(pieces) == b"".join(frames)
+    assert [len(piece) < 68_000 and piece.endswith(b"\n\n") for piece in pieces] == [True] * 4
+
+
+class Patient:
+    """A late reader that takes something each time it may, and notes what it got."""
+
+    def __init__(self, log: Log, maximum_behind: int) -> None:
+        self.may_read = asyncio.Semaphore(0)
+        self.got = b""
+        self.too_slow = False
+        self._reading = reading_of(log, maximum_behind=maximum_behind)
+        self.task = asyncio.ensure_future(self._read())
+
+    async def _read(self) -> None:
+        while not self.too_slow:
+            await self.may_read.acquire()
+            new = await self._reading.read()
+            if new is None:
+                return
+            self.too_slow = new is Wake.TOO_SLOW
+            self.got += new if isinstance(new, bytes) else b""
+
+
+WRITE: Final = st.tuples(st.text(alphabet='ab"\\é\n', min_size=1, max_size=30), st.sampled_from("12"), st.booleans())
+ACTIONS: Final = st.lists(WRITE | st.integers(0, 5) | st.floats(1, 200), max_size=60)
+
+
+@given(ACTIONS)
+def test_whenever_it_comes_a_reader_gets_everything_once_and_in_order(
+    actions: list[tuple[str, str, bool] | int | float],
+) -> None:
+    """Text is written, at once or not; a number lets that reader read; another is the limit of one that comes."""
+
+    async def go() -> None:
+        log = Log()
+        written = {"1": "", "2": ""}
+        readers: list[Patient] = []
+        for action in actions:
+            match action:
+                case (text, block, at_once):
+                    written[block] += text
+                    log.append(delta(text, block))
+                    if at_once:
+                        log.flush()
+                case float():
+                    readers.append(Patient(log, int(action)))
+                case number if readers:
+                    readers[number % len(readers)].may_read.release()
+            await asyncio.sleep(0)
+        log.end()
+        for reader in readers:
+            for _ in range(200):
+                reader.may_read.release()
+            await reader.task
+            for block, text in written.items():
+                found = text_in(reader.got, block)
+                assert text.startswith(found) if reader.too_slow else text == found
+
+    asyncio.run(go())
+
+
+class Author(Agent):
+    """Writes ten megabytes, waits, and writes as many again."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.wrote = asyncio.Event()
+
+    async def __call__(self, turn: Turn) -> AsyncIterator[str]:  # noqa: ARG002
+        for _ in range(2):
+            for number in range(10 * MEGABYTE // 10_000):
+                yield f"{number:09} " * 1000
+            self.wrote.set()
+            await self.go_on.wait()
+
+
+async def test_resumed_readers_that_take_nothing_hold_no_copies_of_a_long_answer() -> None:
+    kept, author = keeper(), Author()
+    reading = await start(kept, author)
+    reading.close()
+    await asyncio.wait_for(author.wrote.wait(), 30)
+    info = await kept.latest("c1")
+    assert info is not None
+    tracemalloc.start()
+    try:
+        before, _ = tracemalloc.get_traced_memory()
+        readings = [await kept.attach(info, sdk=info.sdk) for _ in range(10)]
+        found = [await one.read() for one in readings if one is not None]
+        after, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert [isinstance(frames, bytes) for frames in found] == [True] * 10
+    assert (after - before) / 10 < 1.25 * MEGABYTE
+    author.go_on.set()
+    first, last = readings[0], found[0]
+    assert first is not None
+    assert isinstance(last, bytes)
+    assert len(text_in(last + await rest_of(first))) == 2 * (10 * MEGABYTE // 10_000) * 10_000
+    await kept.shut_down(drain=0)
