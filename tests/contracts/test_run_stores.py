@@ -201,7 +201,7 @@ class Worker:
 
 @pytest.fixture
 async def workers(stores: Stores, request: pytest.FixtureRequest) -> AsyncIterator[tuple[Worker, Worker]]:
-    policy: tuple[Conflict, float] = getattr(request, "param", ("reject", 15))
+    policy: tuple[Conflict, float | None] = getattr(request, "param", ("reject", 15))
     here, there = stores
     first = Worker(here, *policy)
     second = first if here is there else Worker(there, *policy)
@@ -321,6 +321,43 @@ async def test_the_chat_is_busy_for_all_workers(workers: tuple[Worker, Worker]) 
     free = Agent()
     free.go_on.set()
     assert text_of(await read_all(await there.start(free, "r3", "u3"))) == "answer to hi: one two"
+
+
+@pytest.mark.parametrize("workers", [("reject", 15), ("queue", 15)], indirect=True)
+async def test_a_run_that_nobody_reads_gives_way_to_a_question_asked_of_another_worker(
+    workers: tuple[Worker, Worker],
+) -> None:
+    here, there = workers
+    agent, other = Agent(), Agent()
+    other.go_on.set()
+    first = await here.start(agent)
+    await read_until(first, b"one ")
+    first.close()
+    assert text_of(await read_all(await there.start(other, "r2", "u2"))) == "answer to hi: one two"
+    assert agent.stopped.is_set()
+
+
+@pytest.mark.parametrize("workers", [("reject", None)], indirect=True)
+async def test_a_run_that_is_to_go_on_without_readers_gives_way_to_nobody(workers: tuple[Worker, Worker]) -> None:
+    here, there = workers
+    agent = Agent()
+    (await here.start(agent)).close()
+    with pytest.raises(ChatBusy):
+        await there.start(Agent(), "r2", "u2")
+    assert not agent.stopped.is_set()
+
+
+async def test_a_run_that_is_read_by_a_third_gives_way_to_nobody(workers: tuple[Worker, Worker]) -> None:
+    here, there = workers
+    agent = Agent()
+    first = await here.start(agent)
+    second = await there.attach()
+    first.close()
+    for worker in workers:
+        with pytest.raises(ChatBusy):
+            await worker.start(Agent(), "r2", "u2")
+    agent.go_on.set()
+    assert text_of(await read_all(second)) == "answer to hi: one two"
 
 
 async def test_the_same_question_asked_of_another_worker_attaches(workers: tuple[Worker, Worker]) -> None:

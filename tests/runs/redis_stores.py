@@ -30,13 +30,17 @@ class Heard:
 
     def __init__(self, *stores: RedisRuns) -> None:
         self.stops: list[str] = []
+        self.stops_unless_read: list[str] = []
         self.failures: list[tuple[str, str]] = []
         self.losses: list[RunInfo] = []
         self.seconds: list[float] = []
         for store in stores:
-            store.on_stop_ordered(self.stops.append)
+            store.on_stop_ordered(self._stop)
             store.on_failure(lambda run_id, text: self.failures.append((run_id, text)))
             store.on_lost(self._lose)
+
+    def _stop(self, run_id: str, unless_read: bool) -> None:
+        (self.stops_unless_read if unless_read else self.stops).append(run_id)
 
     def _lose(self, info: RunInfo, seconds: float) -> None:
         self.losses.append(info)

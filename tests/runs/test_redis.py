@@ -128,6 +128,15 @@ async def test_an_order_to_stop_reaches_the_owner(workers: Workers) -> None:
     await until(lambda: heard.stops == ["r1"], "the order arrives")
 
 
+async def test_an_order_to_stop_what_nobody_reads_reaches_the_owner_and_leaves_no_mark(workers: Workers) -> None:
+    owner, other = workers.store(), workers.store()
+    heard = Heard(owner)
+    await owner.claim(RUN)
+    await other.order_stop(RUN, unless_read=True)
+    await until(lambda: heard.stops_unless_read == ["r1"], "the order arrives")
+    assert (heard.stops, workers.client.hget(workers.chat, "stop")) == ([], None)
+
+
 async def test_an_order_that_got_lost_is_found_by_the_heartbeat(workers: Workers) -> None:
     owner = workers.store(lease=SHORT)
     heard = Heard(owner)

@@ -28,6 +28,8 @@ Conflict: TypeAlias = Literal["reject", "attach", "queue", "interrupt"]
 _logger: Final = logging.getLogger("usechat.runs")
 _POLL: Final = 0.05
 _LOOK_AGAIN: Final = 1.0
+_MOMENT: Final = 1.0
+"""Seconds that a run of another worker has to give way; longer than that, it is taken for one that is read."""
 CANNOT_FOLLOW: Final = "The connection is too slow for this answer, so it was stopped."
 
 
@@ -123,9 +125,9 @@ class Keeper:
                     return reading
             elif isinstance(source, HandsOver):
                 source.hand_over(turn)
-            elif self._conflict == "interrupt" or await self._is_abandoned(active):
+            elif self._conflict == "interrupt":
                 await self.stop(active)
-            elif self._conflict == "reject":
+            elif not await self._gives_way(active) and self._conflict == "reject":
                 raise ChatBusy("This chat is being answered already.")
             await asyncio.sleep(_POLL)
         on_flush = partial(self._store.append, info.run_id) if self._is_shared else None
@@ -155,15 +157,22 @@ class Keeper:
         self._on_start(run.info)
         run.start(source)
 
-    async def _is_abandoned(self, active: RunInfo) -> bool:
-        """Tell whether nobody reads a run any more: its page was stopped, and now asks something else.
+    async def _gives_way(self, active: RunInfo) -> bool:
+        """Stop a run that nobody reads any more, and tell whether it was one: its page was stopped, and asks anew.
 
-        A run that is to go on without readers is not abandoned.
+        A run that is to go on without readers does not give way. One of another worker is asked to, and has a moment.
         """
         if self._linger is None:
             return False
-        run = self._runs.get(active.run_id)
-        return run is not None and run.log.readers == 0 and not await self._store.is_read(active)
+        if run := self._runs.get(active.run_id):
+            is_unread = not run.log.readers and not await self._store.is_read(active)
+            if is_unread:
+                await self.stop(active)
+            return is_unread
+        if not self._is_shared:
+            return False
+        await self._store.order_stop(active, unless_read=True)
+        return await self._has_ended(active, within=_MOMENT)
 
     async def attach(self, info: RunInfo, *, sdk: str) -> Reading | None:
         """Read a run that goes on, from its start; nothing if it has ended meanwhile."""
@@ -203,12 +212,17 @@ class Keeper:
             await asyncio.gather(*self._ends)
             return
         await self._store.order_stop(info)
-        deadline = asyncio.get_running_loop().time() + self._timeouts.stop
+        await self._has_ended(info, within=self._timeouts.stop)
+
+    async def _has_ended(self, info: RunInfo, *, within: float) -> bool:
+        """Wait for the end of a run of another worker, and tell whether it came."""
+        deadline = asyncio.get_running_loop().time() + within
         while asyncio.get_running_loop().time() < deadline:
             latest = await self._store.latest(info.chat_id)
             if latest is None or latest.run_id != info.run_id or latest.state is not RunState.RUNNING:
-                return
+                return True
             await asyncio.sleep(_POLL)
+        return False
 
     def break_off(self) -> None:
         """Cut every reader off without an ending: its client sees a network error, and resumes elsewhere."""
@@ -289,9 +303,12 @@ class Keeper:
             _logger.exception("run %s: its end could not be recorded", info.run_id)
             return True
 
-    def _stop_here(self, run_id: str) -> None:
-        if run := self._runs.get(run_id):
+    def _stop_here(self, run_id: str, unless_read: bool) -> None:
+        run = self._runs.get(run_id)
+        if run is not None and not unless_read:
             run.stop("stopped")
+        elif run is not None and self._linger is not None:
+            self._spawn(self._stop_unread(run))
 
     def _fail_here(self, run_id: str, text: str) -> None:
         if run := self._runs.get(run_id):

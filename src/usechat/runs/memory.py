@@ -56,10 +56,10 @@ class MemoryRuns:
         """Never: there are no other workers."""
         return False
 
-    async def order_stop(self, info: RunInfo) -> None:
+    async def order_stop(self, info: RunInfo, *, unless_read: bool = False) -> None:
         """Nothing: a run that is not here is nowhere."""
 
-    def on_stop_ordered(self, stop: Callable[[str], None]) -> None:
+    def on_stop_ordered(self, stop: Callable[[str, bool], None]) -> None:
         """Nothing: nobody else can order a stop."""
 
     def on_failure(self, fail: Callable[[str, str], None]) -> None:

@@ -67,7 +67,7 @@ class RedisRuns:
         )
         self._owned: dict[str, OwnedRun] = {}
         self._given_up: list[OwnedRun] = []
-        self._stop: Callable[[str], None] = _nobody_listens
+        self._stop: Callable[[str, bool], None] = _nobody_listens
         self._fail: Callable[[str, str], None] = _nobody_listens
         self._tell_lost: Callable[[RunInfo, float], None] = _nobody_listens
         self._writer = Writer(self._client, on_lost=self._lose)
@@ -132,8 +132,8 @@ class RedisRuns:
         self._owned.pop(info.run_id, None)
         return run.written.result()
 
-    def on_stop_ordered(self, stop: Callable[[str], None]) -> None:
-        """Call ``stop`` with the id of a run of this worker that someone wants stopped."""
+    def on_stop_ordered(self, stop: Callable[[str, bool], None]) -> None:
+        """Call ``stop`` with the id of a run of this worker that someone wants stopped, and with ``unless_read``."""
         self._stop = stop
 
     def on_failure(self, fail: Callable[[str, str], None]) -> None:
@@ -187,11 +187,15 @@ class RedisRuns:
                 with contextlib.suppress(StoreUnreachable):
                     await self._ask("ZREM", self._keys.readers(info), self._worker)
 
-    async def order_stop(self, info: RunInfo) -> None:
-        """Tell the worker that owns the run to stop it. If the word gets lost, its next heartbeat finds the mark."""
-        owner = await self._run(scripts.STOP, (self._keys.chat(info.chat_id),), info.run_id)
+    async def order_stop(self, info: RunInfo, *, unless_read: bool = False) -> None:
+        """Tell the worker that owns the run to stop it: in any case, or only if nobody reads it.
+
+        If the word gets lost, the owner's next heartbeat finds the mark; whoever only asked may ask again.
+        """
+        order = "stop-unread" if unless_read else "stop"
+        owner = await self._run(scripts.STOP, (self._keys.chat(info.chat_id),), info.run_id, order)
         if owner is not None:
-            await self._write_to(owner.decode(), "stop", info.run_id)
+            await self._write_to(owner.decode(), order, info.run_id)
 
     async def check(self) -> None:
         """Raise if Redis cannot be reached."""
@@ -273,8 +277,8 @@ class RedisRuns:
     # The keeper is told in a turn of its own: what it does can neither get in the way of a log that hands out frames,
     # nor end the tasks of this store.
 
-    def _tell_stop(self, run_id: str) -> None:
-        asyncio.get_running_loop().call_soon(self._stop, run_id)
+    def _tell_stop(self, run_id: str, unless_read: bool = False) -> None:
+        asyncio.get_running_loop().call_soon(self._stop, run_id, unless_read)
 
     def _tell_failure(self, run_id: str, text: str) -> None:
         asyncio.get_running_loop().call_soon(self._fail, run_id, text)

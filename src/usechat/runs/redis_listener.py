@@ -75,7 +75,7 @@ class Listener:
         worker: str,
         lease: float,
         remember: float,
-        on_stop_ordered: Callable[[str], None],
+        on_stop_ordered: Callable[[str, bool], None],
         on_lost: Callable[[RunInfo, float], None],
     ) -> None:
         self._client = client
@@ -165,8 +165,9 @@ class Listener:
     def _obey(self, entries: list[Entry]) -> None:
         self._last_order = entries[-1][0].decode()
         for _, fields in entries:
-            if b"stop" in fields:
-                self._on_stop_ordered(fields[b"stop"].decode())
+            for order, unless_read in ((b"stop", False), (b"stop-unread", True)):
+                if order in fields:
+                    self._on_stop_ordered(fields[order].decode(), unless_read)
 
     def _pass_on(self, log: str, position: int, entries: list[Entry]) -> None:
         for followed in list(self._followed.get(log, ())):

@@ -173,7 +173,7 @@ return redis.call('ZCOUNT', KEYS[1], text(now()), '+inf')
 STOP: Final = """
 local found = redis.call('HMGET', KEYS[1], 'run', 'state', 'owner')
 if found[1] ~= ARGV[1] or found[2] ~= 'running' then return false end
-redis.call('HSET', KEYS[1], 'stop', 'stop')
+if ARGV[2] == 'stop' then redis.call('HSET', KEYS[1], 'stop', 'stop') end
 return found[3]
 """
-"""Mark a run as to be stopped. Returns its owner."""
+"""Mark a run as to be stopped, if it is in any case. Returns its owner."""

@@ -67,12 +67,12 @@ class RunStore(Protocol):
         """Tell whether another worker reads a run of this one."""
         ...
 
-    async def order_stop(self, info: RunInfo) -> None:
-        """Tell the worker that owns the run to stop it."""
+    async def order_stop(self, info: RunInfo, *, unless_read: bool = False) -> None:
+        """Tell the worker that owns the run to stop it: in any case, or only if nobody reads it."""
         ...
 
-    def on_stop_ordered(self, stop: Callable[[str], None]) -> None:
-        """Call ``stop`` with the id of a run of this worker that someone wants stopped."""
+    def on_stop_ordered(self, stop: Callable[[str, bool], None]) -> None:
+        """Call ``stop`` with the id of a run of this worker that someone wants stopped, and with ``unless_read``."""
         ...
 
     def on_failure(self, fail: Callable[[str, str], None]) -> None:
