@@ -77,7 +77,7 @@ class Gateway:
         )
 
     async def ask(self, method: str, path: str, user: str | None = "carl", content: Any = None) -> httpx2.Response:
-        headers = {} if user is None else {"user": user}
+        headers = {"content-type": "application/json"} | ({} if user is None else {"user": user})
         transport = httpx2.ASGITransport(app=self.app)
         async with httpx2.AsyncClient(transport=transport, base_url="http://example", timeout=60) as client:
             body = content if isinstance(content, bytes) else json.dumps(content).encode()

@@ -47,7 +47,8 @@ class Posted:
 async def post(authorize: Any, **headers: str) -> Posted:
     posted = Posted()
     app = ChatApp(echo, authorize=authorize, settings=Settings(limits=Limits(maximum_bytes=LIMIT)))
-    raw = [(name.encode(), value.encode()) for name, value in {"host": "localhost", **headers}.items()]
+    sent = {"host": "localhost", "content-type": "application/json", **headers}
+    raw = [(name.encode(), value.encode()) for name, value in sent.items()]
     scope = {"type": "http", "method": "POST", "path": "/api/chat", "query_string": b"", "headers": raw}
     await app(scope, posted.receive, posted.send)
     return posted

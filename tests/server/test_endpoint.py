@@ -79,6 +79,7 @@ async def test_a_turn_and_its_headers() -> None:
         pytest.param(b"[]", {}, 400, "object", id="no-object"),
         pytest.param(b'{"messages": []}', {}, 400, "user message", id="no-user-message"),
         pytest.param(b"{}", {"content-type": "text/plain"}, 400, "'text/plain' is not supported", id="a form's type"),
+        pytest.param(b"{}", {"content-type": ""}, 400, "'' is not supported; send application/json", id="no type"),
         pytest.param(b"{}", {"content-type": "image/png"}, 400, "'image/png' is not supported", id="content-type"),
         pytest.param(b'{"messages": [' + b" " * 2000 + b"]}", {}, 413, "1000", id="too-large"),
     ],

@@ -59,7 +59,8 @@ async def ask(authorize: AuthorizeFunction, request: Request, chat_id: str, acti
 
 async def read_request(request: Request, limits: Limits) -> ChatRequest:
     """Read the chat request in the body of a POST; every flaw is a RequestError with a sentence."""
-    content_type = request.headers.get("content-type", "application/json").partition(";")[0].strip().lower()
+    # Every other type, and none at all, can be sent by a page of another site without asking (Fetch, CORS-safelisted).
+    content_type = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if content_type != "application/json":
         raise InvalidRequest(f"The content type {content_type!r} is not supported; send application/json.")
     return ChatRequest.parse(await read_body(request, limits.maximum_bytes), limits=limits)
