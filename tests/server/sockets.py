@@ -54,7 +54,8 @@ class Client:
         connection.setblocking(False)
         await asyncio.get_running_loop().sock_connect(connection, ("127.0.0.1", port))
         reader, writer = await asyncio.open_connection(sock=connection, limit=1024)
-        head = f"{method} {path} HTTP/1.1\r\nhost: test\r\nconnection: close\r\ncontent-length: {len(body)}\r\n\r\n"
+        head = f"{method} {path} HTTP/1.1\r\nhost: test\r\nconnection: close\r\n"
+        head += f"content-type: application/json\r\ncontent-length: {len(body)}\r\n\r\n"
         writer.write(head.encode() + body)
         await writer.drain()
         return cls(reader, writer)

@@ -2,14 +2,17 @@
 
 import asyncio
 import gc
+import logging
 import tracemalloc
 from collections.abc import AsyncIterator, Iterator
 from typing import Any
 
 import pytest
 from starlette.applications import Starlette
+from starlette.middleware import Middleware
+from starlette.middleware.base import BaseHTTPMiddleware
 from starlette.requests import Request
-from starlette.routing import Route
+from starlette.routing import Mount, Route
 
 from tests.conformance.served import PATIENCE, Served, serving
 from tests.server.sockets import Body, Client
@@ -82,6 +85,15 @@ def bare(answer: Any) -> Starlette:
     return Starlette(routes=[Route("/api/chat", chat, methods=["POST"])])
 
 
+def wrapped(app: Any) -> Starlette:
+    """Put middleware before an app that hides the server, and ends every response well."""
+
+    async def pass_on(request: Request, call_next: Any) -> Any:
+        return await call_next(request)
+
+    return Starlette(routes=[Mount("/", app)], middleware=[Middleware(BaseHTTPMiddleware, pass_on)] * 2)
+
+
 @pytest.fixture(scope="module")
 def served() -> Iterator[Served]:
     apps = {
@@ -90,7 +102,9 @@ def served() -> Iterator[Served]:
         "storm": ChatApp(endless, settings=Settings(disconnect=cancel_after(0.2))),
         "bare-storm": bare(endless),
         "flood": bare(flooding),
+        "wrapped-flood": wrapped(bare(flooding)),
         "little-flood": ChatApp(flooding_a_little, settings=Settings(disconnect=cancel_after(60))),
+        "wrapped-little-flood": wrapped(ChatApp(flooding_a_little, settings=Settings(disconnect=cancel_after(60)))),
         "bulky": ChatApp(bulky),
         "bare-bulky": bare(bulky),
     }
@@ -187,25 +201,34 @@ async def test_a_client_that_does_not_read_costs_little_and_is_broken_off(served
     client.vanish()
 
 
-async def test_a_slow_reader_that_cannot_come_back_is_told_so_at_the_end(served: Served) -> None:
-    client = await Client.post(served.port, "/flood/api/chat", "told", receive_buffer=4096)
-    await eventually(lambda: "told" in CLEANED, "the agent is stopped")
+@pytest.mark.parametrize("app", ["flood", "wrapped-flood"])
+async def test_a_slow_reader_that_cannot_come_back_is_told_so_at_the_end(
+    served: Served, app: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    tasks = len(served.tasks())
+    chat_id = f"told-{app}"
+    client = await Client.post(served.port, f"/{app}/api/chat", chat_id, receive_buffer=4096)
+    await eventually(lambda: chat_id in CLEANED, "the agent is stopped")
     body = await client.rest()
     assert not body.complete, "the connection is reset"
     assert [type(chunk) for chunk in body.chunks[-2:]] == [Error, Finish]
     assert "too slow" in body.data.decode()
     # What waited is dropped in whole frames: the text is a beginning of what was said.
-    assert 0 < len(body.text) < SAID["told"] * 1000
+    assert 0 < len(body.text) < SAID[chat_id] * 1000
+    await nothing_is_left(served, tasks)
+    assert [record for record in caplog.records if record.levelno >= logging.WARNING] == []
 
 
-async def test_a_slow_reader_is_broken_off_and_gets_everything_when_it_comes_back(served: Served) -> None:
-    client = await Client.post(served.port, "/little-flood/api/chat", "little", receive_buffer=4096)
+@pytest.mark.parametrize("app", ["little-flood", "wrapped-little-flood"])
+async def test_a_slow_reader_is_broken_off_and_gets_everything_when_it_comes_back(served: Served, app: str) -> None:
+    client = await Client.post(served.port, f"/{app}/api/chat", app, receive_buffer=4096)
     await eventually(lambda: served.connections() == 0, "the reader is broken off")
-    assert not (await client.rest()).complete
-    await eventually(lambda: SAID.get("little") == 14_000, "the flood is over; it would break the next reader off too")
-    again = await Client.get(served.port, "/little-flood/api/chat/little/stream")
+    body = await client.rest()
+    assert (body.complete, b"error" in body.data) == (False, False)
+    await eventually(lambda: SAID.get(app) == 14_000, "the flood is over; it would break the next reader off too")
+    again = await Client.get(served.port, f"/{app}/api/chat/{app}/stream")
     await eventually(lambda: served.connections() == 1, "the reader is back")
-    STARTED.add("little")
+    STARTED.add(app)
     body = await again.rest()
     assert body.complete
     assert body.text == "".join(f"{number:0999} " for number in range(14_000)) + "end"

@@ -224,7 +224,7 @@ async def test_a_stream_that_is_collected_is_sent_by_whoever_collects_it() -> No
     assert (streams, connection.sent) == ([response], [])
     log.append(b"a")
     log.end()
-    await streams[0].stream(connection.receive, connection.send)
+    await streams[0].stream({}, connection.receive, connection.send)
     assert connection.bodies == [OPEN, b"a", b""]
 
 
@@ -331,7 +331,7 @@ async def test_a_client_that_does_not_read_is_broken_off(last_words: bytes, way:
     answering = Answering(connection, way=way, maximum_behind=10, last_words=last_words)
     await answering.write(b"a")
     connection.may_send.clear()
-    for frames in (b"x" * 8, b"y" * 20, b"z"):
+    for frames in (b"x" * 8, b"y" * 8, b"z" * 8):
         await answering.write(frames)
     connection.may_send.set()
     await answering.end()
@@ -349,7 +349,7 @@ async def test_a_client_becomes_too_slow_before_the_response_has_heard_of_it() -
     answering.log.append(b"x" * 8)
     answering.log.flush()
     await asyncio.sleep(0)  # it is pushed, and the response has not heard yet that it does not go through
-    for frames in (b"y" * 20, b"z"):
+    for frames in (b"y" * 8, b"z" * 8):
         answering.log.append(frames)
         answering.log.flush()
     await settled()

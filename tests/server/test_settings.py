@@ -48,16 +48,23 @@ def test_every_limit_has_the_documented_default(name: str) -> None:
 def test_the_other_defaults_are_those_that_users_expect() -> None:
     settings = Settings()
     assert (settings.sdk, settings.conflict, settings.event_names) == ("any", "reject", False)
-    assert settings.disconnect == cancel_after(15)
     assert (settings.timeouts, settings.limits, settings.on_error) == (Timeouts(), Limits(), None)
 
 
+@pytest.mark.parametrize("kept", [True, False])
 @pytest.mark.parametrize(("policy", "seconds"), [("cancel", 0), ("continue", None), (cancel_after(0.5), 0.5)])
-def test_a_policy_says_how_long_a_run_goes_on_without_a_reader(policy: Disconnect, seconds: float | None) -> None:
-    assert linger(policy) == seconds
+def test_a_policy_says_how_long_a_run_goes_on_without_a_reader(
+    policy: Disconnect, seconds: float | None, kept: bool
+) -> None:
+    assert linger(policy, kept=kept) == seconds
 
 
-@pytest.mark.parametrize("policy", ["never", 15, None, cancel_after(-1), cast("Any", CancelAfter)("15")])
+@pytest.mark.parametrize(("kept", "seconds"), [(True, 15), (False, 0)])
+def test_without_a_policy_a_run_waits_only_where_readers_may_come_back(kept: bool, seconds: float) -> None:
+    assert linger(Settings().disconnect, kept=kept) == seconds
+
+
+@pytest.mark.parametrize("policy", ["never", 15, cancel_after(-1), cast("Any", CancelAfter)("15")])
 def test_another_policy_is_refused_when_the_app_is_made(policy: Any) -> None:
     with pytest.raises(LocalProtocolError, match="disconnect is 'cancel', 'continue' or cancel_after"):
         ChatApp(lambda _turn: "Hi", settings=Settings(disconnect=policy))

@@ -6,17 +6,25 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
+from datetime import UTC, datetime, timedelta
+from importlib.util import find_spec
 from pathlib import Path
 
 import httpx2
 import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
 
 from tests.server.process import PATIENCE, eventually, question
 
 APPS = """
 import asyncio
 from fastapi import FastAPI, Request
+from starlette.middleware import Middleware
+from starlette.middleware.base import BaseHTTPMiddleware
+from starlette.middleware.gzip import GZipMiddleware
 from usechat import chat_response
 from usechat.server import ChatApp
 
@@ -38,22 +46,40 @@ quiet = ChatApp(silent, drain=0.2)
 mounted = FastAPI()
 mounted.mount("/", ChatApp(endless))
 
-wrapped = FastAPI()
-wrapped.mount("/", ChatApp(endless))
-
-@wrapped.middleware("http")
-async def stamp(request, call_next):
-    return await call_next(request)
-
 bare = FastAPI()
 
 @bare.post("/api/chat")
 async def chat(request: Request):
     return await chat_response(request, endless)
+
+async def pass_on(request, call_next):
+    return await call_next(request)
+
+class Copying:  # passes a copy of the scope on, and a `receive` of its own
+    def __init__(self, app):
+        self.app = app
+
+    async def __call__(self, scope, receive, send):
+        await self.app(dict(scope), lambda: receive(), send)
+
+def behind(*middleware):
+    app = FastAPI(middleware=list(middleware))
+    app.mount("/mounted", ChatApp(endless))
+    app.post("/bare/api/chat")(chat)
+    return app
+
+base, gzip, copying = Middleware(BaseHTTPMiddleware, pass_on), Middleware(GZipMiddleware), Middleware(Copying)
+wrapped = FastAPI()
+wrapped.mount("/base", behind(base))
+wrapped.mount("/gzip", behind(gzip))
+wrapped.mount("/copying", behind(copying))
+wrapped.mount("/all", behind(base, gzip, copying, base))
 """
 
+PROTOCOLS = [name for name in ("h11", "httptools") if find_spec(name)]
+LOOPS = [name for name in ("asyncio", "uvloop") if find_spec(name)]
 
-_READY = ("running on http://", "Application startup complete")
+_READY = ("running on http", "Application startup complete")
 
 
 @contextmanager
@@ -70,48 +96,93 @@ def uvicorn_process(directory: Path, *arguments: str) -> Iterator[tuple[subproce
         )
     try:
         eventually(lambda: all(line in log.read_text() for line in _READY), "it starts")
-        [url] = re.findall(r"running on (http://\S+)", log.read_text())
+        [url] = re.findall(r"running on (https?://\S+)", log.read_text())
         yield process, url
-        assert "Traceback" not in log.read_text()
+        assert not re.search("Traceback|ERROR|WARNING", log.read_text())
     finally:
         process.kill()
         process.wait()
 
 
-def read_until_it_goes(process: subprocess.Popen[bytes], url: str) -> tuple[bytes, bool]:
-    """Read a stream, end the server; return what was read, and whether the response came to its end."""
-    seen: list[bytes] = []
-    complete = False
-    with httpx2.stream("POST", f"{url}/api/chat", json=question(), timeout=PATIENCE) as response:
-        pieces = response.iter_bytes()
-        while b"word" not in b"".join(seen):
-            seen.append(next(pieces))
+class Stream:
+    """An answer that is being read."""
+
+    def __init__(self, response: httpx2.Response) -> None:
+        self.seen = b""
+        self.complete = False
+        self._pieces = response.iter_bytes()
+
+    def begin(self) -> None:
+        while b"word" not in self.seen:
+            self.seen += next(self._pieces)
+
+    def read_on(self) -> None:
+        with suppress(httpx2.RemoteProtocolError, httpx2.ReadError):
+            for piece in self._pieces:
+                self.seen += piece
+            self.complete = True
+
+
+def read_until_it_goes(process: subprocess.Popen[bytes], *urls: str) -> list[Stream]:
+    """Read streams, end the server; return what was read."""
+    with httpx2.Client(timeout=PATIENCE, verify=False) as client, ExitStack() as stack:
+        responses = [client.stream("POST", f"{url}/api/chat", json=question()) for url in urls]
+        streams = [Stream(stack.enter_context(response)) for response in responses]
+        for stream in streams:
+            stream.begin()
         process.terminate()
         told = time.monotonic()
-        with suppress(httpx2.RemoteProtocolError):
-            seen.extend(pieces)
-            complete = True
-    process.wait(PATIENCE)
+        for stream in streams:
+            stream.read_on()
+        process.wait(PATIENCE)
     assert time.monotonic() - told < 15
-    return b"".join(seen), complete
+    return streams
 
 
 @pytest.mark.parametrize("app", ["alone", "quiet", "mounted", "bare"])
 def test_an_open_stream_is_broken_off_at_once(tmp_path: Path, app: str) -> None:
     with uvicorn_process(tmp_path, f"stock_apps:{app}") as (process, url):
-        seen, complete = read_until_it_goes(process, url)
-        assert not complete, "a clean end would look like success"
-        assert b"finish" not in seen
+        [stream] = read_until_it_goes(process, url)
+        assert not stream.complete, "a clean end would look like success"
+        assert (b"finish" in stream.seen, b"error" in stream.seen) == (False, False)
         assert process.returncode == -signal.SIGTERM
 
 
 def test_workers_break_their_streams_off_too(tmp_path: Path) -> None:
     with uvicorn_process(tmp_path, "stock_apps:mounted", "--workers", "2") as (process, url):
-        assert not read_until_it_goes(process, url)[1]
+        assert not read_until_it_goes(process, url)[0].complete
 
 
-def test_behind_middleware_that_ends_every_response_well_the_last_frame_is_an_error(tmp_path: Path) -> None:
-    with uvicorn_process(tmp_path, "stock_apps:wrapped") as (process, url):
-        seen, complete = read_until_it_goes(process, url)
-        assert complete
-        assert seen.endswith(b'reload the page to see the whole answer."}\n\n')
+@pytest.mark.parametrize("loop", LOOPS)
+@pytest.mark.parametrize("http", PROTOCOLS)
+def test_an_open_stream_behind_middleware_is_broken_off_likewise(tmp_path: Path, http: str, loop: str) -> None:
+    """Such as `BaseHTTPMiddleware`, which ends every response well."""
+    paths = [f"{middleware}/{way}" for middleware in ("base", "gzip", "copying", "all") for way in ("mounted", "bare")]
+    with uvicorn_process(tmp_path, "stock_apps:wrapped", "--http", http, "--loop", loop) as (process, url):
+        streams = read_until_it_goes(process, *(f"{url}/{path}" for path in paths))
+        assert [(path, stream.complete) for path, stream in zip(paths, streams, strict=True)] == [
+            (path, False) for path in paths
+        ]
+        assert [b"error" in stream.seen for stream in streams] == [False] * len(paths)
+
+
+def write_certificate(file: Path) -> None:
+    """Write a key, and a certificate that it signed itself."""
+    key = ec.generate_private_key(ec.SECP256R1())
+    name, now = x509.Name([]), datetime.now(UTC)
+    builder = x509.CertificateBuilder(name, name, key.public_key(), x509.random_serial_number())
+    dated = builder.not_valid_before(now - timedelta(days=1)).not_valid_after(now + timedelta(days=1))
+    certificate = dated.sign(key, hashes.SHA256())
+    plain = serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+    pem = serialization.Encoding.PEM
+    file.write_bytes(key.private_bytes(pem, *plain) + certificate.public_bytes(pem))
+
+
+@pytest.mark.parametrize("loop", LOOPS)
+def test_an_encrypted_stream_is_broken_off_likewise(tmp_path: Path, loop: str) -> None:
+    write_certificate(tmp_path / "both.pem")
+    options = ("--loop", loop, "--ssl-certfile", "both.pem", "--ssl-keyfile", "both.pem")
+    with uvicorn_process(tmp_path, "stock_apps:alone", *options) as (process, url):
+        assert url.startswith("https:")
+        [stream] = read_until_it_goes(process, url)
+        assert (stream.complete, b"error" in stream.seen) == (False, False)

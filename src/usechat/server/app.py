@@ -50,7 +50,7 @@ class EndpointsApp:
         streams = collect_streams(scope)
         await self._app(scope, receive, send)
         while streams:
-            await streams.pop().stream(receive, send)
+            await streams.pop().stream(scope, receive, send)
 
     @property
     def runs(self) -> RunStore:

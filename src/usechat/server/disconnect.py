@@ -1,12 +1,15 @@
 """What becomes of a run when nobody reads it any more."""
 
-from typing import Literal, TypeAlias
+from typing import Final, Literal, TypeAlias
 
 import msgspec
 
 from usechat.errors import LocalProtocolError
 
 __all__ = ["CancelAfter", "Disconnect", "cancel_after", "linger"]
+
+_TIME_TO_RELOAD: Final = 15
+"""Seconds that a page which is reloaded has to come back."""
 
 
 class CancelAfter(msgspec.Struct, frozen=True):
@@ -24,9 +27,14 @@ def cancel_after(seconds: float) -> CancelAfter:
     return CancelAfter(seconds)
 
 
-def linger(policy: Disconnect) -> float | None:
-    """Return how many seconds a run goes on without any reader; nothing means to its end."""
+def linger(policy: Disconnect | None, *, kept: bool) -> float | None:
+    """Return how many seconds a run goes on without any reader; nothing means to its end.
+
+    Without a policy, a run whose log is ``kept`` waits for a page that is reloaded. Nobody can come back to another.
+    """
     match policy:
+        case None:
+            return _TIME_TO_RELOAD if kept else 0
         case "cancel":
             return 0
         case "continue":

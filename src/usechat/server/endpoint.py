@@ -16,7 +16,7 @@ from usechat.runs.keeper import Keeper, Reading
 from usechat.runs.memory import MemoryRuns
 from usechat.runs.run import RunInfo, RunState
 from usechat.runs.store import RunStore
-from usechat.server.answers import check_approvals, open_call_ids
+from usechat.server.answers import Answers
 from usechat.server.asking import (
     Action,
     Authenticates,
@@ -34,6 +34,7 @@ from usechat.server.hanging_up import hang_up_in_time
 from usechat.server.headers import RequestHeaders
 from usechat.server.observer import Observer, Unobserved
 from usechat.server.response import StreamResponse
+from usechat.server.secret import own_secret
 from usechat.server.settings import Settings
 from usechat.transport import as_source
 from usechat.turn import Identity, Turn
@@ -60,13 +61,14 @@ class Endpoints:
         self.observer = observer
         self.store = store
         self.keep_log = keep_log
+        self._secret = settings.approval_secret or own_secret()
         self.keeper = Keeper(
             store,
             timeouts=settings.timeouts,
-            linger=linger(settings.disconnect),
+            linger=linger(settings.disconnect, kept=keep_log),
             conflict=settings.conflict,
             describe=describe_with(settings.on_error),
-            approval_secret=settings.approval_secret,
+            approval_secret=self._secret,
             keep_log=keep_log,
             maximum_behind=settings.maximum_waiting_bytes,
             maximum_run_bytes=settings.maximum_run_bytes,
@@ -109,7 +111,8 @@ class Endpoints:
         latest = await self.keeper.latest(key)
         if latest is not None and latest.subject != identity.subject:
             raise NotTheirs("No such chat.")
-        check_approvals(asked, latest, self.settings.approval_secret)
+        answers = Answers(asked, key, latest, self._secret)
+        answers.check_approvals()
         # A message that is sent twice is answered once; a regenerated answer is wanted anew.
         repeatable = asked.last_user_message if asked.trigger == "submit-message" and not asked.continues else None
         info = RunInfo(
@@ -119,6 +122,7 @@ class Endpoints:
             sdk=release_of(request, sdk),
             user_message_id=repeatable["id"] if repeatable else "",
             subject=identity.subject,
+            open_calls=answers.unanswered(),
         )
         turn = Turn(
             asked,
@@ -126,7 +130,7 @@ class Endpoints:
             headers=RequestHeaders(request.scope),
             path_params=request.path_params,
             query=request.query_params,
-            open_calls=open_call_ids(latest),
+            open_calls=answers.pending(),
             observer=self.observer,
         )
         return await self.keeper.start(info, self._source, turn, continues=asked.continues)
@@ -206,15 +210,14 @@ async def chat_response(
 ) -> Response:
     """Answer one chat request in a route of your own: ``return await chat_response(request, agent)``.
 
-    Nothing is kept: a page that goes away stops the run. For resume and stop use :class:`~usechat.server.ChatApp`.
+    Nothing is kept: a page that goes away stops the run, unless ``settings.disconnect`` says otherwise. For resume and
+    stop use :class:`~usechat.server.ChatApp`.
     ``observer`` is told what happens: ``usechat.server.prometheus.process_metrics()`` counts it for Prometheus.
     """
-    # Nobody can come back to a run that is not kept.
-    chosen = msgspec.structs.replace(settings or Settings(), disconnect="cancel")
     endpoints = Endpoints(
         answer,
         store=MemoryRuns(),
-        settings=chosen,
+        settings=settings or Settings(),
         authorize=authorize,
         observer=observer or Unobserved(),
         keep_log=False,

@@ -10,6 +10,7 @@ from usechat.chunks import Error
 from usechat.runs.keeper import Reading
 from usechat.runs.log import Wake
 from usechat.runs.sweep import sweep_for
+from usechat.server.connection import all_written, transport_of
 from usechat.server.leaving import Leaving
 from usechat.server.observer import Observer
 from usechat.server.sending import Sender
@@ -31,6 +32,9 @@ _REASONS: Final = {Wake.GONE: "client", Wake.TOO_SLOW: "slow", Wake.BROKEN_OFF: 
 _STREAMS: Final = "usechat.streams"
 _LAST_WORDS: Final = 5.0
 """Seconds that a client too slow to follow gets for the last frames."""
+_TURNS: Final = 3
+"""Turns of the loop in which the server hears of a broken connection, and does not call the response incomplete. A
+socket takes one, TLS two (asyncio.sslproto)."""
 BROKEN_OFF: Final = Error("The connection was broken off; reload the page to see the whole answer.")
 """Where the connection cannot be broken; the page knows it by its beginning, and resumes."""
 
@@ -79,11 +83,11 @@ class StreamResponse(Response):
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         """Answer one request, or leave that to whoever collects streams."""
         if (streams := scope.get(_STREAMS)) is None:
-            await self.stream(receive, send)
+            await self.stream(scope, receive, send)
         else:
             streams.append(self)
 
-    async def stream(self, receive: Any, send: Any) -> None:
+    async def stream(self, scope: Any, receive: Any, send: Any) -> None:
         """Send. A reader that is broken off sees a broken connection, never an end: it may resume."""
         self._task = asyncio.current_task()
         self._reading.on_too_slow(self._interrupt)
@@ -98,7 +102,7 @@ class StreamResponse(Response):
                 await sender.finish()
                 await send({"type": "http.response.body", "body": b"", "more_body": False})
             elif reason != "client":
-                await self._break_off(receive, sender)
+                await self._break_off(transport_of(scope, receive), sender)
         except asyncio.CancelledError:
             if reason == "client" and not leaving.gone:
                 reason = "broken-off"  # the server has no more time
@@ -148,28 +152,24 @@ class StreamResponse(Response):
             self._task.uncancel()
             return "slow"
 
-    async def _break_off(self, receive: Any, sender: Sender) -> None:
+    async def _break_off(self, transport: asyncio.WriteTransport | None, sender: Sender) -> None:
         """Break the connection: closing it would wait until the client has read everything, perhaps for ever."""
         last_words = self._reading.give_up() if self._too_slow else b""
-        transport = _transport_of(receive)
         if transport is None:
-            # Middleware (starlette 1.10, BaseHTTPMiddleware) ends the response well, whatever happens here.
+            # An unknown server, or middleware in front of it, may end the response well, whatever happens here.
             last_words = last_words or encode_frame(BROKEN_OFF, event_names=self._event_names)
         if last_words:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(_LAST_WORDS):
                     await sender.send(last_words)
+                    if transport is not None:
+                        await all_written(transport)
         if transport is not None:
             transport.abort()
-            await asyncio.sleep(0)  # the server learns of it, and does not call the response incomplete
+            for _ in range(_TURNS):
+                await asyncio.sleep(0)
 
     def _interrupt(self) -> None:
         if not self._too_slow and self._task is not None:
             self._too_slow = True
             self._task.cancel()
-
-
-def _transport_of(receive: Any) -> asyncio.WriteTransport | None:
-    """Return the connection behind uvicorn's ``receive`` (0.54, both HTTP protocols): ASGI has no word for a reset."""
-    transport = getattr(getattr(receive, "__self__", None), "transport", None)
-    return transport if isinstance(transport, asyncio.WriteTransport) else None

@@ -8,22 +8,23 @@ import msgspec
 from usechat.requests import Limits
 from usechat.runs.keeper import Conflict
 from usechat.runs.run import Timeouts
-from usechat.server.disconnect import Disconnect, cancel_after
+from usechat.server.disconnect import Disconnect
 
 __all__ = ["Settings"]
 
 _DEFAULT_TIMEOUTS: Final = Timeouts()
 _DEFAULT_LIMITS: Final = Limits()
-_FIFTEEN_SECONDS: Final = cancel_after(15)
 
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True):
     """How runs are made and served.
 
     ``sdk`` is the AI SDK release that streams are made for. ``disconnect`` says what becomes of a run that nobody reads
-    any more, ``conflict`` what a second request does while a chat is answered.
+    any more: by default ``cancel_after(15)`` where readers may come back, ``"cancel"`` where nothing is kept
+    (``chat_response``). ``conflict`` is what a second request does while a chat is answered.
     ``on_error`` turns an exception into the text that people see; by default it is a reference to the log.
-    ``approval_secret`` signs approval requests, so that answers can be checked when the run is forgotten.
+    ``approval_secret`` signs approval requests and the calls that wait for the page's tools, so that answers can be
+    checked when the run is forgotten; by default it is a secret of this process. Workers must share one.
     ``websocket_origins`` are the origins (``https://example.org``) whose pages may open a WebSocket besides those of
     the server's own host; ``websocket_requests`` is how many requests one socket may carry at once.
     ``coalesce_ms`` is how many milliseconds frames may wait for others to share a write; endings never wait.
@@ -31,7 +32,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     sdk: str = "any"
-    disconnect: Disconnect = _FIFTEEN_SECONDS
+    disconnect: Disconnect | None = None
     conflict: Conflict = "reject"
     timeouts: Timeouts = _DEFAULT_TIMEOUTS
     limits: Limits = _DEFAULT_LIMITS
