@@ -22,12 +22,14 @@ class Call:
         "approval_id",
         "approval_shown",
         "approved",
+        "asked",
         "dynamic",
         "input",
         "input_encoding",
         "input_text",
         "interim",
         "name",
+        "restored",
         "state",
         "wire_id",
     )
@@ -45,6 +47,8 @@ class Call:
         self.approval_id: str | None = None
         self.approval_shown = False  # the part on the page carries the approval
         self.approved: bool | None = None
+        self.asked = False  # for its approval, by this stream
+        self.restored = False  # all that is known of the call is the client's word
 
     @property
     def settled(self) -> bool:
@@ -95,6 +99,7 @@ def call_of(part: Mapping[str, Any], streaming: set[str]) -> Call:
     call.state = _state_of(part)
     call.input = part.get("input")
     call.interim = [part.get("output")] if part.get("preliminary") else []
+    call.restored = True
     return call
 
 

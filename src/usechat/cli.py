@@ -190,8 +190,8 @@ def _add_serve(commands: Any) -> None:
         help="how long text may wait for more to share a write with; 0 never (default: 0)")  # fmt: skip
     add("--redis", metavar="URL", help="keep runs in Redis, so that every worker can resume and stop them")
     add("--approval-secret", metavar="FILE",
-        help="sign approval requests with the text in this file, so that they can be answered when the run is forgotten"
-        " or the server was restarted (default: until it restarts)")  # fmt: skip
+        help="sign what the page is asked with the text in this file, so that approvals and outputs of its tools count"
+        " when the run is forgotten or the server was restarted (default: until it restarts)")  # fmt: skip
     access = parser.add_argument_group("for access")
     add = access.add_argument
     add("--auth", action="append", metavar="RULE",

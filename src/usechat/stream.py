@@ -70,6 +70,7 @@ class MessageStream:
         "downgraded",
         "ending",
         "message_id",
+        "vouch",
     )
 
     def __init__(
@@ -88,6 +89,8 @@ class MessageStream:
         """The part that ended the stream."""
         self.downgraded: Counter[str] = Counter()
         """What the clients cannot take as it was said, and how often: ``custom``, ``tool-input-start.title``."""
+        self.vouch: Callable[[], Mapping[str, Any]] | None = None
+        """Asked at a good end for metadata of its own about the calls that wait for the client."""
         self._dialect = dialect(sdk)
         self._block_ids = BlockIds(new_id)
         self._send_reasoning = send_reasoning
@@ -367,7 +370,8 @@ class MessageStream:
             # lastAssistantMessageIsCompleteWithToolCalls would re-post for ever.
             self._next_step()
         self._finish_step()
-        self._finish(part.reason or ("tool-calls" if waiting else "stop"), metadata)
+        vouched = self.vouch() if self.vouch is not None else {}
+        self._finish(part.reason or ("tool-calls" if waiting else "stop"), {**metadata, **vouched})
 
     def _flush(self) -> None:
         """Settle the inputs that are half written, so that nothing that waits for them is lost."""

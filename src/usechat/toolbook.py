@@ -237,6 +237,7 @@ class ToolBook:
         call = self._calls[part.tool_call_id]
         if call.settled:
             return sent
+        call.asked = True
         self._remember_approval(part.approval_id, call)
         if self.needs_own_step(part):
             self._downgraded["tool-approval-request"] += 1

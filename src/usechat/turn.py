@@ -108,7 +108,10 @@ class Turn:
 
     @property
     def tool_outputs(self) -> list[ToolOutput]:
-        """What the client says its tools returned: for calls that wait for it, where the server knows which do."""
+        """What the client says its tools returned, for calls that wait for it; a server always knows which do.
+
+        Code that makes its own turns is the one that asked, and gets all of them.
+        """
         outputs = self.request.tool_outputs
         if self._open_calls is None:
             return outputs

@@ -30,14 +30,8 @@ def test_the_switch_is_off_unless_it_is_on_and_naming_the_kind_is_consent(
 
 def test_without_a_store_a_page_that_goes_stops_its_run() -> None:
     assert for_sessions(SESSION_SETTINGS, kept=False).disconnect == "cancel"
-    assert for_sessions(SESSION_SETTINGS, kept=True).disconnect == Settings().disconnect == cancel_after(15)
-
-
-def test_questions_are_signed_with_a_secret_that_nobody_knows_or_the_one_given() -> None:
-    one, two = (for_sessions(SESSION_SETTINGS, kept=False).approval_secret for _ in range(2))
-    assert one is not None
-    assert one != two
-    assert for_sessions(Settings(approval_secret="given"), kept=True).approval_secret == "given"
+    assert for_sessions(SESSION_SETTINGS, kept=True).disconnect is None
+    assert for_sessions(Settings(disconnect=cancel_after(60)), kept=True).disconnect == cancel_after(60)
 
 
 def test_no_setting_brings_the_409_back() -> None:

@@ -53,7 +53,7 @@ def fast_api() -> FastAPI:
 
     @app.post("/api/chat")
     async def chat(request: Request) -> Any:
-        settings = Settings(sdk="any", disconnect="cancel", approval_secret="a secret")
+        settings = Settings(sdk="any", disconnect="cancel")
         return await chat_response(request, asking_a_person, settings=settings)
 
     return app

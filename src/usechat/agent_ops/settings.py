@@ -1,6 +1,5 @@
 """How the route of a session differs from other chats, and the switch that turns it on."""
 
-import secrets
 from collections.abc import Mapping
 from typing import Final
 
@@ -20,16 +19,9 @@ the frames of which nothing is shown. To change one: ``msgspec.structs.replace(S
 
 
 def for_sessions(settings: Settings, *, kept: bool) -> Settings:
-    """Return the settings as the route can keep them: there is no 409, and who cannot come back stops the run.
-
-    Questions are signed, because the run that asked may be forgotten when the answer comes.
-    """
-    return msgspec.structs.replace(
-        settings,
-        conflict="queue",
-        disconnect=settings.disconnect if kept else "cancel",
-        approval_secret=settings.approval_secret or secrets.token_hex(32),
-    )
+    """Return the settings as the route can keep them: there is no 409, and who cannot come back stops the run."""
+    disconnect = settings.disconnect if kept else "cancel"
+    return msgspec.structs.replace(settings, conflict="queue", disconnect=disconnect)
 
 
 def is_switched_on(environment: Mapping[str, str], *, consent: bool = False) -> bool:

@@ -3,15 +3,17 @@
 import base64
 import hashlib
 import hmac
+from collections.abc import Sequence
 from typing import Any, Final
 
 import msgspec
 
 from usechat.values import json_text, json_value
 
-__all__ = ["OpenCall", "approval_signature", "input_digest"]
+__all__ = ["OpenCall", "approval_signature", "input_digest", "is_signature", "signature_of"]
 
 _VERSION: Final = "ai-sdk-tool-approval-v1"
+_LARGEST_EXACT: Final = 2**53
 
 
 class OpenCall(msgspec.Struct, frozen=True):
@@ -30,13 +32,24 @@ def input_digest(value: Any) -> str:
 
 def approval_signature(secret: str, call: OpenCall) -> str:
     """Return the signature that AI SDK 7 makes for an approval request (``experimental_toolApprovalSecret``)."""
-    fields = [_VERSION, call.approval_id, call.tool_call_id, call.tool_name, call.input_digest]
+    return signature_of(secret, [_VERSION, call.approval_id, call.tool_call_id, call.tool_name, call.input_digest])
+
+
+def signature_of(secret: str, fields: Sequence[Any]) -> str:
+    """Sign plain JSON values: base64url of the HMAC-SHA256 of their JSON."""
     return _base64url(hmac.digest(secret.encode(), json_text(fields).encode(), "sha256"))
+
+
+def is_signature(claimed: str, expected: str) -> bool:
+    """Compare a signature that came back with the right one, in a time that tells nothing about it."""
+    return hmac.compare_digest(claimed.encode("utf-8", "surrogatepass"), expected.encode())
 
 
 def _sorted(value: Any) -> Any:
     if isinstance(value, dict):
         return {key: _sorted(value[key]) for key in sorted(value)}
+    if isinstance(value, int) and abs(value) > _LARGEST_EXACT:
+        return float(value)  # as it comes back from a page, whose numbers are all doubles
     return [_sorted(item) for item in value] if isinstance(value, list) else value
 
 

@@ -4,16 +4,18 @@ import asyncio
 import enum
 import logging
 import types
-from collections.abc import Callable, Coroutine, Generator
+from collections.abc import Callable, Coroutine, Generator, Mapping
 from typing import Any, Final
 
 import msgspec
 
 from usechat import chunks, parts
+from usechat.calls import Call
 from usechat.errors import UsechatError
 from usechat.frames import FrameStream
 from usechat.runs.log import Log
 from usechat.runs.open_calls import OpenCall, approval_signature, input_digest
+from usechat.runs.pending import NOTHING_PENDING, pending_in, pending_metadata
 from usechat.runs.sweep import sweep_for
 from usechat.sse import DONE, encode_frame
 from usechat.stream import MessageStream
@@ -42,7 +44,10 @@ class RunState(enum.StrEnum):
 
 
 class RunInfo(msgspec.Struct, frozen=True):
-    """What is known of a run, wherever it lives."""
+    """What is known of a run, wherever it lives.
+
+    ``open_calls`` are the calls that it left to the client; while it goes on, those that it found open and unanswered.
+    """
 
     run_id: str
     chat_id: str
@@ -132,6 +137,8 @@ class Run:
         self._ordered: parts.Error | parts.Abort | None = None
         self._task: asyncio.Task[None] | None = None
         turn.bind(self.say)
+        if approval_secret is not None:
+            stream.vouch = self._pending
 
     @property
     def seconds(self) -> float:
@@ -253,6 +260,7 @@ class Run:
         )
         self.log.flush()
         self._turn.unbind(self.say)
+        self._stream.vouch = None
         self._on_end(self)
 
     def _last_frames(self, ending: parts.Finish | parts.Error | parts.Abort) -> bytes:
@@ -273,16 +281,39 @@ class Run:
         return RunState.WAITING if self._stream.waiting_calls else RunState.FINISHED
 
     def _open_calls(self) -> tuple[OpenCall, ...]:
-        calls = self._stream.waiting_calls
-        return tuple(OpenCall(call.wire_id, call.name, input_digest(call.input), call.approval_id) for call in calls)
+        """Return the calls that the client must answer now."""
+        waiting = [(call, self._as_made(call)) for call in self._stream.waiting_calls]
+        return tuple(
+            msgspec.structs.replace(made, approval_id=call.approval_id) if call.asked else made
+            for call, made in waiting
+            if made is not None
+        )
+
+    def _as_made(self, call: Call) -> OpenCall | None:
+        """Return a call as it was made: what the client alone tells of its calls is nothing that was asked."""
+        if call.restored:
+            return next((made for made in self.info.open_calls if made.tool_call_id == call.wire_id), None)
+        return OpenCall(call.wire_id, call.name, input_digest(call.input), call.approval_id)
 
     def _signed(self, part: parts.ApprovalRequest) -> parts.ApprovalRequest:
         """Sign an approval request, so that its answer can be checked when this run is forgotten."""
         call = next((call for call in self._stream.waiting_calls if call.wire_id == part.tool_call_id), None)
         if call is None or self._approval_secret is None or part.signature is not None:
             return part
-        asked = OpenCall(call.wire_id, call.name, input_digest(call.input), part.approval_id)
+        made = self._as_made(call)
+        if made is None:
+            return part
+        asked = msgspec.structs.replace(made, approval_id=part.approval_id)
         return msgspec.structs.replace(part, signature=approval_signature(self._approval_secret, asked))
+
+    def _pending(self) -> Mapping[str, Any]:
+        """Vouch for the calls that wait for the page's outputs, so that those are taken when this run is forgotten."""
+        calls = [call for call in self._open_calls() if call.approval_id is None]
+        if calls and self._approval_secret is not None:
+            return pending_metadata(self._approval_secret, self.info.chat_id, calls)
+        continued: Mapping[str, Any] = self._turn.request.continues or {}
+        earlier = pending_in(continued.get("metadata"))
+        return NOTHING_PENDING if earlier is not None and earlier.call_ids else {}
 
 
 @types.coroutine

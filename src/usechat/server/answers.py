@@ -1,17 +1,28 @@
 """What a client sends back is not trusted: answers are checked against what was asked."""
 
-import hmac
-from collections.abc import Mapping
-from typing import Any
+import logging
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final
 
+from usechat.calls import tool_parts_of
 from usechat.errors import RequestError
-from usechat.requests import ApprovalAnswer, ChatRequest
-from usechat.runs.open_calls import OpenCall, approval_signature, input_digest
+from usechat.requests import ChatRequest
+from usechat.runs.open_calls import OpenCall, approval_signature, input_digest, is_signature
+from usechat.runs.pending import pending_in, pending_signature
 from usechat.runs.run import RunInfo
 from usechat.toolbook import APPROVAL_TOOL
-from usechat.ui_messages import is_dynamic_tool, is_static_tool
+from usechat.ui_messages import is_dynamic_tool
 
-__all__ = ["Unprocessable", "check_approvals", "open_call_ids"]
+__all__ = ["Answers", "Unprocessable"]
+
+CHANGED: Final = "a tool output was not taken: its call came back with another tool or input"
+UNSIGNED: Final = (
+    "tool outputs were not taken: the last run is not known here, and no valid signature came back; give every worker"
+    " the same Settings(approval_secret=…), and let the page send the chat's id and the message's metadata"
+)
+
+_logger: Final = logging.getLogger("usechat.server")
 
 
 class Unprocessable(RequestError):
@@ -20,57 +31,93 @@ class Unprocessable(RequestError):
     status = 422
 
 
-def check_approvals(asked: ChatRequest, latest: RunInfo | None, secret: str | None) -> None:
-    """Refuse an answer to an approval that was not asked for, or whose call has another input now."""
-    for answer in asked.approvals:
-        claimed = _claimed_call(asked, answer)
-        if claimed is None or not (_was_asked(claimed, latest) or _is_signed(asked, claimed, secret)):
-            raise Unprocessable(f"The approval {answer.approval_id!r} was not asked for, or its tool call has changed.")
+class Answers:
+    """What a request answers, beside what was asked: by the chat's last run, or once that is forgotten by signature.
+
+    ``chat_id`` is the name of the chat among the runs, ``latest`` its last run if that is known.
+    """
+
+    def __init__(self, asked: ChatRequest, chat_id: str, latest: RunInfo | None, secret: str) -> None:
+        self._asked = asked
+        self._chat_id = chat_id
+        self._is_known = latest is not None
+        self._message: Mapping[str, Any] = asked.continues or {}
+        self._parts: dict[str, list[Mapping[str, Any]]] = defaultdict(list)
+        for part in tool_parts_of(self._message):
+            self._parts[part["toolCallId"]].append(part)
+        self._claims: dict[str, set[tuple[str, str]]] = {}
+        self._open: Sequence[OpenCall] = ()
+        if self._parts:
+            self._open = latest.open_calls if latest is not None else list(self._signed(secret))
+
+    def check_approvals(self) -> None:
+        """Refuse an answer to an approval that was not asked for, or whose call has another input now."""
+        for answer in self._asked.approvals:
+            if not self._is_open(self._told(answer.tool_call_id, answer.approval_id)):
+                raise Unprocessable(
+                    f"The approval {answer.approval_id!r} was not asked for, or its tool call has changed."
+                )
+
+    def pending(self) -> frozenset[str]:
+        """Return the ids of the calls that wait for the client's output, and are told of as they were made."""
+        waiting = [call for call in self._open if call.approval_id is None]
+        found = frozenset(call.tool_call_id for call in waiting if self._told(call.tool_call_id) == call)
+        outputs = {output.tool_call_id for output in self._asked.tool_outputs}
+        # The outcomes of the server's own tools come back, too: they are nothing to speak of beside an answer.
+        if outputs and not outputs & found and not self._asked.approvals:
+            self._warn(changed=any(call.tool_call_id in outputs for call in waiting))
+        return found
+
+    def unanswered(self) -> tuple[OpenCall, ...]:
+        """Return the calls that stay open, whatever this request answers."""
+        answered = {answer.tool_call_id for answer in self._asked.approvals}
+        answered |= {output.tool_call_id for output in self._asked.tool_outputs}
+        return tuple(call for call in self._open if call.tool_call_id not in answered)
+
+    def _is_open(self, told: OpenCall | None) -> bool:
+        return told is not None and told in self._open
+
+    def _told(self, tool_call_id: str | None, approval_id: str | None = None) -> OpenCall | None:
+        """Return a call as the message tells of it; nothing if it tells of none, or differently in two places."""
+        if tool_call_id not in self._parts:
+            return None
+        if tool_call_id not in self._claims:  # a request may name one call, with a large input, thousands of times
+            parts = self._parts[tool_call_id]
+            self._claims[tool_call_id] = {(_name_of(part), input_digest(part.get("input"))) for part in parts}
+        claims = self._claims[tool_call_id]
+        return OpenCall(tool_call_id, *next(iter(claims)), approval_id) if len(claims) == 1 else None
+
+    def _signed(self, secret: str) -> Iterator[OpenCall]:
+        """Yield the calls that the message tells of as open, and that are signed."""
+        for tool_call_id, approval_id, signature in self._requests():
+            call = self._told(tool_call_id, approval_id)
+            if call is not None and is_signature(signature, approval_signature(secret, call)):
+                yield call
+        pending = pending_in(self._message.get("metadata"))
+        calls = [] if pending is None else [self._told(call_id) for call_id in pending.call_ids]
+        known = [call for call in calls if call is not None]
+        if pending is not None and len(known) == len(calls):
+            expected = pending_signature(secret, self._chat_id, known)
+            yield from known if is_signature(pending.signature, expected) else ()
+
+    def _requests(self) -> Iterator[tuple[str, str, str]]:
+        """Yield the call, the id and the signature of each approval request: in its call, or in the tool that asks."""
+        for tool_call_id, parts in self._parts.items():
+            for part in parts:
+                by_tool = part["type"] == f"tool-{APPROVAL_TOOL}"
+                match part.get("input") if by_tool else part.get("approval"):
+                    case {"approvalId": str(asked), "toolCallId": str(about), "signature": str(signature)} if by_tool:
+                        yield about, asked, signature
+                    case {"id": str(asked), "signature": str(signature)} if not by_tool:
+                        yield tool_call_id, asked, signature
+
+    def _warn(self, *, changed: bool) -> None:
+        """Tell why an output was not taken, if the server itself may have asked for it."""
+        if changed or not self._is_known:
+            why = CHANGED if changed else UNSIGNED
+            _logger.warning("chat %s: %s", self._chat_id, why, extra={"chat_id": self._chat_id})
 
 
-def open_call_ids(latest: RunInfo | None) -> frozenset[str] | None:
-    """Return the ids of the calls that wait for the client, or nothing if no run of this chat is known."""
-    return None if latest is None else frozenset(call.tool_call_id for call in latest.open_calls)
-
-
-def _claimed_call(asked: ChatRequest, answer: ApprovalAnswer) -> OpenCall | None:
-    part = _part_of(asked, answer.tool_call_id)
-    if part is None:
-        return None
-    name = str(part.get("toolName") or str(part["type"]).removeprefix("tool-"))
-    return OpenCall(str(answer.tool_call_id), name, input_digest(part.get("input")), answer.approval_id)
-
-
-def _was_asked(claimed: OpenCall, latest: RunInfo | None) -> bool:
-    return latest is not None and claimed in latest.open_calls
-
-
-def _is_signed(asked: ChatRequest, claimed: OpenCall, secret: str | None) -> bool:
-    if secret is None:
-        return False
-    expected = approval_signature(secret, claimed).encode()
-    return any(hmac.compare_digest(signature.encode(), expected) for signature in _signatures(asked, claimed))
-
-
-def _signatures(asked: ChatRequest, claimed: OpenCall) -> list[str]:
-    """Return the signatures that came back: in the approval itself, or in the tool that asks where there is none."""
-    continued: Mapping[str, Any] = asked.continues or {}
-    holders = [
-        *[
-            part.get("approval")
-            for part in continued.get("parts", ())
-            if part.get("toolCallId") == claimed.tool_call_id
-        ],
-        *[part.get("input") for part in continued.get("parts", ()) if part.get("type") == f"tool-{APPROVAL_TOOL}"],
-    ]
-    found = [holder.get("signature") for holder in holders if isinstance(holder, Mapping)]
-    return [signature for signature in found if isinstance(signature, str)]
-
-
-def _part_of(asked: ChatRequest, tool_call_id: str | None) -> Mapping[str, Any] | None:
-    continued: Mapping[str, Any] = asked.continues or {}
-    for part in continued.get("parts", ()):
-        kind = str(part.get("type"))
-        if part.get("toolCallId") == tool_call_id and (is_static_tool(kind) or is_dynamic_tool(kind)):
-            return part  # type: ignore[no-any-return]
-    return None
+def _name_of(part: Mapping[str, Any]) -> str:
+    kind: str = part["type"]
+    return str(part.get("toolName")) if is_dynamic_tool(kind) else kind.removeprefix("tool-")

@@ -36,6 +36,7 @@ from usechat.server.kinds import Opened, app_maker, kind_of, open_target
 from usechat.server.loading import CannotLoad, directory_of, is_asgi_app, load_object, require_answer
 from usechat.server.log_lines import log_config
 from usechat.server.page import PageMissing, PageSettings, WithPage
+from usechat.server.secret import share_secret
 from usechat.server.settings import Settings
 from usechat.server.worker_metrics import counted_together
 
@@ -156,6 +157,8 @@ def create_app() -> Any:
 
 def make_app(plan: Plan) -> Served:
     """Return the app that serves the plan's object: itself if it is an ASGI app, a chat app around it otherwise."""
+    if plan.approval_secret is not None:
+        share_secret(plan.approval_secret)  # for an app that is served as it is, whose settings may name none
     kind = plan.kind or kind_of(plan.target)
     if kind and (make := app_maker(kind)):
         made: Served = make(plan)

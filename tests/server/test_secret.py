@@ -1,0 +1,71 @@
+"""The secret that nobody chose: one per process, or one for all workers of `usechat serve`."""
+
+from pathlib import Path
+from typing import Any
+
+import httpx2
+
+from tests.server.process import PATIENCE, eventually, question, serve_process
+from usechat.message import MessageBuilder
+from usechat.server.secret import own_secret, share_secret
+from usechat.sse import ChunkDecoder
+
+APP = """
+import os
+from starlette.applications import Starlette
+from starlette.responses import PlainTextResponse
+from starlette.routing import Route
+from usechat import ToolCall
+from usechat.server import chat_response
+
+async def asking(turn):
+    yield f"{os.getpid()} {len(turn.tool_outputs)}"
+    if not turn.request.continues:
+        yield ToolCall("t1", "ask", {})
+
+async def chat(request):
+    return await chat_response(request, asking)
+
+async def healthy(request):
+    return PlainTextResponse("ok")
+
+app = Starlette(routes=[Route("/api/chat", chat, methods=["POST"]), Route("/healthz", healthy)])
+"""
+
+
+def test_a_process_has_one_secret_until_it_is_given_another() -> None:
+    before = own_secret()
+    assert own_secret() == before
+    assert len(before) >= 32
+    try:
+        share_secret("of all workers")
+        assert own_secret() == "of all workers"
+    finally:
+        share_secret(before)
+
+
+def posted(url: str, *messages: Any) -> Any:
+    """Post messages; return the message that comes back, which goes on with the last one."""
+    answer = httpx2.post(f"{url}/api/chat", json={**question(), "messages": messages}, timeout=PATIENCE)
+    builder = MessageBuilder(sdk="7", message=messages[-1] if messages[-1]["role"] == "assistant" else None)
+    for chunk in ChunkDecoder().receive(answer.content):
+        builder.receive(chunk)
+    return builder.message
+
+
+def test_workers_take_what_another_worker_asked_for(tmp_path: Path) -> None:
+    (tmp_path / "bare.py").write_text(APP)
+    [user] = question()["messages"]
+    with serve_process(tmp_path, "bare:app", "--workers", "2") as served:
+        message = posted(served.url, user)
+        answered = {"state": "output-available", "output": 1}
+        message["parts"] = [part | answered if "toolCallId" in part else part for part in message["parts"]]
+        seen: dict[str, str] = {}
+
+        def two_workers_answered() -> bool:
+            worker, taken = posted(served.url, user, message)["parts"][-1]["text"].split()
+            seen[worker] = taken
+            return len(seen) == 2
+
+        eventually(two_workers_answered, "both workers answer")
+    assert set(seen.values()) == {"1"}
