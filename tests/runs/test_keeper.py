@@ -1,7 +1,7 @@
 """The keeper of runs: conflicts, late readers, readers that leave, stops, shutdown."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from typing import Any
 
 import pytest
@@ -18,11 +18,15 @@ from usechat.sse import ChunkDecoder
 from usechat.transport import as_source
 from usechat.turn import Turn
 
+PATIENCE = 30.0
+"""Seconds to wait for something that should happen at once; a loaded machine is slow."""
+
 
 class Agent:
     """Says a word each time it is told to go on."""
 
     def __init__(self) -> None:
+        self.waits = asyncio.Event()
         self.go_on = asyncio.Event()
         self.stopped = 0
 
@@ -30,6 +34,7 @@ class Agent:
         try:
             yield f"answer to {turn.text}: "
             yield "one "
+            self.waits.set()
             await self.go_on.wait()
             yield "two"
         except asyncio.CancelledError:
@@ -73,7 +78,7 @@ class Remote:
 def keeper(conflict: Conflict = "reject", linger: float | None = 15, **options: Any) -> Keeper:
     return Keeper(
         MemoryRuns(),
-        timeouts=Timeouts(stop=1),
+        timeouts=Timeouts(stop=PATIENCE),
         linger=linger,
         conflict=conflict,
         describe=lambda error, _info: str(error),
@@ -99,13 +104,20 @@ async def read_all(reading: Reading, builder: MessageBuilder | None = None) -> s
     """Read to the end; return the text of the message."""
     builder = builder or MessageBuilder(sdk="7")
     decoder = ChunkDecoder()
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(PATIENCE):
         while isinstance(frames := await reading.read(), bytes):
             for chunk in decoder.receive(frames):
                 builder.receive(chunk)
     assert frames is None
     message: Any = builder.message
     return "".join(part["text"] for part in message["parts"] if part["type"] == "text")
+
+
+async def eventually(condition: Callable[[], object]) -> None:
+    """Wait until this holds."""
+    async with asyncio.timeout(PATIENCE):
+        while not condition():  # noqa: ASYNC110
+            await asyncio.sleep(0.01)
 
 
 WHOLE = "answer to hi: one two"
@@ -134,7 +146,7 @@ async def test_a_second_request_is_refused_while_the_chat_is_answered() -> None:
 async def test_the_same_message_again_attaches_instead_of_running_twice() -> None:
     kept, agent = keeper(), Agent()
     first = await start(kept, agent)
-    await asyncio.sleep(0.01)
+    await agent.waits.wait()
     again = await start(kept, agent, "r2")
     agent.go_on.set()
     assert [await read_all(first), await read_all(again)] == [WHOLE, WHOLE]
@@ -163,7 +175,7 @@ async def test_a_request_may_attach() -> None:
 async def test_a_run_that_nobody_reads_gives_way_to_the_next_question() -> None:
     kept, agent = keeper(), Agent()
     (await start(kept, agent)).close()
-    await asyncio.sleep(0.01)
+    await agent.waits.wait()
     second = await start(kept, agent, "r2", "u2")
     agent.go_on.set()
     assert (await read_all(second), agent.stopped) == (WHOLE, 1)
@@ -172,12 +184,14 @@ async def test_a_run_that_nobody_reads_gives_way_to_the_next_question() -> None:
 async def test_a_run_that_is_to_go_on_without_readers_does_not_give_way() -> None:
     kept, agent = keeper(linger=None), Agent()
     (await start(kept, agent)).close()
-    await asyncio.sleep(0.01)
+    await agent.waits.wait()
     with pytest.raises(ChatBusy):
         await start(kept, agent, "r2", "u2")
     agent.go_on.set()
-    await asyncio.sleep(0.01)
-    assert agent.stopped == 0
+    await eventually(lambda: not kept.running)
+    latest = await kept.latest("c1")
+    assert latest is not None
+    assert (latest.state, agent.stopped) == (RunState.FINISHED, 0)
 
 
 async def test_no_run_begins_while_the_server_goes_down() -> None:
@@ -207,7 +221,7 @@ async def test_a_request_may_wait_for_its_turn() -> None:
 async def test_a_request_may_interrupt() -> None:
     kept, agent = keeper("interrupt"), Agent()
     first = await start(kept, agent)
-    await asyncio.sleep(0.01)
+    await agent.waits.wait()
     second = await start(kept, agent, "r2", "u2")
     agent.go_on.set()
     assert (await read_all(first), agent.stopped) == ("answer to hi: one ", 1)
@@ -218,7 +232,7 @@ async def test_a_request_may_interrupt() -> None:
 async def test_a_late_reader_gets_everything(sdk: str) -> None:
     kept, agent = keeper(), Agent()
     await start(kept, agent)
-    await asyncio.sleep(0.01)
+    await agent.waits.wait()
     info = await kept.latest("c1")
     assert info is not None
     late = await kept.attach(info, sdk=sdk)
@@ -263,18 +277,20 @@ async def test_the_last_reader_that_leaves_stops_the_run_at_once() -> None:
     assert info is not None
     second = await kept.attach(info, sdk="7")
     assert second is not None
+    await agent.waits.wait()
     first.close()
     await asyncio.sleep(0.01)
     assert (kept.running, agent.stopped) == (1, 0)
     second.close()
-    await asyncio.sleep(0.01)
-    assert (kept.running, agent.stopped) == (0, 1)
+    await eventually(lambda: not kept.running)
+    assert agent.stopped == 1
 
 
 async def test_a_reader_that_comes_back_in_time_keeps_the_run_alive() -> None:
     kept, agent = keeper(linger=0.1), Agent()
-    (await start(kept, agent)).close()
-    await asyncio.sleep(0.01)
+    reading = await start(kept, agent)
+    await agent.waits.wait()
+    reading.close()  # the loop has no turn before somebody is back, so that the time cannot be over
     info = await kept.latest("c1")
     assert info is not None
     back = await kept.attach(info, sdk="7")
@@ -287,9 +303,7 @@ async def test_a_reader_that_comes_back_in_time_keeps_the_run_alive() -> None:
 async def test_nobody_comes_back_in_time() -> None:
     kept, agent = keeper(linger=0.02), Agent()
     (await start(kept, agent)).close()
-    async with asyncio.timeout(10):
-        while kept.running:  # noqa: ASYNC110
-            await asyncio.sleep(0.01)
+    await eventually(lambda: not kept.running)
     assert agent.stopped == 1
 
 
@@ -304,7 +318,7 @@ async def test_a_run_may_go_on_without_readers() -> None:
 async def test_stop_ends_every_reading_well_formed() -> None:
     kept, agent = keeper(), Agent()
     reading = await start(kept, agent)
-    await asyncio.sleep(0.01)
+    await agent.waits.wait()
     info = await kept.latest("c1")
     assert info is not None
     await kept.stop(info)
@@ -330,7 +344,7 @@ async def test_shutdown_breaks_readers_off_and_lets_runs_end() -> None:
     kept, agent = keeper(), Agent()
     reading = await start(kept, agent)
     await reading.read()
-    closing = asyncio.ensure_future(kept.shut_down(drain=5))
+    closing = asyncio.ensure_future(kept.shut_down(drain=PATIENCE))
     assert await reading.read() is Wake.BROKEN_OFF
     agent.go_on.set()
     await closing
@@ -343,8 +357,8 @@ async def test_a_reader_that_cannot_follow_may_resume_from_a_log() -> None:
     kept, agent = keeper(maximum_behind=10), Chatterbox()
     reading = await start(kept, agent)
     interrupted = asyncio.Event()
-    reading.on_too_slow(interrupted.set)
-    await asyncio.wait_for(interrupted.wait(), 5)
+    reading.on_cut(lambda _why: interrupted.set())
+    await asyncio.wait_for(interrupted.wait(), PATIENCE)
     assert (reading.give_up(), kept.running) == (b"", 1)
     await kept.shut_down(drain=0)
 
@@ -353,12 +367,12 @@ async def test_without_a_log_the_run_fails_with_its_last_words() -> None:
     kept, agent = keeper(maximum_behind=10, keep_log=False), Chatterbox()
     reading = await start(kept, agent)
     interrupted = asyncio.Event()
-    reading.on_too_slow(interrupted.set)
-    await asyncio.wait_for(interrupted.wait(), 5)
+    reading.on_cut(lambda _why: interrupted.set())
+    await asyncio.wait_for(interrupted.wait(), PATIENCE)
     last = reading.give_up()
     assert b'"type":"error"' in last
     assert last.endswith(b"data: [DONE]\n\n")
-    await asyncio.sleep(0.01)
+    await eventually(lambda: agent.stopped)
     assert agent.stopped == 1
 
 
@@ -368,7 +382,7 @@ async def test_an_ended_run_is_forgotten_after_a_while() -> None:
     assert await store.claim(info) is None
     await store.end(RunInfo("r1", "c1", "m1", "7", state=RunState.FINISHED))
     assert (await store.latest("c1")) is not None
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(PATIENCE):
         while await store.latest("c1") is not None:  # noqa: ASYNC110
             await asyncio.sleep(0.01)
 
@@ -381,4 +395,4 @@ async def test_runs_are_reported() -> None:
     agent.go_on.set()
     await read_all(await start(kept, agent))
     assert [info.run_id for info in started] == ["r1"]
-    assert [(info.state, seconds < 5) for info, seconds in ended] == [(RunState.FINISHED, True)]
+    assert [(info.state, seconds < PATIENCE) for info, seconds in ended] == [(RunState.FINISHED, True)]

@@ -124,7 +124,7 @@ async def test_a_reader_that_falls_behind_is_told_once_it_is_too_far() -> None:
     log = Log()
     reader = log.reader(maximum_behind=3)
     interrupted: list[bool] = []
-    reader.on_too_slow = lambda: interrupted.append(True)
+    reader.on_cut = lambda _why: interrupted.append(True)
     log.append(b"abc")
     log.flush()
     assert (reader.behind, interrupted) == (3, [])
@@ -165,8 +165,8 @@ async def test_reasons_wake_a_reader_and_silence_gives_way() -> None:
     assert await reader.read() is Wake.GONE
     waiting = asyncio.ensure_future(reader.read())
     await asyncio.sleep(0)
-    log.break_off()
-    log.break_off()
+    reader.wake(Wake.BROKEN_OFF)
+    reader.wake(Wake.BROKEN_OFF)
     assert await waiting is Wake.BROKEN_OFF
 
 
@@ -227,7 +227,7 @@ async def test_a_reader_whose_frames_are_not_through_may_become_too_slow() -> No
     log = Log()
     reader, pushed = pushing(log, maximum_behind=2)
     interrupted: list[bool] = []
-    reader.on_too_slow = lambda: interrupted.append(True)
+    reader.on_cut = lambda _why: interrupted.append(True)
     waiting = asyncio.ensure_future(reader.read())
     await asyncio.sleep(0)
     pushed.full = True
@@ -248,7 +248,7 @@ async def test_each_of_several_readers_gets_everything_in_its_own_way() -> None:
     log.append(b"b")
     log.flush()
     assert (pushed.frames, await waiting[1], await late.read()) == ([b"a", b"b"], b"ab", b"ab")
-    log.break_off()
+    pushed_to.wake(Wake.BROKEN_OFF)
     assert await waiting[0] is Wake.BROKEN_OFF
 
 

@@ -88,7 +88,7 @@ async def test_a_slow_one_is_not_broken_off_while_it_reads_what_the_log_keeps_an
     write(log, delta("a "))
     reader = log.reader(maximum_behind=100, from_start=True)
     interrupted: list[bool] = []
-    reader.on_too_slow = lambda: interrupted.append(True)
+    reader.on_cut = lambda _why: interrupted.append(True)
     assert reader.replay() == delta("a ")
     said = [f"{number} " for number in range(1000)]
     for word in said:
@@ -106,7 +106,7 @@ async def test_a_reader_that_is_broken_off_in_the_middle_hears_it_at_once() -> N
     write(log, delta("b ", block="2"))
     reading = reading_of(log, maximum_behind=10)
     assert await reading.read() == delta("a ")
-    log.break_off()
+    reading.wake(Wake.BROKEN_OFF)
     assert await reading.read() is Wake.BROKEN_OFF
 
 
@@ -114,7 +114,7 @@ async def test_what_a_reader_was_given_counts_until_it_comes_back() -> None:
     log = Log()
     reader = log.reader(maximum_behind=5)
     interrupted: list[bool] = []
-    reader.on_too_slow = lambda: interrupted.append(True)
+    reader.on_cut = lambda _why: interrupted.append(True)
     write(log, b"abc")
     assert await reader.read() == b"abc"
     write(log, b"de")

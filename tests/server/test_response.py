@@ -10,7 +10,7 @@ from typing import Any, Literal, TypeAlias, cast, get_args
 
 import pytest
 
-from usechat.runs.log import Log
+from usechat.runs.log import Log, Wake
 from usechat.runs.reading import LogReading
 from usechat.runs.sweep import sweep_for
 from usechat.server.observer import Unobserved
@@ -24,19 +24,19 @@ class Transport:
     """The connection below: what is written to it are chunks of HTTP."""
 
     def __init__(self, connection: "Connection") -> None:
-        self._connection = connection
+        self.connection = connection
 
     def get_write_buffer_size(self) -> int:
-        return 0 if self._connection.may_send.is_set() else 1
+        return 0 if self.connection.may_send.is_set() else 1
 
     def is_closing(self) -> bool:
-        return self._connection.broken
+        return self.connection.broken
 
     def write(self, data: bytes) -> None:
         size, _, chunk = data.partition(b"\r\n")
         assert (len(chunk), chunk[-2:]) == (int(size, 16) + 2, b"\r\n")
-        self._connection.sent.append({"type": "http.response.body", "body": chunk[:-2], "more_body": True})
-        self._connection.written += 1
+        self.connection.sent.append({"type": "http.response.body", "body": chunk[:-2], "more_body": True})
+        self.connection.written += 1
 
 
 class Connection:
@@ -112,21 +112,24 @@ class Answering:
         keep_alive: float = 60,
         maximum_behind: int | None = None,
         last_words: bytes = b"",
+        patience: float = 60,
     ) -> None:
         self.log, self.listener, self.closed = Log(), Listener(), False
         send: Any = connection.send_wrapped() if way == "task" else connection.send
         connection.chunked_encoding = way == "write"
-        reading = LogReading(
+        self.reading = reading = LogReading(
             self.log.reader(maximum_behind=maximum_behind),
             self.log,
             on_close=self._close,
             last_words=(lambda: last_words) if last_words else None,
         )
         received = asyncio.get_running_loop().time()
-        response = StreamResponse(reading, keep_alive=keep_alive, observer=self.listener, received=received)
+        response = StreamResponse(
+            reading, keep_alive=keep_alive, observer=self.listener, received=received, patience=patience
+        )
         self.task = asyncio.ensure_future(response({}, connection.receive, send))
 
-    def _close(self, _read: Log) -> None:
+    def _close(self, _reading: LogReading[Log]) -> None:
         self.closed = True
 
     async def write(self, frames: bytes) -> None:
@@ -136,13 +139,26 @@ class Answering:
 
     async def end(self) -> None:
         """Wait for the end of the response."""
-        await asyncio.wait_for(self.task, 10)
+        await asyncio.wait_for(self.task, 30)
 
 
 async def settled() -> None:
     """Let everybody who can go on do so."""
     for _ in range(20):
         await asyncio.sleep(0)
+
+
+class Clock:
+    """The time of the event loop, which passes when the test says so."""
+
+    now = 0.0
+
+
+@pytest.fixture
+async def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    clock = Clock()
+    monkeypatch.setattr(asyncio.get_running_loop(), "time", lambda: clock.now)
+    return clock
 
 
 @pytest.fixture(params=get_args(Way))
@@ -228,12 +244,13 @@ async def test_a_stream_that_is_collected_is_sent_by_whoever_collects_it() -> No
     assert connection.bodies == [OPEN, b"a", b""]
 
 
-async def test_silence_is_filled_with_comments(way: Way) -> None:
+async def test_silence_is_filled_with_comments(way: Way, clock: Clock) -> None:
     connection = Connection()
     answering = Answering(connection, way=way, keep_alive=0.05)
     await answering.write(b"a")
-    while len(connection.bodies) < 4:  # noqa: ASYNC110 (nobody tells)
-        await asyncio.sleep(0.01)
+    while len(connection.bodies) < 4:
+        clock.now += 0.001
+        await settled()
     await answering.write(b"b")
     answering.log.end()
     await answering.end()
@@ -243,6 +260,7 @@ async def test_silence_is_filled_with_comments(way: Way) -> None:
 
 
 @pytest.mark.parametrize("keep_alive", [0.2, 1, 15, 20.5, 60])
+@pytest.mark.usefixtures("clock")  # nobody else looks meanwhile
 async def test_a_silence_is_broken_in_time(keep_alive: float) -> None:
     connection, log = Connection(), Log()
     response = StreamResponse(
@@ -265,13 +283,12 @@ async def test_a_silence_is_broken_in_time(keep_alive: float) -> None:
     await answering
 
 
-async def test_who_speaks_needs_no_comments(way: Way) -> None:
+async def test_who_speaks_needs_no_comments(way: Way, clock: Clock) -> None:
     connection = Connection()
     answering = Answering(connection, way=way, keep_alive=0.5)
-    began = asyncio.get_running_loop().time()
-    while asyncio.get_running_loop().time() - began < 1:
+    while clock.now < 2:
         await answering.write(b"a")
-        await asyncio.sleep(0.005)
+        clock.now += 0.005
     answering.log.end()
     await answering.end()
     assert set(connection.bodies[1:-1]) == {b"a"}
@@ -303,7 +320,7 @@ async def test_a_shutdown_breaks_the_response_off(way: Way) -> None:
     connection = Connection()
     answering = Answering(connection, way=way)
     await answering.write(b"a")
-    answering.log.break_off()
+    answering.reading.wake(Wake.BROKEN_OFF)
     await answering.end()
     assert b'"type":"error"' in connection.bodies[-1]
     assert (connection.complete, answering.listener.heard) == (False, [True, "broken-off"])

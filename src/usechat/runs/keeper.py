@@ -10,7 +10,7 @@ from typing import Any, Final, Literal, TypeAlias
 import msgspec
 
 from usechat.errors import RequestError
-from usechat.runs.log import Log, Reader
+from usechat.runs.log import Log, Reader, Wake
 from usechat.runs.mirror import Mirror, Mirrors
 from usechat.runs.reading import LogReading, Reading
 from usechat.runs.replay import Reframer, shorten
@@ -101,6 +101,7 @@ class Keeper:
         self._runs: dict[str, Run] = {}
         self._continued: dict[str, Mapping[str, Any]] = {}
         self._timers: dict[str, asyncio.TimerHandle] = {}
+        self._readings: set[LogReading[Run] | LogReading[Mirror]] = set()  # also of runs that have ended
         self._ends: set[asyncio.Task[None]] = set()
         self._mirrors = Mirrors(store, event_names=event_names)
         store.on_stop_ordered(self._stop_here)
@@ -188,7 +189,8 @@ class Keeper:
                 self._mirrors.leave(mirror)
                 return None
             reader = log.reader(maximum_behind=self._maximum_behind, from_start=True)
-            reading = LogReading(reader, mirror, on_close=self._mirrors.leave)
+            reading = LogReading(reader, mirror, on_close=self._mirror_left)
+            self._readings.add(reading)
         else:
             return None
         if earlier is None and sdk == info.sdk:
@@ -226,9 +228,8 @@ class Keeper:
 
     def break_off(self) -> None:
         """Cut every reader off without an ending: its client sees a network error, and resumes elsewhere."""
-        for run in self._runs.values():
-            run.log.break_off()
-        self._mirrors.break_off()
+        for reading in list(self._readings):
+            reading.wake(Wake.BROKEN_OFF)
 
     async def shut_down(self, *, drain: float) -> None:
         """Break readers off at once; give runs some time, then stop them."""
@@ -243,8 +244,14 @@ class Keeper:
         await self._mirrors.close()
         await self._store.close()
 
-    def reader_left(self, run: Run) -> None:
+    def _mirror_left(self, reading: LogReading[Mirror]) -> None:
+        self._readings.discard(reading)
+        self._mirrors.leave(reading.source)
+
+    def _reader_left(self, reading: LogReading[Run]) -> None:
         """A reader of the run has gone; perhaps it was the last."""
+        self._readings.discard(reading)
+        run = reading.source
         if run.log.readers or self._linger is None or run.info.state is not RunState.RUNNING:
             return
         self._stop_unread_after(self._linger, run)
@@ -272,7 +279,9 @@ class Keeper:
 
     def _reading(self, run: Run, reader: Reader) -> LogReading[Run]:
         last_words = None if self._keep_log else partial(run.fail, CANNOT_FOLLOW)
-        return LogReading(reader, run, on_close=self.reader_left, last_words=last_words)
+        reading = LogReading(reader, run, on_close=self._reader_left, last_words=last_words)
+        self._readings.add(reading)
+        return reading
 
     def _ended(self, run: Run) -> None:
         self._cancel_timer(run.info.run_id)

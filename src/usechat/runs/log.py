@@ -31,6 +31,9 @@ class Wake(enum.Enum):
     """Frames that were pushed are not through: whoever reads waits until they are."""
 
 
+_CUTS: Final = (Wake.TOO_SLOW, Wake.BROKEN_OFF)
+
+
 class Pusher(Protocol):
     """Takes frames by a plain call."""
 
@@ -156,11 +159,6 @@ class Log:
         for reader in self._readers:
             reader.notice()
 
-    def break_off(self) -> None:
-        """Cut every reader off without an ending: its client sees a network error, and resumes elsewhere."""
-        for reader in self._readers:
-            reader.wake(Wake.BROKEN_OFF)
-
     def so_far(self) -> bytes:
         """Return all frames that are kept; those of long ago in short."""
         self.flush()
@@ -234,12 +232,13 @@ class Reader:
         "_reason",
         "_unsent",
         "_waiter",
-        "on_too_slow",
+        "on_cut",
         "pusher",
     )
 
     def __init__(self, log: Log, place: int, maximum_behind: int | None, *, replays: bool = False) -> None:
-        self.on_too_slow: Callable[[], None] | None = None
+        self.on_cut: Callable[[Wake], None] | None = None
+        """Told of a reason to read no further while nobody waits here: whoever sends may wait for ever."""
         self.pusher: Pusher | None = None
         """Takes frames while this reader waits, so that it need not wake."""
         self._log = log
@@ -324,8 +323,6 @@ class Reader:
                 self._wake()
         elif frames and limit is not None and self._history is None and self.behind > limit + self._bulk:
             self.wake(Wake.TOO_SLOW)
-            if self.on_too_slow is not None:
-                self.on_too_slow()
 
     def wake(self, reason: Wake) -> None:
         """Make the next or the current read return for another reason than frames; silence is the weakest."""
@@ -333,6 +330,8 @@ class Reader:
             self._unsent = True
         elif self._reason in (None, Wake.SILENCE):
             self._reason = reason
+        if self._waiter is None and self.on_cut is not None and reason in _CUTS:
+            self.on_cut(reason)
         self._wake()
 
     def skip(self) -> None:
@@ -348,7 +347,7 @@ class Reader:
         self._stop_waiting()
         self._log.leave(self)
         # Whoever reads knows this reader: without their names here nothing waits for the garbage collector.
-        self.pusher = self.on_too_slow = None
+        self.pusher = self.on_cut = None
 
     def _wake(self) -> None:
         waiter = self._waiter

@@ -32,8 +32,8 @@ class Reading(Protocol):
         """Let ``pusher`` take frames while ``read`` waits; ``read`` tells when they are not through."""
         ...
 
-    def on_too_slow(self, interrupt: Callable[[], None]) -> None:
-        """Call ``interrupt`` when this reader has fallen too far behind."""
+    def on_cut(self, interrupt: Callable[[Wake], None]) -> None:
+        """Call ``interrupt`` when this reader has fallen too far behind, or is broken off, while nobody reads."""
         ...
 
     def give_up(self) -> bytes:
@@ -48,23 +48,25 @@ class Reading(Protocol):
 class LogReading(Generic[Read]):
     """A reader of a log in this process: that of a run, or the mirror of one in another worker.
 
-    ``on_close`` is called with what is read.
+    ``source`` is what is read.
     """
 
-    __slots__ = ("_last_words", "_on_close", "_pieces", "_read", "_reader", "_reframes", "_rewrite")
+    __slots__ = ("_last_words", "_on_close", "_pieces", "_reader", "_reframes", "_rewrite", "source")
 
     def __init__(
         self,
         reader: Reader,
-        read: Read,
+        source: Read,
         *,
-        on_close: Callable[[Read], None],
+        on_close: Callable[["LogReading[Read]"], None],
         last_words: Callable[[], bytes] | None = None,
     ) -> None:
         self._reader = reader
-        self._read = read
+        self.source = source
         self._on_close = on_close
         self._last_words = last_words
+        if last_words is not None:
+            reader.on_cut = self._give_up_unsent
         self._pieces = _NO_PIECES
         self._rewrite: Rewrite | None = None
         self._reframes = False
@@ -104,9 +106,9 @@ class LogReading(Generic[Read]):
         if not self._reframes:
             self._reader.pusher = pusher
 
-    def on_too_slow(self, interrupt: Callable[[], None]) -> None:
-        """Call ``interrupt`` when this reader has fallen too far behind."""
-        self._reader.on_too_slow = interrupt
+    def on_cut(self, interrupt: Callable[[Wake], None]) -> None:
+        """Call ``interrupt`` when this reader has fallen too far behind, or is broken off, while nobody reads."""
+        self._reader.on_cut = interrupt
 
     def give_up(self) -> bytes:
         """Drop what waits; return the last words."""
@@ -115,7 +117,13 @@ class LogReading(Generic[Read]):
         self._reader.skip()
         return self._last_words()
 
+    def _give_up_unsent(self, why: Wake) -> None:
+        """Nobody sends yet, and too much waits already: what is dropped is not held until somebody does."""
+        if why is Wake.TOO_SLOW:
+            words = self.give_up()
+            self._last_words = lambda: words
+
     def close(self) -> None:
         """Read no further."""
         self._reader.close()
-        self._on_close(self._read)
+        self._on_close(self)

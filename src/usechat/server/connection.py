@@ -1,39 +1,50 @@
 """The connection below a request, to break it: ASGI has no word for a reset.
 
 uvicorn (0.54, all its HTTP protocols) answers each request in a task of its own that runs
-``RequestResponseCycle.run_asgi``. The cycle has the connection, and ``receive`` is one of its methods, unless
-middleware puts another in that place (starlette 1.10, ``BaseHTTPMiddleware``). Such middleware also ends every response
-well, whatever happens below it. So the cycle is looked for among the tasks: it has the request's scope.
+``RequestResponseCycle.run_asgi``; a WebSocket's protocol has a method of that name, too. The cycle has the connection,
+and ``receive`` is one of its methods, unless middleware puts another in that place (starlette 1.10,
+``BaseHTTPMiddleware``). Such middleware also ends every response well, whatever happens below it. So the cycle is
+looked for among the tasks: it has the request's scope.
 """
 
 import asyncio
+import contextlib
 import inspect
+import socket
+import struct
 from collections.abc import Iterator
 from typing import Any, Final
 from weakref import WeakKeyDictionary
 
 from usechat.server.leaving import is_uvicorn
 
-__all__ = ["all_written", "transport_of"]
+__all__ = ["all_written", "reset_at_once", "transport_of"]
 
 _LOOK_EVERY: Final = 0.02
 _LOOKS: Final = 3
 
 
-def transport_of(scope: Any, receive: Any) -> asyncio.WriteTransport | None:
-    """Return the connection that a request came by; nothing if the server is not uvicorn."""
+def transport_of(scope: Any, receive: Any = None) -> asyncio.WriteTransport | None:
+    """Return the connection that a request came by, or a WebSocket goes over; nothing if the server is not uvicorn."""
     cycle = receive.__self__ if is_uvicorn(receive) else _cycles_by_state().get(id(scope.get("state")))
     transport = getattr(cycle, "transport", None)
     # Not by its type: those of uvloop (0.23) are no asyncio.WriteTransport.
     return transport if hasattr(transport, "abort") else None
 
 
-async def all_written(transport: asyncio.WriteTransport) -> None:
+async def all_written(transport: asyncio.WriteTransport, *, looks: int = _LOOKS) -> None:
     """Wait until what was sent is on its way to the client. Layers of middleware hold a message each for some turns."""
-    idle = 0
-    while idle < _LOOKS:
+    idle = 0 if transport.get_write_buffer_size() else 1
+    while idle < looks:
         await asyncio.sleep(_LOOK_EVERY)
         idle = 0 if transport.get_write_buffer_size() else idle + 1
+
+
+def reset_at_once(transport: asyncio.WriteTransport) -> None:
+    """Let the connection end with a reset: a client takes a plain close for the end of a body without a length."""
+    with contextlib.suppress(OSError, AttributeError, TypeError):  # not all that a server calls a connection is one
+        at_once = struct.pack("ii", 1, 0)
+        transport.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, at_once)
 
 
 _found: Final[WeakKeyDictionary[asyncio.AbstractEventLoop, dict[int, Any]]] = WeakKeyDictionary()

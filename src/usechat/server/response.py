@@ -2,7 +2,7 @@
 
 import asyncio
 import contextlib
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from starlette.responses import Response
 
@@ -10,7 +10,7 @@ from usechat.chunks import Error
 from usechat.runs.keeper import Reading
 from usechat.runs.log import Wake
 from usechat.runs.sweep import sweep_for
-from usechat.server.connection import all_written, transport_of
+from usechat.server.connection import all_written, reset_at_once, transport_of
 from usechat.server.leaving import Leaving
 from usechat.server.observer import Observer
 from usechat.server.sending import Sender
@@ -35,6 +35,8 @@ _LAST_WORDS: Final = 5.0
 _TURNS: Final = 3
 """Turns of the loop in which the server hears of a broken connection, and does not call the response incomplete. A
 socket takes one, TLS two (asyncio.sslproto)."""
+_PATIENCE: Final = 60.0
+"""Seconds in which a client for which something waits must take some of it, or is taken for one that is gone."""
 BROKEN_OFF: Final = Error("The connection was broken off; reload the page to see the whole answer.")
 """Where the connection cannot be broken; the page knows it by its beginning, and resumes."""
 
@@ -47,6 +49,14 @@ def collect_streams(scope: Any) -> "list[StreamResponse]":
     """
     scope[_STREAMS] = streams = list[StreamResponse]()
     return streams
+
+
+class Stuck(NamedTuple):
+    """A connection that takes nothing, how many bytes wait there, and since when they are as many."""
+
+    transport: asyncio.WriteTransport | None
+    unsent: int
+    since: float
 
 
 class StreamResponse(Response):
@@ -63,6 +73,7 @@ class StreamResponse(Response):
         observer: Observer,
         received: float,
         event_names: bool = False,
+        patience: float = _PATIENCE,
     ) -> None:
         self.status_code = 200
         self.background = None
@@ -78,7 +89,11 @@ class StreamResponse(Response):
         self._sender: Sender | None = None
         self._quiet_since = received
         self._task: asyncio.Task[Any] | None = None
-        self._too_slow = False
+        self._cut: Wake | None = None
+        self._patience = patience
+        self._scope: Any = None
+        self._receive: Any = None
+        self._stuck: Stuck | None = None
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         """Answer one request, or leave that to whoever collects streams."""
@@ -90,19 +105,19 @@ class StreamResponse(Response):
     async def stream(self, scope: Any, receive: Any, send: Any) -> None:
         """Send. A reader that is broken off sees a broken connection, never an end: it may resume."""
         self._task = asyncio.current_task()
-        self._reading.on_too_slow(self._interrupt)
+        self._scope, self._receive = scope, receive
+        self._reading.on_cut(self._interrupt)
         self._sender = sender = Sender(send, self._observer, self._reading)
         reason = "client"
         self._observer.stream_opened()
         leaving = Leaving(self._reading)
         try:
             leaving.listen(receive)
-            reason = await self._pass_on(receive, send, sender)
-            if reason == "ended":
-                await sender.finish()
-                await send({"type": "http.response.body", "body": b"", "more_body": False})
-            elif reason != "client":
-                await self._break_off(transport_of(scope, receive), sender)
+            why = await self._send_all(send, sender)
+            reason = "ended" if why is None else _REASONS[why]
+            if why in (Wake.TOO_SLOW, Wake.BROKEN_OFF):
+                self._cut = why  # once is enough
+                await self._break_off(sender, self._reading.give_up() if why is Wake.TOO_SLOW else b"")
         except asyncio.CancelledError:
             if reason == "client" and not leaving.gone:
                 reason = "broken-off"  # the server has no more time
@@ -115,16 +130,29 @@ class StreamResponse(Response):
             self._observer.stream_closed(reason)
 
     def look(self, now: float) -> None:
-        """Fill a silence that has lasted too long."""
-        if self._sender is None or not self._sender.is_quiet:
+        """Fill a silence that has lasted too long, and leave a client that takes nothing any more."""
+        sender = self._sender
+        if sender is None or not sender.is_quiet:
             self._quiet_since = now
         elif now - self._quiet_since >= self._keep_alive - 1.5 * self._sweep.every:  # the next look would be too late
             self._reading.wake(Wake.SILENCE)
-        if self._sender is not None:
-            self._sender.is_quiet = True
+        if sender is not None:
+            sender.is_quiet = True
+            if sender.waits:
+                self._look_for_progress(now)
+            else:
+                self._stuck = None
 
-    async def _pass_on(self, receive: Any, send: Any, sender: Sender) -> str:
-        """Send frames; tell why there are no more."""
+    def _look_for_progress(self, now: float) -> None:
+        transport = transport_of(self._scope, self._receive) if self._stuck is None else self._stuck.transport
+        unsent = 0 if transport is None else transport.get_write_buffer_size()
+        if self._stuck is None or unsent != self._stuck.unsent:
+            self._stuck = Stuck(transport, unsent, now)
+        elif transport is not None and now - self._stuck.since >= self._patience:
+            self._interrupt(Wake.TOO_SLOW)
+
+    async def _send_all(self, send: Any, sender: Sender) -> Wake | None:
+        """Send frames to the end; or tell why there are no more."""
         try:
             await send({"type": "http.response.start", "status": 200, "headers": self.raw_headers})
             await sender.send(STREAM_OPEN)
@@ -132,29 +160,30 @@ class StreamResponse(Response):
             while True:
                 match await self._reading.read():
                     case None:
-                        return "ended"
+                        await sender.send(b"", more=False)
+                        return None
                     case Wake.SILENCE:
                         await sender.send(KEEP_ALIVE)
                     case Wake.UNSENT:
                         await sender.finish()
-                    case Wake() as reason:
-                        return _REASONS[reason]
+                    case Wake() as why:
+                        return why
                     case frames:
                         await sender.send(frames)
                         if self._first:
                             self._first = False
                             self._observer.first_frame(asyncio.get_running_loop().time() - self._received)
-                            if sender.can_push(receive):
+                            if sender.can_push(self._receive):
                                 self._reading.push_to(sender)
         except asyncio.CancelledError:
-            if not self._too_slow or self._task is None:
+            if self._cut is None or self._task is None:
                 raise
             self._task.uncancel()
-            return "slow"
+            return self._cut
 
-    async def _break_off(self, transport: asyncio.WriteTransport | None, sender: Sender) -> None:
+    async def _break_off(self, sender: Sender, last_words: bytes) -> None:
         """Break the connection: closing it would wait until the client has read everything, perhaps for ever."""
-        last_words = self._reading.give_up() if self._too_slow else b""
+        transport = transport_of(self._scope, self._receive)
         if transport is None:
             # An unknown server, or middleware in front of it, may end the response well, whatever happens here.
             last_words = last_words or encode_frame(BROKEN_OFF, event_names=self._event_names)
@@ -165,11 +194,20 @@ class StreamResponse(Response):
                     if transport is not None:
                         await all_written(transport)
         if transport is not None:
+            if not last_words:
+                reset_at_once(transport)
             transport.abort()
             for _ in range(_TURNS):
                 await asyncio.sleep(0)
 
-    def _interrupt(self) -> None:
-        if not self._too_slow and self._task is not None:
-            self._too_slow = True
+    def _interrupt(self, why: Wake) -> None:
+        """Read no further, although the task may wait for a client that takes nothing."""
+        if self._cut is None and self._task is not None:
+            self._cut = why
             self._task.cancel()
+
+    def __del__(self) -> None:
+        """Leave the run if this was never sent, because the route failed after it was made."""
+        if self._task is None:
+            with contextlib.suppress(RuntimeError):  # the loop is gone, and everything with it
+                self._reading.close()

@@ -27,11 +27,13 @@ class Sender:
     """
 
     # Used for every delta of every stream: no __dict__, see usechat.runs.log.
-    __slots__ = ("_count_bytes", "_reading", "_send", "_transport", "_unsent", "is_quiet")
+    __slots__ = ("_count_bytes", "_reading", "_send", "_transport", "_unsent", "is_quiet", "waits")
 
     def __init__(self, send: Any, observer: Observer, reading: Reading) -> None:
         self.is_quiet = True
         """Whether nothing was sent since somebody set this."""
+        self.waits = False
+        """Whether the task waits until the client has taken something."""
         self._send: Send = send
         self._count_bytes = observer.bytes_sent
         self._unsent: Awaitable[None] | Exception | None = None
@@ -47,11 +49,11 @@ class Sender:
             self._transport = getattr(server, "transport", None)
         return True
 
-    async def send(self, body: bytes) -> None:
-        """Send in the calling task, behind all that was pushed."""
+    async def send(self, body: bytes, *, more: bool = True) -> None:
+        """Send in the calling task, behind all that was pushed; if there is no ``more``, the response is complete."""
         await self.finish()
         self.is_quiet = False
-        await self._send({"type": "http.response.body", "body": body, "more_body": True})
+        await self._wait_for(self._send({"type": "http.response.body", "body": body, "more_body": more}))
         self._count_bytes(len(body))
 
     def push(self, frames: bytes) -> None:
@@ -79,7 +81,14 @@ class Sender:
         if isinstance(unsent, Exception):
             raise unsent
         if unsent is not None:
-            await unsent
+            await self._wait_for(unsent)
+
+    async def _wait_for(self, sending: Awaitable[None]) -> None:
+        self.waits = True
+        try:
+            await sending
+        finally:
+            self.waits = False
 
     def close(self) -> None:
         """Send nothing more."""

@@ -13,6 +13,7 @@ from usechat.errors import RequestError
 from usechat.runs.keeper import Reading
 from usechat.runs.log import Wake
 from usechat.server.auth import TOKEN_SUBPROTOCOL
+from usechat.server.connection import all_written, transport_of
 from usechat.server.endpoint import Endpoints
 from usechat.server.socket_frames import Asked, Told, UnreadableFrame, merge_headers
 
@@ -107,10 +108,21 @@ class _Socket:
             for answer in self._answers.values():
                 answer.leave(self._reason)
             await asyncio.gather(listener, *[answer.task for answer in self._answers.values()], return_exceptions=True)
-        if close is not None:
-            with contextlib.suppress(WebSocketDisconnect, TimeoutError):
-                async with asyncio.timeout(_GOODBYE):
-                    await self._websocket.close(close.code, close.reason)
+        await self._close(close)
+
+    async def _close(self, close: _Close | None) -> None:
+        """Close the socket; that of a client which takes nothing is broken, because no server would wait less."""
+        transport = transport_of(self._websocket.scope)
+        try:
+            async with asyncio.timeout(_GOODBYE):
+                if close is not None:
+                    with contextlib.suppress(WebSocketDisconnect):
+                        await self._websocket.close(close.code, close.reason)
+                if transport is not None:
+                    await all_written(transport, looks=1)
+        except TimeoutError:
+            if transport is not None:
+                transport.abort()
 
     async def send(self, frame: str) -> None:
         """Send a frame, as soon as the socket takes it."""
@@ -182,7 +194,7 @@ class _Answer:
         self._received = loop.time()
         self._beginning = True
         self._left: str | None = None
-        self._too_slow = False
+        self._cut: Wake | None = None
         self.task = loop.create_task(self._answer(), name=f"usechat socket request {asked.request_id}")
 
     def leave(self, reason: str) -> None:
@@ -227,7 +239,7 @@ class _Answer:
         """Send a stream to its end, or to the end of the client's patience or speed."""
         observer = self._endpoints.observer
         observer.stream_opened()
-        reading.on_too_slow(self._interrupt)
+        reading.on_cut(self._interrupt)
         reason = "client"
         try:
             await self._tell(self._told.start())
@@ -235,11 +247,11 @@ class _Answer:
             if reason == "ended":
                 await self._tell(self._told.end())
         except asyncio.CancelledError:
-            if not self._too_slow:
+            if self._cut is None:
                 reason = self._left or "broken-off"
                 raise
             self.task.uncancel()
-            reason = "slow"
+            reason = _told(self._cut)
         finally:
             reading.close()
             observer.stream_closed(reason)
@@ -257,7 +269,7 @@ class _Answer:
                 case None:
                     return "ended"
                 case Wake() as why:
-                    return "slow" if why is Wake.TOO_SLOW else "broken-off"
+                    return _told(why)
                 case frames:
                     if first:
                         first = False
@@ -267,7 +279,11 @@ class _Answer:
                     observer.bytes_sent(len(frames))
         return self._left
 
-    def _interrupt(self) -> None:
-        if not (self._too_slow or self._left):
-            self._too_slow = True
+    def _interrupt(self, why: Wake) -> None:
+        if self._cut is None and not self._left:
+            self._cut = why
             self.task.cancel()
+
+
+def _told(why: Wake) -> str:
+    return "slow" if why is Wake.TOO_SLOW else "broken-off"
