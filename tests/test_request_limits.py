@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from usechat.errors import RequestTooLarge
-from usechat.requests import ChatRequest, Limits
+from usechat.errors import InvalidRequest, RequestTooLarge
+from usechat.requests import LONGEST_ID, ChatRequest, Limits
 
 Json = dict[str, Any]
 
@@ -58,6 +58,30 @@ def test_what_is_too_large_is_refused_with_the_limit(body: Any, limits: Limits, 
     with pytest.raises(RequestTooLarge) as caught:
         ChatRequest.parse(body, limits=limits)
     assert (str(caught.value), caught.value.status) == (text, 413)
+
+
+LONG = "x" * LONGEST_ID
+
+
+@pytest.mark.parametrize(
+    ("body", "place"),
+    [
+        ({"messages": [USER], "id": f"{LONG}x"}, "the chat id"),
+        ({"messages": [USER], "messageId": f"{LONG}x"}, "messageId"),
+        ({"messages": [USER, USER | {"id": f"{LONG}x"}]}, "messages[1].id"),
+        ({"messages": [USER, {"id": f"{LONG}x", "role": "assistant", "parts": []}]}, "messages[1].id"),
+        ({"message": USER | {"id": f"{LONG}x"}}, "message.id"),
+    ],
+)
+def test_an_id_that_is_too_long_is_refused(body: Json, place: str) -> None:
+    with pytest.raises(InvalidRequest) as caught:
+        ChatRequest.parse(body)
+    assert (str(caught.value), caught.value.status) == (f"{place} has 1025 characters; an id has at most 1024", 400)
+
+
+def test_ids_of_the_longest_kind_are_read() -> None:
+    request = ChatRequest.parse({"id": LONG, "messageId": LONG, "messages": [USER | {"id": LONG}]})
+    assert (request.chat_id, request.message_id, request.messages[0]["id"]) == (LONG, LONG, LONG)
 
 
 def test_what_is_just_within_the_limits_is_read() -> None:

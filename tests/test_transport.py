@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import AsyncIterator
 from typing import Any
 
+import msgspec
 import pytest
 
 from usechat import chunks, parts
@@ -11,6 +12,7 @@ from usechat.chunks import Chunk
 from usechat.errors import LocalProtocolError
 from usechat.parts import Part
 from usechat.requests import ChatRequest
+from usechat.runs.transport import RunChatTransport
 from usechat.transport import AgentChatTransport, ChatTransport, TransportSource, as_source, part_of
 from usechat.turn import Identity, Turn, current_turn, emit
 
@@ -146,11 +148,21 @@ def test_the_text_of_an_identity_shows_no_secret() -> None:
     assert identity.__rich_repr__() == [("subject", "me")]
 
 
-async def test_outputs_are_taken_only_for_calls_that_wait() -> None:
+async def test_every_kind_of_answer_gets_the_outputs_of_calls_that_wait_and_no_others() -> None:
     tools: list[dict[str, Any]] = [
         {"type": "tool-t", "toolCallId": call, "state": "output-available", "input": {}, "output": call}
         for call in ("c1", "c2")
     ]
     asked = ChatRequest.parse({"id": "c1", "messages": [{"id": "a1", "role": "assistant", "parts": tools}]})
-    assert [output.output for output in Turn(asked).tool_outputs] == ["c1", "c2"]
-    assert [output.output for output in Turn(asked, open_calls=frozenset({"c2"})).tool_outputs] == ["c2"]
+    taken: list[Any] = []
+
+    async def agent(turn: Turn) -> str:
+        taken.append([output.output for output in turn.tool_outputs])
+        return ""
+
+    for answer in (agent, RunChatTransport(as_source(agent))):
+        for pending in (None, frozenset({"c2"}), frozenset[str]()):
+            turn = Turn(msgspec.structs.replace(asked, pending_calls=pending))
+            turn.bind(lambda _part: None)
+            await as_source(answer).drive(turn)
+    assert taken == [["c1", "c2"], ["c2"], []] * 2

@@ -16,7 +16,7 @@ from usechat.toolbook import APPROVAL_TOOL
 from usechat.ui_messages import FileUIPart, UIMessage, is_dynamic_tool, is_static_tool
 from usechat.values import READABLE_DEPTH, is_deeper, json_kind, read_json
 
-__all__ = ["ApprovalAnswer", "ChatRequest", "Limits", "ToolOutput", "Trigger"]
+__all__ = ["LONGEST_ID", "ApprovalAnswer", "ChatRequest", "Limits", "ToolOutput", "Trigger"]
 
 Trigger: TypeAlias = Literal["submit-message", "regenerate-message"]
 _Bytes: TypeAlias = bytes | bytearray | memoryview
@@ -25,6 +25,9 @@ _Body: TypeAlias = _Bytes | str | Mapping[str, Any]
 _TRIGGERS: Final = ("submit-message", "regenerate-message")
 _ROLES: Final = ("system", "user", "assistant")
 _ENVELOPE: Final = frozenset({"id", "messages", "trigger", "messageId"})
+
+LONGEST_ID: Final = 1_024
+"""Characters of the id of a chat or a message: a server remembers them for a while. The AI SDK's own have 16."""
 
 
 class Limits(msgspec.Struct, frozen=True, kw_only=True):
@@ -67,7 +70,8 @@ class ChatRequest(msgspec.Struct, frozen=True, kw_only=True):
     """One request for an assistant turn.
 
     ``chat_id`` is empty when the body had none. Each message has an ``id`` (empty when it had none) and ``parts``;
-    unknown keys and parts are kept. ``body`` holds the application's own keys.
+    unknown keys and parts are kept. ``body`` holds the application's own keys. ``pending_calls`` are the calls whose
+    outputs may be taken, because they were asked for: a server sets it, whatever the body says; without, nobody looked.
     """
 
     chat_id: str = ""
@@ -75,6 +79,7 @@ class ChatRequest(msgspec.Struct, frozen=True, kw_only=True):
     trigger: Trigger = "submit-message"
     message_id: str | None = None
     body: dict[str, Any] = {}
+    pending_calls: frozenset[str] | None = None
 
     @classmethod
     def parse(cls, body: _Body, *, limits: Limits = DEFAULT_LIMITS) -> "ChatRequest":
@@ -83,10 +88,10 @@ class ChatRequest(msgspec.Struct, frozen=True, kw_only=True):
         listed = value.get("messages") is not None
         envelope = _ENVELOPE if listed else _ENVELOPE | {"message"}
         request = cls(
-            chat_id=_optional_string(value, "id", "the chat id") or "",
+            chat_id=_optional_id(value, "id", "the chat id") or "",
             messages=_read_messages(value, listed, limits),
             trigger=_read_trigger(value),
-            message_id=_optional_string(value, "messageId", "messageId"),
+            message_id=_optional_id(value, "messageId", "messageId"),
             body={key: item for key, item in value.items() if key not in envelope},
         )
         if request.trigger == "submit-message" and not (request.last_user_message or request.continues):
@@ -132,11 +137,16 @@ class ChatRequest(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def tool_outputs(self) -> list[ToolOutput]:
-        """Every tool outcome in the continued message, the server's own included: match them by ``tool_call_id``."""
+        """The outcomes of ``pending_calls`` in the continued message.
+
+        Where nobody looked which those are, it is every outcome, the server's own included: match them by
+        ``tool_call_id``.
+        """
         return [
             ToolOutput(call.id, call.name, call.part.get("output"), _error_text(call))
             for call in self._calls()
             if call.has_outcome and call.question is None and not call.part.get("providerExecuted")
+            if self.pending_calls is None or call.id in self.pending_calls
         ]
 
     @property
@@ -300,7 +310,7 @@ def _read_message(value: Any, place: str) -> UIMessage:
     if role not in _ROLES:
         found = repr(role) if isinstance(role, str) else json_kind(role)
         raise InvalidRequest(f"{place}.role must be 'system', 'user' or 'assistant', not {found}")
-    message = {**value, "id": _optional_string(value, "id", f"{place}.id") or ""}
+    message = {**value, "id": _optional_id(value, "id", f"{place}.id") or ""}
     key = "parts" if value.get("parts") is not None else "content"
     parts = message.pop(key, None)
     if key == "content" and isinstance(parts, str):
@@ -333,8 +343,10 @@ def _read_trigger(value: Mapping[str, Any]) -> Trigger:
     return cast("Trigger", trigger)
 
 
-def _optional_string(value: Mapping[str, Any], key: str, place: str) -> str | None:
+def _optional_id(value: Mapping[str, Any], key: str, place: str) -> str | None:
     found = value.get(key)
     if found is not None and not isinstance(found, str):
         raise InvalidRequest(f"{place} must be a string, not {json_kind(found)}")
+    if found is not None and len(found) > LONGEST_ID:
+        raise InvalidRequest(f"{place} has {len(found)} characters; an id has at most {LONGEST_ID}")
     return found

@@ -64,7 +64,6 @@ class Turn:
         headers: Mapping[str, str] | None = None,
         path_params: Mapping[str, Any] | None = None,
         query: Mapping[str, str] | None = None,
-        open_calls: frozenset[str] | None = None,
         observer: SourceObserver | None = None,
     ) -> None:
         self.request = request
@@ -72,7 +71,6 @@ class Turn:
         self.headers: Mapping[str, str] = headers or {}
         self.path_params: Mapping[str, Any] = path_params or {}
         self.query: Mapping[str, str] = query or {}
-        self._open_calls = open_calls
         self._observer = observer
         self.say: Callable[[Part], bool | None] = _nobody_listens
         """Says a part at once; for the loop's own thread. Tells whether others should have their turn."""
@@ -112,10 +110,7 @@ class Turn:
 
         Code that makes its own turns is the one that asked, and gets all of them.
         """
-        outputs = self.request.tool_outputs
-        if self._open_calls is None:
-            return outputs
-        return [output for output in outputs if output.tool_call_id in self._open_calls]
+        return self.request.tool_outputs
 
     @property
     def approvals(self) -> list[ApprovalAnswer]:

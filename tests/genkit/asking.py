@@ -4,6 +4,8 @@ import asyncio
 from collections.abc import Callable, Mapping
 from typing import Any
 
+import msgspec
+
 from usechat import MessageBuilder, UIMessage
 from usechat.requests import ChatRequest
 from usechat.transport import ChatTransport
@@ -28,10 +30,11 @@ def turn(
     *messages: Wire,
     identity: Identity | None = None,
     headers: Mapping[str, str] | None = None,
-    open_calls: frozenset[str] | None = None,
+    pending_calls: frozenset[str] | None = None,
     **more: Any,
 ) -> Turn:
-    return Turn(asked(*messages, **more), identity=identity, headers=headers, open_calls=open_calls)
+    request = msgspec.structs.replace(asked(*messages, **more), pending_calls=pending_calls)
+    return Turn(request, identity=identity, headers=headers)
 
 
 async def answer(transport: ChatTransport, request: ChatRequest, *, message: UIMessage | None = None) -> UIMessage:

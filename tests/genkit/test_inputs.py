@@ -94,7 +94,7 @@ async def test_messages_that_go_on_after_a_tool_of_the_page_end_in_its_request()
 async def test_what_other_tools_of_that_step_returned_is_pending() -> None:
     approved = {"approval": {"id": "x", "approved": True, "reason": "fine"}}
     waiting = call("genkit-3", "approval-responded", "delete", **approved)
-    asked = turn(user("one"), assistant(STEP, waiting, DONE), open_calls=frozenset({"genkit-3"}))
+    asked = turn(user("one"), assistant(STEP, waiting, DONE), pending_calls=frozenset({"genkit-3"}))
     data = messages_input(asked).data
     request = {"name": "delete", "input": {"city": "Rome"}}
     restart = [{"toolRequest": request, "metadata": {"resumed": {"reason": "fine"}}}]

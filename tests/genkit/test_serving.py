@@ -12,7 +12,7 @@ from starlette.routing import Route
 
 from tests.genkit import scripted
 from tests.genkit.asking import text_of
-from tests.server.process import question, serve_process
+from tests.server.process import PATIENCE, question, serve_process
 from usechat import ChunkDecoder, MessageBuilder, chat_response
 from usechat.cli import main
 from usechat.errors import MissingDependency
@@ -78,11 +78,13 @@ def test_the_command_serves_a_flow(tmp_path: Path) -> None:
     (tmp_path / "mine.py").write_text(MINE, encoding="utf-8")
     with serve_process(tmp_path, "--as", "genkit", "mine:chat_flow") as served:
         for path in ("api/chat", "chatFlow/stream"):
-            answer = httpx2.post(f"{served.url}/{path}", json=question("hello", chat_id=path.replace("/", "-")))
+            asked = question("hello", chat_id=path.replace("/", "-"))
+            answer = httpx2.post(f"{served.url}/{path}", json=asked, timeout=PATIENCE)
             assert said(answer.content) == "Hello"
         assert "  POST /chatFlow/stream\n" in served.written
     with serve_process(tmp_path, "mine:words") as served:
-        assert said(httpx2.post(f"{served.url}/api/chat", json=question("hi")).content) == "You said: hi"
+        answer = httpx2.post(f"{served.url}/api/chat", json=question("hi"), timeout=PATIENCE)
+        assert said(answer.content) == "You said: hi"
 
 
 def test_without_the_package_the_remedy_is_told(monkeypatch: pytest.MonkeyPatch) -> None:

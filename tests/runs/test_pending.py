@@ -12,7 +12,7 @@ import pytest
 from usechat import chunks, parts
 from usechat.requests import ChatRequest
 from usechat.runs.log import Log
-from usechat.runs.open_calls import OpenCall, input_digest
+from usechat.runs.open_calls import OpenCall, input_digest, secret_of_chat
 from usechat.runs.pending import Pending, pending_in, pending_metadata, pending_signature
 from usechat.runs.run import Run, RunInfo, Timeouts
 from usechat.sse import ChunkDecoder
@@ -23,35 +23,43 @@ from usechat.turn import Turn
 USER = {"id": "u1", "role": "user", "parts": [{"type": "text", "text": "hi"}]}
 ASK = OpenCall("t1", "ask", input_digest({"a": 1}))
 LOOK = OpenCall("t2", "look", input_digest(None))
-SIGNED: dict[str, Any] = {"usechat": {"pending": ["t1"], "signature": pending_signature("s3cret", "c1", [ASK])}}
-BOTH: dict[str, Any] = {
-    "usechat": {"pending": ["t1", "t2"], "signature": pending_signature("s3cret", "c1", [ASK, LOOK])}
-}
+SECRET = secret_of_chat("s3cret", "c1", "ada")
+SIGNED: dict[str, Any] = {"usechat": {"pending": ["t1"], "signature": pending_signature(SECRET, [ASK])}}
+BOTH: dict[str, Any] = {"usechat": {"pending": ["t1", "t2"], "signature": pending_signature(SECRET, [ASK, LOOK])}}
 CALL = parts.ToolCall("t1", "ask", {"a": 1})
 
 
-def test_the_signature_is_an_hmac_of_the_chat_and_each_call() -> None:
-    empty = base64.urlsafe_b64encode(hashlib.sha256(b"null").digest()).decode().rstrip("=")
-    signed = json.dumps(["usechat-pending-calls-v1", "c1", [["t2", "look", empty]]], separators=(",", ":"))
-    signature = base64.urlsafe_b64encode(hmac.digest(b"s3cret", signed.encode(), "sha256")).decode().rstrip("=")
-    expected = {"usechat": {"pending": ["t2"], "signature": signature}}
-    assert pending_metadata("s3cret", "c1", [LOOK]) == expected
+def base64url(data: bytes) -> str:
+    return base64.urlsafe_b64encode(data).decode().rstrip("=")
+
+
+def hmac_of(secret: str, *fields: Any) -> str:
+    return base64url(hmac.digest(secret.encode(), json.dumps(fields, separators=(",", ":")).encode(), "sha256"))
+
+
+def test_the_signature_is_an_hmac_of_each_call_with_the_secret_of_the_chat() -> None:
+    empty = base64url(hashlib.sha256(b"null").digest())
+    of_chat = hmac_of("s3cret", "usechat-chat-secret-v1", "c1", "ada")
+    signature = hmac_of(of_chat, "usechat-pending-calls-v1", [["t2", "look", empty]])
+    assert pending_metadata(SECRET, [LOOK]) == {"usechat": {"pending": ["t2"], "signature": signature}}
 
 
 @pytest.mark.parametrize(
-    ("secret", "chat_id", "calls"),
+    ("secret", "calls"),
     [
-        ("other", "c1", [ASK, LOOK]),
-        ("s3cret", "c2", [ASK, LOOK]),
-        ("s3cret", "c1", [LOOK, ASK]),
-        ("s3cret", "c1", [ASK]),
-        ("s3cret", "c1", [OpenCall("t3", "ask", ASK.input_digest), LOOK]),
-        ("s3cret", "c1", [OpenCall("t1", "tell", ASK.input_digest), LOOK]),
-        ("s3cret", "c1", [OpenCall("t1", "ask", LOOK.input_digest), LOOK]),
+        (secret_of_chat("other", "c1", "ada"), [ASK, LOOK]),
+        (secret_of_chat("s3cret", "c2", "ada"), [ASK, LOOK]),
+        (secret_of_chat("s3cret", "c1", "bob"), [ASK, LOOK]),
+        (secret_of_chat("s3cret", "c1ada", ""), [ASK, LOOK]),
+        (SECRET, [LOOK, ASK]),
+        (SECRET, [ASK]),
+        (SECRET, [OpenCall("t3", "ask", ASK.input_digest), LOOK]),
+        (SECRET, [OpenCall("t1", "tell", ASK.input_digest), LOOK]),
+        (SECRET, [OpenCall("t1", "ask", LOOK.input_digest), LOOK]),
     ],
 )
-def test_whatever_differs_has_another_signature(secret: str, chat_id: str, calls: list[OpenCall]) -> None:
-    assert pending_signature(secret, chat_id, calls) != BOTH["usechat"]["signature"]
+def test_whatever_differs_has_another_signature(secret: str, calls: list[OpenCall]) -> None:
+    assert pending_signature(secret, calls) != BOTH["usechat"]["signature"]
 
 
 @pytest.mark.parametrize(
@@ -86,7 +94,7 @@ async def answered(
     """Run a source that says this; return the metadata of its finish and the calls that it left open."""
     messages = [USER] if continues is None else [USER, continues]
     run = Run(
-        RunInfo("r1", "c1", "m1", "7", open_calls=known),
+        RunInfo("r1", "c1", "m1", "7", subject="ada", open_calls=known),
         Turn(ChatRequest.parse({"id": "c1", "messages": messages})),
         MessageStream(message_id="m1", sdk="7", continues=continues),
         Log(),

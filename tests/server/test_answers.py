@@ -6,17 +6,18 @@ from typing import Any
 import pytest
 
 from usechat.requests import ChatRequest
-from usechat.runs.open_calls import OpenCall, approval_signature, input_digest
+from usechat.runs.open_calls import OpenCall, approval_signature, input_digest, secret_of_chat
 from usechat.runs.pending import pending_metadata
 from usechat.runs.run import RunInfo, RunState
 from usechat.server.answers import CHANGED, UNSIGNED, Answers, Unprocessable
 
 USER = {"id": "u1", "role": "user", "parts": [{"type": "text", "text": "hi"}]}
-SECRET = "s3cret"
+SECRET = secret_of_chat("s3cret", "c1", "")
 ASK = OpenCall("t1", "ask", input_digest({"a": 1}))
 REMOVE = OpenCall("t2", "remove", input_digest({"path": "notes"}), "a1")
-SIGNED = pending_metadata(SECRET, "c1", [ASK])
+SIGNED = pending_metadata(SECRET, [ASK])
 APPROVAL = {"id": "a1", "signature": approval_signature(SECRET, REMOVE)}
+FOREIGN = approval_signature(secret_of_chat("s3cret", "c1", "bob"), REMOVE)
 
 
 def output(**changes: Any) -> dict[str, Any]:
@@ -51,8 +52,11 @@ def run(*calls: OpenCall) -> RunInfo:
         ),
         pytest.param([output(input={"a": 1.0})], SIGNED, ["t1"], id="the same number"),
         pytest.param([output()], None, [], id="no signature"),
-        pytest.param([output()], pending_metadata(SECRET, "c2", [ASK]), [], id="of another chat"),
-        pytest.param([output()], pending_metadata("other", "c1", [ASK]), [], id="with another secret"),
+        pytest.param([output()], pending_metadata(secret_of_chat("s3cret", "c2", ""), [ASK]), [], id="of another chat"),
+        pytest.param(
+            [output()], pending_metadata(secret_of_chat("s3cret", "c1", "bob"), [ASK]), [], id="of another person"
+        ),
+        pytest.param([output()], pending_metadata("other", [ASK]), [], id="with another secret"),
         pytest.param([output(toolCallId="t9")], SIGNED, [], id="another call"),
         pytest.param(
             [output(toolCallId="t9")],
@@ -64,6 +68,9 @@ def run(*calls: OpenCall) -> RunInfo:
         pytest.param([output(type="tool-tell")], SIGNED, [], id="changed name"),
         pytest.param([output(type="tool-tell", toolName="ask")], SIGNED, [], id="changed name beside the old one"),
         pytest.param([output(input={"a": 2}), output()], SIGNED, [], id="told twice, and differently"),
+        pytest.param([output(output=6), output()], SIGNED, [], id="with two outputs"),
+        pytest.param([output(state="output-error", errorText="no"), output()], SIGNED, [], id="failed, and did not"),
+        pytest.param([output(state="input-available"), output()], SIGNED, ["t1"], id="told twice, with one output"),
     ],
 )
 def test_of_a_forgotten_run_what_is_signed_is_taken(told: list[Any], metadata: Any, taken: list[str]) -> None:
@@ -78,6 +85,7 @@ def test_of_a_forgotten_run_what_is_signed_is_taken(told: list[Any], metadata: A
         pytest.param([output()], {"usechat": "nonsense"}, run(ASK), ["t1"], id="open, whatever the metadata says"),
         pytest.param([output(input={"a": 2})], SIGNED, run(ASK), [], id="changed input"),
         pytest.param([output(type="tool-tell")], SIGNED, run(ASK), [], id="changed name"),
+        pytest.param([output(output=6), output()], SIGNED, run(ASK), [], id="with two outputs"),
         pytest.param(
             [approval(state="output-available", output="removed")], None, run(REMOVE), [], id="an approval is pending"
         ),
@@ -125,6 +133,9 @@ def test_metadata_of_any_shape_is_borne(metadata: Any) -> None:
             approval(approval={"id": "a1", "approved": True, "signature": "\ud800"}), None, False, id="signed by nobody"
         ),
         pytest.param(approval(approval={**APPROVAL, "id": "a9", "approved": True}), None, False, id="another approval"),
+        pytest.param(
+            approval(approval={**APPROVAL, "approved": True, "signature": FOREIGN}), None, False, id="of another person"
+        ),
         pytest.param(approval(input={"path": "/"}), None, False, id="changed input"),
         pytest.param(approval(type="tool-format"), None, False, id="changed name"),
         pytest.param(approval(type="tool-format", toolName="remove"), run(REMOVE), False, id="the old name beside it"),
@@ -149,9 +160,34 @@ def test_an_approval_of_a_call_that_is_told_twice_and_differently_is_refused() -
 @pytest.mark.parametrize("latest", [run(ASK, REMOVE), None])
 def test_what_is_not_answered_stays_open(latest: RunInfo | None) -> None:
     still = approval(state="approval-requested", approval=APPROVAL)
-    assert Answers(asked(output(), still, metadata=SIGNED), "c1", latest, SECRET).unanswered() == (REMOVE,)
+    answers = Answers(asked(output(), still, metadata=SIGNED), "c1", latest, SECRET)
+    assert (answers.unanswered(), answers.given()) == ((REMOVE,), (ASK,))
     waiting = output(state="input-available")
-    assert Answers(asked(waiting, approval(), metadata=SIGNED), "c1", latest, SECRET).unanswered() == (ASK,)
+    answers = Answers(asked(waiting, approval(), metadata=SIGNED), "c1", latest, SECRET)
+    assert (answers.unanswered(), answers.given()) == ((ASK,), (REMOVE,))
+
+
+@pytest.mark.parametrize(
+    ("state", "retried"),
+    [
+        (RunState.RUNNING, []),
+        (RunState.WAITING, []),
+        (RunState.FINISHED, []),
+        (RunState.FAILED, ["t1", "t2"]),
+        (RunState.STOPPED, ["t1", "t2"]),
+        (RunState.LOST, ["t1"]),
+    ],
+)
+def test_what_came_to_nothing_may_be_answered_again(state: RunState, retried: list[str]) -> None:
+    latest = RunInfo("r1", "c1", "m1", "7", state=state, given_calls=(ASK, REMOVE))
+    answers = Answers(asked(output(), approval()), "c1", latest, SECRET)
+    assert answers.pending() == frozenset({"t1"} & set(retried))
+    assert [call.tool_call_id for call in answers.given()] == retried
+    if "t2" in retried:
+        answers.check_approvals()
+    else:
+        with pytest.raises(Unprocessable):
+            answers.check_approvals()
 
 
 @pytest.mark.parametrize(
@@ -159,6 +195,7 @@ def test_what_is_not_answered_stays_open(latest: RunInfo | None) -> None:
     [
         pytest.param([output()], None, [f"chat c1: {UNSIGNED}"], id="nothing vouches for it"),
         pytest.param([output(input=2)], run(ASK), [f"chat c1: {CHANGED}"], id="the call has changed"),
+        pytest.param([output(), output()], run(ASK), [f"chat c1: {CHANGED}"], id="there are two outputs"),
         pytest.param([output()], run(), [], id="it was answered before"),
         pytest.param([output(toolCallId="own"), approval()], None, [], id="an outcome of the server beside an answer"),
         pytest.param([output(state="input-available")], None, [], id="no output"),

@@ -75,7 +75,9 @@ async def test_a_bare_route_takes_what_it_asked_for_and_nothing_else(settings: S
     app = route(settings)
     message = await posted(app, USER)
     assert last_text(await posted(app, USER, answering(message))) == "[5] ['a1']"
-    assert last_text(await posted(app, USER, answering(message), chat_id="c2")) == "[] ['a1']"
+    assert await posted(app, USER, answering(message), chat_id="c2") == 422
+    without = {**message, "parts": [part for part in message["parts"] if part["type"] != "tool-remove"]}
+    assert last_text(await posted(app, USER, answering(without), chat_id="c2")) == "[] []"
     assert last_text(await posted(app, USER, answering(message, input={"a": 2}))) == "[] ['a1']"
     assert last_text(await posted(app, USER, answering({**message, "metadata": None}))) == "[] ['a1']"
 

@@ -1,5 +1,7 @@
 """The secret that nobody chose: one per process, or one for all workers of `usechat serve`."""
 
+import os
+import signal
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +14,7 @@ from usechat.sse import ChunkDecoder
 
 APP = """
 import os
+import subprocess
 from starlette.applications import Starlette
 from starlette.responses import PlainTextResponse
 from starlette.routing import Route
@@ -19,7 +22,8 @@ from usechat import ToolCall
 from usechat.server import chat_response
 
 async def asking(turn):
-    yield f"{os.getpid()} {len(turn.tool_outputs)}"
+    inherited = subprocess.run(["env"], stdout=subprocess.PIPE, check=True).stdout
+    yield f"{os.getpid()} {len(turn.tool_outputs)} {b'USECHAT_SERVE' in inherited}"
     if not turn.request.continues:
         yield ToolCall("t1", "ask", {})
 
@@ -53,19 +57,24 @@ def posted(url: str, *messages: Any) -> Any:
     return builder.message
 
 
-def test_workers_take_what_another_worker_asked_for(tmp_path: Path) -> None:
+def test_workers_take_what_another_asked_for_and_what_they_start_does_not_know_their_secret(tmp_path: Path) -> None:
     (tmp_path / "bare.py").write_text(APP)
     [user] = question()["messages"]
     with serve_process(tmp_path, "bare:app", "--workers", "2") as served:
         message = posted(served.url, user)
         answered = {"state": "output-available", "output": 1}
         message["parts"] = [part | answered if "toolCallId" in part else part for part in message["parts"]]
-        seen: dict[str, str] = {}
+        seen: dict[int, tuple[str, str]] = {}
 
-        def two_workers_answered() -> bool:
-            worker, taken = posted(served.url, user, message)["parts"][-1]["text"].split()
-            seen[worker] = taken
-            return len(seen) == 2
+        def answer_of(number: int) -> bool:
+            try:
+                worker, taken, inherited = posted(served.url, user, message)["parts"][-1]["text"].split()
+            except httpx2.TransportError:  # the worker that is killed
+                return False
+            seen[int(worker)] = (taken, inherited)
+            return len(seen) == number
 
-        eventually(two_workers_answered, "both workers answer")
-    assert set(seen.values()) == {"1"}
+        eventually(lambda: answer_of(2), "both workers answer")
+        os.kill(min(seen), signal.SIGKILL)
+        eventually(lambda: answer_of(3), "the worker that takes its place answers")
+    assert set(seen.values()) == {("1", "False")}

@@ -89,6 +89,8 @@ async def failing(turn):
     yield
 """
 
+CUT = (httpx2.NetworkError, httpx2.RemoteProtocolError)
+
 
 @pytest.fixture(autouse=True)
 def _directory_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
@@ -219,7 +221,7 @@ def test_a_traceback_for_those_who_ask(tmp_path: Path, capsys: pytest.CaptureFix
 
 
 def test_a_server_from_beginning_to_end(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    with serve_process(tmp_path, "served_agents:endless", "--drain", "1", "--log-format", "json") as served:
+    with serve_process(tmp_path, "served_agents:endless", "--drain", "3", "--log-format", "json") as served:
         port = served.url.rpartition(":")[2]
         assert "\n  POST /api/chat\n" in served.written
         assert "Only this machine can reach it" in served.written
@@ -232,12 +234,12 @@ def test_a_server_from_beginning_to_end(tmp_path: Path, capsys: pytest.CaptureFi
                 pass
             began = time.monotonic()
             os.kill(served.process.pid, signal.SIGTERM)
-            with pytest.raises(httpx2.RemoteProtocolError):  # a clean end would look like success
+            with pytest.raises(CUT):  # a clean end would look like success
                 for _ in pieces:
                     pass
             assert served.process.poll() is None, "readers are broken off before the run has its time"
         served.process.wait(PATIENCE)
-        assert 1 <= time.monotonic() - began < 20
+        assert time.monotonic() - began >= 3
         assert served.process.returncode == -signal.SIGTERM
         assert "\nthe agent was closed\n" in served.written
         assert '"state": "stopped"' in served.written
@@ -265,7 +267,7 @@ def test_an_agent_that_cannot_be_stopped_does_not_keep_the_process(tmp_path: Pat
             while b"word" not in next(pieces):
                 pass
             served.process.terminate()
-            with pytest.raises(httpx2.RemoteProtocolError):
+            with pytest.raises(CUT):
                 for _ in pieces:
                     pass
         assert served.process.wait(PATIENCE) == -signal.SIGTERM
@@ -291,7 +293,7 @@ def test_workers_share_runs_and_end_together(tmp_path: Path) -> None:
             while b"word" not in next(pieces):
                 pass
             served.process.terminate()
-            with pytest.raises(httpx2.RemoteProtocolError):
+            with pytest.raises(CUT):
                 for _ in pieces:
                     pass
         assert served.process.wait(PATIENCE) == 0

@@ -13,7 +13,7 @@ __all__ = ["ConcurrentRuns"]
 class ConcurrentRuns(MemoryRuns):
     """Knows the last run of each chat, and refuses none while another goes on.
 
-    Nobody can read a run again, so of one that has ended only what it asked the page is remembered: its open calls.
+    Nobody can read a run again, so of one that has ended only what the page may answer is remembered.
     """
 
     async def claim(self, info: RunInfo, *, continues: Mapping[str, Any] | None = None) -> RunInfo | None:  # noqa: ARG002
@@ -25,7 +25,7 @@ class ConcurrentRuns(MemoryRuns):
         """Remember what the last run of a chat asked, for a while."""
         latest = self._latest.get(info.chat_id)
         if latest is not None and latest.run_id == info.run_id:
-            if info.open_calls:
+            if info.answerable:
                 self._latest[info.chat_id] = info
                 asyncio.get_running_loop().call_later(self._remember, self._forget, info)
             else:

@@ -20,7 +20,7 @@ from usechat.stream import MessageStream
 from usechat.transport import HandsOver, Source
 from usechat.turn import Turn
 
-__all__ = ["ChatBusy", "Conflict", "Keeper", "NotTheirs", "Reading", "ShuttingDown"]
+__all__ = ["AlreadyAnswered", "ChatBusy", "Conflict", "Keeper", "NotTheirs", "Reading", "ShuttingDown"]
 
 Conflict: TypeAlias = Literal["reject", "attach", "queue", "interrupt"]
 """What a second request does while the chat's run goes on."""
@@ -43,6 +43,12 @@ class NotTheirs(RequestError):
     """The chat is not theirs, or there is none; which of the two is not told."""
 
     status = 404
+
+
+class AlreadyAnswered(RequestError):
+    """Another request has answered the same, and was faster."""
+
+    status = 422
 
 
 class ShuttingDown(RequestError):
@@ -131,6 +137,8 @@ class Keeper:
             elif not await self._gives_way(active) and self._conflict == "reject":
                 raise ChatBusy("This chat is being answered already.")
             await asyncio.sleep(_POLL)
+            if info.given_calls and not isinstance(source, HandsOver):
+                await self._check_still_open(info)
         on_flush = partial(self._store.append, info.run_id) if self._is_shared else None
         log = Log(keep=self._keep_log, gather=self._gather, on_flush=on_flush)
         stream = MessageStream(message_id=info.message_id, sdk=info.sdk, continues=continues)
@@ -174,6 +182,12 @@ class Keeper:
             return False
         await self._store.order_stop(active, unless_read=True)
         return await self._has_ended(active, within=_MOMENT)
+
+    async def _check_still_open(self, info: RunInfo) -> None:
+        """Refuse a run whose answers were given to another while it waited: an approved tool does not run twice."""
+        latest = await self._store.latest(info.chat_id)
+        if latest is not None and not set(info.given_calls) <= set(latest.answerable):
+            raise AlreadyAnswered("This was answered already.")
 
     async def attach(self, info: RunInfo, *, sdk: str) -> Reading | None:
         """Read a run that goes on, from its start; nothing if it has ended meanwhile."""

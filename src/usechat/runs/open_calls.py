@@ -10,9 +10,10 @@ import msgspec
 
 from usechat.values import json_text, json_value
 
-__all__ = ["OpenCall", "approval_signature", "input_digest", "is_signature", "signature_of"]
+__all__ = ["OpenCall", "approval_signature", "input_digest", "is_signature", "secret_of_chat", "signature_of"]
 
 _VERSION: Final = "ai-sdk-tool-approval-v1"
+_SECRET_VERSION: Final = "usechat-chat-secret-v1"
 _LARGEST_EXACT: Final = 2**53
 
 
@@ -30,8 +31,13 @@ def input_digest(value: Any) -> str:
     return _base64url(hashlib.sha256(json_text(_sorted(json_value(value))).encode()).digest())
 
 
+def secret_of_chat(secret: str, chat_id: str, subject: str) -> str:
+    """Return the secret of one person's chat, so that nothing signed in it is good in another, or for anybody else."""
+    return signature_of(secret, [_SECRET_VERSION, chat_id, subject])
+
+
 def approval_signature(secret: str, call: OpenCall) -> str:
-    """Return the signature that AI SDK 7 makes for an approval request (``experimental_toolApprovalSecret``)."""
+    """Sign an approval request: the fields that AI SDK 7 signs (``experimental_toolApprovalSecret``)."""
     return signature_of(secret, [_VERSION, call.approval_id, call.tool_call_id, call.tool_name, call.input_digest])
 
 

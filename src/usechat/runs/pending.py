@@ -24,16 +24,16 @@ class Pending(NamedTuple):
     signature: str
 
 
-def pending_metadata(secret: str, chat_id: str, calls: Sequence[OpenCall]) -> dict[str, Any]:
-    """Return the metadata of a message whose calls wait for the page's outputs."""
+def pending_metadata(secret: str, calls: Sequence[OpenCall]) -> dict[str, Any]:
+    """Return the metadata of a message whose calls wait for the page's outputs; the secret is the chat's."""
     ids = [call.tool_call_id for call in calls]
-    return {"usechat": {"pending": ids, "signature": pending_signature(secret, chat_id, calls)}}
+    return {"usechat": {"pending": ids, "signature": pending_signature(secret, calls)}}
 
 
-def pending_signature(secret: str, chat_id: str, calls: Sequence[OpenCall]) -> str:
-    """Sign which calls of a chat wait for the page's outputs, with their tools and inputs."""
+def pending_signature(secret: str, calls: Sequence[OpenCall]) -> str:
+    """Sign which calls wait for the page's outputs, with their tools and inputs."""
     told = [[call.tool_call_id, call.tool_name, call.input_digest] for call in calls]
-    return signature_of(secret, [_VERSION, chat_id, told])
+    return signature_of(secret, [_VERSION, told])
 
 
 def pending_in(metadata: Any) -> Pending | None:

@@ -5,7 +5,7 @@ import enum
 import logging
 import types
 from collections.abc import Callable, Coroutine, Generator, Mapping
-from typing import Any, Final
+from typing import Any, Final, get_args
 
 import msgspec
 
@@ -14,7 +14,7 @@ from usechat.calls import Call
 from usechat.errors import UsechatError
 from usechat.frames import FrameStream
 from usechat.runs.log import Log
-from usechat.runs.open_calls import OpenCall, approval_signature, input_digest
+from usechat.runs.open_calls import OpenCall, approval_signature, input_digest, secret_of_chat
 from usechat.runs.pending import NOTHING_PENDING, pending_in, pending_metadata
 from usechat.runs.sweep import sweep_for
 from usechat.sse import DONE, encode_frame
@@ -30,6 +30,9 @@ TOO_LONG: Final = "The answer took too long and was stopped."
 TOO_MUCH: Final = "The answer grew too long and was stopped."
 NO_ENDING: Final = "The answer ended in an error."
 SILENT: Final = "The agent was silent for too long, so the answer was stopped."
+
+_NOTED: Final[frozenset[type]] = frozenset(get_args(parts.ToolPart))
+"""What a run does not just pass on."""
 
 
 class RunState(enum.StrEnum):
@@ -47,6 +50,7 @@ class RunInfo(msgspec.Struct, frozen=True):
     """What is known of a run, wherever it lives.
 
     ``open_calls`` are the calls that it left to the client; while it goes on, those that it found open and unanswered.
+    ``given_calls`` are those that its request answered; none after a good end.
     """
 
     run_id: str
@@ -57,6 +61,17 @@ class RunInfo(msgspec.Struct, frozen=True):
     subject: str = ""
     state: RunState = RunState.RUNNING
     open_calls: tuple[OpenCall, ...] = ()
+    given_calls: tuple[OpenCall, ...] = ()
+
+    @property
+    def answerable(self) -> tuple[OpenCall, ...]:
+        """The calls that the client may answer: also those whose answers came to nothing, for it may try again."""
+        match self.state:
+            case RunState.FAILED | RunState.STOPPED:
+                return (*self.open_calls, *self.given_calls)
+            case RunState.LOST:  # nobody knows which of the approved tools did run
+                return (*self.open_calls, *(call for call in self.given_calls if call.approval_id is None))
+        return self.open_calls
 
 
 class Timeouts(msgspec.Struct, frozen=True):
@@ -137,7 +152,7 @@ class Run:
         self._ordered: parts.Error | parts.Abort | None = None
         self._task: asyncio.Task[None] | None = None
         turn.bind(self.say)
-        if approval_secret is not None:
+        if turn.request.continues:
             stream.vouch = self._pending
 
     @property
@@ -159,8 +174,8 @@ class Run:
     def say(self, part: parts.Part) -> bool:
         """Write what the source said; nothing once the run has ended. Tells whether others should have their turn."""
         self._spoke = True
-        if isinstance(part, parts.ApprovalRequest):
-            part = self._signed(part)
+        if part.__class__ in _NOTED:
+            part = self._noted(part)
         frames = self._frames.send(part)
         if not frames:
             return False
@@ -255,8 +270,10 @@ class Run:
             return
         if frames := self._last_frames(ending):
             self.log.append(frames)
+        state = self._outcome()
+        given = self.info.given_calls if state in (RunState.FAILED, RunState.STOPPED) else ()
         self.info = msgspec.structs.replace(
-            self.info, message_id=self.message_id, state=self._outcome(), open_calls=self._open_calls()
+            self.info, message_id=self.message_id, state=state, open_calls=self._open_calls(), given_calls=given
         )
         self.log.flush()
         self._turn.unbind(self.say)
@@ -295,6 +312,17 @@ class Run:
             return next((made for made in self.info.open_calls if made.tool_call_id == call.wire_id), None)
         return OpenCall(call.wire_id, call.name, input_digest(call.input), call.approval_id)
 
+    def _noted(self, part: parts.Part) -> parts.Part:
+        """Return what is to be passed on; an approved tool that did run must not run again when the run fails."""
+        self._stream.vouch = self._pending
+        if isinstance(part, parts.ApprovalRequest):
+            return self._signed(part)
+        if self.info.given_calls and isinstance(part, parts.ToolResult | parts.ToolError | parts.ToolDenied):
+            ran = part.tool_call_id
+            given = [call for call in self.info.given_calls if call.approval_id is None or call.tool_call_id != ran]
+            self.info = msgspec.structs.replace(self.info, given_calls=tuple(given))
+        return part
+
     def _signed(self, part: parts.ApprovalRequest) -> parts.ApprovalRequest:
         """Sign an approval request, so that its answer can be checked when this run is forgotten."""
         call = next((call for call in self._stream.waiting_calls if call.wire_id == part.tool_call_id), None)
@@ -303,14 +331,17 @@ class Run:
         made = self._as_made(call)
         if made is None:
             return part
+        secret = secret_of_chat(self._approval_secret, self.info.chat_id, self.info.subject)
         asked = msgspec.structs.replace(made, approval_id=part.approval_id)
-        return msgspec.structs.replace(part, signature=approval_signature(self._approval_secret, asked))
+        return msgspec.structs.replace(part, signature=approval_signature(secret, asked))
 
     def _pending(self) -> Mapping[str, Any]:
         """Vouch for the calls that wait for the page's outputs, so that those are taken when this run is forgotten."""
         calls = [call for call in self._open_calls() if call.approval_id is None]
-        if calls and self._approval_secret is not None:
-            return pending_metadata(self._approval_secret, self.info.chat_id, calls)
+        if self._approval_secret is None:
+            return {}
+        if calls:
+            return pending_metadata(secret_of_chat(self._approval_secret, self.info.chat_id, self.info.subject), calls)
         continued: Mapping[str, Any] = self._turn.request.continues or {}
         earlier = pending_in(continued.get("metadata"))
         return NOTHING_PENDING if earlier is not None and earlier.call_ids else {}

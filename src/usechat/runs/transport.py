@@ -57,7 +57,7 @@ class RunChatTransport:
             user_message_id=message["id"] if message else "",
         )
         # Called in its own process, as a page calls the AI SDK's transports: what the request answers is the caller's
-        # own word, and whoever lets strangers in serves the source instead (usechat.server), which checks theirs.
+        # own word. A server that lets strangers in has checked theirs, and said in the request what may be taken.
         reading = await self._keeper.start(info, self._source, Turn(request), continues=continues)
         return _Chunks(reading, lambda: self._keeper.stop(info))
 

@@ -1,7 +1,7 @@
 """What a client sends back is not trusted: answers are checked against what was asked."""
 
 import logging
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
@@ -16,7 +16,7 @@ from usechat.ui_messages import is_dynamic_tool
 
 __all__ = ["Answers", "Unprocessable"]
 
-CHANGED: Final = "a tool output was not taken: its call came back with another tool or input"
+CHANGED: Final = "a tool output was not taken: its call came back with another tool or input, or with two outputs"
 UNSIGNED: Final = (
     "tool outputs were not taken: the last run is not known here, and no valid signature came back; give every worker"
     " the same Settings(approval_secret=…), and let the page send the chat's id and the message's metadata"
@@ -34,7 +34,7 @@ class Unprocessable(RequestError):
 class Answers:
     """What a request answers, beside what was asked: by the chat's last run, or once that is forgotten by signature.
 
-    ``chat_id`` is the name of the chat among the runs, ``latest`` its last run if that is known.
+    ``chat_id`` is the name of the chat among the runs, ``latest`` its last run if that is known, ``secret`` its own.
     """
 
     def __init__(self, asked: ChatRequest, chat_id: str, latest: RunInfo | None, secret: str) -> None:
@@ -48,7 +48,7 @@ class Answers:
         self._claims: dict[str, set[tuple[str, str]]] = {}
         self._open: Sequence[OpenCall] = ()
         if self._parts:
-            self._open = latest.open_calls if latest is not None else list(self._signed(secret))
+            self._open = latest.answerable if latest is not None else list(self._signed(secret))
 
     def check_approvals(self) -> None:
         """Refuse an answer to an approval that was not asked for, or whose call has another input now."""
@@ -59,20 +59,32 @@ class Answers:
                 )
 
     def pending(self) -> frozenset[str]:
-        """Return the ids of the calls that wait for the client's output, and are told of as they were made."""
+        """Return the ids of calls that wait for an output, are told of as they were made, and not answered twice."""
         waiting = [call for call in self._open if call.approval_id is None]
-        found = frozenset(call.tool_call_id for call in waiting if self._told(call.tool_call_id) == call)
-        outputs = {output.tool_call_id for output in self._asked.tool_outputs}
+        outputs = Counter(output.tool_call_id for output in self._asked.tool_outputs)
+        found = frozenset(
+            call.tool_call_id
+            for call in waiting
+            if outputs[call.tool_call_id] <= 1 and self._told(call.tool_call_id) == call
+        )
         # The outcomes of the server's own tools come back, too: they are nothing to speak of beside an answer.
-        if outputs and not outputs & found and not self._asked.approvals:
+        if outputs and not outputs.keys() & found and not self._asked.approvals:
             self._warn(changed=any(call.tool_call_id in outputs for call in waiting))
         return found
 
     def unanswered(self) -> tuple[OpenCall, ...]:
-        """Return the calls that stay open, whatever this request answers."""
-        answered = {answer.tool_call_id for answer in self._asked.approvals}
-        answered |= {output.tool_call_id for output in self._asked.tool_outputs}
+        """Return the open calls of which this request says nothing."""
+        answered = self._answered()
         return tuple(call for call in self._open if call.tool_call_id not in answered)
+
+    def given(self) -> tuple[OpenCall, ...]:
+        """Return the open calls that this request answers."""
+        answered = self._answered()
+        return tuple(call for call in self._open if call.tool_call_id in answered)
+
+    def _answered(self) -> set[str | None]:
+        answered = {answer.tool_call_id for answer in self._asked.approvals}
+        return answered | {output.tool_call_id for output in self._asked.tool_outputs}
 
     def _is_open(self, told: OpenCall | None) -> bool:
         return told is not None and told in self._open
@@ -97,7 +109,7 @@ class Answers:
         calls = [] if pending is None else [self._told(call_id) for call_id in pending.call_ids]
         known = [call for call in calls if call is not None]
         if pending is not None and len(known) == len(calls):
-            expected = pending_signature(secret, self._chat_id, known)
+            expected = pending_signature(secret, known)
             yield from known if is_signature(pending.signature, expected) else ()
 
     def _requests(self) -> Iterator[tuple[str, str, str]]:

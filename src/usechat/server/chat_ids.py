@@ -6,6 +6,9 @@ from urllib.parse import quote
 
 from starlette.convertors import Convertor, register_url_convertor
 
+from usechat.requests import LONGEST_ID
+from usechat.runs.keeper import NotTheirs
+
 __all__ = ["CHAT_ID", "chat_key"]
 
 CHAT_ID: Final = "{chat_id:usechat_id}"
@@ -29,10 +32,13 @@ register_url_convertor("usechat_id", _ChatIdConvertor())
 def chat_key(path_params: Mapping[str, Any], chat_id: str) -> str:
     """Return the name of a chat among the runs: its id, behind what else the path names; no two chats share one.
 
-    It is part of log lines and of the names of Redis keys, so whatever is not plain is escaped as in a URL.
+    It is part of log lines and of the names of Redis keys, so whatever is not plain is escaped as in a URL. A path that
+    names anything too long to be an id is NotTheirs: names are remembered for a while, and servers take long paths.
     """
-    others = [f"{name}={_escape(str(value))}/" for name, value in path_params.items() if name != "chat_id"]
-    return "".join([*others, _escape(chat_id)])
+    others = {name: str(value) for name, value in path_params.items() if name != "chat_id"}
+    if any(len(text) > LONGEST_ID for text in (chat_id, *others.values())):
+        raise NotTheirs("No such chat.")
+    return "".join([*(f"{name}={_escape(value)}/" for name, value in others.items()), _escape(chat_id)])
 
 
 def _escape(text: str) -> str:

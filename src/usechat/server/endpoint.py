@@ -14,6 +14,7 @@ from usechat.requests import ChatRequest
 from usechat.runs.failures import describe_with
 from usechat.runs.keeper import Keeper, Reading
 from usechat.runs.memory import MemoryRuns
+from usechat.runs.open_calls import secret_of_chat
 from usechat.runs.run import RunInfo, RunState
 from usechat.runs.store import RunStore
 from usechat.server.answers import Answers
@@ -105,14 +106,16 @@ class Endpoints:
 
     async def begin(self, request: Request, asked: ChatRequest, sdk: str) -> Reading:
         """Start a run; a RequestError says why not. ``sdk`` is the release it is for if the request names none."""
-        asked = msgspec.structs.replace(asked, chat_id=asked.chat_id or new_id())
+        in_path = str(request.path_params.get("chat_id", ""))
+        asked = msgspec.structs.replace(asked, chat_id=asked.chat_id or in_path or new_id())
         identity = await self._identify(request, asked.chat_id, "send")
         key = self._key(request, identity, asked.chat_id)
         latest = await self.keeper.latest(key)
         if latest is not None and latest.subject != identity.subject:
             raise NotTheirs("No such chat.")
-        answers = Answers(asked, key, latest, self._secret)
+        answers = Answers(asked, key, latest, secret_of_chat(self._secret, key, identity.subject))
         answers.check_approvals()
+        asked = msgspec.structs.replace(asked, pending_calls=answers.pending())
         # A message that is sent twice is answered once; a regenerated answer is wanted anew.
         repeatable = asked.last_user_message if asked.trigger == "submit-message" and not asked.continues else None
         info = RunInfo(
@@ -123,6 +126,7 @@ class Endpoints:
             user_message_id=repeatable["id"] if repeatable else "",
             subject=identity.subject,
             open_calls=answers.unanswered(),
+            given_calls=answers.given(),
         )
         turn = Turn(
             asked,
@@ -130,7 +134,6 @@ class Endpoints:
             headers=RequestHeaders(request.scope),
             path_params=request.path_params,
             query=request.query_params,
-            open_calls=answers.pending(),
             observer=self.observer,
         )
         return await self.keeper.start(info, self._source, turn, continues=asked.continues)

@@ -146,8 +146,10 @@ def run(options: Namespace) -> int:
 
 
 def create_app() -> Any:
-    """Return the app of the plan that the environment holds; uvicorn calls it in each worker."""
-    plan = msgspec.json.decode(os.environ[_VARIABLE], type=Plan)
+    """Return the app of the plan that the environment holds; uvicorn calls it once in each worker."""
+    # Taken out, because it holds secrets, and what the agent starts inherits the environment. That of the process which
+    # starts workers anew is another one.
+    plan = msgspec.json.decode(os.environ.pop(_VARIABLE), type=Plan)
     try:
         return make_app(plan).app
     except UsechatError as error:  # the code has changed since the command began, such as under --reload
