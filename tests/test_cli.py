@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 from types import SimpleNamespace
@@ -231,7 +232,8 @@ def test_a_reader_that_has_seen_enough_hears_no_complaint(tmp_path: Path) -> Non
 
 
 def test_an_interruption_is_no_traceback() -> None:
-    with serving([2.0]) as server:
+    seen = threading.Event()
+    with serving([seen]) as server:
         # A shell starts what runs in the background with interruptions ignored, and its children inherit that.
         listening = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)"
         program = [sys.executable, "-c", f"{listening}; import sys; from usechat.cli import main; sys.exit(main())"]
@@ -240,6 +242,7 @@ def test_an_interruption_is_no_traceback() -> None:
             time.sleep(0.01)
         running.send_signal(signal.SIGINT)
         printed = running.communicate(timeout=60)
+        seen.set()
     assert (running.returncode, printed) == (130, (b"", b""))
 
 

@@ -47,13 +47,33 @@ class Upstream:
     def start(self, dialect: Dialect = "client", release: Release = "early") -> Sessions:
         return self.run(self._servers.enter_async_context(serving_sessions(dialect=dialect, release=release)))
 
-    def tell(self, session: Session, event: Mapping[str, Any]) -> None:
+    def tell(self, session: Session, *events: Mapping[str, Any]) -> None:
         """Let the runner of a session say this."""
 
         async def say() -> None:
-            session.tell(event)
+            for event in events:
+                session.tell(event)
 
         self.run(say())
+
+    def speak_in_step(self, session: Session, lines: Iterator[str], mebibytes: int) -> int:
+        """Let the turn of a prompt `hang` say so many x and end, no faster than it is read; return how many came.
+
+        Whoever is kept from its processor for a moment cannot follow a flood that waits for nobody, and is cut off.
+        """
+        chunks = (json.loads(line.removeprefix("data: ")) for line in lines if line.startswith("data: {"))
+        turn_id = next(chunk["messageId"] for chunk in chunks if chunk["type"] == "start")
+        delta = {"type": "message.part.text-delta", "turnId": turn_id, "delta": "x" * 16 * 1024}
+        came: int = 0
+        for step in range(1, 4 * mebibytes + 1):
+            self.tell(session, *[delta] * 16)
+            while came < step * 256 * 1024:
+                came += next(chunks).get("delta", "").count("x")
+        self.tell(session, {"type": "message.finalize", "turnId": turn_id, "reason": "end_turn"})
+        for chunk in chunks:
+            came += chunk.get("delta", "").count("x")
+        self.run(session.close())
+        return came
 
     def stop(self) -> None:
         self.run(self._servers.aclose())
@@ -133,7 +153,7 @@ VARIANTS: Final = {
     "both": Variant("both"),
     "later": Variant(release="later"),
     "impatient": Variant(options={"idle_timeout": 0.3}),
-    "kept": Variant(kept=True, settings=msgspec.structs.replace(SESSION_SETTINGS, disconnect=cancel_after(5))),
+    "kept": Variant(kept=True, settings=msgspec.structs.replace(SESSION_SETTINGS, disconnect=cancel_after(PATIENCE))),
     "approval": Variant(options={"questions": "approval"}),
 }
 

@@ -9,7 +9,7 @@ from usechat.agent_ops import AgentOpsChatTransport
 from usechat.requests import ChatRequest
 from usechat.turn import Identity, Turn
 
-PATIENCE = 15.0
+PATIENCE = 30.0
 """Seconds to wait for something that should happen at once; a loaded machine is slow."""
 
 

@@ -1,4 +1,4 @@
-"""Runs beside each other: none is refused, and only what one asked the page is remembered."""
+"""Runs beside each other: none is refused, and only what the page may answer is remembered."""
 
 import asyncio
 
@@ -40,6 +40,14 @@ async def test_a_run_that_asked_nothing_is_forgotten_at_once() -> None:
     await runs.claim(run(1))
     assert await runs.end(ended(run(1)))
     assert await runs.latest("chat") is None
+
+
+async def test_a_failed_run_that_was_given_an_answer_is_remembered() -> None:
+    runs = ConcurrentRuns()
+    await runs.claim(run(1))
+    failed = msgspec.structs.replace(run(1), state=RunState.FAILED, given_calls=(CALL,))
+    assert await runs.end(failed)
+    assert await runs.latest("chat") == failed
 
 
 async def test_the_end_of_an_earlier_run_changes_nothing() -> None:

@@ -34,7 +34,7 @@ async def say(client: ClientConnection, **command: Any) -> None:
 async def read(client: ClientConnection, until: str, **more: Any) -> list[Any]:
     """Return the frames up to the first of this type that has these data."""
     frames: list[Any] = []
-    async with asyncio.timeout(15):
+    async with asyncio.timeout(30):
         while True:
             frames.append(json.loads(await client.recv()))
             if frames[-1]["type"] == until and more.items() <= frames[-1].get("data", {}).items():

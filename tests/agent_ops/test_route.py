@@ -11,6 +11,7 @@ from starlette.applications import Starlette
 from starlette.middleware.base import BaseHTTPMiddleware
 from starlette.routing import Mount
 
+from tests.server.guarded import Streams
 from usechat import ChunkDecoder
 from usechat.agent_ops.access import Role, Standing
 from usechat.agent_ops.app import AgentOpsApp
@@ -72,8 +73,12 @@ class Gateway:
     def __init__(self, *, runs: RunStore | None = None, enabled: bool = True, standing: Any = COLLABORATOR) -> None:
         self.agent = Agent()
         self.access = Access(standing)
-        self.app: Any = AgentOpsApp(
-            self.agent.answer, access=self.access, authorize=by_header, runs=runs, enabled=enabled
+        self.streams = Streams()
+        self.app: Any = self.serve(self.agent.answer, runs=runs, enabled=enabled)
+
+    def serve(self, answer: Any, *, runs: RunStore | None, enabled: bool = True) -> AgentOpsApp:
+        return AgentOpsApp(
+            answer, access=self.access, authorize=by_header, runs=runs, enabled=enabled, observer=self.streams
         )
 
     async def ask(self, method: str, path: str, user: str | None = "carl", content: Any = None) -> httpx2.Response:
@@ -95,6 +100,12 @@ class Gateway:
         parts = [{"type": "text", "text": text}]
         body = {"id": chat_id, "messages": [{"id": f"{user_id}-{text}", "role": "user", "parts": parts}]}
         return await self.ask("POST", f"/api/sessions/{session_id}/chat", user, body)
+
+    async def until_streams(self, count: int) -> None:
+        """Wait until so many streams have been opened."""
+        async with asyncio.timeout(30):
+            for _ in range(count):
+                await self.streams.opened.acquire()
 
     async def until_turns(self, count: int) -> None:
         async with asyncio.timeout(30):
@@ -197,9 +208,7 @@ async def test_with_a_store_a_run_is_resumed_with_names_on_every_frame_and_stopp
     await gateway.until_turns(1)
     resumed = asyncio.ensure_future(gateway.ask("GET", "/api/sessions/s1/chat/c1/stream"))
     other = asyncio.ensure_future(gateway.ask("GET", "/api/sessions/s1/chat/c1/stream?sdk=7"))
-    async with asyncio.timeout(30):
-        while len(gateway.access.asked) < 3:  # noqa: ASYNC110
-            await asyncio.sleep(0.005)
+    await gateway.until_streams(3)
     gateway.agent.release.set()
     assert text_of(await first) == "s1: wait no more"
     for answer in await asyncio.gather(resumed, other):
@@ -307,15 +316,13 @@ async def test_the_id_of_the_turn_is_that_of_the_message_wherever_it_is_told() -
         await release.wait()
 
     gateway = Gateway()
-    gateway.app = AgentOpsApp(answer, access=gateway.access, authorize=by_header, runs=MemoryRuns(), enabled=True)
+    gateway.app = gateway.serve(answer, runs=MemoryRuns())
     asked = [asyncio.ensure_future(gateway.send())]
     await begun.wait()
     state = await gateway.ask("GET", "/api/sessions/s1/chat/c1")
     resuming = [f"/api/sessions/s1/chat/c1/stream{query}" for query in ("", "?sdk=5", "?sdk=7")]
     asked += [asyncio.ensure_future(gateway.ask("GET", path)) for path in resuming]
-    async with asyncio.timeout(30):
-        while len(gateway.access.asked) < 5:  # noqa: ASYNC110
-            await asyncio.sleep(0.005)
+    await gateway.until_streams(4)
     release.set()
     started = 'data: {"type":"start","messageId":"turn-1"'
     assert [started in answered.text for answered in await asyncio.gather(*asked)] == [True] * 4

@@ -7,9 +7,11 @@ import socket
 from collections.abc import Iterator
 from contextlib import closing
 
+import httpx2
 import pytest
 
 from tests.agent_ops.gateways import PATIENCE, Gateway, Upstream, eventually, gateway, upstream
+from tests.server.process import question
 from usechat.runs.keeper import CANNOT_FOLLOW
 
 
@@ -46,10 +48,13 @@ def test_a_client_that_does_not_read_a_flood_is_cut_off_and_the_agent_stopped(ga
         client.settimeout(PATIENCE)
         client.connect(("127.0.0.1", gate.served.port))
         client.sendall(request(gate, app, "flood 50"))
-        eventually(lambda: session.busy, "the flood begins")
-        eventually(lambda: not session.busy and not session.clients, "the agent is stopped")
-        assert [command["type"] for _, command in session.heard][-2:] == ["prompt", "abort"]
+        # From here on a client that reads in time gets the last words.
+        eventually(
+            lambda: [command["type"] for _, command in list(session.heard)][-2:] == ["prompt", "abort"],
+            "the agent is stopped",
+        )
         received = b"".join(iter(lambda: client.recv(65536), b""))
+        eventually(lambda: not session.busy and not session.clients, "the socket is closed")
     assert len(received) < 16 * 1024 * 1024
     assert received.startswith(b"HTTP/1.1 200")
     chunks = [json.loads(data) for data in re.findall(rb"^data: (\{.*)\n", received, re.MULTILINE)]
@@ -58,11 +63,17 @@ def test_a_client_that_does_not_read_a_flood_is_cut_off_and_the_agent_stopped(ga
     assert deltas == {16 * 1024}, "whole frames are dropped, never parts of one"
 
 
-def test_a_client_that_reads_gets_the_whole_flood(gate: Gateway) -> None:
-    answer = gate.post("client", "flood 5", session_id="flood")
-    deltas = [len(chunk["delta"]) for name, chunk in answer.events if name == "text-delta"]
-    assert sum(deltas) == 5 * 1024 * 1024
-    assert answer.events[-1][0] == "message-finish"
+def test_a_client_that_reads_gets_the_whole_flood(gate: Gateway, behind: Upstream) -> None:
+    url, seen = gate.url("client", "flood"), [""]
+
+    def noted(lines: Iterator[str]) -> Iterator[str]:
+        for line in lines:
+            seen[:] = [line] if line.startswith("event: ") else seen
+            yield line
+
+    with httpx2.stream("POST", url, headers=gate.headers(), json=question("hang"), timeout=PATIENCE) as answer:
+        came = behind.speak_in_step(gate.sessions["client"]["flood"], noted(answer.iter_lines()), 5)
+    assert (came, seen) == (5 * 1024 * 1024, ["event: message-finish"])
 
 
 def open_sockets(gate: Gateway) -> float:
@@ -80,4 +91,4 @@ def test_open_sockets_are_told_and_a_page_that_goes_closes_its_own(gate: Gateway
         client.sendall(request(gate, "client", "slow"))
         eventually(lambda: open_sockets(gate) == 1, "the socket is counted")
     eventually(lambda: open_sockets(gate) == 0, "the socket is closed")
-    assert not gate.sessions["client"]["flood"].clients
+    eventually(lambda: not gate.sessions["client"]["flood"].clients, "the session knows")

@@ -108,8 +108,8 @@ def test_it_says_how_to_try_it_and_serves_several_workers_without_redis(tmp_path
         assert f"usechat serves {ADDRESS} at {served.url}\n" in served.written
         assert "\n  POST /api/sessions/{session_id}/chat\n" in served.written
         assert f"curl -N {served.url}/api/sessions/SESSION/chat -H 'authorization: Bearer …'" in served.written
-        assert httpx2.post(f"{served.url}/api/sessions/s1/chat", json=question()).status_code == 401
-        ready = httpx2.get(f"{served.url}/readyz")
+        assert httpx2.post(f"{served.url}/api/sessions/s1/chat", json=question(), timeout=PATIENCE).status_code == 401
+        ready = httpx2.get(f"{served.url}/readyz", timeout=PATIENCE)
         assert (ready.status_code, ready.text) == (503, "Access cannot be checked at the moment.")
 
 
@@ -129,7 +129,7 @@ def test_with_redis_every_worker_resumes_and_stops_and_the_upstream_gets_its_own
                     eventually(lambda: session.busy, "the turn runs")
                     for _ in range(4):  # each asks whichever worker takes it
                         with (
-                            httpx2.Client(headers=client.headers) as other,
+                            httpx2.Client(headers=client.headers, timeout=PATIENCE) as other,
                             other.stream("GET", f"{chat}/c1/stream") as seen,
                         ):
                             assert seen.status_code == 200
@@ -150,4 +150,4 @@ def test_it_says_that_it_is_switched_off(tmp_path: Path, monkeypatch: pytest.Mon
     monkeypatch.setenv("ENABLE_AI_SDK_ADAPTER", "false")
     with serve_process(tmp_path, "--as", "agent-ops", ADDRESS) as served:
         assert "ENABLE_AI_SDK_ADAPTER is set, but not to true: pages get 404.\n" in served.written
-        assert httpx2.post(f"{served.url}/api/sessions/s1/chat", json=question()).status_code == 404
+        assert httpx2.post(f"{served.url}/api/sessions/s1/chat", json=question(), timeout=PATIENCE).status_code == 404

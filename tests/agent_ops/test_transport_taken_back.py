@@ -10,8 +10,8 @@ import pytest
 from websockets.asyncio.server import ServerConnection, serve
 
 from tests.agent_ops.frames import PROMPT, Frame, message, status, user_says
-from tests.agent_ops.talking import Asked, until
-from usechat.agent_ops import AgentOpsChatTransport
+from tests.agent_ops.talking import PATIENCE, Asked, until
+from usechat.agent_ops import AgentOpsChatTransport, conversation
 
 PENDING: Frame = {"type": "queue.state", "data": {"pending": {"messageId": "u1", "content": PROMPT}}}
 
@@ -56,7 +56,9 @@ async def upstream(said: list[Frame], *, closes: bool = False) -> AsyncIterator[
         pytest.param([], [], id="nobody-knows"),
     ],
 )
-async def test_what_becomes_of_it(said: list[Frame], heard: list[str]) -> None:
+async def test_what_becomes_of_it(said: list[Frame], heard: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    if said:
+        monkeypatch.setattr(conversation, "_LEAVING", PATIENCE)
     async with upstream(said) as running:
         asked = Asked(AgentOpsChatTransport(running.url), PROMPT)
         await until(lambda: running.heard)

@@ -6,7 +6,9 @@ import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from typing import TypeAlias
 
+Item: TypeAlias = bytes | float | threading.Event
 OK = b"HTTP/1.1 200 OK\r\nconnection: close\r\n"
 CHUNKED = OK + b"transfer-encoding: chunked\r\n\r\n"
 END = b"0\r\n\r\n"
@@ -26,8 +28,8 @@ class Server:
 
 
 @contextmanager
-def serving(*answers: Iterable[bytes | float]) -> Iterator[Server]:
-    """Answer one connection after the other: bytes are sent, numbers are seconds to wait."""
+def serving(*answers: Iterable[Item]) -> Iterator[Server]:
+    """Answer one connection after the other: bytes are sent, numbers are seconds to wait, events are waited for."""
     listener = socket.create_server(("127.0.0.1", 0))
     server = Server(f"http://127.0.0.1:{listener.getsockname()[1]}/api/chat")
 
@@ -60,12 +62,14 @@ def _receive(connection: socket.socket) -> bytes:
     return head + b"\r\n\r\n" + body
 
 
-def _send(connection: socket.socket, answer: Iterable[bytes | float]) -> None:
+def _send(connection: socket.socket, answer: Iterable[Item]) -> None:
     for item in answer:
         if isinstance(item, bytes):
             try:
                 connection.sendall(item)
             except OSError:
                 return  # the client has seen enough
+        elif isinstance(item, threading.Event):
+            item.wait(60)
         else:
             time.sleep(item)

@@ -5,7 +5,7 @@ import io
 import itertools
 import json
 import re
-import socket
+import threading
 import tracemalloc
 import zlib
 from pathlib import Path
@@ -13,8 +13,9 @@ from types import SimpleNamespace
 
 import pytest
 
-from tests.check.server import CHUNKED, END, OK, piece, serving
+from tests.check.server import CHUNKED, END, OK, Item, piece, serving
 from tests.check.streams import text, turn
+from tests.conformance.served import unanswered_port
 from usechat.check import CannotJudge, Capture, check_capture
 from usechat.check.reading import ChatQuestion, is_url, read_file, read_url
 
@@ -22,7 +23,7 @@ BODY = turn(*text())
 HELLO = ChatQuestion()
 
 
-def fetch(url: str, question: ChatQuestion = HELLO, timeout: float = 10, maximum_bytes: int = 10_000) -> Capture:
+def fetch(url: str, question: ChatQuestion = HELLO, timeout: float = 30, maximum_bytes: int = 10_000) -> Capture:
     return read_url(url, question, timeout=timeout, maximum_bytes=maximum_bytes)
 
 
@@ -99,7 +100,7 @@ def test_a_failure_is_an_answer() -> None:
     assert (capture.status, capture.body) == (503, b"busy")
 
 
-def answer(encoding: str, body: bytes) -> list[bytes | float]:
+def answer(encoding: str, body: bytes) -> list[Item]:
     return [OK + f"content-encoding: {encoding}\r\n\r\n".encode() + body]
 
 
@@ -157,9 +158,11 @@ def test_an_encoding_that_nobody_asked_for() -> None:
 
 
 def test_a_stream_that_does_not_end_is_cut_by_the_clock() -> None:
-    with serving([CHUNKED + piece(BODY), 1.0]) as server:
-        capture = fetch(server.url, timeout=0.4)
-    assert (capture.body, capture.unread) == (BODY, "the stream had not ended after 0.4 s")
+    seen = threading.Event()
+    with serving([CHUNKED + piece(BODY), seen]) as server:
+        capture = fetch(server.url, timeout=2.5)
+        seen.set()
+    assert (capture.body, capture.unread) == (BODY, "the stream had not ended after 2.5 s")
 
 
 def test_a_stream_that_does_not_end_is_cut_by_its_size() -> None:
@@ -198,15 +201,19 @@ def test_pieces_that_come_together_are_noted_once() -> None:
 
 
 def test_nobody_answers() -> None:
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        port = listener.getsockname()[1]
-    with pytest.raises(CannotJudge, match=r"^http://127.0.0.1:\d+ did not answer: .*connect"):
+    with (
+        unanswered_port() as port,
+        pytest.raises(CannotJudge, match=r"^http://127.0.0.1:\d+ did not answer: .*connect"),
+    ):
         fetch(f"http://127.0.0.1:{port}")
 
 
 def test_nobody_answers_in_time() -> None:
-    with serving([0.6]) as server, pytest.raises(CannotJudge, match=r"did not answer: .* after 0\.2 s"):
-        fetch(server.url, timeout=0.2)
+    seen = threading.Event()
+    with serving([seen]) as server:
+        with pytest.raises(CannotJudge, match=r"did not answer: .* after 0\.2 s"):
+            fetch(server.url, timeout=0.2)
+        seen.set()
 
 
 def test_the_answer_is_no_http() -> None:

@@ -22,7 +22,7 @@ from tests.conformance.judge import (
 NEWEST: Final = tuple(releases[-1] for releases in RELEASES.values())
 """The newest release of each major."""
 WITH_APPROVALS: Final = NEWEST[1:]
-PATIENCE: Final = 30.0
+PATIENCE: Final = 60.0
 """Seconds to wait for something that should happen at once; a loaded machine is slow."""
 
 

@@ -7,6 +7,7 @@ trip; a small chat takes about half a millisecond.
 import base64
 import json
 import selectors
+import signal
 import subprocess
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -162,6 +163,10 @@ class Judge:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+
+    def suspend(self) -> None:
+        """Let the process answer nothing any more."""
+        self._process.send_signal(signal.SIGSTOP)
 
     def close(self) -> None:
         self._selector.close()

@@ -16,7 +16,7 @@ from starlette.routing import Mount, Router
 from usechat.server.app import EndpointsApp
 from usechat.turn import Turn
 
-PATIENCE: Final = 30.0
+PATIENCE: Final = 60.0
 """Seconds to wait for something that should happen at once; a loaded machine is slow."""
 
 T = TypeVar("T")
@@ -72,6 +72,14 @@ def eventually(condition: Callable[[], object], what: str) -> None:
     while not condition():
         assert monotonic() < deadline, f"never happened: {what}"
         sleep(0.01)
+
+
+@contextmanager
+def unanswered_port() -> Iterator[int]:
+    """Hold a port at which nobody listens; one that was let go somebody else may be given at any time."""
+    with socket.socket() as held:
+        held.bind(("127.0.0.1", 0))
+        yield held.getsockname()[1]
 
 
 @contextmanager

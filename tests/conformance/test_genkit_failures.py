@@ -1,6 +1,5 @@
 """What goes wrong between a page and Genkit: stops, cuts, refusals; each before the real npm clients."""
 
-import socket
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -13,7 +12,7 @@ from starlette.routing import Route
 
 from tests.conformance.genkit_servers import NodeServer, Watched, node_server, python_app
 from tests.conformance.http_client import NEWEST, Browser, Page, View, text_of
-from tests.conformance.served import Served, eventually, serving
+from tests.conformance.served import Served, eventually, serving, unanswered_port
 from tests.genkit import scripted
 from usechat.genkit import GenkitChatTransport, text_input
 from usechat.server import ChatApp
@@ -84,13 +83,11 @@ def python() -> Watched:
 @pytest.fixture(scope="module")
 def served(node: NodeServer, python: Watched) -> Iterator[Served]:
     routes = [Route(f"/{name}", answer, methods=["POST"]) for name, answer in UPSTREAMS.items()]
-    with socket.create_server(("127.0.0.1", 0)) as reserved:
-        nobody = f"http://127.0.0.1:{reserved.getsockname()[1]}"
-    with serving({"failing": Starlette(routes=routes), "python": python}) as upstream:
+    with unanswered_port() as nobody, serving({"failing": Starlette(routes=routes), "python": python}) as upstream:
         url = f"http://127.0.0.1:{upstream.port}"
         apps = {name: ChatApp(GenkitChatTransport(f"{url}/failing/{name}")) for name in UPSTREAMS}
         apps |= {
-            "refused": ChatApp(GenkitChatTransport(nobody)),
+            "refused": ChatApp(GenkitChatTransport(f"http://127.0.0.1:{nobody}")),
             "process": ChatApp(scripted.chat_flow),
             "agent": ChatApp(scripted.agent),
             "python": ChatApp(GenkitChatTransport(f"{url}/python/chatFlow")),

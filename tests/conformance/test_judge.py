@@ -198,6 +198,7 @@ def test_a_case_that_makes_no_sense_does_not_end_the_judge(judge: Judge) -> None
 
 def test_a_judge_that_does_not_answer_or_is_dead_says_so() -> None:
     with Judge(timeout=0) as judge:
+        judge.suspend()
         with pytest.raises(JudgeError, match="no answer within 0 s"):
             judge.versions()
         with pytest.raises(JudgeError, match="Node ended with code"):

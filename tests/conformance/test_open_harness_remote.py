@@ -1,7 +1,6 @@
 """Flows that run elsewhere, on the pages of the newest clients: WebSockets, sessions, and what goes wrong."""
 
 import itertools
-import socket
 from collections.abc import AsyncIterator, Iterator, Mapping
 from functools import partial
 from typing import Any
@@ -10,7 +9,7 @@ import pytest
 from prometheus_client import REGISTRY
 
 from tests.conformance.http_client import NEWEST, WITH_APPROVALS, Browser, Page, text_of
-from tests.conformance.served import Served, eventually, serving
+from tests.conformance.served import Served, eventually, serving, unanswered_port
 from tests.open_harness.session_server import SessionServer
 from usechat.open_harness import (
     FlowRuntime,
@@ -70,16 +69,15 @@ def back() -> Iterator[Served]:
 @pytest.fixture(scope="module")
 def front(back: Served) -> Iterator[Served]:
     """The server of pages."""
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        nobody = taken.getsockname()[1]
-    apps = {
-        "flows": chats(partial(RemoteRuntime, f"ws://127.0.0.1:{back.port}/flows/ws")),
-        "workflows": chats(RemoteSessions(f"http://127.0.0.1:{back.port}/workflows")),
-        "absent": chats(partial(RemoteRuntime, f"ws://127.0.0.1:{nobody}/ws", connect_seconds=0.1)),
-        "absent-workflows": chats(RemoteSessions(f"http://127.0.0.1:{nobody}", connect_seconds=0.1)),
-    }
-    with serving(apps) as running:
-        yield running
+    with unanswered_port() as nobody:
+        apps = {
+            "flows": chats(partial(RemoteRuntime, f"ws://127.0.0.1:{back.port}/flows/ws")),
+            "workflows": chats(RemoteSessions(f"http://127.0.0.1:{back.port}/workflows")),
+            "absent": chats(partial(RemoteRuntime, f"ws://127.0.0.1:{nobody}/ws", connect_seconds=0.1)),
+            "absent-workflows": chats(RemoteSessions(f"http://127.0.0.1:{nobody}", connect_seconds=0.1)),
+        }
+        with serving(apps) as running:
+            yield running
 
 
 def open_page(browser: Browser, front: Served, release: str, name: str, **options: Any) -> Page:

@@ -4,8 +4,9 @@ import asyncio
 import http.client
 import json
 import logging
+import time
 from collections.abc import AsyncIterator, Iterator
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 from fastapi import FastAPI, Request
@@ -16,11 +17,14 @@ from tests.conformance.served import Gates, Served, eventually, serving
 from usechat import parts
 from usechat.server import ChatApp, Settings, chat_response
 from usechat.server.disconnect import cancel_after
+from usechat.server.observer import Unobserved
 from usechat.turn import Turn
 
 GATES = Gates()
 LEFT: dict[str, str] = {}
 """How the agent of each chat ended."""
+STOPPED: dict[str, float] = {}
+"""When the agent of each chat was stopped."""
 
 
 async def paced(turn: Turn) -> AsyncIterator[str | parts.Part]:
@@ -37,8 +41,18 @@ async def paced(turn: Turn) -> AsyncIterator[str | parts.Part]:
         yield "three"
         LEFT[turn.chat_id] = "finished"
     except (asyncio.CancelledError, GeneratorExit):
+        STOPPED[turn.chat_id] = time.monotonic()
         LEFT[turn.chat_id] = "stopped" if turn.stopped else "closed"
         raise
+
+
+class Readers(Unobserved):
+    """Writes down when they left."""
+
+    left: ClassVar[list[float]] = []
+
+    def stream_closed(self, reason: str) -> None:  # noqa: ARG002
+        self.left.append(time.monotonic())
 
 
 async def with_an_open_tool(turn: Turn) -> AsyncIterator[str | parts.Part]:
@@ -79,7 +93,7 @@ def fast_api() -> FastAPI:
 def served() -> Iterator[Served]:
     apps = {
         "paced": ChatApp(paced),
-        "short": ChatApp(paced, settings=Settings(disconnect=cancel_after(0.3))),
+        "short": ChatApp(paced, settings=Settings(disconnect=cancel_after(0.3)), observer=Readers()),
         "tool": ChatApp(with_an_open_tool),
         "seven": ChatApp(for_seven, settings=Settings(sdk="7")),
         "fastapi": fast_api(),
@@ -159,8 +173,8 @@ def test_client_stop_closes_the_socket_and_the_run_is_stopped_when_it_lingered_l
     view = page.settled()
     assert view["status"] == "ready"
     assert view["finishes"][-1].get("isAbort") is True
-    assert chat_id not in LEFT
     eventually(lambda: LEFT.get(chat_id) == "stopped", "the agent is stopped")
+    assert STOPPED[chat_id] - Readers.left[-1] > 0.2
     eventually(lambda: state_of(served, "short", chat_id) == "stopped", "the run is stopped")
 
 

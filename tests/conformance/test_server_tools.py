@@ -17,11 +17,16 @@ from usechat.turn import Turn
 GATES = Gates()
 RAN: list[str] = []
 """The chats whose dangerous tool really ran."""
+FAILED: list[str] = []
+"""The chats in which the agent failed once."""
 
 
 async def asking_the_page(turn: Turn) -> AsyncIterator[str | parts.Part]:
     """Use a tool of the page, and go on with what it returned."""
     if turn.tool_outputs:
+        if turn.chat_id.startswith("flaky") and turn.chat_id not in FAILED:
+            FAILED.append(turn.chat_id)
+            raise RuntimeError("the model is down")
         for output in turn.tool_outputs:
             yield f"You are in {output.output}" if output.error_text is None else f"Nowhere: {output.error_text}"
         if turn.chat_id.startswith("slow"):
@@ -103,6 +108,21 @@ def test_the_message_goes_on_after_a_tool_of_the_page_with_one_more_post(
     assert message["id"] == waiting["id"]
     assert len(page.look()["messages"]) == 2
     assert posts(page) == [200, 200]
+
+
+@pytest.mark.parametrize("release", NEWEST)
+def test_a_page_that_tries_again_after_a_failure_does_not_lose_what_its_tool_returned(
+    browser: Browser, served: Served, release: str
+) -> None:
+    page, waiting = asked(browser, release, served.url("tool"), f"flaky-{release}", "tools")
+    page.call("addToolOutput", {"tool": "location", "toolCallId": "c1", "output": "Paris"})
+    page.until(lambda view: view["error"] is not None)
+    page.call("sendMessage")
+    page.until(lambda view: len(view["requests"]) == 3)
+    message = page.answer()
+    assert text_of(page.look()) == "Where are you? You are in Paris."
+    assert message["id"] == waiting["id"]
+    assert posts(page) == [200, 200, 200]
 
 
 def state_of(served: Served, app: str, chat_id: str) -> Any:

@@ -172,7 +172,7 @@ class Worker:
     def __init__(self, store: RunStore, conflict: Conflict, linger: float | None) -> None:
         self.keeper = Keeper(
             store,
-            timeouts=Timeouts(stop=5),
+            timeouts=Timeouts(stop=PATIENCE),
             linger=linger,
             conflict=conflict,
             describe=lambda error, _info: str(error),

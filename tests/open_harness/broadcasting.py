@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import socket
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from typing import Any, Final
@@ -65,10 +66,13 @@ class BroadcastingServer:
 
 @asynccontextmanager
 async def broadcasting(
-    answer: Callable[[BroadcastingServer, Mapping[str, Any]], None] = lambda _server, _command: None, *, port: int = 0
+    answer: Callable[[BroadcastingServer, Mapping[str, Any]], None] = lambda _server, _command: None,
+    *,
+    bound: socket.socket | None = None,
 ) -> AsyncIterator[BroadcastingServer]:
-    """Serve until the block ends."""
+    """Serve until the block ends, on a socket of its own if it is given none."""
     server = BroadcastingServer(answer)
-    async with serve(server.handle, "127.0.0.1", port) as listening:
-        server.port = next(iter(listening.sockets)).getsockname()[1]
+    listener = bound or socket.create_server(("127.0.0.1", 0))
+    async with serve(server.handle, sock=listener):
+        server.port = listener.getsockname()[1]
         yield server

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from tests.conformance.served import unanswered_port
 from tests.open_harness.broadcasting import PATIENCE, BroadcastingServer, broadcasting
 from usechat.errors import LocalProtocolError
 from usechat.open_harness.interface import Event, Runtime
@@ -149,20 +150,23 @@ async def test_a_paused_run_that_is_everybodys_needs_no_connection_until_it_is_r
 
 
 async def test_a_server_that_starts_late_is_waited_for(caplog: pytest.LogCaptureFixture) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        port = taken.getsockname()[1]
-    runtime = RemoteRuntime(f"ws://127.0.0.1:{port}/ws", connect_seconds=PATIENCE, silence=5)
-    turn = asyncio.create_task(runtime.run({"message": "hello"}))
-    while "cannot be reached" not in caplog.text:  # noqa: ASYNC110 (the first attempt fails in the loop's own time)
-        await asyncio.sleep(0.005)
-    async with broadcasting(answer_a_resume, port=port):
-        assert (await turn)["status"] == "paused"
+    with socket.socket() as bound:
+        bound.bind(("127.0.0.1", 0))  # and nobody listens yet
+        url = f"ws://127.0.0.1:{bound.getsockname()[1]}/ws"
+        runtime = RemoteRuntime(url, connect_seconds=PATIENCE, silence=5)
+        turn = asyncio.create_task(runtime.run({"message": "hello"}))
+        while "cannot be reached" not in caplog.text:  # noqa: ASYNC110 (the first attempt fails in the loop's own time)
+            await asyncio.sleep(0.005)
+        async with broadcasting(answer_a_resume, bound=bound):
+            assert (await turn)["status"] == "paused"
 
 
 async def test_a_server_that_is_not_there_is_told_and_named_in_the_log(caplog: pytest.LogCaptureFixture) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        port = taken.getsockname()[1]
-    with caplog.at_level(logging.WARNING), pytest.raises(Unreachable, match="cannot be reached"):
+    with (
+        unanswered_port() as port,
+        caplog.at_level(logging.WARNING),
+        pytest.raises(Unreachable, match="cannot be reached"),
+    ):
         await RemoteRuntime(f"ws://127.0.0.1:{port}/ws", connect_seconds=0.2).run({"message": "hello"})
     assert f"127.0.0.1:{port}" in caplog.text
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.open_harness.broadcasting import BroadcastingServer, broadcasting
+from tests.open_harness.broadcasting import PATIENCE, BroadcastingServer, broadcasting
 from usechat import chunks
 from usechat.chunks import Chunk
 from usechat.open_harness import OpenHarnessChatTransport, RemoteRuntime
@@ -24,7 +24,7 @@ def said(text: Any) -> Mapping[str, Any]:
 
 
 def transport_to(server: BroadcastingServer, **options: Any) -> OpenHarnessChatTransport:
-    return OpenHarnessChatTransport(partial(RemoteRuntime, server.url, silence=5, **options))
+    return OpenHarnessChatTransport(partial(RemoteRuntime, server.url, **{"silence": 5, **options}))
 
 
 def request(text: str, chat_id: str = "c1") -> ChatRequest:
@@ -69,10 +69,17 @@ async def test_a_second_message_of_a_chat_is_sent_to_the_node_that_runs() -> Non
 
     async with broadcasting(take) as server:
         transport = transport_to(server)
-        first = asyncio.create_task(answer(transport, "one"))
-        await server.until(lambda server: server.commands)
+        heard: list[Chunk] = []
+
+        async def listen() -> None:
+            async for chunk in await transport.send_messages(request("one")):
+                heard.append(chunk)  # noqa: PERF401 (it is looked at meanwhile)
+
+        first = asyncio.create_task(listen())
+        await server.until(lambda _: text_of(heard))
         second = await answer(transport, "two")
-        assert text_of(await first) == "You said one."
+        await first
+        assert text_of(heard) == "You said one."
         assert text_of(second) == "You said two to a-1."
         assert errors_of(second) == []
 
@@ -86,7 +93,9 @@ async def test_a_turn_that_nobody_takes_is_an_error_chunk_that_says_so(
     text: str, events: list[Mapping[str, Any]], told: str
 ) -> None:
     async with broadcasting() as server:
-        turn = asyncio.create_task(answer(transport_to(server), text))
+        # A tenth of it is how long the state of the run is waited for.
+        silence = PATIENCE if events else 5
+        turn = asyncio.create_task(answer(transport_to(server, silence=silence), text))
         await server.until(lambda server: server.opened)
         server.emit(*events)
         assert errors_of(await turn) == [told]

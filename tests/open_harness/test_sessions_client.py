@@ -1,13 +1,13 @@
 """Workflows behind the session API, over real HTTP."""
 
 import asyncio
-import socket
 from collections.abc import AsyncIterator, Awaitable
 from contextlib import asynccontextmanager
 from typing import Any, NamedTuple
 
 import pytest
 
+from tests.conformance.served import unanswered_port
 from tests.open_harness.serving import PATIENCE, Serving, serving, until
 from tests.open_harness.session_server import SessionServer
 from usechat.errors import LocalProtocolError
@@ -103,7 +103,7 @@ async def test_a_broken_connection_is_opened_again_at_the_last_position_and_noth
 
 
 async def test_a_connection_that_cannot_be_opened_again_is_an_error_that_the_user_sees() -> None:
-    async with running(connect_seconds=0.3) as here:
+    async with running(connect_seconds=1) as here:
         turn = asyncio.ensure_future(here.run("one hang"))
         await until(lambda: here.text)
         here.server.status = 500
@@ -267,7 +267,5 @@ async def test_what_is_not_running_needs_no_pause() -> None:
 
 
 async def test_a_server_that_is_not_there_is_an_error_that_the_user_sees() -> None:
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        port = taken.getsockname()[1]
-    with pytest.raises(Unreachable, match="cannot be reached"):
+    with unanswered_port() as port, pytest.raises(Unreachable, match="cannot be reached"):
         await RemoteSessions(f"http://127.0.0.1:{port}", connect_seconds=0.2)().run({"message": "one"})

@@ -62,7 +62,7 @@ async def listening(runtime: ScriptedRuntime) -> AsyncIterator[Event]:
 
 
 async def until(condition: Callable[[], object]) -> None:
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(30):
         while not condition():  # noqa: ASYNC110 (conditions of all kinds)
             await asyncio.sleep(0.001)
 

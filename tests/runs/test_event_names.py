@@ -34,7 +34,7 @@ class DeadWorker(MemoryRuns):
 def keeper(store: MemoryRuns | None = None) -> Keeper:
     return Keeper(
         store or MemoryRuns(),
-        timeouts=Timeouts(stop=1),
+        timeouts=Timeouts(),
         linger=None,
         conflict="reject",
         describe=lambda error, _info: str(error),

@@ -75,11 +75,11 @@ async def test_a_silent_owner_learns_from_its_heartbeat_that_its_run_was_lost(wo
 
 
 async def test_leases_of_owners_and_readers_are_renewed_for_as_long_as_they_live(workers: Workers) -> None:
-    owner, other = workers.store(lease=2), workers.store(lease=2)
+    owner, other = workers.store(lease=3), workers.store(lease=3)
     await owner.claim(RUN)
     reading = other.read(RUN)
     await anext(reading)
-    await asyncio.sleep(5)
+    await asyncio.sleep(7)
     assert await other.latest("c1") == RUN
     assert await owner.is_read(RUN)
     await reading.aclose()

@@ -46,7 +46,7 @@ async def test_whoever_looks_first_tells(workers: Workers, first: Looking) -> No
     owner, one, another = workers.store(), workers.store(), workers.store()
     heard = Heard(one, another)
     await owner.claim(RUN)
-    await asyncio.sleep(0.05)
+    await asyncio.sleep(0.1)
     let_the_lease_run_out(workers)
     await first(one)
     for again in (look, read, look) if first is not claim else (look, look):

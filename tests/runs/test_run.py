@@ -14,7 +14,7 @@ from usechat import parts
 from usechat.message import MessageBuilder
 from usechat.requests import ChatRequest
 from usechat.runs.log import Log
-from usechat.runs.open_calls import OpenCall, approval_signature, input_digest
+from usechat.runs.open_calls import OpenCall, approval_signature, input_digest, secret_of_chat
 from usechat.runs.run import NO_ENDING, SILENT, TOO_LONG, TOO_MUCH, Run, RunInfo, RunState, Timeouts
 from usechat.sse import ChunkDecoder
 from usechat.stream import MessageStream
@@ -125,13 +125,14 @@ async def test_a_call_left_open_is_waiting_and_remembered() -> None:
     assert run.info.open_calls == (OpenCall("t1", "ask", input_digest({"a": 2, "b": 1})),)
 
 
-async def test_approval_requests_are_signed_with_the_secret() -> None:
+async def test_approval_requests_are_signed_with_the_secret_of_their_chat() -> None:
     run, _ = make_run(secret="s3cret")
     run.say(parts.ToolCall("t1", "rm", {"p": "/"}))
     run.say(parts.ApprovalRequest("a1", "t1"))
     run.say(parts.ApprovalRequest("a2", "unknown"))
     asked = OpenCall("t1", "rm", input_digest({"p": "/"}), "a1")
-    assert f'"signature":"{approval_signature("s3cret", asked)}"'.encode() in run.log.so_far()
+    signature = approval_signature(secret_of_chat("s3cret", "c1", ""), asked)
+    assert f'"signature":"{signature}"'.encode() in run.log.so_far()
 
 
 async def test_stop_cancels_the_agent_in_its_own_task_and_context() -> None:
@@ -214,7 +215,7 @@ async def test_an_agent_that_speaks_in_time_does_not_time_out() -> None:
             await asyncio.sleep(0.05)
             yield "a"
 
-    run, _, message = await answered(agent, Timeouts(first_event=2, idle=2))
+    run, _, message = await answered(agent, Timeouts(first_event=10, idle=10))
     assert (run.info.state, text_of(message)) == (RunState.FINISHED, "aaaaaa")
 
 
@@ -313,26 +314,35 @@ async def test_a_log_that_fails_fails_the_run_and_closes_the_agent() -> None:
     assert (closed, run.info.state, len(ended)) == ([True], RunState.FAILED, 1)
 
 
-async def test_frames_that_gather_go_together_and_the_end_does_not_wait() -> None:
+async def test_frames_that_gather_go_together_and_are_followed_by_others() -> None:
     flushed: list[bytes] = []
-    done = asyncio.Event()
 
     async def agent(_turn: Turn) -> AsyncIterator[str]:
         for word in ("a", "b", "c"):
             yield word
-            await asyncio.sleep(0.001)
+            await asyncio.sleep(0)
         while not flushed:  # noqa: ASYNC110 (the log has its own clock)
             await asyncio.sleep(0.001)
         yield "d"
-        done.set()
 
-    run, _ = make_run(log=Log(gather=0.2, on_flush=flushed.append))
+    run, _ = make_run(log=Log(gather=1, on_flush=flushed.append))
     run.start(as_source(agent))
-    await done.wait()
-    began = run.log.loop.time()
     await run.wait(10)
-    assert run.log.loop.time() - began < 0.2
     assert [frames.count(b"text-delta") for frames in flushed] == [3, 1]
+
+
+async def test_the_end_does_not_wait_for_frames_that_could_gather() -> None:
+    flushed: list[bytes] = []
+
+    async def agent(_turn: Turn) -> AsyncIterator[str]:
+        for word in ("a", "b"):
+            yield word
+            await asyncio.sleep(0)
+
+    run, _ = make_run(log=Log(gather=3600, on_flush=flushed.append))
+    run.start(as_source(agent))
+    await run.wait(10)
+    assert [(frames.count(b"text-delta"), frames.endswith(b"data: [DONE]\n\n")) for frames in flushed] == [(2, True)]
 
 
 async def test_frames_that_gather_without_a_pause_do_not_pile_up() -> None:
@@ -440,26 +450,31 @@ async def test_a_thread_is_not_far_ahead_of_the_loop() -> None:
     run, _ = make_run()
     run.start(as_source(agent))
     await asyncio.sleep(0)
-    time.sleep(0.2)  # noqa: ASYNC251 (nobody takes what is said meanwhile)
-    assert 0 < said <= 65
+    deadline = time.monotonic() + 30
+    while said < 64:  # nobody takes what is said meanwhile
+        assert time.monotonic() < deadline
+        time.sleep(0.01)  # noqa: ASYNC251
+    time.sleep(0.2)  # noqa: ASYNC251
+    assert said <= 65
     await run.wait(30)
     assert (said, run.info.state) == (1000, RunState.FINISHED)
 
 
 async def test_a_thread_that_waits_for_the_loop_can_be_stopped() -> None:
-    closed = threading.Event()
+    begun, closed = threading.Event(), threading.Event()
 
     def agent(_turn: Turn) -> Iterator[str]:
         try:
             while True:
                 yield "word "
+                begun.set()
         finally:
             closed.set()
 
     run, _ = make_run()
     run.start(as_source(agent))
-    await asyncio.sleep(0.05)
+    assert await asyncio.to_thread(begun.wait, 30)
     run.stop("user")
-    assert await asyncio.to_thread(closed.wait, 10)
+    assert await asyncio.to_thread(closed.wait, 30)
     await run.wait(10)
     assert run.info.state is RunState.STOPPED

@@ -24,12 +24,14 @@ class Agent:
     """Says a word, waits for the test, says another; takes a moment to stop."""
 
     def __init__(self) -> None:
+        self.waits = asyncio.Event()
         self.go_on = asyncio.Event()
         self.ends: list[str] = []
 
     async def answer(self, turn: Turn) -> AsyncIterator[Any]:
         try:
             yield f"{turn.text}: one "
+            self.waits.set()
             await self.go_on.wait()
             yield "two"
             self.ends.append("finished")
@@ -84,7 +86,7 @@ async def test_the_source_has_stopped_when_the_iterator_is_closed(read: int) -> 
     stream = await made_of(agent).send_messages(asked())
     for _ in range(read):
         await anext(stream)
-    await asyncio.sleep(0.01)
+    await agent.waits.wait()
     await close(stream)
     assert agent.ends == ["stopped"]
     await close(stream)
@@ -94,6 +96,7 @@ async def test_an_iterator_that_is_cancelled_while_it_waits_stops_the_source() -
     agent = Agent()
     stream = await made_of(agent).send_messages(asked())
     reading = asyncio.ensure_future(rest_of(stream))
+    await agent.waits.wait()
     await asyncio.sleep(0.05)
     reading.cancel()
     with pytest.raises(asyncio.CancelledError):

@@ -22,6 +22,8 @@ from usechat.turn import Identity, Turn
 GATES = Gates()
 STOPPED: set[str] = set()
 """The chats whose agent was closed before its end."""
+FLOODED: set[str] = set()
+"""The chats of which all is said."""
 
 
 async def agent(turn: Turn) -> AsyncIterator[str]:
@@ -41,6 +43,7 @@ async def flood(turn: Turn) -> AsyncIterator[str]:
     """Say 20 MB, as fast as it can; then wait at the gate."""
     for _ in range(2_000):
         yield "x" * 10_000
+    FLOODED.add(turn.chat_id)
     await GATES.passed(turn)
 
 
@@ -146,7 +149,7 @@ def socket_apps() -> dict[str, ChatApp]:
                 limits=Limits(maximum_bytes=1000), websocket_requests=2, websocket_origins=("https://friend.example",)
             ),
         ),
-        "flood": ChatApp(flood, drain=0),
+        "flood": ChatApp(flood, settings=Settings(disconnect="continue"), drain=0),
         "echo": ChatApp(echo),
         "custom": ChatApp(custom),
     }

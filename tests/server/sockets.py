@@ -35,6 +35,7 @@ class Client:
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._reader = reader
         self._writer = writer
+        self._received = bytearray()
 
     @classmethod
     async def post(cls, port: int, path: str, chat_id: str, *, receive_buffer: int | None = None) -> Self:
@@ -62,22 +63,20 @@ class Client:
 
     async def until(self, text: bytes) -> None:
         """Read until this comes."""
-        seen = b""
-        while text not in seen:
+        while text not in self._received:
             piece = await self._reader.read(1024)
-            assert piece, f"the stream ended before {text!r}: {seen!r}"
-            seen += piece
+            assert piece, f"the stream ended before {text!r}: {self._received!r}"
+            self._received += piece
 
     async def rest(self) -> Body:
-        """Read to the end, whatever the end is, and close."""
-        received = bytearray()
+        """Read to the end, whatever the end is, and close; return everything that came."""
         try:
             while piece := await self._reader.read(65536):
-                received += piece
+                self._received += piece
         except ConnectionError:
             pass
         self._writer.close()
-        head, _, body = bytes(received).partition(b"\r\n\r\n")
+        head, _, body = bytes(self._received).partition(b"\r\n\r\n")
         assert head.startswith(b"HTTP/1.1 200"), head
         return dechunked(body)
 

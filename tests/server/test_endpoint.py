@@ -15,7 +15,7 @@ from usechat.errors import StreamFailed
 from usechat.message import MessageBuilder
 from usechat.requests import Limits
 from usechat.runs.failures import PublicError
-from usechat.runs.open_calls import OpenCall, approval_signature, input_digest
+from usechat.runs.open_calls import OpenCall, approval_signature, input_digest, secret_of_chat
 from usechat.server import ChatApp, Settings
 from usechat.server.asking import Action, AuthorizeFunction
 from usechat.sse import ChunkDecoder
@@ -323,7 +323,7 @@ async def test_an_approval_of_a_forgotten_run_needs_its_signature() -> None:
         message = message_of((await http.post("/api/chat", json=BODY)).content)
     call = OpenCall("t1", "remove", input_digest({"path": "notes"}), "a1")
     [part] = [part for part in message["parts"] if part["type"] == "tool-remove"]
-    assert part["approval"]["signature"] == approval_signature("s3cret", call)
+    assert part["approval"]["signature"] == approval_signature(secret_of_chat("s3cret", "c1", ""), call)
     for served, changes, status in (
         (app(asks, **secret), {}, 200),
         (app(asks, **secret), {"part": {"input": {"path": "/"}}}, 422),

@@ -14,7 +14,7 @@ from starlette.middleware.base import BaseHTTPMiddleware
 from starlette.requests import Request
 from starlette.routing import Mount, Route
 
-from tests.conformance.served import PATIENCE, Served, serving
+from tests.conformance.served import PATIENCE, Gates, Served, serving
 from tests.server.sockets import Body, Client
 from usechat import parts
 from usechat.chunks import Error, Finish
@@ -24,6 +24,7 @@ from usechat.server.disconnect import cancel_after
 from usechat.turn import Turn
 
 DELTAS = 100
+GATES = Gates()
 STARTED: set[str] = set()
 CLEANED: set[str] = set()
 SAID: dict[str, int] = {}
@@ -38,6 +39,14 @@ async def distinct(turn: Turn) -> AsyncIterator[str | parts.Part]:
     for number in range(DELTAS):
         yield f"{turn.chat_id} says {number}; "
         await asyncio.sleep(0.002 if number % 10 == 0 else 0)
+
+
+async def distinct_in_two_halves(turn: Turn) -> AsyncIterator[str | parts.Part]:
+    """Say the same, but wait for the test in the middle."""
+    async for said in distinct(turn):
+        if said == f"{turn.chat_id} says {DELTAS // 2}; ":
+            await GATES.passed(turn)
+        yield said
 
 
 async def endless(turn: Turn) -> AsyncIterator[str]:
@@ -63,6 +72,7 @@ async def flooding(turn: Turn) -> AsyncIterator[str]:
 
 async def flooding_a_little(turn: Turn) -> AsyncIterator[str]:
     """Say more than may wait and the kernel takes for it (4 MB and more), and then wait for the test."""
+    SAID[turn.chat_id] = 0
     for number in range(14_000):
         yield f"{number:0999} "
     SAID[turn.chat_id] = 14_000
@@ -98,6 +108,7 @@ def wrapped(app: Any) -> Starlette:
 def served() -> Iterator[Served]:
     apps = {
         "distinct": ChatApp(distinct),
+        "halves": ChatApp(distinct_in_two_halves),
         "forgetting": ChatApp(lambda turn: turn.text, runs=MemoryRuns(remember=0.01)),
         "storm": ChatApp(endless, settings=Settings(disconnect=cancel_after(0.2))),
         "bare-storm": bare(endless),
@@ -139,10 +150,13 @@ async def test_a_hundred_streams_at_once_keep_every_byte_to_themselves(served: S
 
 async def test_readers_that_come_in_the_middle_get_all_of_their_own_stream(served: Served) -> None:
     names = [f"late-{number}" for number in range(20)]
-    firsts = [await Client.post(served.port, "/distinct/api/chat", name) for name in names]
+    firsts = [await Client.post(served.port, "/halves/api/chat", name) for name in names]
     for first in firsts:
         await first.until(b"says 3")
-    others = [await Client.get(served.port, f"/distinct/api/chat/{name}/stream") for name in names]
+    others = [await Client.get(served.port, f"/halves/api/chat/{name}/stream") for name in names]
+    for name, other in zip(names, others, strict=True):
+        await other.until(b"says 3")
+        GATES.open(name)
     bodies = await asyncio.gather(*[other.rest() for other in others])
     assert [body.text for body in bodies] == [expected(name) for name in names]
     for first in firsts:
@@ -222,12 +236,13 @@ async def test_a_slow_reader_that_cannot_come_back_is_told_so_at_the_end(
 @pytest.mark.parametrize("app", ["little-flood", "wrapped-little-flood"])
 async def test_a_slow_reader_is_broken_off_and_gets_everything_when_it_comes_back(served: Served, app: str) -> None:
     client = await Client.post(served.port, f"/{app}/api/chat", app, receive_buffer=4096)
+    await eventually(lambda: app in SAID, "the flood begins")
     await eventually(lambda: served.connections() == 0, "the reader is broken off")
     body = await client.rest()
     assert (body.complete, b"error" in body.data) == (False, False)
     await eventually(lambda: SAID.get(app) == 14_000, "the flood is over; it would break the next reader off too")
     again = await Client.get(served.port, f"/{app}/api/chat/{app}/stream")
-    await eventually(lambda: served.connections() == 1, "the reader is back")
+    await again.until(b"data: ")  # the reader is back
     STARTED.add(app)
     body = await again.rest()
     assert body.complete

@@ -31,7 +31,7 @@ from usechat.server import ChatApp
 async def answer(turn):
     yield "Hel"
     if turn.text == "wait":
-        await asyncio.sleep(60)
+        await asyncio.sleep(3600)
     yield "lo"
 
 server = uvicorn.Server(uvicorn.Config(ChatApp(answer), log_level="warning"))
@@ -165,7 +165,7 @@ def worker() -> Iterator[tuple[subprocess.Popen[bytes], str]]:
 
 def wait_for(client: httpx2.Client, address: str, expected: dict[str, float]) -> None:
     """Read /metrics until it says what is expected."""
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + 60
     while True:
         samples = parse_samples(client.get(f"{address}/metrics").text)
         seen = {name: samples.get(name) for name in expected}

@@ -11,6 +11,7 @@ import pytest
 from starlette.applications import Starlette
 from starlette.routing import Mount
 
+from tests.server.guarded import Streams
 from usechat.server import ChatApp
 from usechat.server.chat_ids import chat_key
 from usechat.turn import Turn
@@ -75,13 +76,15 @@ async def test_a_chat_of_any_id_is_resumed_and_stopped(chat_id: str) -> None:
 
 @pytest.mark.parametrize("path", ["/api/chat/a/b", "/api/chat/a%2Fb"])
 async def test_a_slash_is_part_of_the_id_whether_the_page_encodes_it_or_not(path: str) -> None:
-    agent = Agent()
-    chats = ChatApp(agent.answer)
+    agent, streams = Agent(), Streams()
+    chats = ChatApp(agent.answer, observer=streams)
     async with client(chats) as http:
         answering = asyncio.ensure_future(http.post("/api/chat", json=body("a/b")))
         await until_it_runs(http, path)
         resumed = asyncio.ensure_future(http.get(f"{path}/stream"))
-        await asyncio.sleep(0.05)
+        async with asyncio.timeout(30):
+            for _ in (answering, resumed):
+                await streams.opened.acquire()
         agent.go_on.set()
         assert (await resumed).text.count("a/b {}") == 1
         assert (await answering).status_code == 200

@@ -5,7 +5,7 @@ from typing import Any
 import httpx2
 import pytest
 
-from tests.conformance.served import Served
+from tests.conformance.served import PATIENCE, Served
 from tests.server.socket_apps import GATES, body_of, opened
 
 # Send
@@ -105,7 +105,8 @@ def test_a_resumed_stream_begins_at_its_start_and_goes_on(server: Served) -> Non
 def test_a_socket_resumes_what_http_has_sent(server: Served) -> None:
     with opened(server, "owned") as client:
         headers = {"authorization": "Bearer ada"}
-        with httpx2.stream("POST", server.url("owned"), json=body_of("ada posted"), headers=headers) as posted:
+        question = body_of("ada posted")
+        with httpx2.stream("POST", server.url("owned"), json=question, headers=headers, timeout=PATIENCE) as posted:
             lines = posted.iter_lines()
             while "one " not in next(lines):
                 pass
@@ -159,7 +160,7 @@ def test_a_refusal_says_what_http_says(server: Served, app: str, body: dict[str,
             first.send("r0", "ada taken", headers={"authorization": "Bearer ada"})
             first.until("r0", "one ")
             body = body | {"messages": [{**body["messages"][0], "id": "another"}]}
-        posted = httpx2.post(server.url(app), json=body, headers=headers)
+        posted = httpx2.post(server.url(app), json=body, headers=headers, timeout=PATIENCE)
         assert posted.status_code >= 400
         with opened(server, app) as client:
             client.ask({"type": "send", "requestId": "r1", "headers": headers, **body})

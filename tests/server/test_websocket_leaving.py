@@ -12,7 +12,7 @@ from websockets.exceptions import InvalidStatus
 from websockets.typing import Origin
 
 from tests.conformance.served import PATIENCE, Served, eventually, serving
-from tests.server.socket_apps import GATES, STOPPED, agent, body_of, opened
+from tests.server.socket_apps import FLOODED, GATES, STOPPED, agent, body_of, opened
 from usechat.server import ChatApp, Settings
 from usechat.server.observer import Unobserved
 
@@ -45,13 +45,15 @@ def test_a_request_that_is_aborted_before_it_began_leaves_nothing(server: Served
     with opened(server) as client:
         client.send("r1", "regretted")
         client.abort("r1")
+        client.resume("r0", "unknown")
+        assert client.frame("r0")["type"] == "no-active", "both were heard: what has not begun by now never does"
         eventually(lambda: "regretted" in STOPPED or not running(server, "regretted"), "the run is left at once")
         client.resume("r2", "regretted")
         assert client.frame("r2")["type"] == "no-active"
 
 
 def running(server: Served, chat_id: str) -> bool:
-    state = httpx2.get(f"{server.url('open')}/{chat_id}")
+    state = httpx2.get(f"{server.url('open')}/{chat_id}", timeout=PATIENCE)
     return state.status_code == 200 and state.json()["state"] == "running"
 
 
@@ -83,6 +85,7 @@ def test_a_client_that_cannot_follow_is_broken_off_and_may_resume(server: Served
         # It reads no more: what the sockets' buffers do not take waits in the server, up to the limit.
         eventually(lambda: not any("socket request" in name for name in server.tasks()), "the socket is given up")
         assert client.closed() in [(1013, "The connection is too slow; resume."), (0, "")], "told, if it reads in time"
+    eventually(lambda: "flooded" in FLOODED, "the flood is over; it would break the next reader off too")
     with opened(server, "flood", max_size=None) as client:
         client.resume("r2", "flooded")
         assert client.frame("r2") == {"type": "start", "requestId": "r2"}
@@ -140,15 +143,15 @@ def test_a_server_that_goes_breaks_its_sockets_off() -> None:
 def test_a_client_that_is_dead_is_noticed_by_pings() -> None:
     app = ChatApp(agent, settings=Settings(disconnect="cancel"), drain=0)
     with (
-        serving({"app": app}, ws_ping_interval=0.2, ws_ping_timeout=0.2) as server,
+        serving({"app": app}, ws_ping_interval=2, ws_ping_timeout=1) as server,
         socket.create_connection(("127.0.0.1", server.port), PATIENCE) as dead,
     ):
+        frame = json.dumps({"type": "send", "requestId": "r1", **body_of("dead")}).encode()
         dead.sendall(
             b"GET /app/api/chat/ws HTTP/1.1\r\nhost: h\r\nconnection: upgrade\r\nupgrade: websocket\r\n"
             b"sec-websocket-version: 13\r\nsec-websocket-key: MDEyMzQ1Njc4OWFiY2RlZg==\r\n\r\n"
         )
         assert dead.recv(1000).startswith(b"HTTP/1.1 101")
-        frame = json.dumps({"type": "send", "requestId": "r1", **body_of("dead")}).encode()
         dead.sendall(b"\x81\xfe" + len(frame).to_bytes(2, "big") + b"\0\0\0\0" + frame)
         eventually(lambda: "dead" in STOPPED, "nobody answers the ping, so the run is left")
 
