@@ -117,6 +117,10 @@ class MessageStream:
         """The calls that the client must answer: client-side tools, and calls whose approval is pending."""
         return self._tools.waiting()
 
+    def call_meant_by(self, tool_call_id: str) -> Call | None:
+        """Return the call that the source means by an id; on the wire it may have another."""
+        return self._tools.meant_by(tool_call_id)
+
     def send(self, part: parts.Part) -> list[Chunk]:
         """Return the chunks that this part takes; nothing once the stream has ended."""
         if type(part) is parts.Text:

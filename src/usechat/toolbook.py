@@ -73,6 +73,10 @@ class ToolBook:
         """Tell whether some call's input is still being written."""
         return bool(self._streaming)
 
+    def meant_by(self, tool_call_id: str) -> Call | None:
+        """Return the current call of one of the source's ids."""
+        return self._calls.get(tool_call_id)
+
     def waiting(self) -> list[Call]:
         """Return the calls that wait for the client, without the client-side tools that merely ask for an approval."""
         return [call for call in self._shown.values() if not call.settled and call not in self._questions.values()]

@@ -99,6 +99,20 @@ async def test_of_many_claims_at_once_one_wins(stores: Stores) -> None:
     assert set(answers) == {None, winner}
 
 
+async def test_a_claim_comes_after_the_run_that_is_known_as_the_last(stores: Stores) -> None:
+    here, there = stores
+    assert await here.claim(run("r1"), after="") is None
+    await here.end(ended(run("r1")))
+    for unknown in ("", "r0"):
+        assert await there.claim(run("r2"), after=unknown) == ended(run("r1"))
+    assert await there.claim(run("r2"), after="r1") is None
+    assert await here.claim(run("r3"), after="r2") == run("r2"), "it goes on"
+    await there.end(ended(run("r2")))
+    assert await here.claim(run("r3"), after="r1") == ended(run("r2"))
+    assert await here.claim(run("r3"), after="r2") is None
+    assert await there.latest("c1") == run("r3")
+
+
 async def test_chats_do_not_know_each_other(store: RunStore) -> None:
     await store.claim(run("r1", "c1"))
     assert await store.claim(run("r2", "c2")) is None

@@ -1,4 +1,4 @@
-"""What a run was answered: kept for another try when it breaks off, without the approvals whose tools did run."""
+"""What a run found open and what outputs it was given: kept for another try when it comes to nothing."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -17,18 +17,20 @@ from usechat.transport import as_source
 from usechat.turn import Turn
 
 ASK = OpenCall("t1", "ask", input_digest({}))
-REMOVE = OpenCall("t2", "remove", input_digest({}), "a1")
+LOOK = OpenCall("t2", "look", input_digest({}))
+REMOVE = OpenCall("t3", "remove", input_digest({}), "a1")
 MESSAGE: dict[str, Any] = {
     "id": "m1",
     "role": "assistant",
     "parts": [
         {"type": "tool-ask", "toolCallId": "t1", "state": "output-available", "input": {}, "output": 5},
+        {"type": "tool-look", "toolCallId": "t2", "state": "input-available", "input": {}},
         {
             "type": "tool-remove",
-            "toolCallId": "t2",
-            "state": "approval-responded",
+            "toolCallId": "t3",
+            "state": "approval-requested",
             "input": {},
-            "approval": {"id": "a1", "approved": True},
+            "approval": {"id": "a1"},
         },
     ],
 }
@@ -36,7 +38,7 @@ MESSAGE: dict[str, Any] = {
 
 def made() -> Run:
     return Run(
-        RunInfo("r1", "c1", "m1", "7", given_calls=(ASK, REMOVE)),
+        RunInfo("r1", "c1", "m1", "7", open_calls=(LOOK, REMOVE), given_calls=(ASK,)),
         Turn(ChatRequest.parse({"id": "c1", "messages": [MESSAGE]})),
         MessageStream(message_id="m1", sdk="7", continues=MESSAGE),
         Log(),
@@ -46,27 +48,26 @@ def made() -> Run:
     )
 
 
+FAILED, STOPPED = RunState.FAILED, RunState.STOPPED
+
+
 @pytest.mark.parametrize(
-    ("said", "state", "given"),
+    ("said", "state", "answerable"),
     [
-        pytest.param([], RunState.FINISHED, (), id="a good end"),
-        pytest.param([parts.ToolCall("t3", "ask", {})], RunState.WAITING, (), id="another question"),
-        pytest.param([LookupError()], RunState.FAILED, (ASK, REMOVE), id="a failure at once"),
-        pytest.param([parts.Text("Well, "), parts.Error("No.")], RunState.FAILED, (ASK, REMOVE), id="an error"),
-        pytest.param([parts.Abort()], RunState.STOPPED, (ASK, REMOVE), id="stopped by the source"),
-        pytest.param([parts.ToolResult("t2", 1), LookupError()], RunState.FAILED, (ASK,), id="the tool ran"),
+        pytest.param([], RunState.WAITING, {LOOK, REMOVE}, id="a good end"),
         pytest.param(
-            [parts.ToolResult("t2", 1, preliminary=True), LookupError()], RunState.FAILED, (ASK,), id="the tool began"
+            [parts.ToolResult("t2", 1), parts.ToolDenied("t3")], RunState.FINISHED, set(), id="it did all itself"
         ),
-        pytest.param([parts.ToolError("t2", "No."), LookupError()], RunState.FAILED, (ASK,), id="the tool failed"),
-        pytest.param([parts.ToolDenied("t2"), LookupError()], RunState.FAILED, (ASK,), id="the tool was denied"),
-        pytest.param([parts.ToolResult("t1", 5), LookupError()], RunState.FAILED, (ASK, REMOVE), id="an echo"),
-        pytest.param(
-            [parts.ApprovalResponse("a1", True), LookupError()], RunState.FAILED, (ASK, REMOVE), id="no more than heard"
-        ),
+        pytest.param([LookupError()], FAILED, {ASK, LOOK, REMOVE}, id="a failure at once"),
+        pytest.param([parts.Text("Well, "), parts.Error("No.")], FAILED, {ASK, LOOK, REMOVE}, id="an error"),
+        pytest.param([parts.Abort()], STOPPED, {ASK, LOOK, REMOVE}, id="stopped by the source"),
+        pytest.param([parts.ToolResult("t2", 1), LookupError()], FAILED, {ASK, REMOVE}, id="one has a result"),
+        pytest.param([parts.ToolError("t2", "No."), LookupError()], FAILED, {ASK, REMOVE}, id="one has failed"),
+        pytest.param([parts.ToolDenied("t3"), LookupError()], FAILED, {ASK, LOOK}, id="one was denied"),
+        pytest.param([parts.ToolCall("t4", "ask", {}), LookupError()], FAILED, {ASK, LOOK, REMOVE}, id="its own call"),
     ],
 )
-async def test_what_is_left_of_the_answers(said: list[Any], state: RunState, given: tuple[OpenCall, ...]) -> None:
+async def test_what_may_be_answered_afterwards(said: list[Any], state: RunState, answerable: set[OpenCall]) -> None:
     async def agent(_turn: Turn) -> AsyncIterator[Any]:
         for each in said:
             if isinstance(each, Exception):
@@ -76,10 +77,11 @@ async def test_what_is_left_of_the_answers(said: list[Any], state: RunState, giv
     run = made()
     run.start(as_source(agent))
     await run.wait(10)
-    assert (run.info.state, run.info.given_calls) == (state, given)
+    assert (run.info.state, set(run.info.answerable)) == (state, answerable)
+    assert len(run.info.answerable) == len(answerable), "each once"
 
 
-async def test_a_run_that_is_stopped_keeps_what_it_was_given() -> None:
+async def test_after_a_stop_everything_may_be_answered_again() -> None:
     async def agent(_turn: Turn) -> None:
         await asyncio.Event().wait()
 
@@ -87,9 +89,13 @@ async def test_a_run_that_is_stopped_keeps_what_it_was_given() -> None:
     run.start(as_source(agent))
     run.stop()
     await run.wait(10)
-    assert (run.info.state, run.info.given_calls) == (RunState.STOPPED, (ASK, REMOVE))
+    assert (run.info.state, set(run.info.answerable)) == (STOPPED, {ASK, LOOK, REMOVE})
 
 
-def test_other_workers_know_it_too() -> None:
-    info = RunInfo("r1", "c1", "m1", "7", open_calls=(REMOVE,), given_calls=(ASK, REMOVE))
+@pytest.mark.parametrize(
+    ("state", "answerable"), [(RunState.RUNNING, (REMOVE,)), (RunState.LOST, (REMOVE, ASK))], ids=["runs", "lost"]
+)
+def test_other_workers_know_it_too(state: RunState, answerable: tuple[OpenCall, ...]) -> None:
+    info = RunInfo("r1", "c1", "m1", "7", state=state, open_calls=(REMOVE,), given_calls=(ASK,))
     assert msgspec.json.decode(msgspec.json.encode(info), type=RunInfo) == info
+    assert info.answerable == answerable

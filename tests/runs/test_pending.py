@@ -12,7 +12,7 @@ import pytest
 from usechat import chunks, parts
 from usechat.requests import ChatRequest
 from usechat.runs.log import Log
-from usechat.runs.open_calls import OpenCall, input_digest, secret_of_chat
+from usechat.runs.open_calls import OpenCall, approval_signature, input_digest, secret_of_chat
 from usechat.runs.pending import Pending, pending_in, pending_metadata, pending_signature
 from usechat.runs.run import Run, RunInfo, Timeouts
 from usechat.sse import ChunkDecoder
@@ -204,3 +204,28 @@ async def test_an_approval_asked_again_is_about_the_call_as_it_was_made() -> Non
 def test_a_number_that_no_page_can_hold_has_the_digest_of_the_one_it_sends_back() -> None:
     assert input_digest({"id": 1234567890123456789}) == input_digest({"id": 1234567890123456800})
     assert input_digest({"id": 2**53 - 1}) != input_digest({"id": 2**53 - 2})
+
+
+@pytest.mark.parametrize("named", ["t1", "t9"], ids=["an id that is used again", "a new id"])
+async def test_the_request_for_a_call_is_signed_whatever_its_id_is_on_the_wire(named: str) -> None:
+    done = {"type": "tool-ask", "toolCallId": "t1", "state": "output-available", "input": {"a": 1}, "output": 5}
+    message = {"id": "m1", "role": "assistant", "parts": [done]}
+    run = Run(
+        RunInfo("r1", "c1", "m1", "7", subject="ada"),
+        Turn(ChatRequest.parse({"id": "c1", "messages": [USER, message]})),
+        MessageStream(message_id="m1", sdk="7", continues=message),
+        Log(),
+        timeouts=Timeouts(),
+        describe=lambda _error, _info: "Broken.",
+        on_end=lambda _run: None,
+        approval_secret="s3cret",
+    )
+    run.say(parts.ToolCall(named, "remove", {"b": 2}))
+    run.say(parts.ApprovalRequest("a1", named))
+    run.say(parts.Finish())
+    [asked] = [
+        chunk for chunk in ChunkDecoder().receive(run.log.so_far()) if isinstance(chunk, chunks.ToolApprovalRequest)
+    ]
+    call = OpenCall(asked.tool_call_id, "remove", input_digest({"b": 2}), "a1")
+    assert asked.signature == approval_signature(SECRET, call)
+    assert asked.tool_call_id != "t1"

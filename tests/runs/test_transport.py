@@ -1,6 +1,7 @@
 """A source as a chat transport: what it answers, how it is left, and how it is found again."""
 
 import asyncio
+import gc
 import logging
 from collections.abc import AsyncIterator
 from typing import Any
@@ -13,6 +14,7 @@ from usechat.errors import StreamFailed
 from usechat.message import MessageBuilder
 from usechat.requests import ChatRequest
 from usechat.runs.keeper import ChatBusy
+from usechat.runs.run import Run
 from usechat.runs.transport import RunChatTransport
 from usechat.transport import ChatTransport, TransportSource, as_source
 from usechat.turn import Turn
@@ -193,3 +195,24 @@ async def test_what_it_says_can_be_read_back_into_parts() -> None:
     turn.bind(said.append)
     await TransportSource(made_of(agent)).drive(turn)
     assert "".join(part.text for part in said if isinstance(part, parts.Text)) == "hi: one two"
+
+
+async def test_an_iterator_that_is_dropped_unclosed_keeps_nothing_of_its_run() -> None:
+    agent = Agent()
+    agent.go_on.set()
+    transport = made_of(agent)
+    answer = await transport.send_messages(asked("dropped"))
+    assert runs("dropped") == 1
+    async with asyncio.timeout(PATIENCE):
+        while not agent.ends:  # noqa: ASYNC110
+            await asyncio.sleep(0.01)
+    del answer
+    async with asyncio.timeout(PATIENCE):
+        while runs("dropped"):  # noqa: ASYNC110
+            await asyncio.sleep(0.01)
+
+
+def runs(chat_id: str) -> int:
+    """How many runs of a chat are kept by somebody."""
+    gc.collect()
+    return sum(isinstance(found, Run) and found.info.chat_id == chat_id for found in gc.get_objects())

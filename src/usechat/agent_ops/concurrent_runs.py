@@ -16,7 +16,15 @@ class ConcurrentRuns(MemoryRuns):
     Nobody can read a run again, so of one that has ended only what the page may answer is remembered.
     """
 
-    async def claim(self, info: RunInfo, *, continues: Mapping[str, Any] | None = None) -> RunInfo | None:  # noqa: ARG002
+    is_concurrent = True
+
+    async def claim(
+        self,
+        info: RunInfo,
+        *,
+        continues: Mapping[str, Any] | None = None,  # noqa: ARG002
+        after: str | None = None,  # noqa: ARG002
+    ) -> RunInfo | None:
         """Make this the last run of its chat, whatever else goes on."""
         self._latest[info.chat_id] = info
         return None

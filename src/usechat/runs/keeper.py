@@ -6,6 +6,7 @@ import logging
 from collections.abc import Callable, Coroutine, Mapping
 from functools import partial
 from typing import Any, Final, Literal, TypeAlias
+from weakref import WeakSet
 
 import msgspec
 
@@ -20,10 +21,13 @@ from usechat.stream import MessageStream
 from usechat.transport import HandsOver, Source
 from usechat.turn import Turn
 
-__all__ = ["AlreadyAnswered", "ChatBusy", "Conflict", "Keeper", "NotTheirs", "Reading", "ShuttingDown"]
+__all__ = ["ChatBusy", "Conflict", "Keeper", "NotTheirs", "Reading", "ShuttingDown"]
 
 Conflict: TypeAlias = Literal["reject", "attach", "queue", "interrupt"]
 """What a second request does while the chat's run goes on."""
+
+Prepare: TypeAlias = Callable[[RunInfo | None], tuple[RunInfo, Turn]]
+"""Makes a run and its turn from the chat's last run; a RequestError says why not."""
 
 _logger: Final = logging.getLogger("usechat.runs")
 _POLL: Final = 0.05
@@ -43,12 +47,6 @@ class NotTheirs(RequestError):
     """The chat is not theirs, or there is none; which of the two is not told."""
 
     status = 404
-
-
-class AlreadyAnswered(RequestError):
-    """Another request has answered the same, and was faster."""
-
-    status = 422
 
 
 class ShuttingDown(RequestError):
@@ -107,7 +105,8 @@ class Keeper:
         self._runs: dict[str, Run] = {}
         self._continued: dict[str, Mapping[str, Any]] = {}
         self._timers: dict[str, asyncio.TimerHandle] = {}
-        self._readings: set[LogReading[Run] | LogReading[Mirror]] = set()  # also of runs that have ended
+        # Also of runs that have ended. Whoever reads keeps them: one that is dropped unclosed is not kept here.
+        self._readings: WeakSet[LogReading[Run] | LogReading[Mirror]] = WeakSet()
         self._ends: set[asyncio.Task[None]] = set()
         self._mirrors = Mirrors(store, event_names=event_names)
         store.on_stop_ordered(self._stop_here)
@@ -119,26 +118,46 @@ class Keeper:
         """How many runs go on in this process."""
         return len(self._runs)
 
-    async def start(self, info: RunInfo, source: Source, turn: Turn, *, continues: Mapping[str, Any] | None) -> Reading:
-        """Start a run, or do with the one that goes on what the policy says; return a reading of it."""
+    async def start(
+        self, info: RunInfo, source: Source, turn: Turn | Prepare, *, continues: Mapping[str, Any] | None
+    ) -> Reading:
+        """Start a run, or do with the one that goes on what the policy says; return a reading of it.
+
+        Instead of a turn there may be a function that makes it: what a request answers is decided by the chat's last
+        run, when that has ended.
+        """
         if self._closing:
             raise ShuttingDown("The server is about to restart. Please try again.")
-        while (active := await self._store.claim(info, continues=continues)) is not None:
-            if active.subject != info.subject:
+        prepare: Prepare = (lambda _latest: (info, turn)) if isinstance(turn, Turn) else turn
+        while True:
+            latest = await self._store.latest(info.chat_id)
+            if latest is not None and latest.subject != info.subject:
                 raise NotTheirs("No such chat.")
-            if self._conflict == "attach" or (info.user_message_id and active.user_message_id == info.user_message_id):
-                reading = await self.attach(active, sdk=info.sdk)
-                if reading is not None:
-                    return reading
-            elif isinstance(source, HandsOver):
-                source.hand_over(turn)
-            elif self._conflict == "interrupt":
-                await self.stop(active)
-            elif not await self._gives_way(active) and self._conflict == "reject":
-                raise ChatBusy("This chat is being answered already.")
-            await asyncio.sleep(_POLL)
-            if info.given_calls and not isinstance(source, HandsOver):
-                await self._check_still_open(info)
+            active = None if latest is None or self._store.is_concurrent else latest
+            if active is None or active.state is not RunState.RUNNING:
+                prepared, asked = prepare(latest)
+                after = "" if latest is None else latest.run_id
+                active = await self._store.claim(prepared, continues=continues, after=after)
+                if active is None:
+                    return self._start(prepared, source, asked, continues)
+            elif (reading := await self._settle(active, info, source, prepare)) is not None:
+                return reading
+            else:
+                await asyncio.sleep(_POLL)
+
+    async def _settle(self, active: RunInfo, info: RunInfo, source: Source, prepare: Prepare) -> Reading | None:
+        """Do with the run that goes on what the policy says; return a reading of it if that is the answer."""
+        if self._conflict == "attach" or (info.user_message_id and active.user_message_id == info.user_message_id):
+            return await self.attach(active, sdk=info.sdk)
+        if isinstance(source, HandsOver):
+            source.hand_over(prepare(active)[1])
+        elif self._conflict == "interrupt":
+            await self.stop(active)
+        elif not await self._gives_way(active) and self._conflict == "reject":
+            raise ChatBusy("This chat is being answered already.")
+        return None
+
+    def _start(self, info: RunInfo, source: Source, turn: Turn, continues: Mapping[str, Any] | None) -> Reading:
         on_flush = partial(self._store.append, info.run_id) if self._is_shared else None
         log = Log(keep=self._keep_log, gather=self._gather, on_flush=on_flush)
         stream = MessageStream(message_id=info.message_id, sdk=info.sdk, continues=continues)
@@ -182,12 +201,6 @@ class Keeper:
             return False
         await self._store.order_stop(active, unless_read=True)
         return await self._has_ended(active, within=_MOMENT)
-
-    async def _check_still_open(self, info: RunInfo) -> None:
-        """Refuse a run whose answers were given to another while it waited: an approved tool does not run twice."""
-        latest = await self._store.latest(info.chat_id)
-        if latest is not None and not set(info.given_calls) <= set(latest.answerable):
-            raise AlreadyAnswered("This was answered already.")
 
     async def attach(self, info: RunInfo, *, sdk: str) -> Reading | None:
         """Read a run that goes on, from its start; nothing if it has ended meanwhile."""

@@ -14,16 +14,23 @@ class MemoryRuns:
     """Knows the last run of each chat. ``remember`` is how many seconds an ended run is known."""
 
     is_shared = False
+    is_concurrent = False
 
     def __init__(self, *, remember: float = 600) -> None:
         self._remember = remember
         self._latest: dict[str, RunInfo] = {}
 
-    async def claim(self, info: RunInfo, *, continues: Mapping[str, Any] | None = None) -> RunInfo | None:  # noqa: ARG002
-        """Make this the active run of its chat. Returns the active run instead, if there is one."""
-        current = self._latest.get(info.chat_id)
-        if current is not None and current.state is RunState.RUNNING:
-            return current
+    async def claim(
+        self,
+        info: RunInfo,
+        *,
+        continues: Mapping[str, Any] | None = None,  # noqa: ARG002
+        after: str | None = None,
+    ) -> RunInfo | None:
+        """Make this the active run of its chat. Returns the last run instead, if it goes on or is not ``after``."""
+        latest = self._latest.get(info.chat_id)
+        if latest is not None and (latest.state is RunState.RUNNING or after not in (None, latest.run_id)):
+            return latest
         self._latest[info.chat_id] = info
         return None
 

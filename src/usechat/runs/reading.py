@@ -51,7 +51,7 @@ class LogReading(Generic[Read]):
     ``source`` is what is read.
     """
 
-    __slots__ = ("_last_words", "_on_close", "_pieces", "_reader", "_reframes", "_rewrite", "source")
+    __slots__ = ("__weakref__", "_last_words", "_on_close", "_pieces", "_reader", "_reframes", "_rewrite", "source")
 
     def __init__(
         self,

@@ -44,6 +44,7 @@ class RedisRuns:
     """
 
     is_shared = True
+    is_concurrent = False
 
     def __init__(
         self,
@@ -84,8 +85,10 @@ class RedisRuns:
 
     # What the owner does
 
-    async def claim(self, info: RunInfo, *, continues: Mapping[str, Any] | None = None) -> RunInfo | None:
-        """Make this the active run of its chat. Returns the active run instead, if there is one."""
+    async def claim(
+        self, info: RunInfo, *, continues: Mapping[str, Any] | None = None, after: str | None = None
+    ) -> RunInfo | None:
+        """Make this the active run of its chat. Returns the last run instead, if it goes on or is not ``after``."""
         self._begin()
         asked = _now()
         arguments = (
@@ -96,6 +99,7 @@ class RedisRuns:
             _milliseconds(self._lease),
             self._keep,
             _milliseconds(self._remember),
+            scripts.ANY if after is None else after,
         )
         keys = (self._keys.chat(info.chat_id), self._keys.log(info))
         active, lost = await self._run(scripts.CLAIM, keys, *arguments)

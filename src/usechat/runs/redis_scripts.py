@@ -10,8 +10,10 @@ import msgspec
 
 from usechat.runs.run import RunInfo
 
-__all__ = ["BEAT", "CLAIM", "END", "IS_READ", "LATEST", "LOOK", "LOSE", "SEAL", "STOP", "Keys"]
+__all__ = ["ANY", "BEAT", "CLAIM", "END", "IS_READ", "LATEST", "LOOK", "LOSE", "SEAL", "STOP", "Keys"]
 
+ANY: Final = "*"
+"""Whichever run was the last; no run has this id."""
 SEAL: Final = "18446744073709551615-18446744073709551615"
 """The id of a log's last entry; XADD behind it is an error ("exhausted the last possible ID")."""
 
@@ -75,11 +77,14 @@ end
 
 CLAIM: Final = f"""{_COMMON}
 local chat, log = KEYS[1], KEYS[2]
-local run, info, owner, continued, lease, keep, remember = unpack(ARGV)
+local run, info, owner, continued, lease, keep, remember, after = unpack(ARGV)
 local active, state, _, lost = look(chat, remember)
 if active == run then return {{false, false}} end  -- asked again, because the first answer did not arrive
 local known = redis.call('HGET', chat, 'info')
 if state == 'running' then return {{{{known, state}}, false}} end
+if active and after ~= '{ANY}' and active ~= after then
+  return {{{{known, state}}, lost and {{known, 'lost', lost}}}}
+end
 redis.call('DEL', chat)
 redis.call('HSET', chat, 'run', run, 'info', info, 'state', 'running', 'owner', owner,
   'continued', continued, 'lease', text(now() + lease))
@@ -90,8 +95,8 @@ return {{false, lost and {{known, 'lost', lost}}}}
 """
 """Make a run the chat's active one.
 
-Returns info and state of the one that is, if there is one; and of the one that this declared lost, with how long it
-went on.
+Returns info and state of the one that is, if there is one, or of the last one if that is not the one it should come
+after; and of the one that this declared lost, with how long it went on.
 """
 
 BEAT: Final = """

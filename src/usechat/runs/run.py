@@ -50,7 +50,8 @@ class RunInfo(msgspec.Struct, frozen=True):
     """What is known of a run, wherever it lives.
 
     ``open_calls`` are the calls that it left to the client; while it goes on, those that it found open and unanswered.
-    ``given_calls`` are those that its request answered; none after a good end.
+    ``given_calls`` are those whose outputs its request brought; none after a good end. An approval counts once: whoever
+    was given it may have run the tool.
     """
 
     run_id: str
@@ -66,12 +67,8 @@ class RunInfo(msgspec.Struct, frozen=True):
     @property
     def answerable(self) -> tuple[OpenCall, ...]:
         """The calls that the client may answer: also those whose answers came to nothing, for it may try again."""
-        match self.state:
-            case RunState.FAILED | RunState.STOPPED:
-                return (*self.open_calls, *self.given_calls)
-            case RunState.LOST:  # nobody knows which of the approved tools did run
-                return (*self.open_calls, *(call for call in self.given_calls if call.approval_id is None))
-        return self.open_calls
+        came_to_nothing = self.state in (RunState.FAILED, RunState.STOPPED, RunState.LOST)
+        return (*self.open_calls, *self.given_calls) if came_to_nothing else self.open_calls
 
 
 class Timeouts(msgspec.Struct, frozen=True):
@@ -270,10 +267,18 @@ class Run:
             return
         if frames := self._last_frames(ending):
             self.log.append(frames)
-        state = self._outcome()
-        given = self.info.given_calls if state in (RunState.FAILED, RunState.STOPPED) else ()
+        state, found, given = self._outcome(), self.info.open_calls, self.info.given_calls
+        if state not in (RunState.FAILED, RunState.STOPPED):
+            found = given = ()
+        left = self._open_calls()
+        ids = {call.tool_call_id for call in left}
         self.info = msgspec.structs.replace(
-            self.info, message_id=self.message_id, state=state, open_calls=self._open_calls(), given_calls=given
+            self.info,
+            message_id=self.message_id,
+            state=state,
+            # A page that did not see this end may still answer what was open before.
+            open_calls=(*left, *(call for call in found if call.tool_call_id not in ids)),
+            given_calls=given,
         )
         self.log.flush()
         self._turn.unbind(self.say)
@@ -313,20 +318,19 @@ class Run:
         return OpenCall(call.wire_id, call.name, input_digest(call.input), call.approval_id)
 
     def _noted(self, part: parts.Part) -> parts.Part:
-        """Return what is to be passed on; an approved tool that did run must not run again when the run fails."""
+        """Return what is to be passed on; a call whose outcome the agent tells is not open any more."""
         self._stream.vouch = self._pending
         if isinstance(part, parts.ApprovalRequest):
             return self._signed(part)
-        if self.info.given_calls and isinstance(part, parts.ToolResult | parts.ToolError | parts.ToolDenied):
-            ran = part.tool_call_id
-            given = [call for call in self.info.given_calls if call.approval_id is None or call.tool_call_id != ran]
-            self.info = msgspec.structs.replace(self.info, given_calls=tuple(given))
+        if self.info.open_calls and isinstance(part, parts.ToolResult | parts.ToolError | parts.ToolDenied):
+            still = [call for call in self.info.open_calls if call.tool_call_id != part.tool_call_id]
+            self.info = msgspec.structs.replace(self.info, open_calls=tuple(still))
         return part
 
     def _signed(self, part: parts.ApprovalRequest) -> parts.ApprovalRequest:
         """Sign an approval request, so that its answer can be checked when this run is forgotten."""
-        call = next((call for call in self._stream.waiting_calls if call.wire_id == part.tool_call_id), None)
-        if call is None or self._approval_secret is None or part.signature is not None:
+        call = self._stream.call_meant_by(part.tool_call_id)
+        if call is None or call.settled or self._approval_secret is None or part.signature is not None:
             return part
         made = self._as_made(call)
         if made is None:

@@ -33,10 +33,18 @@ class RunStore(Protocol):
         """Whether there are other workers, for whose readers frames must be kept."""
         ...
 
-    async def claim(self, info: RunInfo, *, continues: Mapping[str, Any] | None = None) -> RunInfo | None:
-        """Make this the active run of its chat. Returns the active run instead, if there is one.
+    @property
+    def is_concurrent(self) -> bool:
+        """Whether runs of one chat may go on at the same time."""
+        ...
 
-        ``continues`` is the message that the run goes on with; readers in other workers need it.
+    async def claim(
+        self, info: RunInfo, *, continues: Mapping[str, Any] | None = None, after: str | None = None
+    ) -> RunInfo | None:
+        """Make this the active run of its chat. Returns the chat's last run instead, if that goes on.
+
+        ``continues`` is the message that the run goes on with; readers in other workers need it. ``after`` is the id of
+        the run that is known as the last; if there was another since, that one is returned.
         """
         ...
 

@@ -78,9 +78,9 @@ class Answers:
         return tuple(call for call in self._open if call.tool_call_id not in answered)
 
     def given(self) -> tuple[OpenCall, ...]:
-        """Return the open calls that this request answers."""
+        """Return the open calls whose outputs this request brings."""
         answered = self._answered()
-        return tuple(call for call in self._open if call.tool_call_id in answered)
+        return tuple(call for call in self._open if call.approval_id is None and call.tool_call_id in answered)
 
     def _answered(self) -> set[str | None]:
         answered = {answer.tool_call_id for answer in self._asked.approvals}

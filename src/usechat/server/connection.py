@@ -7,6 +7,7 @@ and ``receive`` is one of its methods, unless middleware puts another in that pl
 looked for among the tasks: it has the request's scope.
 """
 
+import array
 import asyncio
 import contextlib
 import inspect
@@ -18,7 +19,7 @@ from weakref import WeakKeyDictionary
 
 from usechat.server.leaving import is_uvicorn
 
-__all__ = ["all_written", "reset_at_once", "transport_of"]
+__all__ = ["all_written", "reset_at_once", "transport_of", "unsent_bytes"]
 
 _LOOK_EVERY: Final = 0.02
 _LOOKS: Final = 3
@@ -38,6 +39,21 @@ async def all_written(transport: asyncio.WriteTransport, *, looks: int = _LOOKS)
     while idle < looks:
         await asyncio.sleep(_LOOK_EVERY)
         idle = 0 if transport.get_write_buffer_size() else idle + 1
+
+
+def unsent_bytes(transport: asyncio.WriteTransport) -> int:
+    """Return how many bytes the client has not taken: those here, and where the system tells, those in its queue.
+
+    The system takes more from here only when a third of its queue is free, which for a slow client may be minutes.
+    """
+    queued = array.array("i", [0])
+    # Windows has neither; other servers' connections may have no socket, or it is closed already.
+    with contextlib.suppress(ImportError, OSError, AttributeError, TypeError, ValueError):
+        import fcntl
+        import termios
+
+        fcntl.ioctl(transport.get_extra_info("socket").fileno(), termios.TIOCOUTQ, queued)
+    return transport.get_write_buffer_size() + queued[0]
 
 
 def reset_at_once(transport: asyncio.WriteTransport) -> None:

@@ -110,12 +110,6 @@ class Endpoints:
         asked = msgspec.structs.replace(asked, chat_id=asked.chat_id or in_path or new_id())
         identity = await self._identify(request, asked.chat_id, "send")
         key = self._key(request, identity, asked.chat_id)
-        latest = await self.keeper.latest(key)
-        if latest is not None and latest.subject != identity.subject:
-            raise NotTheirs("No such chat.")
-        answers = Answers(asked, key, latest, secret_of_chat(self._secret, key, identity.subject))
-        answers.check_approvals()
-        asked = msgspec.structs.replace(asked, pending_calls=answers.pending())
         # A message that is sent twice is answered once; a regenerated answer is wanted anew.
         repeatable = asked.last_user_message if asked.trigger == "submit-message" and not asked.continues else None
         info = RunInfo(
@@ -125,18 +119,23 @@ class Endpoints:
             sdk=release_of(request, sdk),
             user_message_id=repeatable["id"] if repeatable else "",
             subject=identity.subject,
-            open_calls=answers.unanswered(),
-            given_calls=answers.given(),
         )
-        turn = Turn(
-            asked,
-            identity=identity,
-            headers=RequestHeaders(request.scope),
-            path_params=request.path_params,
-            query=request.query_params,
-            observer=self.observer,
-        )
-        return await self.keeper.start(info, self._source, turn, continues=asked.continues)
+
+        def prepare(latest: RunInfo | None) -> tuple[RunInfo, Turn]:
+            answers = Answers(asked, key, latest, secret_of_chat(self._secret, key, identity.subject))
+            answers.check_approvals()
+            turn = Turn(
+                msgspec.structs.replace(asked, pending_calls=answers.pending()),
+                identity=identity,
+                headers=RequestHeaders(request.scope),
+                path_params=request.path_params,
+                query=request.query_params,
+                observer=self.observer,
+            )
+            calls = {"open_calls": answers.unanswered(), "given_calls": answers.given()}
+            return msgspec.structs.replace(info, **calls), turn
+
+        return await self.keeper.start(info, self._source, prepare, continues=asked.continues)
 
     def _stream(self, reading: Reading, received: float) -> Response:
         hang_up_in_time(self.keeper)

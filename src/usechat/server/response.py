@@ -10,7 +10,7 @@ from usechat.chunks import Error
 from usechat.runs.keeper import Reading
 from usechat.runs.log import Wake
 from usechat.runs.sweep import sweep_for
-from usechat.server.connection import all_written, reset_at_once, transport_of
+from usechat.server.connection import all_written, reset_at_once, transport_of, unsent_bytes
 from usechat.server.leaving import Leaving
 from usechat.server.observer import Observer
 from usechat.server.sending import Sender
@@ -85,6 +85,7 @@ class StreamResponse(Response):
         self._received = received
         self._event_names = event_names
         self._first = True
+        self._loop = asyncio.get_running_loop()
         self._sweep = sweep_for(keep_alive)
         self._sender: Sender | None = None
         self._quiet_since = received
@@ -145,7 +146,7 @@ class StreamResponse(Response):
 
     def _look_for_progress(self, now: float) -> None:
         transport = transport_of(self._scope, self._receive) if self._stuck is None else self._stuck.transport
-        unsent = 0 if transport is None else transport.get_write_buffer_size()
+        unsent = 0 if transport is None else unsent_bytes(transport)
         if self._stuck is None or unsent != self._stuck.unsent:
             self._stuck = Stuck(transport, unsent, now)
         elif transport is not None and now - self._stuck.since >= self._patience:
@@ -187,14 +188,16 @@ class StreamResponse(Response):
         if transport is None:
             # An unknown server, or middleware in front of it, may end the response well, whatever happens here.
             last_words = last_words or encode_frame(BROKEN_OFF, event_names=self._event_names)
+        taken = False
         if last_words:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(_LAST_WORDS):
                     await sender.send(last_words)
                     if transport is not None:
                         await all_written(transport)
+                    taken = True
         if transport is not None:
-            if not last_words:
+            if not taken:
                 reset_at_once(transport)
             transport.abort()
             for _ in range(_TURNS):
@@ -210,4 +213,4 @@ class StreamResponse(Response):
         """Leave the run if this was never sent, because the route failed after it was made."""
         if self._task is None:
             with contextlib.suppress(RuntimeError):  # the loop is gone, and everything with it
-                self._reading.close()
+                self._loop.call_soon_threadsafe(self._reading.close)  # whichever thread collects the garbage
