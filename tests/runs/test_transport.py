@@ -215,4 +215,4 @@ async def test_an_iterator_that_is_dropped_unclosed_keeps_nothing_of_its_run() -
 def runs(chat_id: str) -> int:
     """How many runs of a chat are kept by somebody."""
     gc.collect()
-    return sum(isinstance(found, Run) and found.info.chat_id == chat_id for found in gc.get_objects())
+    return sum(type(found) is Run and found.info.chat_id == chat_id for found in gc.get_objects())
