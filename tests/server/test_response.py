@@ -129,7 +129,7 @@ class Answering:
         )
         self.task = asyncio.ensure_future(response({}, connection.receive, send))
 
-    def _close(self, _reading: LogReading[Log]) -> None:
+    def _close(self, _log: Log) -> None:
         self.closed = True
 
     async def write(self, frames: bytes) -> None:

@@ -11,7 +11,7 @@ from weakref import WeakSet
 import msgspec
 
 from usechat.errors import RequestError
-from usechat.runs.log import Log, Reader, Wake
+from usechat.runs.log import Log, Reader
 from usechat.runs.mirror import Mirror, Mirrors
 from usechat.runs.reading import LogReading, Reading
 from usechat.runs.replay import Reframer, shorten
@@ -105,8 +105,8 @@ class Keeper:
         self._runs: dict[str, Run] = {}
         self._continued: dict[str, Mapping[str, Any]] = {}
         self._timers: dict[str, asyncio.TimerHandle] = {}
-        # Also of runs that have ended. Whoever reads keeps them: one that is dropped unclosed is not kept here.
-        self._readings: WeakSet[LogReading[Run] | LogReading[Mirror]] = WeakSet()
+        # Of runs that have ended while somebody read them; whoever still does keeps the log.
+        self._ended_logs: WeakSet[Log] = WeakSet()
         self._ends: set[asyncio.Task[None]] = set()
         self._mirrors = Mirrors(store, event_names=event_names)
         store.on_stop_ordered(self._stop_here)
@@ -216,8 +216,7 @@ class Keeper:
                 self._mirrors.leave(mirror)
                 return None
             reader = log.reader(maximum_behind=self._maximum_behind, from_start=True)
-            reading = LogReading(reader, mirror, on_close=self._mirror_left)
-            self._readings.add(reading)
+            reading = LogReading(reader, mirror, on_close=self._mirrors.leave)
         else:
             return None
         if earlier is None and sdk == info.sdk:
@@ -255,8 +254,9 @@ class Keeper:
 
     def break_off(self) -> None:
         """Cut every reader off without an ending: its client sees a network error, and resumes elsewhere."""
-        for reading in list(self._readings):
-            reading.wake(Wake.BROKEN_OFF)
+        for log in [*(run.log for run in self._runs.values()), *self._ended_logs]:
+            log.break_off()
+        self._mirrors.break_off()
 
     async def shut_down(self, *, drain: float) -> None:
         """Break readers off at once; give runs some time, then stop them."""
@@ -271,14 +271,8 @@ class Keeper:
         await self._mirrors.close()
         await self._store.close()
 
-    def _mirror_left(self, reading: LogReading[Mirror]) -> None:
-        self._readings.discard(reading)
-        self._mirrors.leave(reading.source)
-
-    def _reader_left(self, reading: LogReading[Run]) -> None:
+    def _reader_left(self, run: Run) -> None:
         """A reader of the run has gone; perhaps it was the last."""
-        self._readings.discard(reading)
-        run = reading.source
         if run.log.readers or self._linger is None or run.info.state is not RunState.RUNNING:
             return
         self._stop_unread_after(self._linger, run)
@@ -306,9 +300,7 @@ class Keeper:
 
     def _reading(self, run: Run, reader: Reader) -> LogReading[Run]:
         last_words = None if self._keep_log else partial(run.fail, CANNOT_FOLLOW)
-        reading = LogReading(reader, run, on_close=self._reader_left, last_words=last_words)
-        self._readings.add(reading)
-        return reading
+        return LogReading(reader, run, on_close=self._reader_left, last_words=last_words)
 
     def _ended(self, run: Run) -> None:
         self._cancel_timer(run.info.run_id)
@@ -329,6 +321,8 @@ class Keeper:
         finally:
             del self._runs[run.info.run_id]
             self._continued.pop(run.info.run_id, None)
+            if run.log.readers:
+                self._ended_logs.add(run.log)
             run.log.end()
 
     async def _is_ours(self, info: RunInfo) -> bool:

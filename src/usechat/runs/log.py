@@ -51,6 +51,7 @@ class Log:
 
     # With a thousand streams each delta finds its objects out of the processor's caches: few of them, without __dict__.
     __slots__ = (
+        "__weakref__",
         "_first",
         "_flusher",
         "_gather",
@@ -158,6 +159,11 @@ class Log:
         self.ended = True
         for reader in self._readers:
             reader.notice()
+
+    def break_off(self) -> None:
+        """Cut every reader off without an ending: its client sees a network error, and resumes elsewhere."""
+        for reader in self._readers:
+            reader.wake(Wake.BROKEN_OFF)
 
     def so_far(self) -> bytes:
         """Return all frames that are kept; those of long ago in short."""

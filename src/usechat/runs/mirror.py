@@ -92,6 +92,11 @@ class Mirrors:
             self._closing.add(task)
             task.add_done_callback(self._closing.discard)
 
+    def break_off(self) -> None:
+        """Cut every reader off without an ending."""
+        for mirror in self._mirrors.values():
+            mirror.log.break_off()
+
     async def close(self) -> None:
         """Copy no further."""
         await asyncio.gather(*[mirror.close() for mirror in self._mirrors.values()], *self._closing)

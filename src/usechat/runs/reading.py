@@ -48,21 +48,21 @@ class Reading(Protocol):
 class LogReading(Generic[Read]):
     """A reader of a log in this process: that of a run, or the mirror of one in another worker.
 
-    ``source`` is what is read.
+    ``on_close`` is called with the source, which is what is read.
     """
 
-    __slots__ = ("__weakref__", "_last_words", "_on_close", "_pieces", "_reader", "_reframes", "_rewrite", "source")
+    __slots__ = ("_last_words", "_on_close", "_pieces", "_reader", "_reframes", "_rewrite", "_source")
 
     def __init__(
         self,
         reader: Reader,
         source: Read,
         *,
-        on_close: Callable[["LogReading[Read]"], None],
+        on_close: Callable[[Read], None],
         last_words: Callable[[], bytes] | None = None,
     ) -> None:
         self._reader = reader
-        self.source = source
+        self._source = source
         self._on_close = on_close
         self._last_words = last_words
         if last_words is not None:
@@ -126,4 +126,4 @@ class LogReading(Generic[Read]):
     def close(self) -> None:
         """Read no further."""
         self._reader.close()
-        self._on_close(self)
+        self._on_close(self._source)

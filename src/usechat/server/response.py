@@ -35,6 +35,7 @@ _LAST_WORDS: Final = 5.0
 _TURNS: Final = 3
 """Turns of the loop in which the server hears of a broken connection, and does not call the response incomplete. A
 socket takes one, TLS two (asyncio.sslproto)."""
+_SENT: Final[list[tuple[bytes, bytes]]] = []
 _PATIENCE: Final = 60.0
 """Seconds in which a client for which something waits must take some of it, or is taken for one that is gone."""
 BROKEN_OFF: Final = Error("The connection was broken off; reload the page to see the whole answer.")
@@ -156,6 +157,7 @@ class StreamResponse(Response):
         """Send frames to the end; or tell why there are no more."""
         try:
             await send({"type": "http.response.start", "status": 200, "headers": self.raw_headers})
+            self.raw_headers = _SENT  # every open stream would keep them
             await sender.send(STREAM_OPEN)
             self._sweep.add(self)
             while True:
