@@ -11,10 +11,9 @@ from typing import Final, TypeAlias
 import msgspec
 
 from bench.sample import BLOCK_ID
-from usechat.frames import FrameStream
 from usechat.parts import Text
-from usechat.sse import encode_frame
-from usechat.stream import MessageStream
+from usechat.protocol.sse import FrameStream, encode_frame
+from usechat.protocol.stream import MessageStream
 
 Run: TypeAlias = Callable[[], bytes]
 Way: TypeAlias = Callable[[Sequence[str]], Run]

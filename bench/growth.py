@@ -10,11 +10,10 @@ from bench.contestants import open_stream
 from bench.rounds import TURN, Figure, measure_in_rounds, timed
 from bench.sample import text_deltas
 from usechat import parts
-from usechat.frames import FrameStream
-from usechat.message import MessageBuilder
 from usechat.parts import Part
-from usechat.sse import ChunkDecoder
-from usechat.ui_messages import UIMessage
+from usechat.protocol.message import MessageBuilder
+from usechat.protocol.sse import ChunkDecoder, FrameStream
+from usechat.protocol.ui_messages import UIMessage
 
 Growth: TypeAlias = dict[str, dict[int, Figure]]
 """Per kind of message and number of deltas: the time for one of them."""

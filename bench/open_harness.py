@@ -27,7 +27,6 @@ from bench.machine import Circumstances, circumstances
 from bench.report import table
 from bench.results import FLAT, Goal
 from bench.rounds import Figure, measure_in_rounds, say, timed
-from usechat.frames import FrameStream
 from usechat.open_harness import (
     FlowRuntime,
     NodeContext,
@@ -37,10 +36,11 @@ from usechat.open_harness import (
     runtime_app,
 )
 from usechat.parts import Part
-from usechat.requests import ChatRequest
+from usechat.protocol.request import ChatRequest
+from usechat.protocol.sse import FrameStream
+from usechat.protocol.stream import MessageStream
 from usechat.server import ChatApp
-from usechat.server.addresses import listen, resolve
-from usechat.stream import MessageStream
+from usechat.server.auth.origin import listen, resolve
 from usechat.turn import Turn
 
 LIMIT: Final = 100.0

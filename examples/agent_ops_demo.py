@@ -19,10 +19,8 @@ sys.path.insert(0, str(Path(__file__).parent.parent))  # the session server is a
 
 from examples.agent_ops_session.scripts import SCRIPTS
 from examples.agent_ops_session.server import serving
-from usechat.agent_ops.app import AgentOpsApp
-from usechat.agent_ops.directory import SessionDirectory
-from usechat.agent_ops.directory_changes import DirectoryChanges
-from usechat.agent_ops.route import PATH
+from usechat.agent_ops.access.directory import DirectoryChanges, SessionDirectory
+from usechat.agent_ops.app import PATH, AgentOpsApp
 from usechat.agent_ops.transport import AgentOpsChatTransport
 from usechat.runs.memory import MemoryRuns
 from usechat.server.page import PageMissing, PageSettings, WithPage

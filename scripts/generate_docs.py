@@ -11,13 +11,13 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-import usechat.values
+import usechat.protocol.values
 from usechat import __version__
 from usechat.check import RULES
-from usechat.chunks import CHUNK_TYPES
 from usechat.cli import main
-from usechat.dialects import CHUNKS, DOWNGRADES, NEWEST, STRICT_UNTIL, Since
-from usechat.machine import BLOCK_TRANSITIONS, TOOL_TRANSITIONS
+from usechat.protocol.chunks import CHUNK_TYPES
+from usechat.protocol.releases import CHUNKS, DOWNGRADES, NEWEST, STRICT_UNTIL, Since
+from usechat.protocol.states import BLOCK_TRANSITIONS, TOOL_TRANSITIONS
 from usechat.server.openapi import openapi
 
 ROOT = Path(__file__).parent.parent
@@ -91,7 +91,7 @@ def rules() -> Iterator[str]:
 
 def values() -> Iterator[str]:
     """Yield the table of what becomes of Python values, which stands in the docstring of the module."""
-    for line in (usechat.values.__doc__ or "").splitlines():
+    for line in (usechat.protocol.values.__doc__ or "").splitlines():
         if line.startswith("|"):
             yield line.replace("``", "`")
 

@@ -11,8 +11,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from tests.conformance.published import published_schema
-from usechat.dialects import CHUNKS, MAJORS, NEWEST
-from usechat.schema import chunk_fields
+from usechat.protocol.releases import CHUNKS, MAJORS, NEWEST
+from usechat.protocol.schema import chunk_fields
 
 
 def fetch(major: int, directory: Path) -> tuple[str, Path]:

@@ -24,8 +24,8 @@ from bench.report import encoding_table, goal_list, growth_table, made_with, rep
 from bench.results import Results, where_the_time_goes
 from bench.rounds import Figure, measure_in_rounds, timed
 from bench.sample import BLOCK_ID, text_deltas
-from usechat.chunks import TextDelta
-from usechat.sse import ChunkDecoder
+from usechat.protocol.chunks import TextDeltaChunk
+from usechat.protocol.sse import ChunkDecoder
 
 DELTAS = [*text_deltas(100), '"', "%b", "\u2028", "\x00"]
 
@@ -56,7 +56,7 @@ def test_everyone_writes_legal_frames_of_the_same_deltas() -> None:
             frames |= {name: node.frames(name, DELTAS) for name in NODE_WAYS}
     read = {name: ChunkDecoder().receive(b"".join(written)) for name, written in frames.items()}
     assert frames.keys() >= WAYS.keys()
-    assert read == {name: [TextDelta(BLOCK_ID, delta) for delta in DELTAS] for name in frames}
+    assert read == {name: [TextDeltaChunk(BLOCK_ID, delta) for delta in DELTAS] for name in frames}
 
 
 @pytest.mark.parametrize("name", [PART_GIVEN, PART_BUILT, STREAM_AND_FRAME])

@@ -10,8 +10,6 @@ from typing import Any
 
 import pytest
 
-from usechat.chunks import CHUNK_TYPES, Start, chunk_from_json, chunk_to_json
-from usechat.chunks import Finish as FinishChunk
 from usechat.errors import InvalidChunk, LocalProtocolError, UnknownChunkType
 from usechat.parts import (
     Abort,
@@ -30,9 +28,10 @@ from usechat.parts import (
     ToolInputStart,
     ToolResult,
 )
-from usechat.requests import ChatRequest, ToolOutput
-from usechat.sse import DONE, encode_frame
-from usechat.stream import MessageStream
+from usechat.protocol.chunks import CHUNK_TYPES, FinishChunk, StartChunk, chunk_from_json, chunk_to_json
+from usechat.protocol.request import ChatRequest, ToolOutput
+from usechat.protocol.sse import DONE, encode_frame
+from usechat.protocol.stream import MessageStream
 
 ROOT = Path(__file__).parent.parent
 PAGE = ROOT / "docs" / "specification.md"
@@ -275,8 +274,8 @@ def test_there_are_more_chunk_types_than_the_documents_list() -> None:
 
 
 def test_event_names_are_written_only_when_asked_for() -> None:
-    assert encode_frame(Start("m")) == b'data: {"type":"start","messageId":"m"}\n\n'
-    assert encode_frame(Start("m"), event_names=True).startswith(b"event: message-start\ndata: {")
+    assert encode_frame(StartChunk("m")) == b'data: {"type":"start","messageId":"m"}\n\n'
+    assert encode_frame(StartChunk("m"), event_names=True).startswith(b"event: message-start\ndata: {")
     assert encode_frame(FinishChunk(), event_names=True) == b'event: message-finish\ndata: {"type":"finish"}\n\n'
     assert DONE == b"data: [DONE]\n\n"
 

@@ -16,8 +16,7 @@ from bench.agent_ops.client import Client, Opener, bare, through_the_gateway
 from bench.rounds import say
 from bench.server.load import PER_SECOND
 from bench.server.process import CLIENT_CORE, SERVER_CORE
-from usechat.agent_ops.directory import SessionDirectory
-from usechat.agent_ops.directory_changes import DirectoryChanges
+from usechat.agent_ops.access.directory import DirectoryChanges, SessionDirectory
 
 _ROOT: Final = Path(__file__).parent.parent.parent
 SLOW: Final = 200.0

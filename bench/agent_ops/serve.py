@@ -15,8 +15,8 @@ from websockets.exceptions import ConnectionClosed
 
 from bench.server.load import INTERVAL
 from bench.server.serve import listen
+from usechat.agent_ops.access.directory import SessionDirectory
 from usechat.agent_ops.app import AgentOpsApp
-from usechat.agent_ops.directory import SessionDirectory
 
 _numbers: Final = itertools.count(1)
 

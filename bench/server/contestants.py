@@ -29,7 +29,7 @@ def usechat(load: Load) -> App:
 
 def usechat_redis(load: Load) -> App:
     """The same with the log in Redis."""
-    from usechat.runs.redis import RedisRuns
+    from usechat.runs.redis.store import RedisRuns
 
     return _chat_app(load, runs=RedisRuns(os.environ[REDIS_VARIABLE]))
 

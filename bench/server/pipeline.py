@@ -4,11 +4,11 @@ import asyncio
 from collections.abc import AsyncGenerator
 from time import process_time_ns
 
-from usechat.requests import ChatRequest
-from usechat.runs.keeper import Keeper
+from usechat.protocol.request import ChatRequest
+from usechat.runs.manager import RunManager
 from usechat.runs.memory import MemoryRuns
 from usechat.runs.run import RunInfo, Timeouts
-from usechat.transport import as_source
+from usechat.sources import as_source
 from usechat.turn import Turn
 
 DELTAS = 20_000
@@ -19,7 +19,7 @@ async def _once(deltas: int) -> float:
         for _ in range(deltas):
             yield " kettle"
 
-    keeper = Keeper(
+    manager = RunManager(
         MemoryRuns(remember=0),
         timeouts=Timeouts(),
         linger=0,
@@ -32,7 +32,7 @@ async def _once(deltas: int) -> float:
     )
     info = RunInfo(run_id="run", chat_id="chat", message_id="message", sdk="7")
     begin = process_time_ns()
-    reading = await keeper.start(info, as_source(answer), Turn(request), continues=None)
+    reading = await manager.start(info, as_source(answer), Turn(request), continues=None)
     while await reading.read() is not None:
         pass
     taken = process_time_ns() - begin

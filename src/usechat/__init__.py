@@ -4,9 +4,8 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from usechat.errors import UsechatError
-from usechat.frames import FrameStream
-from usechat.message import MessageBuilder
-from usechat.parts import (
+from usechat.protocol.message import MessageBuilder
+from usechat.protocol.parts import (
     Data,
     File,
     Finish,
@@ -19,14 +18,14 @@ from usechat.parts import (
     ToolError,
     ToolResult,
 )
-from usechat.requests import ChatRequest
-from usechat.sse import ChunkDecoder, encode_frame
-from usechat.stream import MessageStream
-from usechat.ui_messages import UIMessage
-from usechat.validation import validate_messages
+from usechat.protocol.request import ChatRequest
+from usechat.protocol.sse import ChunkDecoder, FrameStream, encode_frame
+from usechat.protocol.stream import MessageStream
+from usechat.protocol.ui_messages import UIMessage
+from usechat.protocol.validation import validate_messages
 
 if TYPE_CHECKING:
-    from usechat.server.endpoint import chat_response
+    from usechat.server.endpoints import chat_response
     from usechat.turn import Turn, emit
 
 __version__ = "0.1.0"
@@ -59,7 +58,7 @@ __all__ = [
 ]
 
 # Imported on use, because they need asyncio and Starlette; the core needs neither.
-_HOMES = {"Turn": "usechat.turn", "chat_response": "usechat.server.endpoint", "emit": "usechat.turn"}
+_HOMES = {"Turn": "usechat.turn", "chat_response": "usechat.server.endpoints", "emit": "usechat.turn"}
 
 
 def __getattr__(name: str) -> Any:

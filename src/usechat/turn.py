@@ -10,9 +10,9 @@ from typing import Any, Final, Protocol
 import msgspec
 
 from usechat.errors import LocalProtocolError
-from usechat.parts import Data, Part
-from usechat.requests import ApprovalAnswer, ChatRequest, ToolOutput
-from usechat.ui_messages import FileUIPart, UIMessage
+from usechat.protocol.parts import Data, Part
+from usechat.protocol.request import ApprovalAnswer, ChatRequest, ToolOutput
+from usechat.protocol.ui_messages import FileUIPart, UIMessage
 
 __all__ = ["Identity", "SourceObserver", "Turn", "current_turn", "emit"]
 

@@ -4,9 +4,8 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
-from usechat.agent_ops.access import Role
-from usechat.agent_ops.directory import SessionDirectory
-from usechat.agent_ops.directory_changes import DirectoryChanges
+from usechat.agent_ops.access.directory import DirectoryChanges, SessionDirectory
+from usechat.agent_ops.access.roles import Role
 
 KINDS = ("interactive", "orchestrator", "workflow")
 PEOPLE = {"olivia": Role.OWNER, "carl": Role.COLLABORATOR, "vera": Role.VIEWER}

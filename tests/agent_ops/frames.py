@@ -5,10 +5,10 @@ from typing import Any, TypeAlias
 
 from usechat import parts as p
 from usechat.agent_ops.adapter import SessionAdapter
-from usechat.agent_ops.own_turn import OwnTurn
+from usechat.agent_ops.prompt_tracker import OwnTurn
 from usechat.agent_ops.questions import Questions, QuestionsAs
-from usechat.chunks import Chunk, FinishStep, StartStep
-from usechat.stream import MessageStream
+from usechat.protocol.chunks import Chunk, FinishStepChunk, StartStepChunk
+from usechat.protocol.stream import MessageStream
 
 Frame: TypeAlias = Mapping[str, Any]
 
@@ -81,7 +81,7 @@ def chunks_of(parts: Iterable[p.Part]) -> list[Chunk]:
     """Return what goes to the page, without steps."""
     stream = MessageStream(message_id="m1", sdk="7")
     found = [chunk for part in parts for chunk in stream.send(part)]
-    return [chunk for chunk in found if not isinstance(chunk, StartStep | FinishStep)]
+    return [chunk for chunk in found if not isinstance(chunk, StartStepChunk | FinishStepChunk)]
 
 
 def row(frames: Iterable[Frame], after: Iterable[Frame] = ()) -> list[Chunk]:

@@ -17,14 +17,12 @@ from examples.agent_ops_session.server import serving as serving_sessions
 from examples.agent_ops_session.session import Dialect, Release, Session
 from tests.agent_ops.directories import KINDS, fill, sqlite
 from tests.conformance.served import PATIENCE, Served, eventually, serving
-from usechat.agent_ops.access import Role
-from usechat.agent_ops.app import AgentOpsApp
-from usechat.agent_ops.directory import SessionDirectory
-from usechat.agent_ops.settings import SESSION_SETTINGS
+from usechat.agent_ops.access.directory import SessionDirectory
+from usechat.agent_ops.access.roles import Role
+from usechat.agent_ops.app import SESSION_SETTINGS, AgentOpsApp
 from usechat.agent_ops.transport import AgentOpsChatTransport
 from usechat.runs.memory import MemoryRuns
-from usechat.server.disconnect import cancel_after
-from usechat.server.settings import Settings
+from usechat.server.settings import Settings, cancel_after
 
 __all__ = ["PATIENCE", "Gateway", "Upstream", "eventually", "gateway", "upstream"]
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from usechat import parts as p
 from usechat.agent_ops import AgentOpsChatTransport
-from usechat.requests import ChatRequest
+from usechat.protocol.request import ChatRequest
 from usechat.turn import Identity, Turn
 
 PATIENCE = 30.0

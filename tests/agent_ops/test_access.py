@@ -2,7 +2,7 @@
 
 import pytest
 
-from usechat.agent_ops.access import Role, Standing, may_prompt
+from usechat.agent_ops.access.roles import Role, Standing, may_prompt
 
 
 @pytest.mark.parametrize(

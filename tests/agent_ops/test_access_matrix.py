@@ -16,13 +16,12 @@ from tests.agent_ops.upstream_api import upstream_api
 from tests.server import signing
 from tests.server.process import question
 from tests.server.signing import AUDIENCE, ISSUER, RSA, claims, key_set, sign
-from usechat.agent_ops.access_option import admission_by
+from usechat.agent_ops.access.directory import DirectoryChanges, SessionDirectory, digest_of
+from usechat.agent_ops.access.tables import TOKENS
 from usechat.agent_ops.app import AgentOpsApp
-from usechat.agent_ops.directory import SessionDirectory, digest_of
-from usechat.agent_ops.directory_changes import DirectoryChanges
-from usechat.agent_ops.tables import TOKENS
+from usechat.agent_ops.target import admission_by
 from usechat.runs.memory import MemoryRuns
-from usechat.server.jwt import JsonWebTokens
+from usechat.server.auth.jwt import JsonWebTokens
 
 ROLES: Final = {"olivia": "owner", "carl": "collaborator", "vera": "viewer", "stranger": "none"}
 GOOD: Final = ("JSON Web Token", "token of the directory")

@@ -6,12 +6,12 @@ import pytest
 from starlette.requests import Request
 
 from tests.agent_ops.directories import directory_at, fill, sqlite
-from usechat.agent_ops.access import AccessRule
-from usechat.agent_ops.access_option import UnknownAccess, admission_by
-from usechat.agent_ops.directory import SessionDirectory
-from usechat.agent_ops.lookup import HttpLookup
-from usechat.server.asking import Authorize, Unauthenticated
-from usechat.server.tokens import new_api_token
+from usechat.agent_ops.access.directory import SessionDirectory
+from usechat.agent_ops.access.lookup import HttpLookup
+from usechat.agent_ops.access.roles import AccessRule
+from usechat.agent_ops.target import UnknownAccess, admission_by
+from usechat.server.auth.tokens import new_api_token
+from usechat.server.requests import Authorize, Unauthenticated
 
 
 def asking(token: str | None) -> Request:

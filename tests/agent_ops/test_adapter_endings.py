@@ -26,7 +26,7 @@ from tests.agent_ops.frames import (
 )
 from usechat import parts as p
 from usechat.agent_ops.adapter import INTERRUPTED, REMOVED
-from usechat.agent_ops.running_turn import TURN_FAILED, UNSETTLED
+from usechat.agent_ops.turn_parts import TURN_FAILED, UNSETTLED
 
 BEGUN = [user_says(), message()]
 OUTPUT = [*BEGUN, chunk("Hel")]

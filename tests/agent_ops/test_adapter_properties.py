@@ -26,7 +26,7 @@ from tests.agent_ops.frames import (
     user_says,
 )
 from usechat import parts as p
-from usechat.chunks import Abort, Error, Finish
+from usechat.protocol.chunks import AbortChunk, ErrorChunk, FinishChunk
 
 turns = st.sampled_from(["t1", "t1", "t1", "t2"])
 calls = st.sampled_from(["c1", "c2"])
@@ -79,7 +79,7 @@ def test_any_frames_give_one_message_with_one_end(sent: list[Frame], questions: 
     assert sum(isinstance(part, p.Start) for part in said) <= 1
     outcomes = [part.tool_call_id for part in said if isinstance(part, p.ToolResult | p.ToolError)]
     assert len(outcomes) == len(set(outcomes))
-    assert isinstance(chunks_of(said)[-1], Finish | Error | Abort)
+    assert isinstance(chunks_of(said)[-1], FinishChunk | ErrorChunk | AbortChunk)
 
 
 @given(st.lists(frames, max_size=30))

@@ -22,9 +22,9 @@ from tests.agent_ops.frames import (
 )
 from usechat import parts as p
 from usechat.agent_ops.adapter import TOO_LATE, SessionAdapter
-from usechat.agent_ops.own_turn import OwnTurn
+from usechat.agent_ops.prompt_tracker import OwnTurn
 from usechat.agent_ops.questions import Questions, answer_of, answered_parts
-from usechat.requests import ApprovalAnswer
+from usechat.protocol.request import ApprovalAnswer
 
 PAYLOAD = {"questionId": "q1", "text": "Deploy?", "options": ["yes", "no"], "expiresAt": 1764000300}
 QUESTION: Frame = {"type": "question", **PAYLOAD}

@@ -20,40 +20,40 @@ from tests.agent_ops.frames import (
     updated,
     user_says,
 )
-from usechat.chunks import (
-    Data,
-    Error,
-    Finish,
-    Start,
-    TextDelta,
-    TextEnd,
-    TextStart,
-    ToolInputAvailable,
-    ToolInputStart,
-    ToolOutputAvailable,
-    ToolOutputError,
+from usechat.protocol.chunks import (
+    DataChunk,
+    ErrorChunk,
+    FinishChunk,
+    StartChunk,
+    TextDeltaChunk,
+    TextEndChunk,
+    TextStartChunk,
+    ToolInputAvailableChunk,
+    ToolInputStartChunk,
+    ToolOutputAvailableChunk,
+    ToolOutputErrorChunk,
 )
 
-FINISH = Finish("stop")
-PENDING = ToolInputStart("c1", "calculator", dynamic=True)
-AVAILABLE = ToolInputAvailable("c1", "calculator", ARGS, dynamic=True)
+FINISH = FinishChunk("stop")
+PENDING = ToolInputStartChunk("c1", "calculator", dynamic=True)
+AVAILABLE = ToolInputAvailableChunk("c1", "calculator", ARGS, dynamic=True)
 
 
 def test_message_create_to_start_and_text_start() -> None:
-    assert row([CREATE]) == [Start("t1"), TextStart("t1")]
+    assert row([CREATE]) == [StartChunk("t1"), TextStartChunk("t1")]
 
 
 def test_message_part_text_delta_to_text_delta() -> None:
     text = " \u2028é😀\n\x00"
-    assert row([delta(text)], after=[CREATE]) == [TextDelta("t1", text)]
+    assert row([delta(text)], after=[CREATE]) == [TextDeltaChunk("t1", text)]
 
 
 def test_chunk_to_text_delta() -> None:
-    assert row([chunk("4.")], after=[user_says(), message()]) == [TextDelta("t1", "4.")]
+    assert row([chunk("4.")], after=[user_says(), message()]) == [TextDeltaChunk("t1", "4.")]
 
 
 def test_message_part_tool_update_pending_to_tool_input_start() -> None:
-    assert row([tool("pending")], after=[CREATE]) == [TextEnd("t1"), PENDING]
+    assert row([tool("pending")], after=[CREATE]) == [TextEndChunk("t1"), PENDING]
 
 
 def test_message_part_tool_update_running_with_args_to_tool_input_available() -> None:
@@ -62,34 +62,34 @@ def test_message_part_tool_update_running_with_args_to_tool_input_available() ->
 
 def test_message_part_tool_update_completed_to_tool_output_available() -> None:
     before = [CREATE, tool("running", args=ARGS)]
-    output = ToolOutputAvailable("c1", {"result": 4}, dynamic=True)
+    output = ToolOutputAvailableChunk("c1", {"result": 4}, dynamic=True)
     assert row([tool("completed", args=ARGS, result={"result": 4})], after=before) == [output]
 
 
 def test_message_part_tool_update_error_to_error() -> None:
     before = [CREATE, tool("running", args=ARGS)]
     assert row([tool("error", error="No such file")], after=before) == [
-        ToolOutputError("c1", "No such file", dynamic=True)
+        ToolOutputErrorChunk("c1", "No such file", dynamic=True)
     ]
-    assert row([tool("error")], after=before) == [ToolOutputError("c1", "Tool execution failed", dynamic=True)]
+    assert row([tool("error")], after=before) == [ToolOutputErrorChunk("c1", "Tool execution failed", dynamic=True)]
 
 
 def test_message_finalize_end_turn_to_text_end_finish_step_and_message_finish() -> None:
-    assert row([finalize()], after=[CREATE, delta("4.")]) == [TextEnd("t1"), FINISH]
+    assert row([finalize()], after=[CREATE, delta("4.")]) == [TextEndChunk("t1"), FINISH]
 
 
 def test_message_finalize_error_to_error_and_message_finish() -> None:
-    failed = [TextEnd("t1"), Error("The model is overloaded."), Finish("error")]
+    failed = [TextEndChunk("t1"), ErrorChunk("The model is overloaded."), FinishChunk("error")]
     assert row([finalize("error", error="The model is overloaded.")], after=[CREATE]) == failed
-    assert row([finalize("error")], after=[CREATE])[1] == Error("Turn failed")
+    assert row([finalize("error")], after=[CREATE])[1] == ErrorChunk("Turn failed")
 
 
 def test_message_finalize_canceled_to_text_end_and_message_finish() -> None:
-    assert row([finalize("canceled")], after=[CREATE, delta("4")]) == [TextEnd("t1"), Finish("other")]
+    assert row([finalize("canceled")], after=[CREATE, delta("4")]) == [TextEndChunk("t1"), FinishChunk("other")]
 
 
 def test_empty_turn() -> None:
-    assert row([CREATE, finalize()]) == [Start("t1"), TextStart("t1"), TextEnd("t1"), FINISH]
+    assert row([CREATE, finalize()]) == [StartChunk("t1"), TextStartChunk("t1"), TextEndChunk("t1"), FINISH]
 
 
 def test_unknown_v2_event_to_empty_array() -> None:
@@ -112,52 +112,52 @@ def test_full_turn_lifecycle() -> None:
         finalize(finalText=" 4."),
     ]
     assert row(frames) == [
-        Start("t1"),
-        TextStart("t1"),
-        TextDelta("t1", "The"),
-        TextDelta("t1", " answer is"),
-        TextEnd("t1"),
+        StartChunk("t1"),
+        TextStartChunk("t1"),
+        TextDeltaChunk("t1", "The"),
+        TextDeltaChunk("t1", " answer is"),
+        TextEndChunk("t1"),
         PENDING,
         AVAILABLE,
-        ToolOutputAvailable("c1", 4, dynamic=True),
-        TextStart("1"),
-        TextDelta("1", " 4."),
-        TextEnd("1"),
+        ToolOutputAvailableChunk("c1", 4, dynamic=True),
+        TextStartChunk("1"),
+        TextDeltaChunk("1", " 4."),
+        TextEndChunk("1"),
         FINISH,
     ]
 
 
 def test_multiple_tool_calls_in_single_turn() -> None:
     frames = [tool("running", call_id, args={"n": call_id}) for call_id in ("c1", "c2")]
-    called = [chunk.tool_call_id for chunk in row(frames, after=[CREATE]) if isinstance(chunk, ToolInputAvailable)]
+    called = [chunk.tool_call_id for chunk in row(frames, after=[CREATE]) if isinstance(chunk, ToolInputAvailableChunk)]
     assert called == ["c1", "c2"]
 
 
 def test_concurrent_text_and_tool_updates() -> None:
     frames = [delta("a"), tool("running", args=ARGS), delta("b"), tool("completed", result=4), delta("c")]
     assert row(frames, after=[CREATE]) == [
-        TextDelta("t1", "a"),
-        TextEnd("t1"),
+        TextDeltaChunk("t1", "a"),
+        TextEndChunk("t1"),
         AVAILABLE,
-        TextStart("1"),
-        TextDelta("1", "b"),
-        TextEnd("1"),
-        ToolOutputAvailable("c1", 4, dynamic=True),
-        TextStart("2"),
-        TextDelta("2", "c"),
+        TextStartChunk("1"),
+        TextDeltaChunk("1", "b"),
+        TextEndChunk("1"),
+        ToolOutputAvailableChunk("c1", 4, dynamic=True),
+        TextStartChunk("2"),
+        TextDeltaChunk("2", "c"),
     ]
 
 
 def test_agent_status_to_data_agent_status() -> None:
     told = {"type": "agentStatus", "status": "tool_calling", "detail": "calculator"}
     data = {"status": "tool_calling", "detail": "calculator"}
-    assert row([told], after=[CREATE]) == [Data("data-agent-status", data, transient=True)]
-    assert row([IDLE], after=[CREATE]) == [Data("data-agent-status", {"status": "idle"}, transient=True)]
+    assert row([told], after=[CREATE]) == [DataChunk("data-agent-status", data, transient=True)]
+    assert row([IDLE], after=[CREATE]) == [DataChunk("data-agent-status", {"status": "idle"}, transient=True)]
 
 
 def test_question_to_data_question() -> None:
     payload = {"questionId": "q1", "text": "Deploy?", "options": ["yes", "no"], "expiresAt": 1764000000}
-    assert row([{"type": "question", **payload}], after=[CREATE]) == [Data("data-question", payload, "q1")]
+    assert row([{"type": "question", **payload}], after=[CREATE]) == [DataChunk("data-question", payload, "q1")]
 
 
 def test_skipped_events() -> None:

@@ -21,7 +21,7 @@ from tests.agent_ops.frames import (
     user_says,
 )
 from usechat import parts as p
-from usechat.agent_ops.own_turn import OwnTurn, Phase
+from usechat.agent_ops.prompt_tracker import OwnTurn, Phase
 
 OTHERS_TURN = [message("t0"), chunk("theirs", "t0"), updated("theirs", finish_part(), turn_id="t0")]
 OURS = [message(), chunk("ours")]

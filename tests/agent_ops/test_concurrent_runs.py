@@ -4,7 +4,7 @@ import asyncio
 
 import msgspec
 
-from usechat.agent_ops.concurrent_runs import ConcurrentRuns
+from usechat.agent_ops.app import ConcurrentRuns
 from usechat.runs.open_calls import OpenCall
 from usechat.runs.run import RunInfo, RunState
 

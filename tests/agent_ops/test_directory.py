@@ -13,11 +13,17 @@ from sqlalchemy import Connection, inspect, update
 
 from tests.agent_ops.directories import KINDS, PEOPLE, directory_at, fill, sqlite
 from tests.postgres_server import postgres_server
-from usechat.agent_ops.access import AccessUnknown, Role, Standing
-from usechat.agent_ops.directory import SessionDirectory, UnusableDirectory, digest_of, directory_url
-from usechat.agent_ops.directory_changes import DirectoryChanges, ListedSession
-from usechat.agent_ops.tables import METADATA, TOKENS
-from usechat.server.asking import Unauthenticated
+from usechat.agent_ops.access.directory import (
+    DirectoryChanges,
+    ListedSession,
+    SessionDirectory,
+    UnusableDirectory,
+    digest_of,
+    directory_url,
+)
+from usechat.agent_ops.access.roles import AccessUnknown, Role, Standing
+from usechat.agent_ops.access.tables import METADATA, TOKENS
+from usechat.server.requests import Unauthenticated
 from usechat.turn import Identity
 
 

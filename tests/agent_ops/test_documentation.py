@@ -11,13 +11,13 @@ from typing import Any
 import pytest
 
 import usechat.agent_ops
-from usechat.agent_ops.access import may_prompt
+from usechat.agent_ops.access.roles import may_prompt
 from usechat.agent_ops.adapter import INTERRUPTED, TOO_LATE
-from usechat.agent_ops.conversation import SILENT
-from usechat.agent_ops.running_turn import TOOL_FAILED, TURN_FAILED, UNSETTLED
-from usechat.agent_ops.settings import SESSION_SETTINGS
+from usechat.agent_ops.app import SESSION_SETTINGS
+from usechat.agent_ops.connection import SILENT
 from usechat.agent_ops.transport import NOTHING, TOO_MANY, UNREACHABLE, AgentOpsChatTransport
-from usechat.runs.keeper import CANNOT_FOLLOW
+from usechat.agent_ops.turn_parts import TOOL_FAILED, TURN_FAILED, UNSETTLED
+from usechat.runs.manager import CANNOT_FOLLOW
 from usechat.runs.run import TOO_MUCH
 from usechat.turn import Identity
 

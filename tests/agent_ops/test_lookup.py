@@ -5,9 +5,9 @@ from typing import Any
 import pytest
 
 from tests.agent_ops.upstream_api import Asked, upstream_api
-from usechat.agent_ops.access import AccessUnknown, Role, Standing
-from usechat.agent_ops.lookup import HttpLookup
-from usechat.server.asking import Unauthenticated
+from usechat.agent_ops.access.lookup import HttpLookup
+from usechat.agent_ops.access.roles import AccessUnknown, Role, Standing
+from usechat.server.requests import Unauthenticated
 from usechat.turn import Identity
 
 CARL = Identity("carl", token="secret-of-carl")

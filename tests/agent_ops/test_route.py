@@ -13,13 +13,13 @@ from starlette.routing import Mount
 
 from tests.server.guarded import Streams
 from usechat import ChunkDecoder
-from usechat.agent_ops.access import Role, Standing
+from usechat.agent_ops.access.roles import Role, Standing
 from usechat.agent_ops.app import AgentOpsApp
-from usechat.chunks import TextDelta
 from usechat.parts import Start
+from usechat.protocol.chunks import TextDeltaChunk
 from usechat.runs.memory import MemoryRuns
 from usechat.runs.store import RunStore
-from usechat.server.asking import Action, Unauthenticated
+from usechat.server.requests import Action, Unauthenticated
 from usechat.turn import Identity, Turn
 
 COLLABORATOR = Standing(Role.COLLABORATOR)
@@ -116,7 +116,7 @@ class Gateway:
 def text_of(answer: httpx2.Response) -> str:
     assert answer.status_code == 200, answer.text
     chunks = ChunkDecoder().receive(answer.content)
-    return "".join(chunk.delta for chunk in chunks if isinstance(chunk, TextDelta))
+    return "".join(chunk.delta for chunk in chunks if isinstance(chunk, TextDeltaChunk))
 
 
 @pytest.fixture(autouse=True)

@@ -12,7 +12,7 @@ import pytest
 
 from tests.agent_ops.gateways import PATIENCE, Gateway, Upstream, eventually, gateway, upstream
 from tests.server.process import question
-from usechat.runs.keeper import CANNOT_FOLLOW
+from usechat.runs.manager import CANNOT_FOLLOW
 
 
 @pytest.fixture(scope="module")

@@ -13,7 +13,7 @@ from tests.agent_ops.upstream_api import upstream_api
 from tests.redis_server import redis_server
 from tests.server.process import PATIENCE, eventually, question, serve_process
 from usechat.cli import main
-from usechat.server.serving import Plan, make_app
+from usechat.cli.serve import Plan, make_app
 
 ADDRESS = "ws://127.0.0.1:9/api/sessions/{id}/ws?role=client"
 """Where nobody listens."""

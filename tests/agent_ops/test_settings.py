@@ -2,9 +2,8 @@
 
 import pytest
 
-from usechat.agent_ops.settings import SESSION_SETTINGS, for_sessions, is_switched_on
-from usechat.server.disconnect import cancel_after
-from usechat.server.settings import Settings
+from usechat.agent_ops.app import SESSION_SETTINGS, for_sessions, is_switched_on
+from usechat.server.settings import Settings, cancel_after
 
 
 @pytest.mark.parametrize(

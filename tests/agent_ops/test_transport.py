@@ -9,9 +9,9 @@ from examples.agent_ops_session.server import Sessions, serving
 from tests.agent_ops.talking import Asked, until
 from usechat import parts as p
 from usechat.agent_ops import AgentOpsChatTransport
-from usechat.chunks import Chunk, Finish, FinishStep, Start, StartStep, TextDelta
-from usechat.requests import ChatRequest
-from usechat.transport import ChatTransport, Source
+from usechat.protocol.chunks import Chunk, FinishChunk, FinishStepChunk, StartChunk, StartStepChunk, TextDeltaChunk
+from usechat.protocol.request import ChatRequest
+from usechat.sources import ChatTransport, Source
 
 DIALECTS = ("client", "runner", "both")
 RELEASES = ("early", "later")
@@ -186,14 +186,14 @@ async def test_a_post_that_ends_in_an_assistant_message_sends_nothing_upstream(p
     answer: Any = {"id": "turn-1", "role": "assistant", "parts": [tool]}
     request = ChatRequest(chat_id="c", messages=[user_message("Where?"), answer])
     chunks = await collected(AgentOpsChatTransport(plain.url, session_id="s1", sdk="7"), request)
-    assert chunks == [Start("turn-1"), StartStep(), FinishStep(), Finish("stop", {})]
+    assert chunks == [StartChunk("turn-1"), StartStepChunk(), FinishStepChunk(), FinishChunk("stop", {})]
     assert plain.connections == 0
 
 
 async def test_chunks_for_whoever_asks_without_a_server(plain: Sessions) -> None:
     transport = AgentOpsChatTransport(plain.url, session_id="s1", service_token="ada")
     chunks = await collected(transport, ChatRequest(chat_id="c", messages=[user_message("hello")]))
-    assert "".join(chunk.delta for chunk in chunks if isinstance(chunk, TextDelta)) == "You said: hello"
+    assert "".join(chunk.delta for chunk in chunks if isinstance(chunk, TextDeltaChunk)) == "You said: hello"
     assert await transport.reconnect_to_stream("c") is None
 
 
@@ -201,7 +201,7 @@ async def test_closing_the_iterator_stops_the_turn_before_it_returns(plain: Sess
     transport = AgentOpsChatTransport(plain.url, session_id="s1", service_token="ada")
     stream: Any = await transport.send_messages(ChatRequest(chat_id="c", messages=[user_message("slow")]))
     async for chunk in stream:
-        if isinstance(chunk, TextDelta):
+        if isinstance(chunk, TextDeltaChunk):
             break
     await stream.aclose()
     await until(lambda: not plain["s1"].busy)

@@ -12,8 +12,8 @@ from examples.agent_ops_session.server import Sessions, serving
 from tests.agent_ops.talking import Asked, until
 from usechat import parts as p
 from usechat.agent_ops import AgentOpsChatTransport
-from usechat.agent_ops import session as client
-from usechat.agent_ops.conversation import SILENT
+from usechat.agent_ops import connection as client
+from usechat.agent_ops.connection import SILENT
 
 
 @pytest.fixture

@@ -10,9 +10,9 @@ from examples.agent_ops_session.server import Sessions, serving
 from tests.agent_ops.talking import Asked, until
 from usechat import parts as p
 from usechat.agent_ops import AgentOpsChatTransport
-from usechat.chunks import Chunk
-from usechat.message import MessageBuilder
-from usechat.requests import ChatRequest
+from usechat.protocol.chunks import Chunk
+from usechat.protocol.message import MessageBuilder
+from usechat.protocol.request import ChatRequest
 
 RELEASES = ("early", "later")
 

@@ -13,8 +13,8 @@ from tests.browser.agent import answer
 from tests.browser.chromium import ARGUMENTS, find_chromium
 from tests.conformance.served import PATIENCE, Served, serving
 from usechat.server import ChatApp
-from usechat.server.asking import allow
 from usechat.server.page import PageSettings, WithPage
+from usechat.server.requests import allow
 
 SCREENSHOTS: Final = Path(__file__).parent / "screenshots"
 OpenPage = Callable[..., Page]

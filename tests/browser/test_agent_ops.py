@@ -16,7 +16,7 @@ from tests.browser.building import EXAMPLES, front_end
 from tests.browser.chatting import ask, expect, wait_until_idle
 from tests.browser.conftest import OpenPage
 from tests.conformance.served import serving
-from usechat.agent_ops.directory import SessionDirectory
+from usechat.agent_ops.access.directory import SessionDirectory
 
 
 class Demo(NamedTuple):

@@ -8,8 +8,8 @@ from tests.browser.agent import GATES
 from tests.browser.chatting import ask, chat_id, expect, go_on, stored, wait_until_idle, wait_until_stored
 from tests.browser.conftest import OpenPage
 from tests.conformance.served import Served, eventually
+from usechat.protocol.sse import encode_frame
 from usechat.server.response import BROKEN_OFF
-from usechat.sse import encode_frame
 
 
 def numbers(page: Page) -> list[int]:

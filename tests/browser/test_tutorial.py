@@ -9,7 +9,7 @@ from tests.browser.building import EXAMPLES, build, install
 from tests.browser.chatting import expect
 from tests.browser.test_front_ends import FrontEnd
 from tests.conformance.served import PATIENCE, serving
-from usechat.server.loading import load_object
+from usechat.cli.targets import load_object
 
 TUTORIAL = EXAMPLES.parent / "docs" / "tutorial.md"
 

@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 
 from usechat.check.hints import fix_for, fix_for_unknown_key, fix_for_unreadable
-from usechat.dialects import release
-from usechat.schema import flaws
+from usechat.protocol.releases import release
+from usechat.protocol.schema import flaws
 
 
 def fixes(chunk: Any, sdk: str = "7") -> list[str | None]:

@@ -7,8 +7,7 @@ import pytest
 
 import usechat.check
 from usechat.check import RULES, Rule
-from usechat.check.error_rules import ERRORS
-from usechat.check.warning_rules import WARNINGS
+from usechat.check.rules import ERRORS, WARNINGS
 
 SOURCES = [path for path in Path(usechat.check.__file__).parent.glob("*.py") if not path.name.endswith("_rules.py")]
 TESTS = Path(__file__).parent.glob("test_*.py")

@@ -9,7 +9,7 @@ from typing import Any
 from tests.conformance.http_client import Browser, Page, View
 from tests.conformance.served import Served, eventually, serving
 from tests.open_harness.scripted import Script, ScriptedRuntime, event, flow, recorded
-from usechat.open_harness.interface import Event
+from usechat.open_harness.runtime_protocol import Event
 from usechat.open_harness.transport import OpenHarnessChatTransport
 from usechat.server import ChatApp, Settings
 from usechat.turn import Turn

@@ -10,10 +10,10 @@ from typing import Any, Final, NamedTuple
 
 from hypothesis import strategies as st
 
-from usechat.chunks import chunk_from_json
-from usechat.dialects import CHUNKS, FINISH_REASONS, STRICT_UNTIL, Release
 from usechat.errors import UIMessageStreamError
-from usechat.machine import ToolState, tool_state_after
+from usechat.protocol.chunks import chunk_from_json
+from usechat.protocol.releases import CHUNKS, FINISH_REASONS, STRICT_UNTIL, Release
+from usechat.protocol.states import ToolState, tool_state_after
 
 Json = Any
 

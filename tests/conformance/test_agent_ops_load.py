@@ -13,7 +13,7 @@ from tests.agent_ops.directories import directory_at, fill, sqlite
 from tests.agent_ops.gateways import Upstream, eventually, upstream
 from tests.conformance.http_client import NEWEST, Browser, Page, text_of
 from tests.server.process import PATIENCE, ServeProcess, question, serve_process
-from usechat.runs.keeper import CANNOT_FOLLOW
+from usechat.runs.manager import CANNOT_FOLLOW
 
 MEBIBYTE = 1024 * 1024
 ROOM = 12 * MEBIBYTE

@@ -10,8 +10,8 @@ import pytest
 
 from tests.conformance.judge import RELEASES, Chat, Judge
 from usechat import parts as p
-from usechat.frames import FrameStream
-from usechat.stream import MessageStream
+from usechat.protocol.sse import FrameStream
+from usechat.protocol.stream import MessageStream
 
 NEWEST = {major: releases[-1] for major, releases in RELEASES.items()}
 

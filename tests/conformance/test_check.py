@@ -22,8 +22,8 @@ from tests.stream_strategies import (
     one_of_each_unreadable_event,
 )
 from usechat.check import RULES, Capture, Report, check_capture
-from usechat.check.judging import CLIENT_ID
-from usechat.values import json_text
+from usechat.check.verdict import CLIENT_ID
+from usechat.protocol.values import json_text
 
 CAPTURES = sorted((Path(__file__).parent.parent / "fixtures" / "captures").iterdir())
 every_release = pytest.mark.parametrize("release", ALL_RELEASES)

@@ -2,7 +2,7 @@
 
 `python -m scripts.newest_releases` makes the same comparison with what is published today. To take a release up: add it
 to `node/package.json` (`"ai-7.0.200": "npm:ai@7.0.200"`) and to `RELEASES` in `judge.py`, make it the `NEWEST` of its
-major in `usechat.dialects`, and run `make conformance`.
+major in `usechat.protocol.releases`, and run `make conformance`.
 """
 
 import json
@@ -13,8 +13,8 @@ import pytest
 from tests.chunk_strategies import legal_chunk
 from tests.conformance.judge import ALL_RELEASES, RELEASES, Judge
 from tests.conformance.published import published_schema
-from usechat.dialects import CHUNKS, FINISH_REASONS, MAJORS, NEWEST, STRICT_UNTIL, release
-from usechat.schema import chunk_fields, is_strict, is_without_effect
+from usechat.protocol.releases import CHUNKS, FINISH_REASONS, MAJORS, NEWEST, STRICT_UNTIL, release
+from usechat.protocol.schema import chunk_fields, is_strict, is_without_effect
 
 every_release = pytest.mark.parametrize("name", ALL_RELEASES)
 PACKAGES = Path(__file__).parent / "node" / "node_modules"

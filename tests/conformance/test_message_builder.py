@@ -11,12 +11,12 @@ from hypothesis import given, settings
 
 from tests.conformance.judge import RELEASES, Chat, Judge, Read
 from tests.conformance.strategies import FAILING_TYPES, Case, cases, for_release, known_types, reach
-from usechat.chunks import chunk_from_json
-from usechat.dialects import CHUNKS, Release, release
 from usechat.errors import StreamFailed, UIMessageStreamError
-from usechat.machine import ToolState
-from usechat.message import MessageBuilder
-from usechat.ui_messages import UIMessage
+from usechat.protocol.chunks import chunk_from_json
+from usechat.protocol.message import MessageBuilder
+from usechat.protocol.releases import CHUNKS, Release, release
+from usechat.protocol.states import ToolState
+from usechat.protocol.ui_messages import UIMessage
 
 every_major = pytest.mark.parametrize("major", RELEASES)
 USER = {"id": "user-1", "role": "user", "parts": [{"type": "text", "text": "hi"}]}

@@ -22,7 +22,7 @@ from tests.conformance.served import serving
 from tests.open_harness.scripted import ScriptedRuntime, deltas, event, flow, node, recorded
 from tests.server.process import serve_process
 from usechat.open_harness import FlowRuntime, NodeRegistry, OpenHarnessChatTransport, default_registry
-from usechat.open_harness.interface import Event
+from usechat.open_harness.runtime_protocol import Event
 from usechat.server import ChatApp
 
 README = Path(__file__).parents[2] / "README.md"

@@ -9,8 +9,8 @@ from tests.conformance.http_client import NEWEST, Browser, text_of
 from tests.conformance.open_harness import Stage, gate, gated, good, parts_of, said_by, streamed
 from tests.conformance.served import eventually
 from tests.open_harness.scripted import ScriptedRuntime, deltas, event, node, recorded
-from usechat.open_harness.adapter import ABORTED
-from usechat.open_harness.interface import Event
+from usechat.open_harness.events.adapter import ABORTED
+from usechat.open_harness.runtime_protocol import Event
 from usechat.open_harness.transport import BUSY, NOT_READY, USED_UP, OpenHarnessChatTransport
 from usechat.server import ChatApp
 

@@ -8,10 +8,10 @@ from tests.conformance.http_client import NEWEST
 from tests.conformance.judge import Chat, Judge
 from tests.open_harness.scripted import event
 from tests.open_harness.test_interleaving import ENDINGS, expected, interleavings, shown
-from usechat.frames import FrameStream
-from usechat.open_harness.adapter import OpenHarnessAdapter
-from usechat.open_harness.interface import Event
-from usechat.stream import MessageStream
+from usechat.open_harness.events.adapter import OpenHarnessAdapter
+from usechat.open_harness.runtime_protocol import Event
+from usechat.protocol.sse import FrameStream
+from usechat.protocol.stream import MessageStream
 
 
 @pytest.mark.parametrize("release", NEWEST)

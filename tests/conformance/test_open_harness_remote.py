@@ -20,7 +20,7 @@ from usechat.open_harness import (
     default_registry,
     runtime_app,
 )
-from usechat.open_harness.remote import LOST
+from usechat.open_harness.remote.flows import LOST
 from usechat.server import ChatApp, Settings
 
 STOPPED: list[str] = []

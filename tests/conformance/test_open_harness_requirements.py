@@ -21,10 +21,10 @@ from tests.conformance.open_harness import (
 )
 from tests.conformance.served import eventually
 from tests.open_harness.scripted import ScriptedRuntime, deltas, event, flow, node, recorded
-from usechat.open_harness.interface import Event
+from usechat.open_harness.runtime_protocol import Event
 from usechat.open_harness.transport import OpenHarnessChatTransport
 from usechat.server import ChatApp
-from usechat.transport import ChatTransport
+from usechat.sources import ChatTransport
 
 START = event("flow:start", flowName="flow")
 END = event("flow:complete", flowName="flow", status="complete")

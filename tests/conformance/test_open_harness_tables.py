@@ -8,7 +8,7 @@ import pytest
 from tests.conformance.http_client import NEWEST, Browser, View, text_of
 from tests.conformance.open_harness import Chat, Stage, gated, good, last, parts_of, shape
 from tests.open_harness.scripted import event, recorded
-from usechat.open_harness.adapter import ABORTED
+from usechat.open_harness.events.adapter import ABORTED
 
 START = event("flow:start", flowName="flow")
 NODE = event("node:start", "a1")

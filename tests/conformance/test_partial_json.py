@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from tests.conformance.judge import ALL_RELEASES, Judge
 from tests.conformance.test_message_builder import same
-from usechat.dialects import release
-from usechat.partial_json import UNDEFINED, parse_partial_json
+from usechat.protocol.partial_json import UNDEFINED, parse_partial_json
+from usechat.protocol.releases import release
 
 BATCH = 20
 every_release = pytest.mark.parametrize("name", ALL_RELEASES)

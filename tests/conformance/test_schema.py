@@ -1,4 +1,4 @@
-"""`usechat.schema` accepts and rejects exactly what the schemas in the npm packages do."""
+"""`usechat.protocol.schema` accepts and rejects exactly what the schemas in the npm packages do."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from tests.chunk_strategies import CITATIONS, JUNK, LEGAL_VALUES, STEERING_PARTS, legal_chunk, mutated_chunks
 from tests.conformance.judge import ALL_RELEASES, Judge
-from usechat.dialects import release
-from usechat.schema import flaws
+from usechat.protocol.releases import release
+from usechat.protocol.schema import flaws
 
 every_release = pytest.mark.parametrize("name", ALL_RELEASES)
 BATCH = 25

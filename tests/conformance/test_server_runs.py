@@ -16,8 +16,8 @@ from tests.conformance.judge import RELEASES
 from tests.conformance.served import Gates, Served, eventually, serving
 from usechat import parts
 from usechat.server import ChatApp, Settings, chat_response
-from usechat.server.disconnect import cancel_after
-from usechat.server.observer import Unobserved
+from usechat.server.observers.observer import Unobserved
+from usechat.server.settings import cancel_after
 from usechat.turn import Turn
 
 GATES = Gates()

@@ -14,7 +14,8 @@ from starlette.middleware.gzip import GZipMiddleware
 
 from tests.conformance.http_client import NEWEST, Browser, said, text_of
 from tests.conformance.served import Gates, Served, eventually, serving
-from usechat import chunks, parts
+from usechat import parts
+from usechat.protocol import chunks
 from usechat.server import ChatApp, Settings, chat_response
 from usechat.turn import Turn, emit
 
@@ -59,11 +60,11 @@ class Transport:
 
     async def send_messages(self, request: Any) -> AsyncIterator[Any]:
         async def stream() -> AsyncIterator[Any]:
-            yield chunks.Start("theirs")
-            yield chunks.TextStart("t")
-            yield chunks.TextDelta("t", f"You said {request.text}.")
-            yield chunks.TextEnd("t")
-            yield chunks.Finish()
+            yield chunks.StartChunk("theirs")
+            yield chunks.TextStartChunk("t")
+            yield chunks.TextDeltaChunk("t", f"You said {request.text}.")
+            yield chunks.TextEndChunk("t")
+            yield chunks.FinishChunk()
 
         return stream()
 

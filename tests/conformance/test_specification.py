@@ -12,8 +12,8 @@ import pytest
 from tests.conformance.client import Client, look_at_clients
 from tests.conformance.judge import ALL_RELEASES, RELEASES, Chat, ChatResult, Judge
 from usechat import parts as p
-from usechat.sse import DONE, encode_frame
-from usechat.stream import MessageStream
+from usechat.protocol.sse import DONE, encode_frame
+from usechat.protocol.stream import MessageStream
 
 Wire = dict[str, Any]
 

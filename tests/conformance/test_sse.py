@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 
 from tests.chunk_strategies import mutated_chunks
 from tests.conformance.judge import ALL_RELEASES, RELEASES, Chat, ChatResult, Judge
-from usechat import chunks
-from usechat.chunks import Chunk, TextDelta, decode_chunk, type_of
 from usechat.errors import InvalidChunk, RemoteProtocolError
-from usechat.sse import DONE, KEEP_ALIVE, STREAM_OPEN, ChunkDecoder, encode_frame
+from usechat.protocol import chunks
+from usechat.protocol.chunks import Chunk, TextDeltaChunk, decode_chunk, type_of
+from usechat.protocol.sse import DONE, KEEP_ALIVE, STREAM_OPEN, ChunkDecoder, encode_frame
 
 every_release = pytest.mark.parametrize("release", ALL_RELEASES)
 BATCH = 5
@@ -37,7 +37,7 @@ def seen_by_us(body: bytes, splits: Sequence[int]) -> tuple[list[Any], str | Non
         decoder.close()
     except RemoteProtocolError as error:
         error_name = "AI_TypeValidationError" if isinstance(error, InvalidChunk) else "AI_JSONParseError"
-    return [chunk.data for chunk in received if isinstance(chunk, chunks.Data)], error_name
+    return [chunk.data for chunk in received if isinstance(chunk, chunks.DataChunk)], error_name
 
 
 def seen_by_client(result: ChatResult) -> tuple[list[Any], str | None]:
@@ -138,8 +138,12 @@ def test_any_bytes_are_read_as_the_client_reads_them(
 @every_release
 def test_every_kind_of_frame_we_write_is_read(judge: Judge, release: str) -> None:
     texts = ["", "plain", "\n\r\n\n", "data: x", "\u2028\u2029\x85\x0b\x0c", "\ud83d", "😀", "\x00\x7f", '"\\', "%b%%"]
-    sent: list[Chunk] = [chunks.Start("m"), chunks.TextStart("50%"), *[TextDelta("50%", text) for text in texts]]
-    sent += [chunks.Data("data-a\n\nb", texts, transient=True), chunks.TextEnd("50%"), chunks.Finish()]
+    sent: list[Chunk] = [
+        chunks.StartChunk("m"),
+        chunks.TextStartChunk("50%"),
+        *[TextDeltaChunk("50%", text) for text in texts],
+    ]
+    sent += [chunks.DataChunk("data-a\n\nb", texts, transient=True), chunks.TextEndChunk("50%"), chunks.FinishChunk()]
     for event_names in (False, True):
         frames = [encode_frame(chunk, event_names=event_names) for chunk in sent]
         result = judge.chat(release, [Chat(STREAM_OPEN + KEEP_ALIVE.join(frames) + DONE)])[0]

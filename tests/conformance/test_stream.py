@@ -12,14 +12,14 @@ from tests.conformance.judge import RELEASES, Chat, ChatResult, Judge
 from tests.conformance.test_message_builder import same
 from tests.part_strategies import continued_messages, part_lists
 from usechat import parts
-from usechat.chunks import Chunk, type_of
-from usechat.dialects import CHUNKS, dialect
 from usechat.errors import StreamFailed
-from usechat.machine import ToolState
-from usechat.message import MessageBuilder
 from usechat.parts import Part
-from usechat.sse import DONE, ChunkDecoder, encode_frame
-from usechat.stream import MessageStream
+from usechat.protocol.chunks import Chunk, type_of
+from usechat.protocol.message import MessageBuilder
+from usechat.protocol.releases import CHUNKS, releases_for
+from usechat.protocol.sse import DONE, ChunkDecoder, encode_frame
+from usechat.protocol.states import ToolState
+from usechat.protocol.stream import MessageStream
 
 USER = {"id": "user-1", "role": "user", "parts": [{"type": "text", "text": "hi"}]}
 AT_LEAST = 20
@@ -100,7 +100,7 @@ def expected_reach(major: str) -> set[str]:
         states -= {ToolState.APPROVAL_RESPONDED}
     # Streams of ours leave no input half written and no given answer without an outcome: these states pass by.
     states -= {ToolState.APPROVAL_RESPONDED}
-    return {name for name in CHUNKS if dialect(major).knows(name)} | states | {"three lanes", "continuation"}
+    return {name for name in CHUNKS if releases_for(major).knows(name)} | states | {"three lanes", "continuation"}
 
 
 CALL = parts.ToolCall("c1", "remove", {"path": "notes"})

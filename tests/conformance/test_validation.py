@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 from tests.conformance.judge import ALL_RELEASES, Judge
 from tests.conformance.strategies import Case, cases, for_release
 from tests.conformance.test_message_builder import read_by_us, same
-from usechat.dialects import release
 from usechat.errors import InvalidMessages
-from usechat.validation import validate_messages
+from usechat.protocol.releases import release
+from usechat.protocol.validation import validate_messages
 
 VALIDATING = tuple(name for name in ALL_RELEASES if name != "5.0.0")
 """The releases that can validate."""

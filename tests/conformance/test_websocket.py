@@ -13,7 +13,7 @@ from tests.conformance.judge import RELEASES
 from tests.conformance.served import Gates, Served, eventually, serving
 from usechat import parts
 from usechat.server import ChatApp, Settings
-from usechat.server.asking import Action, Unauthenticated
+from usechat.server.requests import Action, Unauthenticated
 from usechat.turn import Identity, Turn
 
 RELEASE: Final = RELEASES["7"][-1]

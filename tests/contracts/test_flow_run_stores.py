@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from usechat.open_harness.sqlite_store import SqliteRunStore
-from usechat.open_harness.store import MemoryRunStore, RunStore
+from usechat.open_harness.engine.sqlite_store import SqliteRunStore
+from usechat.open_harness.engine.store import MemoryRunStore, RunStore
 
 
 @pytest.fixture(params=["memory", "sqlite"])

@@ -9,16 +9,16 @@ import msgspec
 import pytest
 
 from tests.redis_server import PATIENCE, SERVERS, RedisServer, redis_server
-from usechat.chunks import Finish
-from usechat.message import MessageBuilder
-from usechat.requests import ChatRequest
-from usechat.runs.keeper import ChatBusy, Conflict, Keeper, Reading
+from usechat.protocol.chunks import FinishChunk
+from usechat.protocol.message import MessageBuilder
+from usechat.protocol.request import ChatRequest
+from usechat.protocol.sse import ChunkDecoder
+from usechat.runs.manager import ChatBusy, Conflict, Reading, RunManager
 from usechat.runs.memory import MemoryRuns
-from usechat.runs.redis import RedisRuns
+from usechat.runs.redis.store import RedisRuns
 from usechat.runs.run import RunInfo, RunState, Timeouts
 from usechat.runs.store import RunStore
-from usechat.sse import ChunkDecoder
-from usechat.transport import as_source
+from usechat.sources import as_source
 from usechat.turn import Turn
 
 _prefixes = (f"test{number}" for number in itertools.count())
@@ -159,7 +159,7 @@ async def test_a_store_can_be_checked(store: RunStore) -> None:
     await store.check()
 
 
-# Two workers with a keeper each
+# Two workers with a manager each
 
 
 class Agent:
@@ -181,10 +181,10 @@ class Agent:
 
 
 class Worker:
-    """A keeper, and what it is asked."""
+    """A manager, and what it is asked."""
 
     def __init__(self, store: RunStore, conflict: Conflict, linger: float | None) -> None:
-        self.keeper = Keeper(
+        self.manager = RunManager(
             store,
             timeouts=Timeouts(stop=PATIENCE),
             linger=linger,
@@ -199,17 +199,17 @@ class Worker:
         asked = ChatRequest.parse({"id": "c1", "messages": [message]})
         message_id = continues["id"] if continues else f"m-{run_id}"
         info = RunInfo(run_id, "c1", message_id, "7", user_id, "someone")
-        return await self.keeper.start(info, as_source(agent.answer), Turn(asked), continues=continues)
+        return await self.manager.start(info, as_source(agent.answer), Turn(asked), continues=continues)
 
     async def attach(self, sdk: str = "7") -> Reading:
-        info = await self.keeper.latest("c1")
+        info = await self.manager.latest("c1")
         assert info is not None
-        reading = await self.keeper.attach(info, sdk=sdk)
+        reading = await self.manager.attach(info, sdk=sdk)
         assert reading is not None
         return reading
 
     async def state(self) -> RunState | None:
-        info = await self.keeper.latest("c1")
+        info = await self.manager.latest("c1")
         return None if info is None else info.state
 
 
@@ -221,7 +221,7 @@ async def workers(stores: Stores, request: pytest.FixtureRequest) -> AsyncIterat
     second = first if here is there else Worker(there, *policy)
     yield first, second
     for worker in {first, second}:
-        await worker.keeper.shut_down(drain=0)
+        await worker.manager.shut_down(drain=0)
 
 
 async def read_until(reading: Reading, word: bytes) -> bytes:
@@ -288,7 +288,7 @@ async def test_a_reader_with_another_release_gets_its_own_dialect(workers: tuple
     agent.go_on.set()
     frames = await read_all(reading)
     assert text_of(frames, sdk="5.0.0") == "answer to hi: one two"
-    assert ChunkDecoder().receive(frames)[-1] == Finish(None, {"finishReason": "stop"})
+    assert ChunkDecoder().receive(frames)[-1] == FinishChunk(None, {"finishReason": "stop"})
 
 
 async def test_a_continuation_is_read_with_all_that_stood_before(workers: tuple[Worker, Worker]) -> None:
@@ -314,14 +314,14 @@ async def test_a_run_is_stopped_by_another_worker(workers: tuple[Worker, Worker]
     first = await here.start(agent)
     await read_until(first, b"one ")
     second = await there.attach()
-    info = await there.keeper.latest("c1")
+    info = await there.manager.latest("c1")
     assert info is not None
-    await there.keeper.stop(info)
+    await there.manager.stop(info)
     assert agent.stopped.is_set()
     assert await there.state() is RunState.STOPPED
     ends = await asyncio.gather(read_all(first), read_all(second))
     assert all(b'"type":"abort"' in frames and frames.endswith(b"data: [DONE]\n\n") for frames in ends)
-    await there.keeper.stop(info)  # once more does nothing
+    await there.manager.stop(info)  # once more does nothing
 
 
 async def test_the_chat_is_busy_for_all_workers(workers: tuple[Worker, Worker]) -> None:

@@ -6,11 +6,11 @@ from typing import Any, cast
 
 from usechat.demo import script
 from usechat.demo.app import Guide
-from usechat.message import MessageBuilder
-from usechat.open_harness.registry import NodeRegistry, default_registry
-from usechat.requests import ChatRequest
+from usechat.open_harness.nodes.registry import NodeRegistry, default_registry
+from usechat.protocol.message import MessageBuilder
+from usechat.protocol.request import ChatRequest
+from usechat.protocol.ui_messages import UIMessage
 from usechat.runs.transport import RunChatTransport
-from usechat.ui_messages import UIMessage
 
 
 def quick_registry() -> NodeRegistry:

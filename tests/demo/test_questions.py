@@ -5,7 +5,7 @@ import re
 import pytest
 
 from tests.demo.asking import answered, cited, texts, tools, user
-from usechat.demo.composing import NOTHING_FOUND
+from usechat.demo.script import NOTHING_FOUND
 
 QUESTIONS = {
     "How does a page resume after a reload?": "serving.md",
@@ -23,7 +23,7 @@ QUESTIONS = {
     "Does it write OpenTelemetry spans?": "metrics.md",
     "Which formats can the check report have?": "cli.md",
     "What does UC014 mean, a compressed stream?": "rules.md",
-    "Which AI SDK release knows which chunk?": "dialects.md",
+    "Which AI SDK release knows which chunk?": "releases.md",
     "How are Python values turned into JSON?": "values.md",
     "What is a flow file?": "open-harness.md",
     "How do I record an agent for replay?": "open-harness.md",

@@ -7,8 +7,8 @@ from typing import Any
 import msgspec
 
 from usechat import MessageBuilder, UIMessage
-from usechat.requests import ChatRequest
-from usechat.transport import ChatTransport
+from usechat.protocol.request import ChatRequest
+from usechat.sources import ChatTransport
 from usechat.turn import Identity, Turn
 
 Wire = dict[str, Any]

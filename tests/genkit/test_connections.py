@@ -21,7 +21,7 @@ from tests.genkit import scripted
 from tests.genkit.asking import answer, asked, text_of, until, user
 from usechat.errors import StreamFailed
 from usechat.genkit import GenkitChatTransport, text_input
-from usechat.requests import ChatRequest
+from usechat.protocol.request import ChatRequest
 
 ASKED: list[str] = []
 LEFT: list[str] = []

@@ -4,7 +4,7 @@ import re
 from pathlib import Path
 from typing import Any
 
-from usechat.genkit import sentences
+from usechat.genkit import errors
 from usechat.genkit.inputs import INPUTS
 from usechat.genkit.wire import Failure
 
@@ -26,5 +26,5 @@ def test_the_sentences_are_the_ones_that_are_said() -> None:
     rows = re.findall(r"^\| ([^|]*) \| (The agent [^|]*|The connection [^|]*|An error [^|]*) \|$", PAGE, re.MULTILINE)
     told = {said for _, said in rows}
     statuses = [status for happened, _ in rows for status in re.findall(r"`([A-Z_]+)`", happened)]
-    expected = {sentences.sentence_of(Failure(status)) for status in statuses}
-    assert told == expected | {sentences.UNREACHABLE, sentences.BROKEN_OFF, sentences.ERROR_PAGE}
+    expected = {errors.sentence_of(Failure(status)) for status in statuses}
+    assert told == expected | {errors.UNREACHABLE, errors.BROKEN_OFF, errors.ERROR_PAGE}

@@ -6,8 +6,8 @@ import pytest
 
 from tests.genkit.short import PARIS, ROME, adapter, chunk, fed, model_response, request, response, said
 from usechat import parts as p
-from usechat.genkit.calls import OpenCall
-from usechat.genkit.sentences import BLOCKED, BROKEN_OFF, TOOL_FAILED
+from usechat.genkit.errors import BLOCKED, BROKEN_OFF, TOOL_FAILED
+from usechat.genkit.tool_requests import OpenCall
 from usechat.genkit.wire import Event, Failure, Message, Result
 
 

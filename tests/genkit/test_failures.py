@@ -6,8 +6,7 @@ import pytest
 
 from usechat.errors import LocalProtocolError
 from usechat.genkit import GenkitChatTransport
-from usechat.genkit.failures import describe, error_page
-from usechat.genkit.sentences import ERROR_PAGE
+from usechat.genkit.errors import ERROR_PAGE, describe, error_page
 from usechat.genkit.wire import Failure
 
 JSON, TEXT, HTML = ({"content-type": kind} for kind in ("application/json", "text/plain", "text/html"))

@@ -10,8 +10,8 @@ from tests.genkit.asking import answer, asked, assistant, shown, turn, until, us
 from usechat import parts as p
 from usechat.errors import LocalProtocolError, StreamFailed
 from usechat.genkit import FlowInput, GenkitChatTransport
-from usechat.requests import ChatRequest
-from usechat.transport import as_source
+from usechat.protocol.request import ChatRequest
+from usechat.sources import as_source
 from usechat.turn import Identity
 
 STEP = ("step-start", None)
@@ -260,6 +260,6 @@ def test_genkit_s_objects_are_recognised(found: Any) -> None:
 
 @pytest.mark.parametrize("found", [scripted.ai, scripted.weather])
 def test_other_objects_of_genkit_do_not_answer(found: Any) -> None:
-    from usechat.genkit.in_process import source_of
+    from usechat.genkit.local import source_of
 
     assert source_of(found) is None

@@ -16,8 +16,8 @@ from usechat.genkit.inputs import (
     stateless_agent_input,
     text_input,
 )
-from usechat.genkit.schemas import input_for
-from usechat.runs.failures import PublicError
+from usechat.genkit.local import input_for
+from usechat.runs.run import PublicError
 from usechat.turn import Identity
 
 SESSION = str(uuid.uuid5(uuid.NAMESPACE_URL, "c1"))

@@ -15,9 +15,9 @@ from tests.genkit.asking import text_of
 from tests.server.process import PATIENCE, question, serve_process
 from usechat import ChunkDecoder, MessageBuilder, chat_response
 from usechat.cli import main
+from usechat.cli.serve import Plan, make_app
 from usechat.errors import MissingDependency
-from usechat.genkit.serving import open_target
-from usechat.server.serving import Plan, make_app
+from usechat.genkit.target import open_target
 
 ROOT = Path(__file__).parent.parent.parent
 MINE = f"import sys\nsys.path.insert(0, {str(ROOT)!r})\nfrom tests.genkit.scripted import *\n"
@@ -89,6 +89,6 @@ def test_the_command_serves_a_flow(tmp_path: Path) -> None:
 
 def test_without_the_package_the_remedy_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "genkit", None)
-    monkeypatch.delitem(sys.modules, "usechat.genkit.in_process")
+    monkeypatch.delitem(sys.modules, "usechat.genkit.local")
     with pytest.raises(MissingDependency, match=r"pip install 'usechat\[genkit\]'"):
         open_target("tests.genkit.scripted:words")

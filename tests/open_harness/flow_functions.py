@@ -8,7 +8,7 @@ import time
 from collections.abc import AsyncIterator, Generator, Iterator, Mapping
 from typing import Any
 
-from usechat.open_harness.node_context import NodeContext
+from usechat.open_harness.nodes.context import NodeContext
 
 attempts: dict[str, int] = {}
 """How often each failing node was tried, by the name its test gave."""

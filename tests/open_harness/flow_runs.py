@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from usechat.open_harness.interface import Event, Snapshot
-from usechat.open_harness.runtime import FlowRuntime
+from usechat.open_harness.engine.runtime import FlowRuntime
+from usechat.open_harness.runtime_protocol import Event, Snapshot
 
 FLOWS: Final = Path(__file__).parents[2] / "examples" / "flows"
 DEADLINE: Final = 60

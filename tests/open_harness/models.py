@@ -9,7 +9,7 @@ from pydantic_ai.messages import ModelMessage
 from pydantic_ai.models.function import AgentInfo, DeltaThinkingPart, DeltaToolCall, FunctionModel
 from pydantic_ai.profiles import ModelProfile
 
-from usechat.open_harness.registry import NodeRegistry, default_registry
+from usechat.open_harness.nodes.registry import NodeRegistry, default_registry
 
 Step: TypeAlias = str | dict[int, DeltaToolCall] | dict[int, DeltaThinkingPart] | Exception | asyncio.Event
 

@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from usechat.open_harness.interface import Command, Event, Listener, Snapshot
+from usechat.open_harness.runtime_protocol import Command, Event, Listener, Snapshot
 
 START: Event = {"type": "node:start", "nodeId": "a", "runId": "a-1"}
 

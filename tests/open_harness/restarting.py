@@ -5,8 +5,8 @@ import json
 import sys
 
 from tests.open_harness.flow_runs import constant, edge, flow, python
-from usechat.open_harness.runtime import FlowRuntime
-from usechat.open_harness.sqlite_store import SqliteRunStore
+from usechat.open_harness.engine.runtime import FlowRuntime
+from usechat.open_harness.engine.sqlite_store import SqliteRunStore
 
 FLOW = flow(
     python("count", "counts"),

@@ -5,7 +5,7 @@ import itertools
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from typing import Any
 
-from usechat.open_harness.interface import Command, Event, Listener, Snapshot
+from usechat.open_harness.runtime_protocol import Command, Event, Listener, Snapshot
 
 Script = Callable[["ScriptedRuntime"], AsyncIterator[Event]]
 

@@ -7,9 +7,9 @@ import pytest
 
 from tests.open_harness.scripted import deltas, event, flow, node
 from usechat import parts as p
-from usechat.open_harness.adapter import ABORTED, BROKEN_OFF, OpenHarnessAdapter
-from usechat.open_harness.events import REQUIRED
-from usechat.open_harness.interface import Event
+from usechat.open_harness.events.adapter import ABORTED, BROKEN_OFF, OpenHarnessAdapter
+from usechat.open_harness.events.event import REQUIRED
+from usechat.open_harness.runtime_protocol import Event
 
 
 def said(events: Iterable[Event], **options: Any) -> list[p.Part]:

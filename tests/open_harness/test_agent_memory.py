@@ -7,10 +7,10 @@ from typing import Any, Final
 
 from tests.open_harness.flow_runs import Heard, constant, edge, flow, run
 from tests.open_harness.models import Script
-from usechat.open_harness.runtime import FlowRuntime
-from usechat.open_harness.sqlite_store import SqliteRunStore
-from usechat.open_harness.store import MemoryRunStore
-from usechat.requests import ChatRequest
+from usechat.open_harness.engine.runtime import FlowRuntime
+from usechat.open_harness.engine.sqlite_store import SqliteRunStore
+from usechat.open_harness.engine.store import MemoryRunStore
+from usechat.protocol.request import ChatRequest
 from usechat.turn import Identity, Turn
 
 CHAT: Final = flow({"id": "a", "type": "agent", "input": {"prompt": "{{ flow.input.message }}"}})

@@ -8,10 +8,10 @@ from pydantic_ai.exceptions import ModelHTTPError
 
 from tests.open_harness.flow_runs import Heard, constant, edge, flow, run
 from tests.open_harness.models import Script, answering, call, thinking
-from usechat.open_harness.flow_problems import InvalidFlow
-from usechat.open_harness.model_failures import agent_failure
-from usechat.open_harness.registry import default_registry
-from usechat.open_harness.runtime import FlowRuntime
+from usechat.open_harness.engine.runtime import FlowRuntime
+from usechat.open_harness.flow.problems import InvalidFlow
+from usechat.open_harness.models.pydantic_ai import agent_failure
+from usechat.open_harness.nodes.registry import default_registry
 
 USAGE = {"inputTokens": 100, "outputTokens": 8, "cacheCreationInputTokens": 0, "cacheReadInputTokens": 0}
 

@@ -8,8 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from usechat.open_harness.bindings import binding_problems, resolve
-from usechat.open_harness.expressions import ExpressionFailed, Scope, evaluate
+from usechat.open_harness.flow.expressions import ExpressionFailed, Scope, binding_problems, evaluate, resolve
 
 VALUES: dict[str, Any] = {
     "flow": {"input": {"message": "hi", "files": []}},

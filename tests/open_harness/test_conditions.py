@@ -7,8 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from usechat.open_harness.conditions import condition_problems, holds
-from usechat.open_harness.expressions import Scope
+from usechat.open_harness.flow.expressions import Scope, condition_problems, holds
 
 SCOPE = Scope(
     {"a": {"n": 1, "on": True, "text": "x", "list": [], "object": {}, "zero": 0, "deep": {"list": [1, {"y": 2}]}}}

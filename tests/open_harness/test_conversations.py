@@ -9,14 +9,14 @@ import pytest
 
 from tests.open_harness.scripted import ScriptedRuntime, deltas, event, recorded
 from tests.open_harness.test_transport import Runtimes, asked, chunks_of, errors, listening, texts, types, until
-from usechat.open_harness import conversations, flow_turns
-from usechat.open_harness.conversations import Conversations
-from usechat.open_harness.interface import Command, Event
+from usechat.open_harness import chat
+from usechat.open_harness.chat import Conversations
+from usechat.open_harness.runtime_protocol import Command, Event
 from usechat.open_harness.transport import TOO_LATE, OpenHarnessChatTransport
 from usechat.parts import Part, Text
-from usechat.requests import ChatRequest
-from usechat.runs.failures import PublicError
-from usechat.server.observer import Unobserved
+from usechat.protocol.request import ChatRequest
+from usechat.runs.run import PublicError
+from usechat.server.observers.observer import Unobserved
 from usechat.turn import Identity, Turn
 
 
@@ -73,7 +73,7 @@ async def test_idle_chats_are_forgotten_and_their_number_is_bounded() -> None:
 
 
 async def test_what_a_forgotten_chat_holds_open_is_closed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(conversations.Conversations.__init__, "__kwdefaults__", {"maximum": 1, "idle_seconds": 10})
+    monkeypatch.setattr(chat.Conversations.__init__, "__kwdefaults__", {"maximum": 1, "idle_seconds": 10})
     runtimes = [Connected(asks), Connected(asks)]
     transport = OpenHarnessChatTransport(iter(runtimes).__next__)
     for chat_id in ("c1", "c2"):
@@ -118,7 +118,7 @@ async def test_a_flow_that_ends_between_two_turns_is_told_and_the_message_answer
 
 
 async def test_a_flow_that_says_too_much_between_two_turns_is_stopped(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(flow_turns, "MAXIMUM_EVENTS_BETWEEN", 3)
+    monkeypatch.setattr(chat, "MAXIMUM_EVENTS_BETWEEN", 3)
     runtimes = Runtimes(listening)
     transport = OpenHarnessChatTransport(runtimes)
     first, second = Listener("you"), Listener("me")

@@ -6,8 +6,8 @@ import pytest
 
 from tests.open_harness.test_adapter import end, said, step
 from usechat import parts as p
-from usechat.open_harness.adapter import OpenHarnessAdapter
-from usechat.open_harness.interface import Event
+from usechat.open_harness.events.adapter import OpenHarnessAdapter
+from usechat.open_harness.runtime_protocol import Event
 
 
 def session(name: str, /, **payload: Any) -> Event:

@@ -2,7 +2,7 @@
 
 from tests.open_harness.flow_runs import FLOWS, run
 from tests.open_harness.models import Script, answering
-from usechat.open_harness.registry import default_registry
+from usechat.open_harness.nodes.registry import default_registry
 
 
 async def test_the_chat_flow_answers_the_message() -> None:

@@ -22,7 +22,7 @@ def test_a_missing_package_is_told_when_the_runtime_is_made(module: str, flow: s
 import sys
 sys.modules[{module!r}] = None
 from usechat.errors import MissingDependency
-from usechat.open_harness.runtime import FlowRuntime
+from usechat.open_harness.engine.runtime import FlowRuntime
 try:
     FlowRuntime({flow})
 except MissingDependency as error:

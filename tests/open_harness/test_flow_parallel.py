@@ -7,7 +7,7 @@ import pytest
 
 from tests.open_harness import flow_functions
 from tests.open_harness.flow_runs import Heard, constant, edge, flow, python, run
-from usechat.open_harness.runtime import FlowRuntime
+from usechat.open_harness.engine.runtime import FlowRuntime
 
 
 @pytest.fixture(autouse=True)

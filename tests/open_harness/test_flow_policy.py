@@ -9,8 +9,8 @@ import pytest
 
 from tests.open_harness import flow_functions
 from tests.open_harness.flow_runs import constant, echo, edge, flow, python, run
-from usechat.open_harness import policy
-from usechat.open_harness.flow import Policy, Retry
+from usechat.open_harness.engine import node_run
+from usechat.open_harness.flow.flow import Policy, Retry
 
 
 async def test_a_node_that_fails_ends_the_flow_and_the_log_has_the_trace(caplog: pytest.LogCaptureFixture) -> None:
@@ -61,7 +61,7 @@ async def test_the_pause_between_attempts_doubles() -> None:
         raise RuntimeError("no")
 
     with pytest.raises(RuntimeError):
-        await policy.run_with_policy(fail, Policy(Retry(4, 20)), on_timeout=lambda: None)
+        await node_run.run_with_policy(fail, Policy(Retry(4, 20)), on_timeout=lambda: None)
     pauses = [later - earlier for earlier, later in itertools.pairwise(begun)]
     assert [pause >= least for pause, least in zip(pauses, (0.019, 0.039, 0.079), strict=True)] == [True] * 3
 
@@ -79,7 +79,7 @@ async def test_a_node_that_never_ends_times_out(function: str) -> None:
 
 
 async def test_a_node_that_cannot_be_cancelled_is_left_behind(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(policy, "_GRACE", 0.01)
+    monkeypatch.setattr(node_run, "_GRACE", 0.01)
     go_on = asyncio.Event()
 
     async def stubborn() -> None:
@@ -90,8 +90,8 @@ async def test_a_node_that_cannot_be_cancelled_is_left_behind(monkeypatch: pytes
                 continue
 
     began = time.monotonic()
-    with pytest.raises(policy.NodeTimedOut):
-        await policy.run_with_policy(stubborn, Policy(timeout_ms=10), on_timeout=lambda: None)
+    with pytest.raises(node_run.NodeTimedOut):
+        await node_run.run_with_policy(stubborn, Policy(timeout_ms=10), on_timeout=lambda: None)
     assert time.monotonic() - began < 20
     go_on.set()
     await asyncio.sleep(0)

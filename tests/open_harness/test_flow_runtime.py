@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from tests.open_harness.flow_runs import constant, echo, edge, flow, python, run
-from usechat.open_harness.interface import Runtime
-from usechat.open_harness.runtime import FlowRuntime, NotResumable
+from usechat.open_harness.engine.runtime import FlowRuntime, NotResumable
+from usechat.open_harness.runtime_protocol import Runtime
 
 
 async def test_nodes_run_one_after_the_other_and_every_event_tells_what_it_should() -> None:

@@ -14,9 +14,9 @@ from typing import Any
 import pytest
 
 from tests.open_harness.flow_runs import constant, flow, python, run
-from usechat.open_harness.runtime import FlowRuntime, NotResumable
-from usechat.open_harness.sqlite_store import SqliteRunStore
-from usechat.open_harness.store import MemoryRunStore
+from usechat.open_harness.engine.runtime import FlowRuntime, NotResumable
+from usechat.open_harness.engine.sqlite_store import SqliteRunStore
+from usechat.open_harness.engine.store import MemoryRunStore
 
 ROOT = Path(__file__).parents[2]
 

@@ -8,13 +8,13 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from tests.open_harness.scripted import event
-from usechat.frames import FrameStream
 from usechat.open_harness import FlowRuntime, NodeContext, OpenHarnessChatTransport, default_registry
-from usechat.open_harness.adapter import OpenHarnessAdapter
-from usechat.open_harness.interface import Event
+from usechat.open_harness.events.adapter import OpenHarnessAdapter
+from usechat.open_harness.runtime_protocol import Event
 from usechat.parts import Part
-from usechat.requests import ChatRequest
-from usechat.stream import MessageStream
+from usechat.protocol.request import ChatRequest
+from usechat.protocol.sse import FrameStream
+from usechat.protocol.stream import MessageStream
 from usechat.turn import Turn
 
 CALLS = 200

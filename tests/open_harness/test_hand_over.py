@@ -8,11 +8,11 @@ import pytest
 from tests.open_harness.scripted import ScriptedRuntime, event, recorded
 from tests.open_harness.test_conversations import Listener
 from tests.open_harness.test_transport import Runtimes, asked, chunks_of, errors, listening, texts, types, until
-from usechat.open_harness import flow_turns
-from usechat.open_harness.interface import Event
+from usechat.open_harness import chat
+from usechat.open_harness.runtime_protocol import Event
 from usechat.open_harness.transport import OpenHarnessChatTransport
 from usechat.parts import Data
-from usechat.requests import ChatRequest
+from usechat.protocol.request import ChatRequest
 from usechat.turn import Turn, emit
 
 
@@ -111,7 +111,7 @@ async def test_an_answer_that_is_wanted_anew_stops_the_running_flow() -> None:
 
 
 async def test_a_flow_that_nobody_takes_over_is_stopped(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(flow_turns, "ORPHAN_SECONDS", 0.01)
+    monkeypatch.setattr(chat, "ORPHAN_SECONDS", 0.01)
     runtimes = Runtimes(listening)
     transport = OpenHarnessChatTransport(runtimes)
     first = asyncio.ensure_future(chunks_of(transport, asked("you")))

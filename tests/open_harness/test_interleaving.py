@@ -7,10 +7,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.open_harness.scripted import event
-from usechat.message import MessageBuilder
-from usechat.open_harness.adapter import OpenHarnessAdapter
-from usechat.open_harness.interface import Event
-from usechat.stream import MessageStream
+from usechat.open_harness.events.adapter import OpenHarnessAdapter
+from usechat.open_harness.runtime_protocol import Event
+from usechat.protocol.message import MessageBuilder
+from usechat.protocol.stream import MessageStream
 
 Fields = dict[str, Any]
 
@@ -92,7 +92,7 @@ def test_every_nodes_text_is_complete_and_in_order(
     for each in [event("flow:start", flowName="f"), *events, ending]:
         for part in adapter.feed(each):
             for chunk in stream.send(part):
-                if type(chunk).__name__ != "Error":  # the builder raises what the client would show
+                if type(chunk).__name__ != "ErrorChunk":  # the builder raises what the client would show
                     builder.receive(chunk)
     assert stream.ending is not None
     message: Any = builder.message

@@ -10,9 +10,9 @@ from tests.open_harness.flow_runs import flow as described
 from tests.open_harness.scripted import event, flow
 from tests.open_harness.test_adapter import said
 from usechat import parts as p
-from usechat.open_harness.adapter import OpenHarnessAdapter
-from usechat.open_harness.flow_file import load_flow
-from usechat.open_harness.metadata import graph_of
+from usechat.open_harness.events.adapter import OpenHarnessAdapter
+from usechat.open_harness.events.metadata import graph_of
+from usechat.open_harness.flow.reading import load_flow
 
 GRAPH = {"nodes": [{"id": "a", "type": "agent"}], "edges": [{"from": "a", "to": "a", "maxIterations": 3}], "x": 1}
 

@@ -11,12 +11,12 @@ from typing import Any
 import pytest
 
 from tests.open_harness.serving import until
-from usechat.chunks import TextDelta
+from usechat.cli.targets import load_object
 from usechat.open_harness import FlowRuntime, OpenHarnessChatTransport, load_flow
-from usechat.open_harness.events import REQUIRED
-from usechat.open_harness.registry import default_registry
-from usechat.requests import ChatRequest
-from usechat.server.loading import load_object
+from usechat.open_harness.events.event import REQUIRED
+from usechat.open_harness.nodes.registry import default_registry
+from usechat.protocol.chunks import TextDeltaChunk
+from usechat.protocol.request import ChatRequest
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "open-harness.md").read_text(encoding="utf-8")
@@ -43,7 +43,7 @@ def request(text: str) -> ChatRequest:
 
 async def answer(transport: OpenHarnessChatTransport, text: str) -> str:
     chunks = [chunk async for chunk in await transport.send_messages(request(text))]
-    return "".join(chunk.delta for chunk in chunks if isinstance(chunk, TextDelta))
+    return "".join(chunk.delta for chunk in chunks if isinstance(chunk, TextDeltaChunk))
 
 
 def names_of_the_page() -> dict[str, Any]:

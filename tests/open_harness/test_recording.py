@@ -12,11 +12,10 @@ import pytest
 
 from tests.open_harness.flow_runs import Heard, edge, flow, run
 from tests.open_harness.models import Script, call, thinking
-from usechat.open_harness.recording import Recorder
-from usechat.open_harness.recording_store import FileRecordings, RecordingStore, SqliteRecordings
-from usechat.open_harness.registry import default_registry
-from usechat.open_harness.runtime import FlowRuntime
-from usechat.open_harness.store import MemoryRunStore
+from usechat.open_harness.engine.runtime import FlowRuntime
+from usechat.open_harness.engine.store import MemoryRunStore
+from usechat.open_harness.models.recording import FileRecordings, Recorder, RecordingStore, SqliteRecordings
+from usechat.open_harness.nodes.registry import default_registry
 
 FLOW = flow(
     {
@@ -145,9 +144,9 @@ async def test_an_id_cannot_leave_its_folder(tmp_path: Path) -> None:
 def test_a_replay_does_not_import_pydantic_ai(tmp_path: Path) -> None:
     program = f"""
 import asyncio, sys
-from usechat.open_harness.recording import Recorder
-from usechat.open_harness.recording_store import FileRecordings
-from usechat.open_harness.runtime import FlowRuntime
+from usechat.open_harness.models.recording import Recorder
+from usechat.open_harness.models.recording import FileRecordings
+from usechat.open_harness.engine.runtime import FlowRuntime
 flow = {{"name": "x", "nodes": [{{"id": "a", "type": "agent", "input": {{"prompt": "hi", "model": "m"}}}}]}}
 asyncio.run(FlowRuntime(flow, recording=Recorder("replay", FileRecordings({str(tmp_path)!r}))).run())
 print("pydantic_ai" in sys.modules)

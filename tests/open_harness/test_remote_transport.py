@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 
 from tests.open_harness.broadcasting import PATIENCE, BroadcastingServer, broadcasting
-from usechat import chunks
-from usechat.chunks import Chunk
 from usechat.open_harness import OpenHarnessChatTransport, RemoteRuntime
-from usechat.open_harness.remote import LOST, NO_TEXT, NOT_WAITING
-from usechat.requests import ChatRequest
+from usechat.open_harness.remote.flows import LOST, NO_TEXT, NOT_WAITING
+from usechat.protocol import chunks
+from usechat.protocol.chunks import Chunk
+from usechat.protocol.request import ChatRequest
 
 START = {"type": "node:start", "nodeId": "a", "runId": "a-1"}
 END = {"type": "flow:complete", "flowName": "f", "status": "complete"}
@@ -37,11 +37,11 @@ async def answer(transport: OpenHarnessChatTransport, text: str, chat_id: str = 
 
 
 def text_of(answered: list[Chunk]) -> str:
-    return "".join(chunk.delta for chunk in answered if isinstance(chunk, chunks.TextDelta))
+    return "".join(chunk.delta for chunk in answered if isinstance(chunk, chunks.TextDeltaChunk))
 
 
 def errors_of(answered: list[Chunk]) -> list[str]:
-    return [chunk.error_text for chunk in answered if isinstance(chunk, chunks.Error)]
+    return [chunk.error_text for chunk in answered if isinstance(chunk, chunks.ErrorChunk)]
 
 
 def answer_a_resume(server: BroadcastingServer, command: Mapping[str, Any]) -> None:
@@ -110,7 +110,7 @@ async def test_a_link_that_is_lost_is_an_error_chunk_behind_what_was_said() -> N
         heard: list[Chunk] = []
         async for chunk in stream:
             heard.append(chunk)
-            if isinstance(chunk, chunks.TextDelta):
+            if isinstance(chunk, chunks.TextDeltaChunk):
                 server.cut()
         assert (text_of(heard), errors_of(heard)) == ("You said hello.", [LOST])
 
@@ -129,7 +129,7 @@ async def test_a_flow_that_others_abort_is_an_error_and_a_stop_of_ones_own_is_no
         server.emit({"type": "flow:aborted"})
         assert errors_of(await aborted) == ["The flow was stopped before it finished."]
         stream = await transport_to(server).send_messages(request("two"))
-        assert isinstance(await anext(stream), chunks.Start)
+        assert isinstance(await anext(stream), chunks.StartChunk)
         await server.until(lambda server: len(server.commands) == 2)
         await stream.aclose()  # type: ignore[attr-defined]
         assert server.commands[2] == {"type": "abort", "resumable": True}

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from usechat.open_harness.remote_view import RunView
+from usechat.open_harness.remote.flows import RunView
 
 START = {"type": "node:start", "nodeId": "a", "runId": "a-1"}
 TEXT = {"type": "agent:text:delta", "nodeId": "a", "runId": "a-1", "content": "Hi"}

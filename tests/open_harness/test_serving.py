@@ -18,12 +18,12 @@ from websockets.typing import Origin
 from tests.server.process import question, serve_process
 from usechat import ChunkDecoder, MessageBuilder
 from usechat.cli import main
+from usechat.cli.serve import Plan, make_app
 from usechat.errors import UsechatError
-from usechat.open_harness.flow_problems import InvalidFlow
-from usechat.open_harness.remote import RemoteRuntime
-from usechat.open_harness.serving import open_target
-from usechat.open_harness.sessions_client import RemoteSessions
-from usechat.server.serving import Plan, make_app
+from usechat.open_harness.flow.problems import InvalidFlow
+from usechat.open_harness.remote.flows import RemoteRuntime
+from usechat.open_harness.remote.sessions import RemoteSessions
+from usechat.open_harness.target import open_target
 
 FLOW = """\
 name: greeting
@@ -183,7 +183,7 @@ def test_an_address_is_not_looked_at_before_somebody_asks(target: str) -> None:
 
 def test_what_is_made_of_an_address_depends_on_its_scheme() -> None:
     program = (
-        "import sys; from usechat.open_harness.serving import open_target; open_target('ws://localhost/ws');"
+        "import sys; from usechat.open_harness.target import open_target; open_target('ws://localhost/ws');"
         "print('jsonata' in sys.modules, 'yaml' in sys.modules)"
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)

@@ -11,11 +11,11 @@ from tests.conformance.served import unanswered_port
 from tests.open_harness.serving import PATIENCE, Serving, serving, until
 from tests.open_harness.session_server import SessionServer
 from usechat.errors import LocalProtocolError
-from usechat.open_harness import sessions_client, sessions_http
-from usechat.open_harness.interface import Event, Runtime, Snapshot
-from usechat.open_harness.remote_link import InvalidAddress, Unreachable
-from usechat.open_harness.sessions_client import RemoteSession, RemoteSessions
-from usechat.runs.failures import PublicError
+from usechat.open_harness.remote import sessions
+from usechat.open_harness.remote.link import InvalidAddress, Unreachable
+from usechat.open_harness.remote.sessions import RemoteSession, RemoteSessions
+from usechat.open_harness.runtime_protocol import Event, Runtime, Snapshot
+from usechat.runs.run import PublicError
 
 
 class Running(NamedTuple):
@@ -108,7 +108,7 @@ async def test_a_connection_that_cannot_be_opened_again_is_an_error_that_the_use
         await until(lambda: here.text)
         here.server.status = 500
         here.serving.cut()
-        with pytest.raises(PublicError, match=sessions_http.LOST):
+        with pytest.raises(PublicError, match=sessions.LOST):
             await turn
         assert here.session.get_snapshot()["status"] == "aborted"
 
@@ -119,13 +119,13 @@ async def test_a_session_that_was_deleted_is_an_error_that_the_user_sees() -> No
         await until(lambda: here.text)
         here.server.status = 404
         here.serving.cut()
-        with pytest.raises(PublicError, match=sessions_http.NO_SESSION):
+        with pytest.raises(PublicError, match=sessions.NO_SESSION):
             await turn
 
 
 async def test_a_workflow_that_dies_without_a_word_is_noticed() -> None:
     async with running(silence=0.2) as here:
-        with pytest.raises(PublicError, match=sessions_client.GONE):
+        with pytest.raises(PublicError, match=sessions.GONE):
             await here.run("one die")
         assert here.text == "one "
         assert "GET s1" in here.server.asked
@@ -201,7 +201,7 @@ async def test_a_listener_that_fails_does_not_disturb_the_others(caplog: pytest.
 async def test_a_session_without_an_id_is_an_error_that_the_user_sees() -> None:
     async with running() as here:
         here.server.nameless = True
-        with pytest.raises(PublicError, match=sessions_http.REFUSED):
+        with pytest.raises(PublicError, match=sessions.REFUSED):
             await here.run("one")
 
 
@@ -211,7 +211,7 @@ async def test_a_request_that_breaks_off_is_not_made_twice() -> None:
         turn = asyncio.ensure_future(here.run("one"))
         await until(lambda: here.server.sessions)
         here.serving.cut()
-        with pytest.raises(PublicError, match=sessions_http.LOST):
+        with pytest.raises(PublicError, match=sessions.LOST):
             await turn
         assert len(here.server.sessions) == 1
         here.server.let_create.set()
@@ -238,7 +238,7 @@ async def test_a_command_that_no_session_knows_is_a_mistake() -> None:
 async def test_a_server_that_refuses_is_an_error_that_the_user_sees(status: int) -> None:
     async with running() as here:
         here.server.status = status
-        with pytest.raises(PublicError, match=sessions_http.REFUSED):
+        with pytest.raises(PublicError, match=sessions.REFUSED):
             await here.run("one")
 
 

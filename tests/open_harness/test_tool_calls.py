@@ -7,7 +7,7 @@ import pytest
 from tests.open_harness.scripted import event, flow, node
 from tests.open_harness.test_adapter import by, said
 from usechat import parts as p
-from usechat.open_harness.adapter import OpenHarnessAdapter
+from usechat.open_harness.events.adapter import OpenHarnessAdapter
 
 
 def tool(run_id: str = "a1", **fields: Any) -> Any:

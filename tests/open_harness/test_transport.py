@@ -8,13 +8,13 @@ from typing import Any
 import pytest
 
 from tests.open_harness.scripted import ScriptedRuntime, deltas, event, flow, node, recorded
-from usechat.chunks import Chunk, chunk_to_json
-from usechat.open_harness import flow_turns
-from usechat.open_harness.interface import Event, Runtime
+from usechat.open_harness import chat
+from usechat.open_harness.runtime_protocol import Event, Runtime
 from usechat.open_harness.transport import BUSY, NOT_READY, USED_UP, OpenHarnessChatTransport
-from usechat.requests import ChatRequest
-from usechat.runs.failures import PublicError
-from usechat.transport import ChatTransport, HandsOver, Source
+from usechat.protocol.chunks import Chunk, chunk_to_json
+from usechat.protocol.request import ChatRequest
+from usechat.runs.run import PublicError
+from usechat.sources import ChatTransport, HandsOver, Source
 from usechat.turn import Turn
 
 
@@ -243,7 +243,7 @@ async def test_closing_the_stream_stops_the_runtime_and_waits_for_it() -> None:
 
 
 async def test_a_runtime_that_does_not_stop_is_cancelled(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(flow_turns, "STOP_SECONDS", 0.01)
+    monkeypatch.setattr(chat, "STOP_SECONDS", 0.01)
     gone = asyncio.Event()
 
     class Deaf(ScriptedRuntime):

@@ -12,11 +12,11 @@ from websockets.exceptions import ConnectionClosed, InvalidStatus
 
 from tests.open_harness.obedient_runtime import ObedientRuntime
 from tests.open_harness.serving import PATIENCE, Serving, serving, until
-from usechat.open_harness import remote
-from usechat.open_harness.interface import Event
-from usechat.open_harness.remote import RemoteRuntime
-from usechat.open_harness.websocket_server import runtime_app
-from usechat.runs.failures import PublicError
+from usechat.open_harness.remote import flows
+from usechat.open_harness.remote.flows import RemoteRuntime
+from usechat.open_harness.remote.server import runtime_app
+from usechat.open_harness.runtime_protocol import Event
+from usechat.runs.run import PublicError
 
 
 class Made(list[ObedientRuntime]):
@@ -101,7 +101,7 @@ async def test_a_paused_run_whose_connection_was_lost_is_told_to_be_gone() -> No
         await runtime.run({"message": "one pause"})
         server.cut()
         await until(lambda: not server.connections)
-        with pytest.raises(PublicError, match=remote.LOST_WHILE_PAUSED):
+        with pytest.raises(PublicError, match=flows.LOST_WHILE_PAUSED):
             await runtime.resume("two")
 
 
@@ -126,7 +126,7 @@ async def test_whoever_goes_stops_the_run() -> None:
         turn = asyncio.create_task(runtime.run({"message": "one wait two"}))
         await until(lambda: texts(heard))
         server.cut()
-        with pytest.raises(PublicError, match=remote.LOST):
+        with pytest.raises(PublicError, match=flows.LOST):
             await turn
         await until(lambda: made[0].status == "aborted")
 
@@ -148,7 +148,7 @@ async def test_a_run_that_raises_breaks_off_after_all_it_said(caplog: pytest.Log
     async with served(Made()) as (_, url):
         runtime = RemoteRuntime(url)
         heard = heard_by(runtime)
-        with pytest.raises(PublicError, match=remote.LOST):
+        with pytest.raises(PublicError, match=flows.LOST):
             await runtime.run({"message": "one raise"})
         assert texts(heard) == ["one"]
     assert "the script says so" in caplog.text
@@ -157,7 +157,7 @@ async def test_a_run_that_raises_breaks_off_after_all_it_said(caplog: pytest.Log
 async def test_more_than_a_client_reads_breaks_the_connection_off_and_stops_the_run() -> None:
     made = Made()
     async with served(made) as (_, url):
-        with pytest.raises(PublicError, match=remote.LOST):
+        with pytest.raises(PublicError, match=flows.LOST):
             await RemoteRuntime(url).run({"message": "one flood wait"})
         await until(lambda: made[0].status == "aborted")
 
@@ -167,7 +167,7 @@ async def test_a_factory_that_raises_breaks_the_connection_off(caplog: pytest.Lo
         raise ValueError("no flow today")
 
     async with served(broken) as (_, url):
-        with pytest.raises(PublicError, match=remote.LOST):
+        with pytest.raises(PublicError, match=flows.LOST):
             await RemoteRuntime(url).run({"message": "one"})
     assert "no flow today" in caplog.text
 

@@ -10,7 +10,7 @@ import msgspec
 import redis
 
 from tests.redis_server import PATIENCE, RedisServer
-from usechat.runs.redis import RedisRuns
+from usechat.runs.redis.store import RedisRuns
 from usechat.runs.run import RunInfo, RunState
 
 LEASE: Final = 30
@@ -27,7 +27,7 @@ _prefixes = (f"test{number}" for number in itertools.count())
 
 
 class Heard:
-    """What stores told their keepers."""
+    """What stores told their managers."""
 
     def __init__(self, *stores: RedisRuns) -> None:
         self.stops: list[str] = []

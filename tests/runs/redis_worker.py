@@ -8,7 +8,7 @@ from pathlib import Path
 
 import uvicorn
 
-from usechat.runs.redis import RedisRuns
+from usechat.runs.redis.store import RedisRuns
 from usechat.server import ChatApp
 from usechat.turn import Turn
 

@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 
-from usechat.requests import ChatRequest
-from usechat.runs.keeper import Keeper, Reading
+from usechat.protocol.request import ChatRequest
+from usechat.protocol.sse import DONE
+from usechat.runs.manager import Reading, RunManager
 from usechat.runs.memory import MemoryRuns
 from usechat.runs.run import RunInfo, Timeouts
 from usechat.runs.store import LOST, RunLost
-from usechat.sse import DONE
-from usechat.transport import as_source
+from usechat.sources import as_source
 from usechat.turn import Turn
 
 RUN = RunInfo("r1", "c1", "m1", "7")
@@ -31,8 +31,8 @@ class DeadWorker(MemoryRuns):
         raise RunLost(LOST)
 
 
-def keeper(store: MemoryRuns | None = None) -> Keeper:
-    return Keeper(
+def manager(store: MemoryRuns | None = None) -> RunManager:
+    return RunManager(
         store or MemoryRuns(),
         timeouts=Timeouts(),
         linger=None,
@@ -42,7 +42,7 @@ def keeper(store: MemoryRuns | None = None) -> Keeper:
     )
 
 
-async def start(kept: Keeper, go_on: asyncio.Event, continues: Any = None) -> Reading:
+async def start(kept: RunManager, go_on: asyncio.Event, continues: Any = None) -> Reading:
     async def answer(_turn: Turn) -> AsyncIterator[str]:
         yield "one "
         yield "two "
@@ -70,7 +70,7 @@ async def names_of(reading: Reading | None) -> list[str]:
 
 async def test_a_live_reader() -> None:
     go_on = asyncio.Event()
-    reading = await start(keeper(), go_on)
+    reading = await start(manager(), go_on)
     go_on.set()
     assert (await names_of(reading)).count("text-delta") == 3
 
@@ -78,7 +78,7 @@ async def test_a_live_reader() -> None:
 @pytest.mark.parametrize("sdk", ["7", "5"])
 @pytest.mark.parametrize("continues", [None, EARLIER])
 async def test_a_late_reader_also_in_another_dialect_and_of_a_continuation(sdk: str, continues: Any) -> None:
-    kept, go_on = keeper(), asyncio.Event()
+    kept, go_on = manager(), asyncio.Event()
     await start(kept, go_on, continues)
     await asyncio.sleep(0.05)
     late = await kept.attach(RUN, sdk=sdk)
@@ -89,5 +89,5 @@ async def test_a_late_reader_also_in_another_dialect_and_of_a_continuation(sdk: 
 
 
 async def test_a_reader_of_a_run_that_is_lost() -> None:
-    reading = await keeper(DeadWorker()).attach(RUN, sdk="7")
+    reading = await manager(DeadWorker()).attach(RUN, sdk="7")
     assert (await names_of(reading))[-2:] == ["error", "finish"]

@@ -8,12 +8,12 @@ import msgspec
 import pytest
 
 from usechat import parts
-from usechat.requests import ChatRequest
+from usechat.protocol.request import ChatRequest
+from usechat.protocol.stream import MessageStream
 from usechat.runs.log import Log
 from usechat.runs.open_calls import OpenCall, input_digest
 from usechat.runs.run import Run, RunInfo, RunState, Timeouts
-from usechat.stream import MessageStream
-from usechat.transport import as_source
+from usechat.sources import as_source
 from usechat.turn import Turn
 
 ASK = OpenCall("t1", "ask", input_digest({}))

@@ -6,12 +6,12 @@ from typing import Any
 import pytest
 
 from usechat.parts import Text
-from usechat.requests import ChatRequest
-from usechat.runs.keeper import Conflict, Keeper, Reading
+from usechat.protocol.request import ChatRequest
+from usechat.protocol.sse import ChunkDecoder
+from usechat.runs.manager import Conflict, Reading, RunManager
 from usechat.runs.memory import MemoryRuns
 from usechat.runs.run import RunInfo, Timeouts
-from usechat.sse import ChunkDecoder
-from usechat.transport import HandsOver
+from usechat.sources import HandsOver
 from usechat.turn import Turn
 
 
@@ -32,13 +32,13 @@ class Session:
         self._more.set()
 
 
-def keeper(conflict: Conflict = "reject") -> Keeper:
-    return Keeper(
+def manager(conflict: Conflict = "reject") -> RunManager:
+    return RunManager(
         MemoryRuns(), timeouts=Timeouts(), linger=None, conflict=conflict, describe=lambda error, _info: str(error)
     )
 
 
-async def ask(kept: Keeper, session: Session, text: str, user_id: str | None = None) -> Reading:
+async def ask(kept: RunManager, session: Session, text: str, user_id: str | None = None) -> Reading:
     message = {"id": user_id or text, "role": "user", "parts": [{"type": "text", "text": text}]}
     turn = Turn(ChatRequest.parse({"id": "c1", "messages": [message]}))
     info = RunInfo(f"run {text}", "c1", f"answer to {text}", "7", user_id or text)
@@ -56,7 +56,7 @@ async def said(reading: Reading) -> str:
 
 @pytest.mark.parametrize("conflict", ["reject", "queue", "interrupt"])
 async def test_a_further_message_is_handed_over_and_answered_next(conflict: Conflict) -> None:
-    kept, session = keeper(conflict), Session()
+    kept, session = manager(conflict), Session()
     assert isinstance(session, HandsOver)
     first = await ask(kept, session, "first")
     async with asyncio.timeout(30):
@@ -66,7 +66,7 @@ async def test_a_further_message_is_handed_over_and_answered_next(conflict: Conf
 
 
 async def test_the_same_message_again_joins_the_answer_instead() -> None:
-    kept, session = keeper(), Session()
+    kept, session = manager(), Session()
     first = await ask(kept, session, "first", "u1")
     again = await ask(kept, session, "first", "u1")
     assert session.handed_over == []

@@ -4,10 +4,10 @@ import asyncio
 
 import pytest
 
-from usechat.chunks import TextDelta
+from usechat.protocol.chunks import TextDeltaChunk
+from usechat.protocol.reframing import shorten
+from usechat.protocol.sse import encode_frame
 from usechat.runs.log import Log, Reader, Wake
-from usechat.runs.replay import shorten
-from usechat.sse import encode_frame
 
 
 class Pushed:
@@ -83,7 +83,7 @@ async def test_what_everybody_has_is_kept_in_short() -> None:
     reader, pushed = pushing(log)
     waiting = asyncio.ensure_future(reader.read())
     await asyncio.sleep(0)
-    frames = [encode_frame(TextDelta("1", f"word {number} ")) for number in range(100)]
+    frames = [encode_frame(TextDeltaChunk("1", f"word {number} ")) for number in range(100)]
     for frame in frames:
         log.append(frame)
         log.flush()
@@ -96,7 +96,7 @@ async def test_what_everybody_has_is_kept_in_short() -> None:
     assert (pushed.frames, await waiting) == ([*frames, *frames], None)
     said = "".join(f"word {number} " for number in range(100))
     assert len(log.so_far()) < len(said) * 2 + len(b"".join(frames)) + 2048
-    assert shorten(log.so_far()) == encode_frame(TextDelta("1", said * 2))
+    assert shorten(log.so_far()) == encode_frame(TextDeltaChunk("1", said * 2))
 
 
 async def test_a_log_that_is_not_kept_forgets_what_was_taken() -> None:

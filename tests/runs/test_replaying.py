@@ -9,24 +9,24 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.runs.test_keeper import Agent, keeper, start
-from usechat.chunks import TextDelta
-from usechat.runs.keeper import Reading
+from tests.runs.test_manager import Agent, manager, start
+from usechat.protocol.chunks import TextDeltaChunk
+from usechat.protocol.reframing import shorten
+from usechat.protocol.sse import ChunkDecoder, encode_frame
 from usechat.runs.log import Log, Wake
+from usechat.runs.manager import Reading
 from usechat.runs.reading import LogReading
-from usechat.runs.replay import shorten
-from usechat.sse import ChunkDecoder, encode_frame
 from usechat.turn import Turn
 
 MEGABYTE: Final = 1024 * 1024
 
 
 def delta(text: str, block: str = "1") -> bytes:
-    return encode_frame(TextDelta(block, text))
+    return encode_frame(TextDeltaChunk(block, text))
 
 
 def text_in(frames: bytes, block: str = "1") -> str:
-    found = [chunk for chunk in ChunkDecoder().receive(frames) if isinstance(chunk, TextDelta)]
+    found = [chunk for chunk in ChunkDecoder().receive(frames) if isinstance(chunk, TextDeltaChunk)]
     return "".join([chunk.delta for chunk in found if chunk.id == block])
 
 
@@ -210,7 +210,7 @@ class Author(Agent):
 
 
 async def test_resumed_readers_that_take_nothing_hold_no_copies_of_a_long_answer() -> None:
-    kept, author = keeper(), Author()
+    kept, author = manager(), Author()
     reading = await start(kept, author)
     reading.close()
     await asyncio.wait_for(author.wrote.wait(), 30)

@@ -11,14 +11,14 @@ from typing import Any
 import pytest
 
 from usechat import parts
-from usechat.message import MessageBuilder
-from usechat.requests import ChatRequest
+from usechat.protocol.message import MessageBuilder
+from usechat.protocol.request import ChatRequest
+from usechat.protocol.sse import ChunkDecoder
+from usechat.protocol.stream import MessageStream
 from usechat.runs.log import Log
 from usechat.runs.open_calls import OpenCall, approval_signature, input_digest, secret_of_chat
 from usechat.runs.run import NO_ENDING, SILENT, TOO_LONG, TOO_MUCH, Run, RunInfo, RunState, Timeouts
-from usechat.sse import ChunkDecoder
-from usechat.stream import MessageStream
-from usechat.transport import as_source
+from usechat.sources import as_source
 from usechat.turn import Turn, emit
 
 ASKED = ChatRequest.parse(
@@ -52,11 +52,11 @@ async def answered(agent: Callable[..., Any], timeouts: Timeouts | None = None) 
     chunks = ChunkDecoder().receive(run.log.so_far())
     builder = MessageBuilder(sdk="7")
     for chunk in chunks:
-        if type(chunk).__name__ == "Error":
+        if type(chunk).__name__ == "ErrorChunk":
             break
         builder.receive(chunk)
     assert run.log.so_far().endswith(b"data: [DONE]\n\n")
-    return run, [type(chunk).__name__ for chunk in chunks], builder.message
+    return run, [type(chunk).__name__.removesuffix("Chunk") for chunk in chunks], builder.message
 
 
 def text_of(message: Any) -> str:

@@ -8,15 +8,16 @@ from typing import Any
 
 import pytest
 
-from usechat import chunks, parts
-from usechat.chunks import Chunk
+from usechat import parts
 from usechat.errors import StreamFailed
-from usechat.message import MessageBuilder
-from usechat.requests import ChatRequest
-from usechat.runs.keeper import ChatBusy
+from usechat.protocol import chunks
+from usechat.protocol.chunks import Chunk
+from usechat.protocol.message import MessageBuilder
+from usechat.protocol.request import ChatRequest
+from usechat.runs.manager import ChatBusy
 from usechat.runs.run import Run
 from usechat.runs.transport import RunChatTransport
-from usechat.transport import ChatTransport, TransportSource, as_source
+from usechat.sources import ChatTransport, TransportSource, as_source
 from usechat.turn import Turn
 
 PATIENCE = 30.0
@@ -77,8 +78,8 @@ async def test_it_is_a_chat_transport_that_answers_from_start_to_finish() -> Non
     transport = made_of(agent)
     assert isinstance(transport, ChatTransport)
     found = await rest_of(await transport.send_messages(asked()))
-    assert isinstance(found[0], chunks.Start)
-    assert isinstance(found[-1], chunks.Finish)
+    assert isinstance(found[0], chunks.StartChunk)
+    assert isinstance(found[-1], chunks.FinishChunk)
     assert (text_of(found), agent.ends) == ("hi: one two", ["finished"])
 
 
@@ -159,8 +160,8 @@ async def test_a_continuation_goes_on_with_its_message() -> None:
     message = {"id": "m1", "role": "assistant", "parts": [tool]}
     request = asked(messages=[{"id": "u1", "role": "user", "parts": []}, message], messageId="m1")
     found = await rest_of(await made_of(agent).send_messages(request))
-    assert found[0] == chunks.Start("m1")
-    assert [type(chunk) for chunk in found[1:3]] == [chunks.StartStep, chunks.TextStart]
+    assert found[0] == chunks.StartChunk("m1")
+    assert [type(chunk) for chunk in found[1:3]] == [chunks.StartStepChunk, chunks.TextStartChunk]
 
 
 async def test_a_failure_is_told_with_a_reference_alone(caplog: pytest.LogCaptureFixture) -> None:
@@ -170,7 +171,7 @@ async def test_a_failure_is_told_with_a_reference_alone(caplog: pytest.LogCaptur
 
     with caplog.at_level(logging.ERROR):
         found = await rest_of(await RunChatTransport(as_source(answer)).send_messages(asked()))
-    [error] = [chunk for chunk in found if isinstance(chunk, chunks.Error)]
+    [error] = [chunk for chunk in found if isinstance(chunk, chunks.ErrorChunk)]
     assert error.error_text.startswith("An error occurred. Reference: ")
     assert error.error_text.rpartition(" ")[2] in caplog.text
     with pytest.raises(StreamFailed):
@@ -184,7 +185,7 @@ async def test_the_text_of_a_failure_can_be_chosen() -> None:
 
     transport = RunChatTransport(as_source(answer), on_error=lambda error: f"Sorry: {type(error).__name__}")
     found = await rest_of(await transport.send_messages(asked()))
-    assert [chunk.error_text for chunk in found if isinstance(chunk, chunks.Error)] == ["Sorry: ValueError"]
+    assert [chunk.error_text for chunk in found if isinstance(chunk, chunks.ErrorChunk)] == ["Sorry: ValueError"]
 
 
 async def test_what_it_says_can_be_read_back_into_parts() -> None:

@@ -11,10 +11,10 @@ import httpx2
 from tests.server import signing
 from tests.server.signing import AUDIENCE, EC, ISSUER, OTHER_RSA, RSA, claims, key_set, sign
 from usechat.server import ChatApp
-from usechat.server.auth import bearer
-from usechat.server.jwt import JsonWebTokens
-from usechat.server.observer import Unobserved
-from usechat.server.tokens import ApiTokens, new_api_token
+from usechat.server.auth.bearer import bearer
+from usechat.server.auth.jwt import JsonWebTokens
+from usechat.server.auth.tokens import ApiTokens, new_api_token
+from usechat.server.observers.observer import Unobserved
 from usechat.turn import Turn
 
 NO_TOKEN = "The request carries no bearer token."

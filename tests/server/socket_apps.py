@@ -14,9 +14,9 @@ from websockets.sync.client import ClientConnection, connect
 
 from tests.conformance.served import PATIENCE, Gates, Served
 from usechat import parts
-from usechat.requests import Limits
+from usechat.protocol.request import Limits
 from usechat.server import ChatApp, Settings
-from usechat.server.asking import Action, Unauthenticated
+from usechat.server.requests import Action, Unauthenticated
 from usechat.turn import Identity, Turn
 
 GATES = Gates()

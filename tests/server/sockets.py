@@ -6,8 +6,8 @@ import socket
 import struct
 from typing import NamedTuple, Self
 
-from usechat.chunks import Chunk, Start, TextDelta
-from usechat.sse import ChunkDecoder
+from usechat.protocol.chunks import Chunk, StartChunk, TextDeltaChunk
+from usechat.protocol.sse import ChunkDecoder
 
 
 class Body(NamedTuple):
@@ -22,11 +22,11 @@ class Body(NamedTuple):
 
     @property
     def text(self) -> str:
-        return "".join(chunk.delta for chunk in self.chunks if isinstance(chunk, TextDelta))
+        return "".join(chunk.delta for chunk in self.chunks if isinstance(chunk, TextDeltaChunk))
 
     @property
     def message_id(self) -> str | None:
-        return next(chunk.message_id for chunk in self.chunks if isinstance(chunk, Start))
+        return next(chunk.message_id for chunk in self.chunks if isinstance(chunk, StartChunk))
 
 
 class Client:

@@ -8,8 +8,8 @@ import pytest
 from starlette.types import ASGIApp
 
 from usechat.server import ChatApp
-from usechat.server.asking import Action, Unauthenticated
 from usechat.server.cors import with_cors
+from usechat.server.requests import Action, Unauthenticated
 
 PAGE = "https://page.example"
 BODY = {"id": "c1", "messages": [{"id": "u1", "role": "user", "parts": [{"type": "text", "text": "hi"}]}]}

@@ -17,10 +17,10 @@ from starlette.routing import Mount, Route
 from tests.conformance.served import PATIENCE, Gates, Served, serving
 from tests.server.sockets import Body, Client
 from usechat import parts
-from usechat.chunks import Error, Finish
+from usechat.protocol.chunks import ErrorChunk, FinishChunk
 from usechat.runs.memory import MemoryRuns
 from usechat.server import ChatApp, Settings, chat_response
-from usechat.server.disconnect import cancel_after
+from usechat.server.settings import cancel_after
 from usechat.turn import Turn
 
 DELTAS = 100
@@ -225,7 +225,7 @@ async def test_a_slow_reader_that_cannot_come_back_is_told_so_at_the_end(
     await eventually(lambda: chat_id in CLEANED, "the agent is stopped")
     body = await client.rest()
     assert not body.complete, "the connection is reset"
-    assert [type(chunk) for chunk in body.chunks[-2:]] == [Error, Finish]
+    assert [type(chunk) for chunk in body.chunks[-2:]] == [ErrorChunk, FinishChunk]
     assert "too slow" in body.data.decode()
     # What waited is dropped in whole frames: the text is a beginning of what was said.
     assert 0 < len(body.text) < SAID[chat_id] * 1000

@@ -15,8 +15,8 @@ from starlette.responses import PlainTextResponse
 from starlette.routing import Mount
 
 from tests.server.process import serve_process
-from usechat.server.asking import Action, Unauthenticated, allow
 from usechat.server.page import MAXIMUM_CHECKED_BYTES, PageMissing, PageSettings, WithPage
+from usechat.server.requests import Action, Unauthenticated, allow
 from usechat.turn import Identity
 
 STREAM = (

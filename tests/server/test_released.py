@@ -10,14 +10,13 @@ from typing import Any
 import pytest
 from starlette.requests import Request
 
+from usechat.protocol.stream import MessageStream
 from usechat.runs.log import Log, Reader
 from usechat.runs.reading import LogReading
 from usechat.runs.run import Run
 from usechat.server import ChatApp, Settings, chat_response
-from usechat.server.leaving import Leaving
 from usechat.server.response import StreamResponse
-from usechat.server.sending import Sender
-from usechat.stream import MessageStream
+from usechat.server.uvicorn import Leaving, Sender
 from usechat.turn import Turn
 
 PATIENCE = 30.0

@@ -12,8 +12,8 @@ import pytest
 
 from usechat.runs.log import Log, Wake
 from usechat.runs.reading import LogReading
-from usechat.runs.sweep import sweep_for
-from usechat.server.observer import Unobserved
+from usechat.runs.timers import timer_for
+from usechat.server.observers.observer import Unobserved
 from usechat.server.response import StreamResponse, collect_streams
 
 OPEN = b": stream-open\n\n"
@@ -271,10 +271,10 @@ async def test_a_silence_is_broken_in_time(keep_alive: float) -> None:
     )
     answering = asyncio.ensure_future(response({}, connection.receive, connection.send))
     await settled()
-    every = sweep_for(keep_alive).every
+    every = timer_for(keep_alive).every
     looks = 0
     while len(connection.bodies) == 1 and looks < 1000:
-        response.look(looks * every)  # the first finds that the stream was opened, up to a look ago
+        response.tick(looks * every)  # the first finds that the stream was opened, up to a look ago
         looks += 1
         await settled()
     assert connection.bodies == [OPEN, b": keep-alive\n\n"]

@@ -9,13 +9,13 @@ import pytest
 
 from tests.redis_server import redis_server
 from usechat import parts
-from usechat.message import MessageBuilder
-from usechat.runs.keeper import Conflict
+from usechat.protocol.message import MessageBuilder
+from usechat.protocol.sse import ChunkDecoder
+from usechat.runs.manager import Conflict
 from usechat.runs.memory import MemoryRuns
-from usechat.runs.redis import RedisRuns
+from usechat.runs.redis.store import RedisRuns
 from usechat.runs.store import RunStore
 from usechat.server import ChatApp, Settings
-from usechat.sse import ChunkDecoder
 from usechat.turn import Turn
 
 USER = {"id": "u1", "role": "user", "parts": [{"type": "text", "text": "hi"}]}

@@ -13,7 +13,7 @@ from starlette.routing import Mount
 
 from tests.server.guarded import Streams
 from usechat.server import ChatApp
-from usechat.server.chat_ids import chat_key
+from usechat.server.requests import chat_key
 from usechat.turn import Turn
 
 ODD_IDS = [

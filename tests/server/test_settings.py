@@ -7,10 +7,10 @@ import pytest
 
 from scripts.generate_docs import ROOT
 from usechat.errors import LocalProtocolError
-from usechat.requests import Limits
+from usechat.protocol.request import Limits
 from usechat.runs.run import Timeouts
 from usechat.server import ChatApp, Settings, cancel_after
-from usechat.server.disconnect import CancelAfter, Disconnect, linger
+from usechat.server.settings import CancelAfter, Disconnect, linger
 
 PAGE = (ROOT / "docs" / "serving.md").read_text(encoding="utf-8")
 MIB = 1024 * 1024

@@ -14,7 +14,7 @@ from websockets.typing import Origin
 from tests.conformance.served import PATIENCE, Served, eventually, serving
 from tests.server.socket_apps import FLOODED, GATES, STOPPED, agent, body_of, opened
 from usechat.server import ChatApp, Settings
-from usechat.server.observer import Unobserved
+from usechat.server.observers.observer import Unobserved
 
 
 def test_an_abort_leaves_the_run_as_a_closed_connection_does(server: Served) -> None:

@@ -4,12 +4,11 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
-    from usechat.agent_ops.access import AccessRule, Role, Standing
+    from usechat.agent_ops.access.directory import SessionDirectory
+    from usechat.agent_ops.access.lookup import HttpLookup
+    from usechat.agent_ops.access.roles import AccessRule, Role, Standing
     from usechat.agent_ops.adapter import SessionAdapter
-    from usechat.agent_ops.app import AgentOpsApp
-    from usechat.agent_ops.directory import SessionDirectory
-    from usechat.agent_ops.lookup import HttpLookup
-    from usechat.agent_ops.settings import SESSION_SETTINGS
+    from usechat.agent_ops.app import SESSION_SETTINGS, AgentOpsApp
     from usechat.agent_ops.transport import AgentOpsChatTransport
 
 __all__ = [
@@ -26,15 +25,15 @@ __all__ = [
 
 # Imported on use: the adapter needs no server, and only the directory needs a database.
 _HOMES: Final = {
-    "AccessRule": "access",
+    "AccessRule": "access.roles",
     "AgentOpsApp": "app",
     "AgentOpsChatTransport": "transport",
-    "HttpLookup": "lookup",
-    "Role": "access",
-    "SESSION_SETTINGS": "settings",
+    "HttpLookup": "access.lookup",
+    "Role": "access.roles",
+    "SESSION_SETTINGS": "app",
     "SessionAdapter": "adapter",
-    "SessionDirectory": "directory",
-    "Standing": "access",
+    "SessionDirectory": "access.directory",
+    "Standing": "access.roles",
 }
 
 

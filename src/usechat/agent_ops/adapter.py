@@ -7,12 +7,20 @@ from typing import Any, Final
 
 import msgspec
 
-from usechat.agent_ops.client_dialect import beginning_of, changes_of
-from usechat.agent_ops.happenings import Began, Ended, Happening, ToolChanged, Wrote, WroteSoFar
-from usechat.agent_ops.own_turn import OwnTurn, Phase
+from usechat.agent_ops.prompt_tracker import OwnTurn, Phase
 from usechat.agent_ops.questions import Questions, without_questions
-from usechat.agent_ops.runner_dialect import happening_of
-from usechat.agent_ops.running_turn import TURN_FAILED, RunningTurn
+from usechat.agent_ops.turn_events import (
+    Ended,
+    Happening,
+    TextAppended,
+    TextSnapshot,
+    ToolChanged,
+    TurnStarted,
+    beginning_of,
+    changes_of,
+    happening_of,
+)
+from usechat.agent_ops.turn_parts import TURN_FAILED, RunningTurn
 from usechat.agent_ops.wire import (
     AgentStatus,
     Chunk,
@@ -38,7 +46,7 @@ from usechat.agent_ops.wire import (
     kind_of,
     read_event,
 )
-from usechat.parts import Abort, Data, Error, Finish, Part
+from usechat.protocol.parts import Abort, Data, Error, Finish, Part
 
 __all__ = ["INTERRUPTED", "SessionAdapter"]
 
@@ -139,7 +147,7 @@ class SessionAdapter:
     def _handle(self, event: Event, frame: Frame) -> Iterable[Part]:
         match event:
             case Chunk():
-                return self._happened(Wrote(event.message_id, event.content, "client"))
+                return self._happened(TextAppended(event.message_id, event.content, "client"))
             case MessageCreate() | TextDelta() | ToolUpdate() | MessageFinalize():
                 return self._happened(happening_of(event))
             case Message():
@@ -172,7 +180,7 @@ class SessionAdapter:
     # Turns
 
     def _happened(self, what: Happening) -> Iterator[Part]:
-        if isinstance(what, Began):
+        if isinstance(what, TurnStarted):
             yield from self._begun(what)
             return
         turn = self._turn
@@ -183,9 +191,9 @@ class SessionAdapter:
         if turn.ended is None:
             self._settling = False
         match what:
-            case Wrote():
+            case TextAppended():
                 yield from turn.write(what.text, what.dialect)
-            case WroteSoFar():
+            case TextSnapshot():
                 yield from turn.write_so_far(what.text)
             case ToolChanged():
                 yield from turn.change_tool(what)
@@ -198,7 +206,7 @@ class SessionAdapter:
                 else:
                     yield from turn.settle()
 
-    def _begun(self, began: Began) -> Iterator[Part]:
+    def _begun(self, began: TurnStarted) -> Iterator[Part]:
         if self.own.began(began):
             self._turn = RunningTurn(began.turn_id)
             yield from self._turn.begin()

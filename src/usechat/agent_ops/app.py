@@ -1,22 +1,146 @@
 """The route of Agent Ops sessions as one ASGI app, mounted anywhere or served alone."""
 
+import asyncio
+import contextlib
+import hashlib
 import os
-from typing import Any
+from collections.abc import Mapping
+from typing import Any, Final
 
+import msgspec
+from starlette.requests import Request
+from starlette.responses import Response
 from starlette.routing import Route
 
-from usechat.agent_ops.access import AccessRule
-from usechat.agent_ops.concurrent_runs import ConcurrentRuns
-from usechat.agent_ops.route import PATH, SessionEndpoints
-from usechat.agent_ops.settings import SESSION_SETTINGS, for_sessions, is_switched_on
+from usechat.agent_ops.access.roles import AccessRule, is_session_id, may_prompt
 from usechat.agent_ops.transport import AgentOpsChatTransport
+from usechat.runs.manager import Reading
+from usechat.runs.memory import MemoryRuns
+from usechat.runs.run import RunInfo, Timeouts
 from usechat.runs.store import RunStore
 from usechat.server.app import EndpointsApp, run_routes, watching
-from usechat.server.asking import Authorize
-from usechat.server.observer import Observer
+from usechat.server.endpoints import Endpoints
+from usechat.server.observers.observer import Observer
+from usechat.server.requests import Action, Authorize, ChatNotFound, ask, chat_key
 from usechat.server.settings import Settings
+from usechat.turn import Identity
 
-__all__ = ["AgentOpsApp"]
+__all__ = [
+    "PATH",
+    "SESSION_SETTINGS",
+    "SWITCH",
+    "AgentOpsApp",
+    "ConcurrentRuns",
+    "SessionEndpoints",
+    "for_sessions",
+    "is_switched_on",
+]
+
+
+SWITCH: Final = "ENABLE_AI_SDK_ADAPTER"
+"""The variable of the environment that lets the route answer."""
+
+SESSION_SETTINGS: Final = Settings(event_names=True, conflict="queue", timeouts=Timeouts(first_event=None, idle=None))
+"""The settings of the route. How long a session may be silent is the upstream connection's business: it alone hears
+the frames of which nothing is shown. To change one: ``msgspec.structs.replace(SESSION_SETTINGS, sdk="7")``."""
+
+
+def for_sessions(settings: Settings, *, kept: bool) -> Settings:
+    """Return the settings as the route can keep them: there is no 409, and who cannot come back stops the run."""
+    disconnect = settings.disconnect if kept else "cancel"
+    return msgspec.structs.replace(settings, conflict="queue", disconnect=disconnect)
+
+
+def is_switched_on(environment: Mapping[str, str], *, consent: bool = False) -> bool:
+    """Tell whether the route answers: as the variable says, or where it is not set, by ``consent``."""
+    said = environment.get(SWITCH)
+    return consent if said is None else said.strip().lower() in ("true", "1")
+
+
+# -- Runs that stand beside each other: a session's prompts are queued upstream, not here.
+
+
+class ConcurrentRuns(MemoryRuns):
+    """Knows the last run of each chat, and refuses none while another goes on.
+
+    Nobody can read a run again, so of one that has ended only what the page may answer is remembered.
+    """
+
+    is_concurrent = True
+
+    async def claim(
+        self,
+        info: RunInfo,
+        *,
+        continues: Mapping[str, Any] | None = None,  # noqa: ARG002
+        after: str | None = None,  # noqa: ARG002
+    ) -> RunInfo | None:
+        """Make this the last run of its chat, whatever else goes on."""
+        self._latest[info.chat_id] = info
+        return None
+
+    async def end(self, info: RunInfo) -> bool:
+        """Remember what the last run of a chat asked, for a while."""
+        latest = self._latest.get(info.chat_id)
+        if latest is not None and latest.run_id == info.run_id:
+            if info.answerable:
+                self._latest[info.chat_id] = info
+                asyncio.get_running_loop().call_later(self._remember, self._forget, info)
+            else:
+                del self._latest[info.chat_id]
+        return True
+
+
+# -- The endpoints of a session: first who asks, then whether they may, then the chat; no upstream before that.
+
+PATH: Final = "/api/sessions/{session_id}/chat"
+
+_ADMITTED: Final = "usechat.admitted"
+
+
+class SessionEndpoints(Endpoints):
+    """Endpoints behind an access rule. Runs are named by session, person and chat: people share a session, not runs."""
+
+    def __init__(self, answer: Any, *, access: AccessRule, **options: Any) -> None:
+        super().__init__(answer, **options)
+        self._access = access
+
+    async def _send(self, request: Request) -> Response:
+        await self._identify(request, "", "send")  # before the body is read: a stranger is told nothing about it
+        return await super()._send(request)
+
+    async def find(self, request: Request, chat_id: str, sdk: str) -> Reading | None:
+        """Read the run that goes on, from its start; nothing if there is none, or no log of it."""
+        if self.keep_log:
+            return await super().find(request, chat_id, sdk)
+        with contextlib.suppress(ChatNotFound):
+            await self._identify(request, chat_id, "resume")
+        return None
+
+    async def _identify(self, request: Request, chat_id: str, action: Action) -> Identity:  # noqa: ARG002 (a session is asked for)
+        """Return who asks, if they may; asked once per request."""
+        # Not in `request.state`: whether that is one request's own depends on the server.
+        known: Identity | None = request.scope.get(_ADMITTED)
+        if known is None:
+            known = request.scope[_ADMITTED] = await self._admit(request, action)
+        return known
+
+    async def _admit(self, request: Request, action: Action) -> Identity:
+        session_id = str(request.path_params["session_id"])
+        identity = await ask(self._authorize, request, session_id, action)
+        if identity is None or not is_session_id(session_id):
+            raise ChatNotFound("No such session.")
+        if not may_prompt(await self._access.role_of(identity, session_id)):
+            raise ChatNotFound("No such session.")
+        return identity
+
+    def _key(self, request: Request, identity: Identity, chat_id: str) -> str:
+        # A digest, because the name stands in logs, and a subject is often an address.
+        person = hashlib.sha256(identity.subject.encode("utf-8", "surrogatepass")).hexdigest()[:16]
+        return chat_key({"session": request.path_params["session_id"], "person": person}, chat_id)
+
+
+# -- The route of Agent Ops sessions as one ASGI app, mounted anywhere or served alone.
 
 
 class AgentOpsApp(EndpointsApp):

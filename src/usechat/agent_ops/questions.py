@@ -4,9 +4,9 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final, Literal, TypeAlias
 
 from usechat.agent_ops.wire import Frame, InteractivePrompt, Question
-from usechat.parts import ApprovalRequest, Data, Finish, Part, Step, ToolCall, ToolDenied, ToolResult
-from usechat.requests import ApprovalAnswer
-from usechat.toolbook import APPROVAL_TOOL
+from usechat.protocol.parts import ApprovalRequest, Data, Finish, Part, Step, ToolCall, ToolDenied, ToolResult
+from usechat.protocol.request import ApprovalAnswer
+from usechat.protocol.tool_calls import APPROVAL_TOOL
 
 __all__ = ["Questions", "QuestionsAs", "answer_of", "answered_parts", "without_questions"]
 

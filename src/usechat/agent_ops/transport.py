@@ -4,17 +4,23 @@ from collections.abc import AsyncIterator, Callable
 from typing import Any, Final
 
 from usechat.agent_ops.adapter import SessionAdapter
-from usechat.agent_ops.conversation import Conversation
-from usechat.agent_ops.own_turn import OwnTurn
+from usechat.agent_ops.connection import (
+    Conversation,
+    Room,
+    Session,
+    SessionUnreachable,
+    Sockets,
+    TooManySockets,
+    prompt_of,
+    url_of,
+)
+from usechat.agent_ops.prompt_tracker import OwnTurn
 from usechat.agent_ops.questions import Questions, QuestionsAs, answer_of
-from usechat.agent_ops.session import Session, SessionUnreachable, prompt_of, url_of
-from usechat.agent_ops.sockets import Room, Sockets, TooManySockets
 from usechat.agent_ops.wire import Channel, channel_key
-from usechat.chunks import Chunk
 from usechat.errors import LocalProtocolError
-from usechat.requests import ChatRequest
-from usechat.runs.failures import PublicError
-from usechat.runs.run import Timeouts
+from usechat.protocol.chunks import Chunk
+from usechat.protocol.request import ChatRequest
+from usechat.runs.run import PublicError, Timeouts
 from usechat.runs.store import RunStore
 from usechat.runs.transport import RunChatTransport
 from usechat.turn import Turn

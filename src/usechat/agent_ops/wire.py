@@ -9,7 +9,7 @@ from typing import Annotated, Any, Final, TypeAlias
 
 import msgspec
 
-from usechat.values import read_json
+from usechat.protocol.values import read_json
 
 __all__ = [
     "SKIPPED",

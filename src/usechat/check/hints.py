@@ -4,8 +4,8 @@ import difflib
 import re
 from typing import Any, Final
 
-from usechat.chunks import CHUNK_TYPES
-from usechat.schema import Flaw, FlawKind
+from usechat.protocol.chunks import CHUNK_TYPES
+from usechat.protocol.schema import Flaw, FlawKind
 
 __all__ = ["fix_for", "fix_for_unknown_key", "fix_for_unreadable"]
 

@@ -3,12 +3,12 @@
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, ClassVar, Final, TypeAlias
 
-from usechat import chunks
-from usechat.check.body import Frame
-from usechat.check.calls import Calls
+from usechat.check.frames import Frame
 from usechat.check.problems import Finding
-from usechat.chunks import Chunk, type_of
-from usechat.machine import BLOCK_TRANSITIONS, BlockState
+from usechat.check.tool_calls import CheckedCalls
+from usechat.protocol import chunks
+from usechat.protocol.chunks import Chunk, type_of
+from usechat.protocol.states import BLOCK_TRANSITIONS, BlockState
 
 __all__ = ["Note", "Order"]
 
@@ -16,24 +16,24 @@ Note: TypeAlias = tuple[Finding, Frame | None]
 """A finding, and the frame it is about."""
 
 _BLOCKS: Final[Mapping[type[Chunk], str]] = {
-    chunks.TextStart: "text",
-    chunks.TextDelta: "text",
-    chunks.TextEnd: "text",
-    chunks.ReasoningStart: "reasoning",
-    chunks.ReasoningDelta: "reasoning",
-    chunks.ReasoningEnd: "reasoning",
+    chunks.TextStartChunk: "text",
+    chunks.TextDeltaChunk: "text",
+    chunks.TextEndChunk: "text",
+    chunks.ReasoningStartChunk: "reasoning",
+    chunks.ReasoningDeltaChunk: "reasoning",
+    chunks.ReasoningEndChunk: "reasoning",
 }
 _INVISIBLE: Final = (
-    chunks.Start,
-    chunks.StartStep,
-    chunks.FinishStep,
-    chunks.ResetStep,
-    chunks.Finish,
-    chunks.Abort,
-    chunks.Error,
-    chunks.MessageMetadata,
+    chunks.StartChunk,
+    chunks.StartStepChunk,
+    chunks.FinishStepChunk,
+    chunks.ResetStepChunk,
+    chunks.FinishChunk,
+    chunks.AbortChunk,
+    chunks.ErrorChunk,
+    chunks.MessageMetadataChunk,
 )
-_ENDINGS: Final = (chunks.FinishStep, chunks.Finish, chunks.Abort)
+_ENDINGS: Final = (chunks.FinishStepChunk, chunks.FinishChunk, chunks.AbortChunk)
 """What the AI SDK's own server still sends after an error."""
 
 
@@ -48,7 +48,7 @@ class Order:
     """Follows the chunks of one stream."""
 
     def __init__(self) -> None:
-        self._calls = Calls()
+        self._calls = CheckedCalls()
         self._open: dict[tuple[str, str], _Block] = {}
         self._closed: dict[tuple[str, str], str] = {}
         """What closed a block that is no longer open: the rule for a chunk that comes after it."""
@@ -69,7 +69,7 @@ class Order:
             return
         if self._finish is not None:
             yield Finding("UC408", "", f'"{name}" comes after the finish of frame {self._finish.number}'), frame
-        if not isinstance(chunk, _INVISIBLE) and not (isinstance(chunk, chunks.Data) and chunk.transient):
+        if not isinstance(chunk, _INVISIBLE) and not (isinstance(chunk, chunks.DataChunk) and chunk.transient):
             self._is_visible = True
         self._first = self._first or frame
         handler = self._HANDLERS.get(type(chunk))
@@ -98,15 +98,15 @@ class Order:
         """Return the rule for a chunk that a client refused, since what it is about is not there."""
         if type(chunk) in _BLOCKS:
             return self._closed.get((_BLOCKS[type(chunk)], chunk.id), "UC301")  # type: ignore[union-attr, arg-type]
-        if isinstance(chunk, chunks.ToolInputDelta):
+        if isinstance(chunk, chunks.ToolInputDeltaChunk):
             return "UC304"
-        if isinstance(chunk, chunks.ToolApprovalResponse):
+        if isinstance(chunk, chunks.ToolApprovalResponseChunk):
             return "UC307"
-        if isinstance(chunk, chunks.Start | chunks.Finish | chunks.MessageMetadata):
+        if isinstance(chunk, chunks.StartChunk | chunks.FinishChunk | chunks.MessageMetadataChunk):
             return "UC308"
         return "UC306" if self._calls.knows(chunk.tool_call_id) else "UC305"  # type: ignore[union-attr]
 
-    def _start_of_message(self, chunk: chunks.Start, frame: Frame) -> Iterator[Note]:
+    def _start_of_message(self, chunk: chunks.StartChunk, frame: Frame) -> Iterator[Note]:
         if self._start is not None:
             yield Finding("UC406", "", f"`start` came already, in frame {self._start.number}"), frame
             return
@@ -116,21 +116,21 @@ class Order:
         if chunk.message_id is None:
             yield Finding("UC404", "", "`start` has no `messageId`"), frame
 
-    def _finish_of_message(self, chunk: chunks.Finish, frame: Frame) -> Iterator[Note]:
+    def _finish_of_message(self, chunk: chunks.FinishChunk, frame: Frame) -> Iterator[Note]:
         self._finish = self._finish or frame
         # A stream for every release has its finish reason in the metadata, since 5.0.0 knows no finishReason.
         metadata = chunk.message_metadata if isinstance(chunk.message_metadata, dict) else {}
         self._waits_for_page |= "tool-calls" in (chunk.finish_reason, metadata.get("finishReason"))
         yield from ()
 
-    def _error_chunk(self, chunk: chunks.Error, frame: Frame) -> Iterator[Note]:
+    def _error_chunk(self, chunk: chunks.ErrorChunk, frame: Frame) -> Iterator[Note]:
         self._error = frame
         yield Finding("UC401", "", f'the turn ends with the error "{chunk.error_text[:200]}"'), frame
         for call in self._calls.running():
             text = f'the turn fails while the tool call "{call.tool_call_id}" is running'
             yield Finding("UC402", call.tool_call_id, text), frame
 
-    def _abort(self, _chunk: chunks.Abort, frame: Frame) -> Iterator[Note]:
+    def _abort(self, _chunk: chunks.AbortChunk, frame: Frame) -> Iterator[Note]:
         self._was_aborted = True
         yield Finding("UC422", "", "the stream says that it was aborted"), frame
 
@@ -157,25 +157,25 @@ class Order:
             self._closed[key] = "UC302"
         yield from ()
 
-    def _finish_step(self, _chunk: chunks.FinishStep, _frame: Frame) -> Iterator[Note]:
+    def _finish_step(self, _chunk: chunks.FinishStepChunk, _frame: Frame) -> Iterator[Note]:
         self._closed.update(dict.fromkeys(self._open, "UC303"))
         yield from ()
 
-    def _reset_step(self, _chunk: chunks.ResetStep, _frame: Frame) -> Iterator[Note]:
+    def _reset_step(self, _chunk: chunks.ResetStepChunk, _frame: Frame) -> Iterator[Note]:
         self._open.clear()
         yield from ()
 
     _HANDLERS: ClassVar[Mapping[type[Chunk], Callable[["Order", Any, Frame], Iterator[Note]]]] = {
-        chunks.Start: _start_of_message,
-        chunks.Finish: _finish_of_message,
-        chunks.Error: _error_chunk,
-        chunks.Abort: _abort,
-        chunks.TextStart: _block_start,
-        chunks.ReasoningStart: _block_start,
-        chunks.TextDelta: _block_delta,
-        chunks.ReasoningDelta: _block_delta,
-        chunks.TextEnd: _block_end,
-        chunks.ReasoningEnd: _block_end,
-        chunks.FinishStep: _finish_step,
-        chunks.ResetStep: _reset_step,
+        chunks.StartChunk: _start_of_message,
+        chunks.FinishChunk: _finish_of_message,
+        chunks.ErrorChunk: _error_chunk,
+        chunks.AbortChunk: _abort,
+        chunks.TextStartChunk: _block_start,
+        chunks.ReasoningStartChunk: _block_start,
+        chunks.TextDeltaChunk: _block_delta,
+        chunks.ReasoningDeltaChunk: _block_delta,
+        chunks.TextEndChunk: _block_end,
+        chunks.ReasoningEndChunk: _block_end,
+        chunks.FinishStepChunk: _finish_step,
+        chunks.ResetStepChunk: _reset_step,
     }

@@ -2,25 +2,25 @@
 
 from typing import Any, Final
 
-from usechat import chunks
-from usechat.chunks import Chunk
-from usechat.message import MessageBuilder
+from usechat.protocol import chunks
+from usechat.protocol.chunks import Chunk
+from usechat.protocol.message import MessageBuilder
 
 __all__ = ["Page", "updates_page"]
 
-_WITHOUT_CONTENT: Final = (chunks.Start, chunks.Finish, chunks.MessageMetadata)
+_WITHOUT_CONTENT: Final = (chunks.StartChunk, chunks.FinishChunk, chunks.MessageMetadataChunk)
 
 
 def updates_page(chunk: Chunk) -> bool:
     """Tell whether the client shows the message anew after this chunk (`reset-step`: if it takes something away)."""
     match chunk:
-        case chunks.Start():
+        case chunks.StartChunk():
             return chunk.message_id is not None or chunk.message_metadata is not None
-        case chunks.Finish() | chunks.MessageMetadata():
+        case chunks.FinishChunk() | chunks.MessageMetadataChunk():
             return chunk.message_metadata is not None
-        case chunks.StartStep() | chunks.FinishStep() | chunks.Abort() | chunks.Error():
+        case chunks.StartStepChunk() | chunks.FinishStepChunk() | chunks.AbortChunk() | chunks.ErrorChunk():
             return False
-        case chunks.Data():
+        case chunks.DataChunk():
             return not chunk.transient
         case _:
             return True
@@ -46,11 +46,11 @@ class Page:
     def receive(self, chunk: Chunk) -> None:
         """Apply a chunk; raises what the builder raises."""
         self._builder.receive(chunk)
-        if isinstance(chunk, chunks.Start) and chunk.message_id is not None:
+        if isinstance(chunk, chunks.StartChunk) and chunk.message_id is not None:
             self._id = chunk.message_id
-        if isinstance(chunk, chunks.StartStep):
+        if isinstance(chunk, chunks.StartStepChunk):
             self._unseen_steps += 1
-        elif isinstance(chunk, chunks.ResetStep):
+        elif isinstance(chunk, chunks.ResetStepChunk):
             if self._has_content and self._unseen_steps == 0:
                 self._update()
         elif updates_page(chunk):

@@ -7,7 +7,7 @@ import msgspec
 
 from usechat.check.rules import RULES, Rule
 from usechat.errors import UsechatError
-from usechat.values import json_text
+from usechat.protocol.values import json_text
 
 __all__ = ["CannotJudge", "Finding", "Problem", "Problems"]
 

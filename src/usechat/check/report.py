@@ -5,9 +5,8 @@ from typing import Any, ClassVar, Final
 
 import msgspec
 
-from usechat.check.body import Body, Frame
+from usechat.check.frames import Body, Frame
 from usechat.check.hints import fix_for_unknown_key
-from usechat.check.judging import ReleaseJudge, Verdict, mended_chunk
 from usechat.check.order import Order
 from usechat.check.problems import Finding, Problem, Problems
 from usechat.check.response import (
@@ -18,11 +17,12 @@ from usechat.check.response import (
     pace_findings,
     refused,
 )
-from usechat.chunks import CHUNK_TYPES
-from usechat.dialects import MAJORS, NEWEST, Release, Since, release
+from usechat.check.verdict import ReleaseJudge, Verdict, mended_chunk
 from usechat.errors import UnknownRelease
-from usechat.schema import flaws, is_strict
-from usechat.values import json_text
+from usechat.protocol.chunks import CHUNK_TYPES
+from usechat.protocol.releases import MAJORS, NEWEST, Release, Since, release
+from usechat.protocol.schema import flaws, is_strict
+from usechat.protocol.values import json_text
 
 __all__ = ["DEFAULT_SDKS", "Report", "Unjudged", "check_bytes", "check_capture", "named_releases"]
 

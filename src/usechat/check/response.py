@@ -8,7 +8,7 @@ from typing import Final
 
 import msgspec
 
-from usechat.check.body import Body
+from usechat.check.frames import Body
 from usechat.check.problems import Finding
 
 __all__ = ["Capture", "body_findings", "header_findings", "nothing_read", "pace_findings", "refused"]

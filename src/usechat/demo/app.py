@@ -8,9 +8,9 @@ from typing import Final
 
 from usechat.demo.library import library
 from usechat.demo.models import MODEL_VARIABLE, SCRIPT, registry_for
-from usechat.open_harness.flow_file import load_flow
-from usechat.open_harness.registry import NodeRegistry
-from usechat.open_harness.runtime import FlowRuntime
+from usechat.open_harness.engine.runtime import FlowRuntime
+from usechat.open_harness.flow.reading import load_flow
+from usechat.open_harness.nodes.registry import NodeRegistry
 from usechat.open_harness.transport import OpenHarnessChatTransport
 
 __all__ = ["SUGGESTIONS", "TITLE", "Guide", "guide"]

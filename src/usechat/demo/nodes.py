@@ -6,8 +6,8 @@ from collections.abc import AsyncIterator, Mapping
 from typing import Any, Final
 
 from usechat.demo.library import library
-from usechat.open_harness.node_context import NodeContext
-from usechat.parts import SourceUrl
+from usechat.open_harness.nodes.context import NodeContext
+from usechat.protocol.parts import SourceUrl
 from usechat.turn import current_turn
 
 __all__ = ["clerk", "desk", "reader", "sources"]

@@ -5,12 +5,53 @@ from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Se
 from typing import Any, Final, TypeAlias
 from urllib.parse import urlsplit
 
-from usechat import parts
-from usechat.genkit.aggregated import Said
-from usechat.genkit.calls import CallBook, OpenCall
-from usechat.values import json_text, json_value
+from usechat.genkit.tool_requests import CallBook, OpenCall
+from usechat.protocol import parts
+from usechat.protocol.values import json_text, json_value
 
-__all__ = ["Content", "JsonObject"]
+__all__ = [
+    "Content",
+    "JsonObject",
+    "Said",
+]
+
+
+class Said:
+    """What one message of Genkit has said so far."""
+
+    def __init__(self) -> None:
+        self._texts: dict[str, list[str]] = {"text": [], "reasoning": []}
+        self._others: list[Mapping[str, Any]] = []
+
+    def add(self, part: Mapping[str, Any]) -> None:
+        """Remember a content part."""
+        for kind in self._texts:
+            if isinstance(part.get(kind), str):
+                self._texts[kind].append(part[kind])
+                return
+        self._others.append(part)
+
+    def news(self, content: Iterable[Mapping[str, Any]]) -> Iterator[Mapping[str, Any]]:
+        """Yield what an ``aggregated`` chunk holds beyond what was said; a text that was changed is said anew."""
+        texts = {kind: "".join(pieces) for kind, pieces in self._texts.items()}
+        others = list(self._others)
+        for part in content:
+            kind = next((kind for kind in texts if isinstance(part.get(kind), str)), None)
+            if kind is None:
+                if part in others:
+                    others.remove(part)
+                else:
+                    yield part
+                continue
+            text, said = part[kind], texts[kind]
+            if said.startswith(text):
+                texts[kind] = said[len(text) :]
+            else:
+                texts[kind] = ""
+                yield {**part, kind: text.removeprefix(said)}
+
+
+# -- The content of Genkit's messages as parts: text, reasoning, tools, media, data; and what opens a step.
 
 JsonObject: TypeAlias = Mapping[str, Any]
 

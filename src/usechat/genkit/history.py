@@ -3,11 +3,11 @@
 from collections.abc import Container, Iterable, Iterator, Mapping
 from typing import Any, NamedTuple, TypeAlias, cast
 
-from usechat.genkit.calls import OWN_ID, OpenCall
-from usechat.machine import SETTLED, ToolState
-from usechat.toolbook import APPROVAL_TOOL
+from usechat.genkit.tool_requests import OWN_ID, OpenCall
+from usechat.protocol.states import SETTLED, ToolState
+from usechat.protocol.tool_calls import APPROVAL_TOOL
+from usechat.protocol.ui_messages import UIMessage, is_dynamic_tool, is_static_tool
 from usechat.turn import Turn
-from usechat.ui_messages import UIMessage, is_dynamic_tool, is_static_tool
 
 __all__ = ["Resume", "genkit_messages", "known_calls", "resume_of", "text_of", "user_content"]
 

@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 import httpx2
 
 from usechat.errors import LocalProtocolError
-from usechat.genkit.failures import error_page, unreachable
+from usechat.genkit.errors import error_page, unreachable
 from usechat.genkit.inputs import FlowInput, InputBuilder, history_input
 from usechat.genkit.wire import Event, Message, StreamReader
 from usechat.turn import Turn

@@ -4,14 +4,14 @@ from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Mapping
 from contextlib import aclosing
 from typing import Any, Final, Protocol
 
-from usechat.chunks import Chunk
 from usechat.genkit.adapter import GenkitAdapter, Interrupts, Mapper
-from usechat.genkit.failures import describe
+from usechat.genkit.errors import describe
 from usechat.genkit.history import known_calls, resume_of
 from usechat.genkit.inputs import FlowInput, InputBuilder
 from usechat.genkit.wire import Event
 from usechat.ids import new_id
-from usechat.requests import ChatRequest
+from usechat.protocol.chunks import Chunk
+from usechat.protocol.request import ChatRequest
 from usechat.runs.transport import RunChatTransport
 from usechat.turn import Turn
 
@@ -103,6 +103,6 @@ def _flow_of(flow: Any, headers: Mapping[str, str], pass_on: Iterable[str]) -> F
         from usechat.genkit.remote import RemoteFlow
 
         return RemoteFlow(flow, headers=headers, pass_on=pass_on)
-    from usechat.genkit.in_process import local_flow
+    from usechat.genkit.local import local_flow
 
     return local_flow(flow)

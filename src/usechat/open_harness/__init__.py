@@ -4,21 +4,20 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from usechat.open_harness.adapter import OpenHarnessAdapter
-    from usechat.open_harness.flow_file import load_flow
-    from usechat.open_harness.flow_problems import InvalidFlow
-    from usechat.open_harness.interface import Runtime
-    from usechat.open_harness.node_context import NodeContext
-    from usechat.open_harness.recording import Recorder
-    from usechat.open_harness.recording_store import FileRecordings, SqliteRecordings
-    from usechat.open_harness.registry import NodeRegistry, default_registry
-    from usechat.open_harness.remote import RemoteRuntime
-    from usechat.open_harness.runtime import FlowRuntime
-    from usechat.open_harness.sessions_client import RemoteSessions
-    from usechat.open_harness.sqlite_store import SqliteRunStore
-    from usechat.open_harness.store import MemoryRunStore
+    from usechat.open_harness.engine.runtime import FlowRuntime
+    from usechat.open_harness.engine.sqlite_store import SqliteRunStore
+    from usechat.open_harness.engine.store import MemoryRunStore
+    from usechat.open_harness.events.adapter import OpenHarnessAdapter
+    from usechat.open_harness.flow.problems import InvalidFlow
+    from usechat.open_harness.flow.reading import load_flow
+    from usechat.open_harness.models.recording import FileRecordings, Recorder, SqliteRecordings
+    from usechat.open_harness.nodes.context import NodeContext
+    from usechat.open_harness.nodes.registry import NodeRegistry, default_registry
+    from usechat.open_harness.remote.flows import RemoteRuntime
+    from usechat.open_harness.remote.server import runtime_app, serve_runtime
+    from usechat.open_harness.remote.sessions import RemoteSessions
+    from usechat.open_harness.runtime_protocol import Runtime
     from usechat.open_harness.transport import OpenHarnessChatTransport
-    from usechat.open_harness.websocket_server import runtime_app, serve_runtime
 
 __all__ = [
     "FileRecordings",
@@ -43,24 +42,24 @@ __all__ = [
 
 # Imported on use: a remote flow needs no JSONata, a local one no HTTP client.
 _HOMES = {
-    "FileRecordings": "recording_store",
-    "FlowRuntime": "runtime",
-    "InvalidFlow": "flow_problems",
-    "MemoryRunStore": "store",
-    "NodeContext": "node_context",
-    "NodeRegistry": "registry",
-    "OpenHarnessAdapter": "adapter",
+    "FileRecordings": "models.recording",
+    "FlowRuntime": "engine.runtime",
+    "InvalidFlow": "flow.problems",
+    "MemoryRunStore": "engine.store",
+    "NodeContext": "nodes.context",
+    "NodeRegistry": "nodes.registry",
+    "OpenHarnessAdapter": "events.adapter",
     "OpenHarnessChatTransport": "transport",
-    "Recorder": "recording",
-    "RemoteRuntime": "remote",
-    "RemoteSessions": "sessions_client",
-    "Runtime": "interface",
-    "SqliteRecordings": "recording_store",
-    "SqliteRunStore": "sqlite_store",
-    "default_registry": "registry",
-    "load_flow": "flow_file",
-    "runtime_app": "websocket_server",
-    "serve_runtime": "websocket_server",
+    "Recorder": "models.recording",
+    "RemoteRuntime": "remote.flows",
+    "RemoteSessions": "remote.sessions",
+    "Runtime": "runtime_protocol",
+    "SqliteRecordings": "models.recording",
+    "SqliteRunStore": "engine.sqlite_store",
+    "default_registry": "nodes.registry",
+    "load_flow": "flow.reading",
+    "runtime_app": "remote.server",
+    "serve_runtime": "remote.server",
 }
 
 

@@ -9,15 +9,14 @@ from typing import Any, Final, TypeAlias
 
 import msgspec
 
-from usechat.chunks import Chunk
-from usechat.open_harness.adapter import OpenHarnessAdapter
-from usechat.open_harness.conversations import Conversation, Conversations
-from usechat.open_harness.flow_turns import FlowTurns
-from usechat.open_harness.interface import Runtime
-from usechat.open_harness.metadata import graph_of
-from usechat.parts import Finish, Start
-from usechat.requests import ChatRequest
-from usechat.runs.failures import PublicError
+from usechat.open_harness.chat import Conversation, Conversations, FlowTurns
+from usechat.open_harness.events.adapter import OpenHarnessAdapter
+from usechat.open_harness.events.metadata import graph_of
+from usechat.open_harness.runtime_protocol import Runtime
+from usechat.protocol.chunks import Chunk
+from usechat.protocol.parts import Finish, Start
+from usechat.protocol.request import ChatRequest
+from usechat.runs.run import PublicError
 from usechat.runs.transport import RunChatTransport
 from usechat.turn import Turn
 

@@ -1,14 +1,24 @@
 """The log of one run in this process: frames in order, and readers that wait for more."""
 
 import asyncio
+import contextvars
 import enum
+import logging
 from collections.abc import Callable
 from typing import Final, Protocol
+from weakref import WeakKeyDictionary
 
-from usechat.runs.flushing import flusher_of
 from usechat.runs.shortened import Shortened
 
-__all__ = ["Log", "Pusher", "Reader", "Wake"]
+__all__ = [
+    "Flusher",
+    "Log",
+    "Pusher",
+    "Reader",
+    "Wake",
+    "flusher_of",
+]
+
 
 _CROWD: Final = 4096
 """Bytes: whoever wrote so much without a pause lets others have their turn."""
@@ -367,3 +377,44 @@ class Reader:
             self._pushes = False
             self._place = self._log.flushed
             self._log.end_to_push(self.pusher)
+
+
+# -- Handing over what was written to the logs of one event loop: all of them together, when a turn of it ends.
+
+_logger: Final = logging.getLogger("usechat.runs")
+
+
+class Flusher:
+    """The logs of one event loop that were written to in this turn of it.
+
+    One callback flushes them all: one for each log would cost as much as the framing of a delta. And while a process
+    that reads is awake for the first, the kernel need not wake it for the others.
+    """
+
+    __slots__ = ("_context", "_logs")
+
+    def __init__(self) -> None:
+        self._context = contextvars.Context()  # not that of whoever writes first, which belongs to one request
+        self._logs: list[Log] = []
+
+    def add(self, log: "Log") -> None:
+        """Flush a log when everybody who says something in this turn has done so."""
+        if not self._logs:
+            log.loop.call_soon(self._flush_all, context=self._context)
+        self._logs.append(log)
+
+    def _flush_all(self) -> None:
+        logs, self._logs = self._logs, []
+        for log in logs:
+            try:
+                log.flush()
+            except Exception:  # one log that fails is no reason for the others to wait
+                _logger.exception("what was said could not be handed over")
+
+
+_flushers: Final[WeakKeyDictionary[asyncio.AbstractEventLoop, Flusher]] = WeakKeyDictionary()
+
+
+def flusher_of(loop: asyncio.AbstractEventLoop) -> Flusher:
+    """Return the one flusher of an event loop."""
+    return _flushers.get(loop) or _flushers.setdefault(loop, Flusher())

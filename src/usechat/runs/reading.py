@@ -3,8 +3,8 @@
 from collections.abc import Callable, Coroutine, Iterator
 from typing import Any, Final, Generic, Protocol, TypeAlias, TypeVar
 
+from usechat.protocol.reframing import pieces_of
 from usechat.runs.log import Pusher, Reader, Wake
-from usechat.runs.replay import pieces_of
 
 __all__ = ["LogReading", "Reading"]
 
@@ -46,7 +46,7 @@ class Reading(Protocol):
 
 
 class LogReading(Generic[Read]):
-    """A reader of a log in this process: that of a run, or the mirror of one in another worker.
+    """A reader of a log in this process: that of a run, or the remote_run of one in another worker.
 
     ``on_close`` is called with the source, which is what is read.
     """

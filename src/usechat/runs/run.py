@@ -3,26 +3,41 @@
 import asyncio
 import enum
 import logging
+import secrets
 import types
 from collections.abc import Callable, Coroutine, Generator, Mapping
 from typing import Any, Final, get_args
 
 import msgspec
 
-from usechat import chunks, parts
-from usechat.calls import Call
 from usechat.errors import UsechatError
-from usechat.frames import FrameStream
+from usechat.protocol import chunks, parts
+from usechat.protocol.sse import DONE, FrameStream, encode_frame
+from usechat.protocol.stream import MessageStream
+from usechat.protocol.tool_calls import Call
 from usechat.runs.log import Log
-from usechat.runs.open_calls import OpenCall, approval_signature, input_digest, secret_of_chat
-from usechat.runs.pending import NOTHING_PENDING, pending_in, pending_metadata
-from usechat.runs.sweep import sweep_for
-from usechat.sse import DONE, encode_frame
-from usechat.stream import MessageStream
-from usechat.transport import Source
+from usechat.runs.open_calls import (
+    NOTHING_PENDING,
+    OpenCall,
+    approval_signature,
+    input_digest,
+    pending_in,
+    pending_metadata,
+    secret_of_chat,
+)
+from usechat.runs.timers import timer_for
+from usechat.sources import Source
 from usechat.turn import Turn
 
-__all__ = ["Run", "RunInfo", "RunState", "Timeouts"]
+__all__ = [
+    "PublicError",
+    "Run",
+    "RunInfo",
+    "RunState",
+    "Timeouts",
+    "describe_with",
+]
+
 
 _logger: Final = logging.getLogger("usechat.runs")
 
@@ -107,9 +122,9 @@ class Run:
         "_ordered",
         "_spoke",
         "_stream",
-        "_sweep",
         "_task",
         "_timeouts",
+        "_timer",
         "_turn",
         "info",
         "log",
@@ -144,7 +159,7 @@ class Run:
         self._spoke = False  # since anybody looked at the time
         self._heard: float | None = None
         self._began = self._loop.time()
-        self._sweep = sweep_for(limit) if (limit := timeouts.shortest) is not None else None
+        self._timer = timer_for(limit) if (limit := timeouts.shortest) is not None else None
         self._grace: asyncio.TimerHandle | None = None
         self._ordered: parts.Error | parts.Abort | None = None
         self._task: asyncio.Task[None] | None = None
@@ -164,8 +179,8 @@ class Run:
 
     def start(self, source: Source) -> None:
         """Begin: from here on everything ends in the stream."""
-        if self._sweep is not None:
-            self._sweep.add(self)  # first: a task may run, and end, as soon as it is made (asyncio.eager_task_factory)
+        if self._timer is not None:
+            self._timer.add(self)  # first: a task may run, and end, as soon as it is made (asyncio.eager_task_factory)
         self._task = self._loop.create_task(self._own(source), name="usechat run")
 
     def say(self, part: parts.Part) -> bool:
@@ -202,7 +217,7 @@ class Run:
         if self._task is not None:
             await asyncio.wait([self._task], timeout=self._timeouts.stop if seconds is None else seconds)
 
-    def look(self, now: float) -> None:
+    def tick(self, now: float) -> None:
         """Stop the source if it is silent for too long, or has taken too long."""
         if self._spoke:
             self._spoke, self._heard = False, now
@@ -259,8 +274,8 @@ class Run:
         self._end(ending)
 
     def _end(self, ending: parts.Finish | parts.Error | parts.Abort) -> None:
-        if self._sweep is not None:
-            self._sweep.discard(self)
+        if self._timer is not None:
+            self._timer.discard(self)
         if self._grace is not None:
             self._grace.cancel()
         if self.info.state is not RunState.RUNNING:
@@ -291,7 +306,7 @@ class Run:
         except UsechatError:  # the source named the message badly, or an error text is none: the run ends all the same
             _logger.exception("run %s: its ending cannot be written", self.info.run_id)
             self._stream.ending = parts.Error(NO_ENDING)
-            last = (chunks.Error(NO_ENDING), chunks.Finish())
+            last = (chunks.ErrorChunk(NO_ENDING), chunks.FinishChunk())
             return b"".join(encode_frame(chunk, event_names=self._frames.event_names) for chunk in last) + DONE
 
     def _outcome(self) -> RunState:
@@ -377,3 +392,37 @@ def _flushing_at_pauses(driving: Coroutine[Any, Any, None], log: Log) -> Generat
     finally:
         error = None  # it knows this frame by its traceback
         log.release()
+
+
+# -- What people see of a failure, and what the log keeps of it.
+
+_server_logger: Final = logging.getLogger("usechat.server")
+
+
+class PublicError(Exception):
+    """A failure whose text is meant for people: it is shown as it is."""
+
+
+def describe_with(on_error: Callable[[Exception], str] | None) -> Callable[[Exception, RunInfo], str]:
+    """Return the function that turns an exception into the text of the ``error`` chunk."""
+
+    def describe(error: Exception, run: RunInfo) -> str:
+        if isinstance(error, PublicError):
+            return str(error)
+        reference = secrets.token_hex(4)
+        _server_logger.error(
+            "run %s of chat %s failed; reference %s",
+            run.run_id,
+            run.chat_id,
+            reference,
+            exc_info=error,
+            extra={"chat_id": run.chat_id, "run_id": run.run_id, "reference": reference},
+        )
+        try:
+            if on_error is not None:
+                return on_error(error)
+        except Exception:  # it is user code as well
+            _server_logger.exception("on_error failed; reference %s", reference)
+        return f"An error occurred. Reference: {reference}"
+
+    return describe

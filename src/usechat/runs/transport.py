@@ -5,16 +5,15 @@ from collections import deque
 from collections.abc import AsyncIterator, Callable, Coroutine
 from typing import Any, Self
 
-from usechat.chunks import Chunk
 from usechat.ids import new_id
-from usechat.requests import ChatRequest
-from usechat.runs.failures import describe_with
-from usechat.runs.keeper import Keeper, Reading
+from usechat.protocol.chunks import Chunk
+from usechat.protocol.request import ChatRequest
+from usechat.protocol.sse import ChunkDecoder
+from usechat.runs.manager import Reading, RunManager
 from usechat.runs.memory import MemoryRuns
-from usechat.runs.run import RunInfo, RunState, Timeouts
+from usechat.runs.run import RunInfo, RunState, Timeouts, describe_with
 from usechat.runs.store import RunStore
-from usechat.sse import ChunkDecoder
-from usechat.transport import Source
+from usechat.sources import Source
 from usechat.turn import Turn
 
 __all__ = ["RunChatTransport"]
@@ -37,7 +36,7 @@ class RunChatTransport:
     ) -> None:
         self._source = source
         self._sdk = sdk
-        self._keeper = Keeper(
+        self._manager = RunManager(
             runs or MemoryRuns(),
             timeouts=timeouts or Timeouts(),
             linger=None,
@@ -58,15 +57,15 @@ class RunChatTransport:
         )
         # Called in its own process, as a page calls the AI SDK's transports: what the request answers is the caller's
         # own word. A server that lets strangers in has checked theirs, and said in the request what may be taken.
-        reading = await self._keeper.start(info, self._source, Turn(request), continues=continues)
-        return _Chunks(reading, lambda: self._keeper.stop(info))
+        reading = await self._manager.start(info, self._source, Turn(request), continues=continues)
+        return _Chunks(reading, lambda: self._manager.stop(info))
 
     async def reconnect_to_stream(self, chat_id: str) -> AsyncIterator[Chunk] | None:
         """Return the answer that is being given, from its start, or nothing. Closing the iterator stops nothing."""
-        info = await self._keeper.latest(chat_id)
+        info = await self._manager.latest(chat_id)
         if info is None or info.state is not RunState.RUNNING:
             return None
-        reading = await self._keeper.attach(info, sdk=self._sdk)
+        reading = await self._manager.attach(info, sdk=self._sdk)
         return None if reading is None else _Chunks(reading, _leave_it)
 
 

@@ -12,14 +12,13 @@ from starlette.routing import BaseRoute, Route, WebSocketRoute
 from usechat.errors import MissingDependency, RequestError
 from usechat.runs.memory import MemoryRuns
 from usechat.runs.store import RunStore
-from usechat.server.asking import AuthorizeFunction, allow
-from usechat.server.chat_ids import CHAT_ID
-from usechat.server.collecting import rare_collections
-from usechat.server.endpoint import Endpoints
-from usechat.server.logs import LoggingObserver
-from usechat.server.observer import Observer, Observers, Unobserved
+from usechat.server.endpoints import Endpoints
+from usechat.server.observers.logs import LoggingObserver
+from usechat.server.observers.observer import Observer, Observers, Unobserved
+from usechat.server.requests import CHAT_ID, AuthorizeFunction, allow
 from usechat.server.response import collect_streams
 from usechat.server.settings import Settings
+from usechat.server.uvicorn import rare_collections
 from usechat.server.websocket import ChatSockets
 
 __all__ = ["ChatApp", "EndpointsApp", "run_routes", "watching"]
@@ -69,11 +68,11 @@ class EndpointsApp:
 
     def break_off(self) -> None:
         """Cut all readers off, because the server goes; a server that waits for open connections calls it first."""
-        self._endpoints.keeper.break_off()
+        self._endpoints.manager.break_off()
 
     async def shut_down(self) -> None:
         """Break readers off, let runs come to an end; an app that is mounted elsewhere calls it by itself."""
-        await self._endpoints.keeper.shut_down(drain=self._drain)
+        await self._endpoints.manager.shut_down(drain=self._drain)
 
     async def check(self) -> None:
         """Raise if it cannot answer at the moment."""
@@ -154,7 +153,7 @@ def watching(observer: Observer | None, *, metrics: bool) -> tuple[Observer, Met
 def _metrics() -> tuple[Observer, MetricsPage]:
     """Return who counts, and the page with the counts; without prometheus-client, a page that says how to get it."""
     try:
-        from usechat.server.prometheus import process_metrics
+        from usechat.server.observers.prometheus import process_metrics
     except MissingDependency as missing:
         remedy = str(missing)
 

@@ -6,7 +6,7 @@ from typing import Any, Literal, TypeAlias
 
 from uvicorn.config import LOGGING_CONFIG
 
-from usechat.server.logs import JsonFormatter
+from usechat.server.observers.logs import JsonFormatter
 
 __all__ = ["LogFormat", "OnPurpose", "log_config"]
 

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from typing import Any, Final, TypeAlias
 
-from usechat.dialects import NEWEST
+from usechat.protocol.releases import NEWEST
 from usechat.runs.run import RunState
 
 __all__ = ["openapi"]

@@ -15,7 +15,7 @@ from starlette.responses import JSONResponse, PlainTextResponse, RedirectRespons
 
 from usechat.check import CannotJudge, check_bytes
 from usechat.errors import RequestError, UsechatError
-from usechat.server.asking import AuthorizeFunction, NotTheirs, ask, read_body
+from usechat.server.requests import AuthorizeFunction, ChatNotFound, ask, read_body
 
 __all__ = ["PageMissing", "PageSettings", "WithPage"]
 
@@ -101,7 +101,7 @@ class WithPage:
     async def _check(self, request: Request) -> Response:
         try:
             if await ask(self._authorize, request, "", "check") is None:
-                raise NotTheirs("Not found.")
+                raise ChatNotFound("Not found.")
             body = await read_body(request, MAXIMUM_CHECKED_BYTES)
             return JSONResponse(await asyncio.to_thread(check_bytes, body, name="stream"))
         except RequestError as error:

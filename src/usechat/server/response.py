@@ -6,15 +6,13 @@ from typing import Any, Final, NamedTuple
 
 from starlette.responses import Response
 
-from usechat.chunks import Error
-from usechat.runs.keeper import Reading
+from usechat.protocol.chunks import ErrorChunk
+from usechat.protocol.sse import KEEP_ALIVE, STREAM_OPEN, encode_frame
 from usechat.runs.log import Wake
-from usechat.runs.sweep import sweep_for
-from usechat.server.connection import all_written, reset_at_once, transport_of, unsent_bytes
-from usechat.server.leaving import Leaving
-from usechat.server.observer import Observer
-from usechat.server.sending import Sender
-from usechat.sse import KEEP_ALIVE, STREAM_OPEN, encode_frame
+from usechat.runs.manager import Reading
+from usechat.runs.timers import timer_for
+from usechat.server.observers.observer import Observer
+from usechat.server.uvicorn import Leaving, Sender, all_written, reset_at_once, transport_of, unsent_bytes
 
 __all__ = ["BROKEN_OFF", "STREAM_HEADERS", "StreamResponse", "collect_streams"]
 
@@ -38,7 +36,7 @@ socket takes one, TLS two (asyncio.sslproto)."""
 _SENT: Final[list[tuple[bytes, bytes]]] = []
 _PATIENCE: Final = 60.0
 """Seconds in which a client for which something waits must take some of it, or is taken for one that is gone."""
-BROKEN_OFF: Final = Error("The connection was broken off; reload the page to see the whole answer.")
+BROKEN_OFF: Final = ErrorChunk("The connection was broken off; reload the page to see the whole answer.")
 """Where the connection cannot be broken; the page knows it by its beginning, and resumes."""
 
 
@@ -87,7 +85,7 @@ class StreamResponse(Response):
         self._event_names = event_names
         self._first = True
         self._loop = asyncio.get_running_loop()
-        self._sweep = sweep_for(keep_alive)
+        self._timer = timer_for(keep_alive)
         self._sender: Sender | None = None
         self._quiet_since = received
         self._task: asyncio.Task[Any] | None = None
@@ -127,16 +125,16 @@ class StreamResponse(Response):
         finally:
             leaving.close()
             sender.close()
-            self._sweep.discard(self)
+            self._timer.discard(self)
             self._reading.close()
             self._observer.stream_closed(reason)
 
-    def look(self, now: float) -> None:
+    def tick(self, now: float) -> None:
         """Fill a silence that has lasted too long, and leave a client that takes nothing any more."""
         sender = self._sender
         if sender is None or not sender.is_quiet:
             self._quiet_since = now
-        elif now - self._quiet_since >= self._keep_alive - 1.5 * self._sweep.every:  # the next look would be too late
+        elif now - self._quiet_since >= self._keep_alive - 1.5 * self._timer.every:  # the next look would be too late
             self._reading.wake(Wake.SILENCE)
         if sender is not None:
             sender.is_quiet = True
@@ -159,7 +157,7 @@ class StreamResponse(Response):
             await send({"type": "http.response.start", "status": 200, "headers": self.raw_headers})
             self.raw_headers = _SENT  # every open stream would keep them
             await sender.send(STREAM_OPEN)
-            self._sweep.add(self)
+            self._timer.add(self)
             while True:
                 match await self._reading.read():
                     case None:

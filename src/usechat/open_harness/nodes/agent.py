@@ -10,18 +10,18 @@ from typing import Any, Final
 import msgspec
 
 from usechat.errors import MissingDependency
-from usechat.open_harness.agent_sessions import AgentSession
-from usechat.open_harness.flow import Place
-from usechat.open_harness.node_context import NodeContext
+from usechat.open_harness.engine.agent_sessions import AgentSession
+from usechat.open_harness.engine.threads import in_thread
+from usechat.open_harness.flow.flow import Place
+from usechat.open_harness.models.provider import Answer, Execution, Provider, StreamEvent
 from usechat.open_harness.nodes.agent_request import AgentRequest, model_name, read_request, request_problems
-from usechat.open_harness.providers import Answer, Execution, Provider, StreamEvent
-from usechat.open_harness.registry import NodeRegistry
-from usechat.open_harness.threads import in_thread
+from usechat.open_harness.nodes.context import NodeContext
+from usechat.open_harness.nodes.registry import NodeRegistry
 
 __all__ = ["AgentNode"]
 
 _CLAUDE: Final = "anthropic:claude-sonnet-4-5"
-_PROVIDER: Final = "usechat.open_harness.model_provider"
+_PROVIDER: Final = "usechat.open_harness.models.pydantic_ai"
 
 
 class AgentNode:

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 import msgspec
 
-from usechat.open_harness.flow import Place
+from usechat.open_harness.flow.flow import Place
 from usechat.open_harness.nodes.python import import_function
 
 __all__ = ["AgentRequest", "Said", "model_name", "read_request", "request_problems"]

@@ -3,8 +3,8 @@
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from usechat.open_harness.flow import Place
-from usechat.open_harness.node_context import NodeContext
+from usechat.open_harness.flow.flow import Place
+from usechat.open_harness.nodes.context import NodeContext
 
 __all__ = ["ConstantNode", "EchoNode"]
 

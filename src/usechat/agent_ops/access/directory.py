@@ -1,0 +1,356 @@
+"""The directory of sessions in a database: who takes part in which, and whose token it is."""
+
+import hashlib
+import logging
+import os
+import secrets
+import time
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+from starlette.requests import HTTPConnection
+
+from usechat.agent_ops.access.roles import AccessUnknown, Role, Standing, is_session_id
+from usechat.agent_ops.access.tables import PARTICIPANTS, SESSIONS, TOKENS
+from usechat.errors import MissingDependency, UsechatError
+from usechat.server.auth.bearer import TokenRule, identify, token_of
+from usechat.server.requests import Action, Authorize, Unauthenticated
+from usechat.turn import Identity
+
+__all__ = [
+    "DirectoryChanges",
+    "ListedSession",
+    "ListedToken",
+    "SessionDirectory",
+    "UnusableDirectory",
+    "digest_of",
+    "directory_url",
+]
+
+
+try:
+    from sqlalchemy import URL, and_, bindparam, make_url, select
+    from sqlalchemy.exc import ArgumentError, SQLAlchemyError
+    from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_engine
+except ImportError:
+    raise MissingDependency("sqlalchemy", "agent-ops") from None
+
+
+_logger: Final = logging.getLogger("usechat.server")
+_DEFAULT: Final = "sqlite:///usechat-sessions.db"
+_VARIABLE: Final = "USECHAT_SESSIONS"
+_DRIVERS: Final = {
+    "sqlite": ("sqlite+aiosqlite", "agent-ops"),
+    "postgresql": ("postgresql+asyncpg", "postgresql"),
+    "postgres": ("postgresql+asyncpg", "postgresql"),
+}
+"""The driver behind the scheme of a URL, and the extra that brings it."""
+
+_STANDING: Final = (
+    select(SESSIONS.c.kind, SESSIONS.c.owner, SESSIONS.c.ai_sdk_enabled, PARTICIPANTS.c.role)
+    .outerjoin_from(
+        SESSIONS,
+        PARTICIPANTS,
+        and_(PARTICIPANTS.c.session_id == SESSIONS.c.id, PARTICIPANTS.c.subject == bindparam("person")),
+    )
+    .where(SESSIONS.c.id == bindparam("session"))
+)
+_TOKEN: Final = select(TOKENS).where(TOKENS.c.digest == bindparam("token_digest"))
+"""Both are built once: a query costs more to build than to ask."""
+
+
+class UnusableDirectory(UsechatError):
+    """The database cannot be used; the text says why, and never repeats a password."""
+
+
+def directory_url(given: str | None, environment: Mapping[str, str] = os.environ) -> str:
+    """Return where the directory is: as given, as ``USECHAT_SESSIONS`` says, or in a file beside."""
+    return given or environment.get(_VARIABLE) or _DEFAULT
+
+
+def digest_of(token: str) -> str:
+    """Return what the directory keeps of a token."""
+    return hashlib.sha256(token.encode()).hexdigest()
+
+
+class SessionDirectory:
+    """An access rule, and a rule for tokens, over a database: ``sqlite:///FILE`` or ``postgresql://…``.
+
+    What is changed in it counts at the next request. ``usechat sessions`` manages it.
+    """
+
+    def __init__(self, url: str = _DEFAULT) -> None:
+        self.engine: AsyncEngine = _engine(url)
+        # A single query needs no transaction; to begin one and roll it back would cost more than the query.
+        self._reader = self.engine.execution_options(isolation_level="AUTOCOMMIT")
+
+    async def role_of(self, identity: Identity, session_id: str) -> Standing | None:
+        """Return how somebody stands to a session of the directory."""
+        asked = {"session": session_id, "person": identity.subject}
+        async with self._reading() as connection:
+            found = (await connection.execute(_STANDING, asked)).one_or_none()
+        if found is None:
+            return None
+        if identity.subject and found.owner == identity.subject:
+            return Standing(Role.OWNER, found.kind, found.ai_sdk_enabled)
+        return None if found.role is None else Standing(Role[found.role.upper()], found.kind, found.ai_sdk_enabled)
+
+    async def identify(self, token: str) -> Identity | None:
+        """Return whose token it is, if the directory has it and it was not revoked."""
+        async with self._reading() as connection:
+            found = (await connection.execute(_TOKEN, {"token_digest": digest_of(token)})).one_or_none()
+        if found is None or found.revoked_at is not None:
+            return None
+        if found.expires_at is not None and found.expires_at <= time.time():
+            raise Unauthenticated("The token has expired.")
+        return Identity(found.subject, token=token)
+
+    def bearer(self, *rules: TokenRule) -> Authorize:
+        """Return an ``authorize`` that asks for a bearer token of the directory, or one that another rule knows."""
+
+        async def authorize(request: HTTPConnection, _session_id: str, _action: Action) -> Identity | None:
+            token = token_of(request.headers)
+            if token is not None and token.isascii() and (identity := await self.identify(token)) is not None:
+                return identity
+            return identify(request.headers, rules)
+
+        return authorize
+
+    async def check(self) -> None:
+        """Raise if the database cannot be asked."""
+        async with self._reading() as connection:
+            await connection.execute(select(SESSIONS.c.id).limit(1))
+
+    async def close(self) -> None:
+        """Let go of connections."""
+        await self.engine.dispose()
+
+    @asynccontextmanager
+    async def _reading(self) -> AsyncIterator[AsyncConnection]:
+        try:
+            async with self._reader.connect() as connection:
+                yield connection
+        except (SQLAlchemyError, OSError) as error:
+            # The error's own text may hold values of the query, or the address with its password.
+            _logger.error("the session directory cannot be read: %s", type(error).__name__)
+            raise AccessUnknown("Access cannot be checked at the moment.") from None
+
+
+def _engine(url: str) -> AsyncEngine:
+    try:
+        parsed: URL = make_url(url)
+        driver, extra = _DRIVERS[parsed.drivername]
+    except (ArgumentError, KeyError):
+        raise UnusableDirectory("a directory is sqlite:///FILE or postgresql://USER@HOST/DATABASE") from None
+    try:
+        return create_async_engine(
+            parsed.set(drivername=driver), pool_pre_ping=extra == "postgresql", skip_autocommit_rollback=True
+        )
+    except ModuleNotFoundError as error:
+        raise MissingDependency(error.name or driver, extra) from None
+
+
+# -- Changing the directory: its tables, sessions, participants and tokens.
+
+try:
+    from alembic import command
+    from alembic.config import Config
+    from alembic.migration import MigrationContext
+    from alembic.script import ScriptDirectory
+    from sqlalchemy import Connection, delete, insert, select, update
+    from sqlalchemy.exc import IntegrityError, SQLAlchemyError
+    from sqlalchemy.ext.asyncio import AsyncConnection
+except ImportError:
+    raise MissingDependency("alembic", "agent-ops") from None
+
+
+_MIGRATIONS: Final = Path(__file__).parent / "migrations"
+_DAY: Final = 24 * 3600
+_SHORTEST_PREFIX: Final = 8
+_LONGEST_NAME: Final = 200
+
+
+class ListedSession(msgspec.Struct, frozen=True):
+    """A session as it is listed; ``participants`` are subjects and their roles."""
+
+    session_id: str
+    kind: str
+    owner: str
+    enabled: bool
+    participants: dict[str, str]
+
+
+class ListedToken(msgspec.Struct, frozen=True):
+    """A token as it is listed; times are seconds since 1970."""
+
+    digest: str
+    subject: str
+    created_at: int
+    expires_at: int | None
+    revoked_at: int | None
+
+
+class DirectoryChanges:
+    """Manages a directory. What does not go raises :class:`UnusableDirectory` with a sentence."""
+
+    def __init__(self, directory: SessionDirectory) -> None:
+        self._directory = directory
+
+    async def migrate(self, revision: str = "head") -> None:
+        """Bring the tables to a revision: ``head`` is the newest, ``base`` is none at all."""
+        async with self._connection() as connection:
+            await connection.run_sync(_migrate, revision)
+
+    async def add(self, session_id: str, owner: str, kind: str) -> None:
+        """Add a session, switched off."""
+        if not is_session_id(session_id):
+            raise UnusableDirectory(f"{session_id!r} cannot be the id of a session: letters, digits and _ - . : ~")
+        _require_name(owner)
+        values = {"id": session_id, "owner": owner, "kind": kind, "ai_sdk_enabled": False, "created_at": _now()}
+        async with self._changing() as connection:
+            try:
+                await connection.execute(insert(SESSIONS).values(values))
+            except IntegrityError:
+                raise UnusableDirectory(f"the session {session_id} is in the directory already") from None
+
+    async def remove(self, session_id: str) -> None:
+        """Forget a session and who takes part in it."""
+        async with self._changing() as connection:
+            # SQLite cascades only where it is told to, on every connection.
+            await connection.execute(delete(PARTICIPANTS).where(PARTICIPANTS.c.session_id == session_id))
+            found = await connection.execute(delete(SESSIONS).where(SESSIONS.c.id == session_id))
+            _require(found.rowcount, f"no session {session_id} is in the directory")
+
+    async def switch(self, session_id: str, *, enabled: bool) -> None:
+        """Let AI SDK pages use a session, or keep them from it."""
+        await self._update_session(session_id, ai_sdk_enabled=enabled)
+
+    async def grant(self, session_id: str, subject: str, role: Role) -> None:
+        """Give somebody a role; a session has one owner, so that role is handed over."""
+        _require_name(subject)
+        if role is Role.OWNER:
+            await self._update_session(session_id, owner=subject)
+            return
+        async with self._changing() as connection:
+            await _require_not_owner(connection, session_id, subject)
+            await connection.execute(delete(PARTICIPANTS).where(*_participant(session_id, subject)))
+            values = {"session_id": session_id, "subject": subject, "role": role.name.lower()}
+            await connection.execute(insert(PARTICIPANTS).values(values))
+
+    async def revoke(self, session_id: str, subject: str) -> None:
+        """Take somebody's role away."""
+        async with self._changing() as connection:
+            await _require_not_owner(connection, session_id, subject)
+            found = await connection.execute(delete(PARTICIPANTS).where(*_participant(session_id, subject)))
+            _require(found.rowcount, f"{subject} takes no part in the session {session_id}")
+
+    async def sessions(self) -> list[ListedSession]:
+        """Return all sessions by their ids."""
+        async with self._changing() as connection:
+            rows = (await connection.execute(select(SESSIONS).order_by(SESSIONS.c.id))).all()
+            order = (PARTICIPANTS.c.session_id, PARTICIPANTS.c.subject)
+            people = (await connection.execute(select(PARTICIPANTS).order_by(*order))).all()
+        roles: dict[str, dict[str, str]] = {}
+        for person in people:
+            roles.setdefault(person.session_id, {})[person.subject] = person.role
+        return [ListedSession(row.id, row.kind, row.owner, row.ai_sdk_enabled, roles.get(row.id, {})) for row in rows]
+
+    async def new_token(self, subject: str, *, days: int | None = None) -> str:
+        """Make a token and return it; it cannot be read again."""
+        _require_name(subject)
+        token = f"usechat-{secrets.token_urlsafe(32)}"
+        expires_at = None if days is None else _now() + days * _DAY
+        values = {"digest": digest_of(token), "subject": subject, "created_at": _now(), "expires_at": expires_at}
+        async with self._changing() as connection:
+            await connection.execute(insert(TOKENS).values(values))
+        return token
+
+    async def tokens(self) -> list[ListedToken]:
+        """Return all tokens by whose they are, the oldest first."""
+        order = (TOKENS.c.subject, TOKENS.c.created_at, TOKENS.c.digest)
+        async with self._changing() as connection:
+            rows = (await connection.execute(select(TOKENS).order_by(*order))).all()
+        return [ListedToken(row.digest, row.subject, row.created_at, row.expires_at, row.revoked_at) for row in rows]
+
+    async def revoke_token(self, prefix: str) -> None:
+        """Make the one token useless whose digest begins like this."""
+        if len(prefix) < _SHORTEST_PREFIX or not set(prefix) <= set("0123456789abcdef"):
+            raise UnusableDirectory(f"{prefix} are not {_SHORTEST_PREFIX} or more digits of a SHA-256")
+        async with self._changing() as connection:
+            query = select(TOKENS.c.digest).where(TOKENS.c.digest.startswith(prefix))
+            found = (await connection.execute(query)).scalars().all()
+            _require(len(found) == 1, f"{len(found) or 'no'} tokens begin with {prefix}")
+            revoked = update(TOKENS).where(TOKENS.c.digest == found[0], TOKENS.c.revoked_at.is_(None))
+            await connection.execute(revoked.values(revoked_at=_now()))
+
+    async def _update_session(self, session_id: str, **values: Any) -> None:
+        async with self._changing() as connection:
+            found = await connection.execute(update(SESSIONS).where(SESSIONS.c.id == session_id).values(values))
+            _require(found.rowcount, f"no session {session_id} is in the directory")
+            if "owner" in values:  # who owns a session takes no other part in it
+                await connection.execute(delete(PARTICIPANTS).where(*_participant(session_id, values["owner"])))
+
+    @asynccontextmanager
+    async def _changing(self) -> AsyncIterator[AsyncConnection]:
+        """Begin a transaction in a database whose tables are the newest."""
+        async with self._connection() as connection:
+            if await connection.run_sync(_revision) != _newest():
+                raise UnusableDirectory("the directory's tables are missing or old; run: usechat sessions migrate")
+            yield connection
+
+    @asynccontextmanager
+    async def _connection(self) -> AsyncIterator[AsyncConnection]:
+        try:
+            async with self._directory.engine.begin() as connection:
+                yield connection
+        except (SQLAlchemyError, OSError) as error:
+            cause = getattr(error, "orig", None) or error
+            raise UnusableDirectory(f"the directory cannot be used: {type(cause).__name__}: {cause}") from None
+
+
+def _participant(session_id: str, subject: str) -> tuple[Any, Any]:
+    return PARTICIPANTS.c.session_id == session_id, PARTICIPANTS.c.subject == subject
+
+
+async def _require_not_owner(connection: AsyncConnection, session_id: str, subject: str) -> None:
+    owner = (await connection.execute(select(SESSIONS.c.owner).where(SESSIONS.c.id == session_id))).scalar()
+    _require(owner is not None, f"no session {session_id} is in the directory")
+    _require(owner != subject, f"{subject} owns the session {session_id}; grant owner to somebody else first")
+
+
+def _require(found: object, otherwise: str) -> None:
+    if not found:
+        raise UnusableDirectory(otherwise)
+
+
+def _require_name(subject: str) -> None:
+    if not 0 < len(subject) <= _LONGEST_NAME or not subject.isprintable():
+        raise UnusableDirectory(f"{subject!r} cannot be a name: up to {_LONGEST_NAME} characters that can be printed")
+
+
+def _now() -> int:
+    return int(time.time())
+
+
+def _config(connection: Connection | None = None) -> Config:
+    config = Config(attributes={"connection": connection})
+    config.set_main_option("script_location", str(_MIGRATIONS).replace("%", "%%"))
+    return config
+
+
+def _newest() -> str | None:
+    return ScriptDirectory.from_config(_config()).get_current_head()
+
+
+def _revision(connection: Connection) -> str | None:
+    return MigrationContext.configure(connection).get_current_revision()
+
+
+def _migrate(connection: Connection, revision: str) -> None:
+    if revision == "base":
+        command.downgrade(_config(connection), revision)
+    else:
+        command.upgrade(_config(connection), revision)

@@ -1,0 +1,229 @@
+"""Where streams come from: files, standard input, and URLs that are asked as `useChat` would ask them."""
+
+import asyncio
+import json
+import re
+import secrets
+import sys
+import time
+import zlib
+from collections.abc import AsyncIterator, Mapping
+from pathlib import Path
+from typing import Any, Final, NamedTuple, Protocol
+
+from usechat.check.problems import CannotJudge
+from usechat.check.response import Capture
+
+__all__ = [
+    "READABLE",
+    "ChatQuestion",
+    "Decoder",
+    "FalseEncoding",
+    "decoder_for",
+    "is_url",
+    "read_file",
+    "read_url",
+]
+
+
+READABLE: Final = "gzip, deflate"
+"""What to accept: the encodings that the standard library reads on every supported Python."""
+
+_GZIP: Final = 16 + zlib.MAX_WBITS
+_ZLIB: Final = zlib.MAX_WBITS
+_RAW_DEFLATE: Final = -zlib.MAX_WBITS
+_ZLIB_METHOD: Final = 8
+"""The low half of the first byte of every zlib header (RFC 1950, 2.2); no encoder begins raw deflate with it."""
+
+
+class FalseEncoding(Exception):
+    """The bytes are not what the content-encoding header says."""
+
+
+class Decoder(Protocol):
+    """Undoes one encoding."""
+
+    def decode(self, data: bytes, maximum: int) -> bytes:
+        """Take the next bytes and return at most ``maximum`` decoded ones; what is beyond them is lost."""
+
+
+def decoder_for(encoding: str) -> Decoder | None:
+    """Return a decoder for the value of a content-encoding header; None if it is not one of those asked for."""
+    match encoding.strip().lower():
+        case "" | "identity":
+            return _Identity()
+        case "gzip" | "x-gzip":
+            return _Inflater(_GZIP)
+        case "deflate":
+            return _Deflate()
+        case _:
+            return None
+
+
+class _Identity:
+    def decode(self, data: bytes, maximum: int) -> bytes:
+        return data[:maximum]
+
+
+class _Inflater:
+    def __init__(self, window_bits: int) -> None:
+        self._inflate = zlib.decompressobj(window_bits).decompress
+
+    def decode(self, data: bytes, maximum: int) -> bytes:
+        try:
+            return self._inflate(data, maximum)
+        except zlib.error as error:
+            raise FalseEncoding(str(error)) from None
+
+
+class _Deflate:
+    """The encoding `deflate`, which some servers send without its zlib header."""
+
+    def __init__(self) -> None:
+        self._inflater: _Inflater | None = None
+
+    def decode(self, data: bytes, maximum: int) -> bytes:
+        if self._inflater is None and data:
+            self._inflater = _Inflater(_ZLIB if data[0] & 0x0F == _ZLIB_METHOD else _RAW_DEFLATE)
+        return b"" if self._inflater is None else self._inflater.decode(data, maximum)
+
+
+# -- Where streams come from: files, standard input, and URLs that are asked as `useChat` would ask them.
+
+_HOST_AND_PORT: Final = re.compile(r"(localhost|[\w.-]+:\d+)(/.*)?")
+_ONE_ARRIVAL: Final = 0.01
+"""Pieces that come within so many seconds are noted as one: a stream of single bytes is no memory leak."""
+
+
+class ChatQuestion(NamedTuple):
+    """What to ask a URL: the user's text, further headers, and keys that are merged into the body."""
+
+    message: str = "Hello!"
+    headers: tuple[tuple[str, str], ...] = ()
+    body: Mapping[str, Any] = {}
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the body of the request, as `useChat` sends it."""
+        message = {"parts": [{"type": "text", "text": self.message}], "id": secrets.token_hex(8), "role": "user"}
+        request = {"id": secrets.token_hex(8), "messages": [message], "trigger": "submit-message"}
+        return {**request, **self.body}
+
+
+def is_url(name: str) -> bool:
+    """Tell whether an input is to be fetched."""
+    return name.lower().startswith(("http://", "https://"))
+
+
+def read_file(name: str, *, maximum_bytes: int) -> Capture:
+    """Read a file, or standard input for ``-``."""
+    try:
+        if name == "-":
+            body = sys.stdin.buffer.read(maximum_bytes + 1)
+        else:
+            with Path(name).open("rb") as file:
+                body = file.read(maximum_bytes + 1)
+    except OSError as error:
+        hint = f"; did you mean http://{name}?" if _HOST_AND_PORT.fullmatch(name) else ""
+        raise CannotJudge(f"{name} cannot be read: {error.strerror or error}{hint}") from None
+    unread = f"only the first {maximum_bytes} bytes were read" if len(body) > maximum_bytes else None
+    return Capture(name=name, body=body[:maximum_bytes], unread=unread)
+
+
+def read_url(url: str, question: ChatQuestion, *, timeout: float, maximum_bytes: int) -> Capture:
+    """POST a chat request and read the answer until it ends, or until a limit is reached."""
+    answer = _Answer(url, maximum_bytes)
+    asyncio.run(answer.read(question, timeout))
+    return answer.capture()
+
+
+class _Answer:
+    """What has come of an answer so far: it is still there when reading is cut short."""
+
+    def __init__(self, url: str, maximum_bytes: int) -> None:
+        self._url = url
+        self._maximum = maximum_bytes
+        self._body = bytearray()
+        self._headers: dict[str, str] = {}
+        self._arrivals: list[tuple[float, int]] = []
+        self._status: int | None = None
+        self._failure: str | None = None
+        self._has_false_encoding = False
+        self._unread: str | None = None
+
+    async def read(self, question: ChatQuestion, seconds: float) -> None:
+        import httpx2
+
+        fetching = asyncio.ensure_future(self._fetch(question))
+        await asyncio.wait([fetching], timeout=seconds)
+        if not fetching.done():
+            self._unread = f"the stream had not ended after {seconds:g} s"
+            fetching.cancel()
+        try:
+            await fetching
+        except asyncio.CancelledError:
+            pass
+        except httpx2.InvalidURL as error:
+            self._failure = str(error)
+        except httpx2.HTTPError as error:
+            self._failure = str(error) or type(error).__name__
+
+    async def _fetch(self, question: ChatQuestion) -> None:
+        import httpx2
+
+        content = json.dumps(question.to_json()).encode()
+        headers = httpx2.Headers(
+            [
+                ("content-type", "application/json"),
+                ("accept", "*/*"),
+                ("accept-encoding", READABLE),
+                ("user-agent", "usechat-check"),
+            ]
+        )
+        headers.update(dict(question.headers))
+        async with httpx2.AsyncClient(timeout=None, follow_redirects=True) as client:  # the caller has the clock
+            began = time.monotonic()
+            async with client.stream("POST", self._url, content=content, headers=headers) as response:
+                self._status = response.status_code
+                self._headers = {name.lower(): value for name, value in response.headers.items()}
+                decoder = decoder_for(self._headers.get("content-encoding", ""))
+                if decoder is None:
+                    raise CannotJudge(_not_asked_for(self._url, self._headers["content-encoding"]))
+                await self._read_body(response.aiter_raw(), decoder, began)
+
+    async def _read_body(self, pieces: AsyncIterator[bytes], decoder: Decoder, began: float) -> None:
+        async for piece in pieces:
+            try:
+                self._body += decoder.decode(piece, self._maximum + 1 - len(self._body))
+            except FalseEncoding:
+                self._has_false_encoding = True
+                return
+            self._note_arrival(time.monotonic() - began)
+            if len(self._body) > self._maximum:
+                self._unread = f"only the first {self._maximum} bytes were read"
+                return
+
+    def _note_arrival(self, seconds: float) -> None:
+        if self._arrivals and seconds - self._arrivals[-1][0] < _ONE_ARRIVAL:
+            seconds = self._arrivals.pop()[0]
+        self._arrivals.append((seconds, len(self._body)))
+
+    def capture(self) -> Capture:
+        if self._status is None:
+            raise CannotJudge(f"{self._url} did not answer: {self._failure or self._unread}")
+        return Capture(
+            name=self._url,
+            body=bytes(self._body[: self._maximum]),
+            status=self._status,
+            headers=self._headers,
+            arrivals=tuple(self._arrivals),
+            is_broken=self._failure is not None,
+            has_false_encoding=self._has_false_encoding,
+            unread=self._unread,
+        )
+
+
+def _not_asked_for(url: str, encoding: str) -> str:
+    return (
+        f"{url} compresses its answer with {encoding}, though asked for nothing but {READABLE}; "
+        "exempt text/event-stream from compression"
+    )

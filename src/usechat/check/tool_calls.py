@@ -1,0 +1,195 @@
+"""The tool calls of one stream: what all clients accept and people suffer from."""
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, ClassVar, Final
+
+from usechat.check.frames import Frame
+from usechat.check.page import updates_page
+from usechat.check.problems import Finding
+from usechat.protocol import chunks
+from usechat.protocol.chunks import Chunk
+from usechat.protocol.states import SETTLED, ToolState, tool_state_after
+
+__all__ = ["CheckedCall", "CheckedCalls"]
+
+_RUNNING: Final = frozenset({ToolState.INPUT_STREAMING, ToolState.INPUT_AVAILABLE, ToolState.APPROVAL_RESPONDED})
+
+
+class CheckedCall:
+    """A tool call as the stream told it so far."""
+
+    def __init__(self, tool_call_id: str, frame: Frame, *, dynamic: bool) -> None:
+        self.tool_call_id = tool_call_id
+        self.frame = frame
+        self.result_frame = frame
+        self.dynamic = dynamic
+        self.state = ToolState.ABSENT
+        self.step = 0
+        self.is_provider_executed = False
+        self.is_preliminary = False
+        self.was_refused = False
+        """Whether it was settled by its input alone (`tool-input-error`)."""
+        self.has_answer = False
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether it has its last result."""
+        return self.state in SETTLED and not self.is_preliminary
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether `lastAssistantMessageIsCompleteWithToolCalls` takes it for a call that the page has settled."""
+        return self.is_settled and self.state is not ToolState.OUTPUT_DENIED and not self.is_provider_executed
+
+
+class CheckedCalls:
+    """Follows the tool chunks of one stream."""
+
+    def __init__(self) -> None:
+        self._calls: dict[str, CheckedCall] = {}
+        self._by_approval: dict[str, CheckedCall] = {}
+        self._step = 0
+        self._seen_step = 0
+        """The last step that the page knows of: it hears of a step with the next thing it is shown."""
+        self.count = 0
+        """How often a call began."""
+        self._last_complete: CheckedCall | None = None
+        self._steps_with_text_after: set[int] = set()
+
+    def knows(self, tool_call_id: str) -> bool:
+        """Tell whether there was input for the call."""
+        return tool_call_id in self._calls
+
+    def running(self) -> Iterator[CheckedCall]:
+        """Yield the calls that a page shows as running."""
+        return (call for call in self._calls.values() if call.state in _RUNNING)
+
+    def text_begins(self) -> CheckedCall | None:
+        """Return the call of the current step, if any, whose result the text follows."""
+        call = self._last_complete
+        if call is None or call.step != self._step:
+            return None
+        self._steps_with_text_after.add(self._step)
+        return call
+
+    def receive(self, chunk: Chunk, frame: Frame) -> Iterator[Finding]:
+        """Take the next chunk and yield what is wrong with it here."""
+        handler = self._HANDLERS.get(type(chunk))
+        if handler is not None:
+            yield from handler(self, chunk, frame)
+        if updates_page(chunk):
+            self._seen_step = self._step
+
+    def end(self, *, waits_for_page: bool) -> Iterator[tuple[Finding, Frame | None]]:
+        """Say that the stream is over and yield what is missing."""
+        for call in self._calls.values():
+            name = f'the tool call "{call.tool_call_id}"'
+            if call.state is ToolState.INPUT_STREAMING:
+                yield Finding("UC411", call.tool_call_id, f"{name} never gets its whole input"), call.frame
+            elif call.state is ToolState.INPUT_AVAILABLE and not (waits_for_page and not call.is_provider_executed):
+                yield Finding("UC411", call.tool_call_id, f"{name} never gets a result"), call.frame
+            elif call.is_preliminary:
+                yield Finding("UC418", call.tool_call_id, f"the last result of {name[4:]} is preliminary"), call.frame
+        own = [call for call in self._calls.values() if not call.is_provider_executed]
+        last = [call for call in own if call.step == self._seen_step]
+        if last and all(call.is_complete for call in last) and self._seen_step not in self._steps_with_text_after:
+            names = ", ".join(f'"{call.tool_call_id}"' for call in last[:3])
+            yield Finding("UC421", "", f"the last step ends with the result of {names}"), last[-1].result_frame
+
+    def _start_step(self, _chunk: chunks.StartStepChunk, _frame: Frame) -> Iterator[Finding]:
+        self._step += 1
+        yield from ()
+
+    def _reset_step(self, _chunk: chunks.ResetStepChunk, _frame: Frame) -> Iterator[Finding]:
+        self._calls = {key: call for key, call in self._calls.items() if call.step != self._step}
+        self._last_complete = None
+        yield from ()
+
+    def _input(self, chunk: Any, frame: Frame) -> Iterator[Finding]:
+        known = self._calls.get(chunk.tool_call_id)
+        dynamic = bool(chunk.dynamic)
+        if known is None:
+            known = self._begin(chunk, frame)
+        elif known.state in SETTLED or isinstance(chunk, chunks.ToolInputStartChunk):
+            text = f'the tool call id "{chunk.tool_call_id}" was used already, in frame {known.frame.number}'
+            yield Finding("UC415", chunk.tool_call_id, text)
+            known = self._begin(chunk, frame)
+        elif known.dynamic is not dynamic and isinstance(chunk, chunks.ToolInputAvailableChunk):
+            text = f'the tool call "{chunk.tool_call_id}" began {_spoken(known.dynamic)} and is now {_spoken(dynamic)}'
+            yield Finding("UC416", chunk.tool_call_id, text)
+        known.state = tool_state_after(chunk)
+        known.step = self._step
+        known.is_provider_executed |= bool(chunk.provider_executed)
+        if isinstance(chunk, chunks.ToolInputErrorChunk):
+            known.was_refused = True
+            self._settle(known, frame)
+
+    def _input_delta(self, chunk: chunks.ToolInputDeltaChunk, _frame: Frame) -> Iterator[Finding]:
+        call = self._calls.get(chunk.tool_call_id)
+        if call is None:
+            return
+        if call.state is not ToolState.INPUT_STREAMING:
+            text = f'the input of the tool call "{call.tool_call_id}" goes on after it was complete'
+            yield Finding("UC423", call.tool_call_id, text)
+        elif call.step != self._step:
+            text = f'the input of the tool call "{call.tool_call_id}" goes on in another step'
+            yield Finding("UC423", call.tool_call_id, text)
+        call.state = tool_state_after(chunk)
+        call.step = self._step
+
+    def _begin(self, chunk: Any, frame: Frame) -> CheckedCall:
+        self.count += 1
+        call = self._calls[chunk.tool_call_id] = CheckedCall(chunk.tool_call_id, frame, dynamic=bool(chunk.dynamic))
+        return call
+
+    def _output(self, chunk: Any, frame: Frame) -> Iterator[Finding]:
+        call = self._calls.get(chunk.tool_call_id)
+        if call is None:
+            return
+        # AI SDK 5 and 6 themselves send tool-output-error after tool-input-error.
+        repeats_refusal = call.was_refused and isinstance(chunk, chunks.ToolOutputErrorChunk)
+        if call.is_settled and not repeats_refusal:
+            yield Finding("UC417", call.tool_call_id, f'the tool call "{call.tool_call_id}" has a result already')
+        if isinstance(chunk, chunks.ToolOutputDeniedChunk) and not call.has_answer:
+            text = f'the tool call "{call.tool_call_id}" is denied, and its approval was not answered'
+            yield Finding("UC419", call.tool_call_id, text)
+        call.state = tool_state_after(chunk)
+        call.is_preliminary = isinstance(chunk, chunks.ToolOutputAvailableChunk) and bool(chunk.preliminary)
+        self._settle(call, frame)
+
+    def _settle(self, call: CheckedCall, frame: Frame) -> None:
+        call.result_frame = frame
+        if call.is_complete:
+            self._last_complete = call
+
+    def _approval_request(self, chunk: chunks.ToolApprovalRequestChunk, _frame: Frame) -> Iterator[Finding]:
+        call = self._calls.get(chunk.tool_call_id)
+        if call is not None:
+            call.state = tool_state_after(chunk)
+            self._by_approval[chunk.approval_id] = call
+        yield from ()
+
+    def _approval_response(self, chunk: chunks.ToolApprovalResponseChunk, _frame: Frame) -> Iterator[Finding]:
+        call = self._by_approval.get(chunk.approval_id)
+        if call is not None:
+            call.state = tool_state_after(chunk)
+            call.has_answer = True
+        yield from ()
+
+    _HANDLERS: ClassVar[Mapping[type[Chunk], Callable[["CheckedCalls", Any, Frame], Iterator[Finding]]]] = {
+        chunks.StartStepChunk: _start_step,
+        chunks.ResetStepChunk: _reset_step,
+        chunks.ToolInputStartChunk: _input,
+        chunks.ToolInputDeltaChunk: _input_delta,
+        chunks.ToolInputAvailableChunk: _input,
+        chunks.ToolInputErrorChunk: _input,
+        chunks.ToolOutputAvailableChunk: _output,
+        chunks.ToolOutputErrorChunk: _output,
+        chunks.ToolOutputDeniedChunk: _output,
+        chunks.ToolApprovalRequestChunk: _approval_request,
+        chunks.ToolApprovalResponseChunk: _approval_response,
+    }
+
+
+def _spoken(dynamic: bool) -> str:
+    return "dynamic" if dynamic else "static"

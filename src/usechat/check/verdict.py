@@ -1,0 +1,207 @@
+"""One release's verdict on a stream, as its real client would give it: pure, frame by frame."""
+
+import re
+from collections.abc import Iterable, Sequence
+from typing import Any, Final, Literal
+
+import msgspec
+
+from usechat.check.frames import Frame, PrototypeKey
+from usechat.check.hints import fix_for, fix_for_unreadable
+from usechat.check.order import Order
+from usechat.check.page import Page
+from usechat.check.problems import Finding
+from usechat.errors import InvalidChunk, StreamFailed, UIMessageStreamError
+from usechat.protocol.chunks import Chunk, chunk_from_json, type_of
+from usechat.protocol.message import MessageBuilder
+from usechat.protocol.releases import Release, Since
+from usechat.protocol.schema import Flaw, FlawKind, chunk_fields, flaws, is_alike, is_without_effect
+from usechat.protocol.values import json_text
+
+__all__ = [
+    "CLIENT_ID",
+    "ReleaseJudge",
+    "Verdict",
+    "judge",
+    "mended_chunk",
+]
+
+
+CLIENT_ID: Final = "client-generated"
+"""Stands for the id that the page makes up when `start` brings none."""
+
+_RULES: Final = {
+    FlawKind.NOT_AN_OBJECT: "UC201",
+    FlawKind.NO_TYPE: "UC202",
+    FlawKind.UNKNOWN_TYPE: "UC203",
+    FlawKind.UNSUPPORTED_TYPE: "UC204",
+    FlawKind.MISSING_KEY: "UC205",
+    FlawKind.NULL: "UC206",
+    FlawKind.WRONG_TYPE: "UC207",
+    FlawKind.PROVIDER_METADATA: "UC208",
+    FlawKind.FINISH_REASON: "UC209",
+    FlawKind.UNKNOWN_KEY: "UC210",
+    FlawKind.UNSUPPORTED_KEY: "UC211",
+}
+_READS_NULL_CONSTRUCTOR: Final = Since(146, 115, 0)
+"""Before, the reader looked for `prototype` in null, and failed (secure-json-parse of @ai-sdk/provider-utils)."""
+
+
+class Verdict(msgspec.Struct, frozen=True):
+    """What a release makes of a stream.
+
+    ``ok``: it read the stream to its end, or to an `error` chunk, and found something to read. ``status``, ``error``
+    and ``message`` are those of `useChat` afterwards; a legal stream with an `error` chunk is ok with status "error".
+    """
+
+    ok: bool
+    status: Literal["ready", "error"]
+    error: str | None = None
+    message: Any = None
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the verdict as the report holds it."""
+        return {"ok": self.ok, "status": self.status, "error": self.error, "message": self.message}
+
+
+def judge(frames: Iterable[Frame], release: Release) -> Verdict:
+    """Return one release's verdict on the events of a stream."""
+    judged = ReleaseJudge(release)
+    order = Order()
+    for frame in frames:
+        judged.receive(frame, order)
+    return judged.verdict()
+
+
+class ReleaseJudge:
+    """Reads frames as the client of one release does.
+
+    The verdict is that of the client, which stops at the first chunk it cannot take. The judge goes on, to find what
+    else is wrong: a chunk is mended, where leaving keys out mends it; otherwise what follows is no longer asked about
+    its order, since every later complaint could come from the chunk that is missing.
+    """
+
+    def __init__(self, release: Release) -> None:
+        self._release = release
+        self._page = Page(MessageBuilder(sdk=str(release), message_id=CLIENT_ID), CLIENT_ID)
+        self._verdict: Verdict | None = None
+        self._failed = False
+        self._has_gap = False
+        self._is_empty = True
+
+    def receive(self, frame: Frame, order: Order, legal: Chunk | None = None) -> list[Finding]:
+        """Take the next frame and return what this release has against it.
+
+        ``order`` knows what came before; ``legal`` is the chunk in the frame, if the newest release accepts it.
+        """
+        if self._failed or frame.is_done:
+            return []
+        self._is_empty = False
+        if frame.unreadable is not None:
+            finding = Finding(
+                frame.unreadable.rule, frame.text[:80], frame.unreadable.reason, fix_for_unreadable(frame.text)
+            )
+            return self._reject_text(frame, finding)
+        if frame.prototype_key is PrototypeKey.FORBIDDEN or (
+            frame.prototype_key and not _READS_NULL_CONSTRUCTOR.includes(self._release)
+        ):
+            return self._reject_text(frame, Finding("UC106", "", "a key reaches for a prototype"))
+        if legal is not None and is_alike(frame.value, self._release):
+            return self._apply(legal, order)
+        found = flaws(frame.value, self._release)
+        if found and self._verdict is None:
+            self._reject(_validation_error(frame.value, found))
+        findings = [_finding(flaw, frame.value) for flaw in found]
+        if not found and is_without_effect(frame.value["type"], self._release):
+            return []
+        chunk = mended_chunk(frame.value, found, self._release)
+        if chunk is None:
+            self._has_gap = True
+            return findings
+        return findings + self._apply(chunk, order)
+
+    def cut(self, error: str) -> None:
+        """Say that the connection broke: the client shows this error, unless it stopped reading before."""
+        self._reject(error)
+
+    def verdict(self, *, is_whole: bool = True) -> Verdict:
+        """Return the verdict on what came so far, which is the whole stream or only its beginning."""
+        ok = not (self._is_empty and is_whole)
+        return self._verdict or Verdict(ok, "ready", None, self._page.message())
+
+    def _reject(self, error: str) -> None:
+        self._verdict = self._verdict or Verdict(False, "error", error, self._page.message())
+
+    def _reject_text(self, frame: Frame, finding: Finding) -> list[Finding]:
+        self._reject(f"JSON parsing failed: Text: {frame.text}.\nError message: {finding.what}")
+        self._has_gap = True
+        return [finding]
+
+    def _apply(self, chunk: Chunk, order: Order) -> list[Finding]:
+        try:
+            self._page.receive(chunk)
+        except StreamFailed as error:
+            self._verdict = self._verdict or Verdict(True, "error", str(error), self._page.message())
+            self._failed = True
+        except UIMessageStreamError as error:
+            self._reject(str(error))
+            if not self._has_gap:
+                rule = order.rule_for_missing(chunk)
+                return [Finding(rule, str(error.chunk_id), _refusal(rule, chunk, error.chunk_id))]
+        return []
+
+
+def mended_chunk(value: Any, found: Sequence[Flaw], release: Release) -> Chunk | None:
+    """Return the chunk as a release reads it, without the keys that it does not know and those that are wrong.
+
+    None if that is no chunk.
+    """
+    if not isinstance(value, dict):
+        return None
+    chunk_type = str(value.get("type"))
+    # The whole object becomes the part of a data-* chunk: keys that the release does not know are kept.
+    known = frozenset(value) if chunk_type.startswith("data-") else chunk_fields(chunk_type, release)
+    if known is None:
+        return None
+    wrong = {re.split(r"[.\[]", flaw.path.removeprefix("$."))[0] for flaw in found}
+    value = {key: item for key, item in value.items() if key == "type" or (key in known and key not in wrong)}
+    try:
+        return chunk_from_json(value)
+    except InvalidChunk:
+        return None
+
+
+def _validation_error(value: Any, found: list[Flaw]) -> str:
+    return (
+        f"Type validation failed: Value: {json_text(value)}.\nError message: {'; '.join(flaw.text for flaw in found)}"
+    )
+
+
+def _finding(flaw: Flaw, value: Any) -> Finding:
+    chunk_type = value.get("type") if isinstance(value, dict) else None
+    is_about_key = flaw.path not in ("$", "$.type")
+    what = f"{json_text(chunk_type)}: {flaw.text}" if is_about_key else flaw.text
+    key = flaw.path if flaw.kind is FlawKind.UNKNOWN_KEY else f"{chunk_type} {flaw.path}"
+    return Finding(_RULES[flaw.kind], key, what, fix_for(flaw, value))
+
+
+def _refusal(rule: str, chunk: Chunk, chunk_id: str | None) -> str:
+    """Return in words what the client has against the chunk."""
+    name = f'"{type_of(chunk)}"'
+    match rule:
+        case "UC301":
+            return f'{name} for the block "{chunk_id}", which was never opened'
+        case "UC302":
+            return f'{name} for the block "{chunk_id}", which has ended'
+        case "UC303":
+            return f'{name} for the block "{chunk_id}", which `finish-step` has closed'
+        case "UC304":
+            return f'{name} for the tool call "{chunk_id}", which was never started'
+        case "UC306":
+            return f'{name} for the tool call "{chunk_id}" does not say `dynamic` as its input did'
+        case "UC307":
+            return f'{name} for the approval "{chunk_id}", which was never requested'
+        case "UC308":
+            return f"the metadata of {name} cannot be merged into what the message has"
+        case _:
+            return f'{name} for the tool call "{chunk_id}", which is not there'

@@ -1,0 +1,127 @@
+"""Failures of Genkit as exceptions: people read a sentence and a reference, the log keeps what the server said."""
+
+import logging
+import secrets
+from collections.abc import Mapping
+from typing import Any, Final
+
+import msgspec
+
+from usechat.genkit.wire import Failure, failure_of
+from usechat.runs.run import PublicError
+
+__all__ = [
+    "BLOCKED",
+    "BROKEN_OFF",
+    "CANNOT_RESUME",
+    "ERROR_PAGE",
+    "SENTENCES",
+    "STATUSES",
+    "TOOL_FAILED",
+    "TOO_FAST",
+    "UNREACHABLE",
+    "describe",
+    "error_page",
+    "sentence_of",
+    "unreachable",
+]
+
+
+BROKEN_OFF: Final = "The connection to the agent broke before the answer was complete. Send the message again."
+UNREACHABLE: Final = "The agent cannot be reached right now. Try again in a moment."
+ERROR_PAGE: Final = "An error page came instead of an answer. Try again in a moment."
+BLOCKED: Final = "The agent's safety rules blocked this answer. Say it in other words and send it again."
+TOOL_FAILED: Final = "This tool failed, so the answer could not go on."
+TOO_FAST: Final = "The agent said more at once than can be passed on. Ask for a shorter answer."
+CANNOT_RESUME: Final = "This agent cannot go on after an answer to its tools. Write it in a message instead."
+
+_AGAIN: Final = "The agent failed while it answered. Try again."
+SENTENCES: Final = {
+    "ABORTED": "The agent broke its answer off. Send the message again.",
+    "CANCELLED": "The agent broke its answer off. Send the message again.",
+    "DATA_LOSS": "The agent's answer cannot be read. Try again.",
+    "DEADLINE_EXCEEDED": "The agent took too long. Try again, or ask for less at once.",
+    "FAILED_PRECONDITION": "The agent cannot do this now. Start a new chat and try again.",
+    "INVALID_ARGUMENT": "The agent did not accept this message. Say it in another way.",
+    "NOT_FOUND": "The agent was not found. Tell its operators.",
+    "PERMISSION_DENIED": "You are not allowed to use this agent. Ask its operators for access.",
+    "RESOURCE_EXHAUSTED": "The agent gets too many requests right now. Wait a minute and try again.",
+    "UNAUTHENTICATED": "The agent does not know who you are. Sign in again.",
+    "UNAVAILABLE": "The agent is not available right now. Try again in a moment.",
+    "UNIMPLEMENTED": "The agent cannot do this. Ask for something else.",
+}
+"""What people are told by Genkit's name of a failure."""
+STATUSES: Final = {
+    400: "INVALID_ARGUMENT",
+    401: "UNAUTHENTICATED",
+    403: "PERMISSION_DENIED",
+    404: "NOT_FOUND",
+    408: "DEADLINE_EXCEEDED",
+    413: "INVALID_ARGUMENT",
+    422: "INVALID_ARGUMENT",
+    429: "RESOURCE_EXHAUSTED",
+    499: "CANCELLED",
+    501: "UNIMPLEMENTED",
+    502: "UNAVAILABLE",
+    503: "UNAVAILABLE",
+    504: "DEADLINE_EXCEEDED",
+}
+"""What HTTP says when the body does not: of proxies, rate limiters, and handlers that write plain text."""
+
+
+def sentence_of(failure: Failure) -> str:
+    """Return what people are told of a failure."""
+    return SENTENCES.get(failure.status, _AGAIN)
+
+
+# -- Failures of Genkit as exceptions: people read a sentence and a reference, the log keeps what the server said.
+
+_logger: Final = logging.getLogger("usechat.genkit")
+
+
+def describe(failure: Failure, *, retry_after: str = "", error: Exception | None = None) -> str:
+    """Return what people are told of a failure; what the server said goes to the log, under a reference."""
+    sentence = sentence_of(failure)
+    if retry_after.isdecimal() and failure.status == "RESOURCE_EXHAUSTED":
+        sentence = f"The agent gets too many requests right now. Try again in {retry_after} seconds."
+    reference = secrets.token_hex(4)
+    _logger.warning(
+        "Genkit failed: %s: %s %s; reference %s",
+        failure.status,
+        failure.message,
+        failure.details if failure.details is not None else "",
+        reference,
+        exc_info=error,
+        extra={"reference": reference},
+    )
+    return f"{sentence} Reference: {reference}"
+
+
+def error_page(code: int, headers: Mapping[str, str], body: bytes) -> PublicError:
+    """Return the failure that an answer other than a stream tells of: JSON, plain text or a page of a proxy."""
+    text = body.decode("utf-8", "replace").strip()
+    if "html" in headers.get("content-type", "") or text.startswith("<"):
+        said = Failure("UNKNOWN", text[:500])
+    else:
+        said = failure_of(_json_or_text(text[:10_000]))
+    status = STATUSES.get(code, "INTERNAL") if said.status == "UNKNOWN" else said.status
+    if code == 200:
+        _logger.warning("Genkit answered with a page instead of a stream: %s", said.message)
+        return PublicError(ERROR_PAGE)
+    if location := headers.get("location"):
+        status, said = "NOT_FOUND", Failure(message=f"the flow has moved to {location}; give that address")
+    failure = Failure(status, f"HTTP {code}: {said.message}", said.details)
+    return PublicError(describe(failure, retry_after=headers.get("retry-after", "")))
+
+
+def unreachable(url: str, error: Exception) -> PublicError:
+    """Return the failure of a connection that could not be opened."""
+    _logger.warning("Genkit cannot be reached at %s: %s", url, str(error) or type(error).__name__)
+    return PublicError(UNREACHABLE)
+
+
+def _json_or_text(text: str) -> Any:
+    try:
+        return msgspec.json.decode(text)
+    except (msgspec.DecodeError, UnicodeEncodeError):
+        return text

@@ -1,0 +1,1 @@
+"""Runs a flow in this process: scheduling, retries, state and snapshots."""

@@ -1,0 +1,278 @@
+"""Runs one node: once, or once for each item of a list."""
+
+import asyncio
+import logging
+import uuid
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any, Final
+
+from usechat.errors import UsechatError
+from usechat.open_harness.engine.flow_run import FlowRun
+from usechat.open_harness.flow.expressions import Scope, holds, resolve, resolve_text
+from usechat.open_harness.flow.flow import Edge, Node, Policy
+from usechat.open_harness.nodes.context import AgentFailed, NodeContext, StopReason, text_of
+from usechat.open_harness.runtime_protocol import Command
+from usechat.protocol.values import json_value
+from usechat.runs.run import PublicError
+
+__all__ = [
+    "Invocation",
+    "NodeFailed",
+    "NodeTimedOut",
+    "run_with_policy",
+    "run_within",
+]
+
+
+_logger: Final = logging.getLogger("usechat.open_harness")
+
+_GRACE: Final = 5.0
+"""How many seconds a node may take to end after it was cancelled; then it is left behind."""
+
+
+class NodeTimedOut(UsechatError):
+    """A node took longer than its policy allows."""
+
+
+async def run_with_policy(
+    attempt: Callable[[], Awaitable[Any]], policy: Policy, *, on_timeout: Callable[[], None]
+) -> Any:
+    """Try until it succeeds or the attempts are used up; the pause before a further attempt doubles each time."""
+
+    def timed_out() -> Exception:
+        on_timeout()
+        return NodeTimedOut(f"Node execution timed out after {policy.timeout_ms:g}ms")
+
+    for number in range(1, policy.retry.max_attempts):
+        try:
+            return await run_within(attempt(), policy.timeout_ms, timed_out)
+        except Exception as error:
+            pause = policy.retry.backoff_ms * 2 ** (number - 1) / 1000
+            _logger.warning("attempt %d failed; the next one is in %g s", number, pause, exc_info=error)
+            await asyncio.sleep(pause)
+    return await run_within(attempt(), policy.timeout_ms, timed_out)
+
+
+async def run_within(work: Awaitable[Any], timeout_ms: float | None, timed_out: Callable[[], Exception]) -> Any:
+    """Return what the work does, or raise ``timed_out()``. Work that cannot be cancelled is left behind."""
+    task = asyncio.ensure_future(work)
+    try:
+        await asyncio.wait({task}, timeout=timeout_ms / 1000 if timeout_ms else None)
+    except asyncio.CancelledError:
+        await _end(task)
+        raise
+    if not task.done():
+        error = timed_out()
+        await _end(task)
+        raise error
+    return task.result()
+
+
+async def _end(task: "asyncio.Future[Any]") -> None:
+    task.cancel()
+    await asyncio.wait({task}, timeout=_GRACE)
+    if not task.done():
+        _logger.error("a node did not end within %g s after it was cancelled; it is left behind", _GRACE)
+        task.add_done_callback(_look_at)
+    else:
+        _look_at(task)
+
+
+def _look_at(task: "asyncio.Future[Any]") -> None:
+    if not task.cancelled() and (error := task.exception()) is not None:
+        _logger.warning("a node failed while it was being stopped", exc_info=error)
+
+
+# -- Runs one node: once, or once for each item of a list.
+
+
+class NodeFailed(UsechatError):
+    """A node cannot run: its input, its list or the edge into it is at fault."""
+
+
+class Invocation:
+    """A node that runs in a task of its own. ``failed`` tells how it ended, if it was not stopped."""
+
+    def __init__(
+        self,
+        run: FlowRun,
+        node: Node,
+        *,
+        fault: Exception | None = None,
+        resume_message: str | None = None,
+        handed_over: Sequence[Command] = (),
+    ) -> None:
+        self.node = node
+        self.failed = False
+        self._run = run
+        self._resume_message = resume_message
+        self._handed_over = handed_over
+        self._is_stopping = False
+        self._fault = fault
+        self._context: NodeContext | None = None
+        run.state.node_status[node.id] = "running"
+        self.task = asyncio.create_task(self._invoke())
+
+    def stop(self, reason: StopReason) -> None:
+        """Ask the node to end, once: a second cancellation would reach it while it is tidying up."""
+        if self._is_stopping:
+            return
+        self._is_stopping = True
+        if self._context is not None:
+            self._context.stop(reason)
+        self.task.cancel()
+
+    async def _invoke(self) -> None:
+        edges = self._run.graph.for_each(self.node.id, self._run.state.edge_status)
+        if self._fault is None and edges:
+            await self._run_for_each(edges)
+            return
+        await self._run_once(self._run.scope(), self.node.id, settle=self._settle)
+
+    def _settle(self, output: Any) -> None:
+        self._run.state.outputs[self.node.id] = output
+        self._run.state.node_status[self.node.id] = "failed" if self.failed else "done"
+
+    async def _run_for_each(self, edges: list[Edge]) -> None:
+        try:
+            items, name = self._items(edges)
+        except Exception as error:
+            self._fault = error
+            await self._run_once(self._run.scope(), self.node.id, settle=self._settle)
+            return
+        iterations = self._iterations_before_the_pause(items)
+        self._run.state.outputs[self.node.id] = {"iterations": iterations}
+        for index, item in enumerate(items):
+            if index < len(iterations):
+                continue
+            variables = {
+                "iteration": index,
+                "first": index == 0,
+                "last": index == len(items) - 1,
+                "maxIterations": len(items),
+            }
+            self.failed = False
+            result = await self._run_item(self._run.scope({name: item}, variables), index)
+            iterations.append({"item": item, **result})
+            if self.failed and not self.node.policy.continue_on_error:
+                break
+        self.failed = self.failed and not self.node.policy.continue_on_error
+        self._settle({"iterations": iterations})
+
+    def _iterations_before_the_pause(self, items: list[Any]) -> list[dict[str, Any]]:
+        """Return what is left to stand of a list that was interrupted: its items are not run twice."""
+        if self._resume_message is None:
+            return []
+        kept = self._run.state.outputs.get(self.node.id)
+        iterations = kept.get("iterations") if isinstance(kept, dict) else None
+        if not isinstance(iterations, list) or [each["item"] for each in iterations] != items[: len(iterations)]:
+            return []
+        return list(iterations)
+
+    def _items(self, edges: list[Edge]) -> tuple[list[Any], str]:
+        if len(edges) > 1:
+            raise NodeFailed(f'several forEach edges fired into the node "{self.node.id}"')
+        for_each = edges[0].for_each
+        assert for_each is not None, "the graph returns edges with forEach"
+        items = resolve_text(for_each.in_, self._run.scope())
+        if not isinstance(items, list):
+            raise NodeFailed(f"forEach expects a list at {for_each.in_}")
+        return items, for_each.as_
+
+    async def _run_item(self, scope: Scope, index: int) -> dict[str, Any]:
+        try:
+            if not holds(self.node.when, scope):
+                return {"skipped": True}
+        except Exception as error:
+            self._fault = error
+        output = await self._run_once(scope, f"{self.node.id}#{index}", settle=lambda _output: None)
+        self._fault = None
+        return {"error": output["error"]} if self.failed else {"output": output}
+
+    async def _run_once(self, scope: Scope, session_name: str, *, settle: Callable[[Any], None]) -> Any:
+        """Run the node and tell how it ended; return its output, which holds the error of one that failed.
+
+        The output is settled before the event that tells it. Whatever a node does that was stopped, it was stopped.
+        """
+        run_id = str(uuid.uuid4())
+        new_context = self._contexts(run_id, session_name)
+        self._run.emit({"type": "node:start", "nodeId": self.node.id, "runId": run_id})
+        try:
+            output = json_value(await self._try(scope, new_context))
+        except Exception as error:
+            if self._is_stopping:
+                raise asyncio.CancelledError from error
+            return self._fail(error, run_id, settle)
+        finally:
+            self._run.close_inbox(run_id)
+        if self._is_stopping:
+            raise asyncio.CancelledError
+        settle(output)
+        self._run.emit({"type": "node:complete", "nodeId": self.node.id, "runId": run_id, "output": output})
+        return output
+
+    async def _try(self, scope: Scope, new_context: Callable[[], NodeContext]) -> Any:
+        if self._fault is not None:
+            raise self._fault
+        kind = self._run.registry.get(self.node.type)
+        if kind is None:
+            raise NodeFailed(f'there is no type "{self.node.type}"')
+        fields = resolve(self.node.input, scope, ("input",))
+        for place, problem in kind.problems(fields):
+            raise NodeFailed(f"input.{'.'.join(map(str, place))}: {problem}")
+        return await run_with_policy(
+            lambda: kind.run(fields, new_context()),
+            self.node.policy,
+            on_timeout=lambda: self._context.stop("timeout") if self._context else None,
+        )
+
+    def _contexts(self, run_id: str, session_name: str) -> Callable[[], NodeContext]:
+        """Return what makes the context of each attempt."""
+        number = self._run.count_invocation(self.node.id)
+        resume_message = self._hand_over(run_id)
+
+        def new_context() -> NodeContext:
+            self._context = NodeContext(
+                self.node.id,
+                run_id,
+                flow_input=self._run.state.input,
+                emit=self._run.emit,
+                inbox=self._run.inbox(run_id),
+                state=self._run.shared,
+                sessions=self._run.sessions,
+                pause=self._run.pause,
+                session_name=session_name,
+                invocation=number,
+                recorder=self._run.recorder,
+                resume_message=resume_message,
+            )
+            return self._context
+
+        return new_context
+
+    def _hand_over(self, run_id: str) -> str | None:
+        """Put what was sent before the pause, and what was said at its end, into the first invocation's inbox."""
+        message, self._resume_message = self._resume_message, None
+        if message is not None:
+            for command in [*self._handed_over, {"type": "send", "runId": run_id, "message": message}]:
+                self._run.inbox(run_id).put(command)
+        return message
+
+    def _fail(self, error: Exception, run_id: str, settle: Callable[[Any], None]) -> dict[str, Any]:
+        _logger.error(
+            'node "%s" of flow "%s" failed (run %s)',
+            self.node.id,
+            self._run.flow.name,
+            run_id,
+            exc_info=error,
+            extra={"node_id": self.node.id, "run_id": run_id},
+        )
+        self.failed = True
+        text = text_of(error)
+        settle({"error": text})
+        where = {"nodeId": self.node.id, "runId": run_id}
+        if isinstance(error, AgentFailed | PublicError):
+            error_type = error.error_type if isinstance(error, AgentFailed) else "public"
+            self._run.emit({"type": "agent:error", **where, "errorType": error_type, "message": text})
+        self._run.emit({"type": "node:error", **where, "error": text})
+        return {"error": text}

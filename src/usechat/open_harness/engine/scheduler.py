@@ -1,0 +1,152 @@
+"""Drives a run: which node starts when, and which edges fire behind it."""
+
+import asyncio
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from usechat.open_harness.engine.flow_run import FlowRun
+from usechat.open_harness.engine.node_run import Invocation, NodeFailed
+from usechat.open_harness.flow.expressions import holds
+from usechat.open_harness.flow.flow import Edge, Node
+from usechat.open_harness.nodes.context import StopReason
+
+__all__ = ["Driver"]
+
+
+class Driver:
+    """Runs nodes one at a time, in the order of the flow, or all that are ready if the flow says ``parallel``."""
+
+    def __init__(
+        self,
+        run: FlowRun,
+        *,
+        on_cancelled: Callable[[], None],
+        resuming: Iterable[str] = (),
+        resume_message: str | None = None,
+    ) -> None:
+        self._run = run
+        self._on_cancelled = on_cancelled
+        self._resuming = set(resuming)
+        self._resume_message = resume_message
+        self._handed_over = run.take_waiting() if self._resuming else []
+        self._invocations: list[Invocation] = []
+        self._faults: dict[str, Exception] = {}
+
+    async def drive(self) -> bool:
+        """Run until nothing is left, a node failed for good, or the run's status changed; return whether one failed."""
+        try:
+            while self._run.state.status == "running":
+                self._start_ready()
+                if not self._invocations:
+                    return False
+                await asyncio.wait(
+                    [invocation.task for invocation in self._invocations], return_when=asyncio.FIRST_COMPLETED
+                )
+                if self._settle_ended():
+                    return True
+            return False
+        except asyncio.CancelledError:
+            self._on_cancelled()
+            raise
+        finally:
+            self.stop("abort")
+            await self._wait_for_all()
+
+    def stop(self, reason: StopReason) -> None:
+        """Ask every running node to end."""
+        for invocation in self._invocations:
+            invocation.stop(reason)
+
+    async def _wait_for_all(self) -> None:
+        if tasks := [invocation.task for invocation in self._invocations]:
+            await asyncio.wait(tasks)
+        for task in tasks:
+            if not task.cancelled() and (error := task.exception()) is not None:
+                raise error
+
+    def _start_ready(self) -> None:
+        limit = len(self._run.flow.nodes) if self._run.flow.parallel else 1
+        while len(self._invocations) < limit and self._run.state.status == "running":
+            ready = self._run.graph.ready(self._run.state.node_status)
+            if not ready:
+                return
+            self._decide(self._run.graph.nodes[ready[0]])
+
+    def _decide(self, node: Node) -> None:
+        """Start a node, or skip it."""
+        state = self._run.state
+        fault = self._faults.pop(node.id, None)
+        if fault is None and not self._run.graph.lets_run(node.id, state.edge_status):
+            self._skip(node, "edge")
+            return
+        # With forEach the node's own condition is asked for each item.
+        if fault is None and not self._run.graph.for_each(node.id, state.edge_status):
+            try:
+                if not holds(node.when, self._run.scope()):
+                    self._skip(node, "when")
+                    return
+            except Exception as error:
+                fault = error
+        self._invocations.append(self._invocation(node, fault))
+
+    def _invocation(self, node: Node, fault: Exception | None) -> Invocation:
+        if node.id not in self._resuming:
+            return Invocation(self._run, node, fault=fault)
+        self._resuming.discard(node.id)
+        handed_over, self._handed_over = self._handed_over, []
+        return Invocation(self._run, node, fault=fault, resume_message=self._resume_message, handed_over=handed_over)
+
+    def _skip(self, node: Node, reason: str) -> None:
+        self._run.state.node_status[node.id] = "done"
+        self._run.state.outputs[node.id] = {"skipped": True, "reason": reason}
+        self._run.emit({"type": "node:skipped", "nodeId": node.id, "reason": reason})
+        self._fire_edges(node)
+
+    def _settle_ended(self) -> bool:
+        """Fire the edges of the nodes that have ended; return whether one of them failed for good."""
+        ended = [invocation for invocation in self._invocations if invocation.task.done()]
+        self._invocations = [invocation for invocation in self._invocations if not invocation.task.done()]
+        for invocation in ended:
+            if invocation.task.cancelled():
+                continue
+            invocation.task.result()
+            if invocation.failed and not invocation.node.policy.continue_on_error:
+                return True
+            self._fire_edges(invocation.node)
+        self._run.save()
+        return False
+
+    def _fire_edges(self, node: Node) -> None:
+        edges = self._run.graph.outgoing[node.id]
+        if not edges:
+            return
+        scope = self._run.scope()
+        for edge in edges:
+            try:
+                fires = holds(edge.when, scope)
+            except Exception as error:
+                # It is the target that cannot run now, so it is the target that fails.
+                self._faults[edge.to] = error
+                fires = True
+            if fires:
+                self._fire(edge)
+            else:
+                self._run.state.edge_status[edge.key] = "skipped"
+
+    def _fire(self, edge: Edge) -> None:
+        state = self._run.state
+        again = state.node_status[edge.to] in ("done", "failed")
+        if again:
+            state.node_status[edge.to] = "pending"
+        state.edge_status[edge.key] = "fired"
+        ids: dict[str, Any] = {} if edge.id is None else {"edgeId": edge.id}
+        self._run.emit({"type": "edge:fire", **ids, "from": edge.from_, "to": edge.to})
+        if again and edge.max_iterations is not None:
+            state.loop_counters[edge.key] += 1
+            count = state.loop_counters[edge.key]
+            self._run.emit({"type": "loop:iterate", **ids, "iteration": count})
+            if count >= edge.max_iterations:
+                # As Open Harness does it: the round that reaches the number does not take place.
+                self._faults[edge.to] = NodeFailed(
+                    f"Loop edge {edge.from_} -> {edge.to} exceeded {edge.max_iterations}"
+                )

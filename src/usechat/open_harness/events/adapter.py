@@ -1,0 +1,348 @@
+"""The events of a flow's run as parts: what its nodes say, which tools they use, how it ends.
+
+A run id names one invocation of one node, and that is the lane its parts speak in.
+"""
+
+import itertools
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, ClassVar, Final
+
+import msgspec
+
+from usechat.open_harness.events.dialects import Dialects
+from usechat.open_harness.events.errors import Notice, failed_step
+from usechat.open_harness.events.event import REQUIRED, EndsAt, lacking
+from usechat.open_harness.events.metadata import FlowData, Usage, node_output
+from usechat.open_harness.events.tool_calls import ToolCalls
+from usechat.open_harness.runtime_protocol import Event
+from usechat.protocol.parts import (
+    ApprovalRequest,
+    BlockEnd,
+    Error,
+    Finish,
+    Metadata,
+    Part,
+    ProviderMetadata,
+    Reasoning,
+    Step,
+    Text,
+    ToolCall,
+    ToolDenied,
+    ToolResult,
+)
+
+__all__ = ["OpenHarnessAdapter"]
+
+ABORTED: Final = "The flow was stopped before it finished."
+BROKEN_OFF: Final = "The connection to the flow broke off before it finished."
+FAILED: Final = "The flow failed."
+GOES_ON: Final = "{tool} goes on in the next message."
+
+
+class _Invocation(msgspec.Struct):
+    """One run of one node, while it goes on."""
+
+    run_id: str
+    node_id: str
+    provider_metadata: ProviderMetadata
+    speaking: type[Text | Reasoning] | None = None
+    heard: set[type[Text | Reasoning]] = msgspec.field(default_factory=set)
+    errors: set[str] = msgspec.field(default_factory=set)
+
+
+class OpenHarnessAdapter:
+    """Turns the events of one run into parts.
+
+    ``ends_at`` says whose events end the stream; without it, those of a bare agent do unless the flow speaks.
+    ``graph`` holds the ``nodes`` and ``edges`` of the flow; ``new_reference`` names failures for the log.
+    """
+
+    def __init__(
+        self,
+        *,
+        send_reasoning: bool = True,
+        send_step_markers: bool = True,
+        send_flow_metadata: bool = False,
+        send_node_outputs: bool = False,
+        ends_at: EndsAt | None = None,
+        graph: Mapping[str, Any] | None = None,
+        new_reference: Callable[[], str] | None = None,
+    ) -> None:
+        self.ended = False
+        """Whether the message is complete; what comes later is not heard."""
+        self.current_run_id: str | None = None
+        """The invocation that spoke last and still goes on: the one that takes a further message."""
+        self.failure = ""
+        """The sentence about the last failure that the flow told; its end says whether it has failed."""
+        self._send_reasoning = send_reasoning
+        self._send_step_markers = send_step_markers
+        self._send_node_outputs = send_node_outputs
+        self._data = FlowData(graph) if send_flow_metadata else None
+        self._ends_at = ends_at
+        self._flow_speaks = False
+        self._new_reference = new_reference or map(str, itertools.count(1)).__next__
+        self._dialects = Dialects()
+        self._tools = ToolCalls(self._new_reference)
+        self._usage = Usage()
+        self._invocations: dict[str, _Invocation] = {}
+        self._notices: list[Notice] = []
+
+    def feed(self, event: Event) -> list[Part]:
+        """Return what an event says; nothing once the message is complete."""
+        said = self._dialects.read(event)
+        if said is None:
+            self._unreadable(event, "it is of no known kind")
+            return []
+        return [part for each in said for part in self._read(each)]
+
+    def close(self, error: str | None = None) -> list[Part]:
+        """End the message, because the source has gone: with the error, or else with the failure that it told."""
+        if self.ended:
+            return []
+        return list(self._end_failed({}, error or self.failure or BROKEN_OFF))
+
+    def hand_over(self) -> list[Part]:
+        """Leave the message while the run goes on; the next message begins with :meth:`take_over`."""
+        self.ended = True
+        return list(self._tools.leave_open(GOES_ON))
+
+    def take_over(self) -> list[Part]:
+        """Begin the next message of a run that goes on."""
+        self.ended = False
+        self._usage = Usage()
+        parts: list[Part] = [*(self._data.again() if self._data else []), *self._tools.again()]
+        return [Step(), *parts] if self._send_step_markers else parts
+
+    def take_notices(self) -> list[Notice]:
+        """Return what the log should know since the last time."""
+        notices, self._notices, self._tools.notices = [*self._notices, *self._tools.notices], [], []
+        return notices
+
+    def _read(self, event: Event) -> Iterator[Part]:
+        if self.ended:
+            return
+        kind = event["type"]
+        if not isinstance(kind, str) or kind not in REQUIRED:
+            self._unreadable(event, "its type is not known")
+            return
+        self._flow_speaks = self._flow_speaks or kind.startswith("flow:")
+        if key := lacking(event):
+            self._unreadable(event, f"it has no {key}")
+            return
+        handler = self._handlers.get(kind)
+        if handler is not None:
+            yield from handler(self, event)
+
+    def _unreadable(self, event: Any, why: str) -> None:
+        kind = (event.get("type") or event.get("name")) if isinstance(event, Mapping) else type(event).__name__
+        self._notices.append(Notice("unreadable", f"an event {kind!r} was skipped: {why}", str(kind)))
+
+    # The flow
+
+    def _flow_started(self, event: Event) -> Iterator[Part]:
+        if self._data:
+            yield from self._data.graph()
+            yield self._data.status("running", event.get("flowName"))
+
+    def _flow_resumed(self, _event: Event) -> Iterator[Part]:
+        if self._data:
+            yield from self._data.graph()
+            yield self._data.status("running")
+
+    def _flow_completed(self, event: Event) -> Iterator[Part]:
+        if event.get("status") == "failed":
+            yield from self._end_failed(event, self.failure or FAILED, event.get("flowName"))
+        else:
+            yield from self._end(event, "complete", Finish(), event.get("flowName"))
+
+    def _flow_paused(self, event: Event) -> Iterator[Part]:
+        yield from self._end(event, "paused", Finish(metadata={"openHarness": {"status": "paused"}}))
+
+    def _flow_aborted(self, event: Event) -> Iterator[Part]:
+        yield from self._end(event, "aborted", Error(ABORTED))
+
+    def _edge_fired(self, event: Event) -> Iterator[Part]:
+        if self._data:
+            yield self._data.edge_fired(event)
+
+    def _loop_iterated(self, event: Event) -> Iterator[Part]:
+        if self._data:
+            yield from self._data.iterated(event)
+
+    # Nodes
+
+    def _node_started(self, event: Event) -> Iterator[Part]:
+        self._invocation(event)
+        if self._send_step_markers:
+            yield Step(lane=event["runId"])
+        if self._data:
+            yield self._data.node_started(event)
+
+    def _node_completed(self, event: Event) -> Iterator[Part]:
+        yield from self._node_ended(event, "complete")
+        if self._send_node_outputs:
+            yield node_output(event)
+
+    def _node_failed(self, event: Event) -> Iterator[Part]:
+        self._fail(event, None, event.get("error"))
+        yield from self._node_ended(event, "failed")
+
+    def _node_ended(self, event: Event, status: str) -> Iterator[Part]:
+        yield from self._agent_silent(event)
+        self._invocations.pop(event["runId"], None)
+        self.current_run_id = next(reversed(self._invocations), None)
+        if self._data:
+            yield from self._data.node_ended(event, status)
+
+    def _node_skipped(self, event: Event) -> Iterator[Part]:
+        if self._data:
+            yield self._data.node_skipped(event)
+
+    # Agents
+
+    def _agent_started(self, event: Event) -> Iterator[Part]:
+        self._invocation(event)
+        yield from ()
+
+    def _delta(self, event: Event, kind: type[Text | Reasoning]) -> Iterator[Part]:
+        invocation = self._invocation(event)
+        invocation.heard.add(kind)
+        if event["content"] and (kind is Text or self._send_reasoning):
+            invocation.speaking = kind
+            yield kind(event["content"], invocation.provider_metadata, lane=invocation.run_id)
+
+    def _block(self, event: Event, kind: type[Text | Reasoning]) -> Iterator[Part]:
+        """Read the full text of a block: with no deltas before it, it is the block; after deltas it only closes it."""
+        invocation = self._invocation(event)
+        if kind not in invocation.heard:
+            yield from self._delta(event, kind)
+        invocation.heard.discard(kind)
+        if invocation.speaking is kind:
+            invocation.speaking = None
+            yield BlockEnd(lane=invocation.run_id)
+
+    def _tool(self, event: Event) -> Iterator[Part]:
+        self._invocation(event).speaking = None
+        yield from self._tools.read(event)
+
+    def _agent_failed(self, event: Event) -> Iterator[Part]:
+        self._fail(event, event.get("errorType"), event.get("message"))
+        if self._is_bare:
+            yield from self._end_failed(event, self.failure)
+
+    def _agent_completed(self, event: Event) -> Iterator[Part]:
+        yield from self._agent_silent(event)
+        if used := self._usage.add(event):
+            yield Metadata(used)
+        if self._is_bare:
+            yield from self._end(event, "complete", Finish())
+
+    def _agent_paused(self, event: Event) -> Iterator[Part]:
+        if self._is_bare:
+            yield from self._flow_paused(event)
+
+    def _agent_aborted(self, event: Event) -> Iterator[Part]:
+        if self._is_bare:
+            yield from self._flow_aborted(event)
+
+    def _agent_silent(self, event: Event) -> Iterator[Part]:
+        """An agent has said its last word: its block is complete, and what it left open is settled."""
+        invocation = self._invocations.get(event["runId"])
+        if invocation is not None and invocation.speaking is not None:
+            invocation.speaking = None
+            yield BlockEnd(lane=invocation.run_id)
+        yield from self._tools.settle(event["runId"])
+
+    # Questions to a person
+
+    def _input_requested(self, event: Event) -> Iterator[Part]:
+        """Ask: the message ends with a call that waits for the page, and the run waits with it."""
+        call_id, prompt, asked_by = event["id"], event.get("prompt"), self._asking(event)
+        if event.get("kind") == "approval":
+            yield ToolCall(call_id, "approve", {"prompt": prompt}, provider_metadata=asked_by)
+            yield ApprovalRequest(call_id, call_id)
+        else:
+            given = {"prompt": prompt, "options": event.get("options")}
+            yield ToolCall(call_id, "choose", given, provider_metadata=asked_by)
+        self.ended = True
+        yield from self._tools.leave_open(GOES_ON)
+        if self._data:
+            yield from self._data.waiting()
+        yield Finish()
+
+    def _asking(self, event: Event) -> ProviderMetadata | None:
+        """Return who asks: the invocation that the event names, or the only one there is."""
+        going_on = list(self._invocations.values())
+        named = self._invocations.get(event.get("runId", "")) or (going_on[0] if len(going_on) == 1 else None)
+        return named.provider_metadata if named else None
+
+    def _input_received(self, event: Event) -> Iterator[Part]:
+        if event.get("approved") is False:
+            yield ToolDenied(event["id"])
+        else:
+            yield ToolResult(event["id"], event.get("value"))
+
+    # Endings
+
+    @property
+    def _is_bare(self) -> bool:
+        """Whether the events of an agent end the stream: the source declares it, or its flow says nothing."""
+        return self._ends_at == "agent" or (self._ends_at is None and not self._flow_speaks)
+
+    def _fail(self, event: Event, error_type: Any, text: Any) -> None:
+        """Remember a failure; the end of the flow tells it. An agent's error and its node's are often the same."""
+        invocation = self._invocation(event)
+        if str(text) in invocation.errors:
+            return
+        invocation.errors.add(str(text))
+        reference = self._new_reference()
+        what = f"{error_type}: {text!r}" if error_type else repr(text)
+        told = f"node {invocation.node_id!r} failed in run {invocation.run_id}: {what}"
+        self._notices.append(Notice("failure", told, event["type"], reference))
+        if error_type or len(invocation.errors) == 1:
+            self.failure = failed_step(invocation.node_id, str(error_type or ""), str(text), reference)
+
+    def _end_failed(self, event: Event, text: str, flow_name: Any = None) -> Iterator[Part]:
+        yield from self._end(event, "failed", Error(text), flow_name)
+
+    def _end(self, event: Event, status: str, ending: Finish | Error, flow_name: Any = None) -> Iterator[Part]:
+        self.ended = True
+        yield from self._tools.settle_all()
+        if self._data:
+            yield from self._data.all_ended(event, status)
+            yield self._data.status(status, flow_name)
+        yield ending
+
+    def _invocation(self, event: Event) -> _Invocation:
+        run_id = self.current_run_id = event["runId"]
+        found = self._invocations.get(run_id)
+        if found is None:
+            spoken_by = {"openHarness": {"nodeId": event["nodeId"], "runId": run_id}}
+            found = self._invocations[run_id] = _Invocation(run_id, event["nodeId"], spoken_by)
+        return found
+
+    _handlers: ClassVar[Mapping[str, Callable[[Any, Event], Iterator[Part]]]] = {
+        "flow:start": _flow_started,
+        "flow:resumed": _flow_resumed,
+        "flow:complete": _flow_completed,
+        "flow:paused": _flow_paused,
+        "flow:aborted": _flow_aborted,
+        "node:start": _node_started,
+        "node:complete": _node_completed,
+        "node:error": _node_failed,
+        "node:skipped": _node_skipped,
+        "edge:fire": _edge_fired,
+        "loop:iterate": _loop_iterated,
+        "agent:start": _agent_started,
+        "agent:text:delta": lambda self, event: self._delta(event, Text),
+        "agent:text": lambda self, event: self._block(event, Text),
+        "agent:thinking:delta": lambda self, event: self._delta(event, Reasoning),
+        "agent:thinking": lambda self, event: self._block(event, Reasoning),
+        "agent:tool": _tool,
+        "agent:error": _agent_failed,
+        "agent:complete": _agent_completed,
+        "agent:paused": _agent_paused,
+        "agent:aborted": _agent_aborted,
+        "input:requested": _input_requested,
+        "input:received": _input_received,
+    }

@@ -1,0 +1,132 @@
+"""What a page needs to draw the flow: data parts about the run, its nodes and its edges, updated in place."""
+
+import itertools
+from collections.abc import Mapping
+from typing import Any, TypeGuard
+
+import msgspec
+
+from usechat.open_harness.events.event import moment
+from usechat.open_harness.flow.flow import Flow
+from usechat.open_harness.runtime_protocol import Event
+from usechat.protocol.parts import Data
+
+__all__ = ["FlowData", "Usage", "graph_of", "node_output"]
+
+
+class FlowData:
+    """The data parts of one run. ``graph`` is what the flow file says: ``nodes``, ``edges`` and perhaps ``name``."""
+
+    def __init__(self, graph: Mapping[str, Any] | None) -> None:
+        self._graph = graph
+        self._flow_name = str(graph.get("name", "")) if graph else ""
+        self._status = ""
+        self._nodes: dict[str, dict[str, Any]] = {}  # the invocations that go on, by run id
+        self._edge: dict[str, Any] | None = None
+        self._edge_id: str | None = None
+        self._edges = itertools.count(1)
+        self._skipped = itertools.count(1)
+
+    def again(self) -> list[Data]:
+        """Return how things stand, for a message that begins in the middle of the run."""
+        status = [self.status(self._status)] if self._status else []
+        return [*self.graph(), *status, *(self._node(data) for data in self._nodes.values())]
+
+    def graph(self) -> list[Data]:
+        """Return the graph, if it is known."""
+        if self._graph is None:
+            return []
+        return [Data("flow-graph", {"nodes": self._graph["nodes"], "edges": self._graph["edges"]}, "flow-graph")]
+
+    def status(self, status: str, flow_name: Any = None) -> Data:
+        """Return how the flow stands. Most events do not name it, so that the name is remembered."""
+        if isinstance(flow_name, str):
+            self._flow_name = flow_name
+        self._status = status
+        return Data("flow-status", {"status": status, "flowName": self._flow_name}, "flow-status")
+
+    def node_started(self, event: Event) -> Data:
+        """Return the state of a new invocation."""
+        data = {"nodeId": event["nodeId"], "runId": event["runId"], "status": "running"}
+        data |= {"startedAt": moment(event), "durationMs": None}
+        self._nodes[event["runId"]] = data
+        return self._node(data)
+
+    def node_ended(self, event: Event, status: str) -> list[Data]:
+        """Return the last state of an invocation; nothing if it has ended already."""
+        return self._ended(event["runId"], status, event)
+
+    def all_ended(self, event: Event, status: str) -> list[Data]:
+        """Return the last states of all invocations that go on: the flow ended over them."""
+        return [data for run_id in list(self._nodes) for data in self._ended(run_id, status, event)]
+
+    def waiting(self) -> list[Data]:
+        """Return that all wait for a person; how they go on, the next message tells (:meth:`again`)."""
+        paused = [self._node({**data, "status": "paused"}) for data in self._nodes.values()]
+        return [*paused, Data("flow-status", {"status": "paused", "flowName": self._flow_name}, "flow-status")]
+
+    def node_skipped(self, event: Event) -> Data:
+        """Return the state of a node that was passed over."""
+        data = {"nodeId": event["nodeId"], "runId": None, "status": "skipped"}
+        data |= {"startedAt": moment(event), "durationMs": 0}
+        return Data("node-status", data, f"skipped-{next(self._skipped)}")
+
+    def edge_fired(self, event: Event) -> Data:
+        """Return an edge that was taken."""
+        self._edge = {"from": event["from"], "to": event["to"]}
+        self._edge_id = f"edge-{next(self._edges)}"
+        return Data("edge", self._edge, self._edge_id)
+
+    def iterated(self, event: Event) -> list[Data]:
+        """Return the edge that was taken last, now with its iteration: a loop tells it right behind the edge."""
+        if self._edge is None:
+            return []
+        return [Data("edge", {**self._edge, "iteration": event.get("iteration")}, self._edge_id)]
+
+    def _ended(self, run_id: str, status: str, event: Event) -> list[Data]:
+        data = self._nodes.pop(run_id, None)
+        if data is None:
+            return []
+        started, ended = data["startedAt"], moment(event)
+        duration = None if started is None or ended is None else ended - started
+        return [self._node({**data, "status": status, "durationMs": duration})]
+
+    def _node(self, data: Mapping[str, Any]) -> Data:
+        return Data("node-status", data, f"node-{data['runId']}")
+
+
+def graph_of(flow: object) -> Mapping[str, Any] | None:
+    """Return what a page draws of a flow: its nodes with their places, and its edges. Inputs stay here."""
+    if not isinstance(flow, Flow):
+        return None
+    nodes = [{"id": node.id, "type": node.type, **({"ui": node.ui} if node.ui else {})} for node in flow.nodes]
+    return {"name": flow.name, "nodes": nodes, "edges": msgspec.to_builtins(flow.edges)}
+
+
+def node_output(event: Event) -> Data:
+    """Return what a node's invocation gave."""
+    output = {"nodeId": event["nodeId"], "runId": event["runId"], "output": event.get("output")}
+    return Data("node-output", output, f"output-{event['runId']}")
+
+
+class Usage:
+    """What the agents of a message used, summed."""
+
+    def __init__(self) -> None:
+        self._tokens: dict[str, float] = {}
+        self._cost: float | None = None
+
+    def add(self, event: Event) -> Mapping[str, Any]:
+        """Add what one agent used and return the message metadata; empty if nothing is known."""
+        usage = event.get("usage")
+        for key, value in usage.items() if isinstance(usage, Mapping) else ():
+            if _is_number(value):
+                self._tokens[key] = self._tokens.get(key, 0) + value
+        if _is_number(cost := event.get("totalCostUsd")):
+            self._cost = (self._cost or 0) + cost
+        usage_so_far = {"usage": dict(self._tokens)} if self._tokens else {}
+        return usage_so_far | ({} if self._cost is None else {"totalCostUsd": self._cost})
+
+
+def _is_number(value: Any) -> TypeGuard[float]:
+    return isinstance(value, int | float) and not isinstance(value, bool)

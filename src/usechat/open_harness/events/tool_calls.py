@@ -1,0 +1,123 @@
+"""Which `agent:tool` events belong together: they carry no id, and a call may come in one or in two of them."""
+
+import itertools
+from collections.abc import Callable
+from typing import Any, Final, NamedTuple
+
+from usechat.open_harness.events.errors import Notice, failed_tool
+from usechat.open_harness.runtime_protocol import Event
+from usechat.protocol.parts import ProviderMetadata, ToolCall, ToolError, ToolPart, ToolResult
+
+__all__ = ["UNFINISHED", "UNKNOWN", "ToolCalls"]
+
+UNKNOWN: Final = "unknown"
+"""The name of a tool whose event has none."""
+
+UNFINISHED: Final = "{tool} did not finish."
+
+
+class _Open(NamedTuple):
+    id: str
+    name: str
+    input: Any
+    source_id: str | None
+    node_id: str
+
+    def announced(self, run_id: str) -> ToolCall:
+        """Return the call as a part; it names its node, as texts and thoughts do."""
+        said_by: ProviderMetadata = {"openHarness": {"nodeId": self.node_id, "runId": run_id}}
+        return ToolCall(self.id, self.name, self.input, provider_metadata=said_by, lane=run_id)
+
+
+class ToolCalls:
+    """The calls of one run: announces, pairs and settles them.
+
+    Events of one invocation and one tool are paired first in, first out; the later dialects have ids, which decide.
+    """
+
+    def __init__(self, new_reference: Callable[[], str]) -> None:
+        self.notices: list[Notice] = []
+        self._new_reference = new_reference
+        self._numbers = itertools.count(1)
+        self._open: dict[str, list[_Open]] = {}  # by run id
+
+    def read(self, event: Event) -> list[ToolPart]:
+        """Return what an `agent:tool` event says."""
+        run_id, name = event["runId"], event.get("toolName")
+        if event.get("toolCallId") is None and not (isinstance(name, str) and name):
+            self.notices.append(
+                Notice("nameless-tool", f"a tool of node {event['nodeId']!r} has no name", "agent:tool")
+            )
+        ends = "toolOutput" in event or event.get("error") is not None
+        found = self._find(event)
+        announced: list[ToolPart] = []
+        if found is None:
+            found = self._new(event)
+            self._open.setdefault(run_id, []).append(found)
+            announced = [found.announced(run_id)]
+        elif "toolInput" not in event:
+            ends = True  # a second event with nothing in it: the tool returned nothing
+        return [*announced, *([self._outcome(event, found)] if ends else [])]
+
+    def settle(self, run_id: str) -> list[ToolPart]:
+        """Return the ends of the calls of an invocation that began and never completed."""
+        return self._end(self._open.pop(run_id, []), run_id, UNFINISHED)
+
+    def settle_all(self, text: str = UNFINISHED) -> list[ToolPart]:
+        """Return the ends of all calls that began and never completed."""
+        return [part for run_id in list(self._open) for part in self._end(self._open.pop(run_id), run_id, text)]
+
+    def leave_open(self, text: str) -> list[ToolPart]:
+        """Return ends for all open calls, and keep them open for the next message."""
+        return [part for run_id, calls in self._open.items() for part in self._end(calls, run_id, text)]
+
+    def again(self) -> list[ToolPart]:
+        """Announce the open calls anew, in a message that begins while they run."""
+        announced: list[ToolPart] = []
+        for run_id, calls in self._open.items():
+            self._open[run_id] = [call._replace(id=self._new_id(run_id)) for call in calls]
+            announced += [call.announced(run_id) for call in self._open[run_id]]
+        return announced
+
+    def _find(self, event: Event) -> _Open | None:
+        """Return the call that an event goes on with. One with an input begins another, unless it is the same input."""
+        calls = self._open.get(event["runId"], [])
+        source_id, name = event.get("toolCallId"), event.get("toolName") or UNKNOWN
+        if source_id is not None:
+            return next((call for call in calls if call.source_id == source_id), None)
+        if "toolInput" in event:
+            ends = "toolOutput" in event or event.get("error") is not None
+            repeated = [call for call in calls if call.name == name and call.input == event["toolInput"]]
+            return repeated[0] if ends and repeated else None
+        # Providers lose the name of a tool that has ended, so that a nameless end is that of the oldest call.
+        named = [call for call in calls if call.name == name] or (calls if name == UNKNOWN else [])
+        return named[0] if named else None
+
+    def _new(self, event: Event) -> _Open:
+        name, source_id = event.get("toolName"), event.get("toolCallId")
+        return _Open(
+            id=self._new_id(event["runId"]) if source_id is None else str(source_id),
+            name=name if isinstance(name, str) and name else UNKNOWN,
+            input=event.get("toolInput", {}),
+            source_id=source_id,
+            node_id=event["nodeId"],
+        )
+
+    def _new_id(self, run_id: str) -> str:
+        return f"{run_id}-{next(self._numbers)}"
+
+    def _outcome(self, event: Event, call: _Open) -> ToolPart:
+        calls = self._open[event["runId"]]
+        calls.remove(call)
+        if not calls:
+            del self._open[event["runId"]]
+        error = event.get("error")
+        if error is None:
+            return ToolResult(call.id, event.get("toolOutput"), lane=event["runId"])
+        text, reference = failed_tool(call.name, event.get("errorType"), str(error), self._new_reference)
+        told = f"tool {call.name!r} of node {event['nodeId']!r} failed: {error!r}"
+        self.notices.append(Notice("failure", told, "agent:tool", reference))
+        return ToolError(call.id, text, lane=event["runId"])
+
+    def _end(self, calls: list[_Open], run_id: str, text: str) -> list[ToolPart]:
+        return [ToolError(call.id, text.format(tool=call.name), lane=run_id) for call in calls]

@@ -1,0 +1,1 @@
+"""A flow as it is written: the file, its nodes and edges, and the expressions in it."""

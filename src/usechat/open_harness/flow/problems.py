@@ -1,0 +1,67 @@
+"""What is wrong with a flow: every problem at once, each with its line."""
+
+from collections.abc import Iterable, Mapping, Sequence
+
+import msgspec
+
+from usechat.errors import UsechatError
+from usechat.open_harness.flow.flow import Place
+
+__all__ = ["FlowProblem", "InvalidFlow", "Lines", "Report"]
+
+
+class FlowProblem(msgspec.Struct, frozen=True):
+    """One thing that is wrong; ``where`` names the node or edge and the field, ``line`` counts from one."""
+
+    where: str
+    text: str
+    line: int | None = None
+
+    def __str__(self) -> str:
+        place = f"{self.where}: " if self.where else ""
+        return f"line {self.line}: {place}{self.text}" if self.line is not None else f"{place}{self.text}"
+
+
+class InvalidFlow(UsechatError, ValueError):
+    """A flow that cannot run; ``problems`` holds all that is wrong with it, and so does the text."""
+
+    def __init__(self, name: str, problems: Sequence[FlowProblem]) -> None:
+        count = "1 problem" if len(problems) == 1 else f"{len(problems)} problems"
+        super().__init__("\n".join([f"{name}: {count}", *(f"  {problem}" for problem in problems)]))
+        self.problems = tuple(problems)
+
+
+class Lines:
+    """The lines of a file at which its values begin; a value without a line of its own has that of its owner."""
+
+    def __init__(self, lines: Mapping[Place, int] | None = None) -> None:
+        self._lines = lines or {}
+
+    def of(self, place: Place) -> int | None:
+        """Return the line at which a value, or the nearest one around it, begins."""
+        for length in range(len(place), -1, -1):
+            if (line := self._lines.get(place[:length])) is not None:
+                return line
+        return None
+
+
+class Report:
+    """Collects problems while a flow is read."""
+
+    def __init__(self, lines: Lines) -> None:
+        self._lines = lines
+        self.problems: list[FlowProblem] = []
+
+    def add(self, place: Place, where: str, text: str) -> None:
+        """Note a problem of the value at a place."""
+        self.problems.append(FlowProblem(where, text, self._lines.of(place)))
+
+    def extend(self, problems: Iterable[tuple[Place, str, str]]) -> None:
+        """Note several problems."""
+        for problem in problems:
+            self.add(*problem)
+
+    def raise_for(self, name: str) -> None:
+        """Raise an InvalidFlow if there is any problem; they are sorted by line."""
+        if self.problems:
+            raise InvalidFlow(name, sorted(self.problems, key=lambda problem: problem.line or 0))

@@ -1,0 +1,1 @@
+"""The models behind agent nodes: the provider protocol, pydantic-ai, and recordings."""

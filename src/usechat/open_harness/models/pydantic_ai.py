@@ -1,0 +1,432 @@
+"""Answers an agent's questions with any model that pydantic-ai knows."""
+
+import asyncio
+import base64
+import binascii
+import contextlib
+import functools
+import inspect
+import logging
+import re
+import time
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from importlib import import_module
+from typing import Any, Final, NamedTuple, cast
+from urllib.parse import unquote_to_bytes
+
+import msgspec
+from pydantic_ai import RunContext, Tool
+from pydantic_ai.exceptions import ApprovalRequired, CallDeferred, ModelRetry
+from pydantic_ai.messages import (
+    FunctionToolCallEvent,
+    FunctionToolResultEvent,
+    PartDeltaEvent,
+    PartEndEvent,
+    PartStartEvent,
+    TextPart,
+    TextPartDelta,
+    ThinkingPart,
+    ThinkingPartDelta,
+)
+from pydantic_ai.toolsets import FunctionToolset, ToolsetTool, WrapperToolset
+
+from usechat.errors import MissingDependency
+from usechat.ids import new_id
+from usechat.open_harness.engine.agent_sessions import Inbox
+from usechat.open_harness.engine.node_run import run_within
+from usechat.open_harness.engine.threads import in_thread
+from usechat.open_harness.events.errors import PUBLIC
+from usechat.open_harness.models.provider import Answer, Execution, StreamEvent
+from usechat.open_harness.nodes.agent_request import AgentRequest
+from usechat.open_harness.nodes.context import AgentFailed, text_of
+from usechat.open_harness.nodes.python import import_function
+from usechat.protocol.values import json_value
+from usechat.runs.run import PublicError
+
+__all__ = [
+    "ModelEvents",
+    "WatchedTools",
+    "agent_failure",
+    "ask_model",
+    "model_problem",
+    "open_tools",
+]
+
+
+class _Call(NamedTuple):
+    id: str
+    name: str
+    input: Any
+    began: float
+
+
+class ModelEvents:
+    """Turns the events of one run of a model into those of a provider."""
+
+    def __init__(self, failures: Mapping[str, Exception]) -> None:
+        self._failures = failures
+        self._calls: dict[str, _Call] = {}
+        self._pieces: list[str] = []
+
+    @property
+    def unfinished_text(self) -> str:
+        """What the model has said of a block of text that has not ended."""
+        return "".join(self._pieces)
+
+    def feed(self, event: Any) -> list[StreamEvent]:
+        """Return what an event of pydantic-ai says; nothing for those that a page does not show."""
+        match event:
+            case PartStartEvent(part=TextPart(content=content)):
+                self._pieces = []
+                return self._text(content)
+            case PartDeltaEvent(delta=TextPartDelta(content_delta=content)):
+                return self._text(content)
+            case PartEndEvent(part=TextPart(content=content)):
+                self._pieces = []
+                return [{"type": "text", "content": content}] if content else []
+            case PartStartEvent(part=ThinkingPart(content=content)):
+                return _thinking(content)
+            case PartDeltaEvent(delta=ThinkingPartDelta(content_delta=content)):
+                return _thinking(content)
+            case PartEndEvent(part=ThinkingPart(content=content)):
+                return [{"type": "thinking", "content": content}] if content else []
+            case FunctionToolCallEvent(part=part):
+                return [self._began(part)]
+            case FunctionToolResultEvent(part=part):
+                return self._ended(part)
+        return []
+
+    def _text(self, content: str) -> list[StreamEvent]:
+        if not content:
+            return []
+        self._pieces.append(content)
+        return [{"type": "text", "content": content, "delta": True}]
+
+    def _began(self, part: Any) -> StreamEvent:
+        call = _Call(new_id(), part.tool_name, _arguments(part), time.monotonic())
+        self._calls[part.tool_call_id] = call
+        return {"type": "tool", "phase": "start", "id": call.id, "name": call.name, "data": call.input}
+
+    def _ended(self, part: Any) -> list[StreamEvent]:
+        call = self._calls.pop(part.tool_call_id, None)
+        if call is None:
+            return []
+        failure = self._failure(part)
+        ended = {
+            "type": "tool",
+            "phase": "complete",
+            "id": call.id,
+            "name": call.name,
+            "input": call.input,
+            "data": None if failure else json_value(part.content),
+            "durationMs": round((time.monotonic() - call.began) * 1000),
+        }
+        return [{**ended, **failure}]
+
+    def _failure(self, part: Any) -> dict[str, str]:
+        """Return why a call failed; nothing if it did not."""
+        raised = self._failures.get(part.tool_call_id)
+        if raised is not None:
+            kind = {"errorType": PUBLIC} if isinstance(raised, PublicError) else {}
+            return {"error": text_of(raised), **kind}
+        # A call that the model has to repeat, for instance because its arguments were wrong.
+        if getattr(part, "outcome", "success") != "success" or part.part_kind == "retry-prompt":
+            return {"error": str(part.content)}
+        return {}
+
+
+def _thinking(content: str | None) -> list[StreamEvent]:
+    return [{"type": "thinking", "content": content, "delta": True}] if content else []
+
+
+def _arguments(part: Any) -> Any:
+    try:
+        return json_value(part.args_as_dict())
+    except Exception:  # what the model wrote is no JSON object
+        return json_value(part.args)
+
+
+# -- Why a model could not answer, in the words that people are told.
+
+# By name: which of these classes there are depends on the release of pydantic-ai and on the provider's own library.
+_TYPES: Final = (
+    ("rate_limit", re.compile("RateLimit|QuotaExceeded|Overloaded|UsageLimitExceeded")),
+    ("auth", re.compile("Authentication|PermissionDenied|Unauthorized|Forbidden")),
+    ("timeout", re.compile("Time(d)?Out|Timeout")),
+    ("network", re.compile("Connection|ConnectError|NetworkError|gaierror|Unavailable")),
+)
+_STATUSES: Final = {401: "auth", 403: "auth", 408: "timeout", 429: "rate_limit", 503: "network", 504: "timeout"}
+_API_KEY: Final = re.compile(r"_API_KEY|api[ _-]key", re.IGNORECASE)
+
+
+def agent_failure(error: BaseException) -> AgentFailed:
+    """Return the failure of an agent whose model raised ``error``; its causes are looked at, too."""
+    text = text_of(error)
+    seen: set[int] = set()
+    cause: BaseException | None = error
+    while cause is not None and id(cause) not in seen:
+        seen.add(id(cause))
+        if (found := _error_type(cause)) is not None:
+            return AgentFailed(found, text)
+        cause = cause.__cause__ or cause.__context__
+    return AgentFailed("auth" if _API_KEY.search(text) else "execution_error", text)
+
+
+def _error_type(error: BaseException) -> str | None:
+    if (found := _STATUSES.get(getattr(error, "status_code", 0) or 0)) is not None:
+        return found
+    names = " ".join(kind.__name__ for kind in type(error).__mro__)
+    return next((name for name, pattern in _TYPES if pattern.search(names)), None)
+
+
+# -- The tools of an agent: foreign functions that may fail, or not end.
+
+_logger: Final = logging.getLogger("usechat.open_harness")
+
+
+def open_tools(names: Sequence[str], timeout_ms: float) -> "WatchedTools":
+    """Return the tools that a flow names as ``module:function``."""
+    tools: list[Tool[None]] = [Tool(_as_async(import_function(name))) for name in names]
+    return WatchedTools(FunctionToolset(tools), timeout_ms)
+
+
+@dataclass
+class WatchedTools(WrapperToolset[None]):
+    """Ends tools that take too long, and tells the model of those that failed, so that the turn goes on.
+
+    ``failures`` holds what they raised, by the id of the call.
+    """
+
+    timeout_ms: float
+    failures: dict[str, Exception] = field(default_factory=dict)
+
+    async def call_tool(
+        self, name: str, tool_args: dict[str, Any], ctx: RunContext[None], tool: ToolsetTool[None]
+    ) -> Any:
+        """Call a tool."""
+        work = self.wrapped.call_tool(name, tool_args, ctx, tool)
+        try:
+            return await run_within(work, self.timeout_ms, lambda: _timed_out(name, self.timeout_ms))
+        except (ApprovalRequired, CallDeferred, ModelRetry):
+            raise
+        except Exception as error:
+            _logger.warning("tool %s failed", name, exc_info=error)
+            self.failures[ctx.tool_call_id or ""] = error
+            return f"Error: {text_of(error)}"
+
+
+class ToolTimedOut(Exception):
+    """A tool took longer than its agent allows."""
+
+
+def _timed_out(name: str, timeout_ms: float) -> Exception:
+    return ToolTimedOut(f"{name} timed out after {timeout_ms / 1000:g} s")
+
+
+def _as_async(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a tool that can be left behind: pydantic-ai would wait for the thread of one that blocks."""
+    if inspect.iscoroutinefunction(function):
+        return function
+
+    @functools.wraps(function)
+    async def call(*arguments: Any, **named: Any) -> Any:
+        return await in_thread(lambda: function(*arguments, **named))
+
+    return call
+
+
+# -- Answers an agent's questions with any model that pydantic-ai knows.
+
+try:
+    from pydantic_ai import Agent, UsageLimits
+    from pydantic_ai.exceptions import UserError
+    from pydantic_ai.messages import (
+        BinaryContent,
+        ModelMessage,
+        ModelMessagesTypeAdapter,
+        ModelRequest,
+        ModelResponse,
+        TextPart,
+        ToolCallPart,
+        UserPromptPart,
+    )
+    from pydantic_ai.models import infer_model
+    from pydantic_ai.run import AgentRun
+    from pydantic_ai.settings import ModelSettings
+except ImportError:
+    raise MissingDependency("pydantic-ai-slim", "pydantic-ai") from None
+
+
+_PYTHON: Final = "python:"
+_BREATH: Final = 32
+
+
+def model_problem(model: Any) -> str | None:
+    """Return why a model cannot be asked: there is none of that name, or its provider's package or key is missing."""
+    try:
+        infer_model(_model(model))
+    except Exception as error:  # of pydantic-ai, of the provider's library, or of the user's module
+        return text_of(error)
+    return None
+
+
+async def ask_model(execution: Execution) -> Answer:
+    """Ask a model and call tools for it until it has answered; what is sent to the node becomes a user's message.
+
+    Whatever the model or pydantic-ai raises becomes an AgentFailed.
+    """
+    began = time.monotonic()
+    try:
+        answer = await _ask(execution)
+    except Exception as error:
+        raise agent_failure(error) from error
+    answer.duration_ms = round((time.monotonic() - began) * 1000)
+    return answer
+
+
+async def _ask(execution: Execution) -> Answer:
+    request = execution.request
+    tools = open_tools(request.tools, request.tool_timeout_ms)
+    agent = Agent(_model(execution.model), instructions=request.instructions, toolsets=[tools])
+    async with agent.iter(
+        _prompt(request),
+        message_history=_history(execution),
+        model_settings=_settings(request),
+        usage_limits=UsageLimits(request_limit=request.max_turns),
+    ) as run:
+        async with _reading(execution.inbox, run):
+            await _follow(run, tools, execution)
+        return _answer(run)
+
+
+async def _follow(run: AgentRun[None, str], tools: WatchedTools, execution: Execution) -> None:
+    """Go through the steps of a run and tell what happens; keep what there is if it is stopped."""
+    events = ModelEvents(tools.failures)
+    count = 0
+    try:
+        node = run.next_node
+        while not Agent.is_end_node(node):
+            if Agent.is_model_request_node(node) or Agent.is_call_tools_node(node):
+                async with node.stream(run.ctx) as stream:
+                    async for event in stream:
+                        for said in events.feed(event):
+                            execution.emit(said)
+                        count += 1
+                        if count % _BREATH == 0:
+                            await asyncio.sleep(0)
+            # Not `async for`: only this takes enqueued messages at the end of a run (pydantic-ai 2.0).
+            node = await run.next(node)
+    except asyncio.CancelledError:
+        execution.halfway = _halfway(run.new_messages(), events.unfinished_text)
+        raise
+
+
+@contextlib.asynccontextmanager
+async def _reading(inbox: Inbox, run: AgentRun[None, str]) -> AsyncIterator[None]:
+    """Hand what is sent to the node to the model, at its next step, while the run goes on."""
+
+    async def read() -> None:
+        while True:
+            command = await inbox.receive()
+            try:
+                run.enqueue(str(command.get("message", command.get("content", ""))))
+            except UserError:  # the run has ended; it is left for others
+                inbox.put_back(command)
+                return
+
+    task = asyncio.create_task(read())
+    try:
+        yield
+    finally:
+        task.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await task
+
+
+def _model(model: Any) -> Any:
+    """Return what pydantic-ai takes for a model; ``python:module:name`` is an object of a module."""
+    if not isinstance(model, str) or not model.startswith(_PYTHON):
+        return model
+    module, _, name = model.removeprefix(_PYTHON).partition(":")
+    return getattr(import_module(module), name)
+
+
+def _settings(request: AgentRequest) -> ModelSettings | None:
+    return None if request.thinking is None else cast("ModelSettings", {"thinking": request.thinking})
+
+
+def _history(execution: Execution) -> list[ModelMessage]:
+    history = ModelMessagesTypeAdapter.validate_python(execution.history)
+    for said in execution.request.conversation:
+        if said.role == "assistant":
+            history.append(ModelResponse([TextPart(said.text)]))
+        else:
+            history.append(ModelRequest([UserPromptPart(said.text)]))
+    return history
+
+
+def _prompt(request: AgentRequest) -> str | Sequence[str | BinaryContent]:
+    files = [file for file in map(_file, request.files) if file is not None]
+    return [request.prompt, *files] if files else request.prompt
+
+
+def _file(file: Mapping[str, Any]) -> BinaryContent | str | None:
+    """Return a file for the model. A URL is told, never fetched: it is the client's word."""
+    url = file.get("url")
+    if not isinstance(url, str):
+        return None
+    header, comma, data = url.removeprefix("data:").partition(",")
+    if not (url.startswith("data:") and comma):
+        return f"[file: {url}]"
+    try:
+        content = base64.b64decode(data, validate=True) if header.endswith(";base64") else unquote_to_bytes(data)
+    except binascii.Error:
+        return None
+    return BinaryContent(content, media_type=str(file.get("mediaType") or header.partition(";")[0] or "text/plain"))
+
+
+def _halfway(messages: list[ModelMessage], text: str) -> list[Any]:
+    """Return the messages of a stopped run that a later one can go on from: no call is left without its result."""
+    kept = list(messages)
+    while kept and isinstance(kept[-1], ModelResponse) and any(isinstance(p, ToolCallPart) for p in kept[-1].parts):
+        kept.pop()
+    if text and kept and isinstance(kept[-1], ModelRequest):
+        kept.append(ModelResponse([TextPart(text)]))
+    return _plain(kept)
+
+
+def _plain(messages: list[ModelMessage]) -> list[Any]:
+    plain: list[Any] = ModelMessagesTypeAdapter.dump_python(messages, mode="json")
+    return plain
+
+
+def _cost(usage: Any) -> float | msgspec.UnsetType:
+    """Return what the run cost, if this release of pydantic-ai knows."""
+    cost = getattr(usage, "cost", None)
+    return msgspec.UNSET if cost is None else float(cost)
+
+
+def _answer(run: AgentRun[None, str]) -> Answer:
+    result = run.result
+    assert result is not None, "a run that was followed to its end has a result"
+    models: dict[str, dict[str, int]] = {}
+    for message in result.new_messages():
+        if isinstance(message, ModelResponse):
+            used = models.setdefault(message.model_name or "unknown", {"inputTokens": 0, "outputTokens": 0})
+            used["inputTokens"] += message.usage.input_tokens
+            used["outputTokens"] += message.usage.output_tokens
+    usage = run.usage
+    return Answer(
+        result.output,
+        {
+            "inputTokens": usage.input_tokens,
+            "outputTokens": usage.output_tokens,
+            "cacheCreationInputTokens": usage.cache_write_tokens,
+            "cacheReadInputTokens": usage.cache_read_tokens,
+        },
+        models,
+        usage.requests,
+        total_cost_usd=_cost(usage),
+        messages=_plain(result.new_messages()),
+    )

@@ -1,0 +1,213 @@
+"""Recordings of agents: ask a model once, test for free afterwards."""
+
+import asyncio
+import hashlib
+import sqlite3
+import time
+from collections.abc import Mapping
+from contextlib import closing
+from pathlib import Path
+from typing import Any, Final, Literal, Protocol, TypeAlias
+from urllib.parse import quote
+
+import msgspec
+
+from usechat.open_harness.engine.threads import in_thread
+from usechat.open_harness.models.provider import Answer, Execution, Provider, StreamEvent
+from usechat.open_harness.nodes.context import AgentFailed, NodeContext
+from usechat.protocol.values import json_value
+
+__all__ = [
+    "FileRecordings",
+    "Mode",
+    "RecordedEvent",
+    "Recorder",
+    "Recording",
+    "RecordingMetadata",
+    "RecordingStore",
+    "SqliteRecordings",
+]
+
+
+_SCHEMA: Final = """
+CREATE TABLE IF NOT EXISTS recordings(id TEXT PRIMARY KEY, recording TEXT NOT NULL, created_at INTEGER NOT NULL)
+"""
+
+
+class RecordingStore(Protocol):
+    """Keeps the JSON texts of recordings by id. Both may wait for a disk; they are called in threads."""
+
+    def save(self, recording_id: str, text: str) -> None:
+        """Keep a recording instead of the one before."""
+        ...
+
+    def load(self, recording_id: str) -> str | None:
+        """Return a recording, or nothing."""
+        ...
+
+
+class FileRecordings:
+    """A JSON file per recording, in one folder."""
+
+    def __init__(self, folder: str | Path) -> None:
+        self._folder = Path(folder)
+
+    def save(self, recording_id: str, text: str) -> None:
+        """Write the file of a recording."""
+        self._folder.mkdir(parents=True, exist_ok=True)
+        self._path(recording_id).write_text(text + "\n", encoding="utf-8")
+
+    def load(self, recording_id: str) -> str | None:
+        """Read the file of a recording."""
+        path = self._path(recording_id)
+        return path.read_text(encoding="utf-8") if path.exists() else None
+
+    def _path(self, recording_id: str) -> Path:
+        # The id begins with that of a node, which may be any text.
+        return self._folder / f"{quote(recording_id, safe=' ')}.json"
+
+
+class SqliteRecordings:
+    """Recordings in an SQLite file, which may be that of the runs."""
+
+    def __init__(self, path: str | Path) -> None:
+        self._path = path
+        with closing(self._open()) as connection, connection:
+            connection.execute(_SCHEMA)
+
+    def save(self, recording_id: str, text: str) -> None:
+        """Write a recording."""
+        row = (recording_id, text, int(time.time() * 1000))
+        with closing(self._open()) as connection, connection:
+            connection.execute("INSERT OR REPLACE INTO recordings VALUES (?, ?, ?)", row)
+
+    def load(self, recording_id: str) -> str | None:
+        """Read a recording."""
+        with closing(self._open()) as connection:
+            found = connection.execute("SELECT recording FROM recordings WHERE id = ?", (recording_id,)).fetchone()
+        return None if found is None else str(found[0])
+
+    def _open(self) -> sqlite3.Connection:
+        return sqlite3.connect(self._path, timeout=10)
+
+
+# -- Recordings of agents: ask a model once, test for free afterwards.
+
+Mode: TypeAlias = Literal["live", "record", "replay"]
+
+
+class RecordingMetadata(msgspec.Struct, rename="camel"):
+    """What a recording is of."""
+
+    provider_type: str
+    created_at: str
+    input_hash: str
+    model: str | None = None
+    tags: list[str] = []
+
+
+class RecordedEvent(msgspec.Struct):
+    """One event, with the milliseconds since the recording began."""
+
+    seq: int
+    timestamp: int
+    event: dict[str, Any]
+
+
+class Recording(msgspec.Struct):
+    """All that an agent said in one invocation, and how it ended."""
+
+    id: str
+    metadata: RecordingMetadata
+    events: list[RecordedEvent] = []
+    output: dict[str, Any] | None = None
+    error: dict[str, str] | None = None
+
+
+class Recorder:
+    """How the agents of a flow are asked.
+
+    ``record`` asks the model and keeps what it says, ``replay`` says what was kept and needs no model, ``live`` asks
+    and keeps nothing. A recording is found by node, number of the invocation, and a hash of what was asked.
+    """
+
+    def __init__(self, mode: Mode, store: RecordingStore) -> None:
+        self.mode = mode
+        self._store = store
+
+    async def ask(self, provider: Provider, execution: Execution, context: NodeContext) -> Answer:
+        """Let the provider, or the recording of one, answer."""
+        if self.mode == "live":
+            return await provider.execute(execution)
+        input_hash = _input_hash(execution)
+        recording_id = f"{context.node_id}-{context.invocation}-{input_hash[:16]}"
+        context.emit(
+            {
+                "type": "recording:linked",
+                "invocation": context.invocation,
+                "providerType": provider.type,
+                "recordingId": recording_id,
+                "mode": self.mode,
+            }
+        )
+        if self.mode == "replay":
+            return await self._replay(recording_id, execution)
+        return await self._record(
+            Recording(recording_id, _metadata(provider, execution, input_hash)), provider, execution
+        )
+
+    async def _record(self, recording: Recording, provider: Provider, execution: Execution) -> Answer:
+        began = time.monotonic()
+        emit = execution.emit
+
+        def emit_and_keep(event: StreamEvent) -> None:
+            elapsed = round((time.monotonic() - began) * 1000)
+            recording.events.append(RecordedEvent(len(recording.events) + 1, elapsed, json_value(event)))
+            emit(event)
+
+        execution.emit = emit_and_keep
+        try:
+            answer = await provider.execute(execution)
+        except AgentFailed as error:
+            recording.error = {"code": error.error_type, "message": str(error)}
+            raise
+        else:
+            recording.output = msgspec.to_builtins(answer)
+            return answer
+        finally:
+            # What was stopped halfway is no recording.
+            if recording.output is not None or recording.error is not None:
+                text = msgspec.json.format(msgspec.json.encode(recording)).decode()
+                await in_thread(lambda: self._store.save(recording.id, text))
+
+    async def _replay(self, recording_id: str, execution: Execution) -> Answer:
+        text = await in_thread(lambda: self._store.load(recording_id))
+        if text is None:
+            raise AgentFailed("no_recording", f"there is no recording {recording_id}; run once with the mode record")
+        try:
+            recording = msgspec.json.decode(text, type=Recording)
+        except msgspec.DecodeError as error:
+            raise AgentFailed("no_recording", f"the recording {recording_id} cannot be read: {error}") from error
+        for recorded in recording.events:
+            execution.emit(recorded.event)
+            await asyncio.sleep(0)
+        if recording.error is not None:
+            raise AgentFailed(recording.error["code"], recording.error["message"])
+        return msgspec.convert(recording.output, Answer)
+
+
+def _metadata(provider: Provider, execution: Execution, input_hash: str) -> RecordingMetadata:
+    now = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+    return RecordingMetadata(provider.type, now, input_hash, execution.request.model)
+
+
+def _input_hash(execution: Execution) -> str:
+    """Return what is the same whenever the same is asked; ids and times within the history are not."""
+    asked = [msgspec.to_builtins(execution.request), [_essence(message) for message in execution.history]]
+    return hashlib.sha256(msgspec.json.encode(json_value(asked), order="sorted")).hexdigest()
+
+
+def _essence(message: Any) -> Any:
+    parts = message.get("parts", ()) if isinstance(message, Mapping) else ()
+    kept = ("part_kind", "content", "tool_name", "args")
+    return [{key: part[key] for key in kept if key in part} for part in parts if isinstance(part, Mapping)]

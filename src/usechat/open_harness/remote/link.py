@@ -1,0 +1,156 @@
+"""One WebSocket to a server of flows: events in, commands out."""
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import AsyncIterator, Callable, Mapping
+from typing import Any, Final, Self
+from urllib.parse import urlsplit
+
+from websockets.asyncio.client import ClientConnection, connect
+from websockets.exceptions import ConnectionClosed, InvalidHandshake, InvalidStatus
+
+from usechat.errors import UsechatError
+from usechat.open_harness.runtime_protocol import Command, Event
+from usechat.protocol.sse import MAXIMUM_EVENT_BYTES
+from usechat.protocol.values import json_text, json_value, read_json
+from usechat.runs.run import PublicError
+
+__all__ = ["COMMANDS_HEADER", "InvalidAddress", "Link", "Unreachable", "backoff", "require_scheme", "without_secrets"]
+
+COMMANDS_HEADER: Final = "open-harness-commands"
+"""A header of the handshake's answer that names the commands which a server knows beyond the contract: ``run``."""
+
+_logger: Final = logging.getLogger("usechat.open_harness")
+_FIRST_DELAY: Final = 0.1
+_LONGEST_DELAY: Final = 5.0
+_GOODBYE: Final = 2.0
+"""Seconds that the last commands get to be sent."""
+
+
+class InvalidAddress(UsechatError, ValueError):
+    """A URL of the wrong kind; the text says which would be right."""
+
+
+class Unreachable(PublicError):
+    """The other side could not be reached at all."""
+
+    def __init__(self) -> None:
+        super().__init__("The flow cannot be reached at the moment. Please try again later.")
+
+
+def require_scheme(url: str, schemes: tuple[str, ...]) -> None:
+    """Raise unless the URL has one of these schemes, and a host."""
+    try:
+        parts = urlsplit(url)
+        fits = parts.scheme in schemes and bool(parts.hostname)
+    except ValueError:
+        fits = False
+    if not fits:
+        raise InvalidAddress(f"{url!r} is no address that begins with {' or '.join(f'{name}://' for name in schemes)}")
+
+
+def without_secrets(url: str) -> str:
+    """Return what a log may say of a URL: no password, no query."""
+    parts = urlsplit(url)
+    return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"
+
+
+async def backoff(seconds: float) -> AsyncIterator[None]:
+    """Come again and again, with growing pauses, until the time is over."""
+    loop = asyncio.get_running_loop()
+    deadline, delay = loop.time() + seconds, _FIRST_DELAY
+    yield
+    while (left := deadline - loop.time()) > 0:
+        await asyncio.sleep(min(delay, left))
+        delay = min(2 * delay, _LONGEST_DELAY)
+        yield
+
+
+class Link:
+    """An open connection. Events reach ``on_event`` in their order; ``on_lost`` is called when no more come."""
+
+    def __init__(
+        self, connection: ClientConnection, on_event: Callable[[Event], None], on_lost: Callable[[], None]
+    ) -> None:
+        self._connection = connection
+        self._on_event = on_event
+        self._on_lost = on_lost
+        self._outgoing: asyncio.Queue[Command | None] = asyncio.Queue()
+        self.lost = False
+        loop = asyncio.get_running_loop()
+        self._reader = loop.create_task(self._read(), name="usechat flow events")
+        self._writer = loop.create_task(self._write(), name="usechat flow commands")
+
+    @classmethod
+    async def open(
+        cls,
+        url: str,
+        *,
+        headers: Mapping[str, str],
+        seconds: float,
+        on_event: Callable[[Event], None],
+        on_lost: Callable[[], None],
+    ) -> Self:
+        """Connect, trying again for so many seconds; raise Unreachable if that was in vain."""
+        async for _ in backoff(seconds):
+            try:
+                connection = await connect(url, additional_headers=headers, max_size=MAXIMUM_EVENT_BYTES)
+            except (OSError, InvalidHandshake, TimeoutError, EOFError) as error:
+                _logger.warning("the flow at %s cannot be reached: %s", without_secrets(url), error)
+                if isinstance(error, InvalidStatus) and error.response.status_code < 500:
+                    break  # it answered, and will not answer otherwise
+            else:
+                return cls(connection, on_event, on_lost)
+        raise Unreachable
+
+    @property
+    def starts_runs(self) -> bool:
+        """Whether the server knows the command ``run``, and keeps one runtime per connection."""
+        response = self._connection.response
+        return response is not None and "run" in response.headers.get(COMMANDS_HEADER, "").split()
+
+    def command(self, command: Command) -> None:
+        """Send a command as soon as the socket takes it; it is lost with the link."""
+        self._outgoing.put_nowait(command)
+
+    async def close(self) -> None:
+        """Send what waits to be sent, and go."""
+        self._outgoing.put_nowait(None)
+        await asyncio.wait([self._writer], timeout=_GOODBYE)
+        for task in (self._writer, self._reader):
+            task.cancel()
+        await asyncio.gather(self._writer, self._reader, return_exceptions=True)
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(_GOODBYE):
+                await self._connection.close()
+
+    async def _read(self) -> None:
+        try:
+            async for frame in self._connection:
+                event = _event_in(frame)
+                if event is not None:
+                    self._on_event(event)
+        except ConnectionClosed as closed:
+            _logger.warning("the connection to a flow was lost: %s", closed)
+        finally:
+            self.lost = True
+            self._on_lost()
+
+    async def _write(self) -> None:
+        with contextlib.suppress(ConnectionClosed):
+            while (command := await self._outgoing.get()) is not None:
+                await self._connection.send(json_text(json_value({"type": "command", "command": command})))
+
+
+def _event_in(frame: str | bytes) -> Event | None:
+    """Return the event that a frame holds. The contract wants anything else ignored."""
+    try:
+        told: Any = read_json(frame if isinstance(frame, str) else frame.decode())
+    except (ValueError, RecursionError):
+        told = None
+    if isinstance(told, dict) and told.get("type") == "event" and isinstance(told.get("event"), dict):
+        event: Event = told["event"]
+        return event
+    _logger.warning("a frame of a flow's server was ignored: it holds no event")
+    return None

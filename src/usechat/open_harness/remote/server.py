@@ -1,0 +1,238 @@
+"""The server's side of the WebSocket contract: each connection has a runtime of its own, and may start it."""
+
+import asyncio
+import contextlib
+import logging
+import sys
+from collections.abc import Callable, Collection, Coroutine, Mapping
+from typing import Any, Final, NamedTuple
+
+import uvicorn
+from starlette.applications import Starlette
+from starlette.requests import HTTPConnection
+from starlette.routing import WebSocketRoute
+from starlette.websockets import WebSocket, WebSocketDisconnect
+
+from usechat.errors import RequestError
+from usechat.open_harness.remote.link import COMMANDS_HEADER
+from usechat.open_harness.runtime_protocol import Event, Runtime
+from usechat.protocol.values import json_text, json_value, read_json
+from usechat.server.auth.origin import LocalPagesOnly, listen, resolve
+from usechat.server.websocket import is_welcome
+
+__all__ = ["RuntimeSockets", "runtime_app", "serve_runtime"]
+
+_logger: Final = logging.getLogger("usechat.open_harness")
+_MAXIMUM_WAITING: Final = 16 * 1024 * 1024
+"""Characters that may wait for a client which reads too slowly."""
+_GOODBYE: Final = 5.0
+"""Seconds that a stopped runtime, and a client that is told to go, may take."""
+
+
+class _Close(NamedTuple):
+    """With what a socket is closed (RFC 6455, 7.4)."""
+
+    code: int
+    reason: str
+
+
+_FAILED: Final = _Close(1011, "The flow failed.")
+_TOO_SLOW: Final = _Close(1013, "The connection is too slow.")
+_ONE_RUN: Final = _Close(1008, "The run of this connection has begun; open another for another run.")
+
+
+class RuntimeSockets:
+    """Serves runtimes to whoever connects: ``{"type":"event",…}`` out, ``{"type":"command",…}`` in.
+
+    The command ``{"type":"run","input":{…}}`` starts the connection's runtime; the others are the contract's own.
+    Whoever goes stops the run. ``origins`` are the pages that may connect besides those of the same host.
+    """
+
+    def __init__(self, factory: Callable[[], Runtime], *, origins: Collection[str] = ()) -> None:
+        self._factory = factory
+        self._origins = origins
+
+    async def serve(self, websocket: WebSocket) -> None:
+        """Let a client in, and serve it until it goes."""
+        headers = websocket.headers
+        if not is_welcome(headers.get("origin"), headers.get("host", ""), self._origins):
+            _logger.warning("a page of %r may not connect; see origins", headers["origin"])
+            await websocket.close()  # before it is accepted: the server answers 403 (ASGI, websocket.close)
+            return
+        await websocket.accept(headers=[(COMMANDS_HEADER.encode(), b"run")])
+        await _Client(websocket, self._factory).serve()
+
+
+def runtime_app(factory: Callable[[], Runtime], *, path: str = "/ws", origins: Collection[str] = ()) -> Starlette:
+    """Return an ASGI app with one route, a WebSocket; it asks nobody who they are."""
+    return Starlette(routes=[WebSocketRoute(path, RuntimeSockets(factory, origins=origins).serve)])
+
+
+def serve_runtime(
+    factory: Callable[[], Runtime], *, host: str = "127.0.0.1", port: int = 42069, path: str = "/ws"
+) -> None:
+    """Serve runtimes at ``ws://host:port/path`` to programs and pages of this machine until the process is told to end.
+
+    For other machines, mount :func:`runtime_app` behind something that knows who may connect.
+    """
+    app = _LocalOnly(runtime_app(factory, path=path))
+    sockets = listen(resolve(host, port))
+    sys.stdout.write(f"usechat serves flows at ws://{host}:{sockets[0].getsockname()[1]}{path}\n")
+    sys.stdout.flush()
+    with contextlib.suppress(KeyboardInterrupt):  # the usual way to end it
+        uvicorn.Server(uvicorn.Config(app, lifespan="off")).run(sockets)
+
+
+class _LocalOnly:
+    """Refuses connections that pages of other sites have opened, whatever name of this machine they use."""
+
+    def __init__(self, app: Starlette) -> None:
+        self._app = app
+        self._rule = LocalPagesOnly()
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        if scope["type"] == "websocket":
+            try:
+                await self._rule(HTTPConnection(scope), "", "send")
+            except RequestError as error:
+                _logger.warning("a connection was refused: %s", error)
+                await WebSocket(scope, receive, send).close()
+                return
+        await self._app(scope, receive, send)
+
+
+class _Client:
+    """One connection, and its runtime from the moment it is run."""
+
+    def __init__(self, websocket: WebSocket, factory: Callable[[], Runtime]) -> None:
+        self._websocket = websocket
+        self._factory = factory
+        self._runtime: Runtime | None = None
+        self._running: asyncio.Task[None] | None = None
+        self._outgoing: asyncio.Queue[str | _Close] = asyncio.Queue()
+        self._waiting = 0
+        self._closed: asyncio.Future[_Close | None] = asyncio.get_running_loop().create_future()
+
+    async def serve(self) -> None:
+        """Serve until either side goes; the runtime is stopped first."""
+        loop = asyncio.get_running_loop()
+        tasks = [loop.create_task(self._read()), loop.create_task(self._write())]
+        try:
+            close = await self._closed
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+            await self._stop()
+        if close is not None:
+            with contextlib.suppress(RuntimeError, WebSocketDisconnect, TimeoutError):
+                async with asyncio.timeout(_GOODBYE):
+                    await self._websocket.close(close.code, close.reason)
+
+    def _end(self, close: _Close | None) -> None:
+        if not self._closed.done():
+            self._closed.set_result(close)
+
+    async def _read(self) -> None:
+        while (message := await self._websocket.receive())["type"] != "websocket.disconnect":
+            command = _command_in(message.get("text") or "")
+            if command is not None:
+                self._take(command)
+        self._end(None)
+
+    async def _write(self) -> None:
+        try:
+            while True:
+                frame = await self._outgoing.get()
+                if isinstance(frame, _Close):  # behind all that was said before
+                    self._end(frame)
+                    return
+                self._waiting -= len(frame)
+                await self._websocket.send_text(frame)
+        except (RuntimeError, WebSocketDisconnect):  # uvicorn tells only whoever sends that the client has gone
+            self._end(None)
+
+    def _take(self, command: Mapping[str, Any]) -> None:
+        match command.get("type"):
+            case "run" if self._runtime is not None:
+                self._end(_ONE_RUN)
+            case "run":
+                given = command.get("input")
+                self._start(given if isinstance(given, dict) else {})
+            case _ if self._runtime is None:
+                _logger.warning("a command was ignored: the run of its connection has not begun")
+            case "resume":
+                message = command.get("message")
+                self._spawn(self._resume(self._runtime, self._running, message if isinstance(message, str) else None))
+            case _:
+                self._dispatch(self._runtime, command)
+
+    def _start(self, given: Mapping[str, Any]) -> None:
+        try:
+            runtime = self._factory()
+        except Exception:  # whatever the user's code does
+            _logger.exception("no runtime could be made")
+            self._outgoing.put_nowait(_FAILED)
+            return
+        self._runtime = runtime
+        runtime.on_event(self._tell)
+        self._spawn(runtime.run(given))
+
+    async def _resume(self, runtime: Runtime, before: asyncio.Task[None] | None, message: str | None) -> None:
+        if before is not None:  # a run tells that it is paused before it has come to rest
+            await asyncio.wait([before])
+        if runtime.get_snapshot().get("status") == "paused":
+            await runtime.resume(message)
+        else:
+            _logger.warning("a command was ignored: the run is not paused")
+
+    def _dispatch(self, runtime: Runtime, command: Mapping[str, Any]) -> None:
+        try:
+            match command.get("type"):
+                case "pause":
+                    runtime.pause()
+                case "stop":
+                    runtime.stop()
+                case _:
+                    runtime.dispatch(command)
+        except Exception as error:  # a command that the runtime refuses; the contract has no answer to it
+            _logger.warning("a command was refused: %s", error)
+
+    def _spawn(self, work: Coroutine[Any, Any, Any]) -> None:
+        async def drive() -> None:
+            try:
+                await work
+            except Exception:
+                _logger.exception("the run of a connection failed")
+                self._outgoing.put_nowait(_FAILED)
+
+        self._running = asyncio.get_running_loop().create_task(drive(), name="usechat flow of a connection")
+
+    def _tell(self, event: Event) -> None:
+        frame = json_text(json_value({"type": "event", "event": event}))
+        self._waiting += len(frame)
+        if self._waiting > _MAXIMUM_WAITING:
+            self._end(_TOO_SLOW)
+        else:
+            self._outgoing.put_nowait(frame)
+
+    async def _stop(self) -> None:
+        if self._running is not None and self._runtime is not None:
+            running = self._running
+            self._runtime.stop()
+            await asyncio.wait([running], timeout=_GOODBYE)
+            running.cancel()
+            await asyncio.gather(running, return_exceptions=True)
+
+
+def _command_in(text: str) -> Mapping[str, Any] | None:
+    """Return the command that a frame holds. The contract wants anything else ignored."""
+    try:
+        asked: Any = read_json(text)
+    except (ValueError, RecursionError):
+        asked = None
+    if isinstance(asked, dict) and asked.get("type") == "command" and isinstance(asked.get("command"), dict):
+        command: Mapping[str, Any] = asked["command"]
+        return command
+    _logger.warning("a frame was ignored: it holds no command")
+    return None

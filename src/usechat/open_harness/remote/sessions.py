@@ -1,0 +1,324 @@
+"""Workflows behind the session API of Open Harness: one session is one run, and pauses when it requests input."""
+
+import asyncio
+import logging
+from collections.abc import AsyncGenerator, Callable, Coroutine, Mapping
+from contextlib import aclosing, suppress
+from typing import Any, Final
+
+import httpx2
+
+from usechat.errors import InvalidFrame, LocalProtocolError
+from usechat.open_harness.events.event import EndsAt
+from usechat.open_harness.remote.link import Unreachable, backoff, require_scheme, without_secrets
+from usechat.open_harness.runtime_protocol import Command, Event, Listener, Listeners, Snapshot
+from usechat.protocol.sse import EventDecoder
+from usechat.protocol.values import json_text, read_json
+from usechat.runs.run import PublicError
+from usechat.turn import current_turn
+
+__all__ = [
+    "RemoteSession",
+    "RemoteSessions",
+    "SessionServer",
+]
+
+
+LOST: Final = "The connection to the workflow was lost before the answer was complete."
+REFUSED: Final = "The workflow did not take the message."
+NO_SESSION: Final = "The workflow does not know this conversation any more. Please start again."
+
+_logger: Final = logging.getLogger("usechat.open_harness")
+_JSON: Final = {"content-type": "application/json"}
+_TIMEOUT: Final = httpx2.Timeout(10.0, read=30.0)
+_PATIENT: Final = httpx2.Timeout(10.0, read=None)
+
+
+class SessionServer:
+    """Asks a server; whatever goes wrong is a PublicError, and the log has the reason.
+
+    Connections are not kept: requests are few, and nobody would close what is left open.
+    """
+
+    def __init__(self, url: str, headers: Mapping[str, str], connect_seconds: float) -> None:
+        self._url = url
+        self.connect_seconds = connect_seconds
+        self._client = httpx2.AsyncClient(
+            headers=dict(headers), timeout=_TIMEOUT, limits=httpx2.Limits(max_keepalive_connections=0)
+        )
+
+    async def create(self, text: str) -> str:
+        """Start a session; return its id."""
+        told = await self.post("/sessions", {"input": text})
+        if isinstance(told, dict) and isinstance(session_id := told.get("sessionId"), str):
+            return session_id
+        raise PublicError(REFUSED)
+
+    async def is_running(self, session_id: str) -> bool:
+        """Ask whether the session's workflow goes on."""
+        told = await self._ask("GET", f"/sessions/{session_id}", None)
+        return isinstance(told, dict) and told.get("running") is True
+
+    async def post(self, path: str, body: Any) -> Any:
+        """Post JSON; return what is answered. Nothing is posted twice."""
+        return await self._ask("POST", path, body)
+
+    async def events(self, session_id: str, position: Callable[[], int], silence: float) -> AsyncGenerator[Event, None]:
+        """Yield a session's events from a position on, until there are none for ``silence`` seconds.
+
+        A connection that breaks is opened again where ``position`` says by then. An event may come twice.
+        """
+        progress = True
+        while progress:
+            progress = False
+            async for _ in backoff(self.connect_seconds):
+                try:
+                    async with aclosing(self._connection(session_id, position(), silence)) as events:
+                        async for event in events:
+                            progress = True
+                            yield event
+                except TimeoutError:
+                    return
+                except (httpx2.TransportError, InvalidFrame) as error:
+                    _logger.warning("the events of session %s broke off: %s", session_id, error)
+                if progress:
+                    break
+        raise PublicError(LOST)
+
+    async def _connection(self, session_id: str, position: int, silence: float) -> AsyncGenerator[Event, None]:
+        """Yield what comes over one connection; raise TimeoutError when nothing comes for too long."""
+        url = f"{self._url}/sessions/{session_id}/events"
+        query = {"history": "true", "fromPosition": str(position)}
+        decoder = EventDecoder()
+        async with self._client.stream("GET", url, params=query, timeout=_PATIENT) as response:
+            if response.status_code != 200:
+                _logger.warning("%s answered %d", without_secrets(url), response.status_code)
+                if response.status_code < 500:
+                    raise PublicError(NO_SESSION)
+                return
+            pieces = response.aiter_bytes()
+            while True:
+                async with asyncio.timeout(silence):
+                    piece = await anext(pieces, b"")
+                if not piece:
+                    return
+                for told in decoder.receive(piece):
+                    if (event := _event_in(told.data)) is not None:
+                        yield event
+
+    async def _ask(self, method: str, path: str, body: Any) -> Any:
+        content = None if body is None else json_text(body).encode()
+        async for _ in backoff(self.connect_seconds):
+            try:
+                response = await self._client.request(method, self._url + path, content=content, headers=_JSON)
+            except (httpx2.ConnectError, httpx2.ConnectTimeout) as error:  # nothing was sent, so it can be tried again
+                _logger.warning("the workflow at %s cannot be reached: %s", without_secrets(self._url), error)
+                continue
+            except httpx2.TransportError as error:
+                _logger.warning("%s %s failed: %s", method, without_secrets(self._url + path), error)
+                raise PublicError(LOST) from error
+            if response.status_code >= 400:
+                _logger.warning(
+                    "%s %s%s answered %d: %.200s", method, self._url, path, response.status_code, response.text
+                )
+                raise PublicError(NO_SESSION if response.status_code == 404 else REFUSED)
+            return _json(response.text)
+        raise Unreachable
+
+
+def _json(text: str) -> Any:
+    try:
+        return read_json(text)
+    except (ValueError, RecursionError):
+        return None
+
+
+def _event_in(text: str) -> Event | None:
+    """Return the event that a frame holds."""
+    event = _json(text)
+    if isinstance(event, dict) and isinstance(event.get("name"), str):
+        return event
+    _logger.warning("a frame of a session was ignored: it holds no event")
+    return None
+
+
+# -- Workflows behind the session API of Open Harness: one session is one run, and pauses when it requests input.
+
+GONE: Final = "The workflow stopped before the answer was complete."
+NO_TEXT: Final = "The workflow takes text, and the message has none."
+
+_HISTORY_SECONDS: Final = 1.0
+"""How long the events of a session that has ended may take; they are all there, and sent at once."""
+
+
+class RemoteSessions:
+    """A server of sessions at ``http://…``; called, it makes the runtime of a new session.
+
+    ``connect_seconds`` is how long a connection is tried again and again. After ``silence`` seconds without an event
+    the server is asked whether the session still runs: no event tells of a workflow that has failed.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        *,
+        headers: Mapping[str, str] | None = None,
+        connect_seconds: float = 5.0,
+        silence: float = 10.0,
+    ) -> None:
+        require_scheme(url, ("http", "https"))
+        self._server = SessionServer(url.rstrip("/"), headers or {}, connect_seconds)
+        self._silence = silence
+
+    def __call__(self) -> "RemoteSession":
+        """Return a runtime for a new session."""
+        return RemoteSession(self._server, silence=self._silence)
+
+
+class RemoteSession:
+    """One session. Its events have the names and payloads of the session API."""
+
+    ends_at: EndsAt = "flow"
+
+    def __init__(self, server: SessionServer, *, silence: float) -> None:
+        self._server = server
+        self._silence = silence
+        self._session_id: str | None = None
+        self._status = "idle"
+        self._seen: set[str] = set()
+        self._listeners = Listeners()
+        self._orders: set[asyncio.Task[None]] = set()
+
+    async def run(self, input: Mapping[str, Any] | None = None) -> Snapshot:  # noqa: A002
+        """Start a session with the input's ``message``; return when the workflow is complete or requests input."""
+        return await self._owned(self._begin(str((input or {}).get("message", ""))))
+
+    async def resume(self, message: str | None = None) -> Snapshot:
+        """Answer what the session asked; return as ``run`` does."""
+        return await self._owned(self._answer(message or ""))
+
+    def pause(self) -> None:
+        """Ask the server to interrupt the workflow; the session stays there."""
+        self._order(lambda session_id: self._server.post(f"/sessions/{session_id}/pause", None))
+
+    def stop(self) -> None:
+        """Interrupt the workflow: deleting the session would be the only other way."""
+        self.pause()
+
+    def dispatch(self, command: Command) -> None:
+        """Post what a ``send`` or a ``reply`` says as input of the session."""
+        match command:
+            case {"type": "send", "message": str(text)} | {"type": "reply", "content": str(text)}:
+                self._order(lambda session_id: self._server.post(f"/sessions/{session_id}/input", {"input": text}))
+            case {"type": "abort" | "pause" | "stop"}:
+                self.pause()
+            case _:
+                raise LocalProtocolError(f"a session knows no command {command.get('type')!r}")
+
+    def on_event(self, listener: Listener) -> Callable[[], None]:
+        """Call the listener with every event from now on; return what ends that."""
+        return self._listeners.add(listener)
+
+    def get_snapshot(self) -> Snapshot:
+        """Return the session's id and how it stands."""
+        return {"runId": self._session_id, "status": self._status, "outputs": {}, "nodeStatus": {}}
+
+    async def _owned(self, turn: Coroutine[Any, Any, None]) -> Snapshot:
+        """Do a turn; one that is cancelled interrupts the workflow before it goes."""
+        self._status = "running"
+        try:
+            await turn
+        except asyncio.CancelledError:
+            self._status = "aborted"
+            self.stop()
+            raise
+        except BaseException:
+            self._status = "aborted"
+            raise
+        finally:
+            if self._orders:
+                await asyncio.wait(self._orders, timeout=self._server.connect_seconds)
+        return self.get_snapshot()
+
+    async def _begin(self, text: str) -> None:
+        if not text:
+            raise PublicError(NO_TEXT)
+        creating = asyncio.get_running_loop().create_task(self._create(text))
+        try:
+            await asyncio.shield(creating)
+        except asyncio.CancelledError:  # a session that is being made can only be interrupted when it has an id
+            await asyncio.wait([creating], timeout=self._server.connect_seconds)
+            creating.cancel()
+            raise
+        await self._follow()
+
+    async def _create(self, text: str) -> None:
+        try:
+            self._session_id = await self._server.create(text)
+        except Unreachable:
+            with suppress(LocalProtocolError):  # used without a chat
+                current_turn().source_unreachable()
+            raise
+
+    async def _answer(self, text: str) -> None:
+        if not text:
+            raise PublicError(NO_TEXT)
+        await self._server.post(f"/sessions/{self._session_id}/input", {"input": text})
+        await self._follow()
+
+    async def _follow(self) -> None:
+        """Tell events to the end of the turn. Silence is looked into."""
+        begin = start = len(self._seen)
+        silence, last_chance = self._silence, False
+        while not await self._listen(start, silence):
+            if last_chance:
+                raise PublicError(GONE)
+            if not await self._server.is_running(str(self._session_id)):
+                # The server may lose what happens while it goes over from history to live events: read all again.
+                last_chance, start, silence = True, begin, _HISTORY_SECONDS
+            else:
+                start = len(self._seen)
+
+    async def _listen(self, start: int, silence: float) -> bool:
+        """Tell events until the turn ends, or until there are none for some time; tell which of the two it was."""
+        position = start
+        async with aclosing(self._server.events(str(self._session_id), lambda: position, silence)) as events:
+            async for event in events:
+                self._tell(event)
+                position = len(self._seen)
+                if (status := _status_after(event)) is not None:
+                    self._status = status
+                    return True
+        return False
+
+    def _tell(self, event: Event) -> None:
+        if (event_id := str(event.get("id"))) in self._seen:
+            return
+        self._seen.add(event_id)
+        self._listeners.tell(event)
+
+    def _order(self, post: Callable[[str], Coroutine[Any, Any, Any]]) -> None:
+        """Post something beside the turn; nobody waits for it but the end of the turn."""
+        if self._session_id is None:
+            return
+        session_id = self._session_id
+
+        async def send() -> None:
+            try:
+                await post(session_id)
+            except PublicError as error:
+                _logger.warning("session %s did not take a command: %s", session_id, error)
+
+        task = asyncio.get_running_loop().create_task(send(), name=f"usechat command for session {session_id}")
+        self._orders.add(task)
+        task.add_done_callback(self._orders.discard)
+
+
+def _status_after(event: Event) -> str | None:
+    """Return how the session stands after an event that ends the turn."""
+    match event:
+        case {"name": "workflow:completed"} | {"name": "phase:exited", "payload": {"reason": "error"}}:
+            return "complete"
+        case {"name": "input:requested"}:
+            return "paused"
+    return None

@@ -1,0 +1,343 @@
+"""Chunks back to parts: what another AI SDK endpoint streamed, in the words that adapters speak."""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any, Final, cast
+
+import msgspec
+from msgspec import UNSET
+
+from usechat.protocol import chunks, parts
+from usechat.protocol.chunks import Chunk
+from usechat.protocol.parts import Part
+from usechat.protocol.sse import DONE, ChunkDecoder, FrameStream, encode_frame
+from usechat.protocol.stream import MessageStream
+from usechat.protocol.ui_messages import is_dynamic_tool, is_static_tool
+
+__all__ = [
+    "BROKE_OFF",
+    "ChunkReader",
+    "Reframer",
+    "compact",
+    "earlier_parts",
+    "parts_from_chunk",
+    "pieces_of",
+    "shorten",
+]
+
+
+BROKE_OFF: Final = "The answer broke off before it was complete."
+
+
+class ChunkReader:
+    """Reads the chunks of one message; knows whether they came to an end."""
+
+    def __init__(self) -> None:
+        self._abort: parts.Abort | None = None
+        self._ended = False
+
+    def read(self, chunk: Chunk) -> list[Part]:
+        """Return what a chunk says; a stop is told when the message is complete, with its metadata."""
+        match chunk:
+            case chunks.AbortChunk():
+                self._abort = parts.Abort(chunk.reason)
+                return []
+            case chunks.FinishChunk() if self._abort is not None:
+                self._ended = True
+                return [parts.Abort(self._abort.reason, metadata=chunk.message_metadata)]
+            case chunks.FinishChunk() | chunks.ErrorChunk():
+                self._ended = True
+        return parts_from_chunk(chunk)
+
+    def close(self) -> list[Part]:
+        """Nothing follows: a stream cut short is a failure that people see, never a silent end."""
+        if self._ended:
+            return []
+        return [self._abort or parts.Error(BROKE_OFF)]
+
+
+def parts_from_chunk(chunk: Chunk) -> list[Part]:
+    """Return what a chunk says. Each block speaks in a lane of its own, so that none tears another."""
+    if isinstance(chunk, chunks.DataChunk):
+        return [parts.Data(chunk.type.removeprefix("data-"), chunk.data, chunk.id, bool(chunk.transient))]
+    return _READERS[type(chunk)](chunk)
+
+
+def _text(chunk: chunks.TextStartChunk | chunks.TextDeltaChunk) -> list[Part]:
+    return [parts.Text(getattr(chunk, "delta", ""), chunk.provider_metadata, lane=f"text {chunk.id}")]
+
+
+def _text_end(chunk: chunks.TextEndChunk) -> list[Part]:
+    citations = None if chunk.citations is None else tuple(chunk.citations)
+    return [parts.BlockEnd(chunk.provider_metadata, citations, lane=f"text {chunk.id}")]
+
+
+def _reasoning(chunk: chunks.ReasoningStartChunk | chunks.ReasoningDeltaChunk) -> list[Part]:
+    return [parts.Reasoning(getattr(chunk, "delta", ""), chunk.provider_metadata, lane=f"reasoning {chunk.id}")]
+
+
+def _reasoning_end(chunk: chunks.ReasoningEndChunk) -> list[Part]:
+    return [parts.BlockEnd(chunk.provider_metadata, lane=f"reasoning {chunk.id}")]
+
+
+def _tool_input_start(chunk: chunks.ToolInputStartChunk) -> list[Part]:
+    return [
+        parts.ToolInputStart(
+            chunk.tool_call_id,
+            chunk.tool_name,
+            bool(chunk.dynamic),
+            chunk.provider_executed,
+            chunk.provider_metadata,
+            chunk.tool_metadata,
+            chunk.title,
+            chunk.input_encoding,
+        )
+    ]
+
+
+def _tool_input_available(chunk: chunks.ToolInputAvailableChunk) -> list[Part]:
+    return [
+        parts.ToolCall(
+            chunk.tool_call_id,
+            chunk.tool_name,
+            chunk.input,
+            bool(chunk.dynamic),
+            chunk.provider_executed,
+            chunk.provider_metadata,
+            chunk.tool_metadata,
+            chunk.title,
+        )
+    ]
+
+
+def _tool_input_error(chunk: chunks.ToolInputErrorChunk) -> list[Part]:
+    return [
+        parts.ToolInputError(
+            chunk.tool_call_id,
+            chunk.tool_name,
+            chunk.error_text,
+            chunk.input,
+            bool(chunk.dynamic),
+            chunk.provider_executed,
+            chunk.provider_metadata,
+            chunk.tool_metadata,
+            chunk.title,
+        )
+    ]
+
+
+def _tool_output_available(chunk: chunks.ToolOutputAvailableChunk) -> list[Part]:
+    return [
+        parts.ToolResult(
+            chunk.tool_call_id,
+            chunk.output,
+            bool(chunk.preliminary),
+            dynamic=bool(chunk.dynamic),
+            provider_executed=chunk.provider_executed,
+            provider_metadata=chunk.provider_metadata,
+            tool_metadata=chunk.tool_metadata,
+        )
+    ]
+
+
+def _tool_output_error(chunk: chunks.ToolOutputErrorChunk) -> list[Part]:
+    return [
+        parts.ToolError(
+            chunk.tool_call_id,
+            chunk.error_text,
+            dynamic=bool(chunk.dynamic),
+            provider_executed=chunk.provider_executed,
+            provider_metadata=chunk.provider_metadata,
+            tool_metadata=chunk.tool_metadata,
+        )
+    ]
+
+
+def _tool_approval_request(chunk: chunks.ToolApprovalRequestChunk) -> list[Part]:
+    return [
+        parts.ApprovalRequest(
+            chunk.approval_id,
+            chunk.tool_call_id,
+            chunk.reason,
+            bool(chunk.is_automatic),
+            chunk.signature,
+            chunk.approval_descriptor,
+            None if chunk.input_schema_input is UNSET else chunk.input_schema_input,
+        )
+    ]
+
+
+def _tool_approval_response(chunk: chunks.ToolApprovalResponseChunk) -> list[Part]:
+    return [
+        parts.ApprovalResponse(
+            chunk.approval_id, chunk.approved, chunk.reason, chunk.provider_executed, chunk.provider_metadata
+        )
+    ]
+
+
+_READERS: Final[Mapping[type[Any], Callable[[Any], list[Part]]]] = {
+    chunks.StartChunk: lambda chunk: [parts.Start(chunk.message_id, chunk.message_metadata)],
+    chunks.StartStepChunk: lambda _chunk: [parts.Step()],
+    chunks.FinishStepChunk: lambda _chunk: [],
+    chunks.ResetStepChunk: lambda _chunk: [parts.ResetStep()],
+    chunks.FinishChunk: lambda chunk: [parts.Finish(chunk.finish_reason, metadata=chunk.message_metadata)],
+    chunks.AbortChunk: lambda chunk: [parts.Abort(chunk.reason)],
+    chunks.ErrorChunk: lambda chunk: [parts.Error(chunk.error_text)],
+    chunks.TextStartChunk: _text,
+    chunks.TextDeltaChunk: _text,
+    chunks.TextEndChunk: _text_end,
+    chunks.ReasoningStartChunk: _reasoning,
+    chunks.ReasoningDeltaChunk: _reasoning,
+    chunks.ReasoningEndChunk: _reasoning_end,
+    chunks.ToolInputStartChunk: _tool_input_start,
+    chunks.ToolInputDeltaChunk: lambda chunk: [parts.ToolInputDelta(chunk.tool_call_id, chunk.input_text_delta)],
+    chunks.ToolInputAvailableChunk: _tool_input_available,
+    chunks.ToolInputErrorChunk: _tool_input_error,
+    chunks.ToolOutputAvailableChunk: _tool_output_available,
+    chunks.ToolOutputErrorChunk: _tool_output_error,
+    chunks.ToolOutputDeniedChunk: lambda chunk: [parts.ToolDenied(chunk.tool_call_id)],
+    chunks.ToolApprovalRequestChunk: _tool_approval_request,
+    chunks.ToolApprovalResponseChunk: _tool_approval_response,
+    chunks.SourceUrlChunk: lambda chunk: [
+        parts.SourceUrl(chunk.source_id, chunk.url, chunk.title, chunk.provider_metadata)
+    ],
+    chunks.SourceDocumentChunk: lambda chunk: [
+        parts.SourceDocument(chunk.source_id, chunk.media_type, chunk.title, chunk.filename, chunk.provider_metadata)
+    ],
+    chunks.FileChunk: lambda chunk: [parts.File(chunk.url, chunk.media_type, chunk.provider_metadata)],
+    chunks.ReasoningFileChunk: lambda chunk: [
+        parts.ReasoningFile(chunk.url, chunk.media_type, chunk.provider_metadata)
+    ],
+    chunks.CustomChunk: lambda chunk: [parts.Custom(chunk.kind, chunk.provider_metadata)],
+    chunks.SteeringMessageChunk: lambda chunk: [parts.SteeringMessage(chunk.id, tuple(chunk.parts))],
+    chunks.MessageMetadataChunk: lambda chunk: [parts.Metadata(chunk.message_metadata)],
+}
+
+
+# -- What a reader gets who comes late: the whole message so far, short, and for its own release.
+
+
+def shorten(frames: bytes, *, event_names: bool = False) -> bytes:
+    """Return the frames of a run so far with one delta per block."""
+    end = DONE if frames.endswith(DONE) else b""
+    short = compact(ChunkDecoder().receive(frames))
+    return b"".join([encode_frame(chunk, event_names=event_names) for chunk in short]) + end
+
+
+def pieces_of(frames: bytes, size: int) -> Iterator[bytes]:
+    """Yield the same in pieces of whole frames, each of about so many bytes."""
+    begin = 0
+    while begin < len(frames):
+        place = frames.find(b"\n\n", begin + max(0, size - 2))
+        end = len(frames) if place < 0 else place + 2
+        yield frames[begin:end]
+        begin = end
+
+
+def compact(found: Iterable[Chunk]) -> list[Chunk]:
+    """Merge all deltas of a block, or of a tool input, into the first of them."""
+    result: list[Chunk | _Pieces] = []
+    places: dict[tuple[type[Chunk], str], int] = {}
+    for chunk in found:
+        key, text = _delta(chunk)
+        if isinstance(chunk, chunks.TextStartChunk | chunks.ReasoningStartChunk):
+            opened = chunks.TextDeltaChunk if isinstance(chunk, chunks.TextStartChunk) else chunks.ReasoningDeltaChunk
+            places.pop((opened, chunk.id), None)  # an id that is used again is another block
+        if key is None:
+            result.append(chunk)
+        elif key not in places:
+            places[key] = len(result)
+            result.append(_Pieces(chunk, [text]))
+        else:
+            cast("_Pieces", result[places[key]]).add(chunk, text)
+    return [chunk.merged() if isinstance(chunk, _Pieces) else chunk for chunk in result]
+
+
+class _Pieces:
+    """The deltas of one block."""
+
+    def __init__(self, first: Chunk, texts: list[str]) -> None:
+        self._chunk = first
+        self._texts = texts
+
+    def add(self, chunk: Chunk, text: str) -> None:
+        self._texts.append(text)
+        if getattr(chunk, "provider_metadata", None) is not None:
+            self._chunk = chunk
+
+    def merged(self) -> Chunk:
+        field = "input_text_delta" if isinstance(self._chunk, chunks.ToolInputDeltaChunk) else "delta"
+        return msgspec.structs.replace(self._chunk, **{field: "".join(self._texts)})
+
+
+def _delta(chunk: Chunk) -> tuple[tuple[type[Chunk], str] | None, str]:
+    match chunk:
+        case chunks.TextDeltaChunk() | chunks.ReasoningDeltaChunk():
+            return (type(chunk), chunk.id), chunk.delta
+        case chunks.ToolInputDeltaChunk():
+            return (type(chunk), chunk.tool_call_id), chunk.input_text_delta
+    return None, ""
+
+
+def earlier_parts(message: Mapping[str, Any]) -> list[Part]:
+    """Return what a message says, in parts."""
+    return [said for number, part in enumerate(message.get("parts", ())) for said in _said(part, f"earlier {number}")]
+
+
+def _said(part: Mapping[str, Any], lane: str) -> list[Part]:
+    kind = str(part.get("type", ""))
+    metadata = part.get("providerMetadata")
+    match kind:
+        case "step-start":
+            return [parts.Step()]
+        case "text":
+            return [parts.Text(str(part.get("text", "")), metadata, lane=lane), parts.BlockEnd(lane=lane)]
+        case "reasoning":
+            return [parts.Reasoning(str(part.get("text", "")), metadata, lane=lane), parts.BlockEnd(lane=lane)]
+        case "file" | "reasoning-file" | "source-url" | "source-document" | "custom" | "steering-message":
+            return parts_from_chunk(chunks.chunk_from_json(dict(part)))
+    if kind.startswith("data-"):
+        return [parts.Data(kind.removeprefix("data-"), part.get("data"), part.get("id"))]
+    if is_static_tool(kind) or is_dynamic_tool(kind):
+        return _called(part, kind)
+    return []
+
+
+def _called(part: Mapping[str, Any], kind: str) -> list[Part]:
+    dynamic = is_dynamic_tool(kind)
+    name = str(part.get("toolName")) if dynamic else kind.removeprefix("tool-")
+    call_id = str(part.get("toolCallId"))
+    said: list[Part] = [parts.ToolCall(call_id, name, part.get("input"), dynamic)]
+    approval = part.get("approval")
+    if isinstance(approval, Mapping) and "id" in approval:
+        said.append(parts.ApprovalRequest(str(approval["id"]), call_id))
+        if "approved" in approval:
+            said.append(parts.ApprovalResponse(str(approval["id"]), approval["approved"] is True))
+    match part.get("state"):
+        case "output-available":
+            said.append(parts.ToolResult(call_id, part.get("output")))
+        case "output-error":
+            said.append(parts.ToolError(call_id, str(part.get("errorText", ""))))
+        case "output-denied":
+            said.append(parts.ToolDenied(call_id))
+    return said
+
+
+class Reframer:
+    """Writes a run anew: for a client of another release, or behind the message that it continues."""
+
+    def __init__(
+        self, message_id: str, sdk: str, *, earlier: Mapping[str, Any] | None = None, event_names: bool = False
+    ) -> None:
+        self._decoder = ChunkDecoder()
+        self._reader = ChunkReader()
+        self._frames = FrameStream(MessageStream(message_id=message_id, sdk=sdk), event_names=event_names)
+        self._earlier = earlier_parts(earlier) if earlier else []
+
+    def receive(self, frames: bytes) -> bytes:
+        """Return the same, for the other release."""
+        said = [part for chunk in compact(self._decoder.receive(frames)) for part in self._reader.read(chunk)]
+        if self._earlier and said:
+            # The first part is the start of the message; what it held already follows.
+            said[1:1] = self._earlier
+            self._earlier = []
+        return b"".join([self._frames.send(part) for part in said])

@@ -1,0 +1,438 @@
+"""The parts of a message that is being read, with the indexes that make finding one cheap."""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any, ClassVar, Final, TypeAlias
+
+from msgspec import UNSET
+
+from usechat.protocol import chunks
+from usechat.protocol.chunks import Chunk
+from usechat.protocol.partial_json import UNDEFINED, parse_partial_json
+from usechat.protocol.releases import Release, reads, releases_for
+from usechat.protocol.states import ToolState, missing_prerequisite, tool_state_after
+from usechat.protocol.ui_messages import is_dynamic_tool, is_static_tool
+from usechat.protocol.values import plain_json
+
+__all__ = [
+    "Part",
+    "PartList",
+    "TextBuffer",
+    "ToolParts",
+    "is_tool",
+]
+
+
+Part: TypeAlias = dict[str, Any]
+"""A part in the making: wire keys; a key whose JavaScript value is ``undefined`` is absent."""
+
+
+class PartList:
+    """The parts in order, cut into steps by ``step-start`` parts."""
+
+    def __init__(self, parts: Iterable[Part] = ()) -> None:
+        self.parts: list[Part] = []
+        self.step = 0
+        self._step_start = 0
+        self._calls: dict[str | None, list[tuple[int, Part]]] = {}
+        self._data: dict[tuple[str, str | None], Part] = {}
+        for part in parts:
+            self.append(part)
+
+    def append(self, part: Part) -> None:
+        """Add a part at the end."""
+        self.parts.append(part)
+        if part["type"] == "step-start":
+            self.step += 1
+            self._step_start = len(self.parts)
+        elif is_tool(part):
+            self._calls.setdefault(_key(part, "toolCallId"), []).append((self.step, part))
+        else:
+            self._data.setdefault((part["type"], _key(part, "id")), part)
+
+    def data(self, part_type: str, part_id: str) -> Part | None:
+        """Return the first part with this type and id."""
+        return self._data.get((part_type, part_id))
+
+    def current_step(self) -> list[Part]:
+        """Return the parts since the last step boundary."""
+        return self.parts[self._step_start :]
+
+    def tools(self) -> Iterator[Part]:
+        """Yield every tool part in order."""
+        return filter(is_tool, self.parts)
+
+    def calls(self, tool_call_id: str) -> list[Part]:
+        """Return every part of a tool call in order."""
+        return [part for _, part in self._calls.get(tool_call_id, ())]
+
+    def calls_in_step(self, tool_call_id: str) -> list[Part]:
+        """Return the parts of a tool call in the current step, in order."""
+        found = []
+        for step, part in reversed(self._calls.get(tool_call_id, ())):
+            if step != self.step:
+                break
+            found.append(part)
+        return found[::-1]
+
+    def reset_step(self) -> bool:
+        """Drop the parts since the last step boundary; tell whether there were any."""
+        dropped = self.current_step()
+        del self.parts[self._step_start :]
+        for part in dropped:
+            if is_tool(part):
+                self._calls[_key(part, "toolCallId")].pop()
+            elif self._data.get((part["type"], _key(part, "id"))) is part:
+                del self._data[part["type"], _key(part, "id")]
+        return bool(dropped)
+
+
+def is_tool(part: Part) -> bool:
+    """Tell whether the part is a tool call of either kind."""
+    return is_static_tool(part["type"]) or is_dynamic_tool(part["type"])
+
+
+def _key(part: Part, name: str) -> str | None:
+    """Return an id; None if it is none, as it can be in a message that someone else made."""
+    value = part.get(name)
+    return value if isinstance(value, str) else None
+
+
+# -- Text that arrives in pieces.
+
+
+class TextBuffer:
+    """Collects pieces and joins them when someone looks, so that a long text costs linear time."""
+
+    __slots__ = ("_pieces",)
+
+    def __init__(self, text: str = "") -> None:
+        self._pieces = [text]
+
+    def append(self, piece: str) -> None:
+        """Add a piece at the end."""
+        self._pieces.append(piece)
+
+    def text(self) -> str:
+        """Return the text so far."""
+        if len(self._pieces) > 1:
+            self._pieces = [_with_whole_characters("".join(self._pieces))]
+        return self._pieces[0]
+
+
+def _with_whole_characters(text: str) -> str:
+    """Make one character of two halves that came in two pieces, as JavaScript's UTF-16 texts do by themselves."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "surrogatepass")
+    return text
+
+
+# -- The tool parts of a message that is being read: what each tool chunk makes of them, release by release.
+
+_InputChunk: TypeAlias = chunks.ToolInputStartChunk | chunks.ToolInputAvailableChunk | chunks.ToolInputErrorChunk
+_OutputChunk: TypeAlias = chunks.ToolOutputAvailableChunk | chunks.ToolOutputErrorChunk
+_RESULTS: Final = frozenset({ToolState.OUTPUT_AVAILABLE, ToolState.OUTPUT_ERROR})
+
+_STREAMING_OPTIONS: Final = {"input_encoding": "inputEncoding", "title": "title", "tool_metadata": "toolMetadata"}
+_APPROVAL_FIELDS: Final = {
+    "approval_descriptor": "descriptor",
+    "input_schema_input": "inputSchemaInput",
+    "reason": "requestReason",
+    "signature": "signature",
+}
+_KEPT_OF_REQUEST: Final = {
+    "signature": "approval-keeps-signature",
+    "requestReason": "approval-keeps-request-reason",
+}
+
+
+class _StreamingInput:
+    """A tool input that arrives in pieces. It is parsed when someone looks, not at every piece."""
+
+    def __init__(self, tool_name: str, text: str = "", **options: Any) -> None:
+        self.tool_name = tool_name
+        self.buffer = TextBuffer(text)
+        self.dynamic: bool = bool(options.get("dynamic"))
+        self.input_encoding: str | None = options.get("input_encoding")
+        self.title: str | None = options.get("title")
+        self.tool_metadata: Any = options.get("tool_metadata")
+        self.part: Part = {}
+        """The part that shows it."""
+        self.step = 0
+        self.keeps_raw_input = False
+
+
+class ToolParts:
+    """Applies tool chunks to the parts of a message."""
+
+    def __init__(self, release: Release, parts: PartList) -> None:
+        self._release = release
+        self._parts = parts
+        self._streaming: dict[str, _StreamingInput] = {}
+        self._behind: dict[str, _StreamingInput] = {}  # those whose part has fallen behind their text
+        self._knows = releases_for(str(release)).knows
+        self._replaced_keys = {dynamic: self._find_replaced_keys(dynamic=dynamic) for dynamic in (False, True)}
+        if self._reads("streaming-calls-are-restored"):
+            self._restore()
+
+    def receive(self, chunk: Chunk) -> None:
+        """Apply one tool chunk."""
+        self.HANDLERS[type(chunk)](self, chunk)
+
+    def catch_up(self) -> None:
+        """Parse the inputs that have fallen behind their text."""
+        for tool_call_id in list(self._behind):
+            self._catch_up(tool_call_id)
+
+    def forget_streaming(self) -> None:
+        """Take no more pieces of the inputs that are open."""
+        self.catch_up()
+        self._streaming.clear()
+
+    def _reads(self, behaviour: str) -> bool:
+        return reads(self._release, behaviour)
+
+    def _find_replaced_keys(self, *, dynamic: bool) -> list[str]:
+        """Return the keys that an update sets or clears; a release leaves alone what it does not know."""
+        replaced = {
+            "input": True,
+            "output": True,
+            "errorText": True,
+            "preliminary": self._knows("tool-output-available", "preliminary"),
+            "inputEncoding": self._knows("tool-input-start", "inputEncoding"),
+            "rawInput": self._reads("raw-input-while-streaming" if dynamic else "raw-input"),
+        }
+        return [key for key, is_replaced in replaced.items() if is_replaced]
+
+    def _restore(self) -> None:
+        """Go on with the inputs that were streaming when the message was last seen."""
+        for part in filter(is_tool, self._parts.current_step()):
+            if part.get("state") == ToolState.INPUT_STREAMING.value:
+                options = {
+                    option: part.get(key)
+                    for option, key in _STREAMING_OPTIONS.items()
+                    if self._knows("tool-input-start", key)
+                }
+                text = part.get("rawInput")
+                self._streaming[str(part.get("toolCallId"))] = _StreamingInput(
+                    _tool_name(part),
+                    text if isinstance(text, str) else "",
+                    dynamic=is_dynamic_tool(part["type"]),
+                    **options,
+                )
+
+    # Which part a chunk is about.
+
+    def _find_for_input(self, tool_call_id: str, of_kind: Callable[[Part], bool]) -> Part | None:
+        in_step = self._reads("tool-calls-belong-to-steps")
+        candidates = self._parts.calls_in_step(tool_call_id) if in_step else self._parts.calls(tool_call_id)
+        return next(filter(of_kind, candidates), None)
+
+    def _find_for_output(self, chunk: Any, of_kind: Callable[[Part], bool]) -> Part:
+        part = self._find_for_input(chunk.tool_call_id, of_kind)
+        if part is None:
+            part = next(filter(of_kind, reversed(self._parts.calls(chunk.tool_call_id))), None)
+        if part is None:
+            raise missing_prerequisite(chunk, chunk.tool_call_id, self._release)
+        return part
+
+    # What a chunk does to its part.
+
+    def _input_start(self, chunk: chunks.ToolInputStartChunk) -> None:
+        self._catch_up(chunk.tool_call_id)
+        options = {option: getattr(chunk, option) for option in _STREAMING_OPTIONS}
+        self._streaming[chunk.tool_call_id] = _StreamingInput(chunk.tool_name, dynamic=chunk.dynamic, **options)
+        replaced = _without_none({"inputEncoding": chunk.input_encoding})
+        self._set_input(chunk, bool(chunk.dynamic), replaced, title=chunk.title)
+
+    def _input_available(self, chunk: chunks.ToolInputAvailableChunk) -> None:
+        self._catch_up(chunk.tool_call_id)
+        self._set_input(chunk, bool(chunk.dynamic), {"input": plain_json(chunk.input)}, title=chunk.title)
+
+    def _input_error(self, chunk: chunks.ToolInputErrorChunk) -> None:
+        self._catch_up(chunk.tool_call_id)
+        dynamic = bool(chunk.dynamic)
+        if self._reads("input-errors-find-either-kind"):
+            existing = self._find_for_input(chunk.tool_call_id, is_tool)
+            dynamic = is_dynamic_tool(existing["type"]) if existing else dynamic
+        key = "input" if dynamic or self._reads("input-error-keeps-input") else "rawInput"
+        # Its title is not looked at, in no release.
+        self._set_input(chunk, dynamic, {key: plain_json(chunk.input), "errorText": chunk.error_text}, title=None)
+
+    def _set_input(self, chunk: _InputChunk, dynamic: bool, replaced: Mapping[str, Any], *, title: str | None) -> None:
+        part, created = self._find_or_create(chunk.tool_call_id, chunk.tool_name, dynamic)
+        kept = {"providerExecuted": chunk.provider_executed, "toolMetadata": chunk.tool_metadata, "title": title}
+        self._update(part, chunk, chunk.tool_name, replaced, kept, created=created)
+
+    def _input_delta(self, chunk: chunks.ToolInputDeltaChunk) -> None:
+        streaming = self._streaming.get(chunk.tool_call_id)
+        if streaming is None:
+            raise missing_prerequisite(chunk, chunk.tool_call_id, self._release)
+        keeps_raw_input = self._reads("raw-input-while-streaming")
+        if chunk.tool_call_id not in self._behind or streaming.step != self._parts.step:
+            self._catch_up(chunk.tool_call_id)
+            part, created = self._find_or_create(chunk.tool_call_id, streaming.tool_name, streaming.dynamic)
+            replaced = _without_none({"inputEncoding": streaming.input_encoding})
+            kept = {"title": streaming.title, "toolMetadata": streaming.tool_metadata}
+            self._update(part, chunk, streaming.tool_name, replaced, kept, created=created)
+            streaming.part = part
+            streaming.step = self._parts.step
+            self._behind[chunk.tool_call_id] = streaming
+            keeps_raw_input = keeps_raw_input and not (created and streaming.dynamic)
+        streaming.keeps_raw_input = keeps_raw_input
+        streaming.buffer.append(chunk.input_text_delta)
+
+    def _catch_up(self, tool_call_id: str) -> None:
+        streaming = self._behind.pop(tool_call_id, None)
+        if streaming is None:
+            return
+        part, text = streaming.part, streaming.buffer.text()
+        value = text if streaming.input_encoding == "text" else parse_partial_json(text, self._release)
+        if value is not UNDEFINED:
+            part["input"] = plain_json(value)
+        if streaming.keeps_raw_input:
+            part["rawInput"] = text
+
+    def _output(self, chunk: _OutputChunk) -> None:
+        self._catch_up(chunk.tool_call_id)
+        of_kind = is_tool
+        if not self._reads("outputs-find-either-kind"):
+            of_kind = _is_dynamic if chunk.dynamic else _is_static
+        part = self._find_for_output(chunk, of_kind)
+        dynamic = is_dynamic_tool(part["type"])
+        replaced = {"input": part["input"]} if "input" in part else {}
+        kept: dict[str, Any] = {}
+        if isinstance(chunk, chunks.ToolOutputAvailableChunk):
+            replaced |= {"output": plain_json(chunk.output)} | _without_none({"preliminary": chunk.preliminary})
+            has_executor = not dynamic or self._reads("provider-executed-on-dynamic-outputs")
+        else:
+            replaced |= {"errorText": chunk.error_text}
+            if not dynamic and "rawInput" in part:
+                replaced["rawInput"] = part["rawInput"]
+            has_executor = self._reads("provider-executed-on-dynamic-parts")
+        if has_executor:
+            kept["providerExecuted"] = chunk.provider_executed
+        if self._reads("tool-metadata-of-outputs"):
+            kept["toolMetadata"] = chunk.tool_metadata
+        self._update(part, chunk, _tool_name(part), replaced, kept)
+
+    def _denied(self, chunk: chunks.ToolOutputDeniedChunk) -> None:
+        self._catch_up(chunk.tool_call_id)
+        self._find_for_output(chunk, is_tool)["state"] = tool_state_after(chunk).value
+
+    def _approval_request(self, chunk: chunks.ToolApprovalRequestChunk) -> None:
+        self._catch_up(chunk.tool_call_id)
+        part = self._find_for_output(chunk, is_tool)
+        part["state"] = tool_state_after(chunk).value
+        part["approval"] = {"id": chunk.approval_id}
+        for field, key in _APPROVAL_FIELDS.items():
+            value = getattr(chunk, field)
+            if value is not UNSET and (value is not None or key == "inputSchemaInput"):
+                part["approval"][key] = plain_json(value)
+        if chunk.is_automatic:
+            part["approval"]["isAutomatic"] = True
+
+    def _approval_response(self, chunk: chunks.ToolApprovalResponseChunk) -> None:
+        part = next((part for part in self._parts.tools() if _approval_id(part) == chunk.approval_id), None)
+        if part is None:
+            raise missing_prerequisite(chunk, chunk.approval_id, self._release)
+        self._catch_up(str(part.get("toolCallId")))
+        part["state"] = tool_state_after(chunk).value
+        answer = {"id": chunk.approval_id, "approved": chunk.approved} | _without_none({"reason": chunk.reason})
+        part["approval"] = self._kept_of_request(part["approval"]) | answer
+        self._set_given(
+            part, {"providerExecuted": chunk.provider_executed, "callProviderMetadata": chunk.provider_metadata}
+        )
+
+    def _kept_of_request(self, approval: dict[str, Any]) -> dict[str, Any]:
+        if self._reads("approval-keeps-everything"):
+            return approval
+        kept = {"isAutomatic": True} if approval.get("isAutomatic") is True else {}
+        for key, behaviour in _KEPT_OF_REQUEST.items():
+            if approval.get(key) is not None and self._reads(behaviour):
+                kept[key] = approval[key]
+        return kept
+
+    # Parts.
+
+    def _find_or_create(self, tool_call_id: str, tool_name: str, dynamic: bool) -> tuple[Part, bool]:
+        part = self._find_for_input(tool_call_id, _is_dynamic if dynamic else _is_static)
+        if part is not None:
+            return part, False
+        part = {"type": "dynamic-tool", "toolName": tool_name} if dynamic else {"type": f"tool-{tool_name}"}
+        part["toolCallId"] = tool_call_id
+        self._parts.append(part)
+        return part, True
+
+    def _update(
+        self,
+        part: Part,
+        chunk: Any,
+        tool_name: str,
+        replaced: Mapping[str, Any],
+        kept: Mapping[str, Any],
+        *,
+        created: bool = False,
+    ) -> None:
+        """Set the state; ``replaced`` values are taken over or cleared, ``kept`` ones stay if the chunk has none."""
+        state = tool_state_after(chunk)
+        dynamic = is_dynamic_tool(part["type"])
+        part["state"] = state.value
+        if dynamic:
+            part["toolName"] = tool_name
+        elif self._reads("type-follows-tool-name"):
+            part["type"] = f"tool-{tool_name}"
+        for key in self._replaced_keys[dynamic]:
+            part.pop(key, None)
+            if key in replaced:
+                part[key] = replaced[key]
+        if dynamic and not self._reads("provider-executed-on-dynamic-parts"):
+            kept = {key: value for key, value in kept.items() if key != "providerExecuted"}
+        self._set_given(part, kept)
+        self._set_given(part, self._metadata(state, getattr(chunk, "provider_metadata", None), created=created))
+
+    def _metadata(self, state: ToolState, provider_metadata: Any, *, created: bool) -> dict[str, Any]:
+        if state in _RESULTS and self._reads("result-metadata"):
+            return {"resultProviderMetadata": provider_metadata}
+        if created or state is ToolState.INPUT_AVAILABLE or self._reads("call-metadata-in-every-state"):
+            return {"callProviderMetadata": provider_metadata}
+        return {}
+
+    def _set_given(self, part: Part, values: Mapping[str, Any]) -> None:
+        for key, value in values.items():
+            if value is not None:
+                part[key] = plain_json(value)
+
+    HANDLERS: ClassVar[Mapping[type[Chunk], Callable[["ToolParts", Any], None]]] = {
+        chunks.ToolInputStartChunk: _input_start,
+        chunks.ToolInputAvailableChunk: _input_available,
+        chunks.ToolInputErrorChunk: _input_error,
+        chunks.ToolInputDeltaChunk: _input_delta,
+        chunks.ToolOutputAvailableChunk: _output,
+        chunks.ToolOutputErrorChunk: _output,
+        chunks.ToolOutputDeniedChunk: _denied,
+        chunks.ToolApprovalRequestChunk: _approval_request,
+        chunks.ToolApprovalResponseChunk: _approval_response,
+    }
+
+
+def _without_none(values: dict[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in values.items() if value is not None}
+
+
+def _tool_name(part: Part) -> str:
+    return str(part.get("toolName")) if is_dynamic_tool(part["type"]) else part["type"].removeprefix("tool-")
+
+
+def _approval_id(part: Part) -> Any:
+    approval = part.get("approval")
+    return approval.get("id") if isinstance(approval, dict) else None
+
+
+def _is_static(part: Part) -> bool:
+    return is_static_tool(part["type"])
+
+
+def _is_dynamic(part: Part) -> bool:
+    return is_dynamic_tool(part["type"])

@@ -1,0 +1,92 @@
+"""Who asks: the bearer token of a request, and the rules that know whose it is."""
+
+import logging
+from collections.abc import Mapping, Sequence
+from typing import Final, Protocol
+
+from starlette.requests import HTTPConnection
+
+from usechat.errors import RequestError
+from usechat.server.auth.tokens import UnusableFile
+from usechat.server.requests import Action, Authorize, Unauthenticated
+from usechat.turn import Identity
+
+__all__ = ["TOKEN_SUBPROTOCOL", "CannotCheckTokens", "TokenRule", "bearer", "identify", "token_of"]
+
+_logger: Final = logging.getLogger("usechat.server")
+
+_MAXIMUM_LENGTH: Final = 8192
+TOKEN_SUBPROTOCOL: Final = "bearer."
+"""What begins a WebSocket subprotocol that is a token."""
+
+
+class CannotCheckTokens(RequestError):
+    """The file that tells good tokens from bad ones is broken; nobody is let in until it is mended."""
+
+    status = 503
+
+
+class TokenRule(Protocol):
+    """Knows one kind of token."""
+
+    def identify(self, token: str) -> Identity | None:
+        """Return whose token it is, or nothing; raise ``Unauthenticated`` if there is more to say about it."""
+        ...
+
+
+def bearer(*rules: TokenRule) -> Authorize:
+    """Return an ``authorize`` that asks for a bearer token; the first rule that knows it says whose it is."""
+
+    return _Bearer(rules)
+
+
+class _Bearer:
+    """Lets in whoever has a token; a chat is theirs if they began it."""
+
+    def __init__(self, rules: Sequence[TokenRule]) -> None:
+        self._rules = rules
+
+    async def __call__(self, request: HTTPConnection, _chat_id: str, _action: Action) -> Identity | None:
+        return identify(request.headers, self._rules)
+
+    async def authenticate(self, request: HTTPConnection) -> None:
+        identify(request.headers, self._rules)
+
+
+def identify(headers: Mapping[str, str], rules: Sequence[TokenRule]) -> Identity:
+    """Return who sent these headers, of a request or of a WebSocket frame; every flaw is ``Unauthenticated``."""
+    token = token_of(headers)
+    if token is None:
+        raise Unauthenticated("The request carries no bearer token.")
+    if len(token) <= _MAXIMUM_LENGTH and token.isascii():
+        try:
+            for rule in rules:
+                identity = rule.identify(token)
+                if identity is not None:
+                    return identity
+        except UnusableFile as error:
+            _logger.error("tokens cannot be checked: %s", error)
+            raise CannotCheckTokens("Tokens cannot be checked at the moment.") from None
+    raise Unauthenticated("The token is not valid.")
+
+
+def token_of(headers: Mapping[str, str]) -> str | None:
+    """Return the token in ``Authorization: Bearer``, or else in the WebSocket subprotocol ``bearer.<token>``.
+
+    A page cannot set headers on a WebSocket, but it can offer subprotocols. Two ``Authorization`` headers are none:
+    a proxy in front may have checked the other one.
+    """
+    values = _values(headers, "authorization")
+    if values:
+        scheme, _, token = values[0].strip().partition(" ")
+        is_bearer = len(values) == 1 and scheme.lower() == "bearer"
+        return token.strip() or None if is_bearer else None
+    for offered in ",".join(_values(headers, "sec-websocket-protocol")).split(","):
+        if offered.strip().startswith(TOKEN_SUBPROTOCOL):
+            return offered.strip().removeprefix(TOKEN_SUBPROTOCOL) or None
+    return None
+
+
+def _values(headers: Mapping[str, str], name: str) -> list[str]:
+    # The headers of a WebSocket frame are the client's JSON: their names in any case, their values of any type.
+    return [value for key, value in headers.items() if key.lower() == name and isinstance(value, str)]

@@ -1,0 +1,88 @@
+"""Metrics and spans for OpenTelemetry; where they go is the choice of whoever sets up its SDK."""
+
+from collections.abc import Callable
+
+from usechat.errors import MissingDependency
+from usechat.runs.run import RunInfo, RunState
+from usechat.server.observers.metrics import Instrument, MetricsObserver
+from usechat.server.observers.observer import Observers, Unobserved
+
+try:
+    from opentelemetry import context, metrics, trace
+except ImportError as error:
+    raise MissingDependency("opentelemetry-api", "otel") from error
+
+__all__ = ["OpenTelemetryObserver"]
+
+_SCOPE = "usechat"
+
+
+class OpenTelemetryObserver(Observers):
+    """Counts with a meter, and makes a span of every run. The providers are the global ones unless others are given."""
+
+    def __init__(
+        self,
+        *,
+        meter_provider: metrics.MeterProvider | None = None,
+        tracer_provider: trace.TracerProvider | None = None,
+    ) -> None:
+        meter = metrics.get_meter(_SCOPE, meter_provider=meter_provider)
+        tracer = trace.get_tracer(_SCOPE, tracer_provider=tracer_provider)
+        super().__init__(MetricsObserver(_Binding(meter)), _RunSpans(tracer))
+
+
+class _RunSpans(Unobserved):
+    """One span per run, below the span of the request that asked for it; the spans of the agent are below this one."""
+
+    def __init__(self, tracer: trace.Tracer) -> None:
+        self._tracer = tracer
+        self._spans: dict[str, trace.Span] = {}
+
+    def run_started(self, info: RunInfo) -> None:
+        """Begin the span, and make it the current one of the run's context."""
+        attributes = {"adapter.chat.id": info.chat_id, "adapter.run.id": info.run_id, "adapter.run.sdk": info.sdk}
+        span = self._spans[info.run_id] = self._tracer.start_span("adapter.run", attributes=attributes)
+        context.attach(trace.set_span_in_context(span))
+
+    def run_ended(self, info: RunInfo, seconds: float) -> None:  # noqa: ARG002
+        """End the span with the run's state. A run that was lost by another worker has none here."""
+        self._end(info)
+
+    def run_lost(self, info: RunInfo) -> None:
+        """End the span as lost."""
+        self._end(info)
+
+    def _end(self, info: RunInfo) -> None:
+        span = self._spans.pop(info.run_id, None)
+        if span is None:
+            return
+        span.set_attribute("adapter.run.state", str(info.state))
+        if info.state in (RunState.FAILED, RunState.LOST):
+            span.set_status(trace.StatusCode.ERROR)
+        span.end()
+
+
+class _Binding:
+    """Creates each instrument when it is first asked for."""
+
+    def __init__(self, meter: metrics.Meter) -> None:
+        self._meter = meter
+        self._records: dict[str, Callable[[float, dict[str, str]], None]] = {}
+
+    def __call__(self, instrument: Instrument, **labels: str) -> Callable[[float], None]:
+        if instrument.name not in self._records:
+            self._records[instrument.name] = self._create(instrument)
+        record = self._records[instrument.name]
+        return lambda amount: record(amount, labels)
+
+    def _create(self, instrument: Instrument) -> Callable[[float, dict[str, str]], None]:
+        name, unit, text = instrument.name, instrument.unit, instrument.description
+        match instrument.kind:
+            case "counter":
+                return self._meter.create_counter(name, unit, text).add
+            case "gauge":
+                return self._meter.create_up_down_counter(name, unit, text).add
+            case "histogram":
+                return self._meter.create_histogram(
+                    name, unit, text, explicit_bucket_boundaries_advisory=instrument.buckets
+                ).record

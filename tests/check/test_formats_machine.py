@@ -1,0 +1,109 @@
+"""The report as a program reads it."""
+
+import json
+from typing import Any
+from xml.etree import ElementTree
+
+import pytest
+
+from tests.check.streams import START, stream, text, turn
+from usechat.check import RULES, Capture, check_capture
+from usechat.check.formats import json_report, junit_report, sarif_report
+from usechat.check.report import Unjudged
+
+GOOD = check_capture(Capture(name="captures/good one.sse", body=turn(*text())))
+BAD = check_capture(
+    Capture(name="-", body=stream(START, {"type": "tool-output-denied", "toolCallId": "\x00\ud800"}, *text()))
+)
+UNREAD = check_capture(Capture(name="long.sse", body=turn(*text()), unread="only the first 9 bytes were read"), ["7"])
+UNJUDGED = Unjudged("no file", "no file cannot be read: \x00")
+
+
+def results(*reports: Any) -> list[Any]:
+    [run] = json.loads(sarif_report(reports, version="1.2.3"))["runs"]
+    found: list[Any] = run["results"]
+    return found
+
+
+def test_json_is_one_line() -> None:
+    assert json_report(BAD).count("\n") == 1
+    assert json.loads(json_report(BAD)) == BAD.to_json()
+
+
+def test_json_of_what_could_not_be_judged_has_the_keys_of_a_report() -> None:
+    expected = {"input": "no file", "ok": False, "verdicts": {}, "problems": [], "error": UNJUDGED.reason}
+    assert json.loads(json_report(UNJUDGED)) == expected
+
+
+def test_sarif_has_the_tool_and_its_rules() -> None:
+    log = json.loads(sarif_report([], version="1.2.3"))
+    driver = log["runs"][0]["tool"]["driver"]
+    assert (log["version"], driver["name"], driver["version"]) == ("2.1.0", "usechat check", "1.2.3")
+    assert [rule["id"] for rule in driver["rules"]] == list(RULES)
+
+
+def test_sarif_has_a_result_for_each_problem() -> None:
+    rejected, *_ = results(GOOD, BAD)
+    assert (rejected["ruleId"], rejected["level"], rejected["ruleIndex"]) == (
+        "UC204",
+        "error",
+        list(RULES).index("UC204"),
+    )
+    assert rejected["locations"] == [
+        {
+            "physicalLocation": {"artifactLocation": {"uri": "stdin"}, "region": {"startLine": 3}},
+            "logicalLocations": [{"name": "frame 2", "kind": "element"}],
+        }
+    ]
+    assert rejected["properties"] == {"sdks": ["5"], "frame": 2}
+
+
+@pytest.mark.parametrize(
+    ("name", "uri"),
+    [("a b/c.sse", "a%20b/c.sse"), ("https://a.example/chat?x=1", "https://a.example/chat?x=1"), ("-", "stdin")],
+)
+def test_sarif_names_the_input(name: str, uri: str) -> None:
+    [result] = results(check_capture(Capture(name=name, body=b"")))
+    assert result["locations"] == [{"physicalLocation": {"artifactLocation": {"uri": uri}}}]
+
+
+def test_sarif_tells_of_what_could_not_be_judged() -> None:
+    [run] = json.loads(sarif_report([GOOD, UNJUDGED], version="1.2.3"))["runs"]
+    location = {"physicalLocation": {"artifactLocation": {"uri": "no%20file"}}}
+    notification = {"level": "error", "message": {"text": UNJUDGED.reason}, "locations": [location]}
+    assert run["invocations"] == [{"executionSuccessful": False, "toolExecutionNotifications": [notification]}]
+    assert run["results"] == []
+
+
+def test_sarif_tells_of_success() -> None:
+    [run] = json.loads(sarif_report([BAD], version="1.2.3"))["runs"]
+    assert run["invocations"] == [{"executionSuccessful": True, "toolExecutionNotifications": []}]
+
+
+def counts(root: ElementTree.Element) -> list[tuple[str | None, ...]]:
+    return [tuple(suite.get(name) for name in ("name", "tests", "failures", "errors")) for suite in root]
+
+
+def test_junit_has_a_case_for_each_release() -> None:
+    root = ElementTree.fromstring(junit_report([GOOD, BAD]))
+    assert counts(root) == [("captures/good one.sse", "3", "0", "0"), ("-", "3", "3", "0")]
+    five, six, _ = root[1]
+    assert [case.get("name") for case in root[1]] == ["AI SDK 5", "AI SDK 6", "AI SDK 7"]
+    assert (five[0].get("message") or "").startswith("Type validation failed")
+    assert (five[0].text or "").startswith("UC204 at frame 2: ")
+    assert (six[0].get("message") or "").startswith("No tool invocation found for tool call ID")
+    assert (six[1].text or "").startswith("UC407: the stream ends without")
+
+
+def test_junit_of_a_body_without_a_stream() -> None:
+    root = ElementTree.fromstring(junit_report([check_capture(Capture(name="-", body=b""), ["7"])]))
+    assert [failure.get("message") for failure in root.iter("failure")] == ["nothing was read"]
+
+
+def test_junit_tells_of_what_could_not_be_judged() -> None:
+    root = ElementTree.fromstring(junit_report([UNJUDGED, UNREAD]))
+    assert counts(root) == [("no file", "1", "0", "1"), ("long.sse", "1", "0", "1")]
+    assert [(error.get("type"), error.get("message")) for error in root.iter("error")] == [
+        ("not judged", "no file cannot be read: \ufffd"),
+        ("not judged", "the stream was not read to its end"),
+    ]

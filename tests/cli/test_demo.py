@@ -1,0 +1,95 @@
+"""`usechat demo` as a newcomer types it."""
+
+import json
+import socket
+import subprocess
+import sys
+import urllib.request
+from pathlib import Path
+
+import pytest
+from pydantic_ai.exceptions import UserError
+
+from tests.server.process import eventually, serve_process
+from usechat.cli import main
+
+
+def test_it_prints_the_address_the_routes_and_a_curl_line_and_answers(tmp_path: Path) -> None:
+    with serve_process(tmp_path, command="demo") as demo:
+        assert "usechat serves the usechat guide at http://127.0.0.1:" in demo.written
+        assert "\n  GET  / (the chat page)\n  POST /api/chat\n" in demo.written
+        assert "curl -N " in demo.written
+        with urllib.request.urlopen(f"{demo.url}/docs/serving.md", timeout=30) as page:
+            assert page.read().startswith(b"# Serving")
+        message = {"id": "1", "role": "user", "parts": [{"type": "text", "text": "What is 6 * 7?"}]}
+        body = json.dumps({"id": "c1", "messages": [message]}).encode()
+        asked = urllib.request.Request(f"{demo.url}/api/chat", body, {"content-type": "application/json"})
+        with urllib.request.urlopen(asked, timeout=30) as answer:
+            assert b"**42**" in answer.read()
+
+
+def test_open_opens_the_page_in_the_browser(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    browser = tmp_path / "browser"
+    browser.write_text('#!/bin/sh\necho "$1" > opened.txt\n')
+    browser.chmod(0o755)
+    monkeypatch.setenv("BROWSER", f"{browser} %s")
+    with serve_process(tmp_path, "--open", command="demo") as demo:
+        opened = tmp_path / "opened.txt"
+        eventually(lambda: opened.is_file() and opened.read_text(), "the browser is called")
+        assert opened.read_text() == f"{demo.url}\n"
+
+
+def test_without_a_build_there_is_one_sentence(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("usechat.cli.demo.files", lambda _package: tmp_path)
+    assert main(["demo"]) == 2
+    assert capsys.readouterr().err == "usechat: the page is not built; in a checkout `make page` builds it\n"
+
+
+@pytest.mark.parametrize(
+    ("error", "sentence"),
+    [
+        (UserError("Set the `OPENAI_API_KEY`\nenvironment variable"), "Set the `OPENAI_API_KEY` environment variable"),
+        (ImportError("Please install the `openai` package"), "Please install the `openai` package"),
+    ],
+    ids=["a missing key", "a missing package"],
+)
+def test_what_a_model_needs_is_one_sentence(
+    error: Exception, sentence: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def infer(_name: str) -> None:
+        raise error
+
+    monkeypatch.setattr("usechat.demo.models.infer_model", infer)
+    assert main(["demo", "--model", "openai:gpt-5"]) == 2
+    assert capsys.readouterr().err == f"usechat: --model openai:gpt-5: {sentence}\n"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (["--model", "nonsense"], "usechat: --model nonsense: Unknown model: nonsense; give a name such as"),
+        (["--model", "local"], "usechat: --model local needs two packages: pip install xllamacpp && "),
+        (["--port", "none"], "usechat demo: argument --port: 'none' is no port: a number up to 65535"),
+    ],
+)
+def test_what_is_wrong_is_one_sentence(arguments: list[str], sentence: str, capsys: pytest.CaptureFixture[str]) -> None:
+    try:
+        code = main(["demo", *arguments])
+    except SystemExit as exited:  # of the parser
+        code = int(exited.code or 0)
+    assert code == 2
+    error = capsys.readouterr().err
+    assert error.startswith(sentence)
+    assert error.count("\n") == 1
+
+
+def test_a_port_that_is_taken_is_one_sentence() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = str(taken.getsockname()[1])
+        command = [sys.executable, "-c", "from usechat.cli import main; exit(main())", "demo", "--port", port]
+        ended = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert ended.returncode == 2
+    assert ended.stderr.startswith("usechat: ")
+    assert port in ended.stderr

@@ -1,0 +1,330 @@
+"""`usechat serve`: what is served, what is refused, and how the process ends."""
+
+import os
+import signal
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx2
+import msgspec
+import pytest
+
+from tests.redis_server import redis_server
+from tests.server.process import PATIENCE, eventually, question, serve_process
+from usechat import ChunkDecoder, MessageBuilder
+from usechat.cli import main
+from usechat.cli.serve import Plan, disconnect_of, make_app
+from usechat.server.auth.tokens import new_api_token
+from usechat.server.settings import Disconnect, cancel_after
+
+AGENTS = """
+import asyncio, time
+from starlette.applications import Starlette
+from starlette.middleware.gzip import GZipMiddleware
+from starlette.responses import PlainTextResponse
+from starlette.routing import Mount, Route
+from usechat import Text, ToolCall
+from usechat.parts import ApprovalRequest
+from usechat.protocol.chunks import FinishChunk, StartChunk, TextDeltaChunk, TextEndChunk, TextStartChunk
+from usechat.server import ChatApp
+
+async def stream(turn):
+    yield "You said: "
+    yield Text(turn.text)
+
+def generate(turn):
+    yield "You said: "
+    yield turn.text
+
+def plain(turn):
+    return "You said: " + turn.text
+
+async def coroutine(turn):
+    return "You said: " + turn.text
+
+class Transport:
+    async def send_messages(self, request):
+        return self._chunks(request)
+
+    async def _chunks(self, request):
+        yield StartChunk(message_id="m1")
+        yield TextStartChunk(id="1")
+        yield TextDeltaChunk(id="1", delta="You said: " + request.text)
+        yield TextEndChunk(id="1")
+        yield FinishChunk()
+
+    async def reconnect_to_stream(self, chat_id):
+        return None
+
+transport = Transport()
+chats = ChatApp(stream)
+wrapped = GZipMiddleware(chats)
+mounted = Starlette(routes=[Mount("/", wrapped)])
+other = Starlette(routes=[Route("/api/chat", lambda request: PlainTextResponse("as it is"), methods=["POST"])])
+
+async def endless(turn):
+    try:
+        while True:
+            yield "word "
+            await asyncio.sleep(0.05)
+    finally:
+        print("the agent was closed", flush=True)
+
+def stubborn(turn):
+    yield "word "
+    time.sleep(600)
+
+async def asking(turn):
+    if turn.approvals:
+        yield "Thank you."
+    else:
+        yield ToolCall("t1", "remove", {})
+        yield ApprovalRequest("a1", "t1")
+
+async def failing(turn):
+    raise LookupError("the secret is 42")
+    yield
+"""
+
+CUT = (httpx2.NetworkError, httpx2.RemoteProtocolError)
+
+
+@pytest.fixture(autouse=True)
+def _directory_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    monkeypatch.setattr(sys, "dont_write_bytecode", True)
+    (tmp_path / "served_agents.py").write_text(AGENTS, encoding="utf-8")
+    yield
+    sys.modules.pop("served_agents", None)
+
+
+@pytest.fixture
+def token(tmp_path: Path) -> str:
+    token, line = new_api_token("alice")
+    (tmp_path / "tokens.txt").write_text(line, encoding="utf-8")
+    return token
+
+
+def message_of(body: bytes) -> Any:
+    decoder, builder = ChunkDecoder(), MessageBuilder(sdk="7")
+    for chunk in decoder.receive(body):
+        builder.receive(chunk)
+    return builder.message
+
+
+def text_of(body: bytes) -> str:
+    return "".join(part["text"] for part in message_of(body)["parts"] if part["type"] == "text")
+
+
+async def ask(plan: Plan, **options: Any) -> httpx2.Response:
+    transport = httpx2.ASGITransport(app=make_app(plan).app)
+    async with httpx2.AsyncClient(transport=transport, base_url="http://localhost") as client:
+        return await client.post(options.pop("path", "/api/chat"), json=question(), **options)
+
+
+@pytest.mark.parametrize(
+    "name", ["stream", "generate", "plain", "coroutine", "transport", "chats", "wrapped", "mounted"]
+)
+async def test_whatever_can_answer_is_served(name: str) -> None:
+    assert text_of((await ask(Plan(target=f"served_agents:{name}"))).content) == "You said: Hi"
+
+
+async def test_another_asgi_app_is_served_as_it_is() -> None:
+    assert (await ask(Plan(target="served_agents.py:other"))).text == "as it is"
+
+
+async def test_the_path_is_chosen() -> None:
+    plan = Plan(target="served_agents:plain", path="/chat")
+    assert text_of((await ask(plan, path="/chat")).content) == "You said: Hi"
+    assert (await ask(plan)).status_code == 404
+
+
+async def test_origins_are_let_in_by_name() -> None:
+    headers = {"origin": "https://chat.example"}
+    assert (await ask(Plan(target="served_agents:plain"), headers=headers)).status_code == 403
+    answer = await ask(Plan(target="served_agents:plain", cors=("https://chat.example",)), headers=headers)
+    assert (answer.status_code, answer.headers["access-control-allow-origin"]) == (200, "https://chat.example")
+
+
+async def test_a_token_is_asked_for(token: str) -> None:
+    plan = Plan(target="served_agents:plain", auth=("tokens:tokens.txt",))
+    assert (await ask(plan)).status_code == 401
+    assert (await ask(plan, headers={"authorization": f"Bearer {token}"})).status_code == 200
+
+
+async def test_errors_are_hidden_unless_someone_debugs() -> None:
+    hidden = (await ask(Plan(target="served_agents:failing"))).text
+    assert ("An error occurred. Reference: " in hidden, "secret" in hidden) == (True, False)
+    assert "LookupError: the secret is 42" in (await ask(Plan(target="served_agents:failing", debug=True))).text
+
+
+def complaint_about(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> str:
+    assert main(["serve", *arguments]) == 2
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert captured.err.count("\n") == 1, "one sentence"
+    return captured.err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "complaint"),
+    [
+        (["served_agents:nothing"], "served_agents has no 'nothing'"),
+        (["served_agents:Transport"], "served_agents:Transport is a class; "),
+        (["served_agents:plain", "--sdk", "4"], "'4' is not an AI SDK release; "),
+        (["served_agents:plain", "--host", "0.0.0.0"], "--host 0.0.0.0 lets other machines in; say with --auth "),
+        (["served_agents:plain", "--host", "::"], "--host :: lets other machines in; say with --auth "),
+        (["served_agents:plain", "--workers", "2"], "--workers 2 needs a store that they share: a run lives in one "),
+        (["served_agents:chats", "--workers", "2"], "--workers 2 needs a store that they share: a run lives in one "),
+        (["served_agents:mounted", "--workers", "2"], "--workers 2 needs a store that they share: a run lives in one "),
+        (["served_agents:plain", "--auth", "everyone"], "--auth 'everyone' is no rule; give tokens:FILE or jwt:"),
+        (["served_agents:plain", "--auth", "tokens:none.txt"], "none.txt cannot be read: No such file or directory"),
+        (["served_agents:plain", "--workers", "2", "--reload"], "--reload is for one worker, so leave --workers out"),
+        (["served_agents:plain", "--cors", "example.com"], "--cors: 'example.com' is not an origin; "),
+        (["served_agents:plain", "--cors", "*"], "--cors '*' would let every page on the web use the agent; "),
+        (["served_agents:plain", "--redis", "localhost"], "--redis takes a URL such as redis://localhost:6379"),
+        (["served_agents:plain", "--approval-secret", "no.txt"], "--approval-secret: no.txt cannot be read: No such "),
+        (
+            ["served_agents:plain", "--approval-secret", "short.txt"],
+            "--approval-secret: short.txt holds fewer than 32 characters",
+        ),
+        (["served_agents:plain", "--approval-secret", "binary.txt"], "--approval-secret: binary.txt is no text"),
+        (
+            ["served_agents:chats", "--sdk", "6"],
+            "served_agents:chats is an ASGI app and served as it is: set --sdk in ",
+        ),
+        (
+            ["served_agents:other", "--idle-timeout", "9"],
+            "served_agents:other is an ASGI app and served as it is: set -",
+        ),
+    ],
+)
+def test_what_makes_no_sense_is_refused(
+    arguments: list[str], complaint: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "short.txt").write_text("s3cret\n")
+    (tmp_path / "binary.txt").write_bytes(b"\xff" * 40)
+    assert complaint_about(arguments, capsys).startswith(f"usechat: {complaint}")
+
+
+def test_a_traceback_for_those_who_ask(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "served_broken.py").write_text("raise KeyError('no key')", encoding="utf-8")
+    assert complaint_about(["served_broken.py:agent"], capsys).startswith(
+        "usechat: served_broken.py cannot be imported"
+    )
+    assert main(["serve", "served_broken.py:agent", "--debug"]) == 2
+    assert capsys.readouterr().err.startswith("Traceback (most recent call last):\n")
+
+
+def test_a_server_from_beginning_to_end(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with serve_process(tmp_path, "served_agents:endless", "--drain", "3", "--log-format", "json") as served:
+        port = served.url.rpartition(":")[2]
+        assert "\n  POST /api/chat\n" in served.written
+        assert "Only this machine can reach it" in served.written
+        assert f"curl -N {served.url}/api/chat -H" in served.written
+        complaint = complaint_about(["served_agents:plain", "--port", port], capsys)
+        assert complaint == f"usechat: port {port} of 127.0.0.1 cannot be used: Address already in use\n"
+        with httpx2.stream("POST", f"{served.url}/api/chat", json=question(), timeout=PATIENCE) as answer:
+            pieces = answer.iter_bytes()
+            while b"word" not in next(pieces):
+                pass
+            began = time.monotonic()
+            os.kill(served.process.pid, signal.SIGTERM)
+            with pytest.raises(CUT):  # a clean end would look like success
+                for _ in pieces:
+                    pass
+            assert served.process.poll() is None, "readers are broken off before the run has its time"
+        served.process.wait(PATIENCE)
+        assert time.monotonic() - began >= 3
+        assert served.process.returncode == -signal.SIGTERM
+        assert "\nthe agent was closed\n" in served.written
+        assert '"state": "stopped"' in served.written
+        assert "Traceback" not in served.written
+
+
+def test_an_approval_outlives_the_server_that_asked(tmp_path: Path) -> None:
+    (tmp_path / "secret.txt").write_text("a secret of more than thirty-two characters\n")
+    (tmp_path / "other.txt").write_text("another secret of more than thirty-two characters")
+    asked = question()
+    with serve_process(tmp_path, "served_agents:asking", "--sdk", "7", "--approval-secret", "secret.txt") as served:
+        message = message_of(httpx2.post(f"{served.url}/api/chat", json=asked, timeout=PATIENCE).content)
+    [part] = [part for part in message["parts"] if part["type"] == "tool-remove"]
+    part |= {"state": "approval-responded", "approval": {**part["approval"], "approved": True}}
+    answered = {**asked, "messages": [*asked["messages"], message], "messageId": message["id"]}
+    for file, status in (("secret.txt", 200), ("other.txt", 422)):
+        with serve_process(tmp_path, "served_agents:asking", "--sdk", "7", "--approval-secret", file) as served:
+            assert httpx2.post(f"{served.url}/api/chat", json=answered, timeout=PATIENCE).status_code == status
+
+
+def test_an_agent_that_cannot_be_stopped_does_not_keep_the_process(tmp_path: Path) -> None:
+    with serve_process(tmp_path, "served_agents:stubborn", "--drain", "0.2") as served:
+        with httpx2.stream("POST", f"{served.url}/api/chat", json=question(), timeout=PATIENCE) as answer:
+            pieces = answer.iter_bytes()
+            while b"word" not in next(pieces):
+                pass
+            served.process.terminate()
+            with pytest.raises(CUT):
+                for _ in pieces:
+                    pass
+        assert served.process.wait(PATIENCE) == -signal.SIGTERM
+
+
+def test_workers_share_runs_and_end_together(tmp_path: Path) -> None:
+    drain = ("--drain", "0.5")
+    with (
+        redis_server("valkey") as redis,
+        serve_process(tmp_path, "served_agents:endless", "--workers", "2", "--redis", redis.url, *drain) as served,
+    ):
+        chat = f"{served.url}/api/chat"
+        with httpx2.stream("POST", chat, json=question(), timeout=PATIENCE) as answer:
+            pieces = answer.iter_bytes()
+            while b"word" not in next(pieces):
+                pass
+            states = {httpx2.get(f"{chat}/c1", timeout=PATIENCE).json()["state"] for _ in range(8)}
+            assert states == {"running"}, "every worker knows of the run"
+            assert httpx2.post(f"{chat}/c1/stop", timeout=PATIENCE).status_code == 204
+            assert b'"type":"abort"' in b"".join(pieces)
+        with httpx2.stream("POST", chat, json=question(chat_id="c2"), timeout=PATIENCE) as answer:
+            pieces = answer.iter_bytes()
+            while b"word" not in next(pieces):
+                pass
+            served.process.terminate()
+            with pytest.raises(CUT):
+                for _ in pieces:
+                    pass
+        assert served.process.wait(PATIENCE) == 0
+        assert "Traceback" not in served.written
+
+
+def test_changes_are_served_under_reload(tmp_path: Path) -> None:
+    agent = tmp_path / "served_changing.py"
+    agent.write_text("def agent(turn):\n    return 'before'\n", encoding="utf-8")
+
+    def said(url: str, word: str) -> bool:
+        try:
+            return word in httpx2.post(f"{url}/api/chat", json=question(), timeout=PATIENCE).text
+        except httpx2.TransportError:
+            return False
+
+    with serve_process(tmp_path, "served_changing.py:agent", "--reload", "--drain", "0.2") as served:
+        assert said(served.url, "before")
+        agent.write_text("def agent(turn):\n    return 'after' +\n", encoding="utf-8")
+        eventually(lambda: "served_changing.py cannot be imported: SyntaxError" in served.written, "the flaw is told")
+        agent.write_text("def agent(turn):\n    return 'after'\n", encoding="utf-8")
+        eventually(lambda: said(served.url, "after"), "the change is served")
+
+
+@pytest.mark.parametrize(
+    ("said", "policy"), [("cancel", "cancel"), ("continue", "continue"), (5, cancel_after(5)), (0.5, cancel_after(0.5))]
+)
+def test_what_becomes_of_an_answer_that_nobody_reads(said: Any, policy: Disconnect) -> None:
+    assert disconnect_of(Plan(target="a:b", disconnect=said)) == policy
+
+
+def test_the_plan_reaches_workers_as_it_is() -> None:
+    plan = Plan(target="a:b", disconnect="continue", cors=("http://localhost:3000",), conflict="queue")
+    assert msgspec.json.decode(msgspec.json.encode(plan), type=Plan) == plan

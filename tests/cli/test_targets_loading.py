@@ -1,0 +1,182 @@
+"""Finding the object to serve: what is found, and what is said when it is not."""
+
+import sys
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+from starlette.applications import Starlette
+
+from usechat.cli.targets import CannotLoad, directory_of, is_asgi_app, load_object, require_answer
+from usechat.protocol.chunks import Chunk
+from usechat.protocol.request import ChatRequest
+from usechat.server import ChatApp
+from usechat.turn import Turn
+
+
+@pytest.fixture(autouse=True)
+def _clean_imports(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Work in an empty directory, and forget afterwards what was imported from it."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    monkeypatch.setattr(sys, "dont_write_bytecode", True)
+    before = set(sys.modules)
+    yield
+    for name in set(sys.modules) - before:
+        del sys.modules[name]
+
+
+def write(name: str, text: str) -> None:
+    path = Path(name)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text, encoding="utf-8")
+
+
+@pytest.mark.parametrize("target", ["served_app:agent", "served_app.py:agent", "./served_app.py:agent"])
+def test_a_module_and_a_file(target: str) -> None:
+    write("served_app.py", "agent = 'found'")
+    assert load_object(target) == "found"
+
+
+def test_a_name_may_lead_through_attributes() -> None:
+    write("served_app.py", "class Home:\n    agent = 'found'\nhome = Home()")
+    assert load_object("served_app:home.agent") == "found"
+
+
+def test_a_package_and_what_stands_beside_a_file() -> None:
+    write("served_package/__init__.py", "")
+    write("served_package/inner.py", "from served_package.other import agent")
+    write("served_package/other.py", "agent = 'found'")
+    assert load_object("served_package.inner:agent") == "found"
+    write("elsewhere/served_main.py", "from served_beside import agent")
+    write("elsewhere/served_beside.py", "agent = 'found beside'")
+    assert load_object("elsewhere/served_main.py:agent") == "found beside"
+
+
+def test_a_file_is_run_once() -> None:
+    write("served_app.py", "agent = object()")
+    assert load_object("served_app.py:agent") is load_object("served_app.py:agent") is load_object("served_app:agent")
+
+
+@pytest.mark.parametrize(
+    ("target", "complaint"),
+    [
+        ("agent", "'agent' names no object; give MODULE:NAME or FILE.py:NAME, such as my_app:agent"),
+        ("served_app:", "'served_app:' names no object; "),
+        ("http://127.0.0.1:1/flow", "'http://127.0.0.1:1/flow' is an address; say what is there with --as agent"),
+        ("served_app:a b", "'served_app:a b' names no object; "),
+        (":agent", "':agent' names no object; "),
+        ("served_app:agnet", "served_app has no 'agnet'; did you mean 'agent'?"),
+        ("served_app:agent.deeper", "served_app has no 'agent.deeper'"),
+        ("served_nowhere:agent", "there is no module 'served_nowhere' in "),
+        ("served_nowhere.inner:agent", "there is no module 'served_nowhere.inner' in "),
+        ("served_app.inner:agent", "there is no module 'served_app.inner' in "),
+        ("..:agent", "'..:agent' names no object; "),
+        ("a directory/x:agent", "there is no file a directory/x"),
+        ("no/such.py:agent", "there is no file no/such.py"),
+        ("json.py:agent", "json.py cannot be imported under the name 'json'; rename the file"),
+        (
+            "served_raises.py:agent",
+            "served_raises.py cannot be imported: KeyError: 'no key' (served_raises.py, line 2)",
+        ),
+        ("served_raises:agent", "served_raises cannot be imported: KeyError: 'no key' (served_raises.py, line 2)"),
+        (
+            "served_needs:agent",
+            "served_needs cannot be imported: ModuleNotFoundError: No module named 'served_lacking'",
+        ),
+        ("served_syntax.py:agent", "served_syntax.py cannot be imported: SyntaxError: "),
+        ("served_exits.py:agent", "served_exits.py cannot be imported: SystemExit: 3 (served_exits.py, line 1)"),
+        ("served_relative.py:agent", "served_relative.py cannot be imported: ImportError: attempted relative import"),
+    ],
+)
+def test_what_cannot_be_found_is_told_in_one_line(target: str, complaint: str) -> None:
+    write("served_app.py", "agent = 'found'")
+    write("json.py", "")
+    write("served_raises.py", "agent = 'found'\nraise KeyError('no key')")
+    write("served_needs.py", "import served_lacking")
+    write("served_syntax.py", "agent = (")
+    write("served_exits.py", "raise SystemExit(3)")
+    write("served_relative.py", "from . import agent")
+    with pytest.raises(CannotLoad) as caught:
+        load_object(target)
+    assert str(caught.value).startswith(complaint)
+    assert "\n" not in str(caught.value)
+
+
+def test_the_cause_is_kept_for_those_who_ask() -> None:
+    write("served_raises.py", "raise KeyError('no key')")
+    with pytest.raises(CannotLoad) as caught:
+        load_object("served_raises:agent")
+    assert isinstance(caught.value.__cause__, KeyError)
+
+
+def test_where_the_code_lives(tmp_path: Path) -> None:
+    assert directory_of("served_app:agent") == tmp_path
+    assert directory_of("inner/served_app.py:agent") == tmp_path / "inner"
+
+
+async def async_generator(_turn: Turn) -> AsyncIterator[str]:
+    yield ""
+
+
+def generator(_turn: Turn) -> Iterator[str]:
+    yield ""
+
+
+async def coroutine(_turn: Turn) -> str:
+    return ""
+
+
+def plain(_turn: Turn) -> str:
+    return ""
+
+
+async def asgi(scope: Any, receive: Any, send: Any) -> None:
+    """An ASGI app of one function."""
+
+
+class Transport:
+    async def send_messages(self, request: ChatRequest) -> AsyncIterator[Chunk]:
+        raise NotImplementedError
+
+    async def reconnect_to_stream(self, chat_id: str) -> AsyncIterator[Chunk] | None:
+        raise NotImplementedError
+
+
+class Callable:
+    async def __call__(self, turn: Turn) -> AsyncIterator[str]:
+        yield turn.text
+
+
+@pytest.mark.parametrize("found", [async_generator, generator, coroutine, plain, Transport(), Callable(), str.upper])
+def test_what_can_answer(found: Any) -> None:
+    assert not is_asgi_app(found)
+    require_answer(found, "my_app:agent")
+
+
+@pytest.mark.parametrize("found", [asgi, Starlette(), ChatApp(plain, metrics=False)])
+def test_what_is_an_asgi_app(found: Any) -> None:
+    assert is_asgi_app(found)
+
+
+def no_argument() -> str:
+    return ""
+
+
+@pytest.mark.parametrize(
+    ("found", "complaint"),
+    [
+        (Transport, "my_app:agent is a class; make an object of it and name that"),
+        ("text", "my_app:agent cannot answer a chat, being of type str; name a function, "),
+        (None, "my_app:agent cannot answer a chat, being of type NoneType; "),
+        (iter(()), "my_app:agent cannot answer a chat, being of type tuple_iterator; "),
+        (generator(cast(Turn, None)), "my_app:agent is the result of a call; name the function itself"),
+        (no_argument, "my_app:agent must take one argument, the turn that it answers"),
+    ],
+)
+def test_what_cannot_answer(found: Any, complaint: str) -> None:
+    assert not is_asgi_app(found)
+    with pytest.raises(CannotLoad) as caught:
+        require_answer(found, "my_app:agent")
+    assert str(caught.value).startswith(complaint)

@@ -1,0 +1,170 @@
+"""What holds for any parts at all, in any order."""
+
+import re
+from typing import Any
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.part_strategies import LANES, any_part, continued_messages, endings, part_lists
+from usechat.parts import Part
+from usechat.protocol import chunks
+from usechat.protocol.chunks import (
+    AbortChunk,
+    Chunk,
+    DataChunk,
+    ErrorChunk,
+    FinishChunk,
+    FinishStepChunk,
+    ReasoningDeltaChunk,
+    ReasoningEndChunk,
+    ReasoningStartChunk,
+    ResetStepChunk,
+    StartChunk,
+    StartStepChunk,
+    TextDeltaChunk,
+    TextEndChunk,
+    TextStartChunk,
+    ToolApprovalRequestChunk,
+    ToolInputAvailableChunk,
+    ToolInputDeltaChunk,
+    ToolInputErrorChunk,
+    ToolInputStartChunk,
+    ToolOutputAvailableChunk,
+    ToolOutputDeniedChunk,
+    ToolOutputErrorChunk,
+)
+from usechat.protocol.message import MessageBuilder
+from usechat.protocol.releases import CHUNKS, releases_for
+from usechat.protocol.stream import MessageStream
+
+# Parts are written `p.Text`, chunks by their bare names.
+import usechat.parts as p  # isort: skip
+
+
+def run(sent: list[Part], sdk: str, continues: dict[str, Any] | None) -> list[Chunk]:
+    stream = MessageStream(message_id="m1", sdk=sdk, continues=continues)
+    return [chunk for part in sent for chunk in stream.send(part)] + stream.close()
+
+
+sdks = st.sampled_from(["any", "5", "6", "7", "5.0.0", "6.0.150", "7.0.31"])
+
+continuations = st.none() | continued_messages(approvals=True)
+
+
+@settings(max_examples=300)
+@given(part_lists, sdks, continuations)
+def test_there_is_one_start_and_one_ending(sent: list[Part], sdk: str, continues: dict[str, Any] | None) -> None:
+    out = run(sent, sdk, continues)
+    kinds = [type(chunk) for chunk in out]
+    assert kinds[0] is StartChunk
+    assert kinds[-1] is FinishChunk
+    assert [kinds.count(kind) for kind in (StartChunk, FinishChunk)] == [1, 1]
+    assert kinds.count(ErrorChunk) + kinds.count(AbortChunk) <= 1
+    match kinds[-2]:
+        case chunks.ErrorChunk:
+            assert isinstance(next(part for part in sent if isinstance(part, p.Error | p.Abort | p.Finish)), p.Error)
+        case chunks.AbortChunk:
+            assert isinstance(next(part for part in sent if isinstance(part, p.Error | p.Abort | p.Finish)), p.Abort)
+        case last:
+            assert last is FinishStepChunk
+
+
+@settings(max_examples=300)
+@given(part_lists, sdks, continuations)
+def test_steps_alternate_and_hold_all_blocks(sent: list[Part], sdk: str, continues: dict[str, Any] | None) -> None:
+    open_step, after_output = False, False
+    open_blocks, seen_blocks, calls_in_step = set[str](), set[str](), set[str]()
+    for chunk in run(sent, sdk, continues):
+        match chunk:
+            case StartStepChunk():
+                assert not open_step
+                open_step, after_output = True, False
+                calls_in_step.clear()
+            case FinishStepChunk() | FinishChunk():
+                assert open_step or isinstance(chunk, FinishChunk)
+                assert open_blocks == set()
+                open_step = False
+            case ResetStepChunk():
+                assert open_blocks == set()
+                after_output = False
+            case TextStartChunk() | ReasoningStartChunk():
+                assert open_step
+                assert not after_output, "text after a tool result makes the client post for ever"
+                assert chunk.id not in seen_blocks, "ids are fresh"
+                open_blocks.add(chunk.id)
+                seen_blocks.add(chunk.id)
+            case TextDeltaChunk() | ReasoningDeltaChunk():
+                assert chunk.id in open_blocks
+            case TextEndChunk() | ReasoningEndChunk():
+                open_blocks.remove(chunk.id)
+            case ToolInputStartChunk() | ToolInputAvailableChunk():
+                calls_in_step.add(chunk.tool_call_id)
+            case ToolInputErrorChunk():
+                after_output = True
+            case ToolOutputAvailableChunk() | ToolOutputErrorChunk() | ToolOutputDeniedChunk():
+                after_output = after_output or chunk.tool_call_id in calls_in_step
+
+
+@settings(max_examples=300)
+@given(part_lists, sdks, continuations)
+def test_every_chunk_and_field_is_known_to_the_client(
+    sent: list[Part], sdk: str, continues: dict[str, Any] | None
+) -> None:
+    spoken = releases_for(sdk)
+    for chunk in run(sent, sdk, continues):
+        if not isinstance(chunk, DataChunk):
+            chunk_type = chunks.type_of(chunk)
+            assert spoken.knows(chunk_type)
+            for key in chunks.chunk_to_json(chunk):
+                assert key == "type" or key not in CHUNKS[chunk_type].fields or spoken.knows(chunk_type, key)
+
+
+@settings(max_examples=300)
+@given(st.lists(any_part.filter(lambda part: not isinstance(part, p.ResetStep)), max_size=20), endings, sdks)
+def test_nothing_that_is_said_is_lost_doubled_or_reordered_in_its_lane(
+    sent: list[Part], ending: Part, sdk: str
+) -> None:
+    tokens: dict[str, list[str]] = {lane: [] for lane in LANES}
+    told: list[Part] = []
+    for number, part in enumerate(sent):
+        if isinstance(part, p.Text):
+            tokens[part.lane].append(f"<{number}>")
+            told.append(p.Text(f"<{number}>", part.provider_metadata, lane=part.lane))
+        else:
+            told.append(part)
+    stream = MessageStream(message_id="m1", sdk=sdk)
+    builder = MessageBuilder(sdk="7" if sdk == "any" else sdk)
+    for chunk in [chunk for part in [*told, ending] for chunk in stream.send(part)]:
+        if isinstance(chunk, ErrorChunk):
+            break
+        builder.receive(chunk)
+    message: Any = builder.message
+    page = "".join(part["text"] for part in message["parts"] if part["type"] == "text")
+    shown = re.findall("<[0-9]+>", page)
+    assert sorted(shown) == sorted(token for lane in tokens.values() for token in lane)
+    for lane in tokens.values():
+        assert [token for token in shown if token in lane] == lane
+
+
+@settings(max_examples=300)
+@given(part_lists, sdks)
+def test_no_tool_is_left_half_said(sent: list[Part], sdk: str) -> None:
+    state: dict[str, str] = {}
+    out = run(sent, sdk, None)
+    for chunk in out:
+        match chunk:
+            case ToolInputStartChunk() | ToolInputDeltaChunk():
+                state[chunk.tool_call_id] = "streaming"
+            case ToolInputAvailableChunk():
+                state[chunk.tool_call_id] = "waiting"
+            case ToolOutputAvailableChunk(preliminary=True):
+                state[chunk.tool_call_id] = "interim"
+            case ToolOutputAvailableChunk() | ToolOutputErrorChunk() | ToolOutputDeniedChunk() | ToolInputErrorChunk():
+                state[chunk.tool_call_id] = "settled"
+            case ToolApprovalRequestChunk():
+                state[chunk.tool_call_id] = "asked"
+            case ResetStepChunk():
+                state.clear()
+    allowed = {"settled", "waiting", "asked"} if isinstance(out[-2], FinishStepChunk) else {"settled", "asked"}
+    assert set(state.values()) <= allowed

@@ -1,0 +1,235 @@
+"""A reader who comes late gets the same message: shortened, in another dialect, or behind what was there before."""
+
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.part_strategies import continued_messages, part_lists
+from usechat import parts
+from usechat.errors import StreamFailed
+from usechat.parts import Part
+from usechat.protocol import chunks
+from usechat.protocol.chunks import Chunk
+from usechat.protocol.message import MessageBuilder
+from usechat.protocol.reframing import Reframer, compact, earlier_parts, pieces_of, shorten
+from usechat.protocol.sse import DONE, ChunkDecoder, FrameStream
+from usechat.protocol.stream import MessageStream
+from usechat.protocol.ui_messages import UIMessage
+
+
+def frames_of(sent: list[Part], sdk: str = "7", continues: Any = None) -> bytes:
+    frames = FrameStream(MessageStream(message_id="m1", sdk=sdk, continues=continues))
+    return b"".join([frames.send(part) for part in sent]) + frames.close()
+
+
+def read(frames: bytes, sdk: str = "7", message: Any = None) -> tuple[UIMessage, str | None]:
+    builder = MessageBuilder(sdk=sdk, message=message)
+    error = None
+    try:
+        for chunk in ChunkDecoder().receive(frames):
+            builder.receive(chunk)
+    except StreamFailed as failure:
+        error = str(failure)
+    return builder.message, error
+
+
+def without_ids(message: UIMessage) -> Any:
+    """Return a message without the ids of its reasoning blocks, which are made anew."""
+    return {**message, "parts": [{k: v for k, v in part.items() if k != "id"} for part in message["parts"]]}
+
+
+@pytest.mark.parametrize(
+    ("found", "expected"),
+    [
+        pytest.param(
+            [
+                chunks.TextStartChunk("1"),
+                chunks.TextDeltaChunk("1", "a"),
+                chunks.TextDeltaChunk("1", "b"),
+                chunks.TextEndChunk("1"),
+            ],
+            [chunks.TextStartChunk("1"), chunks.TextDeltaChunk("1", "ab"), chunks.TextEndChunk("1")],
+            id="one-delta-per-block",
+        ),
+        pytest.param(
+            [
+                chunks.TextStartChunk("1"),
+                chunks.TextDeltaChunk("1", "a"),
+                chunks.ReasoningStartChunk("1"),
+                chunks.ReasoningDeltaChunk("1", "r"),
+                chunks.TextDeltaChunk("1", "b", {"p": {"x": 1}}),
+                chunks.ReasoningDeltaChunk("1", "s"),
+            ],
+            [
+                chunks.TextStartChunk("1"),
+                chunks.TextDeltaChunk("1", "ab", {"p": {"x": 1}}),
+                chunks.ReasoningStartChunk("1"),
+                chunks.ReasoningDeltaChunk("1", "rs"),
+            ],
+            id="interleaved-blocks-and-their-last-metadata",
+        ),
+        pytest.param(
+            [
+                chunks.TextStartChunk("1"),
+                chunks.TextDeltaChunk("1", "a"),
+                chunks.TextEndChunk("1"),
+                chunks.TextStartChunk("1"),
+                chunks.TextDeltaChunk("1", "b"),
+            ],
+            [
+                chunks.TextStartChunk("1"),
+                chunks.TextDeltaChunk("1", "a"),
+                chunks.TextEndChunk("1"),
+                chunks.TextStartChunk("1"),
+                chunks.TextDeltaChunk("1", "b"),
+            ],
+            id="an-id-used-again-is-another-block",
+        ),
+        pytest.param(
+            [
+                chunks.ToolInputStartChunk("c", "t"),
+                chunks.ToolInputDeltaChunk("c", '{"a":'),
+                chunks.ToolInputDeltaChunk("c", "1}"),
+                chunks.ReasoningStartChunk("9"),
+            ],
+            [
+                chunks.ToolInputStartChunk("c", "t"),
+                chunks.ToolInputDeltaChunk("c", '{"a":1}'),
+                chunks.ReasoningStartChunk("9"),
+            ],
+            id="tool-inputs-too",
+        ),
+    ],
+)
+def test_compact(found: list[Chunk], expected: list[Chunk]) -> None:
+    assert compact(found) == expected
+
+
+@settings(max_examples=200)
+@given(part_lists)
+def test_a_shortened_run_gives_the_same_message(sent: list[Part]) -> None:
+    frames = frames_of(sent)
+    short = shorten(frames)
+    assert read(short) == read(frames)
+    assert short.endswith(DONE)
+    assert len(short) <= len(frames)
+
+
+def test_a_run_that_goes_on_is_shortened_without_an_ending() -> None:
+    frames = FrameStream(MessageStream(message_id="m1", sdk="7"))
+    so_far = frames.send(parts.Text("a")) + frames.send(parts.Text("b"))
+    assert shorten(so_far).endswith(b'"delta":"ab"}\n\n')
+
+
+@settings(max_examples=200)
+@given(part_lists.filter(lambda sent: not any(isinstance(part, parts.ResetStep | parts.Step) for part in sent)))
+def test_a_run_made_anew_gives_the_same_message(sent: list[Part]) -> None:
+    frames = frames_of(sent)
+    again = Reframer("m1", "7").receive(frames)
+    message, error = read(again)
+    original, original_error = read(frames)
+    assert without_ids(message) == without_ids(original)
+    assert error == original_error
+
+
+@settings(max_examples=100)
+@given(part_lists, st.sampled_from(["5", "6", "any"]), st.integers(1, 40))
+def test_a_run_made_for_another_release_is_legal_there_in_any_split(sent: list[Part], sdk: str, size: int) -> None:
+    frames = frames_of(sent)
+    reframer = Reframer("m1", sdk)
+    whole = b"".join(reframer.receive(frames[i : i + size]) for i in range(0, len(frames), size))
+    for release in ("5.0.0", "6.0.0", "7.0.0") if sdk == "any" else (sdk,):
+        read(whole, release)
+    assert whole.count(b'"type":"finish"') <= 1
+
+
+CONTINUED: dict[str, Any] = {
+    "id": "m1",
+    "role": "assistant",
+    "parts": [
+        {"type": "step-start"},
+        {"type": "text", "text": "Let me see.", "state": "done"},
+        {"type": "reasoning", "text": "Hm.", "state": "done"},
+        {"type": "tool-ask", "toolCallId": "c1", "state": "input-available", "input": {"q": 1}},
+        {"type": "tool-run", "toolCallId": "c2", "state": "output-available", "input": {}, "output": 1},
+        {
+            "type": "dynamic-tool",
+            "toolName": "run",
+            "toolCallId": "c3",
+            "state": "output-error",
+            "input": {},
+            "errorText": "x",
+        },
+        {
+            "type": "tool-remove",
+            "toolCallId": "c4",
+            "state": "approval-responded",
+            "input": {},
+            "approval": {"id": "a4", "approved": True},
+        },
+        {"type": "data-progress", "id": "d1", "data": {"done": 1}},
+        {"type": "source-url", "sourceId": "s1", "url": "https://example.com"},
+        {"type": "odd"},
+    ],
+}
+
+
+def test_a_continuation_is_replayed_behind_what_was_there_before() -> None:
+    frames = frames_of([parts.ToolResult("c1", 2), parts.ToolResult("c4", 3), parts.Text("Done.")], continues=CONTINUED)
+    message, _ = read(Reframer("m1", "7", earlier=CONTINUED).receive(frames))
+    told = [(part["type"], part.get("state"), part.get("text"), part.get("output")) for part in message["parts"]]
+    assert told == [
+        ("step-start", None, None, None),
+        ("text", "done", "Let me see.", None),
+        ("reasoning", "done", "Hm.", None),
+        ("tool-ask", "output-available", None, 2),
+        ("tool-run", "output-available", None, 1),
+        ("dynamic-tool", "output-error", None, None),
+        ("tool-remove", "output-available", None, 3),
+        ("data-progress", None, None, None),
+        ("source-url", None, None, None),
+        ("step-start", None, None, None),
+        ("text", "done", "Done.", None),
+    ]
+
+
+def test_a_denied_call_stays_denied() -> None:
+    denied = {
+        "type": "tool-t",
+        "toolCallId": "c1",
+        "state": "output-denied",
+        "input": {},
+        "approval": {"id": "a", "approved": False},
+    }
+    assert earlier_parts({"parts": [denied]}) == [
+        parts.ToolCall("c1", "t", {}),
+        parts.ApprovalRequest("a", "c1"),
+        parts.ApprovalResponse("a", False),
+        parts.ToolDenied("c1"),
+    ]
+
+
+@settings(max_examples=100)
+@given(part_lists, continued_messages(approvals=True))
+def test_any_continuation_can_be_replayed(sent: list[Part], continues: dict[str, Any]) -> None:
+    continues = {**continues, "id": "m1"}
+    message, _ = read(Reframer("m1", "7", earlier=continues).receive(frames_of(sent, continues=continues)))
+    assert message["id"] == "m1"
+    assert message["parts"][1]["type"] == "text"
+
+
+@pytest.mark.parametrize(
+    ("frames", "size", "expected"),
+    [
+        (b"", 4, []),
+        (b"a\n\nb\n\n", 1, [b"a\n\n", b"b\n\n"]),
+        (b"a\n\nb\n\n", 3, [b"a\n\n", b"b\n\n"]),
+        (b"a\n\nb\n\nc\n\n", 4, [b"a\n\nb\n\n", b"c\n\n"]),
+        (b"a\n\nb\n\n", 100, [b"a\n\nb\n\n"]),
+        (b"a\nb\n\nc\n\n", 2, [b"a\nb\n\n", b"c\n\n"]),
+    ],
+)
+def test_what_there_is_so_far_is_cut_between_frames(frames: bytes, size: int, expected: list[bytes]) -> None:
+    assert list(pieces_of(frames, size)) == expected

@@ -1,0 +1,91 @@
+"""Frames kept in short: whatever was written, what is read out makes the same message."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from usechat.protocol import chunks
+from usechat.protocol.chunks import Chunk
+from usechat.protocol.reframing import shorten
+from usechat.protocol.sse import DONE, ChunkDecoder, encode_frame
+from usechat.runs.shortened import Shortened
+
+IDS = st.sampled_from(["1", "2", 'a"b', "\\", "\n\n", "é"])
+TEXTS = st.text() | st.sampled_from(
+    ['"}', '"}\n\n', 'data: {"type":"text-delta","id":"1","delta":"', "\\", "\N{GRINNING FACE}"]
+)
+METADATA = st.none() | st.just({"openai": {"itemId": "x"}})
+CHUNKS: st.SearchStrategy[Chunk] = st.one_of(
+    st.builds(chunks.TextStartChunk, IDS),
+    st.builds(chunks.TextDeltaChunk, IDS, TEXTS, METADATA),
+    st.builds(chunks.TextDeltaChunk, st.just("1"), TEXTS),
+    st.builds(chunks.TextEndChunk, IDS),
+    st.builds(chunks.ReasoningDeltaChunk, IDS, TEXTS, METADATA),
+    st.builds(chunks.ToolInputDeltaChunk, IDS, TEXTS),
+    st.builds(chunks.ErrorChunk, TEXTS),
+    st.builds(lambda data: chunks.DataChunk("data-news", data), TEXTS),
+)
+
+
+def kept(pieces: list[bytes]) -> bytes:
+    shortened = Shortened()
+    for piece in pieces:
+        shortened.add(piece)
+    return bytes(shortened)
+
+
+def deltas(*texts: str, block: str = "1", event_names: bool = False) -> list[bytes]:
+    return [encode_frame(chunks.TextDeltaChunk(block, text), event_names=event_names) for text in texts]
+
+
+@given(st.lists(st.lists(CHUNKS, min_size=1, max_size=5)), st.booleans())
+def test_nothing_is_lost_or_changed(pieces: list[list[Chunk]], event_names: bool) -> None:
+    written = [b"".join(encode_frame(chunk, event_names=event_names) for chunk in piece) for piece in pieces]
+    assert shorten(kept(written)) == shorten(b"".join(written))
+
+
+@given(st.lists(CHUNKS))
+def test_only_deltas_that_follow_each_other_are_joined(found: list[Chunk]) -> None:
+    joined: list[Chunk] = []
+    for chunk in found:
+        last = joined[-1] if joined else None
+        if (
+            isinstance(chunk, chunks.TextDeltaChunk | chunks.ReasoningDeltaChunk)
+            and isinstance(last, chunks.TextDeltaChunk | chunks.ReasoningDeltaChunk)
+            and type(last) is type(chunk)
+            and last.id == chunk.id
+            and last.provider_metadata is chunk.provider_metadata is None
+        ):
+            joined[-1] = type(chunk)(chunk.id, last.delta + chunk.delta)
+        else:
+            joined.append(chunk)
+    frames = kept([encode_frame(chunk) for chunk in found])
+    assert ChunkDecoder().receive(frames) == ChunkDecoder().receive(b"".join(encode_frame(chunk) for chunk in joined))
+
+
+@pytest.mark.parametrize("event_names", [False, True])
+@pytest.mark.parametrize("at_once", [False, True])
+def test_the_deltas_of_a_block_become_one(event_names: bool, at_once: bool) -> None:
+    frames = deltas("How ", 'do "you"', "\n do?", event_names=event_names)
+    pieces = [b"".join(frames)] if at_once else frames
+    assert kept(pieces) == deltas('How do "you"\n do?', event_names=event_names)[0]
+
+
+def test_an_ending_stays_behind_them() -> None:
+    assert kept([*deltas("a", "b"), DONE]) == deltas("ab")[0] + DONE
+
+
+@pytest.mark.parametrize("at_once", [False, True])
+def test_no_frame_becomes_too_large_to_be_read(at_once: bool) -> None:
+    frames = deltas(*["x" * 10_000] * 20)
+    found = ChunkDecoder().receive(kept([b"".join(frames)] if at_once else frames))
+    assert [len(chunk.delta) for chunk in found if isinstance(chunk, chunks.TextDeltaChunk)] == [
+        60_000,
+        60_000,
+        60_000,
+        20_000,
+    ]
+
+
+def test_what_is_no_frame_is_kept_too() -> None:
+    assert kept([b"a", b"\n\n\n\nb"]) == b"a\n\n\n\nb"

@@ -1,0 +1,398 @@
+"""The manager of runs: conflicts, late readers, readers that leave, stops, shutdown."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from typing import Any
+
+import pytest
+
+from usechat.errors import StreamFailed
+from usechat.protocol.chunks import Chunk, StartChunk
+from usechat.protocol.message import MessageBuilder
+from usechat.protocol.request import ChatRequest
+from usechat.protocol.sse import ChunkDecoder
+from usechat.runs.log import Wake
+from usechat.runs.manager import ChatBusy, ChatNotFound, Conflict, Reading, RunManager, ShuttingDown
+from usechat.runs.memory import MemoryRuns
+from usechat.runs.run import RunInfo, RunState, Timeouts
+from usechat.sources import as_source
+from usechat.turn import Turn
+
+PATIENCE = 30.0
+"""Seconds to wait for something that should happen at once; a loaded machine is slow."""
+
+
+class Agent:
+    """Says a word each time it is told to go on."""
+
+    def __init__(self) -> None:
+        self.waits = asyncio.Event()
+        self.go_on = asyncio.Event()
+        self.stopped = 0
+
+    async def __call__(self, turn: Turn) -> AsyncIterator[str]:
+        try:
+            yield f"answer to {turn.text}: "
+            yield "one "
+            self.waits.set()
+            await self.go_on.wait()
+            yield "two"
+        except asyncio.CancelledError:
+            self.stopped += 1
+            raise
+
+
+class Chatterbox(Agent):
+    """Never stops talking."""
+
+    async def __call__(self, turn: Turn) -> AsyncIterator[str]:  # noqa: ARG002
+        try:
+            while True:
+                yield "word "
+                await asyncio.sleep(0.001)
+        except asyncio.CancelledError:
+            self.stopped += 1
+            raise
+
+
+class Remote:
+    """A chat transport that says a word and then nothing."""
+
+    closed = False
+
+    async def send_messages(self, _request: ChatRequest) -> AsyncIterator[Chunk]:
+        return self._stream()
+
+    async def _stream(self) -> AsyncIterator[Chunk]:
+        try:
+            yield StartChunk("m1")
+            await asyncio.sleep(3600)
+        finally:
+            await asyncio.sleep(0.01)
+            self.closed = True
+
+    async def reconnect_to_stream(self, _chat_id: str) -> AsyncIterator[Chunk] | None:
+        return None
+
+
+def manager(conflict: Conflict = "reject", linger: float | None = 15, **options: Any) -> RunManager:
+    return RunManager(
+        MemoryRuns(),
+        timeouts=Timeouts(stop=PATIENCE),
+        linger=linger,
+        conflict=conflict,
+        describe=lambda error, _info: str(error),
+        **options,
+    )
+
+
+def asked(text: str = "hi", user_id: str = "u1") -> ChatRequest:
+    message = {"id": user_id, "role": "user", "parts": [{"type": "text", "text": text}]}
+    return ChatRequest.parse({"id": "c1", "messages": [message]})
+
+
+async def start(kept: RunManager, agent: Agent, run_id: str = "r1", user_id: str = "u1", **options: Any) -> Reading:
+    async def answer(turn: Turn) -> AsyncIterator[str]:
+        async for word in agent(turn):
+            yield word
+
+    info = RunInfo(run_id, "c1", f"m-{run_id}", "7", user_id, "someone")
+    return await kept.start(info, as_source(answer), Turn(asked(user_id=user_id)), continues=options.get("continues"))
+
+
+async def read_all(reading: Reading, builder: MessageBuilder | None = None) -> str:
+    """Read to the end; return the text of the message."""
+    builder = builder or MessageBuilder(sdk="7")
+    decoder = ChunkDecoder()
+    async with asyncio.timeout(PATIENCE):
+        while isinstance(frames := await reading.read(), bytes):
+            for chunk in decoder.receive(frames):
+                builder.receive(chunk)
+    assert frames is None
+    message: Any = builder.message
+    return "".join(part["text"] for part in message["parts"] if part["type"] == "text")
+
+
+async def eventually(condition: Callable[[], object]) -> None:
+    """Wait until this holds."""
+    async with asyncio.timeout(PATIENCE):
+        while not condition():  # noqa: ASYNC110
+            await asyncio.sleep(0.01)
+
+
+WHOLE = "answer to hi: one two"
+
+
+async def test_a_run_is_read_to_its_end() -> None:
+    kept, agent = manager(), Agent()
+    reading = await start(kept, agent)
+    assert kept.running == 1
+    agent.go_on.set()
+    assert await read_all(reading) == WHOLE
+    await asyncio.sleep(0)
+    latest = await kept.latest("c1")
+    assert latest is not None
+    assert (latest.state, kept.running) == (RunState.FINISHED, 0)
+
+
+async def test_a_second_request_is_refused_while_the_chat_is_answered() -> None:
+    kept, agent = manager(), Agent()
+    await start(kept, agent)
+    with pytest.raises(ChatBusy, match="being answered"):
+        await start(kept, agent, "r2", "u2")
+    await kept.shut_down(drain=0)
+
+
+async def test_the_same_message_again_attaches_instead_of_running_twice() -> None:
+    kept, agent = manager(), Agent()
+    first = await start(kept, agent)
+    await agent.waits.wait()
+    again = await start(kept, agent, "r2")
+    agent.go_on.set()
+    assert [await read_all(first), await read_all(again)] == [WHOLE, WHOLE]
+
+
+@pytest.mark.parametrize("conflict", ["reject", "attach", "queue", "interrupt"])
+@pytest.mark.parametrize("user_id", ["u1", "u2"])
+async def test_two_who_claim_a_chat_at_once_do_not_see_each_other(conflict: Conflict, user_id: str) -> None:
+    kept, agent = manager(conflict), Agent()
+    reading = await start(kept, agent)
+    stranger = RunInfo("r2", "c1", "m-r2", "7", user_id, "someone else")
+    with pytest.raises(ChatNotFound, match="No such chat"):
+        await kept.start(stranger, as_source(agent), Turn(asked(user_id=user_id)), continues=None)
+    agent.go_on.set()
+    assert (await read_all(reading), agent.stopped) == (WHOLE, 0)
+
+
+async def test_a_request_may_attach() -> None:
+    kept, agent = manager("attach"), Agent()
+    await start(kept, agent)
+    other = await start(kept, agent, "r2", "u2")
+    agent.go_on.set()
+    assert await read_all(other) == WHOLE
+
+
+async def test_a_run_that_nobody_reads_gives_way_to_the_next_question() -> None:
+    kept, agent = manager(), Agent()
+    (await start(kept, agent)).close()
+    await agent.waits.wait()
+    second = await start(kept, agent, "r2", "u2")
+    agent.go_on.set()
+    assert (await read_all(second), agent.stopped) == (WHOLE, 1)
+
+
+async def test_a_run_that_is_to_go_on_without_readers_does_not_give_way() -> None:
+    kept, agent = manager(linger=None), Agent()
+    (await start(kept, agent)).close()
+    await agent.waits.wait()
+    with pytest.raises(ChatBusy):
+        await start(kept, agent, "r2", "u2")
+    agent.go_on.set()
+    await eventually(lambda: not kept.running)
+    latest = await kept.latest("c1")
+    assert latest is not None
+    assert (latest.state, agent.stopped) == (RunState.FINISHED, 0)
+
+
+async def test_no_run_begins_while_the_server_goes_down() -> None:
+    kept, agent = manager(), Agent()
+    await kept.shut_down(drain=0)
+    with pytest.raises(ShuttingDown, match="try again"):
+        await start(kept, agent)
+
+
+async def test_an_answer_without_end_is_stopped() -> None:
+    kept, agent = manager(maximum_run_bytes=100), Agent()
+    reading = await start(kept, agent)
+    with pytest.raises(StreamFailed, match="grew too long"):
+        await read_all(reading)
+
+
+async def test_a_request_may_wait_for_its_turn() -> None:
+    kept, agent = manager("queue"), Agent()
+    await start(kept, agent)
+    queued = asyncio.ensure_future(start(kept, agent, "r2", "u2"))
+    await asyncio.sleep(0.02)
+    assert not queued.done()
+    agent.go_on.set()
+    assert await read_all(await queued) == WHOLE
+
+
+async def test_a_request_may_interrupt() -> None:
+    kept, agent = manager("interrupt"), Agent()
+    first = await start(kept, agent)
+    await agent.waits.wait()
+    second = await start(kept, agent, "r2", "u2")
+    agent.go_on.set()
+    assert (await read_all(first), agent.stopped) == ("answer to hi: one ", 1)
+    assert await read_all(second) == WHOLE
+
+
+@pytest.mark.parametrize("sdk", ["7", "5", "any"])
+async def test_a_late_reader_gets_everything(sdk: str) -> None:
+    kept, agent = manager(), Agent()
+    await start(kept, agent)
+    await agent.waits.wait()
+    info = await kept.latest("c1")
+    assert info is not None
+    late = await kept.attach(info, sdk=sdk)
+    assert late is not None
+    first = await late.read()
+    assert isinstance(first, bytes)
+    assert first.count(b"text-delta") == 1
+    agent.go_on.set()
+    builder = MessageBuilder(sdk="5" if sdk == "any" else sdk)
+    for chunk in ChunkDecoder().receive(first):
+        builder.receive(chunk)
+    assert await read_all(late, builder) == WHOLE
+
+
+async def test_a_continuation_is_replayed_with_what_was_there_before() -> None:
+    kept, agent = manager(), Agent()
+    earlier = {"id": "m-r1", "role": "assistant", "parts": [{"type": "text", "text": "Earlier. "}]}
+    await start(kept, agent, continues=earlier)
+    info = await kept.latest("c1")
+    assert info is not None
+    late = await kept.attach(info, sdk="7")
+    agent.go_on.set()
+    assert late is not None
+    assert await read_all(late) == f"Earlier. {WHOLE}"
+
+
+async def test_a_run_that_ended_cannot_be_attached() -> None:
+    kept, agent = manager(), Agent()
+    agent.go_on.set()
+    reading = await start(kept, agent)
+    await read_all(reading)
+    await asyncio.sleep(0)
+    info = await kept.latest("c1")
+    assert info is not None
+    assert await kept.attach(info, sdk="7") is None
+
+
+async def test_the_last_reader_that_leaves_stops_the_run_at_once() -> None:
+    kept, agent = manager(linger=0), Agent()
+    first = await start(kept, agent)
+    info = await kept.latest("c1")
+    assert info is not None
+    second = await kept.attach(info, sdk="7")
+    assert second is not None
+    await agent.waits.wait()
+    first.close()
+    await asyncio.sleep(0.01)
+    assert (kept.running, agent.stopped) == (1, 0)
+    second.close()
+    await eventually(lambda: not kept.running)
+    assert agent.stopped == 1
+
+
+async def test_a_reader_that_comes_back_in_time_keeps_the_run_alive() -> None:
+    kept, agent = manager(linger=0.1), Agent()
+    reading = await start(kept, agent)
+    await agent.waits.wait()
+    reading.close()  # the loop has no turn before somebody is back, so that the time cannot be over
+    info = await kept.latest("c1")
+    assert info is not None
+    back = await kept.attach(info, sdk="7")
+    assert back is not None
+    await asyncio.sleep(0.2)
+    agent.go_on.set()
+    assert await read_all(back) == WHOLE
+
+
+async def test_nobody_comes_back_in_time() -> None:
+    kept, agent = manager(linger=0.02), Agent()
+    (await start(kept, agent)).close()
+    await eventually(lambda: not kept.running)
+    assert agent.stopped == 1
+
+
+async def test_a_run_may_go_on_without_readers() -> None:
+    kept, agent = manager(linger=None), Agent()
+    (await start(kept, agent)).close()
+    await asyncio.sleep(0.05)
+    assert (kept.running, agent.stopped) == (1, 0)
+    await kept.shut_down(drain=0)
+
+
+async def test_stop_ends_every_reading_well_formed() -> None:
+    kept, agent = manager(), Agent()
+    reading = await start(kept, agent)
+    await agent.waits.wait()
+    info = await kept.latest("c1")
+    assert info is not None
+    await kept.stop(info)
+    stopped = await kept.latest("c1")
+    assert stopped is not None
+    assert (stopped.state, agent.stopped) == (RunState.STOPPED, 1)
+    assert await read_all(reading) == "answer to hi: one "
+    await kept.stop(info)
+
+
+async def test_stop_closes_the_iterator_of_a_transport_before_it_returns() -> None:
+    remote = Remote()
+    kept = manager()
+    info = RunInfo("r1", "c1", "m1", "7")
+    reading = await kept.start(info, as_source(remote), Turn(asked()), continues=None)
+    await reading.read()
+    await kept.stop(info)
+    assert remote.closed
+    assert await read_all(reading) == ""
+
+
+async def test_shutdown_breaks_readers_off_and_lets_runs_end() -> None:
+    kept, agent = manager(), Agent()
+    reading = await start(kept, agent)
+    await reading.read()
+    closing = asyncio.ensure_future(kept.shut_down(drain=PATIENCE))
+    assert await reading.read() is Wake.BROKEN_OFF
+    agent.go_on.set()
+    await closing
+    latest = await kept.latest("c1")
+    assert latest is not None
+    assert (latest.state, agent.stopped) == (RunState.FINISHED, 0)
+
+
+async def test_a_reader_that_cannot_follow_may_resume_from_a_log() -> None:
+    kept, agent = manager(maximum_behind=10), Chatterbox()
+    reading = await start(kept, agent)
+    interrupted = asyncio.Event()
+    reading.on_cut(lambda _why: interrupted.set())
+    await asyncio.wait_for(interrupted.wait(), PATIENCE)
+    assert (reading.give_up(), kept.running) == (b"", 1)
+    await kept.shut_down(drain=0)
+
+
+async def test_without_a_log_the_run_fails_with_its_last_words() -> None:
+    kept, agent = manager(maximum_behind=10, keep_log=False), Chatterbox()
+    reading = await start(kept, agent)
+    interrupted = asyncio.Event()
+    reading.on_cut(lambda _why: interrupted.set())
+    await asyncio.wait_for(interrupted.wait(), PATIENCE)
+    last = reading.give_up()
+    assert b'"type":"error"' in last
+    assert last.endswith(b"data: [DONE]\n\n")
+    await eventually(lambda: agent.stopped)
+    assert agent.stopped == 1
+
+
+async def test_an_ended_run_is_forgotten_after_a_while() -> None:
+    store = MemoryRuns(remember=0.02)
+    info = RunInfo("r1", "c1", "m1", "7")
+    assert await store.claim(info) is None
+    await store.end(RunInfo("r1", "c1", "m1", "7", state=RunState.FINISHED))
+    assert (await store.latest("c1")) is not None
+    async with asyncio.timeout(PATIENCE):
+        while await store.latest("c1") is not None:  # noqa: ASYNC110
+            await asyncio.sleep(0.01)
+
+
+async def test_runs_are_reported() -> None:
+    started: list[RunInfo] = []
+    ended: list[tuple[RunInfo, float]] = []
+    kept = manager(on_start=started.append, on_end=lambda info, seconds: ended.append((info, seconds)))
+    agent = Agent()
+    agent.go_on.set()
+    await read_all(await start(kept, agent))
+    assert [info.run_id for info in started] == ["r1"]
+    assert [(info.state, seconds < PATIENCE) for info, seconds in ended] == [(RunState.FINISHED, True)]

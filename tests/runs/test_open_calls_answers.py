@@ -1,0 +1,223 @@
+"""What a page answers is taken if it was asked: by the last run, or once that is forgotten by signature."""
+
+import logging
+from typing import Any
+
+import pytest
+
+from usechat.protocol.request import ChatRequest
+from usechat.runs.open_calls import (
+    CHANGED,
+    UNSIGNED,
+    Answers,
+    OpenCall,
+    Unprocessable,
+    approval_signature,
+    input_digest,
+    pending_metadata,
+    secret_of_chat,
+)
+from usechat.runs.run import RunInfo, RunState
+
+USER = {"id": "u1", "role": "user", "parts": [{"type": "text", "text": "hi"}]}
+SECRET = secret_of_chat("s3cret", "c1", "")
+ASK = OpenCall("t1", "ask", input_digest({"a": 1}))
+REMOVE = OpenCall("t2", "remove", input_digest({"path": "notes"}), "a1")
+SIGNED = pending_metadata(SECRET, [ASK])
+APPROVAL = {"id": "a1", "signature": approval_signature(SECRET, REMOVE)}
+FOREIGN = approval_signature(secret_of_chat("s3cret", "c1", "bob"), REMOVE)
+
+
+def output(**changes: Any) -> dict[str, Any]:
+    told = {"type": "tool-ask", "toolCallId": "t1", "state": "output-available", "input": {"a": 1}, "output": 5}
+    return {**told, **changes}
+
+
+def approval(**changes: Any) -> dict[str, Any]:
+    told = {"type": "tool-remove", "toolCallId": "t2", "state": "approval-responded", "input": {"path": "notes"}}
+    return {**told, "approval": {**APPROVAL, "approved": True}, **changes}
+
+
+def asked(*told: Any, metadata: Any = None) -> ChatRequest:
+    message = {"id": "m1", "role": "assistant", "parts": list(told), "metadata": metadata}
+    return ChatRequest.parse({"id": "c1", "messages": [USER, message]})
+
+
+def run(*calls: OpenCall) -> RunInfo:
+    return RunInfo("r1", "c1", "m1", "7", state=RunState.WAITING, open_calls=calls)
+
+
+def answerable(latest: RunInfo | None) -> tuple[OpenCall, ...] | None:
+    return None if latest is None else latest.answerable
+
+
+@pytest.mark.parametrize(
+    ("told", "metadata", "taken"),
+    [
+        pytest.param([output()], SIGNED, ["t1"], id="signed"),
+        pytest.param([output(), output(toolCallId="t9")], SIGNED, ["t1"], id="signed, and another made up"),
+        pytest.param(
+            [output(type="dynamic-tool", toolName="ask", state="output-error", errorText="no")],
+            SIGNED,
+            ["t1"],
+            id="a dynamic tool that failed",
+        ),
+        pytest.param([output(input={"a": 1.0})], SIGNED, ["t1"], id="the same number"),
+        pytest.param([output()], None, [], id="no signature"),
+        pytest.param([output()], pending_metadata(secret_of_chat("s3cret", "c2", ""), [ASK]), [], id="of another chat"),
+        pytest.param(
+            [output()], pending_metadata(secret_of_chat("s3cret", "c1", "bob"), [ASK]), [], id="of another person"
+        ),
+        pytest.param([output()], pending_metadata("other", [ASK]), [], id="with another secret"),
+        pytest.param([output(toolCallId="t9")], SIGNED, [], id="another call"),
+        pytest.param(
+            [output(toolCallId="t9")],
+            {"usechat": {**SIGNED["usechat"], "pending": ["t9"]}},
+            [],
+            id="another call in the metadata, too",
+        ),
+        pytest.param([output(input={"a": 2})], SIGNED, [], id="changed input"),
+        pytest.param([output(type="tool-tell")], SIGNED, [], id="changed name"),
+        pytest.param([output(type="tool-tell", toolName="ask")], SIGNED, [], id="changed name beside the old one"),
+        pytest.param([output(input={"a": 2}), output()], SIGNED, [], id="told twice, and differently"),
+        pytest.param([output(output=6), output()], SIGNED, [], id="with two outputs"),
+        pytest.param([output(state="output-error", errorText="no"), output()], SIGNED, [], id="failed, and did not"),
+        pytest.param([output(state="input-available"), output()], SIGNED, ["t1"], id="told twice, with one output"),
+    ],
+)
+def test_of_a_forgotten_run_what_is_signed_is_taken(told: list[Any], metadata: Any, taken: list[str]) -> None:
+    assert sorted(Answers(asked(*told, metadata=metadata), "c1", None, SECRET).pending()) == taken
+
+
+@pytest.mark.parametrize(
+    ("told", "metadata", "latest", "taken"),
+    [
+        pytest.param([output()], None, run(ASK), ["t1"], id="open"),
+        pytest.param([output()], SIGNED, run(), [], id="signed, but answered already"),
+        pytest.param([output()], {"usechat": "nonsense"}, run(ASK), ["t1"], id="open, whatever the metadata says"),
+        pytest.param([output(input={"a": 2})], SIGNED, run(ASK), [], id="changed input"),
+        pytest.param([output(type="tool-tell")], SIGNED, run(ASK), [], id="changed name"),
+        pytest.param([output(output=6), output()], SIGNED, run(ASK), [], id="with two outputs"),
+        pytest.param(
+            [approval(state="output-available", output="removed")], None, run(REMOVE), [], id="an approval is pending"
+        ),
+    ],
+)
+def test_a_run_that_is_known_decides(told: list[Any], metadata: Any, latest: RunInfo, taken: list[str]) -> None:
+    assert sorted(Answers(asked(*told, metadata=metadata), "c1", answerable(latest), SECRET).pending()) == taken
+
+
+DEEP: Any = "end"
+for _ in range(55):
+    DEEP = {"usechat": [DEEP]}
+
+
+@pytest.mark.parametrize(
+    "metadata",
+    [
+        "text",
+        7,
+        [],
+        ["usechat"],
+        {"usechat": "text"},
+        {"usechat": {"pending": "t1", "signature": "x"}},
+        {"usechat": {"pending": [["t1"]], "signature": "x"}},
+        {"usechat": {"pending": ["t1"], "signature": ["x"]}},
+        {"usechat": {"pending": ["t1"], "signature": "\ud800 ö"}},
+        {"usechat": {"pending": ["t1"] * 5000, "signature": "x"}},
+        {"usechat": {"pending": ["\ud800"], "signature": "x"}},
+        DEEP,
+    ],
+)
+def test_metadata_of_any_shape_is_borne(metadata: Any) -> None:
+    told = [output(), output(toolCallId="\ud800", input={"\ud800": DEEP}), approval(state="approval-requested")]
+    assert Answers(asked(*told, metadata=metadata), "c1", None, SECRET).pending() == frozenset()
+
+
+@pytest.mark.parametrize(
+    ("part", "latest", "accepted"),
+    [
+        pytest.param(approval(), run(REMOVE), True, id="open"),
+        pytest.param(approval(), None, True, id="signed"),
+        pytest.param(approval(), run(), False, id="signed, but answered already"),
+        pytest.param(approval(approval={"id": "a1", "approved": True}), None, False, id="not signed"),
+        pytest.param(
+            approval(approval={"id": "a1", "approved": True, "signature": "\ud800"}), None, False, id="signed by nobody"
+        ),
+        pytest.param(approval(approval={**APPROVAL, "id": "a9", "approved": True}), None, False, id="another approval"),
+        pytest.param(
+            approval(approval={**APPROVAL, "approved": True, "signature": FOREIGN}), None, False, id="of another person"
+        ),
+        pytest.param(approval(input={"path": "/"}), None, False, id="changed input"),
+        pytest.param(approval(type="tool-format"), None, False, id="changed name"),
+        pytest.param(approval(type="tool-format", toolName="remove"), run(REMOVE), False, id="the old name beside it"),
+    ],
+)
+def test_an_approval_was_asked_for_and_its_call_is_the_same(
+    part: dict[str, Any], latest: RunInfo | None, accepted: bool
+) -> None:
+    answers = Answers(asked(part), "c1", answerable(latest), SECRET)
+    if accepted:
+        answers.check_approvals()
+        return
+    with pytest.raises(Unprocessable, match="was not asked for, or its tool call has changed"):
+        answers.check_approvals()
+
+
+def test_an_approval_of_a_call_that_is_told_twice_and_differently_is_refused() -> None:
+    with pytest.raises(Unprocessable):
+        Answers(
+            asked(approval(), approval(input={"path": "/"})), "c1", answerable(run(REMOVE)), SECRET
+        ).check_approvals()
+
+
+@pytest.mark.parametrize("latest", [run(ASK, REMOVE), None])
+def test_what_is_not_answered_stays_open(latest: RunInfo | None) -> None:
+    still = approval(state="approval-requested", approval=APPROVAL)
+    answers = Answers(asked(output(), still, metadata=SIGNED), "c1", answerable(latest), SECRET)
+    assert (answers.unanswered(), answers.given()) == ((REMOVE,), (ASK,))
+    waiting = output(state="input-available")
+    answers = Answers(asked(waiting, approval(), metadata=SIGNED), "c1", answerable(latest), SECRET)
+    assert (answers.unanswered(), answers.given()) == ((ASK,), ()), "an approval counts once"
+
+
+@pytest.mark.parametrize(
+    ("state", "retried"),
+    [
+        (RunState.RUNNING, []),
+        (RunState.WAITING, []),
+        (RunState.FINISHED, []),
+        (RunState.FAILED, ["t1"]),
+        (RunState.STOPPED, ["t1"]),
+        (RunState.LOST, ["t1"]),
+    ],
+)
+def test_what_came_to_nothing_may_be_answered_again(state: RunState, retried: list[str]) -> None:
+    latest = RunInfo("r1", "c1", "m1", "7", state=state, given_calls=(ASK,))
+    answers = Answers(asked(output(), approval()), "c1", answerable(latest), SECRET)
+    assert answers.pending() == frozenset({"t1"} & set(retried))
+    assert [call.tool_call_id for call in answers.given()] == retried
+    if "t2" in retried:
+        answers.check_approvals()
+    else:
+        with pytest.raises(Unprocessable):
+            answers.check_approvals()
+
+
+@pytest.mark.parametrize(
+    ("told", "latest", "lines"),
+    [
+        pytest.param([output()], None, [f"chat c1: {UNSIGNED}"], id="nothing vouches for it"),
+        pytest.param([output(input=2)], run(ASK), [f"chat c1: {CHANGED}"], id="the call has changed"),
+        pytest.param([output(), output()], run(ASK), [f"chat c1: {CHANGED}"], id="there are two outputs"),
+        pytest.param([output()], run(), [], id="it was answered before"),
+        pytest.param([output(toolCallId="own"), approval()], None, [], id="an outcome of the server beside an answer"),
+        pytest.param([output(state="input-available")], None, [], id="no output"),
+    ],
+)
+def test_what_is_not_taken_is_told_without_what_it_says(
+    caplog: pytest.LogCaptureFixture, told: list[Any], latest: RunInfo | None, lines: list[str]
+) -> None:
+    with caplog.at_level(logging.WARNING, "usechat"):
+        Answers(asked(*told), "c1", answerable(latest), SECRET).pending()
+    assert [record.getMessage() for record in caplog.records] == lines

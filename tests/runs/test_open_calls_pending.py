@@ -1,0 +1,242 @@
+"""The calls that a run leaves to the page's tools: signed in the message's metadata, and not on the client's word."""
+
+import base64
+import hashlib
+import hmac
+import json
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+from usechat import parts
+from usechat.protocol import chunks
+from usechat.protocol.request import ChatRequest
+from usechat.protocol.sse import ChunkDecoder
+from usechat.protocol.stream import MessageStream
+from usechat.runs.log import Log
+from usechat.runs.open_calls import (
+    OpenCall,
+    Pending,
+    approval_signature,
+    input_digest,
+    pending_in,
+    pending_metadata,
+    pending_signature,
+    secret_of_chat,
+)
+from usechat.runs.run import Run, RunInfo, Timeouts
+from usechat.sources import as_source
+from usechat.turn import Turn
+
+USER = {"id": "u1", "role": "user", "parts": [{"type": "text", "text": "hi"}]}
+ASK = OpenCall("t1", "ask", input_digest({"a": 1}))
+LOOK = OpenCall("t2", "look", input_digest(None))
+SECRET = secret_of_chat("s3cret", "c1", "ada")
+SIGNED: dict[str, Any] = {"usechat": {"pending": ["t1"], "signature": pending_signature(SECRET, [ASK])}}
+BOTH: dict[str, Any] = {"usechat": {"pending": ["t1", "t2"], "signature": pending_signature(SECRET, [ASK, LOOK])}}
+CALL = parts.ToolCall("t1", "ask", {"a": 1})
+
+
+def base64url(data: bytes) -> str:
+    return base64.urlsafe_b64encode(data).decode().rstrip("=")
+
+
+def hmac_of(secret: str, *fields: Any) -> str:
+    return base64url(hmac.digest(secret.encode(), json.dumps(fields, separators=(",", ":")).encode(), "sha256"))
+
+
+def test_the_signature_is_an_hmac_of_each_call_with_the_secret_of_the_chat() -> None:
+    empty = base64url(hashlib.sha256(b"null").digest())
+    of_chat = hmac_of("s3cret", "usechat-chat-secret-v1", "c1", "ada")
+    signature = hmac_of(of_chat, "usechat-pending-calls-v1", [["t2", "look", empty]])
+    assert pending_metadata(SECRET, [LOOK]) == {"usechat": {"pending": ["t2"], "signature": signature}}
+
+
+@pytest.mark.parametrize(
+    ("secret", "calls"),
+    [
+        (secret_of_chat("other", "c1", "ada"), [ASK, LOOK]),
+        (secret_of_chat("s3cret", "c2", "ada"), [ASK, LOOK]),
+        (secret_of_chat("s3cret", "c1", "bob"), [ASK, LOOK]),
+        (secret_of_chat("s3cret", "c1ada", ""), [ASK, LOOK]),
+        (SECRET, [LOOK, ASK]),
+        (SECRET, [ASK]),
+        (SECRET, [OpenCall("t3", "ask", ASK.input_digest), LOOK]),
+        (SECRET, [OpenCall("t1", "tell", ASK.input_digest), LOOK]),
+        (SECRET, [OpenCall("t1", "ask", LOOK.input_digest), LOOK]),
+    ],
+)
+def test_whatever_differs_has_another_signature(secret: str, calls: list[OpenCall]) -> None:
+    assert pending_signature(secret, calls) != BOTH["usechat"]["signature"]
+
+
+@pytest.mark.parametrize(
+    ("metadata", "expected"),
+    [
+        ({"usechat": {"pending": ["t1"], "signature": "x", "more": 1}, "usage": {}}, Pending(["t1"], "x")),
+        ({"usechat": {"pending": [], "signature": "x"}}, Pending([], "x")),
+        ({"usechat": {"pending": [1], "signature": "x"}}, None),
+        ({"usechat": {"pending": "t1", "signature": "x"}}, None),
+        ({"usechat": {"pending": {"0": "t1"}, "signature": "x"}}, None),
+        ({"usechat": {"pending": ["t1"]}}, None),
+        ({"usechat": {"pending": ["t1"], "signature": 5}}, None),
+        ({"usechat": ["pending"]}, None),
+        ({"usechat": None}, None),
+        ({}, None),
+        ([{"usechat": {}}], None),
+        ("usechat", None),
+        (7, None),
+        (None, None),
+    ],
+)
+def test_metadata_of_another_shape_says_nothing(metadata: Any, expected: Pending | None) -> None:
+    assert pending_in(metadata) == expected
+
+
+async def answered(
+    *said: parts.Part,
+    secret: str | None = "s3cret",
+    continues: Mapping[str, Any] | None = None,
+    known: tuple[OpenCall, ...] = (),
+) -> tuple[Any, tuple[OpenCall, ...]]:
+    """Run a source that says this; return the metadata of its finish and the calls that it left open."""
+    messages = [USER] if continues is None else [USER, continues]
+    run = Run(
+        RunInfo("r1", "c1", "m1", "7", subject="ada", open_calls=known),
+        Turn(ChatRequest.parse({"id": "c1", "messages": messages})),
+        MessageStream(message_id="m1", sdk="7", continues=continues),
+        Log(),
+        timeouts=Timeouts(),
+        describe=lambda _error, _info: "",
+        on_end=lambda _run: None,
+        approval_secret=secret,
+    )
+
+    class Says:
+        async def drive(self, turn: Turn) -> None:
+            for part in said:
+                turn.send(part)
+
+    run.start(as_source(Says()))
+    await run.wait(10)
+    last = ChunkDecoder().receive(run.log.so_far())[-1]
+    assert isinstance(last, chunks.FinishChunk)
+    return last.message_metadata, run.info.open_calls
+
+
+@pytest.mark.parametrize(
+    ("said", "metadata"),
+    [
+        pytest.param([CALL], SIGNED, id="the run adds the ending"),
+        pytest.param([CALL, parts.Finish("stop")], SIGNED, id="the source has an ending of its own"),
+        pytest.param(
+            [CALL, parts.Finish(metadata={"usechat": 1, "cost": 2})], {"cost": 2, **SIGNED}, id="and metadata with it"
+        ),
+        pytest.param([CALL, parts.ToolCall("t2", "look", None)], BOTH, id="two calls"),
+        pytest.param(
+            [parts.ToolInputStart("t1", "ask"), parts.ToolInputDelta("t1", '{"a":1'), parts.Finish()],
+            None,
+            id="a call that is cut off",
+        ),
+        pytest.param(
+            [
+                parts.ToolCall("t9", "old", {}),
+                parts.ToolInputStart("t8", "cut"),
+                parts.ToolResult("t9", 1),
+                parts.Step(lane="x"),
+                parts.ToolCall("t1", "ask", {"a": 1}, lane="x"),
+                parts.Finish(),
+            ],
+            SIGNED,
+            id="a call that waited for its step until the end",
+        ),
+        pytest.param([CALL, parts.ToolResult("t1", 1)], None, id="a call with a result"),
+        pytest.param([CALL, parts.ApprovalRequest("a1", "t1")], None, id="a call that waits for an approval"),
+        pytest.param([parts.Text("hi")], None, id="no calls"),
+    ],
+)
+async def test_the_finish_vouches_for_the_calls_that_wait_for_the_page(said: list[parts.Part], metadata: Any) -> None:
+    assert (await answered(*said))[0] == metadata
+    # Nothing but the signature differs from a run that has no secret.
+    without = {key: value for key, value in (metadata or {}).items() if key != "usechat"}
+    unsigned, _ = await answered(*said, secret=None)
+    assert {key: value for key, value in (unsigned or {}).items() if key != "usechat"} == without
+
+
+@pytest.mark.parametrize("ending", [parts.Error("Broken."), parts.Abort()])
+async def test_a_turn_that_breaks_off_leaves_nothing_to_the_page(ending: parts.Part) -> None:
+    metadata, left = await answered(CALL, ending)
+    assert (metadata or {}, left) == ({}, ())
+
+
+def continued(state: str = "input-available", metadata: Any = None, **part: Any) -> dict[str, Any]:
+    told = {"type": "tool-ask", "toolCallId": "t1", "state": state, "input": {"a": 1}, **part}
+    return {"id": "m1", "role": "assistant", "parts": [told], **({} if metadata is None else {"metadata": metadata})}
+
+
+@pytest.mark.parametrize(
+    ("message", "known", "metadata", "left"),
+    [
+        pytest.param(continued(), (), None, (), id="a call that only the client tells of"),
+        pytest.param(continued(), (ASK,), SIGNED, (ASK,), id="a call that was made"),
+        pytest.param(continued(input={"a": 2}), (ASK,), SIGNED, (ASK,), id="and came back changed"),
+        pytest.param(continued(approval={"id": "a9"}), (ASK,), SIGNED, (ASK,), id="and with an approval of its own"),
+        pytest.param(
+            continued("approval-requested", approval={"id": "a9"}), (), None, (), id="an approval the client made up"
+        ),
+        pytest.param(
+            continued("output-available", SIGNED, output=1), (), {"usechat": {"pending": []}}, (), id="an answered call"
+        ),
+        pytest.param(
+            continued("output-available", {"usechat": {"pending": [], "signature": "x"}}, output=1),
+            (),
+            None,
+            (),
+            id="a call that was answered long ago",
+        ),
+    ],
+)
+async def test_the_clients_word_makes_no_call(
+    message: dict[str, Any], known: tuple[OpenCall, ...], metadata: Any, left: tuple[OpenCall, ...]
+) -> None:
+    assert await answered(parts.Text("Well."), continues=message, known=known) == (metadata, left)
+
+
+async def test_an_approval_asked_again_is_about_the_call_as_it_was_made() -> None:
+    made = OpenCall("t1", "ask", ASK.input_digest, "a1")
+    message = continued("approval-requested", input={"a": 2}, approval={"id": "a1"})
+    _, left = await answered(parts.ApprovalRequest("a2", "t1"), continues=message, known=(made,))
+    assert left == (OpenCall("t1", "ask", ASK.input_digest, "a2"),)
+
+
+def test_a_number_that_no_page_can_hold_has_the_digest_of_the_one_it_sends_back() -> None:
+    assert input_digest({"id": 1234567890123456789}) == input_digest({"id": 1234567890123456800})
+    assert input_digest({"id": 2**53 - 1}) != input_digest({"id": 2**53 - 2})
+
+
+@pytest.mark.parametrize("named", ["t1", "t9"], ids=["an id that is used again", "a new id"])
+async def test_the_request_for_a_call_is_signed_whatever_its_id_is_on_the_wire(named: str) -> None:
+    done = {"type": "tool-ask", "toolCallId": "t1", "state": "output-available", "input": {"a": 1}, "output": 5}
+    message = {"id": "m1", "role": "assistant", "parts": [done]}
+    run = Run(
+        RunInfo("r1", "c1", "m1", "7", subject="ada"),
+        Turn(ChatRequest.parse({"id": "c1", "messages": [USER, message]})),
+        MessageStream(message_id="m1", sdk="7", continues=message),
+        Log(),
+        timeouts=Timeouts(),
+        describe=lambda _error, _info: "Broken.",
+        on_end=lambda _run: None,
+        approval_secret="s3cret",
+    )
+    run.say(parts.ToolCall(named, "remove", {"b": 2}))
+    run.say(parts.ApprovalRequest("a1", named))
+    run.say(parts.Finish())
+    [asked] = [
+        chunk
+        for chunk in ChunkDecoder().receive(run.log.so_far())
+        if isinstance(chunk, chunks.ToolApprovalRequestChunk)
+    ]
+    call = OpenCall(asked.tool_call_id, "remove", input_digest({"b": 2}), "a1")
+    assert asked.signature == approval_signature(SECRET, call)
+    assert asked.tool_call_id != "t1"
