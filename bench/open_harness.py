@@ -41,7 +41,7 @@ from usechat.protocol.sse import FrameStream
 from usechat.protocol.stream import MessageStream
 from usechat.server import ChatApp
 from usechat.server.auth.origin import listen, resolve
-from usechat.turn import Turn
+from usechat.turn import TurnContext
 
 LIMIT: Final = 100.0
 """Milliseconds within which a page has what was said (SC-002, SC-009)."""
@@ -203,13 +203,13 @@ def measure_delays(plan: Plan) -> list[Delay]:
 
 async def drive(count: int) -> None:
     """Run a flow of so many calls: runtime, adapter and frames, which nobody keeps."""
-    turn = Turn(ChatRequest.parse(question(str(count), "c1")))
+    turn = TurnContext(ChatRequest.parse(question(str(count), "c1")))
     frames = FrameStream(MessageStream(message_id="m1"))
 
     def hear(part: Part) -> None:
         frames.send(part)
 
-    turn.bind(hear)
+    turn.connect(hear)
     await OpenHarnessChatTransport(partial(flow, "use_tools")).drive(turn)
 
 

@@ -22,8 +22,9 @@ from examples.agent_ops_session.server import serving
 from usechat.agent_ops.access.directory import DirectoryChanges, SessionDirectory
 from usechat.agent_ops.app import PATH, AgentOpsApp
 from usechat.agent_ops.transport import AgentOpsChatTransport
+from usechat.errors import PageMissing
 from usechat.runs.memory import MemoryRuns
-from usechat.server.page import PageMissing, PageSettings, WithPage
+from usechat.server.page import PageSettings, WithPage
 
 BODY = '{"messages":[{"id":"1","role":"user","parts":[{"type":"text","text":"tool"}]}]}'
 

@@ -1,8 +1,12 @@
+import ast
+import builtins
 import inspect
 import re
+from pathlib import Path
 
 import pytest
 
+import usechat
 from usechat import errors
 from usechat.errors import (
     InvalidChunk,
@@ -16,6 +20,11 @@ from usechat.errors import (
     UnknownRelease,
     UsechatError,
 )
+
+EXCEPTIONS = {
+    name for name, found in vars(builtins).items() if inspect.isclass(found) and issubclass(found, BaseException)
+}
+EXCEPTIONS |= set(errors.__all__)
 
 CLASSES = [getattr(errors, name) for name in errors.__all__]
 
@@ -69,3 +78,17 @@ def test_errors_are_also_what_python_would_raise() -> None:
 
 def test_a_missing_dependency_comes_with_its_remedy() -> None:
     assert str(MissingDependency("redis", "redis")) == "redis is not installed; run: pip install 'usechat[redis]'"
+
+
+def test_every_error_class_of_the_package_is_in_the_tree() -> None:
+    """Private ones, which never leave their module, excepted."""
+    elsewhere = {
+        node.name
+        for module in Path(usechat.__file__).parent.rglob("*.py")
+        if module.name != "errors.py"
+        for node in ast.walk(ast.parse(module.read_text(encoding="utf-8")))
+        if isinstance(node, ast.ClassDef) and not node.name.startswith("_")
+        for base in node.bases
+        if ast.unparse(base) in EXCEPTIONS
+    }
+    assert elsewhere == set()

@@ -1,21 +1,22 @@
 """What can answer a chat, and how a turn is spoken."""
 
 import asyncio
-from collections.abc import AsyncIterator
+import functools
+from collections.abc import AsyncIterator, Iterator
 from typing import Any
 
 import msgspec
 import pytest
 
 from usechat import parts
-from usechat.errors import LocalProtocolError
+from usechat.errors import CannotAnswer, LocalProtocolError
 from usechat.parts import Part
 from usechat.protocol import chunks
 from usechat.protocol.chunks import Chunk
 from usechat.protocol.request import ChatRequest
 from usechat.runs.transport import RunChatTransport
-from usechat.sources import AgentChatTransport, ChatTransport, TransportSource, as_source, part_of
-from usechat.turn import Identity, Turn, current_turn, emit
+from usechat.sources import AdapterSource, ChatTransport, FunctionSource, as_source, part_of
+from usechat.turn import Identity, Turn, TurnContext, current_turn, emit
 
 ASKED = ChatRequest.parse(
     {
@@ -60,8 +61,8 @@ class Remote:
 
 async def heard(answer: Any) -> list[Part]:
     said: list[Part] = []
-    turn = Turn(ASKED)
-    turn.bind(said.append)
+    turn = TurnContext(ASKED)
+    turn.connect(said.append)
     turn.enter()
     await as_source(answer).drive(turn)
     return said
@@ -75,13 +76,13 @@ async def test_a_transport_is_read_back_into_parts_and_closed() -> None:
 
 
 async def test_a_source_is_taken_as_it_is() -> None:
-    source = AgentChatTransport(lambda _turn: "a")
+    source = FunctionSource(lambda _turn: "a")
     assert as_source(source) is source
-    assert isinstance(as_source(Remote()), TransportSource)
+    assert isinstance(as_source(Remote()), AdapterSource)
 
 
 async def test_what_cannot_answer_is_refused() -> None:
-    with pytest.raises(LocalProtocolError, match="int cannot answer a chat; give an async generator function"):
+    with pytest.raises(CannotAnswer, match="int cannot answer a chat; give a function"):
         as_source(5)
 
 
@@ -108,8 +109,8 @@ async def test_emit_speaks_for_the_running_turn_also_from_threads() -> None:
 
 async def test_a_generator_of_a_thread_is_stopped_by_the_flag() -> None:
     said: list[Part] = []
-    turn = Turn(ASKED)
-    turn.bind(said.append)
+    turn = TurnContext(ASKED)
+    turn.connect(said.append)
     closed: list[bool] = []
 
     def agent(_turn: Turn) -> Any:
@@ -133,11 +134,11 @@ def test_nothing_can_be_emitted_outside_a_turn() -> None:
 
 async def test_a_turn_that_has_not_begun_cannot_speak() -> None:
     with pytest.raises(LocalProtocolError, match="has not begun"):
-        Turn(ASKED).emit("progress", 1)
+        TurnContext(ASKED).turn.emit("progress", 1)
 
 
 async def test_a_turn_tells_what_is_asked() -> None:
-    turn = Turn(ASKED, identity=Identity("me"), headers={"x": "y"})
+    turn = TurnContext(ASKED, identity=Identity("me"), headers={"x": "y"}).turn
     assert (turn.chat_id, turn.text, turn.body, turn.headers) == ("c1", "hi", {"model": "fast"}, {"x": "y"})
     assert (turn.files[0]["url"], len(turn.messages), turn.identity) == ("data:,x", 1, Identity("me"))
     assert (turn.tool_outputs, turn.approvals) == ([], [])
@@ -163,7 +164,115 @@ async def test_every_kind_of_answer_gets_the_outputs_of_calls_that_wait_and_no_o
 
     for answer in (agent, RunChatTransport(as_source(agent))):
         for pending in (None, frozenset({"c2"}), frozenset[str]()):
-            turn = Turn(msgspec.structs.replace(asked, pending_calls=pending))
-            turn.bind(lambda _part: None)
+            turn = TurnContext(msgspec.structs.replace(asked, pending_calls=pending))
+            turn.connect(lambda _part: None)
             await as_source(answer).drive(turn)
     assert taken == [["c1", "c2"], ["c2"], []] * 2
+
+
+# Functions as people write them: what a call returns decides how it is driven.
+
+
+async def words(turn: Turn) -> AsyncIterator[str]:
+    yield "You said "
+    yield turn.text
+
+
+async def sentence(turn: Turn) -> str:
+    return f"You said {turn.text}"
+
+
+def logged(function: Any) -> Any:
+    @functools.wraps(function)
+    def wrapper(turn: Turn) -> Any:
+        return function(turn)
+
+    return wrapper
+
+
+class Words:
+    async def __call__(self, turn: Turn) -> AsyncIterator[str]:
+        yield "You said "
+        yield turn.text
+
+
+class Sentence:
+    async def __call__(self, turn: Turn) -> str:
+        return f"You said {turn.text}"
+
+
+class Blocking:
+    def __call__(self, turn: Turn) -> str:
+        return f"You said {turn.text}"
+
+
+async def later(turn: Turn) -> AsyncIterator[str]:
+    return words(turn)
+
+
+async def later_in_a_thread(turn: Turn) -> Iterator[str]:
+    return iter(["You said ", turn.text])
+
+
+def greeting(prefix: str, turn: Turn) -> str:
+    return f"{prefix}{turn.text}"
+
+
+async def greeting_words(prefix: str, turn: Turn) -> AsyncIterator[str]:
+    yield prefix
+    yield turn.text
+
+
+async def silent(turn: Turn) -> None:
+    turn.send(parts.Text(f"You said {turn.text}"))
+
+
+@pytest.mark.parametrize(
+    "agent",
+    [
+        pytest.param(words, id="async generator"),
+        pytest.param(sentence, id="coroutine"),
+        pytest.param(Words(), id="object with an async generator"),
+        pytest.param(Sentence(), id="object with a coroutine"),
+        pytest.param(Blocking(), id="callable object"),
+        pytest.param(Words().__call__, id="bound method"),
+        pytest.param(logged(words), id="wrapped async generator"),
+        pytest.param(logged(sentence), id="wrapped coroutine"),
+        pytest.param(functools.partial(greeting, "You said "), id="partial"),
+        pytest.param(functools.partial(greeting_words, "You said "), id="partial of an async generator"),
+        pytest.param(lambda turn: f"You said {turn.text}", id="lambda"),
+        pytest.param(lambda turn: words(turn), id="lambda with an async generator"),  # noqa: PLW0108
+        pytest.param(lambda turn: sentence(turn), id="lambda with a coroutine"),  # noqa: PLW0108
+        pytest.param(lambda turn: iter(["You said ", turn.text]), id="iterator"),
+        pytest.param(later, id="coroutine that returns an async generator"),
+        pytest.param(later_in_a_thread, id="coroutine that returns an iterator"),
+        pytest.param(silent, id="coroutine that sends and returns nothing"),
+    ],
+)
+async def test_whatever_is_accepted_answers(agent: Any) -> None:
+    said = await heard(agent)
+    assert "".join(part.text for part in said if isinstance(part, parts.Text)) == "You said hi"
+
+
+@pytest.mark.parametrize(
+    ("agent", "text"),
+    [
+        (Words, "Words is a class; make an object of it and give that"),
+        (iter([]).__class__, "list_iterator is a class"),
+        ((word for word in "ab"), "a generator is the result of a call; give the function itself"),
+        (lambda: "hi", "must take one argument, the turn that it answers"),
+        (lambda a, b: a + b, "must take one argument, the turn that it answers"),
+        (None, "NoneType cannot answer a chat"),
+    ],
+)
+def test_what_cannot_answer_is_told_at_the_start(agent: Any, text: str) -> None:
+    with pytest.raises(CannotAnswer, match=text):
+        as_source(agent)
+
+
+async def test_an_item_that_is_neither_text_nor_part_is_an_error_of_the_agent() -> None:
+    async def numbers(_turn: Turn) -> AsyncIterator[int]:
+        yield 1
+
+    with pytest.raises(LocalProtocolError, match="an agent says texts and parts, not int"):
+        await heard(numbers)

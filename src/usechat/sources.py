@@ -1,50 +1,90 @@
-"""The seam: something that answers a chat. Everything that answers is a :class:`ChatTransport`."""
+"""What can answer a chat, and the one way in which runs drive it: a source.
+
+A run knows only :class:`Source`: ``drive(context)`` answers one turn in the calling task, writes parts to the context,
+returns at the end and raises on failure. Everything people have is turned into one by :func:`as_source`:
+
+- a function or a generator function, async or not, becomes a :class:`FunctionSource`;
+- a :class:`ChatTransport`, such as another AI SDK endpoint, is read back into parts;
+- an object of a framework is given to that framework's adapter, which an entry point names.
+
+**Adapters.** An :class:`Adapter` turns the events of some system into parts. It does no I/O: ``feed`` takes one event,
+``close`` says that no more will come, so it is tested with lists. :class:`AdapterSource` brings it together with an
+async iterator of events, and is the only loop that drives one: it iterates, feeds, yields to the event loop when much
+was written, closes the iterator in the same task, and passes on one ending.
+
+**Entry points** of the group ``usechat.adapters`` are named after the dotted prefix of a framework's modules
+(``langgraph``, ``google.adk``); each is a function that makes a source of its object, or returns ``None`` for an object
+that cannot answer. A prefix only nominates: people's own packages are called ``agents``, too, so the function checks
+the type.
+"""
 
 import asyncio
-import contextvars
+import contextlib
 import functools
 import inspect
 import threading
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable, Iterable, Iterator
 from importlib.metadata import EntryPoint, entry_points
-from typing import Any, Final, Protocol, TypeAlias, cast, runtime_checkable
+from typing import Any, Final, Generic, Protocol, TypeAlias, TypeVar, cast, runtime_checkable
 
-from usechat.errors import LocalProtocolError
+from usechat.errors import CannotAnswer, LocalProtocolError, UnknownEvent
 from usechat.protocol.chunks import Chunk
-from usechat.protocol.parts import Part, Text
+from usechat.protocol.parts import Abort, Error, Finish, Part, Text
 from usechat.protocol.reframing import ChunkReader
 from usechat.protocol.request import ChatRequest
-from usechat.turn import Turn
+from usechat.turn import Turn, TurnContext, current_context
 
-__all__ = ["AgentChatTransport", "ChatTransport", "HandsOver", "Source", "as_source"]
+__all__ = [
+    "Adapter",
+    "AdapterSource",
+    "Agent",
+    "ChatTransport",
+    "FunctionSource",
+    "HandsOver",
+    "Source",
+    "as_source",
+    "part_of",
+    "parts_of",
+]
 
 _AHEAD: Final = 64
 """How many parts a thread may be ahead of the event loop."""
-_LOOK_AGAIN: Final = 0.1
+_CHECK_SECONDS: Final = 0.1
+"""How often a thread that waits for the loop looks whether the turn was stopped."""
+_ENDINGS: Final = (Finish, Error, Abort)
 
+Event = TypeVar("Event")
+EventT_contra = TypeVar("EventT_contra", contravariant=True)
 Said: TypeAlias = str | Part
-Agent: TypeAlias = Callable[[Turn], AsyncIterator[Said] | Iterator[Said] | Awaitable[Said] | Said]
+Agent: TypeAlias = Callable[[Turn], AsyncIterable[Said] | Iterator[Said] | Awaitable[Any] | Said | None]
+"""A function that answers a turn: with texts and parts, one or many, now or later."""
 
 
 @runtime_checkable
 class ChatTransport(Protocol):
-    """The AI SDK's own abstraction. Closing the iterator stops the source before ``aclose`` returns."""
+    """The AI SDK's own abstraction of something that answers a chat.
+
+    Closing an iterator that ``send_messages`` returned stops the answer before ``aclose`` returns.
+    """
 
     async def send_messages(self, request: ChatRequest) -> AsyncIterator[Chunk]:
         """Answer a request: the chunks of one message."""
         ...
 
     async def reconnect_to_stream(self, chat_id: str) -> AsyncIterator[Chunk] | None:
-        """Return the answer that is being given, from its start, or nothing."""
+        """Return the running answer of a chat from its start, or ``None``."""
         ...
 
 
 @runtime_checkable
 class Source(Protocol):
-    """Something that answers in parts; the shape in which runs drive everything."""
+    """Something that answers turns; the only shape that runs know."""
 
-    async def drive(self, turn: Turn) -> None:
-        """Answer the turn in the calling task: say parts with ``turn.send``; return at the end, raise on failure."""
+    async def drive(self, context: TurnContext) -> None:
+        """Answer one turn in the calling task: write parts with ``context.send``, return at the end, raise on failure.
+
+        A turn that is stopped is cancelled. One source drives many turns, also at the same time.
+        """
         ...
 
 
@@ -53,89 +93,199 @@ class HandsOver(Protocol):
     """A source whose running turn takes further messages: instead of a conflict, the new turn goes on with it."""
 
     def hand_over(self, turn: Turn) -> None:
-        """Let the chat's running turn end well and soon, because ``turn`` waits to go on; nothing if none runs here."""
+        """Let the chat's running turn end well and soon, because ``turn`` waits; do nothing if none runs here."""
         ...
 
 
-class AgentChatTransport:
-    """Makes a plain function an agent.
+class Adapter(Protocol[EventT_contra]):
+    """Turns the events of one turn into parts. It does no I/O and knows nothing of framing."""
 
-    It may be an async generator of texts and parts, a generator (run in a thread), or a function, async or not, that
-    returns one text or part.
+    def feed(self, event: EventT_contra) -> Iterable[Part]:
+        """Return the parts that an event becomes.
+
+        Raise :class:`~usechat.errors.UnknownEvent` for an event that is not known: it is counted and skipped.
+        """
+        ...
+
+    def close(self, error: BaseException | None = None) -> Iterable[Part]:
+        """Return what is left to say after the last event. It is called once.
+
+        ``error`` is what broke the events off: an exception, or ``CancelledError`` if the turn was stopped. If the
+        parts hold an ending, that is how the turn ends; otherwise an exception is logged and shown as a reference.
+        """
+        ...
+
+
+class AdapterSource(Generic[Event]):
+    """Drives an adapter with the events of each turn. One source serves many turns.
+
+    ``events`` starts the upstream and returns its events, now or as an awaitable. ``adapter`` makes the adapter of one
+    turn. See ``docs/adapters.md`` for a complete example.
     """
+
+    def __init__(
+        self,
+        events: Callable[[Turn], AsyncIterable[Event] | Awaitable[AsyncIterable[Event]]],
+        adapter: Callable[[], Adapter[Event]],
+    ) -> None:
+        self._events = events
+        self._adapter = adapter
+
+    async def drive(self, context: TurnContext) -> None:
+        """Feed every event to a new adapter; close the events in this task, however the turn ends."""
+        adapter = self._adapter()
+        try:
+            await self._feed_all(adapter, context)
+        except (Exception, asyncio.CancelledError) as error:
+            has_ended = _send_all(adapter.close(error), context)
+            if has_ended and isinstance(error, Exception):
+                return  # the adapter told the failure in its own words
+            raise
+        _send_all(adapter.close(), context)
+
+    async def _feed_all(self, adapter: Adapter[Event], context: TurnContext) -> None:
+        events = self._events(context.turn)
+        async with _closing(await events if isinstance(events, Awaitable) else events) as iterator:
+            async for event in iterator:
+                try:
+                    _send_all(adapter.feed(event), context)
+                except UnknownEvent as unknown:
+                    context.event_unknown(unknown.kind)
+                await context.yield_to_loop()
+
+
+async def parts_of(events: AsyncIterable[Event], adapter: Adapter[Event]) -> AsyncIterator[Part]:
+    """Yield the parts of a turn, for an agent with a loop of its own.
+
+    .. code-block:: python
+
+        async def agent(turn: Turn) -> AsyncIterator[Part]:
+            async for part in parts_of(my_framework.stream(turn.text), MyAdapter()):
+                yield part
+    """
+    try:
+        async with _closing(events) as iterator:
+            async for event in iterator:
+                try:
+                    for part in adapter.feed(event):
+                        yield part
+                except UnknownEvent as unknown:
+                    with contextlib.suppress(LocalProtocolError):  # outside of a turn nobody counts
+                        current_context().event_unknown(unknown.kind)
+    except Exception as error:
+        closing = list(adapter.close(error))
+        for part in closing:
+            yield part
+        if any(isinstance(part, _ENDINGS) for part in closing):
+            return
+        raise
+    for part in adapter.close():
+        yield part
+
+
+@contextlib.asynccontextmanager
+async def _closing(events: AsyncIterable[Event]) -> AsyncIterator[AsyncIterator[Event]]:
+    """Close an iterator in the task that iterated it, if it can be closed."""
+    iterator = aiter(events)
+    try:
+        yield iterator
+    finally:
+        close = getattr(iterator, "aclose", None)
+        if close is not None:
+            await close()
+
+
+def _send_all(parts: Iterable[Part], context: TurnContext) -> bool:
+    """Send parts; tell whether one of them was an ending."""
+    has_ended = False
+    for part in parts:
+        context.send(part)
+        has_ended = has_ended or isinstance(part, _ENDINGS)
+    return has_ended
+
+
+class FunctionSource:
+    """Drives a plain function. What the call returns decides how, not how the function is written:
+
+    - an async iterator of texts and parts is iterated here;
+    - an awaitable is awaited, and what it gives is looked at in the same way;
+    - an iterator is iterated in a thread;
+    - a text or a part is said; ``None`` says nothing more.
+
+    Async functions are called in the event loop, all others in a thread, because they may block.
+    """
+
+    __slots__ = ("_agent", "_is_async")
 
     def __init__(self, agent: Agent) -> None:
         self._agent = agent
+        self._is_async = _is_async(agent)
 
-    async def drive(self, turn: Turn) -> None:
-        """Run the function; its generator is driven and closed in this task."""
-        if inspect.isasyncgenfunction(self._agent):
-            said = self._agent(turn)
-            say = turn.say
-            try:
-                async for item in said:
-                    if say(Text(item) if item.__class__ is str else part_of(item)):
-                        await asyncio.sleep(0)
-            finally:
-                await said.aclose()
-        elif inspect.iscoroutinefunction(self._agent):
-            turn.send(part_of(await self._agent(turn)))
+    async def drive(self, context: TurnContext) -> None:
+        """Call the function with the turn, and say what it gives. Iterators are closed in the task that uses them."""
+        if self._is_async:
+            await self._say(self._agent(context.turn), context)
         else:
-            await _drive_thread(self._agent, turn)
+            await self._say(await asyncio.to_thread(_call_and_iterate, self._agent, context), context)
+
+    async def _say(self, said: Any, context: TurnContext) -> None:
+        if isinstance(said, AsyncIterable):
+            await _say_each(said, context)
+        elif inspect.isawaitable(said):
+            await self._say(await said, context)
+        elif isinstance(said, Iterator):
+            await asyncio.to_thread(_iterate, said, context)
+        elif said is not None:
+            context.send(part_of(said))
 
 
-class TransportSource:
-    """Drives any chat transport: its chunks are read back into parts, so that they can be framed for any client."""
-
-    def __init__(self, transport: ChatTransport) -> None:
-        self._transport = transport
-
-    async def drive(self, turn: Turn) -> None:
-        """Pass on what the transport says; the iterator is closed in this task."""
-        stream = await self._transport.send_messages(turn.request)
-        reader = ChunkReader()
-        try:
-            async for chunk in stream:
-                for part in reader.read(chunk):
-                    turn.send(part)
-                await turn.breathe()
-            for part in reader.close():
-                turn.send(part)
-        finally:
-            close = getattr(stream, "aclose", None)
-            if close is not None:
-                await close()
+async def _say_each(said: AsyncIterable[Any], context: TurnContext) -> None:
+    write = context.write
+    iterator = aiter(said)
+    try:
+        async for item in iterator:
+            if write(Text(item) if item.__class__ is str else part_of(item)):
+                await asyncio.sleep(0)
+    finally:
+        close = getattr(iterator, "aclose", None)
+        if close is not None:
+            await close()
 
 
-def as_source(answer: Any) -> Source:
-    """Return the source behind what a user gave: a source, a chat transport, a function or a framework's object.
-
-    The entry points of the group ``usechat.adapters`` are named after the top-level package of a framework, and each
-    is a function that makes a source of its object, or returns nothing if it is not one that can answer.
-    """
-    if isinstance(answer, Source):
-        return answer
-    if isinstance(answer, ChatTransport):
-        return TransportSource(answer)
-    for adapter in _adapters_of(frozenset(base.__module__.partition(".")[0] for base in type(answer).__mro__)):
-        source = adapter.load()(answer)
-        if source is not None:
-            return cast("Source", source)
-    if callable(answer):
-        return AgentChatTransport(answer)
-    raise LocalProtocolError(
-        f"{type(answer).__name__} cannot answer a chat; give an async generator function, a function or a ChatTransport"
-    )
+def _call_and_iterate(agent: Agent, context: TurnContext) -> Any:
+    """Call a function in a thread; return what is left to do in the event loop."""
+    said = agent(context.turn)
+    if isinstance(said, Iterator):
+        _iterate(said, context)
+        return None
+    return said
 
 
-@functools.cache  # what is installed is read from disk, which takes milliseconds
-def _adapters_of(packages: frozenset[str]) -> tuple[EntryPoint, ...]:
-    """Return the adapters of these packages."""
-    return tuple(found for found in entry_points(group="usechat.adapters") if found.name in packages)
+def _iterate(said: Iterator[Any], context: TurnContext) -> None:
+    """Say what an iterator gives, in a thread that is never far ahead of the event loop."""
+    try:
+        for number, item in enumerate(said, 1):
+            if context.stopped:
+                return
+            context.send(part_of(item))
+            if not number % _AHEAD:
+                _wait_for_loop(context)
+    finally:
+        close = getattr(said, "close", None)
+        if close is not None:
+            close()
+
+
+def _wait_for_loop(context: TurnContext) -> None:
+    """Wait in a thread until the loop has taken what was sent; not if the turn is stopped."""
+    taken = threading.Event()
+    context.call_soon(taken.set)
+    while not context.stopped and not taken.wait(_CHECK_SECONDS):
+        pass
 
 
 def part_of(said: Any) -> Part:
-    """Return what an agent said as a part."""
+    """Return what an agent said as a part; raise :class:`~usechat.errors.LocalProtocolError` if it is none."""
     if isinstance(said, str):
         return Text(said)
     if isinstance(said, Part):
@@ -143,30 +293,54 @@ def part_of(said: Any) -> Part:
     raise LocalProtocolError(f"an agent says texts and parts, not {type(said).__name__}")
 
 
-async def _drive_thread(agent: Callable[[Turn], Any], turn: Turn) -> None:
-    loop = asyncio.get_running_loop()
-
-    def work() -> None:
-        said = agent(turn)
-        if not inspect.isgenerator(said):
-            turn.send(part_of(said))
-            return
-        try:
-            for number, item in enumerate(said, 1):
-                if turn.stopped:
-                    return
-                turn.send(part_of(item))
-                if not number % _AHEAD:
-                    _wait_for(loop, turn)
-        finally:
-            said.close()
-
-    await asyncio.to_thread(contextvars.copy_context().run, work)
+def _is_async(agent: Any) -> bool:
+    """Tell whether a call returns at once and leaves its work to the event loop."""
+    function = agent
+    if not inspect.isroutine(agent) and not isinstance(agent, functools.partial):
+        function = type(agent).__call__
+    return inspect.iscoroutinefunction(function) or inspect.isasyncgenfunction(function)
 
 
-def _wait_for(loop: asyncio.AbstractEventLoop, turn: Turn) -> None:
-    """Wait in a thread until the loop has taken what was said; not if the turn is stopped."""
-    taken = threading.Event()
-    loop.call_soon_threadsafe(taken.set)
-    while not turn.stopped and not taken.wait(_LOOK_AGAIN):
-        pass
+def as_source(answer: Any) -> Source:
+    """Return the source behind what a user gave: a source, a chat transport, a framework's object or a function.
+
+    Raises :class:`~usechat.errors.CannotAnswer` for everything else, and says what would do.
+    """
+    if isinstance(answer, type):
+        raise CannotAnswer(f"{answer.__name__} is a class; make an object of it and give that")
+    if isinstance(answer, Source):
+        return answer
+    if isinstance(answer, ChatTransport):
+        return AdapterSource(lambda turn: answer.send_messages(turn.request), ChunkReader)
+    for adapter in _adapters_for(tuple(base.__module__ for base in type(answer).__mro__)):
+        source = adapter.load()(answer)
+        if source is not None:
+            return cast("Source", source)
+    _require_callable(answer)
+    return FunctionSource(answer)
+
+
+def _require_callable(answer: Any) -> None:
+    name = type(answer).__name__
+    if inspect.isgenerator(answer) or inspect.isasyncgen(answer) or inspect.iscoroutine(answer):
+        raise CannotAnswer(f"a {name} is the result of a call; give the function itself")
+    if not callable(answer):
+        raise CannotAnswer(
+            f"{name} cannot answer a chat; give a function, an async generator function, a ChatTransport,"
+            " or an object of a framework whose adapter is installed"
+        )
+    try:
+        inspect.signature(answer).bind(None)
+    except TypeError:
+        called = getattr(answer, "__qualname__", name)
+        raise CannotAnswer(f"{called} must take one argument, the turn that it answers") from None
+    except ValueError:
+        pass  # a builtin without a signature
+
+
+@functools.cache  # what is installed is read from disk, which takes milliseconds
+def _adapters_for(modules: tuple[str, ...]) -> tuple[EntryPoint, ...]:
+    """Return the adapters for a class by the modules of it and its bases: nearest class first, longest prefix first."""
+    installed = sorted(entry_points(group="usechat.adapters"), key=lambda found: -len(found.name))
+    found = [each for module in modules for each in installed if f"{module}.".startswith(f"{each.name}.")]
+    return tuple(dict.fromkeys(found))

@@ -1,11 +1,16 @@
-"""What an agent is asked, and how it may speak from anywhere in its call tree."""
+"""One turn of a chat: what an agent is asked, how it speaks, and what runs and sources do behind its back.
+
+Two objects, for two readers. :class:`Turn` is for whoever writes an agent: the question, who asks it, and ``send`` and
+``emit`` to speak at once from anywhere. :class:`TurnContext` is for runs and sources: it connects the turn with the run
+that writes the stream, stops it, and counts what happens upstream. An agent never sees it.
+"""
 
 import asyncio
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import Any, Final, Protocol
+from typing import Any, Final, Protocol, TypeAlias
 
 import msgspec
 
@@ -14,27 +19,131 @@ from usechat.protocol.parts import Data, Part
 from usechat.protocol.request import ApprovalAnswer, ChatRequest, ToolOutput
 from usechat.protocol.ui_messages import FileUIPart, UIMessage
 
-__all__ = ["Identity", "SourceObserver", "Turn", "current_turn", "emit"]
+__all__ = ["Identity", "SourceObserver", "Turn", "TurnContext", "current_context", "current_turn", "emit"]
+
+Write: TypeAlias = Callable[[Part], bool | None]
+"""Writes a part to the stream, and tells whether the source should yield to the event loop."""
 
 
 class Identity(msgspec.Struct, frozen=True):
-    """Who asks: ``subject`` owns the chat; ``claims`` is what the token says; ``token`` may be passed on upstream."""
+    """Who asks: ``subject`` owns the chat, ``claims`` is what the token says, ``token`` may be passed on upstream.
+
+    >>> Identity("ada", {"role": "admin"}, "secret-token")
+    Identity('ada')
+    """
 
     subject: str
     claims: Mapping[str, Any] = {}
     token: str | None = None
 
     def __repr__(self) -> str:
-        """Name the subject alone: a log is no place for tokens and what they say."""
+        """Name the subject alone: tokens and claims do not belong in a log."""
         return f"Identity({self.subject!r})"
 
     def __rich_repr__(self) -> list[tuple[str, Any]]:
-        """The same for ``rich``, which would show every field."""
+        """Do the same for ``rich``, which would show every field."""
         return [("subject", self.subject)]
 
 
+class Turn:
+    """What an agent is asked, and how it speaks besides yielding.
+
+    ``messages``, ``body``, ``headers`` and ``query`` are untrusted client input. ``tool_outputs`` and ``approvals``
+    were checked: each answers a call that was open. ``send`` and ``emit`` may be called from any thread; everything
+    else is read-only.
+
+    .. code-block:: python
+
+        async def agent(turn: Turn) -> AsyncIterator[str]:
+            turn.emit("progress", {"percent": 10}, id="progress")
+            yield f"You said: {turn.text}"
+    """
+
+    __slots__ = ("_context", "headers", "identity", "path_params", "query", "request")
+
+    def __init__(
+        self,
+        context: "TurnContext",
+        request: ChatRequest,
+        *,
+        identity: Identity | None,
+        headers: Mapping[str, str],
+        path_params: Mapping[str, Any],
+        query: Mapping[str, str],
+    ) -> None:
+        self._context = context
+        self.request = request
+        """The chat request as it was parsed."""
+        self.identity = identity
+        """Who asks, as ``authorize`` told; ``None`` where nobody was asked."""
+        self.headers = headers
+        """The headers of the request; their names are found in any case."""
+        self.path_params = path_params
+        """What the path of the route names."""
+        self.query = query
+        """The query parameters of the request."""
+
+    @property
+    def chat_id(self) -> str:
+        """The chat's id."""
+        return self.request.chat_id
+
+    @property
+    def text(self) -> str:
+        """The text of the user's last message."""
+        return self.request.text
+
+    @property
+    def files(self) -> list[FileUIPart]:
+        """The files of the user's last message. The server never fetches their URLs."""
+        return self.request.files
+
+    @property
+    def messages(self) -> list[UIMessage]:
+        """The history as the client sent it."""
+        return self.request.messages
+
+    @property
+    def body(self) -> Mapping[str, Any]:
+        """The application's own keys of the request body."""
+        return self.request.body
+
+    @property
+    def tool_outputs(self) -> list[ToolOutput]:
+        """The outputs of client-side tools, for calls that were open.
+
+        A server takes an output only for a call that waits for one. Code that makes turns of its own gets all of them.
+        """
+        return self.request.tool_outputs
+
+    @property
+    def approvals(self) -> list[ApprovalAnswer]:
+        """The user's answers to approval requests; each was asked for, and its call has not changed."""
+        return self.request.approvals
+
+    @property
+    def stopped(self) -> bool:
+        """Whether the turn was stopped. Code in threads looks at it now and then, and returns."""
+        return self._context.stopped
+
+    def send(self, part: Part) -> None:
+        """Send a part at once, from any thread. After the end of the turn it is dropped.
+
+        Raises :class:`~usechat.errors.LocalProtocolError` if the turn has not begun.
+        """
+        self._context.send(part)
+
+    def emit(self, name: str, data: Any, *, id: str | None = None, transient: bool = False) -> None:  # noqa: A002
+        """Send a ``data-<name>`` part at once, from any thread.
+
+        A part with the same name and ``id`` replaces the earlier one on the page. A ``transient`` part reaches the
+        page's ``onData`` and is not kept in the message.
+        """
+        self._context.send(Data(name, data, id, transient))
+
+
 class SourceObserver(Protocol):
-    """Hears what a source has to tell beside its answer; metrics count it."""
+    """Counts what a source reports besides its answer; metrics implement it."""
 
     def source_unreachable(self) -> None:
         """An upstream connection could not be opened."""
@@ -53,8 +162,13 @@ class SourceObserver(Protocol):
         ...
 
 
-class Turn:
-    """One turn of one chat. Messages, tool outputs and approvals are the client's word, never proof."""
+class TurnContext:
+    """A turn as runs and sources see it; ``turn`` is the agent's side of it.
+
+    Create it in a running event loop. ``send`` may be called from any thread, everything else from the loop's thread.
+    """
+
+    __slots__ = ("_loop", "_observer", "_should_yield", "_thread", "stopped", "turn", "write")
 
     def __init__(
         self,
@@ -66,79 +180,60 @@ class Turn:
         query: Mapping[str, str] | None = None,
         observer: SourceObserver | None = None,
     ) -> None:
-        self.request = request
-        self.identity = identity
-        self.headers: Mapping[str, str] = headers or {}
-        self.path_params: Mapping[str, Any] = path_params or {}
-        self.query: Mapping[str, str] = query or {}
+        self.turn = Turn(
+            self, request, identity=identity, headers=headers or {}, path_params=path_params or {}, query=query or {}
+        )
+        self.stopped = False
+        """Whether the turn was stopped."""
+        self.write: Write = _not_begun
+        """Write a part at once; returns whether to yield to the event loop. For the loop's own thread."""
         self._observer = observer
-        self.say: Callable[[Part], bool | None] = _nobody_listens
-        """Says a part at once; for the loop's own thread. Tells whether others should have their turn."""
-        self._is_crowded = False
-        self._stopped = False
+        self._should_yield = False
         self._loop = asyncio.get_running_loop()
         self._thread = threading.get_ident()
 
-    @property
-    def chat_id(self) -> str:
-        """The chat's id."""
-        return self.request.chat_id
+    def connect(self, write: Write) -> None:
+        """Let ``write`` take the parts of this turn from now on."""
+        self.write = write
 
-    @property
-    def text(self) -> str:
-        """The text of the user's last message."""
-        return self.request.text
+    def disconnect(self, write: Write) -> None:
+        """Drop what is sent from now on, if ``write`` still takes the parts."""
+        if self.write == write:
+            self.write = _over
 
-    @property
-    def files(self) -> list[FileUIPart]:
-        """The files of the user's last message; their URLs are never fetched by the server."""
-        return self.request.files
+    def enter(self) -> None:
+        """Make this the turn that :func:`emit` speaks for, in the calling context from here on."""
+        _current.set(self)
 
-    @property
-    def messages(self) -> list[UIMessage]:
-        """The history as the client tells it."""
-        return self.request.messages
+    def stop(self) -> None:
+        """Raise the flag that code in threads looks at."""
+        self.stopped = True
 
-    @property
-    def body(self) -> Mapping[str, Any]:
-        """The application's own keys of the request."""
-        return self.request.body
+    def send(self, part: Part) -> None:
+        """Send a part at once, from any thread."""
+        if threading.get_ident() == self._thread:
+            self._should_yield = self.write(part) or self._should_yield
+        else:
+            self.call_soon(self.write, part)
 
-    @property
-    def tool_outputs(self) -> list[ToolOutput]:
-        """What the client says its tools returned, for calls that wait for it; a server always knows which do.
+    def call_soon(self, callback: Callable[..., object], *arguments: object) -> None:
+        """Call a function in the loop's thread, after everything that was sent before. From any thread."""
+        self._loop.call_soon_threadsafe(callback, *arguments)
 
-        Code that makes its own turns is the one that asked, and gets all of them.
-        """
-        return self.request.tool_outputs
-
-    @property
-    def approvals(self) -> list[ApprovalAnswer]:
-        """What a person answered to approval requests; each was asked for, and its call has not changed."""
-        return self.request.approvals
-
-    @property
-    def stopped(self) -> bool:
-        """Whether the turn was stopped; code in threads looks at it now and then."""
-        return self._stopped
-
-    def bind(self, say: Callable[[Part], bool | None]) -> None:
-        """Connect the turn with the run that hears it, and tells whether others should have their turn."""
-        self.say = say
-
-    def unbind(self, say: Callable[[Part], bool | None]) -> None:
-        """The run that heard the turn is over; if it still did, nobody hears what is said from now on."""
-        if self.say == say:
-            self.say = _nobody_listens_any_more
+    async def yield_to_loop(self) -> None:
+        """Yield to the event loop if much was sent without a pause. A source calls it between two events."""
+        if self._should_yield:
+            self._should_yield = False
+            await asyncio.sleep(0)
 
     def source_unreachable(self) -> None:
-        """Tell that the connection to the upstream could not be opened; called from the loop's thread."""
+        """Count an upstream connection that could not be opened."""
         if self._observer is not None:
             self._observer.source_unreachable()
 
     @contextmanager
     def connected(self) -> Iterator[None]:
-        """Count a connection to the upstream as open; used in the loop's thread."""
+        """Count an upstream connection as open."""
         if self._observer is None:
             yield
             return
@@ -149,55 +244,47 @@ class Turn:
             self._observer.source_disconnected()
 
     def event_unknown(self, kind: str) -> None:
-        """Tell that the source sent an event which its adapter does not know; called from the loop's thread."""
+        """Count an event that the adapter does not know."""
         if self._observer is not None:
             self._observer.event_unknown(kind)
 
-    async def breathe(self) -> None:
-        """Let others have their turn when much was said without a pause; a source calls it between two parts."""
-        if self._is_crowded:
-            self._is_crowded = False
-            await asyncio.sleep(0)
 
-    def stop(self) -> None:
-        """Raise the flag that threads look at."""
-        self._stopped = True
-
-    def send(self, part: Part) -> None:
-        """Say a part at once, from any thread."""
-        if threading.get_ident() == self._thread:
-            self._is_crowded = self.say(part) or self._is_crowded
-        else:
-            self._loop.call_soon_threadsafe(self.say, part)
-
-    def emit(self, name: str, data: Any, *, id: str | None = None, transient: bool = False) -> None:  # noqa: A002
-        """Send a ``data-<name>`` part at once, from any thread. The same id replaces."""
-        self.send(Data(name, data, id, transient))
-
-    def enter(self) -> None:
-        """Make this the turn that :func:`emit` speaks for, in the calling context from here on."""
-        _current.set(self)
-
-
-def _nobody_listens(_part: Part) -> bool:
+def _not_begun(_part: Part) -> bool:
     raise LocalProtocolError("the turn has not begun")
 
 
-def _nobody_listens_any_more(_part: Part) -> bool:
+def _over(_part: Part) -> bool:
     return False
 
 
-_current: Final[ContextVar[Turn]] = ContextVar("usechat.turn")
+_current: Final[ContextVar[TurnContext]] = ContextVar("usechat.turn")
 
 
-def current_turn() -> Turn:
-    """Return the turn that the calling code runs in."""
+def current_context() -> TurnContext:
+    """Return the context of the turn that the calling code runs in. For sources; agents use :func:`current_turn`."""
     try:
         return _current.get()
     except LookupError:
         raise LocalProtocolError("no turn is running here; emit() works in code that an agent calls") from None
 
 
+def current_turn() -> Turn:
+    """Return the turn that the calling code runs in, such as that of a tool's caller.
+
+    Raises :class:`~usechat.errors.LocalProtocolError` outside of a turn.
+    """
+    return current_context().turn
+
+
 def emit(name: str, data: Any, *, id: str | None = None, transient: bool = False) -> None:  # noqa: A002
-    """Send a ``data-<name>`` part of the turn that the calling code runs in."""
-    current_turn().emit(name, data, id=id, transient=transient)
+    """Send a ``data-<name>`` part of the turn that the calling code runs in, from any thread.
+
+    It works anywhere in the agent's call tree, such as in a tool that knows nothing of the turn:
+
+    .. code-block:: python
+
+        def search(query: str) -> list[str]:
+            emit("progress", {"query": query}, id="search")
+            return index.search(query)
+    """
+    current_context().turn.emit(name, data, id=id, transient=transient)

@@ -7,7 +7,7 @@ from typing import Any
 from usechat import parts as p
 from usechat.agent_ops import AgentOpsChatTransport
 from usechat.protocol.request import ChatRequest
-from usechat.turn import Identity, Turn
+from usechat.turn import Identity, TurnContext
 
 PATIENCE = 30.0
 """Seconds to wait for something that should happen at once; a loaded machine is slow."""
@@ -51,14 +51,14 @@ class Asked:
         self.parts: list[p.Part] = []
         self.counted = Counted()
         said: Any = [{"type": "text", "text": text}, *files]
-        self.turn = Turn(
+        self.turn = TurnContext(
             request or ChatRequest(chat_id="c1", messages=[{"id": "u1", "role": "user", "parts": said}]),
             identity=None if user is None else Identity(user, token=user),
             path_params={} if session_id is None else {"session_id": session_id},
             query=query,
             observer=self.counted,
         )
-        self.turn.bind(self.parts.append)
+        self.turn.connect(self.parts.append)
         self.task = asyncio.get_running_loop().create_task(transport.drive(self.turn))
 
     @property

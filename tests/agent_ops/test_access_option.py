@@ -9,9 +9,10 @@ from tests.agent_ops.directories import directory_at, fill, sqlite
 from usechat.agent_ops.access.directory import SessionDirectory
 from usechat.agent_ops.access.lookup import HttpLookup
 from usechat.agent_ops.access.roles import AccessRule
-from usechat.agent_ops.target import UnknownAccess, admission_by
+from usechat.agent_ops.target import admission_by
+from usechat.errors import Unauthenticated, UnknownAccess
 from usechat.server.auth.tokens import new_api_token
-from usechat.server.requests import Authorize, Unauthenticated
+from usechat.server.requests import Authorize
 
 
 def asking(token: str | None) -> Request:

@@ -17,13 +17,12 @@ from usechat.agent_ops.access.directory import (
     DirectoryChanges,
     ListedSession,
     SessionDirectory,
-    UnusableDirectory,
     digest_of,
     directory_url,
 )
-from usechat.agent_ops.access.roles import AccessUnknown, Role, Standing
+from usechat.agent_ops.access.roles import Role, Standing
 from usechat.agent_ops.access.tables import METADATA, TOKENS
-from usechat.server.requests import Unauthenticated
+from usechat.errors import AccessUnknown, Unauthenticated, UnusableDirectory
 from usechat.turn import Identity
 
 

@@ -6,8 +6,8 @@ import pytest
 
 from tests.agent_ops.upstream_api import Asked, upstream_api
 from usechat.agent_ops.access.lookup import HttpLookup
-from usechat.agent_ops.access.roles import AccessUnknown, Role, Standing
-from usechat.server.requests import Unauthenticated
+from usechat.agent_ops.access.roles import Role, Standing
+from usechat.errors import AccessUnknown, Unauthenticated
 from usechat.turn import Identity
 
 CARL = Identity("carl", token="secret-of-carl")

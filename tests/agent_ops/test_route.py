@@ -15,11 +15,12 @@ from tests.server.guarded import Streams
 from usechat import ChunkDecoder
 from usechat.agent_ops.access.roles import Role, Standing
 from usechat.agent_ops.app import AgentOpsApp
+from usechat.errors import Unauthenticated
 from usechat.parts import Start
 from usechat.protocol.chunks import TextDeltaChunk
 from usechat.runs.memory import MemoryRuns
 from usechat.runs.store import RunStore
-from usechat.server.requests import Action, Unauthenticated
+from usechat.server.requests import Action
 from usechat.turn import Identity, Turn
 
 COLLABORATOR = Standing(Role.COLLABORATOR)

@@ -14,8 +14,9 @@ from websockets.http11 import Request, Response
 from examples.agent_ops_session.server import serving
 from tests.agent_ops.talking import PATIENCE, until
 from usechat.agent_ops import connection as client
-from usechat.agent_ops.connection import Session, SessionClosed, SessionUnreachable, prompt_of, url_of
+from usechat.agent_ops.connection import Session, prompt_of, url_of
 from usechat.agent_ops.wire import Channel
+from usechat.errors import SessionClosed, SessionUnreachable
 
 FILE: Any = {"type": "file", "mediaType": "image/png", "url": "data:image/png;base64,AAAA", "filename": "a.png"}
 NAMELESS: Any = {"type": "file", "mediaType": "audio/wav", "url": "data:audio/wav;base64,AAAA"}

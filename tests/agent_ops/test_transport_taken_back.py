@@ -87,7 +87,7 @@ async def test_a_failure_of_our_own_stops_the_turn_as_well() -> None:
         def break_down(_part: Any) -> None:
             raise ValueError("broken")
 
-        asked.turn.bind(break_down)
+        asked.turn.connect(break_down)
         running.go.set()
         assert await asked.failure() == "ValueError: broken"
     assert running.heard == ["prompt", "abort"]

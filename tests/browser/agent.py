@@ -7,8 +7,8 @@ from typing import Any, Final
 
 from tests.conformance.served import Gates
 from usechat import Data, File, Reasoning, SourceUrl, Step, Text, ToolCall, ToolError, ToolResult, Turn
+from usechat.errors import PublicError
 from usechat.parts import ApprovalRequest, Part, ToolDenied
-from usechat.runs.run import PublicError
 
 PICTURE: Final = "data:image/gif;base64,R0lGODlhAQABAIAAAP///wAAACwAAAAAAQABAAACAkQBADs="
 MARKDOWN: Final = """# A title

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from usechat.check.frames import Body, Frame, PrototypeKey, Unreadable
-from usechat.check.problems import CannotJudge
+from usechat.errors import CannotJudge
 
 
 def frames(data: bytes) -> list[Frame]:

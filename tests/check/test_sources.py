@@ -16,8 +16,9 @@ import pytest
 from tests.check.server import CHUNKED, END, OK, Item, piece, serving
 from tests.check.streams import text, turn
 from tests.conformance.served import unanswered_port
-from usechat.check import CannotJudge, Capture, check_capture
+from usechat.check import Capture, check_capture
 from usechat.check.sources import ChatQuestion, is_url, read_file, read_url
+from usechat.errors import CannotJudge
 
 BODY = turn(*text())
 HELLO = ChatQuestion()

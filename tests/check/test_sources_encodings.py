@@ -5,7 +5,8 @@ import zlib
 
 import pytest
 
-from usechat.check.sources import FalseEncoding, decoder_for
+from usechat.check.sources import decoder_for
+from usechat.errors import FalseEncoding
 
 TEXT = b"data: {}\n\n" * 100
 

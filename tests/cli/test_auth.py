@@ -7,9 +7,8 @@ from starlette.requests import Request
 
 from tests.server.signing import AUDIENCE, EC, ISSUER, RSA, SECRET, SHARED, claims, key_set, sign
 from usechat.cli.auth import authorize_by
-from usechat.errors import UsechatError
+from usechat.errors import Unauthenticated, UsechatError
 from usechat.server.auth.tokens import new_api_token
-from usechat.server.requests import Unauthenticated
 
 
 @pytest.fixture(autouse=True)

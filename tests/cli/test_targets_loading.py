@@ -8,7 +8,8 @@ from typing import Any, cast
 import pytest
 from starlette.applications import Starlette
 
-from usechat.cli.targets import CannotLoad, directory_of, is_asgi_app, load_object, require_answer
+from usechat.cli.targets import directory_of, is_asgi_app, load_object, require_answer
+from usechat.errors import CannotLoad
 from usechat.protocol.chunks import Chunk
 from usechat.protocol.request import ChatRequest
 from usechat.server import ChatApp

@@ -10,9 +10,9 @@ from tests.conformance.http_client import NEWEST, Browser, text_of
 from tests.conformance.open_harness import Stage, good, last, parts_of, said_by
 from tests.conformance.served import eventually
 from tests.open_harness.scripted import ScriptedRuntime
+from usechat.errors import PublicError
 from usechat.open_harness import FlowRuntime, NodeContext, OpenHarnessChatTransport, default_registry
 from usechat.open_harness.runtime_protocol import Event
-from usechat.runs.run import PublicError
 from usechat.server import ChatApp
 from usechat.turn import Turn
 

@@ -12,10 +12,10 @@ from starlette.requests import Request
 from tests.conformance.http_client import NEWEST, Browser, View, text_of
 from tests.conformance.served import Gates, Served, eventually, serving
 from usechat import parts
+from usechat.errors import PublicError, Unauthenticated
 from usechat.protocol.request import Limits
-from usechat.runs.run import PublicError, Timeouts
+from usechat.runs.run import Timeouts
 from usechat.server import ChatApp, Settings
-from usechat.server.requests import Unauthenticated
 from usechat.turn import Identity, Turn
 
 GATES = Gates()

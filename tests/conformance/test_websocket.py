@@ -12,8 +12,9 @@ from tests.conformance.http_client import Browser, Page, View, text_of
 from tests.conformance.judge import RELEASES
 from tests.conformance.served import Gates, Served, eventually, serving
 from usechat import parts
+from usechat.errors import Unauthenticated
 from usechat.server import ChatApp, Settings
-from usechat.server.requests import Action, Unauthenticated
+from usechat.server.requests import Action
 from usechat.turn import Identity, Turn
 
 RELEASE: Final = RELEASES["7"][-1]

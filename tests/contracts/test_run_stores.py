@@ -9,17 +9,18 @@ import msgspec
 import pytest
 
 from tests.redis_server import PATIENCE, SERVERS, RedisServer, redis_server
+from usechat.errors import ChatBusy
 from usechat.protocol.chunks import FinishChunk
 from usechat.protocol.message import MessageBuilder
 from usechat.protocol.request import ChatRequest
 from usechat.protocol.sse import ChunkDecoder
-from usechat.runs.manager import ChatBusy, Conflict, Reading, RunManager
+from usechat.runs.manager import Conflict, Reading, RunManager
 from usechat.runs.memory import MemoryRuns
 from usechat.runs.redis.store import RedisRuns
 from usechat.runs.run import RunInfo, RunState, Timeouts
 from usechat.runs.store import RunStore
 from usechat.sources import as_source
-from usechat.turn import Turn
+from usechat.turn import Turn, TurnContext
 
 _prefixes = (f"test{number}" for number in itertools.count())
 
@@ -199,7 +200,7 @@ class Worker:
         asked = ChatRequest.parse({"id": "c1", "messages": [message]})
         message_id = continues["id"] if continues else f"m-{run_id}"
         info = RunInfo(run_id, "c1", message_id, "7", user_id, "someone")
-        return await self.manager.start(info, as_source(agent.answer), Turn(asked), continues=continues)
+        return await self.manager.start(info, as_source(agent.answer), TurnContext(asked), continues=continues)
 
     async def attach(self, sdk: str = "7") -> Reading:
         info = await self.manager.latest("c1")

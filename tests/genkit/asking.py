@@ -9,7 +9,7 @@ import msgspec
 from usechat import MessageBuilder, UIMessage
 from usechat.protocol.request import ChatRequest
 from usechat.sources import ChatTransport
-from usechat.turn import Identity, Turn
+from usechat.turn import Identity, Turn, TurnContext
 
 Wire = dict[str, Any]
 
@@ -33,8 +33,18 @@ def turn(
     pending_calls: frozenset[str] | None = None,
     **more: Any,
 ) -> Turn:
+    return context(*messages, identity=identity, headers=headers, pending_calls=pending_calls, **more).turn
+
+
+def context(
+    *messages: Wire,
+    identity: Identity | None = None,
+    headers: Mapping[str, str] | None = None,
+    pending_calls: frozenset[str] | None = None,
+    **more: Any,
+) -> TurnContext:
     request = msgspec.structs.replace(asked(*messages, **more), pending_calls=pending_calls)
-    return Turn(request, identity=identity, headers=headers)
+    return TurnContext(request, identity=identity, headers=headers)
 
 
 async def answer(transport: ChatTransport, request: ChatRequest, *, message: UIMessage | None = None) -> UIMessage:

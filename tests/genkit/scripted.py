@@ -26,7 +26,7 @@ from genkit import (
 from genkit.exp import Genkit, InMemorySessionStore
 from pydantic import BaseModel
 
-from usechat.runs import run
+from usechat import errors
 from usechat.turn import current_turn
 
 MODEL: Final = "scripted"
@@ -257,7 +257,7 @@ async def refusing(text: str, ctx: ActionRunContext[str]) -> str:
     if text == "public":
         raise PublicError("INVALID_ARGUMENT", "Name a city.")
     if text == "public here":
-        raise run.PublicError("Name a town.")
+        raise errors.PublicError("Name a town.")
     if text == "limited":
         raise GenkitError(status="RESOURCE_EXHAUSTED", message="a secret of the server")
     raise ValueError("a secret of the server")

@@ -184,7 +184,7 @@ def test_an_end_without_a_result_is_an_error() -> None:
 def test_nothing_is_said_after_the_end() -> None:
     ended = adapter()
     list(ended.feed(Result("a")))
-    assert list(ended.feed(Message("b"))) == list(ended.close("oops")) == []
+    assert list(ended.feed(Message("b"))) == list(ended.close(ValueError("oops"))) == []
 
 
 def test_a_result_can_be_mapped_as_well() -> None:

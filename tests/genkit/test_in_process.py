@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from tests.genkit import scripted
-from tests.genkit.asking import answer, asked, assistant, shown, turn, until, user
+from tests.genkit.asking import answer, asked, assistant, context, shown, until, user
 from usechat import parts as p
 from usechat.errors import LocalProtocolError, StreamFailed
 from usechat.genkit import FlowInput, GenkitChatTransport
@@ -145,8 +145,8 @@ async def test_a_flow_finds_who_asks_and_its_turn() -> None:
 
     async def told(identity: Identity | None) -> list[p.Part]:
         heard: list[p.Part] = []
-        asking = turn(user("hi"), identity=identity)
-        asking.bind(heard.append)
+        asking = context(user("hi"), identity=identity)
+        asking.connect(heard.append)
         asking.enter()
         await GenkitChatTransport(scripted.who, send_data=True).drive(asking)
         return heard[:-1]

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from tests.genkit.asking import assistant, turn, user
-from usechat.errors import LocalProtocolError
+from usechat.errors import LocalProtocolError, PublicError
 from usechat.genkit.inputs import (
     FlowInput,
     agent_input,
@@ -17,7 +17,6 @@ from usechat.genkit.inputs import (
     text_input,
 )
 from usechat.genkit.local import input_for
-from usechat.runs.run import PublicError
 from usechat.turn import Identity
 
 SESSION = str(uuid.uuid5(uuid.NAMESPACE_URL, "c1"))

@@ -3,7 +3,7 @@
 import asyncio
 import threading
 
-from usechat.runs.run import PublicError
+from usechat.errors import PublicError
 
 
 def weather(city: str, days: int = 1) -> dict[str, object]:

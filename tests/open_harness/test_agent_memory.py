@@ -11,7 +11,7 @@ from usechat.open_harness.engine.runtime import FlowRuntime
 from usechat.open_harness.engine.sqlite_store import SqliteRunStore
 from usechat.open_harness.engine.store import MemoryRunStore
 from usechat.protocol.request import ChatRequest
-from usechat.turn import Identity, Turn
+from usechat.turn import Identity, TurnContext
 
 CHAT: Final = flow({"id": "a", "type": "agent", "input": {"prompt": "{{ flow.input.message }}"}})
 PATIENCE: Final = 30.0
@@ -55,7 +55,7 @@ async def test_who_asks_in_the_turn_that_runs_is_the_owner() -> None:
     request = ChatRequest(chat_id="c1", messages=[{"id": "1", "role": "user", "parts": []}])
 
     async def ask(subject: str) -> Any:
-        Turn(request, identity=Identity(subject)).enter()
+        TurnContext(request, identity=Identity(subject)).enter()
         _, snapshot = await run(CHAT, turn("hi"), store=store, registry=script.registry)
         return snapshot["owner"]
 

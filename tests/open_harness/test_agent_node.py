@@ -8,8 +8,8 @@ from pydantic_ai.exceptions import ModelHTTPError
 
 from tests.open_harness.flow_runs import Heard, constant, edge, flow, run
 from tests.open_harness.models import Script, answering, call, thinking
+from usechat.errors import InvalidFlow
 from usechat.open_harness.engine.runtime import FlowRuntime
-from usechat.open_harness.flow.problems import InvalidFlow
 from usechat.open_harness.models.pydantic_ai import agent_failure
 from usechat.open_harness.nodes.registry import default_registry
 

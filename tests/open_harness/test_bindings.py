@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from usechat.open_harness.flow.expressions import ExpressionFailed, Scope, binding_problems, evaluate, resolve
+from usechat.errors import ExpressionFailed
+from usechat.open_harness.flow.expressions import Scope, binding_problems, evaluate, resolve
 
 VALUES: dict[str, Any] = {
     "flow": {"input": {"message": "hi", "files": []}},

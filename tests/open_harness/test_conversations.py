@@ -9,15 +9,15 @@ import pytest
 
 from tests.open_harness.scripted import ScriptedRuntime, deltas, event, recorded
 from tests.open_harness.test_transport import Runtimes, asked, chunks_of, errors, listening, texts, types, until
+from usechat.errors import PublicError
 from usechat.open_harness import chat
 from usechat.open_harness.chat import Conversations
 from usechat.open_harness.runtime_protocol import Command, Event
 from usechat.open_harness.transport import TOO_LATE, OpenHarnessChatTransport
 from usechat.parts import Part, Text
 from usechat.protocol.request import ChatRequest
-from usechat.runs.run import PublicError
 from usechat.server.observers.observer import Unobserved
-from usechat.turn import Identity, Turn
+from usechat.turn import Identity, TurnContext
 
 
 class Listener(Unobserved):
@@ -26,8 +26,9 @@ class Listener(Unobserved):
     def __init__(self, text: str, **options: str) -> None:
         self.said: list[Part] = []
         self.unknown: list[str] = []
-        self.turn = Turn(asked(text, **options), observer=self)
-        self.turn.bind(self.said.append)
+        self.context = TurnContext(asked(text, **options), observer=self)
+        self.context.connect(self.said.append)
+        self.turn = self.context.turn
 
     @property
     def text(self) -> str:
@@ -55,14 +56,14 @@ class Connected(ScriptedRuntime):
 
 async def test_chats_of_two_people_with_the_same_id_are_kept_apart() -> None:
     known = Conversations()
-    mine, theirs = (known.open(Turn(asked(), identity=Identity(name)), 0) for name in ("me", "them"))
+    mine, theirs = (known.open(TurnContext(asked(), identity=Identity(name)).turn, 0) for name in ("me", "them"))
     assert mine is not theirs
-    assert known.find(Turn(asked(), identity=Identity("me"))) is mine
+    assert known.find(TurnContext(asked(), identity=Identity("me")).turn) is mine
 
 
 async def test_idle_chats_are_forgotten_and_their_number_is_bounded() -> None:
     known = Conversations(maximum=3, idle_seconds=10)
-    turns = [Turn(asked(chat_id=str(number))) for number in range(6)]
+    turns = [TurnContext(asked(chat_id=str(number))).turn for number in range(6)]
     for number, turn in enumerate(turns[:5]):
         known.forget(number)
         known.open(turn, number)
@@ -93,9 +94,9 @@ async def test_turns_that_nobody_keeps_apart_follow_each_other() -> None:
     runtimes = Runtimes(listening)
     transport = OpenHarnessChatTransport(runtimes)
     first, second = Listener("you"), Listener("end")
-    one = asyncio.ensure_future(transport.drive(first.turn))
+    one = asyncio.ensure_future(transport.drive(first.context))
     await until(lambda: first.text)
-    await transport.drive(second.turn)
+    await transport.drive(second.context)
     await one
     assert (first.text, second.text) == ("Hello you. ", "Bye.")
 
@@ -104,13 +105,13 @@ async def test_a_flow_that_ends_between_two_turns_is_told_and_the_message_answer
     runtimes = Runtimes(listening)
     transport = OpenHarnessChatTransport(runtimes)
     first, second = Listener("you"), Listener("me")
-    one = asyncio.ensure_future(transport.drive(first.turn))
+    one = asyncio.ensure_future(transport.drive(first.context))
     await until(lambda: first.text)
     transport.hand_over(second.turn)
     await one
     runtimes.made[0].dispatch({"message": "end"})
     await until(lambda: runtimes.made[0].status == "complete")
-    two = asyncio.ensure_future(transport.drive(second.turn))
+    two = asyncio.ensure_future(transport.drive(second.context))
     await until(lambda: len(runtimes.made) == 2 and runtimes.made[1].listeners)
     runtimes.made[1].dispatch({"message": "end"})
     await two
@@ -122,13 +123,13 @@ async def test_a_flow_that_says_too_much_between_two_turns_is_stopped(monkeypatc
     runtimes = Runtimes(listening)
     transport = OpenHarnessChatTransport(runtimes)
     first, second = Listener("you"), Listener("me")
-    one = asyncio.ensure_future(transport.drive(first.turn))
+    one = asyncio.ensure_future(transport.drive(first.context))
     await until(lambda: first.text)
     transport.hand_over(second.turn)
     await one
     runtimes.made[0].tell(*[event("agent:text:delta", "a1", content="x")] * 5)
     await until(lambda: runtimes.made[0].status == "aborted")
-    two = asyncio.ensure_future(transport.drive(second.turn))
+    two = asyncio.ensure_future(transport.drive(second.context))
     await until(two.done)
     assert second.text.startswith("xxx")
 
@@ -136,7 +137,7 @@ async def test_a_flow_that_says_too_much_between_two_turns_is_stopped(monkeypatc
 async def test_unreadable_events_and_nameless_tools_are_counted() -> None:
     script = recorded({"type": "agent:dance"}, event("agent:tool", "a1", toolOutput=1), event("flow:complete"))
     listener = Listener("hi")
-    await OpenHarnessChatTransport(Runtimes(script)).drive(listener.turn)
+    await OpenHarnessChatTransport(Runtimes(script)).drive(listener.context)
     assert listener.unknown == ["agent:dance", "agent:tool"]
 
 
@@ -210,11 +211,11 @@ async def test_a_flow_between_two_turns_is_stopped_when_its_answer_is_wanted_ane
     runtimes = Runtimes(listening)
     transport = OpenHarnessChatTransport(runtimes)
     first, second = Listener("you"), Listener("you", trigger="regenerate-message")
-    one = asyncio.ensure_future(transport.drive(first.turn))
+    one = asyncio.ensure_future(transport.drive(first.context))
     await until(lambda: first.text)
     transport.hand_over(Listener("me").turn)
     await one
-    two = asyncio.ensure_future(transport.drive(second.turn))
+    two = asyncio.ensure_future(transport.drive(second.context))
     await until(lambda: len(runtimes.made) == 2 and runtimes.made[1].listeners)
     runtimes.made[1].dispatch({"message": "end"})
     await two

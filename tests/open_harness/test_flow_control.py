@@ -6,7 +6,8 @@ from typing import Any, Final
 import pytest
 
 from tests.open_harness.flow_runs import Heard, constant, edge, flow, python, run
-from usechat.open_harness.engine.runtime import FlowRuntime, NotResumable
+from usechat.errors import NotResumable
+from usechat.open_harness.engine.runtime import FlowRuntime
 
 PATIENCE: Final = 30.0
 

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from tests.open_harness.flow_runs import FLOWS, constant, edge, flow
+from usechat.errors import InvalidFlow
 from usechat.open_harness.flow.flow import Edge, Flow, FlowState, ForEach, Node, Policy, Retry
-from usechat.open_harness.flow.problems import InvalidFlow
 from usechat.open_harness.flow.reading import load_flow
 
 FULL = """\

@@ -9,6 +9,7 @@ import pytest
 
 from tests.open_harness import flow_functions
 from tests.open_harness.flow_runs import constant, echo, edge, flow, python, run
+from usechat.errors import NodeTimedOut
 from usechat.open_harness.engine import node_run
 from usechat.open_harness.flow.flow import Policy, Retry
 
@@ -90,7 +91,7 @@ async def test_a_node_that_cannot_be_cancelled_is_left_behind(monkeypatch: pytes
                 continue
 
     began = time.monotonic()
-    with pytest.raises(node_run.NodeTimedOut):
+    with pytest.raises(NodeTimedOut):
         await node_run.run_with_policy(stubborn, Policy(timeout_ms=10), on_timeout=lambda: None)
     assert time.monotonic() - began < 20
     go_on.set()

@@ -14,7 +14,8 @@ from typing import Any
 import pytest
 
 from tests.open_harness.flow_runs import constant, flow, python, run
-from usechat.open_harness.engine.runtime import FlowRuntime, NotResumable
+from usechat.errors import NotResumable
+from usechat.open_harness.engine.runtime import FlowRuntime
 from usechat.open_harness.engine.sqlite_store import SqliteRunStore
 from usechat.open_harness.engine.store import MemoryRunStore
 

@@ -15,7 +15,7 @@ from usechat.parts import Part
 from usechat.protocol.request import ChatRequest
 from usechat.protocol.sse import FrameStream
 from usechat.protocol.stream import MessageStream
-from usechat.turn import Turn
+from usechat.turn import TurnContext
 
 CALLS = 200
 LARGE = 10_000
@@ -83,13 +83,13 @@ async def answer(calls: int) -> None:
     node = {"id": "a", "type": "use_tools", "input": {"text": "{{ flow.input.message }}"}}
     flow = {"name": "tools", "nodes": [node], "edges": []}
     said = {"id": "u1", "role": "user", "parts": [{"type": "text", "text": str(calls)}]}
-    turn = Turn(ChatRequest.parse({"id": "c1", "messages": [said]}))
+    turn = TurnContext(ChatRequest.parse({"id": "c1", "messages": [said]}))
     frames = FrameStream(MessageStream(message_id="m1"))
 
     def hear(part: Part) -> None:
         frames.send(part)
 
-    turn.bind(hear)
+    turn.connect(hear)
     runtime = FlowRuntime(flow, registry=registry)
     await OpenHarnessChatTransport(runtime, send_flow_metadata=True, send_node_outputs=True).drive(turn)
 

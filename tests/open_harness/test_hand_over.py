@@ -13,7 +13,7 @@ from usechat.open_harness.runtime_protocol import Event
 from usechat.open_harness.transport import OpenHarnessChatTransport
 from usechat.parts import Data
 from usechat.protocol.request import ChatRequest
-from usechat.turn import Turn, emit
+from usechat.turn import TurnContext, emit
 
 
 async def test_a_message_to_a_running_flow_is_sent_to_its_node_and_answered_from_there() -> None:
@@ -116,7 +116,7 @@ async def test_a_flow_that_nobody_takes_over_is_stopped(monkeypatch: pytest.Monk
     transport = OpenHarnessChatTransport(runtimes)
     first = asyncio.ensure_future(chunks_of(transport, asked("you")))
     await until(lambda: runtimes.made and runtimes.made[0].listeners)
-    transport.hand_over(Turn(asked("never sent")))
+    transport.hand_over(TurnContext(asked("never sent")).turn)
     await first
     await until(lambda: runtimes.made[0].status == "aborted")
     again = asyncio.ensure_future(chunks_of(transport, asked("me")))
@@ -146,9 +146,9 @@ async def test_what_the_flows_own_code_emits_reaches_the_turn_of_the_moment() ->
     assert [chunk["data"] for chunk in await second if chunk["type"] == "data-seen"] == ["me"]
 
 
-async def in_turn(transport: OpenHarnessChatTransport, turn: Turn) -> None:
-    turn.enter()
-    await transport.drive(turn)
+async def in_turn(transport: OpenHarnessChatTransport, context: TurnContext) -> None:
+    context.enter()
+    await transport.drive(context)
 
 
 async def test_what_is_emitted_between_two_turns_is_kept_for_the_second() -> None:
@@ -166,12 +166,12 @@ async def test_what_is_emitted_between_two_turns_is_kept_for_the_second() -> Non
     first, second = Listener("you"), Listener("me")
     runtimes = Runtimes(emitting)
     transport = OpenHarnessChatTransport(runtimes)
-    one = asyncio.ensure_future(in_turn(transport, first.turn))
+    one = asyncio.ensure_future(in_turn(transport, first.context))
     await until(lambda: first.text)
     transport.hand_over(second.turn)
     await one
     gate.set()
     await until(lambda: runtimes.made[0].status == "complete")
-    await in_turn(transport, second.turn)
+    await in_turn(transport, second.context)
     assert (first.text, second.text) == ("Hello. ", "More.Hello. More.")
     assert [part.data for part in second.said if isinstance(part, Data)] == [1, 1]

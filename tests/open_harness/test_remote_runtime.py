@@ -10,11 +10,9 @@ import pytest
 
 from tests.conformance.served import unanswered_port
 from tests.open_harness.broadcasting import PATIENCE, BroadcastingServer, broadcasting
-from usechat.errors import LocalProtocolError
+from usechat.errors import InvalidAddress, LocalProtocolError, PublicError, Unreachable
 from usechat.open_harness.remote.flows import LOST, NOT_WAITING, RemoteRuntime
-from usechat.open_harness.remote.link import InvalidAddress, Unreachable
 from usechat.open_harness.runtime_protocol import Event, Runtime
-from usechat.runs.run import PublicError
 
 START = {"type": "node:start", "nodeId": "a", "runId": "a-1"}
 DELTA = {"type": "agent:text:delta", "nodeId": "a", "runId": "a-1", "content": "Hi"}

@@ -19,8 +19,7 @@ from tests.server.process import question, serve_process
 from usechat import ChunkDecoder, MessageBuilder
 from usechat.cli import main
 from usechat.cli.serve import Plan, make_app
-from usechat.errors import UsechatError
-from usechat.open_harness.flow.problems import InvalidFlow
+from usechat.errors import InvalidFlow, UsechatError
 from usechat.open_harness.remote.flows import RemoteRuntime
 from usechat.open_harness.remote.sessions import RemoteSessions
 from usechat.open_harness.target import open_target

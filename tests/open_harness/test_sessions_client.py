@@ -10,12 +10,10 @@ import pytest
 from tests.conformance.served import unanswered_port
 from tests.open_harness.serving import PATIENCE, Serving, serving, until
 from tests.open_harness.session_server import SessionServer
-from usechat.errors import LocalProtocolError
+from usechat.errors import InvalidAddress, LocalProtocolError, PublicError, Unreachable
 from usechat.open_harness.remote import sessions
-from usechat.open_harness.remote.link import InvalidAddress, Unreachable
 from usechat.open_harness.remote.sessions import RemoteSession, RemoteSessions
 from usechat.open_harness.runtime_protocol import Event, Runtime, Snapshot
-from usechat.runs.run import PublicError
 
 
 class Running(NamedTuple):

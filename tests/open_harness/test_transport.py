@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 
 from tests.open_harness.scripted import ScriptedRuntime, deltas, event, flow, node, recorded
+from usechat.errors import PublicError
 from usechat.open_harness import chat
 from usechat.open_harness.runtime_protocol import Event, Runtime
 from usechat.open_harness.transport import BUSY, NOT_READY, USED_UP, OpenHarnessChatTransport
 from usechat.protocol.chunks import Chunk, chunk_to_json
 from usechat.protocol.request import ChatRequest
-from usechat.runs.run import PublicError
 from usechat.sources import ChatTransport, HandsOver, Source
 from usechat.turn import Turn
 

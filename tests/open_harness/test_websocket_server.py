@@ -12,11 +12,11 @@ from websockets.exceptions import ConnectionClosed, InvalidStatus
 
 from tests.open_harness.obedient_runtime import ObedientRuntime
 from tests.open_harness.serving import PATIENCE, Serving, serving, until
+from usechat.errors import PublicError
 from usechat.open_harness.remote import flows
 from usechat.open_harness.remote.flows import RemoteRuntime
 from usechat.open_harness.remote.server import runtime_app
 from usechat.open_harness.runtime_protocol import Event
-from usechat.runs.run import PublicError
 
 
 class Made(list[ObedientRuntime]):

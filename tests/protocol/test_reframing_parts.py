@@ -65,4 +65,4 @@ def test_every_chunk_type_can_be_read(chunk_type: str) -> None:
 )
 def test_endings(found: list[Chunk], expected: list[Part]) -> None:
     reader = ChunkReader()
-    assert [part for chunk in found for part in reader.read(chunk)] + reader.close() == expected
+    assert [part for chunk in found for part in reader.feed(chunk)] + reader.close() == expected

@@ -7,14 +7,15 @@ from typing import Any
 
 import pytest
 
+from usechat.errors import RunLost
 from usechat.protocol.request import ChatRequest
 from usechat.protocol.sse import DONE
 from usechat.runs.manager import Reading, RunManager
 from usechat.runs.memory import MemoryRuns
 from usechat.runs.run import RunInfo, Timeouts
-from usechat.runs.store import LOST, RunLost
+from usechat.runs.store import LOST
 from usechat.sources import as_source
-from usechat.turn import Turn
+from usechat.turn import Turn, TurnContext
 
 RUN = RunInfo("r1", "c1", "m1", "7")
 FRAME = re.compile(rb'event: (\S+)\ndata: \{"type":"([^"]+)".*\}\n\n')
@@ -51,7 +52,7 @@ async def start(kept: RunManager, go_on: asyncio.Event, continues: Any = None) -
 
     message = {"id": "u1", "role": "user", "parts": []}
     asked = ChatRequest.parse({"id": "c1", "messages": [message]})
-    return await kept.start(RUN, as_source(answer), Turn(asked), continues=continues)
+    return await kept.start(RUN, as_source(answer), TurnContext(asked), continues=continues)
 
 
 async def names_of(reading: Reading | None) -> list[str]:

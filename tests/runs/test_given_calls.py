@@ -14,7 +14,7 @@ from usechat.runs.log import Log
 from usechat.runs.open_calls import OpenCall, input_digest
 from usechat.runs.run import Run, RunInfo, RunState, Timeouts
 from usechat.sources import as_source
-from usechat.turn import Turn
+from usechat.turn import Turn, TurnContext
 
 ASK = OpenCall("t1", "ask", input_digest({}))
 LOOK = OpenCall("t2", "look", input_digest({}))
@@ -39,7 +39,7 @@ MESSAGE: dict[str, Any] = {
 def made() -> Run:
     return Run(
         RunInfo("r1", "c1", "m1", "7", open_calls=(LOOK, REMOVE), given_calls=(ASK,)),
-        Turn(ChatRequest.parse({"id": "c1", "messages": [MESSAGE]})),
+        TurnContext(ChatRequest.parse({"id": "c1", "messages": [MESSAGE]})),
         MessageStream(message_id="m1", sdk="7", continues=MESSAGE),
         Log(),
         timeouts=Timeouts(),

@@ -12,7 +12,7 @@ from usechat.runs.manager import Conflict, Reading, RunManager
 from usechat.runs.memory import MemoryRuns
 from usechat.runs.run import RunInfo, Timeouts
 from usechat.sources import HandsOver
-from usechat.turn import Turn
+from usechat.turn import Turn, TurnContext
 
 
 class Session:
@@ -22,7 +22,8 @@ class Session:
         self.handed_over: list[str] = []
         self._more = asyncio.Event()
 
-    async def drive(self, turn: Turn) -> None:
+    async def drive(self, context: TurnContext) -> None:
+        turn = context.turn
         turn.send(Text(f"about {turn.text}"))
         if turn.text == "first":
             await self._more.wait()
@@ -40,7 +41,7 @@ def manager(conflict: Conflict = "reject") -> RunManager:
 
 async def ask(kept: RunManager, session: Session, text: str, user_id: str | None = None) -> Reading:
     message = {"id": user_id or text, "role": "user", "parts": [{"type": "text", "text": text}]}
-    turn = Turn(ChatRequest.parse({"id": "c1", "messages": [message]}))
+    turn = TurnContext(ChatRequest.parse({"id": "c1", "messages": [message]}))
     info = RunInfo(f"run {text}", "c1", f"answer to {text}", "7", user_id or text)
     return await kept.start(info, session, turn, continues=None)
 
@@ -70,5 +71,7 @@ async def test_the_same_message_again_joins_the_answer_instead() -> None:
     first = await ask(kept, session, "first", "u1")
     again = await ask(kept, session, "first", "u1")
     assert session.handed_over == []
-    session.hand_over(Turn(ChatRequest.parse({"id": "c1", "messages": [{"id": "u", "role": "user", "parts": []}]})))
+    session.hand_over(
+        TurnContext(ChatRequest.parse({"id": "c1", "messages": [{"id": "u", "role": "user", "parts": []}]})).turn
+    )
     assert [await said(first), await said(again)] == ["about first", "about first"]

@@ -6,17 +6,17 @@ from typing import Any
 
 import pytest
 
-from usechat.errors import StreamFailed
+from usechat.errors import ChatBusy, ChatNotFound, ShuttingDown, StreamFailed
 from usechat.protocol.chunks import Chunk, StartChunk
 from usechat.protocol.message import MessageBuilder
 from usechat.protocol.request import ChatRequest
 from usechat.protocol.sse import ChunkDecoder
 from usechat.runs.log import Wake
-from usechat.runs.manager import ChatBusy, ChatNotFound, Conflict, Reading, RunManager, ShuttingDown
+from usechat.runs.manager import Conflict, Reading, RunManager
 from usechat.runs.memory import MemoryRuns
 from usechat.runs.run import RunInfo, RunState, Timeouts
 from usechat.sources import as_source
-from usechat.turn import Turn
+from usechat.turn import Turn, TurnContext
 
 PATIENCE = 30.0
 """Seconds to wait for something that should happen at once; a loaded machine is slow."""
@@ -97,7 +97,9 @@ async def start(kept: RunManager, agent: Agent, run_id: str = "r1", user_id: str
             yield word
 
     info = RunInfo(run_id, "c1", f"m-{run_id}", "7", user_id, "someone")
-    return await kept.start(info, as_source(answer), Turn(asked(user_id=user_id)), continues=options.get("continues"))
+    return await kept.start(
+        info, as_source(answer), TurnContext(asked(user_id=user_id)), continues=options.get("continues")
+    )
 
 
 async def read_all(reading: Reading, builder: MessageBuilder | None = None) -> str:
@@ -159,7 +161,7 @@ async def test_two_who_claim_a_chat_at_once_do_not_see_each_other(conflict: Conf
     reading = await start(kept, agent)
     stranger = RunInfo("r2", "c1", "m-r2", "7", user_id, "someone else")
     with pytest.raises(ChatNotFound, match="No such chat"):
-        await kept.start(stranger, as_source(agent), Turn(asked(user_id=user_id)), continues=None)
+        await kept.start(stranger, as_source(agent), TurnContext(asked(user_id=user_id)), continues=None)
     agent.go_on.set()
     assert (await read_all(reading), agent.stopped) == (WHOLE, 0)
 
@@ -333,7 +335,7 @@ async def test_stop_closes_the_iterator_of_a_transport_before_it_returns() -> No
     remote = Remote()
     kept = manager()
     info = RunInfo("r1", "c1", "m1", "7")
-    reading = await kept.start(info, as_source(remote), Turn(asked()), continues=None)
+    reading = await kept.start(info, as_source(remote), TurnContext(asked()), continues=None)
     await reading.read()
     await kept.stop(info)
     assert remote.closed

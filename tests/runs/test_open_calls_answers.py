@@ -5,13 +5,13 @@ from typing import Any
 
 import pytest
 
+from usechat.errors import Unprocessable
 from usechat.protocol.request import ChatRequest
 from usechat.runs.open_calls import (
     CHANGED,
     UNSIGNED,
     Answers,
     OpenCall,
-    Unprocessable,
     approval_signature,
     input_digest,
     pending_metadata,

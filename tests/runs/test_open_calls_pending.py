@@ -27,7 +27,7 @@ from usechat.runs.open_calls import (
 )
 from usechat.runs.run import Run, RunInfo, Timeouts
 from usechat.sources import as_source
-from usechat.turn import Turn
+from usechat.turn import Turn, TurnContext
 
 USER = {"id": "u1", "role": "user", "parts": [{"type": "text", "text": "hi"}]}
 ASK = OpenCall("t1", "ask", input_digest({"a": 1}))
@@ -104,7 +104,7 @@ async def answered(
     messages = [USER] if continues is None else [USER, continues]
     run = Run(
         RunInfo("r1", "c1", "m1", "7", subject="ada", open_calls=known),
-        Turn(ChatRequest.parse({"id": "c1", "messages": messages})),
+        TurnContext(ChatRequest.parse({"id": "c1", "messages": messages})),
         MessageStream(message_id="m1", sdk="7", continues=continues),
         Log(),
         timeouts=Timeouts(),
@@ -221,7 +221,7 @@ async def test_the_request_for_a_call_is_signed_whatever_its_id_is_on_the_wire(n
     message = {"id": "m1", "role": "assistant", "parts": [done]}
     run = Run(
         RunInfo("r1", "c1", "m1", "7", subject="ada"),
-        Turn(ChatRequest.parse({"id": "c1", "messages": [USER, message]})),
+        TurnContext(ChatRequest.parse({"id": "c1", "messages": [USER, message]})),
         MessageStream(message_id="m1", sdk="7", continues=message),
         Log(),
         timeouts=Timeouts(),
@@ -229,9 +229,9 @@ async def test_the_request_for_a_call_is_signed_whatever_its_id_is_on_the_wire(n
         on_end=lambda _run: None,
         approval_secret="s3cret",
     )
-    run.say(parts.ToolCall(named, "remove", {"b": 2}))
-    run.say(parts.ApprovalRequest("a1", named))
-    run.say(parts.Finish())
+    run.write(parts.ToolCall(named, "remove", {"b": 2}))
+    run.write(parts.ApprovalRequest("a1", named))
+    run.write(parts.Finish())
     [asked] = [
         chunk
         for chunk in ChunkDecoder().receive(run.log.so_far())

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from tests.part_strategies import continued_messages, part_lists
 from usechat import parts
-from usechat.errors import StreamFailed
+from usechat.errors import RunLost, StoreUnreachable, StreamFailed
 from usechat.parts import Part
 from usechat.protocol.chunks import (
     ErrorChunk,
@@ -27,7 +27,7 @@ from usechat.protocol.stream import MessageStream
 from usechat.runs.memory import MemoryRuns
 from usechat.runs.remote_runs import RemoteRuns, failure_after
 from usechat.runs.run import RunInfo
-from usechat.runs.store import LOST, RunLost, StoreUnreachable
+from usechat.runs.store import LOST
 
 
 def info(sdk: str = "7") -> RunInfo:

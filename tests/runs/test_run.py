@@ -19,7 +19,7 @@ from usechat.runs.log import Log
 from usechat.runs.open_calls import OpenCall, approval_signature, input_digest, secret_of_chat
 from usechat.runs.run import NO_ENDING, SILENT, TOO_LONG, TOO_MUCH, Run, RunInfo, RunState, Timeouts
 from usechat.sources import as_source
-from usechat.turn import Turn, emit
+from usechat.turn import Turn, TurnContext, emit
 
 ASKED = ChatRequest.parse(
     {"id": "c1", "messages": [{"id": "u1", "role": "user", "parts": [{"type": "text", "text": "hi"}]}]}
@@ -32,7 +32,7 @@ def make_run(
     ended: list[Run] = []
     run = Run(
         RunInfo("r1", "c1", "m1", "7"),
-        Turn(ASKED),
+        TurnContext(ASKED),
         MessageStream(message_id="m1", sdk="7"),
         log or Log(),
         timeouts=timeouts or Timeouts(),
@@ -127,9 +127,9 @@ async def test_a_call_left_open_is_waiting_and_remembered() -> None:
 
 async def test_approval_requests_are_signed_with_the_secret_of_their_chat() -> None:
     run, _ = make_run(secret="s3cret")
-    run.say(parts.ToolCall("t1", "rm", {"p": "/"}))
-    run.say(parts.ApprovalRequest("a1", "t1"))
-    run.say(parts.ApprovalRequest("a2", "unknown"))
+    run.write(parts.ToolCall("t1", "rm", {"p": "/"}))
+    run.write(parts.ApprovalRequest("a1", "t1"))
+    run.write(parts.ApprovalRequest("a2", "unknown"))
     asked = OpenCall("t1", "rm", input_digest({"p": "/"}), "a1")
     signature = approval_signature(secret_of_chat("s3cret", "c1", ""), asked)
     assert f'"signature":"{signature}"'.encode() in run.log.so_far()
@@ -367,7 +367,7 @@ async def test_an_answer_that_grows_too_long_is_stopped() -> None:
     log, ended = Log(), list[Run]()
     run = Run(
         RunInfo("r1", "c1", "m1", "7"),
-        Turn(ASKED),
+        TurnContext(ASKED),
         MessageStream(message_id="m1", sdk="7"),
         log,
         timeouts=Timeouts(),

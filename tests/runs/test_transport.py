@@ -9,16 +9,15 @@ from typing import Any
 import pytest
 
 from usechat import parts
-from usechat.errors import StreamFailed
+from usechat.errors import ChatBusy, StreamFailed
 from usechat.protocol import chunks
 from usechat.protocol.chunks import Chunk
 from usechat.protocol.message import MessageBuilder
 from usechat.protocol.request import ChatRequest
-from usechat.runs.manager import ChatBusy
 from usechat.runs.run import Run
 from usechat.runs.transport import RunChatTransport
-from usechat.sources import ChatTransport, TransportSource, as_source
-from usechat.turn import Turn
+from usechat.sources import ChatTransport, as_source
+from usechat.turn import Turn, TurnContext
 
 PATIENCE = 30.0
 
@@ -192,9 +191,9 @@ async def test_what_it_says_can_be_read_back_into_parts() -> None:
     agent = Agent()
     agent.go_on.set()
     said: list[parts.Part] = []
-    turn = Turn(asked())
-    turn.bind(said.append)
-    await TransportSource(made_of(agent)).drive(turn)
+    turn = TurnContext(asked())
+    turn.connect(said.append)
+    await as_source(made_of(agent)).drive(turn)
     assert "".join(part.text for part in said if isinstance(part, parts.Text)) == "hi: one two"
 
 

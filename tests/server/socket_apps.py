@@ -14,9 +14,10 @@ from websockets.sync.client import ClientConnection, connect
 
 from tests.conformance.served import PATIENCE, Gates, Served
 from usechat import parts
+from usechat.errors import Unauthenticated
 from usechat.protocol.request import Limits
 from usechat.server import ChatApp, Settings
-from usechat.server.requests import Action, Unauthenticated
+from usechat.server.requests import Action
 from usechat.turn import Identity, Turn
 
 GATES = Gates()

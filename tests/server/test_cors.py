@@ -7,9 +7,10 @@ import httpx2
 import pytest
 from starlette.types import ASGIApp
 
+from usechat.errors import Unauthenticated
 from usechat.server import ChatApp
 from usechat.server.cors import with_cors
-from usechat.server.requests import Action, Unauthenticated
+from usechat.server.requests import Action
 
 PAGE = "https://page.example"
 BODY = {"id": "c1", "messages": [{"id": "u1", "role": "user", "parts": [{"type": "text", "text": "hi"}]}]}

@@ -11,12 +11,11 @@ import pytest
 from starlette.requests import Request
 
 from usechat import parts
-from usechat.errors import StreamFailed
+from usechat.errors import PublicError, StreamFailed
 from usechat.protocol.message import MessageBuilder
 from usechat.protocol.request import Limits
 from usechat.protocol.sse import ChunkDecoder
 from usechat.runs.open_calls import OpenCall, approval_signature, input_digest, secret_of_chat
-from usechat.runs.run import PublicError
 from usechat.server import ChatApp, Settings
 from usechat.server.requests import Action, AuthorizeFunction
 from usechat.turn import Identity, Turn

@@ -15,8 +15,9 @@ from starlette.responses import PlainTextResponse
 from starlette.routing import Mount
 
 from tests.server.process import serve_process
-from usechat.server.page import MAXIMUM_CHECKED_BYTES, PageMissing, PageSettings, WithPage
-from usechat.server.requests import Action, Unauthenticated, allow
+from usechat.errors import PageMissing, Unauthenticated
+from usechat.server.page import MAXIMUM_CHECKED_BYTES, PageSettings, WithPage
+from usechat.server.requests import Action, allow
 from usechat.turn import Identity
 
 STREAM = (

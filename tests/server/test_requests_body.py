@@ -7,12 +7,13 @@ from typing import Any
 import pytest
 from starlette.requests import Request
 
+from usechat.errors import Unauthenticated
 from usechat.protocol.request import Limits
 from usechat.server import ChatApp, Settings
 from usechat.server.auth.bearer import bearer
 from usechat.server.auth.origin import LocalPagesOnly
 from usechat.server.auth.tokens import ApiTokens, new_api_token
-from usechat.server.requests import Action, Unauthenticated
+from usechat.server.requests import Action
 from usechat.turn import Identity, Turn
 
 PIECE = b" " * 1000

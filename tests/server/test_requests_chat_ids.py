@@ -13,10 +13,10 @@ from starlette.routing import Route
 from tests.conformance.served import Served
 from tests.server.socket_apps import opened
 from usechat import parts
+from usechat.errors import ChatNotFound
 from usechat.protocol.message import MessageBuilder
 from usechat.protocol.request import LONGEST_ID
 from usechat.protocol.sse import ChunkDecoder
-from usechat.runs.manager import ChatNotFound
 from usechat.server import ChatApp, chat_response
 from usechat.server.requests import chat_key
 from usechat.turn import Turn

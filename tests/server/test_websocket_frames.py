@@ -5,10 +5,10 @@ from typing import Any
 
 import pytest
 
-from usechat.errors import InvalidRequest, RequestError, RequestTooLarge
+from usechat.errors import InvalidRequest, RequestError, RequestTooLarge, UnreadableFrame
 from usechat.protocol.request import ChatRequest, Limits
 from usechat.protocol.sse import DONE
-from usechat.server.websocket import ClientFrame, Header, ServerFrame, UnreadableFrame, merge_headers
+from usechat.server.websocket import ClientFrame, Header, ServerFrame, merge_headers
 
 HELLO = {"id": "u1", "role": "user", "parts": [{"type": "text", "text": "hello"}]}
 

@@ -41,11 +41,11 @@ from usechat.agent_ops.wire import (
     Status,
     TextDelta,
     ToolUpdate,
-    UnknownEvent,
     channel_key,
     kind_of,
     read_event,
 )
+from usechat.errors import UnknownEvent
 from usechat.protocol.parts import Abort, Data, Error, Finish, Part
 
 __all__ = ["INTERRUPTED", "SessionAdapter"]

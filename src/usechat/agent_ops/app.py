@@ -14,6 +14,7 @@ from starlette.routing import Route
 
 from usechat.agent_ops.access.roles import AccessRule, is_session_id, may_prompt
 from usechat.agent_ops.transport import AgentOpsChatTransport
+from usechat.errors import ChatNotFound
 from usechat.runs.manager import Reading
 from usechat.runs.memory import MemoryRuns
 from usechat.runs.run import RunInfo, Timeouts
@@ -21,7 +22,7 @@ from usechat.runs.store import RunStore
 from usechat.server.app import EndpointsApp, run_routes, watching
 from usechat.server.endpoints import Endpoints
 from usechat.server.observers.observer import Observer
-from usechat.server.requests import Action, Authorize, ChatNotFound, ask, chat_key
+from usechat.server.requests import Action, Authorize, ask, chat_key
 from usechat.server.settings import Settings
 from usechat.turn import Identity
 

@@ -17,20 +17,17 @@ from websockets.typing import Subprotocol
 from usechat.agent_ops.adapter import SessionAdapter
 from usechat.agent_ops.prompt_tracker import Phase
 from usechat.agent_ops.questions import answered_parts
-from usechat.agent_ops.wire import Channel, Frame, UnknownEvent, read_frame
+from usechat.agent_ops.wire import Channel, Frame, read_frame
+from usechat.errors import PublicError, SessionClosed, SessionUnreachable, TooManySockets, UnknownEvent
 from usechat.protocol.parts import Part
 from usechat.protocol.ui_messages import FileUIPart
-from usechat.runs.run import PublicError
-from usechat.turn import Turn
+from usechat.turn import TurnContext
 
 __all__ = [
     "Conversation",
     "Room",
     "Session",
-    "SessionClosed",
-    "SessionUnreachable",
     "Sockets",
-    "TooManySockets",
     "in_channel",
     "prompt_of",
     "url_of",
@@ -44,14 +41,6 @@ PING_INTERVAL: Final = 30.0
 _CLOSING: Final = 1.0
 _COMMAND: Final = 2.0
 """Seconds that a last command may take to leave."""
-
-
-class SessionUnreachable(Exception):
-    """The socket could not be opened."""
-
-
-class SessionClosed(Exception):
-    """The socket was closed, by whomever."""
 
 
 class _Connect(connect):
@@ -182,10 +171,6 @@ def _subprotocols(name: str | None, token: str | None) -> list[Subprotocol] | No
 _REMEMBERED: Final = 1024
 
 
-class TooManySockets(Exception):
-    """A session has as many upstream sockets as it may."""
-
-
 class Room:
     """The streams of one session in this process."""
 
@@ -242,9 +227,13 @@ class Conversation:
     """Sends commands and passes on the turn that answers them."""
 
     def __init__(
-        self, turn: Turn, adapter: SessionAdapter, commands: Sequence[Mapping[str, Any]], channel: Channel | None
+        self,
+        context: TurnContext,
+        adapter: SessionAdapter,
+        commands: Sequence[Mapping[str, Any]],
+        channel: Channel | None,
     ) -> None:
-        self._turn = turn
+        self._context = context
         self._adapter = adapter
         self._commands = commands
         self._channel = channel
@@ -254,7 +243,7 @@ class Conversation:
         try:
             for command in self._commands:
                 await session.send(command)
-            for answer in self._turn.approvals:
+            for answer in self._context.turn.approvals:
                 self._say(answered_parts(answer))
             await self._listen(session, idle_timeout)
         except SessionClosed:
@@ -276,7 +265,7 @@ class Conversation:
                     if frame.get("type") != "pong":
                         clock.hear()
                     self._say(adapter.feed(frame))
-                    await self._turn.breathe()
+                    await self._context.yield_to_loop()
         except TimeoutError:
             if not adapter.settling:
                 raise
@@ -306,7 +295,7 @@ class Conversation:
 
     def _say(self, parts: Iterable[Part]) -> None:
         for part in parts:
-            self._turn.send(part)
+            self._context.send(part)
 
 
 class _Clock:

@@ -13,8 +13,8 @@ from usechat.agent_ops.access.roles import AccessRule
 from usechat.agent_ops.app import PATH, SESSION_SETTINGS, SWITCH, AgentOpsApp
 from usechat.agent_ops.transport import AgentOpsChatTransport
 from usechat.cli.auth import rules_of
-from usechat.cli.serve import CannotServe, Plan, Served, disconnect_of, limit, served_as, store_of, tell
-from usechat.errors import UsechatError
+from usechat.cli.serve import Plan, Served, disconnect_of, limit, served_as, store_of, tell
+from usechat.errors import CannotServe, UnknownAccess
 from usechat.protocol.releases import releases_for
 from usechat.server.auth.bearer import bearer, identify
 from usechat.server.requests import Action, Authorize
@@ -22,7 +22,6 @@ from usechat.turn import Identity
 
 __all__ = [
     "Admission",
-    "UnknownAccess",
     "admission_by",
     "make_app",
 ]
@@ -30,10 +29,6 @@ __all__ = [
 
 _PLACES: Final = ("role", "kind", "owner")
 _EXAMPLES: Final = "directory, directory:sqlite:///FILE or lookup:https://HOST/api/sessions/{id},role=PATH"
-
-
-class UnknownAccess(UsechatError):
-    """The text names no access rule."""
 
 
 class Admission(NamedTuple):

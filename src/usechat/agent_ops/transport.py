@@ -4,26 +4,17 @@ from collections.abc import AsyncIterator, Callable
 from typing import Any, Final
 
 from usechat.agent_ops.adapter import SessionAdapter
-from usechat.agent_ops.connection import (
-    Conversation,
-    Room,
-    Session,
-    SessionUnreachable,
-    Sockets,
-    TooManySockets,
-    prompt_of,
-    url_of,
-)
+from usechat.agent_ops.connection import Conversation, Room, Session, Sockets, prompt_of, url_of
 from usechat.agent_ops.prompt_tracker import OwnTurn
 from usechat.agent_ops.questions import Questions, QuestionsAs, answer_of
 from usechat.agent_ops.wire import Channel, channel_key
-from usechat.errors import LocalProtocolError
+from usechat.errors import LocalProtocolError, PublicError, SessionUnreachable, TooManySockets
 from usechat.protocol.chunks import Chunk
 from usechat.protocol.request import ChatRequest
-from usechat.runs.run import PublicError, Timeouts
+from usechat.runs.run import Timeouts
 from usechat.runs.store import RunStore
 from usechat.runs.transport import RunChatTransport
-from usechat.turn import Turn
+from usechat.turn import Turn, TurnContext
 
 __all__ = ["AgentOpsChatTransport"]
 
@@ -82,14 +73,15 @@ class AgentOpsChatTransport:
         """Return the answer that is being given, from its start, or nothing."""
         return await self._runs.reconnect_to_stream(chat_id)
 
-    async def drive(self, turn: Turn) -> None:
+    async def drive(self, context: TurnContext) -> None:
         """Ask the agent, or tell it what a person answered, and pass on its turn."""
+        turn = context.turn
         if turn.request.continues is not None and not turn.approvals:
             return  # outputs of tools are of no use to it: its tools run upstream, and no prompt is sent twice
         session_id = self._session_of(turn)
         try:
             with self.sockets.place(session_id) as room:
-                await self._converse(turn, session_id, room)
+                await self._converse(context, session_id, room)
         except TooManySockets:
             raise PublicError(TOO_MANY) from None
 
@@ -101,8 +93,9 @@ class AgentOpsChatTransport:
             )
         return str(session_id)
 
-    async def _converse(self, turn: Turn, session_id: str, room: Room) -> None:
-        conversation = self._asking(turn, room) if turn.request.continues is None else self._answering(turn)
+    async def _converse(self, context: TurnContext, session_id: str, room: Room) -> None:
+        turn = context.turn
+        conversation = self._asking(context, room) if turn.request.continues is None else self._answering(context)
         token = self._service_token or (turn.identity.token if turn.identity is not None else None)
         try:
             session = await Session.open(
@@ -113,25 +106,27 @@ class AgentOpsChatTransport:
                 maximum_frame_bytes=self._maximum_frame_bytes,
             )
         except SessionUnreachable:
-            turn.source_unreachable()
+            context.source_unreachable()
             raise PublicError(UNREACHABLE) from None
-        with turn.connected():
+        with context.connected():
             try:
                 await conversation.hold(session, self._idle_timeout)
             finally:
                 await session.close()
 
-    def _asking(self, turn: Turn, room: Room) -> Conversation:
+    def _asking(self, context: TurnContext, room: Room) -> Conversation:
+        turn = context.turn
         if not turn.text.strip() and not turn.files:
             raise PublicError(NOTHING)
         channel = _channel_of(turn)
         # With a service token the upstream takes the gateway for the author, whoever asks.
         author = turn.identity.subject if turn.identity is not None and self._service_token is None else None
         own = OwnTurn(turn.text, _key_of(channel), author=author, claim=room.claim)
-        adapter = SessionAdapter(own, Questions(self._questions), events=self._events, on_unknown=turn.event_unknown)
-        return Conversation(turn, adapter, [prompt_of(turn.text, turn.files, channel)], channel)
+        adapter = SessionAdapter(own, Questions(self._questions), events=self._events, on_unknown=context.event_unknown)
+        return Conversation(context, adapter, [prompt_of(turn.text, turn.files, channel)], channel)
 
-    def _answering(self, turn: Turn) -> Conversation:
+    def _answering(self, context: TurnContext) -> Conversation:
+        turn = context.turn
         shown: Any = turn.request.continues
         answered = frozenset(answer.approval_id for answer in turn.approvals)
         adapter = SessionAdapter(
@@ -139,9 +134,9 @@ class AgentOpsChatTransport:
             Questions(self._questions, answered),
             events=self._events,
             shown=shown,
-            on_unknown=turn.event_unknown,
+            on_unknown=context.event_unknown,
         )
-        return Conversation(turn, adapter, [answer_of(answer) for answer in turn.approvals], _channel_of(turn))
+        return Conversation(context, adapter, [answer_of(answer) for answer in turn.approvals], _channel_of(turn))
 
 
 def _channel_of(turn: Turn) -> Channel | None:

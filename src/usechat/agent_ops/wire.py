@@ -9,6 +9,7 @@ from typing import Annotated, Any, Final, TypeAlias
 
 import msgspec
 
+from usechat.errors import UnknownEvent
 from usechat.protocol.values import read_json
 
 __all__ = [
@@ -33,7 +34,6 @@ __all__ = [
     "Status",
     "TextDelta",
     "ToolUpdate",
-    "UnknownEvent",
     "channel_key",
     "kind_of",
     "read_event",
@@ -45,14 +45,6 @@ Frame: TypeAlias = Mapping[str, Any]
 
 _Id: TypeAlias = Annotated[str, msgspec.Meta(min_length=1)]
 """The id of a turn or message; the page's message bears it, and cannot bear an empty one."""
-
-
-class UnknownEvent(Exception):
-    """A frame that is none of the known ones; ``kind`` is the type it names."""
-
-    def __init__(self, kind: str) -> None:
-        super().__init__(kind)
-        self.kind = kind
 
 
 class Channel(msgspec.Struct, frozen=True):

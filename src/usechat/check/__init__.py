@@ -4,11 +4,12 @@
 Both are pure. Reading files and URLs (:mod:`usechat.check.sources`) is apart.
 """
 
-from usechat.check.problems import CannotJudge, Problem
+from usechat.check.problems import Problem
 from usechat.check.report import DEFAULT_SDKS, Report, check_bytes, check_capture
 from usechat.check.response import Capture
 from usechat.check.rules import RULES, Rule
 from usechat.check.verdict import Verdict, judge
+from usechat.errors import CannotJudge
 
 __all__ = [
     "DEFAULT_SDKS",

@@ -9,7 +9,7 @@ from typing import Any, Final, NoReturn
 
 import msgspec
 
-from usechat.check.problems import CannotJudge
+from usechat.errors import CannotJudge
 from usechat.protocol.sse import EventDecoder
 from usechat.protocol.values import MAXIMUM_DEPTH, is_deeper, json_text
 

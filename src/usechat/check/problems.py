@@ -6,17 +6,12 @@ from typing import Any, NamedTuple
 import msgspec
 
 from usechat.check.rules import RULES, Rule
-from usechat.errors import UsechatError
 from usechat.protocol.values import json_text
 
-__all__ = ["CannotJudge", "Finding", "Problem", "Problems"]
+__all__ = ["Finding", "Problem", "Problems"]
 
 _MAXIMUM_CHUNK = 2_000
 _MAXIMUM_OF_ONE_RULE = 20
-
-
-class CannotJudge(UsechatError):
-    """There is nothing to judge, or it cannot be judged; the text says why."""
 
 
 class Finding(NamedTuple):

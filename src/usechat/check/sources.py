@@ -11,14 +11,13 @@ from collections.abc import AsyncIterator, Mapping
 from pathlib import Path
 from typing import Any, Final, NamedTuple, Protocol
 
-from usechat.check.problems import CannotJudge
 from usechat.check.response import Capture
+from usechat.errors import CannotJudge, FalseEncoding
 
 __all__ = [
     "READABLE",
     "ChatQuestion",
     "Decoder",
-    "FalseEncoding",
     "decoder_for",
     "is_url",
     "read_file",
@@ -34,10 +33,6 @@ _ZLIB: Final = zlib.MAX_WBITS
 _RAW_DEFLATE: Final = -zlib.MAX_WBITS
 _ZLIB_METHOD: Final = 8
 """The low half of the first byte of every zlib header (RFC 1950, 2.2); no encoder begins raw deflate with it."""
-
-
-class FalseEncoding(Exception):
-    """The bytes are not what the content-encoding header says."""
 
 
 class Decoder(Protocol):

@@ -4,20 +4,16 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from usechat.errors import UsechatError
+from usechat.errors import UnknownRule
 from usechat.server.auth.bearer import TokenRule, bearer
 from usechat.server.auth.tokens import ApiTokens
 from usechat.server.requests import Authorize
 
-__all__ = ["UnknownRule", "authorize_by", "rules_of"]
+__all__ = ["authorize_by", "rules_of"]
 
 _EXAMPLES: Final = "tokens:FILE or jwt:jwks=FILE,audience=NAME,issuer=URL"
 _KEYS: Final = ("jwks", "public-key", "secret")
 _CLAIMS: Final = ("audience", "issuer")
-
-
-class UnknownRule(UsechatError):
-    """The text names no rule; keys themselves stand in files, because everyone on a machine sees its command lines."""
 
 
 def authorize_by(texts: Sequence[str]) -> Authorize:
@@ -49,7 +45,8 @@ def _pair(text: str, item: str) -> tuple[str, str]:
 
 
 def _json_web_tokens(text: str, values: dict[str, str]) -> TokenRule:
-    from usechat.server.auth.jwt import JsonWebTokens, UnusableKey
+    from usechat.errors import UnusableKey
+    from usechat.server.auth.jwt import JsonWebTokens
 
     named = [name for name in _KEYS if name in values]
     if len(named) != 1:

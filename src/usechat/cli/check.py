@@ -7,10 +7,10 @@ from argparse import Namespace
 from collections.abc import Sequence
 
 from usechat.check.formats import json_report, junit_report, sarif_report, text_report
-from usechat.check.problems import CannotJudge
 from usechat.check.report import DEFAULT_SDKS, Report, Unjudged, check_capture, named_releases
 from usechat.check.response import Capture
 from usechat.check.sources import ChatQuestion, is_url, read_file, read_url
+from usechat.errors import CannotJudge
 
 __all__ = ["run"]
 

@@ -7,8 +7,7 @@ from importlib.util import find_spec
 from typing import Final
 
 from usechat.cli import serve
-from usechat.errors import MissingDependency
-from usechat.server.page import PageMissing
+from usechat.errors import MissingDependency, PageMissing
 
 __all__ = ["run"]
 

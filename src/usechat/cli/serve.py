@@ -22,7 +22,6 @@ from uvicorn.supervisors import ChangeReload, Multiprocess
 
 from usechat.cli.auth import authorize_by
 from usechat.cli.targets import (
-    CannotLoad,
     Opened,
     app_maker,
     directory_of,
@@ -32,7 +31,7 @@ from usechat.cli.targets import (
     open_target,
     require_answer,
 )
-from usechat.errors import UsechatError
+from usechat.errors import CannotLoad, CannotServe, PageMissing, UsechatError
 from usechat.protocol.releases import releases_for
 from usechat.runs.manager import Conflict
 from usechat.runs.memory import MemoryRuns
@@ -44,11 +43,11 @@ from usechat.server.auth.origin import LocalPagesOnly, is_loopback, listen, reso
 from usechat.server.cors import with_cors
 from usechat.server.log_lines import log_config
 from usechat.server.observers.prometheus import counted_together
-from usechat.server.page import PageMissing, PageSettings, WithPage
+from usechat.server.page import PageSettings, WithPage
 from usechat.server.requests import Authorize
 from usechat.server.settings import Disconnect, Settings, cancel_after
 
-__all__ = ["CannotServe", "Plan", "Served", "create_app", "limit", "make_app", "run", "served_as", "store_of", "tell"]
+__all__ = ["Plan", "Served", "create_app", "limit", "make_app", "run", "served_as", "store_of", "tell"]
 
 _VARIABLE: Final = "USECHAT_SERVE"
 _FACTORY: Final = "usechat.cli.serve:create_app"
@@ -60,10 +59,6 @@ _HELLO: Final = '{"messages":[{"id":"1","role":"user","parts":[{"type":"text","t
 Seconds: TypeAlias = float | Literal["never"]
 
 _logger: Final = logging.getLogger("usechat.server")
-
-
-class CannotServe(UsechatError):
-    """The options do not go together; the text says why, and what would."""
 
 
 class Plan(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

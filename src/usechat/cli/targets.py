@@ -13,12 +13,11 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, Final, NamedTuple
 
-from usechat.errors import UsechatError
+from usechat.errors import CannotLoad
 from usechat.sources import ChatTransport, Source
 
 __all__ = [
     "KINDS",
-    "CannotLoad",
     "Opened",
     "app_maker",
     "directory_of",
@@ -66,10 +65,6 @@ def open_target(kind: str, target: str) -> Opened:
 
 
 # -- Finding the object that `usechat serve` is asked to serve: `module:name` or `path/to/file.py:name`.
-
-
-class CannotLoad(UsechatError):
-    """The object cannot be found, or it cannot answer; its cause is the exception of the imported code."""
 
 
 def load_object(target: str) -> Any:

@@ -11,9 +11,9 @@ from typing import Final
 
 import msgspec
 
-from usechat.errors import UsechatError
+from usechat.errors import LibraryMissing
 
-__all__ = ["Library", "LibraryMissing", "Section", "library", "words_of"]
+__all__ = ["Library", "Section", "library", "words_of"]
 
 _UNREAD: Final = frozenset(
     {"ARCHITECTURE.md", "CHANGELOG.md", "CONTRIBUTING.md", "open-harness-tests.md", "specification.md"}
@@ -31,13 +31,6 @@ _COMMON: Final = frozenset(
         " which who why will with without work works would you your"
     )
 )
-
-
-class LibraryMissing(UsechatError):
-    """The documentation is not in this installation."""
-
-    def __init__(self) -> None:
-        super().__init__("the documentation is not in this installation; install usechat from a wheel or a checkout")
 
 
 class Section(msgspec.Struct, frozen=True):

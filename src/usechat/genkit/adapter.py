@@ -156,11 +156,12 @@ class GenkitAdapter:
             self._spoke = self._spoke or (isinstance(part, parts.Text) and bool(part.text))
             yield part
 
-    def close(self, error: str | None = None) -> Iterator[parts.Part]:
-        """Yield the ending, if none came: a stream that ends without a result was cut."""
+    def close(self, error: BaseException | None = None) -> Iterator[parts.Part]:
+        """Yield the ending, if none came: a stream that ends without a result was cut. An error is not told here."""
         if not self.ended:
             self.ended = True
-            yield parts.Error(error or BROKEN_OFF)
+            if error is None:
+                yield parts.Error(BROKEN_OFF)
 
     def _read(self, event: Event) -> Iterator[parts.Part]:
         match event:

@@ -7,8 +7,8 @@ from typing import Any, Final
 
 import msgspec
 
+from usechat.errors import PublicError
 from usechat.genkit.wire import Failure, failure_of
-from usechat.runs.run import PublicError
 
 __all__ = [
     "BLOCKED",

@@ -10,9 +10,9 @@ from typing import Any, Final, TypeAlias
 
 import msgspec
 
+from usechat.errors import PublicError
 from usechat.genkit.errors import CANNOT_RESUME
 from usechat.genkit.history import genkit_messages, resume_of, text_of, user_content
-from usechat.runs.run import PublicError
 from usechat.turn import Turn
 
 __all__ = [

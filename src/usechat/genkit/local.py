@@ -10,7 +10,7 @@ from contextvars import Context, ContextVar
 from pathlib import Path
 from typing import Any, Final, TypeAlias
 
-from usechat.errors import LocalProtocolError, MissingDependency
+from usechat.errors import LocalProtocolError, MissingDependency, PublicError
 from usechat.genkit.errors import SENTENCES, TOO_FAST, describe
 from usechat.genkit.history import genkit_messages, resume_of
 from usechat.genkit.inputs import (
@@ -24,7 +24,6 @@ from usechat.genkit.inputs import (
 )
 from usechat.genkit.transport import Flow, GenkitChatTransport
 from usechat.genkit.wire import Event, Failure, Message, Result
-from usechat.runs.run import PublicError
 from usechat.turn import Turn
 
 try:

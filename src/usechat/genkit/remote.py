@@ -15,7 +15,7 @@ from usechat.errors import LocalProtocolError
 from usechat.genkit.errors import error_page, unreachable
 from usechat.genkit.inputs import FlowInput, InputBuilder, history_input
 from usechat.genkit.wire import Event, Message, StreamReader
-from usechat.turn import Turn
+from usechat.turn import Turn, current_context
 
 __all__ = ["RemoteFlow"]
 
@@ -62,7 +62,7 @@ class RemoteFlow:
                         async for event in events:
                             yield event
                 except (httpx2.ConnectError, httpx2.ConnectTimeout) as error:
-                    turn.source_unreachable()
+                    current_context().source_unreachable()
                     raise unreachable(self._url, error) from error
                 if attempt.complete or attempt.stream_id is None:
                     return

@@ -1,7 +1,6 @@
 """A Genkit flow or agent as something that answers a chat, wherever it lives."""
 
 from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Mapping
-from contextlib import aclosing
 from typing import Any, Final, Protocol
 
 from usechat.genkit.adapter import GenkitAdapter, Interrupts, Mapper
@@ -13,7 +12,8 @@ from usechat.ids import new_id
 from usechat.protocol.chunks import Chunk
 from usechat.protocol.request import ChatRequest
 from usechat.runs.transport import RunChatTransport
-from usechat.turn import Turn
+from usechat.sources import AdapterSource
+from usechat.turn import Turn, TurnContext
 
 __all__ = ["PASSED_ON", "GenkitChatTransport"]
 
@@ -64,16 +64,12 @@ class GenkitChatTransport:
         self._interrupts: Interrupts = interrupts
         self._runs = RunChatTransport(self, sdk=sdk)
 
-    async def drive(self, turn: Turn) -> None:
+    async def drive(self, context: TurnContext) -> None:
         """Answer the turn; the flow is stopped in this task if the turn is."""
-        adapter = self._adapter(turn)
-        async with aclosing(self._flow.run(self._build_input(turn), turn)) as events:
-            async for event in events:
-                for part in adapter.feed(event):
-                    turn.send(part)
-                await turn.breathe()
-        for part in adapter.close():
-            turn.send(part)
+        await AdapterSource(self._run, lambda: self._adapter(context)).drive(context)
+
+    def _run(self, turn: Turn) -> AsyncGenerator[Event, None]:
+        return self._flow.run(self._build_input(turn), turn)
 
     async def send_messages(self, request: ChatRequest) -> AsyncIterator[Chunk]:
         """Answer a request. Closing the iterator stops the flow before ``aclose`` returns."""
@@ -83,7 +79,8 @@ class GenkitChatTransport:
         """Return the answer that is being given, from its start, or nothing."""
         return await self._runs.reconnect_to_stream(chat_id)
 
-    def _adapter(self, turn: Turn) -> GenkitAdapter:
+    def _adapter(self, context: TurnContext) -> GenkitAdapter:
+        turn = context.turn
         resume = resume_of(turn)
         return GenkitAdapter(
             new_id=new_id,
@@ -94,7 +91,7 @@ class GenkitChatTransport:
             known=known_calls(turn),
             denied=resume.denied if resume else (),
             describe=describe,
-            on_unknown=turn.event_unknown,
+            on_unknown=context.event_unknown,
         )
 
 

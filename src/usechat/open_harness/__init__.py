@@ -4,11 +4,11 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from usechat.errors import InvalidFlow
     from usechat.open_harness.engine.runtime import FlowRuntime
     from usechat.open_harness.engine.sqlite_store import SqliteRunStore
     from usechat.open_harness.engine.store import MemoryRunStore
     from usechat.open_harness.events.adapter import OpenHarnessAdapter
-    from usechat.open_harness.flow.problems import InvalidFlow
     from usechat.open_harness.flow.reading import load_flow
     from usechat.open_harness.models.recording import FileRecordings, Recorder, SqliteRecordings
     from usechat.open_harness.nodes.context import NodeContext

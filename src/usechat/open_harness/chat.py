@@ -6,11 +6,11 @@ from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Final, TypeAlias
 
+from usechat.errors import PublicError
 from usechat.open_harness.events.adapter import OpenHarnessAdapter
 from usechat.open_harness.runtime_protocol import Command, Event, Runtime, Snapshot
 from usechat.protocol.parts import Abort, Error, Finish, Part
-from usechat.runs.run import PublicError
-from usechat.turn import Turn
+from usechat.turn import Turn, TurnContext
 
 __all__ = [
     "Conversation",
@@ -44,9 +44,9 @@ class FlowTurns:
         self._task: asyncio.Task[Snapshot] | None = None
         self._has_ended = False
         self._is_left = False
-        self._turn: Turn | None = None
+        self._context: TurnContext | None = None
         self._one_at_a_time = asyncio.Lock()
-        self._first_turn: Turn | None = None
+        self._first_context: TurnContext | None = None
         self._between: list[Event | Part] = []
         self._wake = asyncio.Event()
         self._wanted: type[Finish | Abort] | None = None
@@ -64,13 +64,13 @@ class FlowTurns:
 
     def start(self, work: Awaitable[Snapshot]) -> None:
         """Run the flow; without this, somebody else runs it."""
-        self._first_turn = self._turn
+        self._first_context = self._context
         self._task = asyncio.ensure_future(work)
         self._task.add_done_callback(lambda _task: self._wake.set())
 
     def end_turn(self, *, stop: bool) -> None:
         """Let the turn that listens end soon: well, while the flow goes on, or with the flow stopped."""
-        if self._turn is not None:
+        if self._context is not None:
             self._wanted = Abort if stop else Finish
             self._wake.set()
 
@@ -86,7 +86,9 @@ class FlowTurns:
             return False
         return self._sent is None or self._sent not in list(self.runtime.get_snapshot().get("inbox") or ())
 
-    async def tell(self, turn: Turn, *, begin: Callable[[], None] | None = None) -> Finish | Error | Abort | None:
+    async def tell(
+        self, context: TurnContext, *, begin: Callable[[], None] | None = None
+    ) -> Finish | Error | Abort | None:
         """Tell the turn what the flow says until it ends, and return the ending, unsaid.
 
         If another turn wants the flow, this one ends before, without an ending. A cancelled turn stops the flow.
@@ -94,18 +96,18 @@ class FlowTurns:
         self.end_turn(stop=False)
         async with self._one_at_a_time:
             try:
-                self._listen(turn)
+                self._listen(context)
                 if begin is not None:
                     begin()
                 while not (self._wanted or self._ending or self._broken or self.is_over):
                     self._wake.clear()
                     await self._wake.wait()
-                return await self._ended(turn)
+                return await self._ended(context)
             except BaseException:
                 await self.stop()
                 raise
             finally:
-                self._turn, self._wanted = None, None
+                self._context, self._wanted = None, None
 
     async def stop(self) -> None:
         """Stop the flow and wait until it has gone."""
@@ -116,45 +118,45 @@ class FlowTurns:
             await self._gone()
             self._log_error()
 
-    def _listen(self, turn: Turn) -> None:
+    def _listen(self, context: TurnContext) -> None:
         self._cancel_orphan_timer()
-        self._turn = turn
+        self._context = context
         if self._adapter.ended:
             for part in self._adapter.take_over():
-                turn.send(part)
+                context.send(part)
         between, self._between = self._between, []
         for item in between:
             if isinstance(item, Part):
-                turn.send(item)
+                context.send(item)
             else:
                 self._hear(item)
-        if self._first_turn is not None:
+        if self._first_context is not None:
             # The flow's own code speaks for the turn that it was started in, wherever that has gone: usechat.emit.
-            self._first_turn.bind(turn.say)
+            self._first_context.connect(context.write)
 
     def _hear(self, event: Event) -> None:
         """Take an event, where it happens."""
-        turn = self._turn
-        if turn is None:
+        context = self._context
+        if context is None:
             self._keep(event)
             return
         try:
             for part in self._adapter.feed(event):
-                self._say(turn, part)
+                self._say(context, part)
             self._has_ended = self._ending is not None
-            self._report(turn)
+            self._report(context)
             self._take_back(event)
             self._try_to_deliver()
         except Exception as error:  # the runtime swallows what its listeners raise
             self._broken = error
             self._wake.set()
 
-    def _say(self, turn: Turn, part: Part) -> None:
+    def _say(self, context: TurnContext, part: Part) -> None:
         if isinstance(part, Finish | Error):
             self._ending = part
             self._wake.set()
         else:
-            turn.send(part)
+            context.send(part)
 
     def _keep(self, item: Event | Part) -> None:
         if len(self._between) < MAXIMUM_EVENTS_BETWEEN:
@@ -162,14 +164,16 @@ class FlowTurns:
         else:
             self.runtime.stop()
 
-    def _report(self, turn: Turn) -> None:
+    def _report(self, context: TurnContext) -> None:
         for notice in self._adapter.take_notices():
-            extra = {"chat_id": turn.chat_id, "reference": notice.reference}
+            extra = {"chat_id": context.turn.chat_id, "reference": notice.reference}
             if notice.kind == "failure":
-                _logger.error("chat %s: %s; reference %s", turn.chat_id, notice.text, notice.reference, extra=extra)
+                _logger.error(
+                    "chat %s: %s; reference %s", context.turn.chat_id, notice.text, notice.reference, extra=extra
+                )
             else:
-                _logger.warning("chat %s: %s", turn.chat_id, notice.text, extra=extra)
-                turn.event_unknown(notice.event)
+                _logger.warning("chat %s: %s", context.turn.chat_id, notice.text, extra=extra)
+                context.event_unknown(notice.event)
 
     def _try_to_deliver(self) -> None:
         run_id = self._adapter.current_run_id
@@ -184,28 +188,28 @@ class FlowTurns:
         if sent is not None and _ends(event, sent["runId"]) and not self.is_delivered:
             self._message, self._sent = sent["message"], None
 
-    async def _ended(self, turn: Turn) -> Finish | Error | Abort | None:
+    async def _ended(self, context: TurnContext) -> Finish | Error | Abort | None:
         if self._broken is not None:
             raise self._broken
         if self._ending is None and self._wanted is Abort:
             await self.stop()
             return Abort()
         if self._ending is None and not self.is_over:
-            self._hand_over(turn)
+            self._hand_over(context)
             return None
         await self._gone()
         self._unsubscribe()
         if self._ending is None:
-            self._close(turn)
+            self._close(context)
         self._log_error()
         return self._ending
 
-    def _hand_over(self, turn: Turn) -> None:
+    def _hand_over(self, context: TurnContext) -> None:
         """End the message; its run adds the ending when the turn returns."""
         for part in self._adapter.hand_over():
-            turn.send(part)
-        if self._first_turn is not None:
-            self._first_turn.bind(self._keep)
+            context.send(part)
+        if self._first_context is not None:
+            self._first_context.connect(self._keep)
         self._orphaned = asyncio.get_running_loop().call_later(ORPHAN_SECONDS, self._abandon)
 
     def _abandon(self) -> None:
@@ -214,14 +218,14 @@ class FlowTurns:
         if not self.is_over:
             self.runtime.stop()
 
-    def _close(self, turn: Turn) -> None:
+    def _close(self, context: TurnContext) -> None:
         """Say the ending of a run that told none: by how it stands, or by what it raised."""
         snapshot, error = self._outcome()
         closing = _closing_event(snapshot.get("status")) if error is None else None
         is_told = error is None or (bool(self._adapter.failure) and not isinstance(error, PublicError))
         for part in self._adapter.feed(closing) if closing else self._adapter.close():
             if is_told or not isinstance(part, Error):
-                self._say(turn, part)
+                self._say(context, part)
         if error is not None and not is_told:
             raise error
 

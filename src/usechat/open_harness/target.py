@@ -7,10 +7,11 @@ from importlib import import_module
 from pathlib import Path
 from typing import Final
 
-from usechat.cli.targets import CannotLoad, Opened
+from usechat.cli.targets import Opened
+from usechat.errors import CannotLoad, InvalidFlow
 from usechat.open_harness.engine.runtime import FlowRuntime
 from usechat.open_harness.flow.flow import Flow
-from usechat.open_harness.flow.problems import FlowProblem, InvalidFlow
+from usechat.open_harness.flow.problems import FlowProblem
 from usechat.open_harness.flow.reading import load_flow
 from usechat.open_harness.nodes.agent import AgentNode
 from usechat.open_harness.nodes.registry import NodeRegistry, default_registry

@@ -9,6 +9,7 @@ from typing import Any, Final, TypeAlias
 
 import msgspec
 
+from usechat.errors import PublicError
 from usechat.open_harness.chat import Conversation, Conversations, FlowTurns
 from usechat.open_harness.events.adapter import OpenHarnessAdapter
 from usechat.open_harness.events.metadata import graph_of
@@ -16,9 +17,8 @@ from usechat.open_harness.runtime_protocol import Runtime
 from usechat.protocol.chunks import Chunk
 from usechat.protocol.parts import Finish, Start
 from usechat.protocol.request import ChatRequest
-from usechat.runs.run import PublicError
 from usechat.runs.transport import RunChatTransport
-from usechat.turn import Turn
+from usechat.turn import Turn, TurnContext
 
 __all__ = ["OpenHarnessChatTransport", "RuntimeFactory"]
 
@@ -74,16 +74,17 @@ class OpenHarnessChatTransport:
         if conversation is not None and conversation.flow is not None:
             conversation.flow.end_turn(stop=turn.request.trigger == "regenerate-message")
 
-    async def drive(self, turn: Turn) -> None:
+    async def drive(self, context: TurnContext) -> None:
         """Answer a turn; a turn that is cancelled stops the flow first."""
+        turn = context.turn
         if self._generate_message_id is not None:
             turn.send(Start(self._generate_message_id()))
         conversation = await self._open(turn)
-        if conversation.flow is not None and await self._join(conversation, conversation.flow, turn):
+        if conversation.flow is not None and await self._join(conversation, conversation.flow, context):
             return
         flow, begin = await self._flow(conversation, turn)
         conversation.flow, conversation.paused = flow, None
-        if not await self._tell(conversation, flow, turn, begin):
+        if not await self._tell(conversation, flow, context, begin):
             raise PublicError(TOO_LATE)
 
     async def _open(self, turn: Turn) -> Conversation:
@@ -102,19 +103,20 @@ class OpenHarnessChatTransport:
                 await _close(paused)
         return conversation
 
-    async def _join(self, conversation: Conversation, flow: FlowTurns, turn: Turn) -> bool:
+    async def _join(self, conversation: Conversation, flow: FlowTurns, context: TurnContext) -> bool:
         """Go on with the flow that runs; tell whether that answered the turn."""
+        turn = context.turn
         if flow.is_abandoned:
             return False
         begin = None if turn.request.continues else lambda: flow.deliver(_text_alone(turn))
-        return await self._tell(conversation, flow, turn, begin)
+        return await self._tell(conversation, flow, context, begin)
 
     async def _tell(
-        self, conversation: Conversation, flow: FlowTurns, turn: Turn, begin: Callable[[], None] | None
+        self, conversation: Conversation, flow: FlowTurns, context: TurnContext, begin: Callable[[], None] | None
     ) -> bool:
         """Tell the turn what its flow says; leave it open, and say so, if the flow ended without the message."""
         try:
-            ending = await flow.tell(turn, begin=begin)
+            ending = await flow.tell(context, begin=begin)
         finally:
             if flow.is_over and conversation.flow is flow:
                 conversation.flow = None
@@ -123,7 +125,7 @@ class OpenHarnessChatTransport:
         if flow.is_over and isinstance(ending, Finish) and not flow.is_delivered:
             return False
         if ending is not None:
-            turn.send(ending)
+            context.send(ending)
         return True
 
     async def _flow(self, conversation: Conversation, turn: Turn) -> tuple[FlowTurns, Callable[[], None]]:

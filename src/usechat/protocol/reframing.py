@@ -35,7 +35,7 @@ class ChunkReader:
         self._abort: parts.Abort | None = None
         self._ended = False
 
-    def read(self, chunk: Chunk) -> list[Part]:
+    def feed(self, chunk: Chunk) -> list[Part]:
         """Return what a chunk says; a stop is told when the message is complete, with its metadata."""
         match chunk:
             case chunks.AbortChunk():
@@ -48,9 +48,9 @@ class ChunkReader:
                 self._ended = True
         return parts_from_chunk(chunk)
 
-    def close(self) -> list[Part]:
-        """Nothing follows: a stream cut short is a failure that people see, never a silent end."""
-        if self._ended:
+    def close(self, error: BaseException | None = None) -> list[Part]:
+        """Return the ending of a stream that told none: one that was cut short is a failure, never a silent end."""
+        if self._ended or error is not None:
             return []
         return [self._abort or parts.Error(BROKE_OFF)]
 
@@ -335,7 +335,7 @@ class Reframer:
 
     def receive(self, frames: bytes) -> bytes:
         """Return the same, for the other release."""
-        said = [part for chunk in compact(self._decoder.receive(frames)) for part in self._reader.read(chunk)]
+        said = [part for chunk in compact(self._decoder.receive(frames)) for part in self._reader.feed(chunk)]
         if self._earlier and said:
             # The first part is the start of the message; what it held already follows.
             said[1:1] = self._earlier

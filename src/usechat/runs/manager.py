@@ -10,23 +10,23 @@ from weakref import WeakSet
 
 import msgspec
 
-from usechat.errors import RequestError
+from usechat.errors import ChatBusy, ChatNotFound, ShuttingDown, StoreUnreachable
 from usechat.protocol.reframing import Reframer, shorten
 from usechat.protocol.stream import MessageStream
 from usechat.runs.log import Log, Reader
 from usechat.runs.reading import LogReading, Reading
 from usechat.runs.remote_runs import RemoteRun, RemoteRuns
 from usechat.runs.run import Run, RunInfo, RunState, Timeouts
-from usechat.runs.store import RunStore, StoreUnreachable
+from usechat.runs.store import RunStore
 from usechat.sources import HandsOver, Source
-from usechat.turn import Turn
+from usechat.turn import TurnContext
 
-__all__ = ["ChatBusy", "ChatNotFound", "Conflict", "Reading", "RunManager", "ShuttingDown"]
+__all__ = ["Conflict", "Reading", "RunManager"]
 
 Conflict: TypeAlias = Literal["reject", "attach", "queue", "interrupt"]
 """What a second request does while the chat's run goes on."""
 
-Prepare: TypeAlias = Callable[[RunInfo | None], tuple[RunInfo, Turn]]
+Prepare: TypeAlias = Callable[[RunInfo | None], tuple[RunInfo, TurnContext]]
 """Makes a run and its turn from the chat's last run; a RequestError says why not."""
 
 _logger: Final = logging.getLogger("usechat.runs")
@@ -35,24 +35,6 @@ _LOOK_AGAIN: Final = 1.0
 _MOMENT: Final = 1.0
 """Seconds that a run of another worker has to give way; longer than that, it is taken for one that is read."""
 CANNOT_FOLLOW: Final = "The connection is too slow for this answer, so it was stopped."
-
-
-class ChatBusy(RequestError):
-    """The chat is being answered already."""
-
-    status = 409
-
-
-class ChatNotFound(RequestError):
-    """The chat is not theirs, or there is none; which of the two is not told."""
-
-    status = 404
-
-
-class ShuttingDown(RequestError):
-    """No new runs: the server is going down."""
-
-    status = 503
 
 
 def _say_nothing(*_what: object) -> None:
@@ -119,16 +101,16 @@ class RunManager:
         return len(self._runs)
 
     async def start(
-        self, info: RunInfo, source: Source, turn: Turn | Prepare, *, continues: Mapping[str, Any] | None
+        self, info: RunInfo, source: Source, context: TurnContext | Prepare, *, continues: Mapping[str, Any] | None
     ) -> Reading:
         """Start a run, or do with the one that goes on what the policy says; return a reading of it.
 
-        Instead of a turn there may be a function that makes it: what a request answers is decided by the chat's last
+        Instead of a context there may be a function that makes it: what a request answers is decided by the chat's last
         run, when that has ended.
         """
         if self._closing:
             raise ShuttingDown("The server is about to restart. Please try again.")
-        prepare: Prepare = (lambda _latest: (info, turn)) if isinstance(turn, Turn) else turn
+        prepare: Prepare = (lambda _latest: (info, context)) if isinstance(context, TurnContext) else context
         while True:
             latest = await self._store.latest(info.chat_id)
             if latest is not None and latest.subject != info.subject:
@@ -150,20 +132,22 @@ class RunManager:
         if self._conflict == "attach" or (info.user_message_id and active.user_message_id == info.user_message_id):
             return await self.attach(active, sdk=info.sdk)
         if isinstance(source, HandsOver):
-            source.hand_over(prepare(active)[1])
+            source.hand_over(prepare(active)[1].turn)
         elif self._conflict == "interrupt":
             await self.stop(active)
         elif not await self._gives_way(active) and self._conflict == "reject":
             raise ChatBusy("This chat is being answered already.")
         return None
 
-    def _start(self, info: RunInfo, source: Source, turn: Turn, continues: Mapping[str, Any] | None) -> Reading:
+    def _start(
+        self, info: RunInfo, source: Source, context: TurnContext, continues: Mapping[str, Any] | None
+    ) -> Reading:
         on_flush = partial(self._store.append, info.run_id) if self._is_shared else None
         log = Log(keep=self._keep_log, gather=self._gather, on_flush=on_flush)
         stream = MessageStream(message_id=info.message_id, sdk=info.sdk, continues=continues)
         run = Run(
             info,
-            turn,
+            context,
             stream,
             log,
             timeouts=self._timeouts,

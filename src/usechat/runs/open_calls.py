@@ -11,7 +11,7 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
-from usechat.errors import RequestError
+from usechat.errors import Unprocessable
 from usechat.protocol.request import ChatRequest
 from usechat.protocol.tool_calls import APPROVAL_TOOL, tool_parts_of
 from usechat.protocol.ui_messages import is_dynamic_tool
@@ -22,7 +22,6 @@ __all__ = [
     "Answers",
     "OpenCall",
     "Pending",
-    "Unprocessable",
     "approval_signature",
     "input_digest",
     "is_signature",
@@ -133,12 +132,6 @@ UNSIGNED: Final = (
 )
 
 _logger: Final = logging.getLogger("usechat.server")
-
-
-class Unprocessable(RequestError):
-    """The request contradicts what the server knows."""
-
-    status = 422
 
 
 class Answers:

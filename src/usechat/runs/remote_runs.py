@@ -6,13 +6,14 @@ import logging
 from collections.abc import Mapping
 from typing import Any, Final
 
+from usechat.errors import RunLost, StoreUnreachable
 from usechat.protocol.chunks import ReasoningStartChunk, TextStartChunk
 from usechat.protocol.reframing import parts_from_chunk
 from usechat.protocol.sse import ChunkDecoder, FrameStream
 from usechat.protocol.stream import MessageStream
 from usechat.runs.log import Log
 from usechat.runs.run import RunInfo
-from usechat.runs.store import LOST, RunLost, RunStore, StoreUnreachable
+from usechat.runs.store import LOST, RunStore
 
 __all__ = ["RemoteRun", "RemoteRuns", "failure_after"]
 

@@ -10,7 +10,7 @@ from typing import Any, Final, get_args
 
 import msgspec
 
-from usechat.errors import UsechatError
+from usechat.errors import PublicError, UsechatError
 from usechat.protocol import chunks, parts
 from usechat.protocol.sse import DONE, FrameStream, encode_frame
 from usechat.protocol.stream import MessageStream
@@ -27,10 +27,9 @@ from usechat.runs.open_calls import (
 )
 from usechat.runs.timers import timer_for
 from usechat.sources import Source
-from usechat.turn import Turn
+from usechat.turn import TurnContext
 
 __all__ = [
-    "PublicError",
     "Run",
     "RunInfo",
     "RunState",
@@ -111,6 +110,7 @@ class Run:
     __slots__ = (
         "_approval_secret",
         "_began",
+        "_context",
         "_describe",
         "_entered",
         "_frames",
@@ -125,7 +125,6 @@ class Run:
         "_task",
         "_timeouts",
         "_timer",
-        "_turn",
         "info",
         "log",
     )
@@ -133,7 +132,7 @@ class Run:
     def __init__(
         self,
         info: RunInfo,
-        turn: Turn,
+        context: TurnContext,
         stream: MessageStream,
         log: Log,
         *,
@@ -146,7 +145,7 @@ class Run:
     ) -> None:
         self.info = info
         self.log = log
-        self._turn = turn
+        self._context = context
         self._stream = stream
         self._frames = FrameStream(stream, event_names=event_names)
         self._timeouts = timeouts
@@ -163,8 +162,8 @@ class Run:
         self._grace: asyncio.TimerHandle | None = None
         self._ordered: parts.Error | parts.Abort | None = None
         self._task: asyncio.Task[None] | None = None
-        turn.bind(self.say)
-        if turn.request.continues:
+        context.connect(self.write)
+        if context.turn.request.continues:
             stream.vouch = self._pending
 
     @property
@@ -183,8 +182,8 @@ class Run:
             self._timer.add(self)  # first: a task may run, and end, as soon as it is made (asyncio.eager_task_factory)
         self._task = self._loop.create_task(self._own(source), name="usechat run")
 
-    def say(self, part: parts.Part) -> bool:
-        """Write what the source said; nothing once the run has ended. Tells whether others should have their turn."""
+    def write(self, part: parts.Part) -> bool:
+        """Write what the source said; nothing once the run has ended. Tells whether to yield to the event loop."""
         self._spoke = True
         if part.__class__ in _NOTED:
             part = self._noted(part)
@@ -235,8 +234,8 @@ class Run:
         ending: parts.Finish | parts.Error | parts.Abort
         self._entered = True
         try:
-            self._turn.enter()
-            await _flushing_at_pauses(source.drive(self._turn), self.log)
+            self._context.enter()
+            await _flushing_at_pauses(source.drive(self._context), self.log)
             ending = self._ordered or parts.Finish()
         except asyncio.CancelledError:
             ending = self._ordered or parts.Abort()
@@ -254,7 +253,7 @@ class Run:
         if self._ordered is not None or self.info.state is not RunState.RUNNING or self._task is None:
             return
         self._ordered = ending
-        self._turn.stop()
+        self._context.stop()
         self._task.cancel()
         if not self._entered:
             # A task that is cancelled before its first step never runs.
@@ -296,7 +295,7 @@ class Run:
             given_calls=given,
         )
         self.log.flush()
-        self._turn.unbind(self.say)
+        self._context.disconnect(self.write)
         self._stream.vouch = None
         self._on_end(self)
 
@@ -361,7 +360,7 @@ class Run:
             return {}
         if calls:
             return pending_metadata(secret_of_chat(self._approval_secret, self.info.chat_id, self.info.subject), calls)
-        continued: Mapping[str, Any] = self._turn.request.continues or {}
+        continued: Mapping[str, Any] = self._context.turn.request.continues or {}
         earlier = pending_in(continued.get("metadata"))
         return NOTHING_PENDING if earlier is not None and earlier.call_ids else {}
 
@@ -397,10 +396,6 @@ def _flushing_at_pauses(driving: Coroutine[Any, Any, None], log: Log) -> Generat
 # -- What people see of a failure, and what the log keeps of it.
 
 _server_logger: Final = logging.getLogger("usechat.server")
-
-
-class PublicError(Exception):
-    """A failure whose text is meant for people: it is shown as it is."""
 
 
 def describe_with(on_error: Callable[[Exception], str] | None) -> Callable[[Exception, RunInfo], str]:

@@ -3,26 +3,12 @@
 from collections.abc import AsyncGenerator, Callable, Mapping
 from typing import Any, Final, Protocol
 
-from usechat.errors import RequestError, UsechatError
 from usechat.runs.run import RunInfo
 
-__all__ = ["LOST", "RunLost", "RunStore", "StoreUnreachable"]
+__all__ = ["LOST", "RunStore"]
 
 LOST: Final = "The run was lost."
 """What people see when the worker that answered them has died."""
-
-
-class RunLost(UsechatError):
-    """The run has no owner any more, or there is nothing left of it."""
-
-
-class StoreUnreachable(RequestError):
-    """The store does not answer, so nobody knows what runs."""
-
-    status = 503
-
-    def __init__(self) -> None:
-        super().__init__("The store of runs cannot be reached.")
 
 
 class RunStore(Protocol):

@@ -14,7 +14,7 @@ from usechat.runs.memory import MemoryRuns
 from usechat.runs.run import RunInfo, RunState, Timeouts, describe_with
 from usechat.runs.store import RunStore
 from usechat.sources import Source
-from usechat.turn import Turn
+from usechat.turn import TurnContext
 
 __all__ = ["RunChatTransport"]
 
@@ -57,7 +57,7 @@ class RunChatTransport:
         )
         # Called in its own process, as a page calls the AI SDK's transports: what the request answers is the caller's
         # own word. A server that lets strangers in has checked theirs, and said in the request what may be taken.
-        reading = await self._manager.start(info, self._source, Turn(request), continues=continues)
+        reading = await self._manager.start(info, self._source, TurnContext(request), continues=continues)
         return _Chunks(reading, lambda: self._manager.stop(info))
 
     async def reconnect_to_stream(self, chat_id: str) -> AsyncIterator[Chunk] | None:

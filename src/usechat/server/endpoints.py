@@ -8,7 +8,7 @@ import msgspec
 from starlette.requests import Request
 from starlette.responses import JSONResponse, PlainTextResponse, Response
 
-from usechat.errors import RequestError
+from usechat.errors import ChatNotFound, RequestError, Unauthenticated
 from usechat.ids import new_id
 from usechat.protocol.request import ChatRequest
 from usechat.runs.manager import Reading, RunManager
@@ -21,9 +21,7 @@ from usechat.server.requests import (
     Action,
     Authenticates,
     AuthorizeFunction,
-    ChatNotFound,
     RequestHeaders,
-    Unauthenticated,
     allow,
     ask,
     chat_key,
@@ -34,7 +32,7 @@ from usechat.server.response import StreamResponse
 from usechat.server.settings import Settings, linger
 from usechat.server.uvicorn import hang_up_in_time
 from usechat.sources import as_source
-from usechat.turn import Identity, Turn
+from usechat.turn import Identity, TurnContext
 
 __all__ = ["Endpoints", "chat_response"]
 
@@ -117,11 +115,11 @@ class Endpoints:
             subject=identity.subject,
         )
 
-        def prepare(latest: RunInfo | None) -> tuple[RunInfo, Turn]:
+        def prepare(latest: RunInfo | None) -> tuple[RunInfo, TurnContext]:
             answerable = None if latest is None else latest.answerable
             answers = Answers(asked, key, answerable, secret_of_chat(self._secret, key, identity.subject))
             answers.check_approvals()
-            turn = Turn(
+            context = TurnContext(
                 msgspec.structs.replace(asked, pending_calls=answers.pending()),
                 identity=identity,
                 headers=RequestHeaders(request.scope),
@@ -130,7 +128,7 @@ class Endpoints:
                 observer=self.observer,
             )
             calls = {"open_calls": answers.unanswered(), "given_calls": answers.given()}
-            return msgspec.structs.replace(info, **calls), turn
+            return msgspec.structs.replace(info, **calls), context
 
         return await self.manager.start(info, self._source, prepare, continues=asked.continues)
 

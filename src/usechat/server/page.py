@@ -13,11 +13,11 @@ import msgspec
 from starlette.requests import Request
 from starlette.responses import JSONResponse, PlainTextResponse, RedirectResponse, Response
 
-from usechat.check import CannotJudge, check_bytes
-from usechat.errors import RequestError, UsechatError
-from usechat.server.requests import AuthorizeFunction, ChatNotFound, ask, read_body
+from usechat.check import check_bytes
+from usechat.errors import CannotJudge, ChatNotFound, PageMissing, RequestError
+from usechat.server.requests import AuthorizeFunction, ask, read_body
 
-__all__ = ["PageMissing", "PageSettings", "WithPage"]
+__all__ = ["PageSettings", "WithPage"]
 
 CHECK_PATH: Final = "/api/check"
 MAXIMUM_CHECKED_BYTES: Final = 4 * 1024 * 1024
@@ -31,13 +31,6 @@ _SAFE: Final = {
     "referrer-policy": "no-referrer",
     "x-content-type-options": "nosniff",
 }
-
-
-class PageMissing(UsechatError):
-    """The page was not built into this installation."""
-
-    def __init__(self) -> None:
-        super().__init__("the page is not built; in a checkout `make page` builds it")
 
 
 class PageSettings(msgspec.Struct, frozen=True, kw_only=True):

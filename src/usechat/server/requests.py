@@ -7,10 +7,9 @@ from urllib.parse import quote
 from starlette.convertors import Convertor, register_url_convertor
 from starlette.requests import ClientDisconnect, HTTPConnection, Request
 
-from usechat.errors import InvalidRequest, RequestError, RequestTooLarge, UnknownRelease
+from usechat.errors import ChatNotFound, InvalidRequest, RequestTooLarge, UnknownRelease
 from usechat.protocol.releases import releases_for
 from usechat.protocol.request import LONGEST_ID, ChatRequest, Limits
-from usechat.runs.manager import ChatNotFound
 from usechat.turn import Identity
 
 __all__ = [
@@ -21,7 +20,6 @@ __all__ = [
     "AuthorizeFunction",
     "ChatNotFound",
     "RequestHeaders",
-    "Unauthenticated",
     "allow",
     "ask",
     "chat_key",
@@ -35,12 +33,6 @@ Action: TypeAlias = Literal["send", "resume", "stop", "state", "check"]
 Authorize: TypeAlias = Callable[[Request, str, Action], Awaitable[Identity | None]]
 AuthorizeFunction: TypeAlias = Authorize | Callable[[Request, str, Action], Identity | None]
 """Tells who asks; nothing if the chat is not theirs. It raises :class:`Unauthenticated` if nobody knows who asks."""
-
-
-class Unauthenticated(RequestError):
-    """Nobody knows who asks."""
-
-    status = 401
 
 
 @runtime_checkable

@@ -12,7 +12,7 @@ import msgspec
 from starlette.requests import Request
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
-from usechat.errors import InvalidRequest, RequestError, RequestTooLarge, UsechatError
+from usechat.errors import InvalidRequest, RequestError, RequestTooLarge, TooManyRequests, UnreadableFrame
 from usechat.protocol.request import ChatRequest, Limits
 from usechat.protocol.values import json_kind, read_json
 from usechat.runs.log import Wake
@@ -25,7 +25,6 @@ __all__ = [
     "ChatSockets",
     "ClientFrame",
     "ServerFrame",
-    "UnreadableFrame",
     "is_welcome",
     "merge_headers",
 ]
@@ -48,10 +47,6 @@ _NOT_OF_A_FRAME: Final = re.compile(
 
 _DATA: Final = b"data: "
 """It begins a frame, or stands behind the name of the event; a comment of ours never holds it."""
-
-
-class UnreadableFrame(UsechatError):
-    """A frame that cannot even be answered, because the request that it belongs to is not known."""
 
 
 class ClientFrame(msgspec.Struct, frozen=True):
@@ -173,12 +168,6 @@ _SDK: Final = "7.0.135"
 
 _GOODBYE: Final = 5.0
 """Seconds that a client which cannot follow gets to take the last frame."""
-
-
-class TooManyRequests(RequestError):
-    """The socket carries as many answers as it may."""
-
-    status = 429
 
 
 class _Close(NamedTuple):

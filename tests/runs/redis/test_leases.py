@@ -17,9 +17,10 @@ from tests.runs.redis_stores import (
     read_all,
     until,
 )
+from usechat.errors import RunLost, StoreUnreachable
 from usechat.runs.redis.store import RedisRuns
 from usechat.runs.run import RunState
-from usechat.runs.store import LOST, RunLost, StoreUnreachable
+from usechat.runs.store import LOST
 
 
 async def rest_of(reading: AsyncIterator[bytes]) -> bytes:

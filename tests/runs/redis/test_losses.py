@@ -17,10 +17,11 @@ from tests.runs.redis_stores import (
     read_all,
     until,
 )
+from usechat.errors import RunLost
 from usechat.runs.redis import scripts
 from usechat.runs.redis.store import RedisRuns
 from usechat.runs.run import RunInfo
-from usechat.runs.store import LOST, RunLost
+from usechat.runs.store import LOST
 
 NEXT = msgspec.structs.replace(RUN, run_id="r2")
 

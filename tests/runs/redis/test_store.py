@@ -15,7 +15,7 @@ from usechat.runs.manager import RunManager
 from usechat.runs.redis.store import TOO_LARGE
 from usechat.runs.run import RunInfo, RunState, Timeouts
 from usechat.sources import as_source
-from usechat.turn import Turn
+from usechat.turn import Turn, TurnContext
 
 
 async def test_a_reader_gets_all_so_far_at_once_then_what_follows(workers: Workers) -> None:
@@ -183,7 +183,7 @@ async def test_people_see_why_a_run_that_became_too_large_has_ended(workers: Wor
     )
     message = {"id": "u1", "role": "user", "parts": [{"type": "text", "text": "hi"}]}
     asked = ChatRequest.parse({"id": "c1", "messages": [message]})
-    reading = await manager.start(RUN, as_source(answer), Turn(asked), continues=None)
+    reading = await manager.start(RUN, as_source(answer), TurnContext(asked), continues=None)
     seen = b""
     async with asyncio.timeout(PATIENCE):
         while isinstance(frames := await reading.read(), bytes):

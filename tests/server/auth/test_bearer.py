@@ -12,11 +12,11 @@ from starlette.datastructures import Headers
 
 from tests.server.guarded import ALICE, BOB, FLAWED, NOT_VALID, ROUTES, Server, with_token
 from tests.server.signing import AUDIENCE, EC, OTHER_RSA, RSA, SECRET, claims, key_set, sign
+from usechat.errors import CannotCheckTokens, Unauthenticated
 from usechat.server import ChatApp
-from usechat.server.auth.bearer import CannotCheckTokens, TokenRule, identify, token_of
+from usechat.server.auth.bearer import TokenRule, identify, token_of
 from usechat.server.auth.jwt import JsonWebTokens
 from usechat.server.auth.tokens import ApiTokens, new_api_token
-from usechat.server.requests import Unauthenticated
 from usechat.turn import Identity
 
 PAGE_DOCUMENTATION = Path(__file__).parents[3] / "docs" / "auth.md"

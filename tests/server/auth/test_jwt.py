@@ -15,9 +15,8 @@ from joserfc.jws import serialize_compact
 
 from tests.server import signing
 from tests.server.signing import AUDIENCE, EC, ISSUER, OTHER_SECRET, RSA, SECRET, SHARED, claims, key_set, sign
-from usechat.server.auth.jwt import JsonWebTokens, UnusableKey
-from usechat.server.auth.tokens import UnusableFile
-from usechat.server.requests import Unauthenticated
+from usechat.errors import Unauthenticated, UnusableFile, UnusableKey
+from usechat.server.auth.jwt import JsonWebTokens
 from usechat.turn import Identity
 
 PUBLIC_PEM = {"RSA": RSA.as_pem(), "EC": EC.as_pem()}

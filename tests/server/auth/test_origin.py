@@ -7,7 +7,8 @@ from collections.abc import Mapping
 import pytest
 from starlette.requests import Request
 
-from usechat.server.auth.origin import CannotListen, ForeignOrigin, LocalPagesOnly, is_loopback, listen, resolve
+from usechat.errors import CannotListen, ForeignOrigin
+from usechat.server.auth.origin import LocalPagesOnly, is_loopback, listen, resolve
 from usechat.turn import Identity
 
 

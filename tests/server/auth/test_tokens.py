@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from usechat.server.auth.tokens import ApiTokens, UnusableFile, new_api_token
+from usechat.errors import UnusableFile
+from usechat.server.auth.tokens import ApiTokens, new_api_token
 from usechat.turn import Identity
 
 

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from usechat.server.auth.tokens import UnusableFile, WatchedFile
+from usechat.errors import UnusableFile
+from usechat.server.auth.tokens import WatchedFile
 
 
 class Counting:

@@ -10,12 +10,13 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from tests.server.metrics_page import ask, parse_samples, read_samples
+from usechat.errors import Unauthenticated
 from usechat.runs.run import RunInfo
 from usechat.server import ChatApp, chat_response
 from usechat.server.observers.observer import Observer, Unobserved
 from usechat.server.observers.prometheus import PrometheusObserver
-from usechat.server.requests import Action, Unauthenticated
-from usechat.turn import Identity, Turn
+from usechat.server.requests import Action
+from usechat.turn import Identity, Turn, current_context
 
 
 class Ear(Unobserved):
@@ -41,10 +42,10 @@ async def echo(turn: Turn) -> AsyncIterator[str]:
     yield turn.text
 
 
-async def troubled(turn: Turn) -> AsyncIterator[str]:
-    turn.event_unknown("telepathy")
-    turn.event_unknown("telepathy")
-    turn.source_unreachable()
+async def troubled(_turn: Turn) -> AsyncIterator[str]:
+    current_context().event_unknown("telepathy")
+    current_context().event_unknown("telepathy")
+    current_context().source_unreachable()
     yield "Sorry."
 
 

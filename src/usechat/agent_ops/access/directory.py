@@ -13,11 +13,11 @@ from typing import Any, Final
 import msgspec
 from starlette.requests import HTTPConnection
 
-from usechat.agent_ops.access.roles import AccessUnknown, Role, Standing, is_session_id
+from usechat.agent_ops.access.roles import Role, Standing, is_session_id
 from usechat.agent_ops.access.tables import PARTICIPANTS, SESSIONS, TOKENS
-from usechat.errors import MissingDependency, UsechatError
+from usechat.errors import AccessUnknown, MissingDependency, Unauthenticated, UnusableDirectory
 from usechat.server.auth.bearer import TokenRule, identify, token_of
-from usechat.server.requests import Action, Authorize, Unauthenticated
+from usechat.server.requests import Action, Authorize
 from usechat.turn import Identity
 
 __all__ = [
@@ -25,7 +25,6 @@ __all__ = [
     "ListedSession",
     "ListedToken",
     "SessionDirectory",
-    "UnusableDirectory",
     "digest_of",
     "directory_url",
 ]
@@ -60,10 +59,6 @@ _STANDING: Final = (
 )
 _TOKEN: Final = select(TOKENS).where(TOKENS.c.digest == bindparam("token_digest"))
 """Both are built once: a query costs more to build than to ask."""
-
-
-class UnusableDirectory(UsechatError):
-    """The database cannot be used; the text says why, and never repeats a password."""
 
 
 def directory_url(given: str | None, environment: Mapping[str, str] = os.environ) -> str:

@@ -7,8 +7,8 @@ from urllib.parse import quote
 import httpx2
 import msgspec
 
-from usechat.agent_ops.access.roles import AccessUnknown, Role, Standing
-from usechat.server.requests import Unauthenticated
+from usechat.agent_ops.access.roles import Role, Standing
+from usechat.errors import AccessUnknown, Unauthenticated
 from usechat.turn import Identity
 
 __all__ = ["HttpLookup"]

@@ -6,10 +6,9 @@ from typing import Final, Protocol
 
 import msgspec
 
-from usechat.errors import RequestError
 from usechat.turn import Identity
 
-__all__ = ["INTERACTIVE", "AccessRule", "AccessUnknown", "Role", "Standing", "is_session_id", "may_prompt"]
+__all__ = ["INTERACTIVE", "AccessRule", "Role", "Standing", "is_session_id", "may_prompt"]
 
 INTERACTIVE: Final = "interactive"
 """The one kind of session that people share; ``orchestrator`` and ``workflow`` are their owner's alone."""
@@ -47,12 +46,6 @@ class AccessRule(Protocol):
     async def close(self) -> None:
         """Let go of connections."""
         ...
-
-
-class AccessUnknown(RequestError):
-    """Nobody can tell at the moment who takes part in a session, so nobody is let in."""
-
-    status = 503
 
 
 def is_session_id(text: str) -> bool:

@@ -6,19 +6,16 @@ import uuid
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Final
 
-from usechat.errors import UsechatError
+from usechat.errors import AgentFailed, NodeFailed, NodeTimedOut, PublicError
 from usechat.open_harness.engine.flow_run import FlowRun
 from usechat.open_harness.flow.expressions import Scope, holds, resolve, resolve_text
 from usechat.open_harness.flow.flow import Edge, Node, Policy
-from usechat.open_harness.nodes.context import AgentFailed, NodeContext, StopReason, text_of
+from usechat.open_harness.nodes.context import NodeContext, StopReason, text_of
 from usechat.open_harness.runtime_protocol import Command
 from usechat.protocol.values import json_value
-from usechat.runs.run import PublicError
 
 __all__ = [
     "Invocation",
-    "NodeFailed",
-    "NodeTimedOut",
     "run_with_policy",
     "run_within",
 ]
@@ -28,10 +25,6 @@ _logger: Final = logging.getLogger("usechat.open_harness")
 
 _GRACE: Final = 5.0
 """How many seconds a node may take to end after it was cancelled; then it is left behind."""
-
-
-class NodeTimedOut(UsechatError):
-    """A node took longer than its policy allows."""
 
 
 async def run_with_policy(
@@ -84,10 +77,6 @@ def _look_at(task: "asyncio.Future[Any]") -> None:
 
 
 # -- Runs one node: once, or once for each item of a list.
-
-
-class NodeFailed(UsechatError):
-    """A node cannot run: its input, its list or the edge into it is at fault."""
 
 
 class Invocation:

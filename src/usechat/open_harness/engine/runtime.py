@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from usechat.errors import LocalProtocolError, UsechatError
+from usechat.errors import LocalProtocolError, NotResumable
 from usechat.open_harness.engine.flow_run import FlowRun
 from usechat.open_harness.engine.run_state import RunState
 from usechat.open_harness.engine.scheduler import Driver
@@ -23,7 +23,7 @@ from usechat.open_harness.runtime_protocol import Command, Listener, Snapshot
 from usechat.protocol.values import json_value
 from usechat.turn import current_turn
 
-__all__ = ["FlowRuntime", "NotResumable"]
+__all__ = ["FlowRuntime"]
 
 _logger: Final = logging.getLogger("usechat.open_harness")
 
@@ -31,10 +31,6 @@ _REMEMBERED: Final = MemoryRunStore(maximum_runs=0)
 """What agents remember whose runtimes have no store: each turn of a chat has its own runtime."""
 
 _CONTINUE: Final = "continue"
-
-
-class NotResumable(UsechatError):
-    """A run that has ended, or is running, cannot be started."""
 
 
 class FlowRuntime:

@@ -4,12 +4,11 @@ from collections.abc import Iterator, Mapping
 from functools import lru_cache
 from typing import Any, Final, NamedTuple
 
-from usechat.errors import MissingDependency, UsechatError
+from usechat.errors import ExpressionFailed, MissingDependency
 from usechat.open_harness.flow.flow import Condition, Place
 from usechat.protocol.values import json_text, json_value
 
 __all__ = [
-    "ExpressionFailed",
     "Scope",
     "binding_problems",
     "check_expression",
@@ -26,10 +25,6 @@ _DEEPEST: Final = 100
 """How deep an expression may nest, well before Python's own limit: a level takes four of its frames."""
 
 _KEPT_EXPRESSIONS: Final = 1024
-
-
-class ExpressionFailed(UsechatError):
-    """A JSONata expression that cannot be read, or that failed on these values."""
 
 
 class Scope:

@@ -1,13 +1,13 @@
 """What is wrong with a flow: every problem at once, each with its line."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 
 import msgspec
 
-from usechat.errors import UsechatError
+from usechat.errors import InvalidFlow
 from usechat.open_harness.flow.flow import Place
 
-__all__ = ["FlowProblem", "InvalidFlow", "Lines", "Report"]
+__all__ = ["FlowProblem", "Lines", "Report"]
 
 
 class FlowProblem(msgspec.Struct, frozen=True):
@@ -20,15 +20,6 @@ class FlowProblem(msgspec.Struct, frozen=True):
     def __str__(self) -> str:
         place = f"{self.where}: " if self.where else ""
         return f"line {self.line}: {place}{self.text}" if self.line is not None else f"{place}{self.text}"
-
-
-class InvalidFlow(UsechatError, ValueError):
-    """A flow that cannot run; ``problems`` holds all that is wrong with it, and so does the text."""
-
-    def __init__(self, name: str, problems: Sequence[FlowProblem]) -> None:
-        count = "1 problem" if len(problems) == 1 else f"{len(problems)} problems"
-        super().__init__("\n".join([f"{name}: {count}", *(f"  {problem}" for problem in problems)]))
-        self.problems = tuple(problems)
 
 
 class Lines:

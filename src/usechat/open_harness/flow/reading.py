@@ -6,10 +6,10 @@ from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from usechat.errors import MissingDependency
+from usechat.errors import InvalidFlow, MissingDependency
 from usechat.open_harness.flow.expressions import binding_problems, condition_problems
 from usechat.open_harness.flow.flow import Edge, Flow, FlowState, ForEach, Node, Place, Policy, Retry
-from usechat.open_harness.flow.problems import FlowProblem, InvalidFlow, Lines, Report
+from usechat.open_harness.flow.problems import FlowProblem, Lines, Report
 from usechat.open_harness.nodes.registry import NodeRegistry, default_registry
 
 __all__ = [

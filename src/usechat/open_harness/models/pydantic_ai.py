@@ -31,7 +31,7 @@ from pydantic_ai.messages import (
 )
 from pydantic_ai.toolsets import FunctionToolset, ToolsetTool, WrapperToolset
 
-from usechat.errors import MissingDependency
+from usechat.errors import AgentFailed, MissingDependency, PublicError, ToolTimedOut
 from usechat.ids import new_id
 from usechat.open_harness.engine.agent_sessions import Inbox
 from usechat.open_harness.engine.node_run import run_within
@@ -39,10 +39,9 @@ from usechat.open_harness.engine.threads import in_thread
 from usechat.open_harness.events.errors import PUBLIC
 from usechat.open_harness.models.provider import Answer, Execution, StreamEvent
 from usechat.open_harness.nodes.agent_request import AgentRequest
-from usechat.open_harness.nodes.context import AgentFailed, text_of
+from usechat.open_harness.nodes.context import text_of
 from usechat.open_harness.nodes.python import import_function
 from usechat.protocol.values import json_value
-from usechat.runs.run import PublicError
 
 __all__ = [
     "ModelEvents",
@@ -214,10 +213,6 @@ class WatchedTools(WrapperToolset[None]):
             _logger.warning("tool %s failed", name, exc_info=error)
             self.failures[ctx.tool_call_id or ""] = error
             return f"Error: {text_of(error)}"
-
-
-class ToolTimedOut(Exception):
-    """A tool took longer than its agent allows."""
 
 
 def _timed_out(name: str, timeout_ms: float) -> Exception:

@@ -12,9 +12,10 @@ from urllib.parse import quote
 
 import msgspec
 
+from usechat.errors import AgentFailed
 from usechat.open_harness.engine.threads import in_thread
 from usechat.open_harness.models.provider import Answer, Execution, Provider, StreamEvent
-from usechat.open_harness.nodes.context import AgentFailed, NodeContext
+from usechat.open_harness.nodes.context import NodeContext
 from usechat.protocol.values import json_value
 
 __all__ = [

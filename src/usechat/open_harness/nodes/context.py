@@ -5,13 +5,11 @@ import threading
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
-from usechat.errors import UsechatError
 from usechat.open_harness.engine.agent_sessions import AgentSessions, Inbox
 from usechat.open_harness.engine.run_state import SharedState
 from usechat.open_harness.runtime_protocol import Event
 
 __all__ = [
-    "AgentFailed",
     "NodeContext",
     "StopReason",
     "text_of",
@@ -89,14 +87,6 @@ class NodeContext:
 
 
 # -- How agents and their tools fail.
-
-
-class AgentFailed(UsechatError):
-    """An agent failed; ``error_type`` is timeout, rate_limit, auth, network, or what else it was."""
-
-    def __init__(self, error_type: str, text: str) -> None:
-        super().__init__(text)
-        self.error_type = error_type
 
 
 def text_of(error: BaseException) -> str:

@@ -6,12 +6,11 @@ from contextlib import contextmanager, suppress
 from typing import Any, Final, Literal, TypeAlias
 from weakref import WeakKeyDictionary
 
-from usechat.errors import LocalProtocolError
+from usechat.errors import LocalProtocolError, PublicError, Unreachable
 from usechat.open_harness.events.event import EndsAt
-from usechat.open_harness.remote.link import Link, Unreachable, require_scheme
+from usechat.open_harness.remote.link import Link, require_scheme
 from usechat.open_harness.runtime_protocol import Command, Event, Listener, Listeners, Snapshot
-from usechat.runs.run import PublicError
-from usechat.turn import current_turn
+from usechat.turn import current_context
 
 __all__ = [
     "RemoteRuntime",
@@ -241,7 +240,7 @@ class RemoteRuntime:
                 )
             except Unreachable:
                 with suppress(LocalProtocolError):  # used without a chat
-                    current_turn().source_unreachable()
+                    current_context().source_unreachable()
                 raise
         return self._link
 
@@ -303,9 +302,9 @@ class RemoteRuntime:
 def _counted() -> Iterator[None]:
     """Count the connection for as long as a chat uses it."""
     try:
-        turn = current_turn()
+        context = current_context()
     except LocalProtocolError:  # used without a chat
         yield
         return
-    with turn.connected():
+    with context.connected():
         yield

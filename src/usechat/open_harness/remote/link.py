@@ -10,13 +10,12 @@ from urllib.parse import urlsplit
 from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed, InvalidHandshake, InvalidStatus
 
-from usechat.errors import UsechatError
+from usechat.errors import InvalidAddress, Unreachable
 from usechat.open_harness.runtime_protocol import Command, Event
 from usechat.protocol.sse import MAXIMUM_EVENT_BYTES
 from usechat.protocol.values import json_text, json_value, read_json
-from usechat.runs.run import PublicError
 
-__all__ = ["COMMANDS_HEADER", "InvalidAddress", "Link", "Unreachable", "backoff", "require_scheme", "without_secrets"]
+__all__ = ["COMMANDS_HEADER", "Link", "backoff", "require_scheme", "without_secrets"]
 
 COMMANDS_HEADER: Final = "open-harness-commands"
 """A header of the handshake's answer that names the commands which a server knows beyond the contract: ``run``."""
@@ -26,17 +25,6 @@ _FIRST_DELAY: Final = 0.1
 _LONGEST_DELAY: Final = 5.0
 _GOODBYE: Final = 2.0
 """Seconds that the last commands get to be sent."""
-
-
-class InvalidAddress(UsechatError, ValueError):
-    """A URL of the wrong kind; the text says which would be right."""
-
-
-class Unreachable(PublicError):
-    """The other side could not be reached at all."""
-
-    def __init__(self) -> None:
-        super().__init__("The flow cannot be reached at the moment. Please try again later.")
 
 
 def require_scheme(url: str, schemes: tuple[str, ...]) -> None:

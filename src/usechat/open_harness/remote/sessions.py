@@ -8,14 +8,13 @@ from typing import Any, Final
 
 import httpx2
 
-from usechat.errors import InvalidFrame, LocalProtocolError
+from usechat.errors import InvalidFrame, LocalProtocolError, PublicError, Unreachable
 from usechat.open_harness.events.event import EndsAt
-from usechat.open_harness.remote.link import Unreachable, backoff, require_scheme, without_secrets
+from usechat.open_harness.remote.link import backoff, require_scheme, without_secrets
 from usechat.open_harness.runtime_protocol import Command, Event, Listener, Listeners, Snapshot
 from usechat.protocol.sse import EventDecoder
 from usechat.protocol.values import json_text, read_json
-from usechat.runs.run import PublicError
-from usechat.turn import current_turn
+from usechat.turn import current_context
 
 __all__ = [
     "RemoteSession",
@@ -257,7 +256,7 @@ class RemoteSession:
             self._session_id = await self._server.create(text)
         except Unreachable:
             with suppress(LocalProtocolError):  # used without a chat
-                current_turn().source_unreachable()
+                current_context().source_unreachable()
             raise
 
     async def _answer(self, text: str) -> None:

@@ -9,10 +9,10 @@ from typing import Any, Final
 
 import msgspec
 
-from usechat.errors import MissingDependency
+from usechat.errors import MissingDependency, RunLost, StoreUnreachable
 from usechat.runs.redis import scripts
 from usechat.runs.run import RunInfo, RunState
-from usechat.runs.store import LOST, RunLost, StoreUnreachable
+from usechat.runs.store import LOST
 
 try:
     from redis import exceptions

@@ -6,24 +6,17 @@ from typing import Final, Protocol
 
 from starlette.requests import HTTPConnection
 
-from usechat.errors import RequestError
-from usechat.server.auth.tokens import UnusableFile
-from usechat.server.requests import Action, Authorize, Unauthenticated
+from usechat.errors import CannotCheckTokens, Unauthenticated, UnusableFile
+from usechat.server.requests import Action, Authorize
 from usechat.turn import Identity
 
-__all__ = ["TOKEN_SUBPROTOCOL", "CannotCheckTokens", "TokenRule", "bearer", "identify", "token_of"]
+__all__ = ["TOKEN_SUBPROTOCOL", "TokenRule", "bearer", "identify", "token_of"]
 
 _logger: Final = logging.getLogger("usechat.server")
 
 _MAXIMUM_LENGTH: Final = 8192
 TOKEN_SUBPROTOCOL: Final = "bearer."
 """What begins a WebSocket subprotocol that is a token."""
-
-
-class CannotCheckTokens(RequestError):
-    """The file that tells good tokens from bad ones is broken; nobody is let in until it is mended."""
-
-    status = 503
 
 
 class TokenRule(Protocol):

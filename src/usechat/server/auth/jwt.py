@@ -8,9 +8,8 @@ from typing import Any, Final, NamedTuple, cast
 
 import msgspec
 
-from usechat.errors import MissingDependency, UsechatError
+from usechat.errors import MissingDependency, Unauthenticated, UnusableKey
 from usechat.server.auth.tokens import WatchedFile
-from usechat.server.requests import Unauthenticated
 from usechat.turn import Identity
 
 try:
@@ -23,7 +22,7 @@ try:
 except ImportError:
     raise MissingDependency("joserfc", "jwt") from None
 
-__all__ = ["JsonWebTokens", "UnusableKey"]
+__all__ = ["JsonWebTokens"]
 
 _logger: Final = logging.getLogger("usechat.server")
 
@@ -32,10 +31,6 @@ _LEEWAY: Final = 30
 """Seconds by which the clocks of issuer and server may differ."""
 _SHORTEST_SECRET: Final = 32
 """Bytes: an HS256 key is at least as long as its hash (RFC 7518, section 3.2)."""
-
-
-class UnusableKey(UsechatError, ValueError):
-    """A key that cannot check signatures, or not safely."""
 
 
 class JsonWebTokens:

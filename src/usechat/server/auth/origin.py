@@ -9,23 +9,13 @@ from urllib.parse import urlsplit
 
 from starlette.requests import HTTPConnection
 
-from usechat.errors import RequestError, UsechatError
+from usechat.errors import CannotListen, ForeignOrigin
 from usechat.server.requests import Action
 from usechat.turn import Identity
 
-__all__ = ["Address", "CannotListen", "ForeignOrigin", "LocalPagesOnly", "is_loopback", "listen", "resolve"]
+__all__ = ["Address", "LocalPagesOnly", "is_loopback", "listen", "resolve"]
 
 _BACKLOG: Final = 2048
-
-
-class CannotListen(UsechatError):
-    """The address cannot be listened at."""
-
-
-class ForeignOrigin(RequestError):
-    """A page of some other site asks a server that is meant for this machine."""
-
-    status = 403
 
 
 class Address(NamedTuple):

@@ -10,12 +10,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final, Generic, TypeVar
 
-from usechat.errors import UsechatError
+from usechat.errors import UnusableFile
 from usechat.turn import Identity
 
 __all__ = [
     "ApiTokens",
-    "UnusableFile",
     "WatchedFile",
     "new_api_token",
 ]
@@ -25,10 +24,6 @@ Content = TypeVar("Content")
 
 _SETTLED: Final = 2_000_000_000
 """Nanoseconds after which a second change cannot bear the same time as the first, even where time is kept coarsely."""
-
-
-class UnusableFile(UsechatError):
-    """A file cannot be read, or does not hold what it should; the text names it."""
 
 
 class WatchedFile(Generic[Content]):
