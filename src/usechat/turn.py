@@ -45,6 +45,34 @@ class Identity(msgspec.Struct, frozen=True):
         return [("subject", self.subject)]
 
 
+class _Outlet:
+    """Where the parts of a turn go. The turn and its context share it, so that neither keeps the other alive."""
+
+    __slots__ = ("loop", "should_yield", "stopped", "thread", "write")
+
+    def __init__(self) -> None:
+        self.write: Write = _not_begun
+        self.stopped = False
+        self.should_yield = False
+        self.loop = asyncio.get_running_loop()
+        self.thread = threading.get_ident()
+
+    def send(self, part: Part) -> None:
+        """Send a part at once, from any thread."""
+        if threading.get_ident() == self.thread:
+            self.should_yield = self.write(part) or self.should_yield
+        else:
+            self.loop.call_soon_threadsafe(self.write, part)
+
+
+def _not_begun(_part: Part) -> bool:
+    raise LocalProtocolError("the turn has not begun")
+
+
+def _over(_part: Part) -> bool:
+    return False
+
+
 class Turn:
     """What an agent is asked, and how it speaks besides yielding.
 
@@ -59,19 +87,19 @@ class Turn:
             yield f"You said: {turn.text}"
     """
 
-    __slots__ = ("_context", "headers", "identity", "path_params", "query", "request")
+    __slots__ = ("_outlet", "headers", "identity", "path_params", "query", "request")
 
     def __init__(
         self,
-        context: "TurnContext",
         request: ChatRequest,
+        outlet: "_Outlet",
         *,
         identity: Identity | None,
         headers: Mapping[str, str],
         path_params: Mapping[str, Any],
         query: Mapping[str, str],
     ) -> None:
-        self._context = context
+        self._outlet = outlet
         self.request = request
         """The chat request as it was parsed."""
         self.identity = identity
@@ -124,14 +152,14 @@ class Turn:
     @property
     def stopped(self) -> bool:
         """Whether the turn was stopped. Code in threads looks at it now and then, and returns."""
-        return self._context.stopped
+        return self._outlet.stopped
 
     def send(self, part: Part) -> None:
         """Send a part at once, from any thread. After the end of the turn it is dropped.
 
         Raises :class:`~usechat.errors.LocalProtocolError` if the turn has not begun.
         """
-        self._context.send(part)
+        self._outlet.send(part)
 
     def emit(self, name: str, data: Any, *, id: str | None = None, transient: bool = False) -> None:  # noqa: A002
         """Send a ``data-<name>`` part at once, from any thread.
@@ -139,7 +167,7 @@ class Turn:
         A part with the same name and ``id`` replaces the earlier one on the page. A ``transient`` part reaches the
         page's ``onData`` and is not kept in the message.
         """
-        self._context.send(Data(name, data, id, transient))
+        self._outlet.send(Data(name, data, id, transient))
 
 
 class SourceObserver(Protocol):
@@ -165,10 +193,11 @@ class SourceObserver(Protocol):
 class TurnContext:
     """A turn as runs and sources see it; ``turn`` is the agent's side of it.
 
-    Create it in a running event loop. ``send`` may be called from any thread, everything else from the loop's thread.
+    Create it in a running event loop. ``send`` and ``call_soon`` may be called from any thread, everything else from
+    the loop's thread.
     """
 
-    __slots__ = ("_loop", "_observer", "_should_yield", "_thread", "stopped", "turn", "write")
+    __slots__ = ("_observer", "_outlet", "send", "turn")
 
     def __init__(
         self,
@@ -180,26 +209,37 @@ class TurnContext:
         query: Mapping[str, str] | None = None,
         observer: SourceObserver | None = None,
     ) -> None:
+        self._outlet = outlet = _Outlet()
         self.turn = Turn(
-            self, request, identity=identity, headers=headers or {}, path_params=path_params or {}, query=query or {}
+            request,
+            outlet,
+            identity=identity,
+            headers=headers or {},
+            path_params=path_params or {},
+            query=query or {},
         )
-        self.stopped = False
-        """Whether the turn was stopped."""
-        self.write: Write = _not_begun
-        """Write a part at once; returns whether to yield to the event loop. For the loop's own thread."""
+        self.send = outlet.send
+        """Send a part at once, from any thread."""
         self._observer = observer
-        self._should_yield = False
-        self._loop = asyncio.get_running_loop()
-        self._thread = threading.get_ident()
+
+    @property
+    def write(self) -> Write:
+        """The function that writes a part at once, for the loop's own thread; it tells whether to yield to the loop."""
+        return self._outlet.write
+
+    @property
+    def stopped(self) -> bool:
+        """Whether the turn was stopped."""
+        return self._outlet.stopped
 
     def connect(self, write: Write) -> None:
         """Let ``write`` take the parts of this turn from now on."""
-        self.write = write
+        self._outlet.write = write
 
     def disconnect(self, write: Write) -> None:
         """Drop what is sent from now on, if ``write`` still takes the parts."""
-        if self.write == write:
-            self.write = _over
+        if self._outlet.write == write:
+            self._outlet.write = _over
 
     def enter(self) -> None:
         """Make this the turn that :func:`emit` speaks for, in the calling context from here on."""
@@ -207,23 +247,16 @@ class TurnContext:
 
     def stop(self) -> None:
         """Raise the flag that code in threads looks at."""
-        self.stopped = True
-
-    def send(self, part: Part) -> None:
-        """Send a part at once, from any thread."""
-        if threading.get_ident() == self._thread:
-            self._should_yield = self.write(part) or self._should_yield
-        else:
-            self.call_soon(self.write, part)
+        self._outlet.stopped = True
 
     def call_soon(self, callback: Callable[..., object], *arguments: object) -> None:
         """Call a function in the loop's thread, after everything that was sent before. From any thread."""
-        self._loop.call_soon_threadsafe(callback, *arguments)
+        self._outlet.loop.call_soon_threadsafe(callback, *arguments)
 
     async def yield_to_loop(self) -> None:
         """Yield to the event loop if much was sent without a pause. A source calls it between two events."""
-        if self._should_yield:
-            self._should_yield = False
+        if self._outlet.should_yield:
+            self._outlet.should_yield = False
             await asyncio.sleep(0)
 
     def source_unreachable(self) -> None:
@@ -247,14 +280,6 @@ class TurnContext:
         """Count an event that the adapter does not know."""
         if self._observer is not None:
             self._observer.event_unknown(kind)
-
-
-def _not_begun(_part: Part) -> bool:
-    raise LocalProtocolError("the turn has not begun")
-
-
-def _over(_part: Part) -> bool:
-    return False
 
 
 _current: Final[ContextVar[TurnContext]] = ContextVar("usechat.turn")

@@ -17,10 +17,10 @@ from usechat.runs.run import Run
 from usechat.server import ChatApp, Settings, chat_response
 from usechat.server.response import StreamResponse
 from usechat.server.uvicorn import Leaving, Sender
-from usechat.turn import Turn
+from usechat.turn import Turn, TurnContext
 
 PATIENCE = 30.0
-KEPT_WHILE_OPEN = (Run, Log, Reader, LogReading, StreamResponse, Sender, Leaving, MessageStream, Turn)
+KEPT_WHILE_OPEN = (Run, Log, Reader, LogReading, StreamResponse, Sender, Leaving, MessageStream, Turn, TurnContext)
 
 
 class Connection:
