@@ -3,7 +3,7 @@
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from usechat.errors import UsechatError
+from usechat.errors import PublicError, UnknownEvent, UsechatError
 from usechat.protocol.message import MessageBuilder
 from usechat.protocol.parts import (
     Data,
@@ -26,11 +26,14 @@ from usechat.protocol.validation import validate_messages
 
 if TYPE_CHECKING:
     from usechat.server.endpoints import chat_response
+    from usechat.sources import Adapter, AdapterSource, parts_of
     from usechat.turn import Turn, emit
 
 __version__ = "0.1.0"
 
 __all__ = [
+    "Adapter",
+    "AdapterSource",
     "ChatRequest",
     "ChunkDecoder",
     "Data",
@@ -40,6 +43,7 @@ __all__ = [
     "MessageBuilder",
     "MessageStream",
     "Metadata",
+    "PublicError",
     "Reasoning",
     "SourceUrl",
     "Step",
@@ -49,16 +53,25 @@ __all__ = [
     "ToolResult",
     "Turn",
     "UIMessage",
+    "UnknownEvent",
     "UsechatError",
     "__version__",
     "chat_response",
     "emit",
     "encode_frame",
+    "parts_of",
     "validate_messages",
 ]
 
 # Imported on use, because they need asyncio and Starlette; the core needs neither.
-_HOMES = {"Turn": "usechat.turn", "chat_response": "usechat.server.endpoints", "emit": "usechat.turn"}
+_HOMES = {
+    "Adapter": "usechat.sources",
+    "AdapterSource": "usechat.sources",
+    "Turn": "usechat.turn",
+    "chat_response": "usechat.server.endpoints",
+    "emit": "usechat.turn",
+    "parts_of": "usechat.sources",
+}
 
 
 def __getattr__(name: str) -> Any:

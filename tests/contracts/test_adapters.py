@@ -1,0 +1,268 @@
+"""What every adapter keeps, driven as runs drive it: by `AdapterSource`, in a real run, into real frames.
+
+A new adapter is one more row of `ADAPTERS`: events of a complete turn that says `said`, and one that it cannot know.
+"""
+
+import asyncio
+import itertools
+import sys
+from collections.abc import AsyncIterator, Callable, Sequence
+from types import ModuleType
+from typing import Any
+
+import msgspec
+import pytest
+
+from tests import adapter_page
+from tests.agent_ops import frames as agent_ops
+from tests.genkit import short as genkit
+from tests.open_harness.scripted import deltas, event, flow, node
+from usechat import parts
+from usechat.genkit.wire import Unknown
+from usechat.open_harness.events.adapter import OpenHarnessAdapter
+from usechat.parts import Abort, Error, Finish, Part, Text
+from usechat.protocol import chunks
+from usechat.protocol.message import MessageBuilder
+from usechat.protocol.reframing import ChunkReader
+from usechat.protocol.request import ChatRequest
+from usechat.protocol.sse import ChunkDecoder
+from usechat.protocol.stream import MessageStream
+from usechat.runs.log import Log
+from usechat.runs.run import Run, RunInfo, RunState, Timeouts
+from usechat.sources import Adapter, AdapterSource
+from usechat.turn import Turn, TurnContext
+
+ASKED = ChatRequest.parse(
+    {"id": "c1", "messages": [{"id": "u1", "role": "user", "parts": [{"type": "text", "text": "hi"}]}]}
+)
+SECRET = "postgres://admin:hunter2@db"
+PATIENCE = 30.0
+WORDS = ["One ", "two ", "three."]
+
+
+class Case(msgspec.Struct, frozen=True):
+    """An adapter, the events of a whole turn that says `WORDS`, and an event that it cannot know."""
+
+    adapter: Callable[[], Adapter[Any]]
+    events: Sequence[Any]
+    unknown: Any = None
+
+
+def example() -> Case:
+    """The adapter of docs/adapters.md."""
+    files, modules = adapter_page.files(), {}
+    for name in ("chirp", "usechat_chirp"):
+        modules[name] = ModuleType(name)
+        sys.modules[name] = modules[name]
+        exec(compile(files[f"{name}.py"], f"{name}.py", "exec"), modules[name].__dict__)
+    for name in modules:
+        del sys.modules[name]
+    tokens = [{"event": "token", "text": word} for word in WORDS]
+    done = {"event": "done", "reason": "stop"}
+    return Case(modules["usechat_chirp"].ChirpAdapter, [*tokens, done], {"event": "telepathy"})
+
+
+ADAPTERS = {
+    "chat transport": Case(
+        ChunkReader,
+        [
+            chunks.StartChunk("m1"),
+            chunks.TextStartChunk("1"),
+            *(chunks.TextDeltaChunk("1", word) for word in WORDS),
+            chunks.TextEndChunk("1"),
+            chunks.FinishChunk("stop"),
+        ],
+    ),
+    "Open Harness": Case(
+        lambda: OpenHarnessAdapter(new_reference=map(str, itertools.count(1)).__next__),
+        flow(*node("a1", *deltas("a1", *WORDS))),
+        event("telepathy", "a1"),
+    ),
+    "Agent Ops": Case(
+        agent_ops.adapter,
+        [agent_ops.CREATE, *(agent_ops.delta(word) for word in WORDS), agent_ops.finalize(), agent_ops.COMPLETE],
+        {"type": "telepathy"},
+    ),
+    "Genkit": Case(
+        genkit.adapter, [*(genkit.Message(word) for word in WORDS), genkit.Result("".join(WORDS))], Unknown("telepathy")
+    ),
+    "docs/adapters.md": example(),
+}
+EVERY = pytest.mark.parametrize("case", ADAPTERS.values(), ids=ADAPTERS)
+
+
+class Upstream:
+    """The events of one turn; it knows whether it was closed."""
+
+    def __init__(self, events: Sequence[Any], *, error: Exception | None = None, waits: bool = False) -> None:
+        self._events = events
+        self._error = error
+        self._waits = waits
+        self.closed = 0
+        self.task: asyncio.Task[Any] | None = None
+
+    async def stream(self, _turn: Turn) -> AsyncIterator[Any]:
+        try:
+            for each in self._events:
+                await asyncio.sleep(0)
+                yield each
+            if self._error is not None:
+                raise self._error
+            if self._waits:
+                await asyncio.Event().wait()
+        finally:
+            self.closed += 1
+            self.task = asyncio.current_task()
+
+
+class Observed:
+    """Counts the events that are not known."""
+
+    def __init__(self) -> None:
+        self.unknown: list[str] = []
+
+    def source_unreachable(self) -> None: ...
+    def source_connected(self) -> None: ...
+    def source_disconnected(self) -> None: ...
+
+    def event_unknown(self, kind: str) -> None:
+        self.unknown.append(kind)
+
+
+class Answer:
+    """One run of an adapter."""
+
+    def __init__(self, case: Case, upstream: Upstream) -> None:
+        self.observed = Observed()
+        self.ended: list[Run] = []
+        self.written: list[Part] = []
+        context = TurnContext(ASKED, observer=self.observed)
+        self.run = Run(
+            RunInfo("r1", "c1", "m1", "7"),
+            context,
+            MessageStream(message_id="m1", sdk="7"),
+            Log(),
+            timeouts=Timeouts(),
+            describe=lambda _error, _info: "Reference: 1234",
+            on_end=self.ended.append,
+        )
+        write = context.write
+
+        def note(part: Part) -> bool | None:
+            self.written.append(part)
+            return write(part)
+
+        context.connect(note)
+        self.run.start(AdapterSource(upstream.stream, case.adapter))
+
+    async def over(self) -> "Answer":
+        await self.run.wait(PATIENCE)
+        assert len(self.ended) == 1
+        return self
+
+    @property
+    def frames(self) -> bytes:
+        return self.run.log.so_far()
+
+    @property
+    def chunks(self) -> list[chunks.Chunk]:
+        return ChunkDecoder().receive(self.frames)
+
+    @property
+    def text(self) -> str:
+        builder = MessageBuilder(sdk="7")
+        for chunk in itertools.takewhile(lambda each: not isinstance(each, chunks.ErrorChunk), self.chunks):
+            builder.receive(chunk)
+        message: Any = builder.message
+        return "".join(part["text"] for part in message["parts"] if part["type"] == "text")
+
+    def endings(self) -> list[str]:
+        kinds = (chunks.ErrorChunk, chunks.AbortChunk, chunks.FinishChunk)
+        return [type(chunk).__name__ for chunk in self.chunks if isinstance(chunk, kinds)]
+
+
+def cut(case: Case, count: int) -> Sequence[Any]:
+    """Return the events up to and with the word of this number."""
+    seen: list[Any] = []
+    adapter = case.adapter()
+    for each in case.events:
+        seen.append(each)
+        count -= len([part for part in adapter.feed(each) if isinstance(part, Text) and part.text])
+        if count <= 0:
+            return seen
+    raise AssertionError("the case has too few words")
+
+
+@EVERY
+async def test_texts_keep_their_order_and_the_turn_ends_well(case: Case) -> None:
+    answer = await Answer(case, upstream := Upstream(case.events)).over()
+    assert (answer.text, answer.run.info.state, answer.endings()) == (
+        "".join(WORDS),
+        RunState.FINISHED,
+        ["FinishChunk"],
+    )
+    assert (upstream.closed, answer.observed.unknown) == (1, [])
+
+
+@EVERY
+def test_nothing_is_said_after_the_end(case: Case) -> None:
+    adapter = case.adapter()
+    said = [part for each in case.events for part in adapter.feed(each)] + list(adapter.close())
+    endings = [part for part in said if isinstance(part, Finish | Error | Abort)]
+    assert len(endings) <= 1
+    assert not endings or isinstance(endings[0], Finish)
+
+
+@EVERY
+async def test_a_failure_ends_the_stream_once_and_leaks_nothing(case: Case) -> None:
+    upstream = Upstream(cut(case, 2), error=ConnectionError(SECRET))
+    answer = await Answer(case, upstream).over()
+    assert answer.run.info.state is RunState.FAILED
+    assert answer.endings() == ["ErrorChunk", "FinishChunk"]
+    assert SECRET.encode() not in answer.frames
+    assert upstream.closed == 1
+
+
+@EVERY
+async def test_a_stream_that_breaks_off_is_never_a_good_end(case: Case) -> None:
+    answer = await Answer(case, Upstream(cut(case, 2))).over()
+    assert (answer.run.info.state, answer.endings()) == (RunState.FAILED, ["ErrorChunk", "FinishChunk"])
+    assert answer.text == "One two "
+
+
+@EVERY
+async def test_a_stop_closes_the_upstream_in_the_task_that_read_it(case: Case) -> None:
+    answer = Answer(case, upstream := Upstream(cut(case, 2), waits=True))
+    async with asyncio.timeout(PATIENCE):
+        while "two" not in answer.text:  # noqa: ASYNC110 (it looks at frames)
+            await asyncio.sleep(0)
+    answer.run.stop()
+    await answer.over()
+    assert (answer.run.info.state, answer.endings()) == (RunState.STOPPED, ["AbortChunk", "FinishChunk"])
+    assert upstream.closed == 1
+    assert upstream.task is not None
+    assert upstream.task.get_name() == "usechat run"
+    assert answer.text == "One two "
+
+
+@pytest.mark.parametrize(
+    "case", [pytest.param(case, id=name) for name, case in ADAPTERS.items() if case.unknown is not None]
+)
+async def test_an_unknown_event_is_counted_and_skipped(case: Case) -> None:
+    events = [*cut(case, 2), case.unknown, *case.events[len(cut(case, 2)) :]]
+    answer = await Answer(case, Upstream(events)).over()
+    assert (answer.text, answer.run.info.state) == ("".join(WORDS), RunState.FINISHED)
+    assert answer.observed.unknown == ["telepathy"]
+
+
+@EVERY
+async def test_two_turns_share_nothing(case: Case) -> None:
+    first, second = (Answer(case, Upstream(case.events)) for _ in range(2))
+    assert ((await first.over()).text, (await second.over()).text) == ("".join(WORDS),) * 2
+
+
+@EVERY
+def test_what_it_says_are_parts(case: Case) -> None:
+    adapter = case.adapter()
+    said = [part for each in case.events for part in adapter.feed(each)] + list(adapter.close())
+    assert [part for part in said if not isinstance(part, parts.Part)] == []
