@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 import pytest
 
 from tests.open_harness.scripted import ScriptedRuntime, event, recorded
-from tests.open_harness.test_conversations import Listener
+from tests.open_harness.test_chat import Listener
 from tests.open_harness.test_transport import Runtimes, asked, chunks_of, errors, listening, texts, types, until
 from usechat.open_harness import chat
 from usechat.open_harness.runtime_protocol import Event

@@ -15,7 +15,8 @@ from pydantic_ai.models.function import AgentInfo, FunctionModel
 
 from usechat.demo.script import researcher, writer
 from usechat.errors import CannotUseModel, LocalModelMissing
-from usechat.open_harness.nodes.registry import NodeRegistry, default_registry
+from usechat.open_harness.nodes.builtin import default_registry
+from usechat.open_harness.nodes.registry import NodeRegistry
 
 __all__ = [
     "MODEL_VARIABLE",

@@ -13,8 +13,8 @@ from usechat.protocol.parts import Abort, Error, Finish, Part
 from usechat.turn import Turn, TurnContext
 
 __all__ = [
-    "Conversation",
-    "Conversations",
+    "FlowChat",
+    "FlowChats",
     "FlowTurns",
 ]
 
@@ -284,7 +284,7 @@ MAXIMUM: Final = 1_000
 IDLE_SECONDS: Final = 3_600.0
 
 
-class Conversation:
+class FlowChat:
     """One chat: ``flow`` runs, ``paused`` waits for the next message."""
 
     def __init__(self) -> None:
@@ -302,29 +302,29 @@ class Conversation:
         return self.paused is runtime or (self.is_running and self.flow is not None and self.flow.runtime is runtime)
 
 
-class Conversations:
+class FlowChats:
     """The chats of one transport. Those that were idle for long are forgotten, the oldest first."""
 
     def __init__(self, *, maximum: int = MAXIMUM, idle_seconds: float = IDLE_SECONDS) -> None:
         self._maximum = maximum
         self._idle_seconds = idle_seconds
-        self._chats: OrderedDict[_Key, Conversation] = OrderedDict()
+        self._chats: OrderedDict[_Key, FlowChat] = OrderedDict()
 
     def __len__(self) -> int:
         return len(self._chats)
 
-    def open(self, turn: Turn, now: float) -> Conversation:
+    def open(self, turn: Turn, now: float) -> FlowChat:
         """Return the chat of a turn; ``now`` is the time in seconds."""
-        conversation = self._chats.setdefault(_key(turn), Conversation())
+        conversation = self._chats.setdefault(_key(turn), FlowChat())
         conversation.used = now
         self._chats.move_to_end(_key(turn))
         return conversation
 
-    def find(self, turn: Turn) -> Conversation | None:
+    def find(self, turn: Turn) -> FlowChat | None:
         """Return the chat of a turn, if it is known."""
         return self._chats.get(_key(turn))
 
-    def holder(self, runtime: Runtime) -> Conversation | None:
+    def holder(self, runtime: Runtime) -> FlowChat | None:
         """Return the chat that uses a runtime."""
         return next((chat for chat in self._chats.values() if chat.holds(runtime)), None)
 

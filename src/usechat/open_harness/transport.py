@@ -10,7 +10,7 @@ from typing import Any, Final, TypeAlias
 import msgspec
 
 from usechat.errors import PublicError
-from usechat.open_harness.chat import Conversation, Conversations, FlowTurns
+from usechat.open_harness.chat import FlowChat, FlowChats, FlowTurns
 from usechat.open_harness.events.adapter import OpenHarnessAdapter
 from usechat.open_harness.events.metadata import graph_of
 from usechat.open_harness.runtime_protocol import Runtime
@@ -57,7 +57,7 @@ class OpenHarnessChatTransport:
         self._send_flow_metadata = send_flow_metadata
         self._send_node_outputs = send_node_outputs
         self._generate_message_id = generate_message_id
-        self._conversations = Conversations()
+        self._conversations = FlowChats()
         self._runs = RunChatTransport(self)
 
     async def send_messages(self, request: ChatRequest) -> AsyncIterator[Chunk]:
@@ -87,7 +87,7 @@ class OpenHarnessChatTransport:
         if not await self._tell(conversation, flow, context, begin):
             raise PublicError(TOO_LATE)
 
-    async def _open(self, turn: Turn) -> Conversation:
+    async def _open(self, turn: Turn) -> FlowChat:
         """Return the chat of a turn. An answer that is wanted anew goes on with nothing."""
         now = asyncio.get_running_loop().time()
         for runtime in self._conversations.forget(now):
@@ -103,7 +103,7 @@ class OpenHarnessChatTransport:
                 await _close(paused)
         return conversation
 
-    async def _join(self, conversation: Conversation, flow: FlowTurns, context: TurnContext) -> bool:
+    async def _join(self, conversation: FlowChat, flow: FlowTurns, context: TurnContext) -> bool:
         """Go on with the flow that runs; tell whether that answered the turn."""
         turn = context.turn
         if flow.is_abandoned:
@@ -112,7 +112,7 @@ class OpenHarnessChatTransport:
         return await self._tell(conversation, flow, context, begin)
 
     async def _tell(
-        self, conversation: Conversation, flow: FlowTurns, context: TurnContext, begin: Callable[[], None] | None
+        self, conversation: FlowChat, flow: FlowTurns, context: TurnContext, begin: Callable[[], None] | None
     ) -> bool:
         """Tell the turn what its flow says; leave it open, and say so, if the flow ended without the message."""
         try:
@@ -128,7 +128,7 @@ class OpenHarnessChatTransport:
             context.send(ending)
         return True
 
-    async def _flow(self, conversation: Conversation, turn: Turn) -> tuple[FlowTurns, Callable[[], None]]:
+    async def _flow(self, conversation: FlowChat, turn: Turn) -> tuple[FlowTurns, Callable[[], None]]:
         """Return the flow that answers a turn, and what sets it going."""
         runtime = conversation.paused or await self._make(turn)
         if self._conversations.holder(runtime) not in (None, conversation):

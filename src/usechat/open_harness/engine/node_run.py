@@ -8,14 +8,14 @@ from typing import Any, Final
 
 from usechat.errors import AgentFailed, NodeFailed, NodeTimedOut, PublicError
 from usechat.open_harness.engine.flow_run import FlowRun
+from usechat.open_harness.flow.definition import Edge, Node, Policy
 from usechat.open_harness.flow.expressions import Scope, holds, resolve, resolve_text
-from usechat.open_harness.flow.flow import Edge, Node, Policy
 from usechat.open_harness.nodes.context import NodeContext, StopReason, text_of
 from usechat.open_harness.runtime_protocol import Command
 from usechat.protocol.values import json_value
 
 __all__ = [
-    "Invocation",
+    "NodeRun",
     "run_with_policy",
     "run_within",
 ]
@@ -79,7 +79,7 @@ def _look_at(task: "asyncio.Future[Any]") -> None:
 # -- Runs one node: once, or once for each item of a list.
 
 
-class Invocation:
+class NodeRun:
     """A node that runs in a task of its own. ``failed`` tells how it ended, if it was not stopped."""
 
     def __init__(

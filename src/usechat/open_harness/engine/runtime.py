@@ -8,18 +8,18 @@ from pathlib import Path
 from typing import Any, Final
 
 from usechat.errors import LocalProtocolError, NotResumable
-from usechat.open_harness.engine.flow_run import FlowRun
-from usechat.open_harness.engine.run_state import RunState
-from usechat.open_harness.engine.scheduler import Driver
-from usechat.open_harness.engine.store import MemoryRunStore, RunStore
-from usechat.open_harness.engine.threads import in_thread
+from usechat.open_harness.engine.flow_run import FlowRun, FlowRunState
+from usechat.open_harness.engine.scheduler import Scheduler
+from usechat.open_harness.engine.store import FlowRunStore, MemoryRunStore
 from usechat.open_harness.events.event import EndsAt
-from usechat.open_harness.flow.flow import Flow
+from usechat.open_harness.flow.definition import FlowDefinition
 from usechat.open_harness.flow.reading import load_flow
 from usechat.open_harness.models.recording import Recorder
 from usechat.open_harness.nodes.agent import AgentNode
-from usechat.open_harness.nodes.registry import NodeRegistry, default_registry
+from usechat.open_harness.nodes.builtin import default_registry
+from usechat.open_harness.nodes.registry import NodeRegistry
 from usechat.open_harness.runtime_protocol import Command, Listener, Snapshot
+from usechat.open_harness.threads import in_thread
 from usechat.protocol.values import json_value
 from usechat.turn import current_turn
 
@@ -42,24 +42,24 @@ class FlowRuntime:
 
     def __init__(
         self,
-        flow: Flow | str | Path | Mapping[str, Any],
+        flow: FlowDefinition | str | Path | Mapping[str, Any],
         *,
         registry: NodeRegistry | None = None,
-        store: RunStore | None = None,
+        store: FlowRunStore | None = None,
         resume: Mapping[str, Any] | None = None,
         recording: Recorder | None = None,
         owner: str | None = None,
     ) -> None:
         registry = registry or default_registry()
-        self.flow = flow if isinstance(flow, Flow) else load_flow(flow, registry=registry)
+        self.flow = flow if isinstance(flow, FlowDefinition) else load_flow(flow, registry=registry)
         if recording is None or recording.mode != "replay":
             _require_model_library(self.flow, registry)
-        state = _kept_state(self.flow, store, resume) if resume else RunState.new(self.flow, str(uuid.uuid4()))
+        state = _kept_state(self.flow, store, resume) if resume else FlowRunState.new(self.flow, str(uuid.uuid4()))
         self._run = FlowRun(
             self.flow, registry, _REMEMBERED if store is None else store, state, recorder=recording, pause=self.pause
         )
         self._owner = owner
-        self._driver: Driver | None = None
+        self._driver: Scheduler | None = None
         self._tasks: set[asyncio.Task[Any]] = set()
         self._rested = asyncio.Event()
         self._rested.set()
@@ -83,7 +83,7 @@ class FlowRuntime:
         state.owner = _asking() if self._owner is None else self._owner
         state.status = "running"
         self._run.emit({"type": "flow:start", "flowName": self.flow.name})
-        return await self._drive(Driver(self._run, on_cancelled=self._cancelled))
+        return await self._drive(Scheduler(self._run, on_cancelled=self._cancelled))
 
     async def resume(self, message: str | None = None) -> Snapshot:
         """Go on with a paused flow; the nodes that were running run anew and find the message in their inbox."""
@@ -101,7 +101,7 @@ class FlowRuntime:
         for node in resuming:
             state.node_status[node] = "pending"
         return await self._drive(
-            Driver(self._run, on_cancelled=self._cancelled, resuming=resuming, resume_message=message or _CONTINUE)
+            Scheduler(self._run, on_cancelled=self._cancelled, resuming=resuming, resume_message=message or _CONTINUE)
         )
 
     def pause(self) -> None:
@@ -171,7 +171,7 @@ class FlowRuntime:
     def _cancelled(self) -> None:
         self._end(is_pause=False)
 
-    async def _drive(self, driver: Driver) -> Snapshot:
+    async def _drive(self, driver: Scheduler) -> Snapshot:
         self._run.begin()
         self._driver = driver
         self._rested.clear()
@@ -201,13 +201,13 @@ def _asking() -> str:
     return "" if identity is None else identity.subject
 
 
-def _require_model_library(flow: Flow, registry: NodeRegistry) -> None:
+def _require_model_library(flow: FlowDefinition, registry: NodeRegistry) -> None:
     for kind in {registry.get(node.type) for node in flow.nodes}:
         if isinstance(kind, AgentNode):
             kind.require_model_library()
 
 
-def _kept_state(flow: Flow, store: RunStore | None, resume: Mapping[str, Any]) -> RunState:
+def _kept_state(flow: FlowDefinition, store: FlowRunStore | None, resume: Mapping[str, Any]) -> FlowRunState:
     snapshot, run_id = resume.get("snapshot"), resume.get("runId")
     if snapshot is None:
         if store is None:
@@ -215,7 +215,7 @@ def _kept_state(flow: Flow, store: RunStore | None, resume: Mapping[str, Any]) -
         snapshot = store.load_snapshot(str(run_id))
     if snapshot is None:
         raise NotResumable(f"No snapshot found for runId {run_id}")
-    state = RunState.kept(flow, snapshot, run_id)
+    state = FlowRunState.kept(flow, snapshot, run_id)
     if state.status == "running":  # its process ended before it did
         state.status = "paused"
     return state

@@ -6,15 +6,15 @@ from typing import Any
 
 from usechat.errors import NodeFailed
 from usechat.open_harness.engine.flow_run import FlowRun
-from usechat.open_harness.engine.node_run import Invocation
+from usechat.open_harness.engine.node_run import NodeRun
+from usechat.open_harness.flow.definition import Edge, Node
 from usechat.open_harness.flow.expressions import holds
-from usechat.open_harness.flow.flow import Edge, Node
 from usechat.open_harness.nodes.context import StopReason
 
-__all__ = ["Driver"]
+__all__ = ["Scheduler"]
 
 
-class Driver:
+class Scheduler:
     """Runs nodes one at a time, in the order of the flow, or all that are ready if the flow says ``parallel``."""
 
     def __init__(
@@ -30,7 +30,7 @@ class Driver:
         self._resuming = set(resuming)
         self._resume_message = resume_message
         self._handed_over = run.take_waiting() if self._resuming else []
-        self._invocations: list[Invocation] = []
+        self._invocations: list[NodeRun] = []
         self._faults: dict[str, Exception] = {}
 
     async def drive(self) -> bool:
@@ -90,12 +90,12 @@ class Driver:
                 fault = error
         self._invocations.append(self._invocation(node, fault))
 
-    def _invocation(self, node: Node, fault: Exception | None) -> Invocation:
+    def _invocation(self, node: Node, fault: Exception | None) -> NodeRun:
         if node.id not in self._resuming:
-            return Invocation(self._run, node, fault=fault)
+            return NodeRun(self._run, node, fault=fault)
         self._resuming.discard(node.id)
         handed_over, self._handed_over = self._handed_over, []
-        return Invocation(self._run, node, fault=fault, resume_message=self._resume_message, handed_over=handed_over)
+        return NodeRun(self._run, node, fault=fault, resume_message=self._resume_message, handed_over=handed_over)
 
     def _skip(self, node: Node, reason: str) -> None:
         self._run.state.node_status[node.id] = "done"

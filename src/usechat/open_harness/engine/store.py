@@ -6,7 +6,7 @@ from typing import Any, Final, Protocol, TypeAlias
 
 from usechat.open_harness.runtime_protocol import Event, Snapshot
 
-__all__ = ["MemoryRunStore", "RunStore", "Session"]
+__all__ = ["FlowRunStore", "MemoryRunStore", "Session"]
 
 Session: TypeAlias = Mapping[str, Any]
 """What an agent remembers, as plain JSON values."""
@@ -14,7 +14,7 @@ Session: TypeAlias = Mapping[str, Any]
 _SESSIONS: Final = 10_000
 
 
-class RunStore(Protocol):
+class FlowRunStore(Protocol):
     """Keeps runs. Writing returns at once; loading and ``flush`` may wait for a disk, so they are called in threads."""
 
     def append_event(self, run_id: str, event: Event) -> None:

@@ -10,10 +10,10 @@ from typing import Any, ClassVar, Final
 import msgspec
 
 from usechat.open_harness.events.dialects import Dialects
-from usechat.open_harness.events.errors import Notice, failed_step
 from usechat.open_harness.events.event import REQUIRED, EndsAt, lacking
+from usechat.open_harness.events.failures import Notice, failed_step
 from usechat.open_harness.events.metadata import FlowData, Usage, node_output
-from usechat.open_harness.events.tool_calls import ToolCalls
+from usechat.open_harness.events.tool_calls import AgentToolCalls
 from usechat.open_harness.runtime_protocol import Event
 from usechat.protocol.parts import (
     ApprovalRequest,
@@ -82,7 +82,7 @@ class OpenHarnessAdapter:
         self._flow_speaks = False
         self._new_reference = new_reference or map(str, itertools.count(1)).__next__
         self._dialects = Dialects()
-        self._tools = ToolCalls(self._new_reference)
+        self._tools = AgentToolCalls(self._new_reference)
         self._usage = Usage()
         self._invocations: dict[str, _Invocation] = {}
         self._notices: list[Notice] = []

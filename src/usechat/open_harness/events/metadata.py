@@ -7,7 +7,7 @@ from typing import Any, TypeGuard
 import msgspec
 
 from usechat.open_harness.events.event import moment
-from usechat.open_harness.flow.flow import Flow
+from usechat.open_harness.flow.definition import FlowDefinition
 from usechat.open_harness.runtime_protocol import Event
 from usechat.protocol.parts import Data
 
@@ -97,7 +97,7 @@ class FlowData:
 
 def graph_of(flow: object) -> Mapping[str, Any] | None:
     """Return what a page draws of a flow: its nodes with their places, and its edges. Inputs stay here."""
-    if not isinstance(flow, Flow):
+    if not isinstance(flow, FlowDefinition):
         return None
     nodes = [{"id": node.id, "type": node.type, **({"ui": node.ui} if node.ui else {})} for node in flow.nodes]
     return {"name": flow.name, "nodes": nodes, "edges": msgspec.to_builtins(flow.edges)}

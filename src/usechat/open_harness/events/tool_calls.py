@@ -4,11 +4,11 @@ import itertools
 from collections.abc import Callable
 from typing import Any, Final, NamedTuple
 
-from usechat.open_harness.events.errors import Notice, failed_tool
+from usechat.open_harness.events.failures import Notice, failed_tool
 from usechat.open_harness.runtime_protocol import Event
 from usechat.protocol.parts import ProviderMetadata, ToolCall, ToolError, ToolPart, ToolResult
 
-__all__ = ["UNFINISHED", "UNKNOWN", "ToolCalls"]
+__all__ = ["UNFINISHED", "UNKNOWN", "AgentToolCalls"]
 
 UNKNOWN: Final = "unknown"
 """The name of a tool whose event has none."""
@@ -29,7 +29,7 @@ class _Open(NamedTuple):
         return ToolCall(self.id, self.name, self.input, provider_metadata=said_by, lane=run_id)
 
 
-class ToolCalls:
+class AgentToolCalls:
     """The calls of one run: announces, pairs and settles them.
 
     Events of one invocation and one tool are paired first in, first out; the later dialects have ids, which decide.

@@ -5,7 +5,7 @@ from functools import lru_cache
 from typing import Any, Final, NamedTuple
 
 from usechat.errors import ExpressionFailed, MissingDependency
-from usechat.open_harness.flow.flow import Condition, Place
+from usechat.open_harness.flow.definition import Condition, Place
 from usechat.protocol.values import json_text, json_value
 
 __all__ = [

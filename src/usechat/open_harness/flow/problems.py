@@ -5,9 +5,9 @@ from collections.abc import Iterable, Mapping
 import msgspec
 
 from usechat.errors import InvalidFlow
-from usechat.open_harness.flow.flow import Place
+from usechat.open_harness.flow.definition import Place
 
-__all__ = ["FlowProblem", "Lines", "Report"]
+__all__ = ["FlowProblem", "Lines", "ProblemReport"]
 
 
 class FlowProblem(msgspec.Struct, frozen=True):
@@ -36,7 +36,7 @@ class Lines:
         return None
 
 
-class Report:
+class ProblemReport:
     """Collects problems while a flow is read."""
 
     def __init__(self, lines: Lines) -> None:

@@ -7,10 +7,11 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from usechat.errors import InvalidFlow, MissingDependency
+from usechat.open_harness.flow.definition import Edge, FlowDefinition, FlowState, ForEach, Node, Place, Policy, Retry
 from usechat.open_harness.flow.expressions import binding_problems, condition_problems
-from usechat.open_harness.flow.flow import Edge, Flow, FlowState, ForEach, Node, Place, Policy, Retry
-from usechat.open_harness.flow.problems import FlowProblem, Lines, Report
-from usechat.open_harness.nodes.registry import NodeRegistry, default_registry
+from usechat.open_harness.flow.problems import FlowProblem, Lines, ProblemReport
+from usechat.open_harness.nodes.builtin import default_registry
+from usechat.open_harness.nodes.registry import NodeRegistry
 
 __all__ = [
     "FlowReader",
@@ -135,13 +136,13 @@ _RESERVED: Final = ("flow", "state")
 
 
 class FlowReader:
-    """Turns plain values into a Flow. Keys that it does not know are left alone, unless they look misspelt."""
+    """Turns plain values into a flow. Keys that it does not know are ignored, unless they look misspelt."""
 
-    def __init__(self, report: Report, registry: NodeRegistry) -> None:
+    def __init__(self, report: ProblemReport, registry: NodeRegistry) -> None:
         self._report = report
         self._registry = registry
 
-    def read(self, value: Any) -> Flow | None:
+    def read(self, value: Any) -> FlowDefinition | None:
         """Return the flow; it is only of use if the report has no problems."""
         if not isinstance(value, Mapping):
             self._report.add((), "", "a flow is an object with the keys name, nodes and edges")
@@ -155,7 +156,7 @@ class FlowReader:
         state = self._state(value)
         parallel = self._field(value, "parallel", bool, (), "", default=False)
         version = self._field(value, "version", float, (), "", default=None)
-        return Flow(name, tuple(nodes), tuple(edges), version, state, parallel)
+        return FlowDefinition(name, tuple(nodes), tuple(edges), version, state, parallel)
 
     def _nodes(self, flow: Mapping[str, Any]) -> list[Node]:
         items = self._list(flow, "nodes")
@@ -372,7 +373,7 @@ def _path(place: Place) -> str:
 # -- Flow files: YAML, JSON or a mapping becomes a Flow, or a report of all that is wrong with it.
 
 
-def load_flow(source: str | Path | Mapping[str, Any], *, registry: NodeRegistry | None = None) -> Flow:
+def load_flow(source: str | Path | Mapping[str, Any], *, registry: NodeRegistry | None = None) -> FlowDefinition:
     """Read a flow from a file, from the text of one, or from a mapping; an InvalidFlow tells every problem.
 
     A text is one that has several lines or begins with a brace; any other is the path of a file.
@@ -393,8 +394,8 @@ def load_flow(source: str | Path | Mapping[str, Any], *, registry: NodeRegistry 
     return _read(value, lines, twice, name, registry)
 
 
-def _read(value: Any, lines: Lines, twice: list[Any], name: str, registry: NodeRegistry) -> Flow:
-    report = Report(lines)
+def _read(value: Any, lines: Lines, twice: list[Any], name: str, registry: NodeRegistry) -> FlowDefinition:
+    report = ProblemReport(lines)
     for place in twice:
         report.add(place, "", f"the key {place[-1]!r} stands here twice")
     flow = FlowReader(report, registry).read(value)

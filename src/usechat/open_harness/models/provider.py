@@ -1,14 +1,26 @@
 """The seam between an agent node and whatever answers it: a model, or a recording of one."""
 
 from collections.abc import Callable, Mapping
-from typing import Any, Protocol, TypeAlias
+from typing import Any, Final, Protocol, TypeAlias
 
 import msgspec
 
-from usechat.open_harness.engine.agent_sessions import Inbox
-from usechat.open_harness.nodes.agent_request import AgentRequest
+from usechat.open_harness.inbox import Inbox
 
-__all__ = ["Answer", "Execution", "Provider", "StreamEvent"]
+__all__ = [
+    "MAXIMUM_TURNS",
+    "TOOL_TIMEOUT_MS",
+    "AgentRequest",
+    "Answer",
+    "Execution",
+    "PromptMessage",
+    "Provider",
+    "StreamEvent",
+]
+
+TOOL_TIMEOUT_MS: Final = 60_000
+MAXIMUM_TURNS: Final = 1_000
+"""How often a model is asked for one answer; far more than it takes, so that one that goes in circles ends."""
 
 StreamEvent: TypeAlias = Mapping[str, Any]
 """What a provider says while it works.
@@ -16,6 +28,27 @@ StreamEvent: TypeAlias = Mapping[str, Any]
 ``{type: "text" | "thinking", content, delta?}``: a piece if ``delta`` is true, or else a whole block that has ended;
 ``{type: "tool", phase: "start" | "complete", id, name, data, error?, errorType?, durationMs?}``.
 """
+
+
+class PromptMessage(msgspec.Struct, frozen=True):
+    """One message of a conversation that a node's input tells."""
+
+    role: str
+    text: str
+
+
+class AgentRequest(msgspec.Struct, frozen=True):
+    """One question to a model: ``prompt`` is the last thing said, ``conversation`` what was said before it."""
+
+    model: str | None
+    prompt: str
+    conversation: tuple[PromptMessage, ...] = ()
+    files: tuple[Mapping[str, Any], ...] = ()
+    instructions: str | None = None
+    tools: tuple[str, ...] = ()
+    thinking: bool | str | None = None
+    tool_timeout_ms: float = TOOL_TIMEOUT_MS
+    max_turns: int = MAXIMUM_TURNS
 
 
 class Answer(msgspec.Struct, rename="camel"):

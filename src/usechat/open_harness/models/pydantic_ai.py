@@ -33,14 +33,13 @@ from pydantic_ai.toolsets import FunctionToolset, ToolsetTool, WrapperToolset
 
 from usechat.errors import AgentFailed, MissingDependency, PublicError, ToolTimedOut
 from usechat.ids import new_id
-from usechat.open_harness.engine.agent_sessions import Inbox
 from usechat.open_harness.engine.node_run import run_within
-from usechat.open_harness.engine.threads import in_thread
-from usechat.open_harness.events.errors import PUBLIC
-from usechat.open_harness.models.provider import Answer, Execution, StreamEvent
-from usechat.open_harness.nodes.agent_request import AgentRequest
+from usechat.open_harness.events.failures import PUBLIC
+from usechat.open_harness.inbox import Inbox
+from usechat.open_harness.models.provider import AgentRequest, Answer, Execution, StreamEvent
 from usechat.open_harness.nodes.context import text_of
 from usechat.open_harness.nodes.python import import_function
+from usechat.open_harness.threads import in_thread
 from usechat.protocol.values import json_value
 
 __all__ = [
@@ -53,7 +52,7 @@ __all__ = [
 ]
 
 
-class _Call(NamedTuple):
+class _StartedCall(NamedTuple):
     id: str
     name: str
     input: Any
@@ -65,7 +64,7 @@ class ModelEvents:
 
     def __init__(self, failures: Mapping[str, Exception]) -> None:
         self._failures = failures
-        self._calls: dict[str, _Call] = {}
+        self._calls: dict[str, _StartedCall] = {}
         self._pieces: list[str] = []
 
     @property
@@ -103,7 +102,7 @@ class ModelEvents:
         return [{"type": "text", "content": content, "delta": True}]
 
     def _began(self, part: Any) -> StreamEvent:
-        call = _Call(new_id(), part.tool_name, _arguments(part), time.monotonic())
+        call = _StartedCall(new_id(), part.tool_name, _arguments(part), time.monotonic())
         self._calls[part.tool_call_id] = call
         return {"type": "tool", "phase": "start", "id": call.id, "name": call.name, "data": call.input}
 

@@ -4,7 +4,7 @@ import asyncio
 import hashlib
 import sqlite3
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import closing
 from pathlib import Path
 from typing import Any, Final, Literal, Protocol, TypeAlias
@@ -13,9 +13,9 @@ from urllib.parse import quote
 import msgspec
 
 from usechat.errors import AgentFailed
-from usechat.open_harness.engine.threads import in_thread
 from usechat.open_harness.models.provider import Answer, Execution, Provider, StreamEvent
-from usechat.open_harness.nodes.context import NodeContext
+from usechat.open_harness.runtime_protocol import Event
+from usechat.open_harness.threads import in_thread
 from usechat.protocol.values import json_value
 
 __all__ = [
@@ -136,16 +136,24 @@ class Recorder:
         self.mode = mode
         self._store = store
 
-    async def ask(self, provider: Provider, execution: Execution, context: NodeContext) -> Answer:
+    async def ask(
+        self,
+        provider: Provider,
+        execution: Execution,
+        *,
+        node_id: str,
+        invocation: int,
+        emit: Callable[[Event], None],
+    ) -> Answer:
         """Let the provider, or the recording of one, answer."""
         if self.mode == "live":
             return await provider.execute(execution)
         input_hash = _input_hash(execution)
-        recording_id = f"{context.node_id}-{context.invocation}-{input_hash[:16]}"
-        context.emit(
+        recording_id = f"{node_id}-{invocation}-{input_hash[:16]}"
+        emit(
             {
                 "type": "recording:linked",
-                "invocation": context.invocation,
+                "invocation": invocation,
                 "providerType": provider.type,
                 "recordingId": recording_id,
                 "mode": self.mode,

@@ -1,8 +1,10 @@
 """Nodes that ask a model."""
 
 import asyncio
+import logging
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from functools import cache
 from importlib import import_module
 from importlib.util import find_spec
 from typing import Any, Final
@@ -11,17 +13,32 @@ import msgspec
 
 from usechat.errors import MissingDependency
 from usechat.open_harness.engine.agent_sessions import AgentSession
-from usechat.open_harness.engine.threads import in_thread
-from usechat.open_harness.flow.flow import Place
-from usechat.open_harness.models.provider import Answer, Execution, Provider, StreamEvent
-from usechat.open_harness.nodes.agent_request import AgentRequest, model_name, read_request, request_problems
+from usechat.open_harness.flow.definition import Place
+from usechat.open_harness.models.provider import (
+    MAXIMUM_TURNS,
+    TOOL_TIMEOUT_MS,
+    AgentRequest,
+    Answer,
+    Execution,
+    PromptMessage,
+    Provider,
+    StreamEvent,
+)
 from usechat.open_harness.nodes.context import NodeContext
+from usechat.open_harness.nodes.python import import_function
 from usechat.open_harness.nodes.registry import NodeRegistry
+from usechat.open_harness.threads import in_thread
 
-__all__ = ["AgentNode"]
+__all__ = ["AgentNode", "model_name", "read_request", "request_problems"]
+
+_logger: Final = logging.getLogger("usechat.open_harness")
 
 _CLAUDE: Final = "anthropic:claude-sonnet-4-5"
 _PROVIDER: Final = "usechat.open_harness.models.pydantic_ai"
+_LEVELS: Final = ("minimal", "low", "medium", "high", "xhigh", "max")
+_NUMBERS: Final = ("toolTimeoutMs", "maxTurns")
+_TEXTS: Final = ("model", "instructions", "systemPrompt")
+_KNOWN: Final = frozenset({*_NUMBERS, *_TEXTS, "files", "messages", "options", "prompt", "thinking", "tools"})
 
 
 class AgentNode:
@@ -80,7 +97,9 @@ class AgentNode:
             if context.recorder is None:
                 answer = await provider.execute(execution)
             else:
-                answer = await context.recorder.ask(provider, execution, context)
+                answer = await context.recorder.ask(
+                    provider, execution, node_id=context.node_id, invocation=context.invocation, emit=context.emit
+                )
         except asyncio.CancelledError:
             session.add(execution.halfway)
             context.sessions.save(session)
@@ -150,3 +169,124 @@ def _plain(answer: Answer) -> dict[str, Any]:
 
 def _name(model: Any) -> str:
     return model if isinstance(model, str) else str(getattr(model, "model_name", type(model).__name__))
+
+
+# The input of a node, read into one form
+
+
+def request_problems(fields: Mapping[str, Any], *, has_model: bool) -> Iterable[tuple[Place, str]]:
+    """Yield what is wrong with an agent's input, which may still hold bindings."""
+    given = [key for key in ("prompt", "messages") if fields.get(key) is not None]
+    if len(given) != 1:
+        yield ("prompt",), "an agent needs either prompt (a text) or messages (a list)"
+    elif not (isinstance(fields[given[0]], str) or (given == ["messages"] and _is_list(fields["messages"]))):
+        yield (given[0],), "must be a text" if given == ["prompt"] else "must be a list"
+    options = fields.get("options")
+    if options is not None and not isinstance(options, Mapping):
+        yield ("options",), "must be an object"
+    merged = _merged(fields)
+    if not has_model and merged.get("model") is None:
+        yield ("model",), "is missing; it is the name of a model, such as openai:gpt-5"
+    for key in _TEXTS:
+        if merged.get(key) is not None and not isinstance(merged[key], str):
+            yield (key,), "must be a text"
+    for key in _NUMBERS:
+        number = merged.get(key)
+        if number is not None and (isinstance(number, bool) or not isinstance(number, int | float) or number <= 0):
+            yield (key,), "must be a number above 0"
+    if merged.get("thinking") not in (None, True, False, *_LEVELS):
+        yield ("thinking",), f"must be true, false or one of {', '.join(_LEVELS)}"
+    yield from _tool_problems(merged.get("tools"))
+
+
+def _tool_problems(tools: Any) -> Iterable[tuple[Place, str]]:
+    if tools is None:
+        return
+    if not _is_list(tools):
+        yield ("tools",), "must be a list of texts such as my_module:my_function"
+        return
+    for index, name in enumerate(tools):
+        try:
+            import_function(name)
+        except ValueError as error:
+            yield ("tools", index), str(error)
+
+
+def read_request(fields: Mapping[str, Any], *, claude: bool) -> AgentRequest:
+    """Return the request that a resolved input without problems makes."""
+    merged = _merged(fields)
+    _warn_of_unused(frozenset(map(str, merged.keys() - _KNOWN)))
+    *conversation, last = _conversation(fields)
+    if last.role != "user":
+        raise ValueError("the last of the messages must be the user's")
+    return AgentRequest(
+        model_name(fields, claude=claude),
+        last.text,
+        tuple(conversation),
+        tuple(file for file in merged.get("files") or () if isinstance(file, Mapping)),
+        merged.get("instructions") or merged.get("systemPrompt"),
+        tuple(merged.get("tools") or ()),
+        merged.get("thinking"),
+        merged.get("toolTimeoutMs") or TOOL_TIMEOUT_MS,
+        int(merged.get("maxTurns") or MAXIMUM_TURNS),
+    )
+
+
+@cache
+def _warn_of_unused(names: frozenset[str]) -> None:
+    """Tell once that options of upstream's own agent mean nothing here."""
+    if names:
+        _logger.warning("agents do not use %s", ", ".join(sorted(names)))
+
+
+def _merged(fields: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the fields with the options, as upstream flows have them, among them."""
+    options = fields.get("options")
+    return {**(options if isinstance(options, Mapping) else {}), **fields}
+
+
+def model_name(fields: Mapping[str, Any], *, claude: bool) -> str | None:
+    """Return the name of the model in an input: pydantic-ai's for what upstream flows call claude-sonnet-4-5."""
+    name: str | None = _merged(fields).get("model")
+    return f"anthropic:{name}" if claude and name and name.startswith("claude") and ":" not in name else name
+
+
+def _conversation(fields: Mapping[str, Any]) -> list[PromptMessage]:
+    """Return what was said. Messages without a role are all the user's: they are one."""
+    if fields.get("prompt") is not None:
+        return [PromptMessage("user", str(fields["prompt"]))]
+    said: list[PromptMessage] = []
+    for message in fields["messages"]:
+        role, text = _role(message), _text(message)
+        if said and said[-1].role == role:
+            said[-1] = PromptMessage(role, f"{said[-1].text}\n\n{text}")
+        elif role in ("user", "assistant"):
+            said.append(PromptMessage(role, text))
+    if not said:
+        raise ValueError("messages is empty")
+    return said
+
+
+def _role(message: Any) -> str:
+    if not isinstance(message, Mapping):
+        return "user"
+    inner = message.get("message")
+    return str(message.get("role") or (inner.get("role") if isinstance(inner, Mapping) else None) or "user")
+
+
+def _text(message: Any) -> str:
+    """Return the text of a text, of a message with content, of one around another, or of a page's message."""
+    if isinstance(message, str):
+        return message
+    if _is_list(message):
+        return "".join(_text(part) for part in message)
+    if not isinstance(message, Mapping):
+        return ""
+    for key in ("text", "content", "parts", "message"):
+        if message.get(key) is not None:
+            return _text(message[key]) if message.get("type") in (None, "text", "user", "assistant") else ""
+    return ""
+
+
+def _is_list(value: Any) -> bool:
+    return isinstance(value, Sequence) and not isinstance(value, str | bytes)

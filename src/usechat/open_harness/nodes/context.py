@@ -1,25 +1,74 @@
 """What a node is given besides its input."""
 
 import asyncio
+import copy
 import threading
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from typing import Any, Literal, TypeAlias
 
-from usechat.open_harness.engine.agent_sessions import AgentSessions, Inbox
-from usechat.open_harness.engine.run_state import SharedState
+from usechat.open_harness.engine.agent_sessions import AgentSessions
+from usechat.open_harness.inbox import Inbox
+from usechat.open_harness.models.recording import Recorder
 from usechat.open_harness.runtime_protocol import Event
+from usechat.protocol.values import json_value
 
 __all__ = [
     "NodeContext",
+    "SharedState",
     "StopReason",
     "text_of",
 ]
 
-if TYPE_CHECKING:
-    from usechat.open_harness.models.recording import Recorder
-
-
 StopReason: TypeAlias = Literal["pause", "abort", "timeout"]
+
+
+class SharedState:
+    """Plain JSON values by path, such as ``review.score``. Every change is told as a ``state:patch`` event."""
+
+    def __init__(self, values: Mapping[str, Any], tell: Callable[[dict[str, Any]], None]) -> None:
+        self._values: dict[str, Any] = json_value(values)
+        self._tell = tell
+
+    def get(self, path: str = "") -> Any:
+        """Return the value at a path, or ``None``; all values for the empty path."""
+        value: Any = self._values
+        for step in _steps(path):
+            if not isinstance(value, dict) or step not in value:
+                return None
+            value = value[step]
+        return value
+
+    def set(self, path: str, value: Any) -> None:
+        """Put a value at a path; what is missing on the way becomes an object."""
+        value = json_value(value)
+        self._put(path, value)
+        self._tell({"op": "set", "path": path, "value": value})
+
+    def merge(self, path: str, value: Mapping[str, Any]) -> None:
+        """Add the keys of an object to the one at a path."""
+        added, found = json_value(value), self.get(path)
+        self._put(path, {**(found if isinstance(found, dict) else {}), **added})
+        self._tell({"op": "merge", "path": path, "value": added})
+
+    def snapshot(self) -> dict[str, Any]:
+        """Return a copy of all values."""
+        return copy.deepcopy(self._values)
+
+    def _put(self, path: str, value: Any) -> None:
+        *way, last = _steps(path) or [""]
+        if not last:
+            raise ValueError("a value of the state needs a path")
+        owner = self._values
+        for step in way:
+            below = owner.get(step)
+            if not isinstance(below, dict):
+                below = owner[step] = {}
+            owner = below
+        owner[last] = value
+
+
+def _steps(path: str) -> list[str]:
+    return [step for step in path.split(".") if step]
 
 
 class NodeContext:
@@ -38,7 +87,7 @@ class NodeContext:
         pause: Callable[[], None],
         session_name: str,
         invocation: int,
-        recorder: "Recorder | None",
+        recorder: Recorder | None,
         resume_message: str | None = None,
     ) -> None:
         self.node_id = node_id
@@ -84,9 +133,6 @@ class NodeContext:
         # What was told to stop may still say that it did: agent:paused, agent:aborted.
         if not self.stopped or event["type"] in ("agent:paused", "agent:aborted"):
             self._emit(event)
-
-
-# -- How agents and their tools fail.
 
 
 def text_of(error: BaseException) -> str:

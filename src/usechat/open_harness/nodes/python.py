@@ -6,9 +6,9 @@ from collections.abc import AsyncGenerator, Callable, Generator, Iterable, Mappi
 from importlib import import_module
 from typing import Any, Final
 
-from usechat.open_harness.engine.threads import in_thread
-from usechat.open_harness.flow.flow import Place
+from usechat.open_harness.flow.definition import Place
 from usechat.open_harness.nodes.context import NodeContext
+from usechat.open_harness.threads import in_thread
 
 __all__ = ["FunctionNode", "PythonNode", "import_function"]
 

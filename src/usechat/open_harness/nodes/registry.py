@@ -3,10 +3,11 @@
 from collections.abc import Iterable, Mapping
 from typing import Any, Protocol, runtime_checkable
 
-from usechat.open_harness.flow.flow import Place
+from usechat.open_harness.flow.definition import Place
 from usechat.open_harness.nodes.context import NodeContext
+from usechat.open_harness.nodes.python import FunctionNode
 
-__all__ = ["NodeRegistry", "NodeType", "default_registry"]
+__all__ = ["NodeRegistry", "NodeType"]
 
 
 @runtime_checkable
@@ -35,8 +36,6 @@ class NodeRegistry:
 
     def add(self, name: str, node: Any) -> None:
         """Add a type: an object with ``problems`` and ``run``, or a function as ``python`` nodes name them."""
-        from usechat.open_harness.nodes.python import FunctionNode
-
         self._types[name] = node if isinstance(node, NodeType) else FunctionNode(node)
 
     def add_model(self, name: str, model: Any) -> None:
@@ -54,18 +53,3 @@ class NodeRegistry:
     def model(self, name: str | None) -> Any:
         """Return the model that a name means here; a name that was not added stands for itself."""
         return self.default_model if name is None else self._models.get(name, name)
-
-
-def default_registry(*, default_model: Any = None) -> NodeRegistry:
-    """Return a registry with the built-in types: agent, claude.agent, constant, echo and python."""
-    from usechat.open_harness.nodes.agent import AgentNode
-    from usechat.open_harness.nodes.plain import ConstantNode, EchoNode
-    from usechat.open_harness.nodes.python import PythonNode
-
-    registry = NodeRegistry(default_model=default_model)
-    registry.add("constant", ConstantNode())
-    registry.add("echo", EchoNode())
-    registry.add("python", PythonNode())
-    registry.add("agent", AgentNode(registry))
-    registry.add("claude.agent", AgentNode(registry, claude=True))
-    return registry

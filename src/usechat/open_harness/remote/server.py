@@ -29,16 +29,16 @@ _GOODBYE: Final = 5.0
 """Seconds that a stopped runtime, and a client that is told to go, may take."""
 
 
-class _Close(NamedTuple):
+class _SocketClose(NamedTuple):
     """With what a socket is closed (RFC 6455, 7.4)."""
 
     code: int
     reason: str
 
 
-_FAILED: Final = _Close(1011, "The flow failed.")
-_TOO_SLOW: Final = _Close(1013, "The connection is too slow.")
-_ONE_RUN: Final = _Close(1008, "The run of this connection has begun; open another for another run.")
+_FAILED: Final = _SocketClose(1011, "The flow failed.")
+_TOO_SLOW: Final = _SocketClose(1013, "The connection is too slow.")
+_ONE_RUN: Final = _SocketClose(1008, "The run of this connection has begun; open another for another run.")
 
 
 class RuntimeSockets:
@@ -109,9 +109,9 @@ class _Client:
         self._factory = factory
         self._runtime: Runtime | None = None
         self._running: asyncio.Task[None] | None = None
-        self._outgoing: asyncio.Queue[str | _Close] = asyncio.Queue()
+        self._outgoing: asyncio.Queue[str | _SocketClose] = asyncio.Queue()
         self._waiting = 0
-        self._closed: asyncio.Future[_Close | None] = asyncio.get_running_loop().create_future()
+        self._closed: asyncio.Future[_SocketClose | None] = asyncio.get_running_loop().create_future()
 
     async def serve(self) -> None:
         """Serve until either side goes; the runtime is stopped first."""
@@ -129,7 +129,7 @@ class _Client:
                 async with asyncio.timeout(_GOODBYE):
                     await self._websocket.close(close.code, close.reason)
 
-    def _end(self, close: _Close | None) -> None:
+    def _end(self, close: _SocketClose | None) -> None:
         if not self._closed.done():
             self._closed.set_result(close)
 
@@ -144,7 +144,7 @@ class _Client:
         try:
             while True:
                 frame = await self._outgoing.get()
-                if isinstance(frame, _Close):  # behind all that was said before
+                if isinstance(frame, _SocketClose):  # behind all that was said before
                     self._end(frame)
                     return
                 self._waiting -= len(frame)

@@ -1,12 +1,15 @@
-"""Nodes that do nothing but say what they were given."""
+"""The built-in types of nodes."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from usechat.open_harness.flow.flow import Place
+from usechat.open_harness.flow.definition import Place
+from usechat.open_harness.nodes.agent import AgentNode
 from usechat.open_harness.nodes.context import NodeContext
+from usechat.open_harness.nodes.python import PythonNode
+from usechat.open_harness.nodes.registry import NodeRegistry
 
-__all__ = ["ConstantNode", "EchoNode"]
+__all__ = ["ConstantNode", "EchoNode", "default_registry"]
 
 
 class ConstantNode:
@@ -33,3 +36,14 @@ class EchoNode:
     async def run(self, fields: Mapping[str, Any], context: NodeContext) -> Any:  # noqa: ARG002 (as the protocol has it)
         """Return the text."""
         return {"text": fields["text"]}
+
+
+def default_registry(*, default_model: Any = None) -> NodeRegistry:
+    """Return a registry with the built-in types: agent, claude.agent, constant, echo and python."""
+    registry = NodeRegistry(default_model=default_model)
+    registry.add("constant", ConstantNode())
+    registry.add("echo", EchoNode())
+    registry.add("python", PythonNode())
+    registry.add("agent", AgentNode(registry))
+    registry.add("claude.agent", AgentNode(registry, claude=True))
+    return registry

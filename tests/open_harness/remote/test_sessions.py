@@ -8,8 +8,8 @@ from typing import Any, NamedTuple
 import pytest
 
 from tests.conformance.served import unanswered_port
+from tests.open_harness.remote.session_server import SessionServer
 from tests.open_harness.serving import PATIENCE, Serving, serving, until
-from tests.open_harness.session_server import SessionServer
 from usechat.errors import InvalidAddress, LocalProtocolError, PublicError, Unreachable
 from usechat.open_harness.remote import sessions
 from usechat.open_harness.remote.sessions import RemoteSession, RemoteSessions

@@ -11,7 +11,7 @@ from tests.open_harness.scripted import ScriptedRuntime, deltas, event, recorded
 from tests.open_harness.test_transport import Runtimes, asked, chunks_of, errors, listening, texts, types, until
 from usechat.errors import PublicError
 from usechat.open_harness import chat
-from usechat.open_harness.chat import Conversations
+from usechat.open_harness.chat import FlowChats
 from usechat.open_harness.runtime_protocol import Command, Event
 from usechat.open_harness.transport import TOO_LATE, OpenHarnessChatTransport
 from usechat.parts import Part, Text
@@ -55,14 +55,14 @@ class Connected(ScriptedRuntime):
 
 
 async def test_chats_of_two_people_with_the_same_id_are_kept_apart() -> None:
-    known = Conversations()
+    known = FlowChats()
     mine, theirs = (known.open(TurnContext(asked(), identity=Identity(name)).turn, 0) for name in ("me", "them"))
     assert mine is not theirs
     assert known.find(TurnContext(asked(), identity=Identity("me")).turn) is mine
 
 
 async def test_idle_chats_are_forgotten_and_their_number_is_bounded() -> None:
-    known = Conversations(maximum=3, idle_seconds=10)
+    known = FlowChats(maximum=3, idle_seconds=10)
     turns = [TurnContext(asked(chat_id=str(number))).turn for number in range(6)]
     for number, turn in enumerate(turns[:5]):
         known.forget(number)
@@ -74,7 +74,7 @@ async def test_idle_chats_are_forgotten_and_their_number_is_bounded() -> None:
 
 
 async def test_what_a_forgotten_chat_holds_open_is_closed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(chat.Conversations.__init__, "__kwdefaults__", {"maximum": 1, "idle_seconds": 10})
+    monkeypatch.setattr(chat.FlowChats.__init__, "__kwdefaults__", {"maximum": 1, "idle_seconds": 10})
     runtimes = [Connected(asks), Connected(asks)]
     transport = OpenHarnessChatTransport(iter(runtimes).__next__)
     for chat_id in ("c1", "c2"):

@@ -8,7 +8,7 @@ import pytest
 
 from tests.open_harness.flow_runs import FLOWS, constant, edge, flow
 from usechat.errors import InvalidFlow
-from usechat.open_harness.flow.flow import Edge, Flow, FlowState, ForEach, Node, Policy, Retry
+from usechat.open_harness.flow.definition import Edge, FlowDefinition, FlowState, ForEach, Node, Policy, Retry
 from usechat.open_harness.flow.reading import load_flow
 
 FULL = """\
@@ -38,7 +38,7 @@ edges:
 
 
 def test_a_file_becomes_a_flow() -> None:
-    assert load_flow(FULL) == Flow(
+    assert load_flow(FULL) == FlowDefinition(
         "full",
         (
             Node("a", "constant", {"value": "yes"}, ui={"x": 1, "y": 2, "label": "A"}),

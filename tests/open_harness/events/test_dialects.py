@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from tests.open_harness.test_adapter import end, said, step
+from tests.open_harness.events.test_adapter import end, said, step
 from usechat import parts as p
 from usechat.open_harness.events.adapter import OpenHarnessAdapter
 from usechat.open_harness.runtime_protocol import Event

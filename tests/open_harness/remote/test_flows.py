@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tests.conformance.served import unanswered_port
-from tests.open_harness.broadcasting import PATIENCE, BroadcastingServer, broadcasting
+from tests.open_harness.remote.broadcasting import PATIENCE, BroadcastingServer, broadcasting
 from usechat.errors import InvalidAddress, LocalProtocolError, PublicError, Unreachable
 from usechat.open_harness.remote.flows import LOST, NOT_WAITING, RemoteRuntime
 from usechat.open_harness.runtime_protocol import Event, Runtime

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from usechat.open_harness.engine.run_state import SharedState
+from usechat.open_harness.nodes.context import SharedState
 
 
 def state(values: dict[str, Any]) -> tuple[SharedState, list[dict[str, Any]]]:

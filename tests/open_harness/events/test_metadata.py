@@ -5,10 +5,10 @@ from typing import Any
 
 import pytest
 
+from tests.open_harness.events.test_adapter import said
 from tests.open_harness.flow_runs import constant, echo, edge
 from tests.open_harness.flow_runs import flow as described
 from tests.open_harness.scripted import event, flow
-from tests.open_harness.test_adapter import said
 from usechat import parts as p
 from usechat.open_harness.events.adapter import OpenHarnessAdapter
 from usechat.open_harness.events.metadata import graph_of

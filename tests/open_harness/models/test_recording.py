@@ -11,11 +11,11 @@ from typing import Any
 import pytest
 
 from tests.open_harness.flow_runs import Heard, edge, flow, run
-from tests.open_harness.models import Script, call, thinking
+from tests.open_harness.scripted_models import Script, call, thinking
 from usechat.open_harness.engine.runtime import FlowRuntime
 from usechat.open_harness.engine.store import MemoryRunStore
 from usechat.open_harness.models.recording import FileRecordings, Recorder, RecordingStore, SqliteRecordings
-from usechat.open_harness.nodes.registry import default_registry
+from usechat.open_harness.nodes.builtin import default_registry
 
 FLOW = flow(
     {

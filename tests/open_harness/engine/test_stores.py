@@ -19,11 +19,11 @@ from usechat.open_harness.engine.runtime import FlowRuntime
 from usechat.open_harness.engine.sqlite_store import SqliteRunStore
 from usechat.open_harness.engine.store import MemoryRunStore
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 
 
 def in_a_process(path: Path, run_id: str, message: str) -> dict[str, Any]:
-    command = [sys.executable, "-m", "tests.open_harness.restarting", str(path), run_id, message]
+    command = [sys.executable, "-m", "tests.open_harness.engine.restarting", str(path), run_id, message]
     done = subprocess.run(command, capture_output=True, text=True, check=True, cwd=ROOT, timeout=120)
     snapshot: dict[str, Any] = json.loads(done.stdout)
     return snapshot

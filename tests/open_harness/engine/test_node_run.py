@@ -11,7 +11,7 @@ from tests.open_harness import flow_functions
 from tests.open_harness.flow_runs import constant, echo, edge, flow, python, run
 from usechat.errors import NodeTimedOut
 from usechat.open_harness.engine import node_run
-from usechat.open_harness.flow.flow import Policy, Retry
+from usechat.open_harness.flow.definition import Policy, Retry
 
 
 async def test_a_node_that_fails_ends_the_flow_and_the_log_has_the_trace(caplog: pytest.LogCaptureFixture) -> None:

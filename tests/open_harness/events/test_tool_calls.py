@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
+from tests.open_harness.events.test_adapter import by, said
 from tests.open_harness.scripted import event, flow, node
-from tests.open_harness.test_adapter import by, said
 from usechat import parts as p
 from usechat.open_harness.events.adapter import OpenHarnessAdapter
 

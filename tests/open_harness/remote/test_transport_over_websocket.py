@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.open_harness.broadcasting import PATIENCE, BroadcastingServer, broadcasting
+from tests.open_harness.remote.broadcasting import PATIENCE, BroadcastingServer, broadcasting
 from usechat.open_harness import OpenHarnessChatTransport, RemoteRuntime
 from usechat.open_harness.remote.flows import LOST, NO_TEXT, NOT_WAITING
 from usechat.protocol import chunks

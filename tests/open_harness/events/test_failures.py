@@ -2,7 +2,7 @@
 
 import pytest
 
-from usechat.open_harness.events.errors import failed_step, failed_tool
+from usechat.open_harness.events.failures import failed_step, failed_tool
 
 TIMEOUT = "The step “a” took too long and was stopped. Please try again."
 RATE_LIMIT = "The step “a” was refused because of too many requests. Please try again in a moment."

@@ -7,11 +7,11 @@ import pytest
 from pydantic_ai.exceptions import ModelHTTPError
 
 from tests.open_harness.flow_runs import Heard, constant, edge, flow, run
-from tests.open_harness.models import Script, answering, call, thinking
+from tests.open_harness.scripted_models import Script, answering, call, thinking
 from usechat.errors import InvalidFlow
 from usechat.open_harness.engine.runtime import FlowRuntime
 from usechat.open_harness.models.pydantic_ai import agent_failure
-from usechat.open_harness.nodes.registry import default_registry
+from usechat.open_harness.nodes.builtin import default_registry
 
 USAGE = {"inputTokens": 100, "outputTokens": 8, "cacheCreationInputTokens": 0, "cacheReadInputTokens": 0}
 
@@ -263,7 +263,7 @@ async def test_files_reach_the_model_and_urls_are_not_fetched() -> None:
 
 
 async def test_a_model_may_be_named_by_its_place_in_a_module() -> None:
-    described = flow(agent(model="python:tests.open_harness.test_agent_node:ECHO"))
+    described = flow(agent(model="python:tests.open_harness.nodes.test_agent:ECHO"))
     _, snapshot = await run(described, {"message": "hi there"})
     assert snapshot["outputs"]["a"]["text"] == "you said hi there"
 

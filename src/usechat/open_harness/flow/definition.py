@@ -5,7 +5,7 @@ from typing import Any, Literal, TypeAlias
 
 import msgspec
 
-__all__ = ["Condition", "Edge", "Flow", "FlowState", "ForEach", "Node", "Place", "Policy", "Retry"]
+__all__ = ["Condition", "Edge", "FlowDefinition", "FlowState", "ForEach", "Node", "Place", "Policy", "Retry"]
 
 Condition: TypeAlias = str | Mapping[str, Any]
 """A JSONata text, or the operator form: ``{equals: {var, value}}``, ``{not: …}``, ``{and: […]}``, ``{or: […]}``."""
@@ -81,7 +81,7 @@ class FlowState(msgspec.Struct, frozen=True):
     schema: Any = None
 
 
-class Flow(msgspec.Struct, frozen=True):
+class FlowDefinition(msgspec.Struct, frozen=True):
     """A flow, as a flow file describes it. ``parallel`` lets nodes that are ready run at the same time."""
 
     name: str

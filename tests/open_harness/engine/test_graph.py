@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.open_harness.flow_runs import constant, edge, flow, run
-from usechat.open_harness.engine.run_state import Graph, NodeStatus
+from usechat.open_harness.engine.graph import Graph, NodeStatus
 from usechat.open_harness.flow.reading import load_flow
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from tests.open_harness.flow_runs import Heard, constant, edge, flow, run
-from tests.open_harness.models import Script
+from tests.open_harness.scripted_models import Script
 from usechat.open_harness.engine.runtime import FlowRuntime
 from usechat.open_harness.engine.sqlite_store import SqliteRunStore
 from usechat.open_harness.engine.store import MemoryRunStore

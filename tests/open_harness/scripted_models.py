@@ -9,7 +9,8 @@ from pydantic_ai.messages import ModelMessage
 from pydantic_ai.models.function import AgentInfo, DeltaThinkingPart, DeltaToolCall, FunctionModel
 from pydantic_ai.profiles import ModelProfile
 
-from usechat.open_harness.nodes.registry import NodeRegistry, default_registry
+from usechat.open_harness.nodes.builtin import default_registry
+from usechat.open_harness.nodes.registry import NodeRegistry
 
 Step: TypeAlias = str | dict[int, DeltaToolCall] | dict[int, DeltaThinkingPart] | Exception | asyncio.Event
 

@@ -10,7 +10,7 @@ import pytest
 from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 
-from tests.open_harness.obedient_runtime import ObedientRuntime
+from tests.open_harness.remote.obedient_runtime import ObedientRuntime
 from tests.open_harness.serving import PATIENCE, Serving, serving, until
 from usechat.errors import PublicError
 from usechat.open_harness.remote import flows

@@ -1,8 +1,8 @@
 """The flows in `examples/flows`, with models that follow a script."""
 
 from tests.open_harness.flow_runs import FLOWS, run
-from tests.open_harness.models import Script, answering
-from usechat.open_harness.nodes.registry import default_registry
+from tests.open_harness.scripted_models import Script, answering
+from usechat.open_harness.nodes.builtin import default_registry
 
 
 async def test_the_chat_flow_answers_the_message() -> None:
