@@ -134,7 +134,7 @@ async def test_a_flow_that_says_too_much_between_two_turns_is_stopped(monkeypatc
     assert second.text.startswith("xxx")
 
 
-async def test_unreadable_events_and_nameless_tools_are_counted() -> None:
+async def test_unknown_events_and_nameless_tools_are_counted() -> None:
     script = recorded({"type": "agent:dance"}, event("agent:tool", "a1", toolOutput=1), event("flow:complete"))
     listener = Listener("hi")
     await OpenHarnessChatTransport(Runtimes(script)).drive(listener.context)

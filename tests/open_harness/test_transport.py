@@ -305,7 +305,7 @@ async def test_a_runtime_that_raises_is_an_error_with_a_reference(caplog: pytest
     assert "/etc/secret" in caplog.text
 
 
-async def test_failures_and_unreadable_events_are_logged(caplog: pytest.LogCaptureFixture) -> None:
+async def test_failures_and_unknown_events_are_logged(caplog: pytest.LogCaptureFixture) -> None:
     script = recorded(*flow({"type": "agent:text"}, event("node:error", "a1", error="/etc/secret"), status="failed"))
     with caplog.at_level(logging.WARNING, "usechat.open_harness"):
         [text] = errors(await chunks_of(OpenHarnessChatTransport(Runtimes(script)), asked()))

@@ -10,14 +10,15 @@ from typing import Any, Final, TypeAlias
 import msgspec
 
 from usechat.errors import PublicError
-from usechat.open_harness.chat import FlowChat, FlowChats, FlowTurns
+from usechat.open_harness.chat import FlowChat, FlowChats, FlowTurn, FlowTurns
 from usechat.open_harness.events.adapter import OpenHarnessAdapter
 from usechat.open_harness.events.metadata import graph_of
 from usechat.open_harness.runtime_protocol import Runtime
 from usechat.protocol.chunks import Chunk
-from usechat.protocol.parts import Finish, Start
+from usechat.protocol.parts import Start
 from usechat.protocol.request import ChatRequest
 from usechat.runs.transport import RunChatTransport
+from usechat.sources import AdapterSource
 from usechat.turn import Turn, TurnContext
 
 __all__ = ["OpenHarnessChatTransport", "RuntimeFactory"]
@@ -57,7 +58,7 @@ class OpenHarnessChatTransport:
         self._send_flow_metadata = send_flow_metadata
         self._send_node_outputs = send_node_outputs
         self._generate_message_id = generate_message_id
-        self._conversations = FlowChats()
+        self._chats = FlowChats()
         self._runs = RunChatTransport(self)
 
     async def send_messages(self, request: ChatRequest) -> AsyncIterator[Chunk]:
@@ -70,68 +71,65 @@ class OpenHarnessChatTransport:
 
     def hand_over(self, turn: Turn) -> None:
         """Let the chat's running turn end, because ``turn`` goes on with its flow, or wants the answer anew."""
-        conversation = self._conversations.find(turn)
-        if conversation is not None and conversation.flow is not None:
-            conversation.flow.end_turn(stop=turn.request.trigger == "regenerate-message")
+        chat = self._chats.find(turn)
+        if chat is not None and chat.flow is not None:
+            chat.flow.end_turn(stop=turn.request.trigger == "regenerate-message")
 
     async def drive(self, context: TurnContext) -> None:
-        """Answer a turn; a turn that is cancelled stops the flow first."""
+        """Answer a turn. A turn that is cancelled stops its flow first."""
         turn = context.turn
         if self._generate_message_id is not None:
-            turn.send(Start(self._generate_message_id()))
-        conversation = await self._open(turn)
-        if conversation.flow is not None and await self._join(conversation, conversation.flow, context):
+            context.send(Start(self._generate_message_id()))
+        chat = await self._open(turn)
+        if chat.flow is not None and await self._join(chat, chat.flow, context):
             return
-        flow, begin = await self._flow(conversation, turn)
-        conversation.flow, conversation.paused = flow, None
-        if not await self._tell(conversation, flow, context, begin):
+        flow, begin = await self._flow(chat, context)
+        chat.flow, chat.paused = flow, None
+        if not await self._answer(chat, flow, context, begin):
             raise PublicError(TOO_LATE)
 
     async def _open(self, turn: Turn) -> FlowChat:
-        """Return the chat of a turn. An answer that is wanted anew goes on with nothing."""
+        """Return the chat of a turn. A turn that regenerates an answer stops what the chat was doing."""
         now = asyncio.get_running_loop().time()
-        for runtime in self._conversations.forget(now):
+        for runtime in self._chats.forget(now):
             await _close(runtime)
-        conversation = self._conversations.open(turn, now)
+        chat = self._chats.open(turn, now)
         if turn.request.trigger == "regenerate-message":
-            flow, paused = conversation.flow, conversation.paused
-            conversation.flow = conversation.paused = None
+            flow, paused = chat.flow, chat.paused
+            chat.flow = chat.paused = None
             if flow is not None:
                 await flow.stop()
             if paused is not None:
                 paused.stop()
                 await _close(paused)
-        return conversation
+        return chat
 
-    async def _join(self, conversation: FlowChat, flow: FlowTurns, context: TurnContext) -> bool:
-        """Go on with the flow that runs; tell whether that answered the turn."""
+    async def _join(self, chat: FlowChat, flow: FlowTurns, context: TurnContext) -> bool:
+        """Go on with the flow that runs; return whether that answered the turn."""
         turn = context.turn
         if flow.is_abandoned:
             return False
         begin = None if turn.request.continues else lambda: flow.deliver(_text_alone(turn))
-        return await self._tell(conversation, flow, context, begin)
+        return await self._answer(chat, flow, context, begin)
 
-    async def _tell(
-        self, conversation: FlowChat, flow: FlowTurns, context: TurnContext, begin: Callable[[], None] | None
+    async def _answer(
+        self, chat: FlowChat, flow: FlowTurns, context: TurnContext, begin: Callable[[], None] | None
     ) -> bool:
-        """Tell the turn what its flow says; leave it open, and say so, if the flow ended without the message."""
+        """Drive the turn with its share of a flow; return whether that answered it."""
+        share = FlowTurn(flow, context, begin)
         try:
-            ending = await flow.tell(context, begin=begin)
+            await AdapterSource(share.events, lambda: share).drive(context)
         finally:
-            if flow.is_over and conversation.flow is flow:
-                conversation.flow = None
+            if flow.is_over and chat.flow is flow:
                 is_paused = flow.runtime.get_snapshot().get("status") == "paused"
-                conversation.paused = flow.runtime if is_paused else None
-        if flow.is_over and isinstance(ending, Finish) and not flow.is_delivered:
-            return False
-        if ending is not None:
-            context.send(ending)
-        return True
+                chat.flow, chat.paused = None, flow.runtime if is_paused else None
+        return share.is_answered
 
-    async def _flow(self, conversation: FlowChat, turn: Turn) -> tuple[FlowTurns, Callable[[], None]]:
-        """Return the flow that answers a turn, and what sets it going."""
-        runtime = conversation.paused or await self._make(turn)
-        if self._conversations.holder(runtime) not in (None, conversation):
+    async def _flow(self, chat: FlowChat, context: TurnContext) -> tuple[FlowTurns, Callable[[], None]]:
+        """Return the flow that answers a turn, and what starts it."""
+        turn = context.turn
+        runtime = chat.paused or await self._make(turn)
+        if self._chats.holder(runtime) not in (None, chat):
             raise PublicError(BUSY)
         status = runtime.get_snapshot().get("status")
         if status in ("complete", "aborted"):
@@ -140,8 +138,8 @@ class OpenHarnessChatTransport:
         if status == "running":
             return flow, lambda: flow.deliver(_text_alone(turn))
         if status == "paused":
-            return flow, lambda: flow.start(runtime.resume(_answer(turn)))
-        return flow, lambda: flow.start(runtime.run(_input(turn)))
+            return flow, lambda: flow.start(lambda: runtime.resume(_answer(turn)), context)
+        return flow, lambda: flow.start(lambda: runtime.run(_input(turn)), context)
 
     async def _make(self, turn: Turn) -> Runtime:
         if isinstance(self._runtime, Runtime) and not isinstance(self._runtime, type):

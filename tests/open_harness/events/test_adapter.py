@@ -7,6 +7,7 @@ import pytest
 
 from tests.open_harness.scripted import deltas, event, flow, node
 from usechat import parts as p
+from usechat.errors import PublicError, UnknownEvent
 from usechat.open_harness.events.adapter import ABORTED, BROKEN_OFF, OpenHarnessAdapter
 from usechat.open_harness.events.event import REQUIRED
 from usechat.open_harness.runtime_protocol import Event
@@ -202,7 +203,24 @@ def test_a_source_that_goes_away_is_an_error() -> None:
     adapter.feed(event("flow:start"))
     assert adapter.close() == [p.Error(BROKEN_OFF)]
     assert adapter.close() == []
-    assert OpenHarnessAdapter().close("No luck.") == [p.Error("No luck.")]
+
+
+def test_an_exception_without_a_failure_before_it_is_left_to_the_run() -> None:
+    adapter = OpenHarnessAdapter(send_flow_metadata=True)
+    for each in (event("flow:start", flowName="f"), event("agent:tool", "a1", toolName="t", toolInput=1)):
+        adapter.feed(each)
+    assert adapter.close(OSError("secret")) == [
+        p.ToolError("a1-1", "t did not finish.", lane="a1"),
+        p.Data("flow-status", {"status": "failed", "flowName": "f"}, "flow-status"),
+    ]
+    assert adapter.close(OSError("secret")) == []
+
+
+def test_a_public_error_is_shown_instead_of_the_failure_before_it() -> None:
+    adapter = OpenHarnessAdapter()
+    for each in (event("flow:start"), event("agent:error", "a1", errorType="timeout", message="30 s")):
+        adapter.feed(each)
+    assert adapter.close(PublicError("Come back tomorrow.")) == []
 
 
 def test_a_source_that_goes_away_after_a_failure_tells_the_failure() -> None:
@@ -232,11 +250,12 @@ def test_a_source_that_goes_away_after_a_failure_tells_the_failure() -> None:
         ({"name": "harness:dance", "payload": {}}, "it is of no known kind"),
     ],
 )
-def test_an_event_that_lacks_something_is_skipped_and_told_to_the_log(bad: Any, why: str) -> None:
+def test_an_event_that_lacks_something_is_unknown_and_a_notice_says_why(bad: Any, why: str) -> None:
     adapter = OpenHarnessAdapter()
-    assert adapter.feed(bad) == []
+    with pytest.raises(UnknownEvent):
+        adapter.feed(bad)
     notices = adapter.take_notices()
-    assert [notice.kind for notice in notices] == ["unreadable"]
+    assert [notice.kind for notice in notices] == ["unknown"]
     assert notices[0].text.endswith(why)
     assert adapter.take_notices() == []
     assert adapter.feed(event("agent:text", "a1", content="x")) == [text("x"), end()]
@@ -255,4 +274,4 @@ def test_every_type_of_event_is_known() -> None:
     for kind in REQUIRED:
         if kind not in ("flow:complete", "flow:paused", "flow:aborted", "input:requested"):
             adapter.feed(event(kind, "a1", **fields))
-    assert [notice for notice in adapter.take_notices() if notice.kind == "unreadable"] == []
+    assert [notice for notice in adapter.take_notices() if notice.kind == "unknown"] == []

@@ -3,12 +3,14 @@
 A run id names one invocation of one node, and that is the lane its parts speak in.
 """
 
+import asyncio
 import itertools
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, ClassVar, Final
 
 import msgspec
 
+from usechat.errors import PublicError, UnknownEvent
 from usechat.open_harness.events.dialects import Dialects
 from usechat.open_harness.events.event import REQUIRED, EndsAt, lacking
 from usechat.open_harness.events.failures import Notice, failed_step
@@ -70,8 +72,6 @@ class OpenHarnessAdapter:
     ) -> None:
         self.ended = False
         """Whether the message is complete; what comes later is not heard."""
-        self.current_run_id: str | None = None
-        """The invocation that spoke last and still goes on: the one that takes a further message."""
         self.failure = ""
         """The sentence about the last failure that the flow told; its end says whether it has failed."""
         self._send_reasoning = send_reasoning
@@ -88,18 +88,30 @@ class OpenHarnessAdapter:
         self._notices: list[Notice] = []
 
     def feed(self, event: Event) -> list[Part]:
-        """Return what an event says; nothing once the message is complete."""
-        said = self._dialects.read(event)
-        if said is None:
-            self._unreadable(event, "it is of no known kind")
-            return []
-        return [part for each in said for part in self._read(each)]
+        """Return the parts of an event; nothing once the message is complete.
 
-    def close(self, error: str | None = None) -> list[Part]:
-        """End the message, because the source has gone: with the error, or else with the failure that it told."""
+        Raises :class:`~usechat.errors.UnknownEvent` for an event that cannot be read; a notice says why.
+        """
         if self.ended:
             return []
-        return list(self._end_failed({}, error or self.failure or BROKEN_OFF))
+        known = self._dialects.read(event)
+        if known is None:
+            raise self._unknown(event, "it is of no known kind")
+        return [part for each in known for part in self._read(each)]
+
+    def close(self, error: BaseException | None = None) -> list[Part]:
+        """End the message if the events have not.
+
+        With an error that is no :class:`~usechat.errors.PublicError`, the failure that the flow told is the ending. If
+        it told none, or the turn was stopped, nodes and flow get their last status and the ending is left to the run.
+        """
+        if self.ended:
+            return []
+        if isinstance(error, asyncio.CancelledError):
+            return list(self._end_statuses({}, "aborted"))
+        if error is None or (self.failure and not isinstance(error, PublicError)):
+            return list(self._end_failed({}, self.failure or BROKEN_OFF))
+        return [*self._tools.settle_all(), *self._end_statuses({}, "failed")]
 
     def hand_over(self) -> list[Part]:
         """Leave the message while the run goes on; the next message begins with :meth:`take_over`."""
@@ -118,24 +130,20 @@ class OpenHarnessAdapter:
         notices, self._notices, self._tools.notices = [*self._notices, *self._tools.notices], [], []
         return notices
 
-    def _read(self, event: Event) -> Iterator[Part]:
-        if self.ended:
-            return
+    def _read(self, event: Event) -> Iterable[Part]:
         kind = event["type"]
         if not isinstance(kind, str) or kind not in REQUIRED:
-            self._unreadable(event, "its type is not known")
-            return
+            raise self._unknown(event, "its type is not known")
         self._flow_speaks = self._flow_speaks or kind.startswith("flow:")
         if key := lacking(event):
-            self._unreadable(event, f"it has no {key}")
-            return
+            raise self._unknown(event, f"it has no {key}")
         handler = self._handlers.get(kind)
-        if handler is not None:
-            yield from handler(self, event)
+        return () if handler is None or self.ended else handler(self, event)
 
-    def _unreadable(self, event: Any, why: str) -> None:
+    def _unknown(self, event: Any, why: str) -> UnknownEvent:
         kind = (event.get("type") or event.get("name")) if isinstance(event, Mapping) else type(event).__name__
-        self._notices.append(Notice("unreadable", f"an event {kind!r} was skipped: {why}", str(kind)))
+        self._notices.append(Notice("unknown", f"an event {kind!r} was skipped: {why}", str(kind)))
+        return UnknownEvent(str(kind))
 
     # The flow
 
@@ -190,7 +198,6 @@ class OpenHarnessAdapter:
     def _node_ended(self, event: Event, status: str) -> Iterator[Part]:
         yield from self._agent_silent(event)
         self._invocations.pop(event["runId"], None)
-        self.current_run_id = next(reversed(self._invocations), None)
         if self._data:
             yield from self._data.node_ended(event, status)
 
@@ -306,15 +313,18 @@ class OpenHarnessAdapter:
         yield from self._end(event, "failed", Error(text), flow_name)
 
     def _end(self, event: Event, status: str, ending: Finish | Error, flow_name: Any = None) -> Iterator[Part]:
-        self.ended = True
         yield from self._tools.settle_all()
+        yield from self._end_statuses(event, status, flow_name)
+        yield ending
+
+    def _end_statuses(self, event: Event, status: str, flow_name: Any = None) -> Iterator[Part]:
+        self.ended = True
         if self._data:
             yield from self._data.all_ended(event, status)
             yield self._data.status(status, flow_name)
-        yield ending
 
     def _invocation(self, event: Event) -> _Invocation:
-        run_id = self.current_run_id = event["runId"]
+        run_id = event["runId"]
         found = self._invocations.get(run_id)
         if found is None:
             spoken_by = {"openHarness": {"nodeId": event["nodeId"], "runId": run_id}}

@@ -12,10 +12,10 @@ PUBLIC: Final = "public"
 class Notice(NamedTuple):
     """Something for the log: a failure, whose raw text nobody else sees, or an event that could not be read.
 
-    ``unreadable`` and ``nameless-tool`` are counted too, under ``event``: the type of the event.
+    ``unknown`` and ``nameless-tool`` are counted too, under ``event``: the type of the event.
     """
 
-    kind: Literal["failure", "unreadable", "nameless-tool"]
+    kind: Literal["failure", "unknown", "nameless-tool"]
     text: str
     event: str
     reference: str = ""
