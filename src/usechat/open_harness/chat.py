@@ -165,9 +165,11 @@ class FlowTurns:
         """Take an event where it happens. The runtime ignores what its listeners raise, so errors are kept."""
         try:
             known = self._dialects.read(event)
-            for each in [event] if known is None else known:
+            if known is None:
+                self._put(event)  # the adapter says why it is unknown
+                return
+            for each in known:
                 self._put(each)
-            for each in known or ():
                 self._delivery.receive(each)
         except Exception as error:
             self._broken = error
@@ -179,7 +181,8 @@ class FlowTurns:
     def _put(self, item: Item) -> None:
         if self._is_read or len(self._queue) < MAXIMUM_EVENTS_BETWEEN:
             self._queue.append(item)
-            self._wake.set()
+            if len(self._queue) == 1:  # a turn waits only while the queue is empty
+                self._wake.set()
         else:
             self._stop_runtime()
 
@@ -286,10 +289,13 @@ class FlowTurn:
         """Return the parts of an event, without the ending."""
         if isinstance(item, Ready):
             return self._without_ending(list(item.parts))
+        adapter = self._flow.adapter
         try:
-            return self._without_ending(self._flow.adapter.feed(item))
+            parts = adapter.feed(item)
         finally:
-            self._log_notices()
+            if adapter.notices:
+                self._log_notices()
+        return self._without_ending(parts) if adapter.ended else parts
 
     def close(self, error: BaseException | None = None) -> list[Part]:
         """Return the ending, or what a turn that was broken off leaves to say."""
@@ -323,7 +329,16 @@ class FlowTurn:
 
 _FLOW_ENDS: Final = ("flow:complete", "flow:paused", "flow:aborted")
 _NODE_ENDS: Final = ("node:complete", "node:error")
-_AGENT_ENDS: Final = ("agent:complete", "agent:paused", "agent:aborted")
+_SPEAKS: Final = (
+    "agent:text:delta",
+    "agent:thinking:delta",
+    "agent:text",
+    "agent:thinking",
+    "agent:tool",
+    "agent:start",
+    "agent:error",
+    "node:start",
+)
 
 
 class _Delivery:
@@ -349,16 +364,17 @@ class _Delivery:
 
     def receive(self, event: Event) -> None:
         """Follow which nodes run."""
-        kind, run_id = event.get("type"), event.get("runId")
+        kind, run_id = event["type"], event.get("runId")
         if kind in _FLOW_ENDS:
             self._running.clear()
-        elif isinstance(kind, str) and isinstance(run_id, str):
-            if kind in _NODE_ENDS:
-                self._running.pop(run_id, None)
-                self._take_back(run_id)
-            elif kind == "node:start" or (kind.startswith("agent:") and kind not in _AGENT_ENDS):
-                self._running.pop(run_id, None)
-                self._running[run_id] = None
+        elif not isinstance(run_id, str):
+            return
+        elif kind in _NODE_ENDS:
+            self._running.pop(run_id, None)
+            self._take_back(run_id)
+        elif kind in _SPEAKS and (not self._running or next(reversed(self._running)) != run_id):
+            self._running.pop(run_id, None)
+            self._running[run_id] = None
         self._send()
 
     def _take_back(self, run_id: str) -> None:

@@ -144,12 +144,11 @@ class FlowRun:
         """Tell an event to all listeners and keep it."""
         stamped = {**event, "timestamp": int(time.time() * 1000)}
         self._listeners.tell(stamped)
-        self._keep(lambda: self._store.append_event(self.state.run_id, stamped))
+        self._keep(self._store.append_event, self.state.run_id, stamped)
 
     def save(self) -> None:
         """Keep how the run stands."""
-        snapshot = self.snapshot()
-        self._keep(lambda: self._store.save_snapshot(self.state.run_id, snapshot))
+        self._keep(self._store.save_snapshot, self.state.run_id, self.snapshot())
 
     def flush(self) -> None:
         """Return when all is kept; called in a thread."""
@@ -192,8 +191,8 @@ class FlowRun:
         else:
             self._loop.call_soon_threadsafe(self.emit, event)
 
-    def _keep(self, write: Callable[[], None]) -> None:
+    def _keep(self, write: Callable[..., None], *values: Any) -> None:
         try:
-            write()
+            write(*values)
         except Exception:  # a run does not fail because its store does
             _logger.exception("the store of runs failed at run %s", self.state.run_id)

@@ -5,7 +5,7 @@ A run id names one invocation of one node, and that is the lane its parts speak 
 
 import asyncio
 import itertools
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, ClassVar, Final
 
 import msgspec
@@ -39,6 +39,13 @@ ABORTED: Final = "The flow was stopped before it finished."
 BROKEN_OFF: Final = "The connection to the flow broke off before it finished."
 FAILED: Final = "The flow failed."
 GOES_ON: Final = "{tool} goes on in the next message."
+
+_SPOKEN: Final[Mapping[str, type[Text | Reasoning]]] = {
+    "agent:text:delta": Text,
+    "agent:text": Text,
+    "agent:thinking:delta": Reasoning,
+    "agent:thinking": Reasoning,
+}
 
 
 class _Invocation(msgspec.Struct):
@@ -74,6 +81,8 @@ class OpenHarnessAdapter:
         """Whether the message is complete; what comes later is not heard."""
         self.failure = ""
         """The sentence about the last failure that the flow told; its end says whether it has failed."""
+        self.notices: list[Notice] = []
+        """What the log should know; :meth:`take_notices` empties it."""
         self._send_reasoning = send_reasoning
         self._send_step_markers = send_step_markers
         self._send_node_outputs = send_node_outputs
@@ -82,10 +91,9 @@ class OpenHarnessAdapter:
         self._flow_speaks = False
         self._new_reference = new_reference or map(str, itertools.count(1)).__next__
         self._dialects = Dialects()
-        self._tools = AgentToolCalls(self._new_reference)
+        self._tools = AgentToolCalls(self._new_reference, self.notices)
         self._usage = Usage()
         self._invocations: dict[str, _Invocation] = {}
-        self._notices: list[Notice] = []
 
     def feed(self, event: Event) -> list[Part]:
         """Return the parts of an event; nothing once the message is complete.
@@ -127,7 +135,8 @@ class OpenHarnessAdapter:
 
     def take_notices(self) -> list[Notice]:
         """Return what the log should know since the last time."""
-        notices, self._notices, self._tools.notices = [*self._notices, *self._tools.notices], [], []
+        notices = list(self.notices)
+        self.notices.clear()
         return notices
 
     def _read(self, event: Event) -> Iterable[Part]:
@@ -142,7 +151,7 @@ class OpenHarnessAdapter:
 
     def _unknown(self, event: Any, why: str) -> UnknownEvent:
         kind = (event.get("type") or event.get("name")) if isinstance(event, Mapping) else type(event).__name__
-        self._notices.append(Notice("unknown", f"an event {kind!r} was skipped: {why}", str(kind)))
+        self.notices.append(Notice("unknown", f"an event {kind!r} was skipped: {why}", str(kind)))
         return UnknownEvent(str(kind))
 
     # The flow
@@ -211,18 +220,20 @@ class OpenHarnessAdapter:
         self._invocation(event)
         yield from ()
 
-    def _delta(self, event: Event, kind: type[Text | Reasoning]) -> Iterator[Part]:
-        invocation = self._invocation(event)
+    def _delta(self, event: Event) -> Sequence[Part]:
+        """Read a delta. It is the hot path: a plain tuple, no generator."""
+        invocation, kind = self._invocation(event), _SPOKEN[event["type"]]
         invocation.heard.add(kind)
-        if event["content"] and (kind is Text or self._send_reasoning):
-            invocation.speaking = kind
-            yield kind(event["content"], invocation.provider_metadata, lane=invocation.run_id)
+        if not event["content"] or (kind is Reasoning and not self._send_reasoning):
+            return ()
+        invocation.speaking = kind
+        return (kind(event["content"], invocation.provider_metadata, lane=invocation.run_id),)
 
-    def _block(self, event: Event, kind: type[Text | Reasoning]) -> Iterator[Part]:
+    def _block(self, event: Event) -> Iterator[Part]:
         """Read the full text of a block: with no deltas before it, it is the block; after deltas it only closes it."""
-        invocation = self._invocation(event)
+        invocation, kind = self._invocation(event), _SPOKEN[event["type"]]
         if kind not in invocation.heard:
-            yield from self._delta(event, kind)
+            yield from self._delta(event)
         invocation.heard.discard(kind)
         if invocation.speaking is kind:
             invocation.speaking = None
@@ -305,7 +316,7 @@ class OpenHarnessAdapter:
         reference = self._new_reference()
         what = f"{error_type}: {text!r}" if error_type else repr(text)
         told = f"node {invocation.node_id!r} failed in run {invocation.run_id}: {what}"
-        self._notices.append(Notice("failure", told, event["type"], reference))
+        self.notices.append(Notice("failure", told, event["type"], reference))
         if error_type or len(invocation.errors) == 1:
             self.failure = failed_step(invocation.node_id, str(error_type or ""), str(text), reference)
 
@@ -331,7 +342,7 @@ class OpenHarnessAdapter:
             found = self._invocations[run_id] = _Invocation(run_id, event["nodeId"], spoken_by)
         return found
 
-    _handlers: ClassVar[Mapping[str, Callable[[Any, Event], Iterator[Part]]]] = {
+    _handlers: ClassVar[Mapping[str, Callable[[Any, Event], Iterable[Part]]]] = {
         "flow:start": _flow_started,
         "flow:resumed": _flow_resumed,
         "flow:complete": _flow_completed,
@@ -344,10 +355,10 @@ class OpenHarnessAdapter:
         "edge:fire": _edge_fired,
         "loop:iterate": _loop_iterated,
         "agent:start": _agent_started,
-        "agent:text:delta": lambda self, event: self._delta(event, Text),
-        "agent:text": lambda self, event: self._block(event, Text),
-        "agent:thinking:delta": lambda self, event: self._delta(event, Reasoning),
-        "agent:thinking": lambda self, event: self._block(event, Reasoning),
+        "agent:text:delta": _delta,
+        "agent:text": _block,
+        "agent:thinking:delta": _delta,
+        "agent:thinking": _block,
         "agent:tool": _tool,
         "agent:error": _agent_failed,
         "agent:complete": _agent_completed,

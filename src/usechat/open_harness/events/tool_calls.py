@@ -35,8 +35,8 @@ class AgentToolCalls:
     Events of one invocation and one tool are paired first in, first out; the later dialects have ids, which decide.
     """
 
-    def __init__(self, new_reference: Callable[[], str]) -> None:
-        self.notices: list[Notice] = []
+    def __init__(self, new_reference: Callable[[], str], notices: list[Notice]) -> None:
+        self._notices = notices
         self._new_reference = new_reference
         self._numbers = itertools.count(1)
         self._open: dict[str, list[_Open]] = {}  # by run id
@@ -45,7 +45,7 @@ class AgentToolCalls:
         """Return what an `agent:tool` event says."""
         run_id, name = event["runId"], event.get("toolName")
         if event.get("toolCallId") is None and not (isinstance(name, str) and name):
-            self.notices.append(
+            self._notices.append(
                 Notice("nameless-tool", f"a tool of node {event['nodeId']!r} has no name", "agent:tool")
             )
         ends = "toolOutput" in event or event.get("error") is not None
@@ -116,7 +116,7 @@ class AgentToolCalls:
             return ToolResult(call.id, event.get("toolOutput"), lane=event["runId"])
         text, reference = failed_tool(call.name, event.get("errorType"), str(error), self._new_reference)
         told = f"tool {call.name!r} of node {event['nodeId']!r} failed: {error!r}"
-        self.notices.append(Notice("failure", told, "agent:tool", reference))
+        self._notices.append(Notice("failure", told, "agent:tool", reference))
         return ToolError(call.id, text, lane=event["runId"])
 
     def _end(self, calls: list[_Open], run_id: str, text: str) -> list[ToolPart]:
