@@ -1,5 +1,6 @@
 """The data parts from which a page draws a flow."""
 
+import asyncio
 from collections.abc import Mapping
 from typing import Any
 
@@ -151,3 +152,12 @@ def test_the_graph_shows_nodes_and_edges_and_no_prompts() -> None:
         "nodes": [{"id": "a", "type": "echo", "ui": {"x": 1}}, {"id": "b", "type": "constant"}],
         "edges": ({"id": "e", "from": "a", "to": "b", "maxIterations": 3},),
     }
+
+
+def test_a_turn_that_is_stopped_leaves_flow_and_nodes_aborted_and_no_ending() -> None:
+    adapter = OpenHarnessAdapter(send_flow_metadata=True)
+    for each in (event("flow:start", flowName="flow"), event("node:start", "a1")):
+        adapter.feed(each)
+    assert adapter.close(asyncio.CancelledError()) == [state("a1", "aborted"), status("aborted")]
+    assert adapter.feed(event("flow:aborted")) == []
+    assert OpenHarnessAdapter().close(asyncio.CancelledError()) == []
