@@ -97,8 +97,6 @@ async def _completion(server: Any, messages: list[dict[str, str]]) -> AsyncItera
         stopped = True
 
 
-# -- Which model the demo's agents use: its own script, any that pydantic-ai knows, or a small one on this machine.
-
 MODEL_VARIABLE: Final = "USECHAT_DEMO_MODEL"
 """Tells the server's process which model was chosen."""
 SCRIPT: Final = "script"

@@ -399,7 +399,7 @@ IDLE_SECONDS: Final = 3_600.0
 
 
 class FlowChat:
-    """One chat: ``flow`` runs, ``paused`` waits for the next message."""
+    """One chat: the flow run that is going on, or the paused runtime that the next message resumes."""
 
     def __init__(self) -> None:
         self.flow: FlowTurns | None = None
@@ -408,16 +408,16 @@ class FlowChat:
 
     @property
     def is_running(self) -> bool:
-        """Whether a flow runs, be it between two turns."""
+        """Whether a flow runs, even between two turns."""
         return self.flow is not None and not self.flow.is_over
 
     def holds(self, runtime: Runtime) -> bool:
-        """Tell whether this chat uses a runtime."""
+        """Return whether this chat uses a runtime."""
         return self.paused is runtime or (self.is_running and self.flow is not None and self.flow.runtime is runtime)
 
 
 class FlowChats:
-    """The chats of one transport. Those that were idle for long are forgotten, the oldest first."""
+    """The chats of one transport. Idle chats are forgotten, the oldest first."""
 
     def __init__(self, *, maximum: int = MAXIMUM, idle_seconds: float = IDLE_SECONDS) -> None:
         self._maximum = maximum
@@ -429,10 +429,10 @@ class FlowChats:
 
     def open(self, turn: Turn, now: float) -> FlowChat:
         """Return the chat of a turn; ``now`` is the time in seconds."""
-        conversation = self._chats.setdefault(_key(turn), FlowChat())
-        conversation.used = now
+        chat = self._chats.setdefault(_key(turn), FlowChat())
+        chat.used = now
         self._chats.move_to_end(_key(turn))
-        return conversation
+        return chat
 
     def find(self, turn: Turn) -> FlowChat | None:
         """Return the chat of a turn, if it is known."""
@@ -443,20 +443,20 @@ class FlowChats:
         return next((chat for chat in self._chats.values() if chat.holds(runtime)), None)
 
     def forget(self, now: float) -> list[Runtime]:
-        """Make room; return the paused runtimes that nobody holds any more."""
-        let_go: list[Runtime] = []
-        for key, conversation in list(self._chats.items()):
-            is_idle = now - conversation.used > self._idle_seconds
+        """Forget idle chats and those over the maximum; return their paused runtimes."""
+        released: list[Runtime] = []
+        for key, chat in list(self._chats.items()):
+            is_idle = now - chat.used > self._idle_seconds
             if not is_idle and len(self._chats) < self._maximum:
                 break
-            if not conversation.is_running:
+            if not chat.is_running:
                 del self._chats[key]
-                let_go += [conversation.paused] if conversation.paused is not None else []
-        return let_go
+                released += [chat.paused] if chat.paused is not None else []
+        return released
 
 
 def _key(turn: Turn) -> _Key:
-    """Return whose chat it is: ids are chosen by pages, so that two people may have the same."""
+    """Return the key of a chat. Clients choose chat ids, so two people may use the same id."""
     subject = turn.identity.subject if turn.identity is not None else ""
     others = [str(value) for name, value in turn.path_params.items() if name != "chat_id"]
     return (subject, *others, turn.chat_id)

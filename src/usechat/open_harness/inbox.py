@@ -10,7 +10,10 @@ __all__ = ["Inbox"]
 
 
 class Inbox:
-    """The commands sent to one invocation of a node: ``send`` with a ``message``, ``reply`` with a ``content``."""
+    """The commands sent to one invocation of a node: ``send`` with a ``message``, ``reply`` with ``content``.
+
+    ``put`` is called in the loop's thread, ``next`` from any thread.
+    """
 
     def __init__(self) -> None:
         self._commands: deque[Command] = deque()
@@ -20,23 +23,23 @@ class Inbox:
         return len(self._commands)
 
     def put(self, command: Command) -> None:
-        """Add a command; called in the loop's thread."""
+        """Add a command."""
         self._commands.append(command)
         self._arrived.set()
 
     def put_back(self, command: Command) -> None:
-        """Return a command that was taken and could not be used."""
+        """Put back a command that could not be used; it is the next one again."""
         self._commands.appendleft(command)
 
     def next(self) -> Command | None:
-        """Take the oldest command, from any thread; nothing if there is none."""
+        """Remove and return the oldest command; ``None`` if there is none."""
         try:
             return self._commands.popleft()
         except IndexError:
             return None
 
     async def receive(self) -> Command:
-        """Wait for the next command and take it."""
+        """Wait for the next command; remove and return it."""
         while (command := self.next()) is None:
             self._arrived.clear()
             await self._arrived.wait()
@@ -47,5 +50,5 @@ class Inbox:
             yield await self.receive()
 
     def waiting(self) -> list[Command]:
-        """Return the commands that nobody has taken yet; they stay."""
+        """Return the unread commands without removing them."""
         return list(self._commands)

@@ -1,4 +1,4 @@
-"""Work that blocks, in a thread that may be left behind."""
+"""Runs blocking functions in threads that nothing waits for."""
 
 import asyncio
 import contextlib
@@ -13,9 +13,9 @@ Result = TypeVar("Result")
 
 
 async def in_thread(work: Callable[[], Result]) -> Result:
-    """Run a function in a thread of its own and return what it does.
+    """Run a function in a thread of its own and return its result.
 
-    Unlike ``asyncio.to_thread``, work that never ends holds up neither other work nor the end of the process.
+    Unlike ``asyncio.to_thread``, a function that never returns blocks neither a pool nor the exit of the process.
     """
     loop = asyncio.get_running_loop()
     future: asyncio.Future[Result] = loop.create_future()
@@ -27,7 +27,7 @@ async def in_thread(work: Callable[[], Result]) -> Result:
         if error is None:
             future.set_result(result)
         else:
-            # A future cannot hold a StopIteration, and a node that calls sys.exit() does not end the server.
+            # A future cannot hold a StopIteration, and a node that calls sys.exit() must not end the server.
             is_plain = isinstance(error, Exception) and not isinstance(error, StopIteration)
             future.set_exception(error if is_plain else RuntimeError(repr(error)))
 
@@ -35,9 +35,9 @@ async def in_thread(work: Callable[[], Result]) -> Result:
         result, error = None, None
         try:
             result = context.run(work)
-        except BaseException as raised:  # whatever it is belongs to the caller
+        except BaseException as raised:  # passed on to the caller
             error = raised
-        with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits any more
+        with contextlib.suppress(RuntimeError):  # the loop is closed: nothing waits for the result
             loop.call_soon_threadsafe(settle, result, error)
 
     threading.Thread(target=run, name="usechat-node", daemon=True).start()

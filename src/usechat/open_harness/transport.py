@@ -1,4 +1,4 @@
-"""Flows that answer chats: each turn runs a flow, resumes the paused one, or joins the one that runs."""
+"""The chat transport for flows: each turn starts a flow, resumes the paused one, or joins the running one."""
 
 import asyncio
 import inspect
@@ -24,7 +24,7 @@ from usechat.turn import Turn, TurnContext
 __all__ = ["OpenHarnessChatTransport", "RuntimeFactory"]
 
 RuntimeFactory: TypeAlias = Callable[..., Runtime | Awaitable[Runtime]]
-"""Makes the runtime of a turn; it may take the turn. One that is paused already is resumed."""
+"""Makes the runtime of a turn; it may take the turn as its argument. A runtime that is paused is resumed."""
 
 _logger: Final = logging.getLogger("usechat.open_harness")
 
@@ -35,11 +35,20 @@ BUSY: Final = "The flow is busy with another chat. Please try again later."
 
 
 class OpenHarnessChatTransport:
-    """Answers chats with flows.
+    """Answers chats with flows. It is a chat transport and a source: give it to ``ChatApp`` or ``chat_response``.
 
     ``runtime`` is a function that makes a runtime for each turn, or one runtime, which runs once. The flow's input is
-    ``message``, ``messages``, ``files`` and ``chatId``. A message that comes while the chat's flow runs is sent to the
-    node that runs; its answer goes on from there.
+    ``message``, ``messages``, ``files`` and ``chatId``. The chat's next message resumes a paused flow. A message that
+    comes while the flow runs is sent to the running node, and the answer continues in a new message.
+
+    ``send_reasoning`` sends what agents think, ``send_step_markers`` starts a step with each node,
+    ``send_flow_metadata`` sends data parts from which a page can draw the flow, ``send_node_outputs`` sends the output
+    of each node, and ``generate_message_id`` names the messages.
+
+    .. code-block:: python
+
+        flow = load_flow("trip-flow.yaml")
+        app = ChatApp(OpenHarnessChatTransport(lambda: FlowRuntime(flow)))
     """
 
     def __init__(
@@ -66,11 +75,11 @@ class OpenHarnessChatTransport:
         return await self._runs.send_messages(request)
 
     async def reconnect_to_stream(self, chat_id: str) -> AsyncIterator[Chunk] | None:
-        """Return the answer that is being given, from its start, or nothing."""
+        """Return the running answer of a chat from its start, or ``None``."""
         return await self._runs.reconnect_to_stream(chat_id)
 
     def hand_over(self, turn: Turn) -> None:
-        """Let the chat's running turn end, because ``turn`` goes on with its flow, or wants the answer anew."""
+        """End the chat's running turn, because ``turn`` continues its flow or regenerates its answer."""
         chat = self._chats.find(turn)
         if chat is not None and chat.flow is not None:
             chat.flow.end_turn(stop=turn.request.trigger == "regenerate-message")
@@ -145,7 +154,7 @@ class OpenHarnessChatTransport:
         if isinstance(self._runtime, Runtime) and not isinstance(self._runtime, type):
             return self._runtime
         try:
-            made = self._runtime(turn) if _takes_a_turn(self._runtime) else self._runtime()
+            made = self._runtime(turn) if _takes_turn(self._runtime) else self._runtime()
             runtime = await made if inspect.isawaitable(made) else made
         except PublicError:
             raise
@@ -171,14 +180,14 @@ class OpenHarnessChatTransport:
 
 
 async def _close(runtime: Runtime) -> None:
-    """Close what a paused runtime holds open, such as a connection."""
+    """Close the resources of a paused runtime, such as a connection."""
     close = getattr(runtime, "close", None)
     closing = close() if callable(close) else None
     if inspect.isawaitable(closing):
         await closing
 
 
-def _takes_a_turn(factory: RuntimeFactory) -> bool:
+def _takes_turn(factory: RuntimeFactory) -> bool:
     positional = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
     given = inspect.signature(factory).parameters.values()
     return any(each.kind in positional and each.default is inspect.Parameter.empty for each in given)
@@ -189,7 +198,7 @@ def _input(turn: Turn) -> dict[str, Any]:
 
 
 def _answer(turn: Turn) -> str:
-    """Return what a paused flow is told: what the user chose or allowed, if it asked, or else what the user wrote."""
+    """Return what resumes a paused flow: the user's approval or choice if it asked for one, or the message's text."""
     if turn.request.continues:
         for approval in turn.approvals:
             return "approved" if approval.approved else approval.reason or "denied"

@@ -6,7 +6,7 @@ from typing import Any, Final
 import pytest
 
 from tests.open_harness.flow_runs import Heard, constant, edge, flow, python, run
-from usechat.errors import NotResumable
+from usechat.errors import InvalidSetting, NotResumable
 from usechat.open_harness.engine.runtime import FlowRuntime
 
 PATIENCE: Final = 30.0
@@ -51,7 +51,7 @@ async def test_what_is_sent_to_nobody_stays_in_the_snapshot() -> None:
 async def test_a_send_without_a_run_id_is_told_and_then_refused(kind: str) -> None:
     runtime = FlowRuntime(flow(constant("a")))
     heard = Heard(runtime)
-    with pytest.raises(ValueError, match=r"^Runtime command missing runId$"):
+    with pytest.raises(InvalidSetting, match=r"^Runtime command missing runId$"):
         runtime.dispatch({"type": kind, "message": "hi"})
     assert heard.named() == [{"type": "command:received", "command": {"type": kind, "message": "hi"}}]
 

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from tests.open_harness.flow_runs import constant, flow, python, run
-from usechat.errors import NotResumable
+from usechat.errors import InvalidSetting, NotResumable
 from usechat.open_harness.engine.runtime import FlowRuntime
 from usechat.open_harness.engine.sqlite_store import SqliteRunStore
 from usechat.open_harness.engine.store import MemoryRunStore
@@ -105,7 +105,7 @@ async def test_what_cannot_be_resumed_is_refused() -> None:
         await FlowRuntime(described, resume={"snapshot": ended}).run()
     with pytest.raises(NotResumable, match="No snapshot found for runId nobody"):
         FlowRuntime(described, store=MemoryRunStore(), resume={"runId": "nobody"})
-    with pytest.raises(ValueError, match="a store is needed"):
+    with pytest.raises(InvalidSetting, match="only if a store is given"):
         FlowRuntime(described, resume={"runId": "nobody"})
 
 

@@ -190,7 +190,7 @@ def test_a_mistake_is_not_told_again_in_what_follows_from_it(described: Any, pro
             flow(constant("a"), constant("b"), edges=(edge("a->b"), edge("b->a"))),
             "wait for each other; the edge that leads back needs maxIterations",
         ),
-        (flow(constant("a"), constant("b"), edges=(edge("a->b"), edge("a->b"))), 'edge "a->b": stands here twice'),
+        (flow(constant("a"), constant("b"), edges=(edge("a->b"), edge("a->b"))), 'edge "a->b": occurs twice'),
         (
             flow(
                 *(constant(name) for name in "abc"),
@@ -220,15 +220,15 @@ def test_keys_that_are_not_known_and_not_misspelt_are_left_alone() -> None:
     ("text", "problem"),
     [
         ("name: x\nnodes: [", "line 2: not YAML: expected the node content"),
-        ("name: x\nname: y\nnodes: []\n", "line 2: the key 'name' stands here twice"),
+        ("name: x\nname: y\nnodes: []\n", "line 2: the key 'name' occurs twice"),
         ("- a\n- b\n", "line 1: a flow is an object"),
         ("name: x\nnodes: !!python/object:os.system {}\n", "line 2: not YAML: could not determine a constructor"),
-        ("name: x\nnodes: &a [*a]\n", "line 2: what stands here is part of itself"),
+        ("name: x\nnodes: &a [*a]\n", "line 2: the value here is part of itself"),
         (
             "name: x\nnodes:\n  - {id: a, type: echo, when: &a {not: *a}}\n",
-            "line 3: what stands here is part of itself",
+            "line 3: the value here is part of itself",
         ),
-        (LAUGHS, "line 5: what stands here is more than 100000 values"),
+        (LAUGHS, "line 5: the value here is more than 100000 values"),
         ("# nothing\n\n", "a flow is an object"),
         ("name: x\nnodes: \x07\n", "not YAML"),
     ],

@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from usechat.errors import InvalidSetting
 from usechat.open_harness.nodes.context import SharedState
 
 
@@ -36,7 +37,7 @@ def test_merging_adds_keys_and_replaces_what_is_no_object() -> None:
 
 
 def test_a_value_needs_a_path() -> None:
-    with pytest.raises(ValueError, match="a value of the state needs a path"):
+    with pytest.raises(InvalidSetting, match="name a path"):
         state({})[0].set("", 1)
 
 

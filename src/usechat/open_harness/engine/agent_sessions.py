@@ -1,4 +1,4 @@
-"""What agents remember of a chat."""
+"""What agents remember of a chat: the messages exchanged with their model."""
 
 import uuid
 from collections.abc import Mapping, Sequence
@@ -37,15 +37,15 @@ class AgentSession:
         return list(self._entries)
 
     def add(self, messages: Sequence[Any]) -> None:
-        """Remember further messages of this turn."""
+        """Add messages of this turn."""
         self._entries.extend((self.turn, message) for message in messages)
 
 
 class AgentSessions:
     """The sessions of a run's agents.
 
-    They are found again by flow, owner, chat and node. A chat in which the user went back, or asked for another answer,
-    forgets what came after that point: ``messages`` of the flow's input tell how many turns there are.
+    A session is identified by flow, owner, chat and node. If the user edits a message or regenerates an answer, what
+    came after that point is dropped: ``messages`` of the flow's input tell how many turns there are.
     """
 
     def __init__(
@@ -59,7 +59,7 @@ class AgentSessions:
         self._turn = _turn_of(flow_input)
 
     async def open(self, name: str) -> AgentSession:
-        """Return the session of an agent; within one run it goes on where it was."""
+        """Return the session of an agent. Within one run it continues where it was."""
         is_known = name in self.ids
         session_id = self.ids.setdefault(name, self._session_id(name))
         kept = await in_thread(lambda: self._store.load_session(session_id))
@@ -71,7 +71,7 @@ class AgentSessions:
         return AgentSession(session_id, [entry for entry in entries if entry[0] < turn], turn)
 
     def save(self, session: AgentSession) -> None:
-        """Keep a session."""
+        """Store a session."""
         self._store.save_session(session.session_id, {"messages": session.entries})
 
     def _session_id(self, name: str) -> str:

@@ -15,8 +15,8 @@ EdgeStatus: TypeAlias = Literal["pending", "fired", "skipped"]
 class Graph:
     """The order of a flow's nodes.
 
-    A node is ready when nothing before it is pending or running, loop edges aside. Within a loop this keeps a node
-    from running on what its other predecessors said in the round before.
+    A node is ready when no node before it is pending or running, loop edges aside. Within a loop this keeps a node
+    from running with outputs that its other predecessors made in the previous iteration.
     """
 
     def __init__(self, flow: FlowDefinition) -> None:
@@ -29,12 +29,12 @@ class Graph:
         self._before = _ancestors({node: [edge.from_ for edge in self.forward(node)] for node in self.nodes})
 
     def ready(self, statuses: Mapping[str, NodeStatus]) -> list[str]:
-        """Return the nodes that can be decided on now, in the order of the flow."""
+        """Return the pending nodes whose predecessors are all settled, in the order of the flow."""
         unsettled = {node for node, status in statuses.items() if status in ("pending", "running")}
         return [node for node in self.nodes if statuses[node] == "pending" and not self._before[node] & unsettled]
 
     def lets_run(self, node: str, statuses: Mapping[str, EdgeStatus]) -> bool:
-        """Return whether the edges into a node let it run: all of them, or any if one says so."""
+        """Return whether the edges into a node let it run: all must have fired, or any with ``gate: any``."""
         fired = [statuses[edge.key] == "fired" for edge in self.forward(node)]
         if not fired:
             return True
@@ -42,11 +42,11 @@ class Graph:
         return any(fired) if is_any else all(fired)
 
     def for_each(self, node: str, statuses: Mapping[str, EdgeStatus]) -> list[Edge]:
-        """Return the edges that fired and make a node run once for each item of a list; more than one is a fault."""
+        """Return the ``forEach`` edges into a node that fired; more than one is an error of the flow."""
         return [edge for edge in self.incoming[node] if edge.for_each is not None and statuses[edge.key] == "fired"]
 
     def forward(self, node: str) -> list[Edge]:
-        """Return the edges into a node that are no loops."""
+        """Return the edges into a node that are not loops."""
         return [edge for edge in self.incoming[node] if not edge.is_loop]
 
 

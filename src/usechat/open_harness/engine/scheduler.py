@@ -1,4 +1,4 @@
-"""Drives a run: which node starts when, and which edges fire behind it."""
+"""Schedules a flow run: which node starts when, and which edges fire after it. The idea is in ``runtime.py``."""
 
 import asyncio
 from collections.abc import Callable, Iterable
@@ -15,7 +15,7 @@ __all__ = ["Scheduler"]
 
 
 class Scheduler:
-    """Runs nodes one at a time, in the order of the flow, or all that are ready if the flow says ``parallel``."""
+    """Runs one node at a time, in the order of the flow, or every ready node if the flow says ``parallel``."""
 
     def __init__(
         self,
@@ -30,19 +30,17 @@ class Scheduler:
         self._resuming = set(resuming)
         self._resume_message = resume_message
         self._handed_over = run.take_waiting() if self._resuming else []
-        self._invocations: list[NodeRun] = []
+        self._running: list[NodeRun] = []
         self._faults: dict[str, Exception] = {}
 
     async def drive(self) -> bool:
-        """Run until nothing is left, a node failed for good, or the run's status changed; return whether one failed."""
+        """Run until nothing is left, a node failed for good, or the run's status changed. Return whether one failed."""
         try:
             while self._run.state.status == "running":
                 self._start_ready()
-                if not self._invocations:
+                if not self._running:
                     return False
-                await asyncio.wait(
-                    [invocation.task for invocation in self._invocations], return_when=asyncio.FIRST_COMPLETED
-                )
+                await asyncio.wait([node_run.task for node_run in self._running], return_when=asyncio.FIRST_COMPLETED)
                 if self._settle_ended():
                     return True
             return False
@@ -54,12 +52,12 @@ class Scheduler:
             await self._wait_for_all()
 
     def stop(self, reason: StopReason) -> None:
-        """Ask every running node to end."""
-        for invocation in self._invocations:
-            invocation.stop(reason)
+        """Stop every running node."""
+        for node_run in self._running:
+            node_run.stop(reason)
 
     async def _wait_for_all(self) -> None:
-        if tasks := [invocation.task for invocation in self._invocations]:
+        if tasks := [node_run.task for node_run in self._running]:
             await asyncio.wait(tasks)
         for task in tasks:
             if not task.cancelled() and (error := task.exception()) is not None:
@@ -67,7 +65,7 @@ class Scheduler:
 
     def _start_ready(self) -> None:
         limit = len(self._run.flow.nodes) if self._run.flow.parallel else 1
-        while len(self._invocations) < limit and self._run.state.status == "running":
+        while len(self._running) < limit and self._run.state.status == "running":
             ready = self._run.graph.ready(self._run.state.node_status)
             if not ready:
                 return
@@ -88,9 +86,9 @@ class Scheduler:
                     return
             except Exception as error:
                 fault = error
-        self._invocations.append(self._invocation(node, fault))
+        self._running.append(self._new_run(node, fault))
 
-    def _invocation(self, node: Node, fault: Exception | None) -> NodeRun:
+    def _new_run(self, node: Node, fault: Exception | None) -> NodeRun:
         if node.id not in self._resuming:
             return NodeRun(self._run, node, fault=fault)
         self._resuming.discard(node.id)
@@ -104,16 +102,16 @@ class Scheduler:
         self._fire_edges(node)
 
     def _settle_ended(self) -> bool:
-        """Fire the edges of the nodes that have ended; return whether one of them failed for good."""
-        ended = [invocation for invocation in self._invocations if invocation.task.done()]
-        self._invocations = [invocation for invocation in self._invocations if not invocation.task.done()]
-        for invocation in ended:
-            if invocation.task.cancelled():
+        """Fire the edges of the nodes that have ended. Return whether one of them failed for good."""
+        ended = [node_run for node_run in self._running if node_run.task.done()]
+        self._running = [node_run for node_run in self._running if not node_run.task.done()]
+        for node_run in ended:
+            if node_run.task.cancelled():
                 continue
-            invocation.task.result()
-            if invocation.failed and not invocation.node.policy.continue_on_error:
+            node_run.task.result()
+            if node_run.failed and not node_run.node.policy.continue_on_error:
                 return True
-            self._fire_edges(invocation.node)
+            self._fire_edges(node_run.node)
         self._run.save()
         return False
 
@@ -126,7 +124,7 @@ class Scheduler:
             try:
                 fires = holds(edge.when, scope)
             except Exception as error:
-                # It is the target that cannot run now, so it is the target that fails.
+                # The target cannot run now, so the target is what fails.
                 self._faults[edge.to] = error
                 fires = True
             if fires:

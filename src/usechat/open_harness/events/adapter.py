@@ -1,6 +1,19 @@
-"""The events of a flow's run as parts: what its nodes say, which tools they use, how it ends.
+"""Turns the events of a flow run into parts.
 
-A run id names one invocation of one node, and that is the lane its parts speak in.
+One *invocation* of a node has a run id, which is the lane of all its parts: nodes that run in parallel keep their texts
+apart. Texts, reasoning and tool calls carry the node's id and the run id as provider metadata.
+
+Three things are not obvious from the events:
+
+- **Blocks.** A text comes as deltas, as one complete event, or as both. After deltas the complete event only closes the
+  block; without them it is the block.
+- **Endings.** In a flow, the end of an agent ends nothing: the flow does. A runtime of a bare agent emits no flow
+  events, so there the agent's end is the ending (``ends_at``).
+- **Failures.** A failed node may be retried, or the flow may go on without it. So a failure is only remembered, and the
+  end of the flow reports it, once. Raw error texts go to the log as notices; the page gets a sentence and a reference.
+
+A run that goes on in another message is left with ``hand_over`` and continued with ``take_over``: open tool calls end
+in the first message and are announced again in the second.
 """
 
 import asyncio
@@ -49,7 +62,7 @@ _SPOKEN: Final[Mapping[str, type[Text | Reasoning]]] = {
 
 
 class _Invocation(msgspec.Struct):
-    """One run of one node, while it goes on."""
+    """One invocation of a node that has not ended."""
 
     run_id: str
     node_id: str
@@ -60,10 +73,17 @@ class _Invocation(msgspec.Struct):
 
 
 class OpenHarnessAdapter:
-    """Turns the events of one run into parts.
+    """Turns the events of one flow run into parts, for those with a drive loop of their own.
 
-    ``ends_at`` says whose events end the stream; without it, those of a bare agent do unless the flow speaks.
-    ``graph`` holds the ``nodes`` and ``edges`` of the flow; ``new_reference`` names failures for the log.
+    The options are those of :class:`OpenHarnessChatTransport`. ``ends_at`` says which events end the stream; without
+    it, those of an agent do unless there are flow events. ``graph`` holds the ``nodes`` and ``edges`` of the flow;
+    ``new_reference`` makes the references under which failures are logged.
+
+    >>> adapter = OpenHarnessAdapter(send_step_markers=False)
+    >>> adapter.feed({"type": "agent:text:delta", "nodeId": "a", "runId": "r1", "content": "Hello"})[0].text
+    'Hello'
+    >>> adapter.feed({"type": "agent:complete", "nodeId": "a", "runId": "r1"})[-1]
+    Finish(reason=None, usage=None, metadata=None, lane='')
     """
 
     def __init__(
@@ -78,9 +98,9 @@ class OpenHarnessAdapter:
         new_reference: Callable[[], str] | None = None,
     ) -> None:
         self.ended = False
-        """Whether the message is complete; what comes later is not heard."""
+        """Whether the message is complete; later events are ignored."""
         self.failure = ""
-        """The sentence about the last failure that the flow told; its end says whether it has failed."""
+        """The sentence about the last failure; the end of the flow decides whether it is shown."""
         self.notices: list[Notice] = []
         """What the log should know; :meth:`take_notices` empties it."""
         self._send_reasoning = send_reasoning
@@ -88,7 +108,7 @@ class OpenHarnessAdapter:
         self._send_node_outputs = send_node_outputs
         self._data = FlowData(graph) if send_flow_metadata else None
         self._ends_at = ends_at
-        self._flow_speaks = False
+        self._has_flow_events = False
         self._new_reference = new_reference or map(str, itertools.count(1)).__next__
         self._dialects = Dialects()
         self._tools = AgentToolCalls(self._new_reference, self.notices)
@@ -134,7 +154,7 @@ class OpenHarnessAdapter:
         return [Step(), *parts] if self._send_step_markers else parts
 
     def take_notices(self) -> list[Notice]:
-        """Return what the log should know since the last time."""
+        """Return the notices for the log, and forget them."""
         notices = list(self.notices)
         self.notices.clear()
         return notices
@@ -143,7 +163,7 @@ class OpenHarnessAdapter:
         kind = event["type"]
         if not isinstance(kind, str) or kind not in REQUIRED:
             raise self._unknown(event, "its type is not known")
-        self._flow_speaks = self._flow_speaks or kind.startswith("flow:")
+        self._has_flow_events = self._has_flow_events or kind.startswith("flow:")
         if key := lacking(event):
             raise self._unknown(event, f"it has no {key}")
         handler = self._handlers.get(kind)
@@ -205,7 +225,7 @@ class OpenHarnessAdapter:
         yield from self._node_ended(event, "failed")
 
     def _node_ended(self, event: Event, status: str) -> Iterator[Part]:
-        yield from self._agent_silent(event)
+        yield from self._end_agent(event)
         self._invocations.pop(event["runId"], None)
         if self._data:
             yield from self._data.node_ended(event, status)
@@ -249,7 +269,7 @@ class OpenHarnessAdapter:
             yield from self._end_failed(event, self.failure)
 
     def _agent_completed(self, event: Event) -> Iterator[Part]:
-        yield from self._agent_silent(event)
+        yield from self._end_agent(event)
         if used := self._usage.add(event):
             yield Metadata(used)
         if self._is_bare:
@@ -263,8 +283,8 @@ class OpenHarnessAdapter:
         if self._is_bare:
             yield from self._flow_aborted(event)
 
-    def _agent_silent(self, event: Event) -> Iterator[Part]:
-        """An agent has said its last word: its block is complete, and what it left open is settled."""
+    def _end_agent(self, event: Event) -> Iterator[Part]:
+        """Close the block and the open tool calls of an agent that has ended."""
         invocation = self._invocations.get(event["runId"])
         if invocation is not None and invocation.speaking is not None:
             invocation.speaking = None
@@ -274,7 +294,7 @@ class OpenHarnessAdapter:
     # Questions to a person
 
     def _input_requested(self, event: Event) -> Iterator[Part]:
-        """Ask: the message ends with a call that waits for the page, and the run waits with it."""
+        """End the message with a tool call that waits for the page's answer."""
         call_id, prompt, asked_by = event["id"], event.get("prompt"), self._asking(event)
         if event.get("kind") == "approval":
             yield ToolCall(call_id, "approve", {"prompt": prompt}, provider_metadata=asked_by)
@@ -289,9 +309,11 @@ class OpenHarnessAdapter:
         yield Finish()
 
     def _asking(self, event: Event) -> ProviderMetadata | None:
-        """Return who asks: the invocation that the event names, or the only one there is."""
-        going_on = list(self._invocations.values())
-        named = self._invocations.get(event.get("runId", "")) or (going_on[0] if len(going_on) == 1 else None)
+        """Return the metadata of the invocation that asks: the one named in the event, or the only one."""
+        open_invocations = list(self._invocations.values())
+        named = self._invocations.get(event.get("runId", "")) or (
+            open_invocations[0] if len(open_invocations) == 1 else None
+        )
         return named.provider_metadata if named else None
 
     def _input_received(self, event: Event) -> Iterator[Part]:
@@ -304,11 +326,11 @@ class OpenHarnessAdapter:
 
     @property
     def _is_bare(self) -> bool:
-        """Whether the events of an agent end the stream: the source declares it, or its flow says nothing."""
-        return self._ends_at == "agent" or (self._ends_at is None and not self._flow_speaks)
+        """Whether the events of an agent end the stream: the runtime says so, or there are no flow events."""
+        return self._ends_at == "agent" or (self._ends_at is None and not self._has_flow_events)
 
     def _fail(self, event: Event, error_type: Any, text: Any) -> None:
-        """Remember a failure; the end of the flow tells it. An agent's error and its node's are often the same."""
+        """Remember a failure for the end of the flow. An agent's error and its node's are often the same."""
         invocation = self._invocation(event)
         if str(text) in invocation.errors:
             return

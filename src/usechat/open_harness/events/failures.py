@@ -1,4 +1,4 @@
-"""What people read of a failure in a flow, and what the log is told of it."""
+"""The sentence that the user reads about a failure in a flow, and the notice for the log."""
 
 import re
 from collections.abc import Callable
@@ -10,9 +10,9 @@ PUBLIC: Final = "public"
 
 
 class Notice(NamedTuple):
-    """Something for the log: a failure, whose raw text nobody else sees, or an event that could not be read.
+    """An entry for the log: a failure with its raw text, which is never shown, or an event that could not be read.
 
-    ``unknown`` and ``nameless-tool`` are counted too, under ``event``: the type of the event.
+    ``event`` is the type of the event; ``unknown`` and ``nameless-tool`` are counted under it.
     """
 
     kind: Literal["failure", "unknown", "nameless-tool"]
@@ -41,9 +41,9 @@ def _cause(text: str) -> str | None:
 
 
 def failed_step(node_id: str, error_type: str, text: str, reference: str) -> str:
-    """Return the sentence about a node that failed. The type decides; the text only where there is no type.
+    """Return the sentence about a node that failed. The error type decides; without one, the text does.
 
-    A text of the type ``public`` is meant for people: it is the sentence.
+    A text of the type ``public`` is meant for the user and shown as it is.
     """
     if error_type == PUBLIC:
         return text
@@ -55,7 +55,7 @@ def failed_step(node_id: str, error_type: str, text: str, reference: str) -> str
 def failed_tool(tool_name: str, error_type: Any, text: str, new_reference: Callable[[], str]) -> tuple[str, str]:
     """Return the sentence about a tool that failed, and the reference under which its raw text is logged.
 
-    A text of the type ``public`` is meant for people here, too.
+    A text of the type ``public`` is shown as it is.
     """
     reference = new_reference()
     if error_type == PUBLIC:

@@ -1,4 +1,4 @@
-"""What a flow is: nodes, edges between them, and the state they share. Read-only."""
+"""A flow as its file describes it: nodes, edges between them, and shared state. Read-only."""
 
 from collections.abc import Mapping
 from typing import Any, Literal, TypeAlias
@@ -15,14 +15,14 @@ Place: TypeAlias = tuple[str | int, ...]
 
 
 class Retry(msgspec.Struct, frozen=True, rename="camel"):
-    """How often a failing node is tried, and how long the first pause is; each further pause is twice as long."""
+    """How often a failing node is tried, and how long the first pause is; each further pause doubles."""
 
     max_attempts: int = 1
     backoff_ms: float = 0
 
 
 class Policy(msgspec.Struct, frozen=True, rename="camel"):
-    """What happens when a node fails or does not end."""
+    """Retries, time limit, and whether the flow goes on after a failure."""
 
     retry: Retry = Retry()
     timeout_ms: float | None = None

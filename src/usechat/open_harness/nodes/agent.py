@@ -1,4 +1,4 @@
-"""Nodes that ask a model."""
+"""The ``agent`` and ``claude.agent`` nodes: their input, the question to the model, and its answer as events."""
 
 import asyncio
 import logging
@@ -11,7 +11,7 @@ from typing import Any, Final
 
 import msgspec
 
-from usechat.errors import MissingDependency
+from usechat.errors import InvalidSetting, MissingDependency, NodeFailed
 from usechat.open_harness.engine.agent_sessions import AgentSession
 from usechat.open_harness.flow.definition import Place
 from usechat.open_harness.models.provider import (
@@ -54,15 +54,15 @@ class AgentNode:
         self._claude = claude
 
     def problems(self, fields: Mapping[str, Any]) -> Iterable[tuple[Place, str]]:
-        """Yield what is wrong with the input."""
+        """Yield the problems of the input."""
         return request_problems(fields, has_model=self._claude or self._registry.default_model is not None)
 
     def model(self, fields: Mapping[str, Any]) -> Any:
-        """Return the model that an input names, or else the one for those that name none."""
+        """Return the model that an input names, or the default model."""
         return self._registry.model(model_name(fields, claude=self._claude)) or _CLAUDE
 
     def require_model_library(self) -> None:
-        """Raise a MissingDependency at once, not at the first message, if models cannot be asked."""
+        """Raise MissingDependency if pydantic-ai is not installed: when a flow is loaded, not at the first message."""
         if find_spec("pydantic_ai") is None:
             raise MissingDependency("pydantic-ai-slim", "pydantic-ai")
 
@@ -77,7 +77,7 @@ class AgentNode:
                 "type": "agent:start",
                 "sessionId": session.session_id,
                 "model": _name(model),
-                "prompt": _told(request),
+                "prompt": _prompt_of(request),
             }
         )
         execution = Execution(
@@ -101,9 +101,9 @@ class AgentNode:
                     provider, execution, node_id=context.node_id, invocation=context.invocation, emit=context.emit
                 )
         except asyncio.CancelledError:
-            session.add(execution.halfway)
+            session.add(execution.unfinished)
             context.sessions.save(session)
-            _tell_stopped(session, context)
+            _emit_stopped(session, context)
             raise
         session.add(answer.messages)
         context.sessions.save(session)
@@ -113,7 +113,7 @@ class AgentNode:
 
 
 class _Models:
-    """Imports what needs pydantic-ai on use, which a replay does not, and in a thread: that takes its time."""
+    """Imports pydantic-ai on first use, in a thread: the import takes seconds, and a replay does not need it."""
 
     type = "pydantic-ai"
 
@@ -124,7 +124,7 @@ class _Models:
 
 
 def _resumed(request: AgentRequest, session: AgentSession, context: NodeContext) -> AgentRequest:
-    """Return the request of an agent that goes on: what was sent to it is the prompt, if it had begun to answer."""
+    """Return the request of a resumed agent. If it had started to answer, the messages sent to it are the prompt."""
     if context.resume_message is None:
         return request
     sent = []
@@ -135,7 +135,7 @@ def _resumed(request: AgentRequest, session: AgentSession, context: NodeContext)
     return msgspec.structs.replace(request, prompt="\n\n".join([request.prompt, *sent]))
 
 
-def _told(request: AgentRequest) -> str | list[str]:
+def _prompt_of(request: AgentRequest) -> str | list[str]:
     return [*(said.text for said in request.conversation), request.prompt] if request.conversation else request.prompt
 
 
@@ -150,7 +150,7 @@ def _runtime_event(event: StreamEvent) -> dict[str, Any]:
     return {"type": kind, "content": event["content"]}
 
 
-def _tell_stopped(session: AgentSession, context: NodeContext) -> None:
+def _emit_stopped(session: AgentSession, context: NodeContext) -> None:
     if context.stop_reason == "pause":
         context.emit({"type": "agent:paused", "sessionId": session.session_id})
     elif context.stop_reason == "abort":
@@ -175,7 +175,7 @@ def _name(model: Any) -> str:
 
 
 def request_problems(fields: Mapping[str, Any], *, has_model: bool) -> Iterable[tuple[Place, str]]:
-    """Yield what is wrong with an agent's input, which may still hold bindings."""
+    """Yield the problems of an agent's input, which may still hold bindings."""
     given = [key for key in ("prompt", "messages") if fields.get(key) is not None]
     if len(given) != 1:
         yield ("prompt",), "an agent needs either prompt (a text) or messages (a list)"
@@ -208,17 +208,17 @@ def _tool_problems(tools: Any) -> Iterable[tuple[Place, str]]:
     for index, name in enumerate(tools):
         try:
             import_function(name)
-        except ValueError as error:
+        except InvalidSetting as error:
             yield ("tools", index), str(error)
 
 
 def read_request(fields: Mapping[str, Any], *, claude: bool) -> AgentRequest:
     """Return the request that a resolved input without problems makes."""
     merged = _merged(fields)
-    _warn_of_unused(frozenset(map(str, merged.keys() - _KNOWN)))
+    _warn_unused(frozenset(map(str, merged.keys() - _KNOWN)))
     *conversation, last = _conversation(fields)
     if last.role != "user":
-        raise ValueError("the last of the messages must be the user's")
+        raise NodeFailed("input.messages: the last message must be the user's")
     return AgentRequest(
         model_name(fields, claude=claude),
         last.text,
@@ -233,26 +233,26 @@ def read_request(fields: Mapping[str, Any], *, claude: bool) -> AgentRequest:
 
 
 @cache
-def _warn_of_unused(names: frozenset[str]) -> None:
-    """Tell once that options of upstream's own agent mean nothing here."""
+def _warn_unused(names: frozenset[str]) -> None:
+    """Log, once per set of names, that options of Open Harness's own agent are ignored."""
     if names:
         _logger.warning("agents do not use %s", ", ".join(sorted(names)))
 
 
 def _merged(fields: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the fields with the options, as upstream flows have them, among them."""
+    """Return the fields together with those below ``options``, where Open Harness flows have them."""
     options = fields.get("options")
     return {**(options if isinstance(options, Mapping) else {}), **fields}
 
 
 def model_name(fields: Mapping[str, Any], *, claude: bool) -> str | None:
-    """Return the name of the model in an input: pydantic-ai's for what upstream flows call claude-sonnet-4-5."""
+    """Return the name of the model in an input, as pydantic-ai spells it: Open Harness flows say claude-sonnet-4-5."""
     name: str | None = _merged(fields).get("model")
     return f"anthropic:{name}" if claude and name and name.startswith("claude") and ":" not in name else name
 
 
 def _conversation(fields: Mapping[str, Any]) -> list[PromptMessage]:
-    """Return what was said. Messages without a role are all the user's: they are one."""
+    """Return the conversation. Consecutive messages of one role are joined; those without a role are the user's."""
     if fields.get("prompt") is not None:
         return [PromptMessage("user", str(fields["prompt"]))]
     said: list[PromptMessage] = []
@@ -263,7 +263,7 @@ def _conversation(fields: Mapping[str, Any]) -> list[PromptMessage]:
         elif role in ("user", "assistant"):
             said.append(PromptMessage(role, text))
     if not said:
-        raise ValueError("messages is empty")
+        raise NodeFailed("input.messages: must hold at least one message")
     return said
 
 
@@ -275,7 +275,7 @@ def _role(message: Any) -> str:
 
 
 def _text(message: Any) -> str:
-    """Return the text of a text, of a message with content, of one around another, or of a page's message."""
+    """Return the text of a string, of a message with content or parts, or of a message within a message."""
     if isinstance(message, str):
         return message
     if _is_list(message):

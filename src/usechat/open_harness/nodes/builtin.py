@@ -16,7 +16,7 @@ class ConstantNode:
     """Returns its ``value``."""
 
     def problems(self, fields: Mapping[str, Any]) -> Iterable[tuple[Place, str]]:
-        """Yield whether the value is missing."""
+        """Yield a problem if the value is missing."""
         if "value" not in fields:
             yield ("value",), "is missing"
 
@@ -29,7 +29,7 @@ class EchoNode:
     """Returns its ``text``."""
 
     def problems(self, fields: Mapping[str, Any]) -> Iterable[tuple[Place, str]]:
-        """Yield whether the text is none."""
+        """Yield a problem if ``text`` is not a string."""
         if not isinstance(fields.get("text"), str):
             yield ("text",), "must be a text"
 
@@ -39,7 +39,13 @@ class EchoNode:
 
 
 def default_registry(*, default_model: Any = None) -> NodeRegistry:
-    """Return a registry with the built-in types: agent, claude.agent, constant, echo and python."""
+    """Return a new registry with the built-in types: agent, claude.agent, constant, echo and python.
+
+    ``default_model`` is the model of agents that name none.
+
+    >>> default_registry().names()
+    ['agent', 'claude.agent', 'constant', 'echo', 'python']
+    """
     registry = NodeRegistry(default_model=default_model)
     registry.add("constant", ConstantNode())
     registry.add("echo", EchoNode())
