@@ -116,7 +116,7 @@ async def test_a_store_that_fails_is_logged_and_the_flow_goes_on(
     store.close()
     heard, _ = await run(flow(constant("a")), store=store)
     assert heard.types[-1] == "flow:complete"
-    assert "the store of runs failed" in caplog.text
+    assert "the run store failed" in caplog.text
 
 
 async def test_a_table_that_cannot_be_written_is_logged_at_the_end(
