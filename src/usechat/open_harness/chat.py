@@ -298,7 +298,7 @@ class FlowTurn:
         return self._without_ending(parts) if adapter.ended else parts
 
     def close(self, error: BaseException | None = None) -> list[Part]:
-        """Return the ending, or what a turn that was broken off leaves to say."""
+        """Return the ending; after an error, what the adapter closes with."""
         if error is not None:
             return self._flow.adapter.close(error)
         parts = self._without_ending(self._flow.adapter.close())

@@ -216,7 +216,7 @@ class Dialects:
         self._signals = SignalDialect()
 
     def read(self, event: Any) -> Sequence[Event] | None:
-        """Return the events of a flow run that an event stands for; ``None`` if it belongs to no dialect."""
+        """Return the events of a flow run for an event of any dialect; ``None`` if it belongs to no dialect."""
         if not isinstance(event, dict | Mapping):  # dict first: an abstract class takes ten times as long to ask
             return None
         if "type" in event:

@@ -11,7 +11,7 @@ Condition: TypeAlias = str | Mapping[str, Any]
 """A JSONata text, or the operator form: ``{equals: {var, value}}``, ``{not: …}``, ``{and: […]}``, ``{or: […]}``."""
 
 Place: TypeAlias = tuple[str | int, ...]
-"""Where something stands in a flow file, such as ``("nodes", 0, "input", "prompt")``."""
+"""The path of a value in a flow file, such as ``("nodes", 0, "input", "prompt")``."""
 
 
 class Retry(msgspec.Struct, frozen=True, rename="camel"):

@@ -334,7 +334,7 @@ async def _reading(inbox: Inbox, run: AgentRun[None, str]) -> AsyncIterator[None
 
 
 def _model(model: Any) -> Any:
-    """Return what pydantic-ai takes for a model; ``python:module:name`` is an object of a module."""
+    """Return a model for pydantic-ai; ``python:module:name`` is imported."""
     if not isinstance(model, str) or not model.startswith(_PYTHON):
         return model
     module, _, name = model.removeprefix(_PYTHON).partition(":")
