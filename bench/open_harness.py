@@ -105,9 +105,10 @@ async def stamp(given: Mapping[str, Any], context: NodeContext) -> None:
 
 
 async def use_tools(given: Mapping[str, Any], context: NodeContext) -> None:
-    """Use a tool, again and again."""
+    """Use a tool, again and again. It is awaited, as tools are: events that nobody had time to read wait in memory."""
     for number in range(int(given["text"])):
         context.emit({"type": "agent:tool", "toolName": "search", "toolInput": {"query": number}})
+        await asyncio.sleep(0)
         context.emit({"type": "agent:tool", "toolName": "search", "toolOutput": {"hits": number}})
 
 

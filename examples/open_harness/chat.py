@@ -1,4 +1,4 @@
-"""Flows in Python: kept in SQLite, and served over the WebSocket of Open Harness as well.
+"""A flow in Python: its runs are stored in SQLite, and it is also served over the WebSocket of Open Harness.
 
 usechat serve examples/open_harness/chat.py:transport
 python examples/open_harness/chat.py, and then: usechat serve --as open-harness ws://127.0.0.1:42069/ws
@@ -18,7 +18,7 @@ store = SqliteRunStore("runs.db")
 
 
 def runtime(turn: Turn) -> FlowRuntime:
-    """Go on with the chat's paused run, or begin another."""
+    """Resume the chat's paused run, or start another."""
     paused = store.paused_run(turn.chat_id, turn.identity.subject if turn.identity else "")
     return FlowRuntime(flow, store=store, resume={"runId": paused} if paused else None)
 

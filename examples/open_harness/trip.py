@@ -1,4 +1,4 @@
-"""The functions of `trip-flow.yaml`: tools, thinking and text, as agents would say them."""
+"""The functions of `trip-flow.yaml`: tools, thinking and text, like those of an agent."""
 
 import asyncio
 from collections.abc import AsyncIterator, Iterator, Mapping
@@ -10,7 +10,7 @@ PAUSE = 0.05
 
 
 async def look_up_weather(given: Mapping[str, Any], context: NodeContext) -> dict[str, Any]:
-    """Use a tool: an event says that it began, another what came of it."""
+    """Use a tool: one event for the start, another for the result."""
     context.emit({"type": "agent:thinking", "content": "Is it warm there? "})
     context.emit({"type": "agent:tool", "toolName": "weather", "toolInput": {"city": given["city"]}})
     await asyncio.sleep(PAUSE)
@@ -19,12 +19,12 @@ async def look_up_weather(given: Mapping[str, Any], context: NodeContext) -> dic
 
 
 def look_up_hotels(given: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
-    """Use a tool that fails; in a thread, because this is no async function."""
+    """Use a tool that fails. This function is not async, so it runs in a thread."""
     yield {"type": "agent:tool", "toolName": "hotels", "toolInput": dict(given), "error": "no answer, it timed out"}
 
 
 async def write(given: Mapping[str, Any]) -> AsyncIterator[str]:
-    """Say something, word by word."""
+    """Stream a text, word by word."""
     text = f"It is {given['celsius']} °C in {given['city']}."
     if given["note"]:
         text += " Take sunglasses along."
@@ -34,5 +34,5 @@ async def write(given: Mapping[str, Any]) -> AsyncIterator[str]:
 
 
 def criticise(given: Mapping[str, Any]) -> dict[str, str]:
-    """Ask for more, until there is."""
+    """Return a note until the text mentions what to take along."""
     return {} if "Take" in given["text"] else {"note": "Say what to take along."}

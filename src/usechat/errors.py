@@ -55,6 +55,7 @@ UsechatError
 │   ├── AgentFailed               its agent failed (``error_type``)
 │   └── ExpressionFailed          a JSONata expression failed
 ├── NotResumable                  a flow run that has ended, or is running, cannot be started
+├── StoreClosed                   a store of flow runs was used after it was closed
 ├── SessionUnreachable            an agent session's socket could not be opened
 ├── SessionClosed                 an agent session's socket was closed
 ├── TooManySockets                an agent session has as many sockets as it may
@@ -107,6 +108,7 @@ __all__ = [
     "SessionClosed",
     "SessionUnreachable",
     "ShuttingDown",
+    "StoreClosed",
     "StoreUnreachable",
     "StreamFailed",
     "TooManyRequests",
@@ -426,6 +428,10 @@ class ExpressionFailed(NodeError):
 
 class NotResumable(UsechatError):
     """A flow run that has ended, or is running, cannot be started."""
+
+
+class StoreClosed(UsechatError):
+    """A store of flow runs was used after it was closed."""
 
 
 class SessionUnreachable(UsechatError):

@@ -241,6 +241,20 @@ class TurnContext:
         if self._outlet.write == write:
             self._outlet.write = _over
 
+    def fork(self, write: Write) -> "TurnContext":
+        """Return a context of the same request for work that may outlive the turn; ``write`` takes its parts."""
+        turn = self.turn
+        forked = TurnContext(
+            turn.request,
+            identity=turn.identity,
+            headers=turn.headers,
+            path_params=turn.path_params,
+            query=turn.query,
+            observer=self._observer,
+        )
+        forked.connect(write)
+        return forked
+
     def enter(self) -> None:
         """Make this the turn that :func:`emit` speaks for, in the calling context from here on."""
         _current.set(self)

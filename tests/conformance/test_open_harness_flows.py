@@ -12,9 +12,10 @@ from pydantic_ai.models.function import AgentInfo, FunctionModel
 
 from tests.conformance.http_client import NEWEST, Browser, View
 from tests.conformance.served import Served, serving
-from tests.open_harness.models import Script, answering, call, spoken, thinking
+from tests.open_harness.scripted_models import Script, answering, call, spoken, thinking
 from usechat.open_harness import FlowRuntime, OpenHarnessChatTransport, load_flow
-from usechat.open_harness.nodes.registry import NodeRegistry, default_registry
+from usechat.open_harness.nodes.builtin import default_registry
+from usechat.open_harness.nodes.registry import NodeRegistry
 from usechat.server import ChatApp
 
 FLOWS = Path(__file__).parents[2] / "examples" / "flows"

@@ -6,8 +6,8 @@ from hypothesis import strategies as st
 
 from tests.conformance.http_client import NEWEST
 from tests.conformance.judge import Chat, Judge
+from tests.open_harness.events.test_interleaving import ENDINGS, expected, interleavings, shown
 from tests.open_harness.scripted import event
-from tests.open_harness.test_interleaving import ENDINGS, expected, interleavings, shown
 from usechat.open_harness.events.adapter import OpenHarnessAdapter
 from usechat.open_harness.runtime_protocol import Event
 from usechat.protocol.sse import FrameStream

@@ -10,7 +10,7 @@ from prometheus_client import REGISTRY
 
 from tests.conformance.http_client import NEWEST, WITH_APPROVALS, Browser, Page, text_of
 from tests.conformance.served import Served, eventually, serving, unanswered_port
-from tests.open_harness.session_server import SessionServer
+from tests.open_harness.remote.session_server import SessionServer
 from usechat.open_harness import (
     FlowRuntime,
     NodeContext,

@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 
 from usechat.open_harness.engine.sqlite_store import SqliteRunStore
-from usechat.open_harness.engine.store import MemoryRunStore, RunStore
+from usechat.open_harness.engine.store import FlowRunStore, MemoryRunStore
 
 
 @pytest.fixture(params=["memory", "sqlite"])
-def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[RunStore]:
+def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[FlowRunStore]:
     if request.param == "memory":
         yield MemoryRunStore()
     else:
@@ -23,7 +23,7 @@ def snapshot(status: str, chat_id: str = "c", owner: str = "") -> dict[str, Any]
     return {"runId": "r", "status": status, "input": {"chatId": chat_id}, "owner": owner}
 
 
-def test_events_are_numbered_per_run_from_one(store: RunStore) -> None:
+def test_events_are_numbered_per_run_from_one(store: FlowRunStore) -> None:
     for number in range(3):
         store.append_event("a", {"type": "x", "number": number})
     store.append_event("b", {"type": "y"})
@@ -33,21 +33,21 @@ def test_events_are_numbered_per_run_from_one(store: RunStore) -> None:
     assert store.load_events("nobody") == []
 
 
-def test_the_latest_snapshot_counts(store: RunStore) -> None:
+def test_the_latest_snapshot_counts(store: FlowRunStore) -> None:
     assert store.load_snapshot("r") is None
     store.save_snapshot("r", snapshot("running"))
     store.save_snapshot("r", snapshot("paused"))
     assert store.load_snapshot("r") == snapshot("paused")
 
 
-def test_a_session_is_replaced(store: RunStore) -> None:
+def test_a_session_is_replaced(store: FlowRunStore) -> None:
     assert store.load_session("s") is None
     store.save_session("s", {"messages": [[1, "a"]]})
     store.save_session("s", {"messages": [[1, "a"], [1, "b"]]})
     assert store.load_session("s") == {"messages": [[1, "a"], [1, "b"]]}
 
 
-def test_a_paused_run_is_found_by_its_chat_and_owner_while_it_is_the_latest(store: RunStore) -> None:
+def test_a_paused_run_is_found_by_its_chat_and_owner_while_it_is_the_latest(store: FlowRunStore) -> None:
     store.save_snapshot("one", snapshot("paused"))
     store.save_snapshot("two", snapshot("paused", owner="ann"))
     assert (store.paused_run("c"), store.paused_run("c", "ann"), store.paused_run("d")) == ("one", "two", None)
@@ -55,7 +55,7 @@ def test_a_paused_run_is_found_by_its_chat_and_owner_while_it_is_the_latest(stor
     assert store.paused_run("c") is None
 
 
-def test_flush_returns_when_nothing_waits(store: RunStore) -> None:
+def test_flush_returns_when_nothing_waits(store: FlowRunStore) -> None:
     store.append_event("a", {"type": "x"})
     store.flush()
     store.flush()

@@ -6,7 +6,8 @@ from typing import Any, cast
 
 from usechat.demo import script
 from usechat.demo.app import Guide
-from usechat.open_harness.nodes.registry import NodeRegistry, default_registry
+from usechat.open_harness.nodes.builtin import default_registry
+from usechat.open_harness.nodes.registry import NodeRegistry
 from usechat.protocol.message import MessageBuilder
 from usechat.protocol.request import ChatRequest
 from usechat.protocol.ui_messages import UIMessage

@@ -6,14 +6,14 @@ from collections.abc import AsyncIterator
 import pytest
 
 from tests.open_harness.scripted import ScriptedRuntime, event, recorded
-from tests.open_harness.test_conversations import Listener
+from tests.open_harness.test_chat import Listener
 from tests.open_harness.test_transport import Runtimes, asked, chunks_of, errors, listening, texts, types, until
 from usechat.open_harness import chat
 from usechat.open_harness.runtime_protocol import Event
 from usechat.open_harness.transport import OpenHarnessChatTransport
-from usechat.parts import Data
+from usechat.parts import Data, Text
 from usechat.protocol.request import ChatRequest
-from usechat.turn import TurnContext, emit
+from usechat.turn import Turn, TurnContext, current_turn, emit
 
 
 async def test_a_message_to_a_running_flow_is_sent_to_its_node_and_answered_from_there() -> None:
@@ -175,3 +175,66 @@ async def test_what_is_emitted_between_two_turns_is_kept_for_the_second() -> Non
     await in_turn(transport, second.context)
     assert (first.text, second.text) == ("Hello. ", "More.Hello. More.")
     assert [part.data for part in second.said if isinstance(part, Data)] == [1, 1]
+
+
+async def test_what_the_flows_own_code_emits_keeps_its_place_among_the_events() -> None:
+    async def emitting(_runtime: ScriptedRuntime) -> AsyncIterator[Event]:
+        yield event("flow:start", flowName="f")
+        yield event("agent:text:delta", "a1", content="one")
+        emit("mark", 1)
+        yield event("agent:text:delta", "a1", content="two")
+        emit("mark", 2)
+        yield event("flow:complete", status="complete")
+        emit("mark", 3)
+
+    listener = Listener("hi")
+    await in_turn(OpenHarnessChatTransport(Runtimes(emitting)), listener.context)
+    said = [
+        part.text if isinstance(part, Text) else part.data for part in listener.said if isinstance(part, Text | Data)
+    ]
+    assert said == ["one", 1, "two", 2, 3]
+
+
+async def test_a_message_is_in_the_inbox_when_the_node_that_gets_it_starts() -> None:
+    gate = asyncio.Event()
+
+    async def looks_once(runtime: ScriptedRuntime) -> AsyncIterator[Event]:
+        yield event("flow:start", flowName="f")
+        await gate.wait()
+        yield event("node:start", "a1")
+        seen = [runtime.inbox.pop(0)["message"] for _ in list(runtime.inbox)]
+        yield event("agent:text", "a1", content=f"Seen: {seen}")
+        yield event("flow:complete", status="complete")
+
+    runtimes = Runtimes(looks_once)
+    transport = OpenHarnessChatTransport(runtimes)
+    first, second = Listener("one"), Listener("two")
+    one = asyncio.ensure_future(transport.drive(first.context))
+    await until(lambda: runtimes.made and runtimes.made[0].status == "running")
+    two = asyncio.ensure_future(transport.drive(second.context))
+    await one
+    gate.set()
+    await two
+    assert (first.text, second.text) == ("", "Seen: ['two']")
+
+
+async def test_code_of_a_flow_that_was_handed_over_sees_that_the_flow_is_stopped() -> None:
+    seen: list[Turn] = []
+
+    async def remembers(runtime: ScriptedRuntime) -> AsyncIterator[Event]:
+        seen.append(current_turn())
+        async for each in listening(runtime):
+            yield each
+
+    runtimes = Runtimes(remembers)
+    transport = OpenHarnessChatTransport(runtimes)
+    first, second = Listener("you"), Listener("one")
+    one = asyncio.ensure_future(in_turn(transport, first.context))
+    await until(lambda: first.text)
+    two = asyncio.ensure_future(in_turn(transport, second.context))
+    await one
+    await until(lambda: second.text)
+    assert not seen[0].stopped
+    two.cancel()
+    await asyncio.wait([two])
+    assert (seen[0].stopped, runtimes.made[0].status) == (True, "aborted")

@@ -14,7 +14,7 @@ from tests.open_harness.serving import until
 from usechat.cli.targets import load_object
 from usechat.open_harness import FlowRuntime, OpenHarnessChatTransport, load_flow
 from usechat.open_harness.events.event import REQUIRED
-from usechat.open_harness.nodes.registry import default_registry
+from usechat.open_harness.nodes.builtin import default_registry
 from usechat.protocol.chunks import TextDeltaChunk
 from usechat.protocol.request import ChatRequest
 

@@ -242,6 +242,34 @@ async def test_closing_the_stream_stops_the_runtime_and_waits_for_it() -> None:
     assert runtimes.made[0].listeners == 0
 
 
+async def test_after_a_stop_the_flow_and_its_nodes_are_aborted() -> None:
+    transport = OpenHarnessChatTransport(Runtimes(listening), send_flow_metadata=True)
+    stream = await transport.send_messages(asked())
+    again = await transport.reconnect_to_stream("c")
+    async for chunk in stream:
+        if chunk_to_json(chunk)["type"] == "text-delta":
+            break
+    await stream.aclose()  # type: ignore[attr-defined]
+    assert again is not None
+    told = [chunk_to_json(chunk) async for chunk in again]
+    last = {chunk["id"]: chunk["data"]["status"] for chunk in told if chunk["type"].startswith("data-")}
+    assert last == {"flow-status": "aborted", "node-a1": "aborted"}
+    assert types(told)[-2:] == ["abort", "finish"]
+
+
+async def test_a_regenerated_answer_leaves_the_first_one_aborted() -> None:
+    runtimes = Runtimes(listening)
+    transport = OpenHarnessChatTransport(runtimes, send_flow_metadata=True)
+    first = asyncio.ensure_future(chunks_of(transport, asked()))
+    await until(lambda: runtimes.made and runtimes.made[0].listeners)
+    second = asyncio.ensure_future(chunks_of(transport, asked(trigger="regenerate-message")))
+    last = {chunk["id"]: chunk["data"]["status"] for chunk in await first if chunk["type"].startswith("data-")}
+    assert last == {"flow-status": "aborted", "node-a1": "aborted"}
+    await until(lambda: len(runtimes.made) == 2 and runtimes.made[1].listeners)
+    runtimes.made[1].dispatch({"message": "end"})
+    await second
+
+
 async def test_a_runtime_that_does_not_stop_is_cancelled(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(chat, "STOP_SECONDS", 0.01)
     gone = asyncio.Event()
@@ -305,7 +333,7 @@ async def test_a_runtime_that_raises_is_an_error_with_a_reference(caplog: pytest
     assert "/etc/secret" in caplog.text
 
 
-async def test_failures_and_unreadable_events_are_logged(caplog: pytest.LogCaptureFixture) -> None:
+async def test_failures_and_unknown_events_are_logged(caplog: pytest.LogCaptureFixture) -> None:
     script = recorded(*flow({"type": "agent:text"}, event("node:error", "a1", error="/etc/secret"), status="failed"))
     with caplog.at_level(logging.WARNING, "usechat.open_harness"):
         [text] = errors(await chunks_of(OpenHarnessChatTransport(Runtimes(script)), asked()))

@@ -15,7 +15,8 @@ from pydantic_ai.models.function import AgentInfo, FunctionModel
 
 from usechat.demo.script import researcher, writer
 from usechat.errors import CannotUseModel, LocalModelMissing
-from usechat.open_harness.nodes.registry import NodeRegistry, default_registry
+from usechat.open_harness.nodes.builtin import default_registry
+from usechat.open_harness.nodes.registry import NodeRegistry
 
 __all__ = [
     "MODEL_VARIABLE",
@@ -95,8 +96,6 @@ async def _completion(server: Any, messages: list[dict[str, str]]) -> AsyncItera
     finally:
         stopped = True
 
-
-# -- Which model the demo's agents use: its own script, any that pydantic-ai knows, or a small one on this machine.
 
 MODEL_VARIABLE: Final = "USECHAT_DEMO_MODEL"
 """Tells the server's process which model was chosen."""

@@ -120,7 +120,7 @@ def _between(text: str, start: str, end: str) -> str:
     return text.partition(start)[2].partition(end)[0].strip()
 
 
-# -- The demo's own model: it follows a script, so that the demo needs no key and no network. It really runs through
+# The demo's own model follows a script, so that the demo needs no key and no network. It really runs through
 # pydantic-ai, at the pace of a model, and calls the same tools.
 
 PACE: Final = 0.03

@@ -3,16 +3,18 @@
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from usechat.errors import InvalidFlow
+
 if TYPE_CHECKING:
-    from usechat.errors import InvalidFlow
     from usechat.open_harness.engine.runtime import FlowRuntime
     from usechat.open_harness.engine.sqlite_store import SqliteRunStore
     from usechat.open_harness.engine.store import MemoryRunStore
     from usechat.open_harness.events.adapter import OpenHarnessAdapter
     from usechat.open_harness.flow.reading import load_flow
     from usechat.open_harness.models.recording import FileRecordings, Recorder, SqliteRecordings
+    from usechat.open_harness.nodes.builtin import default_registry
     from usechat.open_harness.nodes.context import NodeContext
-    from usechat.open_harness.nodes.registry import NodeRegistry, default_registry
+    from usechat.open_harness.nodes.registry import NodeRegistry
     from usechat.open_harness.remote.flows import RemoteRuntime
     from usechat.open_harness.remote.server import runtime_app, serve_runtime
     from usechat.open_harness.remote.sessions import RemoteSessions
@@ -44,7 +46,6 @@ __all__ = [
 _HOMES = {
     "FileRecordings": "models.recording",
     "FlowRuntime": "engine.runtime",
-    "InvalidFlow": "flow.problems",
     "MemoryRunStore": "engine.store",
     "NodeContext": "nodes.context",
     "NodeRegistry": "nodes.registry",
@@ -56,7 +57,7 @@ _HOMES = {
     "Runtime": "runtime_protocol",
     "SqliteRecordings": "models.recording",
     "SqliteRunStore": "engine.sqlite_store",
-    "default_registry": "nodes.registry",
+    "default_registry": "nodes.builtin",
     "load_flow": "flow.reading",
     "runtime_app": "remote.server",
     "serve_runtime": "remote.server",

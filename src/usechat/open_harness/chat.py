@@ -1,20 +1,45 @@
-"""One run of a flow, told to one turn after another."""
+"""Flow runs and the turns of a chat that they answer.
+
+A flow run may outlive a turn. While it runs, the user can send another message; that message starts a new turn, and the
+run goes on in it: it is *handed over*. So the run is not driven by a turn. It has a task of its own
+(:class:`FlowTurns`), and each turn reads its share of the run's events (:class:`FlowTurn`), as the event source and the
+adapter of an :class:`~usechat.sources.AdapterSource`:
+
+.. code-block:: text
+
+    runtime ──► queue ──► events() of the turn that reads ──► AdapterSource ──► parts of that turn
+                  ▲
+       emit() of the flow's own code
+
+- Events and emitted parts share one queue, so their order is kept. What comes between two turns waits in the queue for
+  the second. If no second turn comes in time, or too much waits, the flow is stopped.
+- A message to a running flow is sent to the node that runs, or to the next one that starts. That is done when an event
+  happens, not when it is read: a node that looks into its inbox once, at its start, must find the message there. If a
+  node ends without reading the message, the next node gets it. If the flow ends first, the turn is not answered yet,
+  and the transport starts another run for it.
+- A turn ends when the flow has ended and its runtime's task is done, so that the next turn finds a run that has come to
+  rest. Stopping a turn stops the flow before the turn ends.
+
+:class:`FlowChats` remembers, per chat, the run that is going on or the paused runtime that the next message resumes.
+"""
 
 import asyncio
+import contextvars
 import logging
-from collections import OrderedDict
-from collections.abc import Awaitable, Callable, Mapping
-from typing import Any, Final, TypeAlias
+from collections import OrderedDict, deque
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from typing import Any, Final, NamedTuple, TypeAlias
 
-from usechat.errors import PublicError
 from usechat.open_harness.events.adapter import OpenHarnessAdapter
+from usechat.open_harness.events.dialects import Dialects
 from usechat.open_harness.runtime_protocol import Command, Event, Runtime, Snapshot
 from usechat.protocol.parts import Abort, Error, Finish, Part
 from usechat.turn import Turn, TurnContext
 
 __all__ = [
-    "Conversation",
-    "Conversations",
+    "FlowChat",
+    "FlowChats",
+    "FlowTurn",
     "FlowTurns",
 ]
 
@@ -22,212 +47,182 @@ __all__ = [
 _logger: Final = logging.getLogger("usechat.open_harness")
 
 STOP_SECONDS: Final = 5.0
-"""How long a runtime may take to go once its flow has ended or is to stop; then its task is cancelled."""
+"""How long a runtime may take to end once its flow has ended or was stopped; then its task is cancelled."""
 
 ORPHAN_SECONDS: Final = 30.0
 """How long a flow goes on between two turns; the second may never come."""
 
 MAXIMUM_EVENTS_BETWEEN: Final = 10_000
 
+_ENDINGS: Final = (Finish, Error, Abort)
+
+
+class Ready(NamedTuple):
+    """Parts that pass the adapter as they are, such as those that the flow's own code emitted."""
+
+    parts: tuple[Part, ...]
+
+
+Item: TypeAlias = Event | Ready
+
 
 class FlowTurns:
-    """Runs a runtime in a task of its own and tells the turn of the moment what it says, event by event.
-
-    Nothing is queued while a turn listens: an event becomes parts where it happens.
-    """
+    """One flow run, in a task of its own, whose events are read by one turn after another."""
 
     def __init__(self, runtime: Runtime, adapter: OpenHarnessAdapter) -> None:
         self.runtime = runtime
-        self._adapter = adapter
+        self.adapter = adapter
         self.is_abandoned = False
         """Whether no turn came for the rest in time."""
+        self._queue: deque[Item] = deque()
+        self._wake = asyncio.Event()
+        self._one_at_a_time = asyncio.Lock()
+        self._is_read = False
+        self._wanted: type[Finish | Abort] | None = None
+        self._broken: Exception | None = None
         self._task: asyncio.Task[Snapshot] | None = None
-        self._has_ended = False
         self._is_left = False
         self._context: TurnContext | None = None
-        self._one_at_a_time = asyncio.Lock()
-        self._first_context: TurnContext | None = None
-        self._between: list[Event | Part] = []
-        self._wake = asyncio.Event()
-        self._wanted: type[Finish | Abort] | None = None
-        self._ending: Finish | Error | None = None
-        self._broken: Exception | None = None
-        self._message: str | None = None
-        self._sent: Command | None = None
+        self._delivery = _Delivery(runtime)
+        self._dialects = Dialects()
         self._orphaned: asyncio.TimerHandle | None = None
         self._leave: Callable[[], None] | None = runtime.on_event(self._hear)
 
     @property
     def is_over(self) -> bool:
-        """Whether the flow says no more."""
-        return self._is_left or (self._has_ended if self._task is None else self._task.done())
-
-    def start(self, work: Awaitable[Snapshot]) -> None:
-        """Run the flow; without this, somebody else runs it."""
-        self._first_context = self._context
-        self._task = asyncio.ensure_future(work)
-        self._task.add_done_callback(lambda _task: self._wake.set())
-
-    def end_turn(self, *, stop: bool) -> None:
-        """Let the turn that listens end soon: well, while the flow goes on, or with the flow stopped."""
-        if self._context is not None:
-            self._wanted = Abort if stop else Finish
-            self._wake.set()
-
-    def deliver(self, message: str) -> None:
-        """Send a message to the node invocation that runs now, or to the next one."""
-        self._message = message
-        self._try_to_deliver()
+        """Whether no more events will come."""
+        return self._is_left or (self._task is not None and self._task.done())
 
     @property
     def is_delivered(self) -> bool:
         """Whether a node has read the message, as far as the runtime can tell."""
-        if self._message is not None:
-            return False
-        return self._sent is None or self._sent not in list(self.runtime.get_snapshot().get("inbox") or ())
+        return self._delivery.is_done
 
-    async def tell(
-        self, context: TurnContext, *, begin: Callable[[], None] | None = None
-    ) -> Finish | Error | Abort | None:
-        """Tell the turn what the flow says until it ends, and return the ending, unsaid.
+    def start(self, run: Callable[[], Awaitable[Snapshot]], context: TurnContext) -> None:
+        """Run the flow in a task. It is not called for a runtime that other code runs.
 
-        If another turn wants the flow, this one ends before, without an ending. A cancelled turn stops the flow.
+        The flow's own code speaks through a context of the run, not of the turn: it may outlive the turn.
+        """
+
+        async def result() -> Snapshot:
+            return await run()
+
+        self._context = context.fork(self._emitted)
+        variables = contextvars.copy_context()
+        variables.run(self._context.enter)
+        self._task = asyncio.get_running_loop().create_task(result(), name="usechat flow", context=variables)
+        self._task.add_done_callback(lambda _task: self._wake.set())
+
+    def deliver(self, message: str) -> None:
+        """Send a message to the node that runs, or to the next one that starts."""
+        self._delivery.deliver(message)
+
+    def end_turn(self, *, stop: bool) -> None:
+        """Let the turn that reads the events end soon, and either stop the flow or let it go on for the next turn."""
+        if self._is_read:
+            self._wanted = Abort if stop else Finish
+            self._wake.set()
+
+    async def events(self, begin: Callable[[], None] | None) -> AsyncIterator[Item]:
+        """Yield the events of one turn: to the end of the flow, or until another turn wants to read them.
+
+        ``begin`` starts the flow or delivers the message. Closing the iterator early stops the flow.
         """
         self.end_turn(stop=False)
         async with self._one_at_a_time:
+            self._is_read = True
+            self._cancel_orphan_timer()
             try:
-                self._listen(context)
+                if self.adapter.ended:
+                    yield Ready(tuple(self.adapter.take_over()))
                 if begin is not None:
                     begin()
-                while not (self._wanted or self._ending or self._broken or self.is_over):
+                while True:
+                    while self._queue:
+                        yield self._queue.popleft()
+                    if self._wanted or self._broken or self.adapter.ended or self.is_over:
+                        break
                     self._wake.clear()
                     await self._wake.wait()
-                return await self._ended(context)
+                for item in await self._last_items():
+                    yield item
             except BaseException:
                 await self.stop()
                 raise
             finally:
-                self._context, self._wanted = None, None
+                self._is_read, self._wanted = False, None
 
     async def stop(self) -> None:
-        """Stop the flow and wait until it has gone."""
+        """Stop the flow and wait until its task is done."""
         self._unsubscribe()
         self._cancel_orphan_timer()
         if not self.is_over:
-            self.runtime.stop()
-            await self._gone()
-            self._log_error()
-
-    def _listen(self, context: TurnContext) -> None:
-        self._cancel_orphan_timer()
-        self._context = context
-        if self._adapter.ended:
-            for part in self._adapter.take_over():
-                context.send(part)
-        between, self._between = self._between, []
-        for item in between:
-            if isinstance(item, Part):
-                context.send(item)
-            else:
-                self._hear(item)
-        if self._first_context is not None:
-            # The flow's own code speaks for the turn that it was started in, wherever that has gone: usechat.emit.
-            self._first_context.connect(context.write)
+            self._stop_runtime()
+            await self._rest()
+            self._log_late_error()
 
     def _hear(self, event: Event) -> None:
-        """Take an event, where it happens."""
-        context = self._context
-        if context is None:
-            self._keep(event)
-            return
+        """Take an event where it happens. The runtime ignores what its listeners raise, so errors are kept."""
         try:
-            for part in self._adapter.feed(event):
-                self._say(context, part)
-            self._has_ended = self._ending is not None
-            self._report(context)
-            self._take_back(event)
-            self._try_to_deliver()
-        except Exception as error:  # the runtime swallows what its listeners raise
+            known = self._dialects.read(event)
+            if known is None:
+                self._put(event)  # the adapter says why it is unknown
+                return
+            for each in known:
+                self._put(each)
+                self._delivery.receive(each)
+        except Exception as error:
             self._broken = error
             self._wake.set()
 
-    def _say(self, context: TurnContext, part: Part) -> None:
-        if isinstance(part, Finish | Error):
-            self._ending = part
-            self._wake.set()
+    def _emitted(self, part: Part) -> None:
+        self._put(Ready((part,)))
+
+    def _put(self, item: Item) -> None:
+        if self._is_read or len(self._queue) < MAXIMUM_EVENTS_BETWEEN:
+            self._queue.append(item)
+            if len(self._queue) == 1:  # a turn waits only while the queue is empty
+                self._wake.set()
         else:
-            context.send(part)
+            self._stop_runtime()
 
-    def _keep(self, item: Event | Part) -> None:
-        if len(self._between) < MAXIMUM_EVENTS_BETWEEN:
-            self._between.append(item)
-        else:
-            self.runtime.stop()
-
-    def _report(self, context: TurnContext) -> None:
-        for notice in self._adapter.take_notices():
-            extra = {"chat_id": context.turn.chat_id, "reference": notice.reference}
-            if notice.kind == "failure":
-                _logger.error(
-                    "chat %s: %s; reference %s", context.turn.chat_id, notice.text, notice.reference, extra=extra
-                )
-            else:
-                _logger.warning("chat %s: %s", context.turn.chat_id, notice.text, extra=extra)
-                context.event_unknown(notice.event)
-
-    def _try_to_deliver(self) -> None:
-        run_id = self._adapter.current_run_id
-        if self._message is None or run_id is None:
-            return
-        self._sent, self._message = {"type": "send", "message": self._message, "runId": run_id}, None
-        self.runtime.dispatch(self._sent)
-
-    def _take_back(self, event: Event) -> None:
-        """A node has ended without reading the message: the next one may."""
-        sent = self._sent
-        if sent is not None and _ends(event, sent["runId"]) and not self.is_delivered:
-            self._message, self._sent = sent["message"], None
-
-    async def _ended(self, context: TurnContext) -> Finish | Error | Abort | None:
+    async def _last_items(self) -> Iterable[Item]:
+        """Return what ends the turn. A flow that goes on is handed over; the run of the turn adds the ending then."""
         if self._broken is not None:
             raise self._broken
-        if self._ending is None and self._wanted is Abort:
+        if not self.adapter.ended and self._wanted is Abort:
             await self.stop()
-            return Abort()
-        if self._ending is None and not self.is_over:
-            self._hand_over(context)
-            return None
-        await self._gone()
+            return [Ready((*self.adapter.close(asyncio.CancelledError()), Abort()))]
+        if not self.adapter.ended and not self.is_over:
+            self._orphaned = asyncio.get_running_loop().call_later(ORPHAN_SECONDS, self._abandon)
+            return [Ready(tuple(self.adapter.hand_over()))]
+        await self._rest()
         self._unsubscribe()
-        if self._ending is None:
-            self._close(context)
-        self._log_error()
-        return self._ending
+        rest, self._queue = self._queue, deque()
+        return [*rest, *self._missing_end()]
 
-    def _hand_over(self, context: TurnContext) -> None:
-        """End the message; its run adds the ending when the turn returns."""
-        for part in self._adapter.hand_over():
-            context.send(part)
-        if self._first_context is not None:
-            self._first_context.connect(self._keep)
-        self._orphaned = asyncio.get_running_loop().call_later(ORPHAN_SECONDS, self._abandon)
+    def _missing_end(self) -> list[Event]:
+        """Return the event that the runtime should have ended with, by its status; raise what its task raised."""
+        snapshot, error = self._outcome()
+        if error is not None and (self.adapter.ended or self.adapter.failure):
+            self._log_late_error()
+        if self.adapter.ended:
+            return []
+        if error is not None:
+            raise error
+        closing = _closing_event(snapshot.get("status"))
+        return [] if closing is None else [closing]
 
     def _abandon(self) -> None:
         self.is_abandoned = True
         self._unsubscribe()
         if not self.is_over:
-            self.runtime.stop()
+            self._stop_runtime()
 
-    def _close(self, context: TurnContext) -> None:
-        """Say the ending of a run that told none: by how it stands, or by what it raised."""
-        snapshot, error = self._outcome()
-        closing = _closing_event(snapshot.get("status")) if error is None else None
-        is_told = error is None or (bool(self._adapter.failure) and not isinstance(error, PublicError))
-        for part in self._adapter.feed(closing) if closing else self._adapter.close():
-            if is_told or not isinstance(part, Error):
-                self._say(context, part)
-        if error is not None and not is_told:
-            raise error
+    def _stop_runtime(self) -> None:
+        if self._context is not None:
+            self._context.stop()
+        self.runtime.stop()
 
     def _outcome(self) -> tuple[Snapshot, BaseException | None]:
         if self._task is None or not self._task.done() or self._task.cancelled():
@@ -235,8 +230,8 @@ class FlowTurns:
         error = self._task.exception()
         return ({} if error else self._task.result()), error
 
-    async def _gone(self) -> None:
-        """Wait until the runtime has gone, but not for ever."""
+    async def _rest(self) -> None:
+        """Wait until the runtime's task is done; cancel it if that takes too long."""
         if self._task is not None:
             await asyncio.wait([self._task], timeout=STOP_SECONDS)
             if not self._task.done():
@@ -245,28 +240,24 @@ class FlowTurns:
                 await asyncio.wait([self._task], timeout=STOP_SECONDS)
         self._is_left = True
 
-    def _log_error(self) -> None:
+    def _log_late_error(self) -> None:
         if (error := self._outcome()[1]) is not None:
-            _logger.warning("a runtime raised after its flow had told its end", exc_info=error)
+            _logger.warning("a runtime raised after its flow had ended or failed", exc_info=error)
 
     def _unsubscribe(self) -> None:
         if self._leave is not None:
             self._leave()
             self._leave = None
+        if self._context is not None:
+            self._context.disconnect(self._emitted)
 
     def _cancel_orphan_timer(self) -> None:
         if self._orphaned is not None:
             self._orphaned.cancel()
 
 
-def _ends(event: Any, run_id: str) -> bool:
-    """Tell whether an event is the end of a node's invocation."""
-    is_event = isinstance(event, Mapping) and event.get("type") in ("node:complete", "node:error")
-    return bool(is_event and event.get("runId") == run_id)
-
-
-def _closing_event(status: Any) -> Mapping[str, Any] | None:
-    """Return the event that a run which stands like this should have ended with; nothing if it broke off."""
+def _closing_event(status: Any) -> Event | None:
+    """Return the event that ends a run with this status; ``None`` if the run broke off."""
     match status:
         case "paused" | "aborted":
             return {"type": f"flow:{status}"}
@@ -276,7 +267,130 @@ def _closing_event(status: Any) -> Mapping[str, Any] | None:
             return {"type": "flow:complete", "status": status}
 
 
-# -- What chats keep between their turns: the flow that runs, or the runtime that is paused.
+class FlowTurn:
+    """One turn's share of a flow run: the events that it reads, and the adapter that turns them into parts.
+
+    The ending is kept back until the events are over. If the flow finished without reading the turn's message,
+    ``is_answered`` is false and there is no ending: another run has to answer.
+    """
+
+    def __init__(self, flow: FlowTurns, context: TurnContext, begin: Callable[[], None] | None) -> None:
+        self.is_answered = True
+        self._flow = flow
+        self._context = context
+        self._begin = begin
+        self._ending: Part | None = None
+
+    def events(self, _turn: Turn) -> AsyncIterator[Item]:
+        """Return the events of the turn."""
+        return self._flow.events(self._begin)
+
+    def feed(self, item: Item) -> list[Part]:
+        """Return the parts of an event, without the ending."""
+        if isinstance(item, Ready):
+            return self._without_ending(list(item.parts))
+        adapter = self._flow.adapter
+        try:
+            parts = adapter.feed(item)
+        finally:
+            if adapter.notices:
+                self._log_notices()
+        return self._without_ending(parts) if adapter.ended else parts
+
+    def close(self, error: BaseException | None = None) -> list[Part]:
+        """Return the ending; after an error, what the adapter closes with."""
+        if error is not None:
+            return self._flow.adapter.close(error)
+        parts = self._without_ending(self._flow.adapter.close())
+        if self._flow.is_over and isinstance(self._ending, Finish) and not self._flow.is_delivered:
+            self.is_answered = False
+        elif self._ending is not None:
+            parts.append(self._ending)
+        return parts
+
+    def _without_ending(self, parts: list[Part]) -> list[Part]:
+        if parts and isinstance(parts[-1], _ENDINGS):
+            self._ending = parts.pop()
+        return parts
+
+    def _log_notices(self) -> None:
+        for notice in self._flow.adapter.take_notices():
+            chat_id = self._context.turn.chat_id
+            extra = {"chat_id": chat_id, "reference": notice.reference}
+            if notice.kind == "failure":
+                _logger.error("chat %s: %s; reference %s", chat_id, notice.text, notice.reference, extra=extra)
+            else:
+                _logger.warning("chat %s: %s", chat_id, notice.text, extra=extra)
+            if notice.kind == "nameless-tool":  # unknown events are counted by the source that feeds them
+                self._context.event_unknown(notice.event)
+
+
+# Messages to a running flow
+
+_FLOW_ENDS: Final = ("flow:complete", "flow:paused", "flow:aborted")
+_NODE_ENDS: Final = ("node:complete", "node:error")
+_SPEAKS: Final = (
+    "agent:text:delta",
+    "agent:thinking:delta",
+    "agent:text",
+    "agent:thinking",
+    "agent:tool",
+    "agent:start",
+    "agent:error",
+    "node:start",
+)
+
+
+class _Delivery:
+    """Delivers the message of a turn to the node invocation that spoke last, or to the next one that starts."""
+
+    def __init__(self, runtime: Runtime) -> None:
+        self._runtime = runtime
+        self._running: dict[str, None] = {}  # run ids of invocations; the one that spoke last is at the end
+        self._message: str | None = None
+        self._sent: Command | None = None
+
+    @property
+    def is_done(self) -> bool:
+        """Whether a node has read the message, as far as the runtime can tell."""
+        if self._message is not None:
+            return False
+        return self._sent is None or self._sent not in list(self._runtime.get_snapshot().get("inbox") or ())
+
+    def deliver(self, message: str) -> None:
+        """Send a message now, or as soon as a node runs."""
+        self._message = message
+        self._send()
+
+    def receive(self, event: Event) -> None:
+        """Follow which nodes run."""
+        kind, run_id = event["type"], event.get("runId")
+        if kind in _FLOW_ENDS:
+            self._running.clear()
+        elif not isinstance(run_id, str):
+            return
+        elif kind in _NODE_ENDS:
+            self._running.pop(run_id, None)
+            self._take_back(run_id)
+        elif kind in _SPEAKS and (not self._running or next(reversed(self._running)) != run_id):
+            self._running.pop(run_id, None)
+            self._running[run_id] = None
+        self._send()
+
+    def _take_back(self, run_id: str) -> None:
+        """Keep the message for the next node, if this one has ended without reading it."""
+        sent = self._sent
+        if sent is not None and sent["runId"] == run_id and not self.is_done:
+            self._message, self._sent = sent["message"], None
+
+    def _send(self) -> None:
+        if self._message is not None and self._running:
+            run_id = next(reversed(self._running))
+            self._sent, self._message = {"type": "send", "message": self._message, "runId": run_id}, None
+            self._runtime.dispatch(self._sent)
+
+
+# What chats keep between their turns
 
 _Key: TypeAlias = tuple[str, ...]
 
@@ -284,8 +398,8 @@ MAXIMUM: Final = 1_000
 IDLE_SECONDS: Final = 3_600.0
 
 
-class Conversation:
-    """One chat: ``flow`` runs, ``paused`` waits for the next message."""
+class FlowChat:
+    """One chat: the flow run that is going on, or the paused runtime that the next message resumes."""
 
     def __init__(self) -> None:
         self.flow: FlowTurns | None = None
@@ -294,55 +408,55 @@ class Conversation:
 
     @property
     def is_running(self) -> bool:
-        """Whether a flow runs, be it between two turns."""
+        """Whether a flow runs, even between two turns."""
         return self.flow is not None and not self.flow.is_over
 
     def holds(self, runtime: Runtime) -> bool:
-        """Tell whether this chat uses a runtime."""
+        """Return whether this chat uses a runtime."""
         return self.paused is runtime or (self.is_running and self.flow is not None and self.flow.runtime is runtime)
 
 
-class Conversations:
-    """The chats of one transport. Those that were idle for long are forgotten, the oldest first."""
+class FlowChats:
+    """The chats of one transport. Idle chats are forgotten, the oldest first."""
 
     def __init__(self, *, maximum: int = MAXIMUM, idle_seconds: float = IDLE_SECONDS) -> None:
         self._maximum = maximum
         self._idle_seconds = idle_seconds
-        self._chats: OrderedDict[_Key, Conversation] = OrderedDict()
+        self._chats: OrderedDict[_Key, FlowChat] = OrderedDict()
 
     def __len__(self) -> int:
         return len(self._chats)
 
-    def open(self, turn: Turn, now: float) -> Conversation:
+    def open(self, turn: Turn, now: float) -> FlowChat:
         """Return the chat of a turn; ``now`` is the time in seconds."""
-        conversation = self._chats.setdefault(_key(turn), Conversation())
-        conversation.used = now
+        chat = self._chats.setdefault(_key(turn), FlowChat())
+        chat.used = now
         self._chats.move_to_end(_key(turn))
-        return conversation
+        return chat
 
-    def find(self, turn: Turn) -> Conversation | None:
+    def find(self, turn: Turn) -> FlowChat | None:
         """Return the chat of a turn, if it is known."""
         return self._chats.get(_key(turn))
 
-    def holder(self, runtime: Runtime) -> Conversation | None:
+    def holder(self, runtime: Runtime) -> FlowChat | None:
         """Return the chat that uses a runtime."""
         return next((chat for chat in self._chats.values() if chat.holds(runtime)), None)
 
     def forget(self, now: float) -> list[Runtime]:
-        """Make room; return the paused runtimes that nobody holds any more."""
-        let_go: list[Runtime] = []
-        for key, conversation in list(self._chats.items()):
-            is_idle = now - conversation.used > self._idle_seconds
+        """Forget idle chats and those over the maximum; return their paused runtimes."""
+        released: list[Runtime] = []
+        for key, chat in list(self._chats.items()):
+            is_idle = now - chat.used > self._idle_seconds
             if not is_idle and len(self._chats) < self._maximum:
                 break
-            if not conversation.is_running:
+            if not chat.is_running:
                 del self._chats[key]
-                let_go += [conversation.paused] if conversation.paused is not None else []
-        return let_go
+                released += [chat.paused] if chat.paused is not None else []
+        return released
 
 
 def _key(turn: Turn) -> _Key:
-    """Return whose chat it is: ids are chosen by pages, so that two people may have the same."""
+    """Return the key of a chat. Clients choose chat ids, so two people may use the same id."""
     subject = turn.identity.subject if turn.identity is not None else ""
     others = [str(value) for name, value in turn.path_params.items() if name != "chat_id"]
     return (subject, *others, turn.chat_id)

@@ -1,4 +1,4 @@
-"""What a runtime of flows looks like to those who use one, be it ours, a remote one or a foreign object."""
+"""The interface of a flow runtime: the built-in engine, a remote flow, or an object of your own."""
 
 import logging
 from collections.abc import Callable, Mapping
@@ -28,62 +28,68 @@ Listener: TypeAlias = Callable[[Event], None]
 
 @runtime_checkable
 class Runtime(Protocol):
-    """One run of one flow; it is used once. Events reach listeners in the loop's thread, in their order."""
+    """One run of one flow. It runs once; listeners are called in the thread of the event loop, in order.
+
+    :class:`FlowRuntime`, :class:`RemoteRuntime` and what :class:`RemoteSessions` returns implement it. Any object with
+    these methods can answer a chat:
+
+    .. code-block:: python
+
+        transport = OpenHarnessChatTransport(lambda: MyRuntime())
+    """
 
     async def run(self, input: Mapping[str, Any] | None = None) -> Snapshot:  # noqa: A002
         """Run the flow; return when it is complete, failed, paused or stopped."""
         ...
 
     async def resume(self, message: str | None = None) -> Snapshot:
-        """Go on with a paused flow, with what the user said; return as ``run`` does."""
+        """Resume a paused flow with the user's message; return as ``run`` does."""
         ...
 
     def pause(self) -> None:
-        """Ask the flow to pause; ``run`` returns when it has."""
+        """Pause the flow; ``run`` returns when it has."""
         ...
 
     def stop(self) -> None:
-        """Ask the flow to stop for good; ``run`` returns when its nodes have gone."""
+        """Stop the flow for good; ``run`` returns when its nodes have ended."""
         ...
 
     def dispatch(self, command: Command) -> None:
-        """Take a command, such as ``send`` with a ``message`` and the ``runId`` of a node's invocation."""
+        """Execute a command, such as ``send`` with a ``message`` and the ``runId`` of a node's invocation."""
         ...
 
     def on_event(self, listener: Listener) -> Callable[[], None]:
-        """Call the listener with every event from now on; return what ends that."""
+        """Call the listener with every event from now on; return a function that removes it."""
         ...
 
     def get_snapshot(self) -> Snapshot:
-        """Return how the run stands."""
+        """Return a snapshot of the run."""
         ...
 
-
-# -- Who hears the events of a runtime.
 
 _logger: Final = logging.getLogger("usechat.open_harness")
 
 
 class Listeners:
-    """The listeners of one runtime. One that fails is logged, and the others hear on."""
+    """The listeners of one runtime. A listener that fails is logged; the others are still called."""
 
     def __init__(self) -> None:
         self._listeners: dict[object, Listener] = {}
 
     def add(self, listener: Listener) -> Callable[[], None]:
-        """Call the listener with every event from now on; return what ends that."""
+        """Call the listener with every event from now on; return a function that removes it."""
         key = object()
         self._listeners[key] = listener
 
-        def leave() -> None:
+        def remove() -> None:
             self._listeners.pop(key, None)
 
-        return leave
+        return remove
 
-    def tell(self, event: Event) -> None:
-        """Tell an event to all, in the order in which they came."""
+    def notify(self, event: Event) -> None:
+        """Call all listeners with an event, in the order in which they were added."""
         for listener in list(self._listeners.values()):
             try:
                 listener(event)
-            except Exception:  # one listener's failure is not the others'
+            except Exception:  # the other listeners must be called
                 _logger.exception("a listener failed at %s", event.get("type") or event.get("name"))

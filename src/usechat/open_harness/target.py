@@ -10,11 +10,12 @@ from typing import Final
 from usechat.cli.targets import Opened
 from usechat.errors import CannotLoad, InvalidFlow
 from usechat.open_harness.engine.runtime import FlowRuntime
-from usechat.open_harness.flow.flow import Flow
+from usechat.open_harness.flow.definition import FlowDefinition
 from usechat.open_harness.flow.problems import FlowProblem
 from usechat.open_harness.flow.reading import load_flow
 from usechat.open_harness.nodes.agent import AgentNode
-from usechat.open_harness.nodes.registry import NodeRegistry, default_registry
+from usechat.open_harness.nodes.builtin import default_registry
+from usechat.open_harness.nodes.registry import NodeRegistry
 from usechat.open_harness.remote.flows import RemoteRuntime
 from usechat.open_harness.remote.sessions import RemoteSessions
 from usechat.open_harness.transport import OpenHarnessChatTransport, RuntimeFactory
@@ -60,7 +61,7 @@ def _open_file(target: str) -> RuntimeFactory:
     return partial(FlowRuntime, flow, registry=registry)
 
 
-def _require_models(flow: Flow, registry: NodeRegistry, target: str) -> None:
+def _require_models(flow: FlowDefinition, registry: NodeRegistry, target: str) -> None:
     """Raise an InvalidFlow for models that cannot be asked: a missing key is told now, not to the first user."""
     agents = [(node, kind) for node in flow.nodes if isinstance(kind := registry.get(node.type), AgentNode)]
     if not agents:

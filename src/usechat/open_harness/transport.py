@@ -1,4 +1,4 @@
-"""Flows that answer chats: each turn runs a flow, resumes the paused one, or joins the one that runs."""
+"""The chat transport for flows: each turn starts a flow, resumes the paused one, or joins the running one."""
 
 import asyncio
 import inspect
@@ -10,20 +10,21 @@ from typing import Any, Final, TypeAlias
 import msgspec
 
 from usechat.errors import PublicError
-from usechat.open_harness.chat import Conversation, Conversations, FlowTurns
+from usechat.open_harness.chat import FlowChat, FlowChats, FlowTurn, FlowTurns
 from usechat.open_harness.events.adapter import OpenHarnessAdapter
 from usechat.open_harness.events.metadata import graph_of
 from usechat.open_harness.runtime_protocol import Runtime
 from usechat.protocol.chunks import Chunk
-from usechat.protocol.parts import Finish, Start
+from usechat.protocol.parts import Start
 from usechat.protocol.request import ChatRequest
 from usechat.runs.transport import RunChatTransport
+from usechat.sources import AdapterSource
 from usechat.turn import Turn, TurnContext
 
 __all__ = ["OpenHarnessChatTransport", "RuntimeFactory"]
 
 RuntimeFactory: TypeAlias = Callable[..., Runtime | Awaitable[Runtime]]
-"""Makes the runtime of a turn; it may take the turn. One that is paused already is resumed."""
+"""Makes the runtime of a turn; it may take the turn as its argument. A runtime that is paused is resumed."""
 
 _logger: Final = logging.getLogger("usechat.open_harness")
 
@@ -34,11 +35,20 @@ BUSY: Final = "The flow is busy with another chat. Please try again later."
 
 
 class OpenHarnessChatTransport:
-    """Answers chats with flows.
+    """Answers chats with flows. It is a chat transport and a source: give it to ``ChatApp`` or ``chat_response``.
 
     ``runtime`` is a function that makes a runtime for each turn, or one runtime, which runs once. The flow's input is
-    ``message``, ``messages``, ``files`` and ``chatId``. A message that comes while the chat's flow runs is sent to the
-    node that runs; its answer goes on from there.
+    ``message``, ``messages``, ``files`` and ``chatId``. The chat's next message resumes a paused flow. A message that
+    comes while the flow runs is sent to the running node, and the answer continues in a new message.
+
+    ``send_reasoning`` sends what agents think, ``send_step_markers`` starts a step with each node,
+    ``send_flow_metadata`` sends data parts from which a page can draw the flow, ``send_node_outputs`` sends the output
+    of each node, and ``generate_message_id`` names the messages.
+
+    .. code-block:: python
+
+        flow = load_flow("trip-flow.yaml")
+        app = ChatApp(OpenHarnessChatTransport(lambda: FlowRuntime(flow)))
     """
 
     def __init__(
@@ -57,7 +67,7 @@ class OpenHarnessChatTransport:
         self._send_flow_metadata = send_flow_metadata
         self._send_node_outputs = send_node_outputs
         self._generate_message_id = generate_message_id
-        self._conversations = Conversations()
+        self._chats = FlowChats()
         self._runs = RunChatTransport(self)
 
     async def send_messages(self, request: ChatRequest) -> AsyncIterator[Chunk]:
@@ -65,73 +75,70 @@ class OpenHarnessChatTransport:
         return await self._runs.send_messages(request)
 
     async def reconnect_to_stream(self, chat_id: str) -> AsyncIterator[Chunk] | None:
-        """Return the answer that is being given, from its start, or nothing."""
+        """Return the running answer of a chat from its start, or ``None``."""
         return await self._runs.reconnect_to_stream(chat_id)
 
     def hand_over(self, turn: Turn) -> None:
-        """Let the chat's running turn end, because ``turn`` goes on with its flow, or wants the answer anew."""
-        conversation = self._conversations.find(turn)
-        if conversation is not None and conversation.flow is not None:
-            conversation.flow.end_turn(stop=turn.request.trigger == "regenerate-message")
+        """End the chat's running turn, because ``turn`` continues its flow or regenerates its answer."""
+        chat = self._chats.find(turn)
+        if chat is not None and chat.flow is not None:
+            chat.flow.end_turn(stop=turn.request.trigger == "regenerate-message")
 
     async def drive(self, context: TurnContext) -> None:
-        """Answer a turn; a turn that is cancelled stops the flow first."""
+        """Answer a turn. A turn that is cancelled stops its flow first."""
         turn = context.turn
         if self._generate_message_id is not None:
-            turn.send(Start(self._generate_message_id()))
-        conversation = await self._open(turn)
-        if conversation.flow is not None and await self._join(conversation, conversation.flow, context):
+            context.send(Start(self._generate_message_id()))
+        chat = await self._open(turn)
+        if chat.flow is not None and await self._join(chat, chat.flow, context):
             return
-        flow, begin = await self._flow(conversation, turn)
-        conversation.flow, conversation.paused = flow, None
-        if not await self._tell(conversation, flow, context, begin):
+        flow, begin = await self._flow(chat, context)
+        chat.flow, chat.paused = flow, None
+        if not await self._answer(chat, flow, context, begin):
             raise PublicError(TOO_LATE)
 
-    async def _open(self, turn: Turn) -> Conversation:
-        """Return the chat of a turn. An answer that is wanted anew goes on with nothing."""
+    async def _open(self, turn: Turn) -> FlowChat:
+        """Return the chat of a turn. A turn that regenerates an answer stops what the chat was doing."""
         now = asyncio.get_running_loop().time()
-        for runtime in self._conversations.forget(now):
+        for runtime in self._chats.forget(now):
             await _close(runtime)
-        conversation = self._conversations.open(turn, now)
+        chat = self._chats.open(turn, now)
         if turn.request.trigger == "regenerate-message":
-            flow, paused = conversation.flow, conversation.paused
-            conversation.flow = conversation.paused = None
+            flow, paused = chat.flow, chat.paused
+            chat.flow = chat.paused = None
             if flow is not None:
                 await flow.stop()
             if paused is not None:
                 paused.stop()
                 await _close(paused)
-        return conversation
+        return chat
 
-    async def _join(self, conversation: Conversation, flow: FlowTurns, context: TurnContext) -> bool:
-        """Go on with the flow that runs; tell whether that answered the turn."""
+    async def _join(self, chat: FlowChat, flow: FlowTurns, context: TurnContext) -> bool:
+        """Go on with the flow that runs; return whether that answered the turn."""
         turn = context.turn
         if flow.is_abandoned:
             return False
         begin = None if turn.request.continues else lambda: flow.deliver(_text_alone(turn))
-        return await self._tell(conversation, flow, context, begin)
+        return await self._answer(chat, flow, context, begin)
 
-    async def _tell(
-        self, conversation: Conversation, flow: FlowTurns, context: TurnContext, begin: Callable[[], None] | None
+    async def _answer(
+        self, chat: FlowChat, flow: FlowTurns, context: TurnContext, begin: Callable[[], None] | None
     ) -> bool:
-        """Tell the turn what its flow says; leave it open, and say so, if the flow ended without the message."""
+        """Drive the turn with its share of a flow; return whether that answered it."""
+        share = FlowTurn(flow, context, begin)
         try:
-            ending = await flow.tell(context, begin=begin)
+            await AdapterSource(share.events, lambda: share).drive(context)
         finally:
-            if flow.is_over and conversation.flow is flow:
-                conversation.flow = None
+            if flow.is_over and chat.flow is flow:
                 is_paused = flow.runtime.get_snapshot().get("status") == "paused"
-                conversation.paused = flow.runtime if is_paused else None
-        if flow.is_over and isinstance(ending, Finish) and not flow.is_delivered:
-            return False
-        if ending is not None:
-            context.send(ending)
-        return True
+                chat.flow, chat.paused = None, flow.runtime if is_paused else None
+        return share.is_answered
 
-    async def _flow(self, conversation: Conversation, turn: Turn) -> tuple[FlowTurns, Callable[[], None]]:
-        """Return the flow that answers a turn, and what sets it going."""
-        runtime = conversation.paused or await self._make(turn)
-        if self._conversations.holder(runtime) not in (None, conversation):
+    async def _flow(self, chat: FlowChat, context: TurnContext) -> tuple[FlowTurns, Callable[[], None]]:
+        """Return the flow that answers a turn, and what starts it."""
+        turn = context.turn
+        runtime = chat.paused or await self._make(turn)
+        if self._chats.holder(runtime) not in (None, chat):
             raise PublicError(BUSY)
         status = runtime.get_snapshot().get("status")
         if status in ("complete", "aborted"):
@@ -140,14 +147,14 @@ class OpenHarnessChatTransport:
         if status == "running":
             return flow, lambda: flow.deliver(_text_alone(turn))
         if status == "paused":
-            return flow, lambda: flow.start(runtime.resume(_answer(turn)))
-        return flow, lambda: flow.start(runtime.run(_input(turn)))
+            return flow, lambda: flow.start(lambda: runtime.resume(_answer(turn)), context)
+        return flow, lambda: flow.start(lambda: runtime.run(_input(turn)), context)
 
     async def _make(self, turn: Turn) -> Runtime:
         if isinstance(self._runtime, Runtime) and not isinstance(self._runtime, type):
             return self._runtime
         try:
-            made = self._runtime(turn) if _takes_a_turn(self._runtime) else self._runtime()
+            made = self._runtime(turn) if _takes_turn(self._runtime) else self._runtime()
             runtime = await made if inspect.isawaitable(made) else made
         except PublicError:
             raise
@@ -173,14 +180,14 @@ class OpenHarnessChatTransport:
 
 
 async def _close(runtime: Runtime) -> None:
-    """Close what a paused runtime holds open, such as a connection."""
+    """Close the resources of a paused runtime, such as a connection."""
     close = getattr(runtime, "close", None)
     closing = close() if callable(close) else None
     if inspect.isawaitable(closing):
         await closing
 
 
-def _takes_a_turn(factory: RuntimeFactory) -> bool:
+def _takes_turn(factory: RuntimeFactory) -> bool:
     positional = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
     given = inspect.signature(factory).parameters.values()
     return any(each.kind in positional and each.default is inspect.Parameter.empty for each in given)
@@ -191,7 +198,7 @@ def _input(turn: Turn) -> dict[str, Any]:
 
 
 def _answer(turn: Turn) -> str:
-    """Return what a paused flow is told: what the user chose or allowed, if it asked, or else what the user wrote."""
+    """Return what resumes a paused flow: the user's approval or choice if it asked for one, or the message's text."""
     if turn.request.continues:
         for approval in turn.approvals:
             return "approved" if approval.approved else approval.reason or "denied"

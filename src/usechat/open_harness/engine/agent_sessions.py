@@ -1,21 +1,17 @@
-"""What agents remember of a chat."""
+"""What agents remember of a chat: the messages exchanged with their model."""
 
-import asyncio
 import uuid
-from collections import deque
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 import msgspec
 
-from usechat.open_harness.engine.store import RunStore
-from usechat.open_harness.engine.threads import in_thread
-from usechat.open_harness.runtime_protocol import Command
+from usechat.open_harness.engine.store import FlowRunStore
+from usechat.open_harness.threads import in_thread
 
 __all__ = [
     "AgentSession",
     "AgentSessions",
-    "Inbox",
 ]
 
 
@@ -41,19 +37,19 @@ class AgentSession:
         return list(self._entries)
 
     def add(self, messages: Sequence[Any]) -> None:
-        """Remember further messages of this turn."""
+        """Add messages of this turn."""
         self._entries.extend((self.turn, message) for message in messages)
 
 
 class AgentSessions:
     """The sessions of a run's agents.
 
-    They are found again by flow, owner, chat and node. A chat in which the user went back, or asked for another answer,
-    forgets what came after that point: ``messages`` of the flow's input tell how many turns there are.
+    A session is identified by flow, owner, chat and node. If the user edits a message or regenerates an answer, what
+    came after that point is dropped: ``messages`` of the flow's input tell how many turns there are.
     """
 
     def __init__(
-        self, store: RunStore, *, flow_name: str, owner: str, flow_input: Mapping[str, Any], ids: dict[str, str]
+        self, store: FlowRunStore, *, flow_name: str, owner: str, flow_input: Mapping[str, Any], ids: dict[str, str]
     ) -> None:
         self.ids = ids
         self._store = store
@@ -63,7 +59,7 @@ class AgentSessions:
         self._turn = _turn_of(flow_input)
 
     async def open(self, name: str) -> AgentSession:
-        """Return the session of an agent; within one run it goes on where it was."""
+        """Return the session of an agent. Within one run it continues where it was."""
         is_known = name in self.ids
         session_id = self.ids.setdefault(name, self._session_id(name))
         kept = await in_thread(lambda: self._store.load_session(session_id))
@@ -75,7 +71,7 @@ class AgentSessions:
         return AgentSession(session_id, [entry for entry in entries if entry[0] < turn], turn)
 
     def save(self, session: AgentSession) -> None:
-        """Keep a session."""
+        """Store a session."""
         self._store.save_session(session.session_id, {"messages": session.entries})
 
     def _session_id(self, name: str) -> str:
@@ -91,48 +87,3 @@ def _turn_of(flow_input: Mapping[str, Any]) -> int | None:
         return None
     roles = [message.get("role") if isinstance(message, Mapping) else None for message in messages]
     return roles.count("user") or None
-
-
-# -- What is sent to a node while it runs.
-
-
-class Inbox:
-    """The commands sent to one invocation of a node: ``send`` with a ``message``, ``reply`` with a ``content``."""
-
-    def __init__(self) -> None:
-        self._commands: deque[Command] = deque()
-        self._arrived = asyncio.Event()
-
-    def __len__(self) -> int:
-        return len(self._commands)
-
-    def put(self, command: Command) -> None:
-        """Add a command; called in the loop's thread."""
-        self._commands.append(command)
-        self._arrived.set()
-
-    def put_back(self, command: Command) -> None:
-        """Return a command that was taken and could not be used."""
-        self._commands.appendleft(command)
-
-    def next(self) -> Command | None:
-        """Take the oldest command, from any thread; nothing if there is none."""
-        try:
-            return self._commands.popleft()
-        except IndexError:
-            return None
-
-    async def receive(self) -> Command:
-        """Wait for the next command and take it."""
-        while (command := self.next()) is None:
-            self._arrived.clear()
-            await self._arrived.wait()
-        return command
-
-    async def __aiter__(self) -> AsyncIterator[Command]:
-        while True:
-            yield await self.receive()
-
-    def waiting(self) -> list[Command]:
-        """Return the commands that nobody has taken yet; they stay."""
-        return list(self._commands)

@@ -1,4 +1,4 @@
-"""One run of one flow: what its parts share."""
+"""One run of one flow: its state, its snapshot, and what the scheduler and the nodes share."""
 
 import asyncio
 import logging
@@ -6,31 +6,98 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping
-from typing import Any, Final
+from typing import Any, Final, Literal, TypeAlias
 
-from usechat.open_harness.engine.agent_sessions import AgentSessions, Inbox
-from usechat.open_harness.engine.run_state import Graph, RunState, SharedState
-from usechat.open_harness.engine.store import RunStore
+import msgspec
+
+from usechat.open_harness.engine.agent_sessions import AgentSessions
+from usechat.open_harness.engine.graph import EdgeStatus, Graph, NodeStatus
+from usechat.open_harness.engine.store import FlowRunStore
+from usechat.open_harness.flow.definition import FlowDefinition
 from usechat.open_harness.flow.expressions import Scope
-from usechat.open_harness.flow.flow import Flow
+from usechat.open_harness.inbox import Inbox
 from usechat.open_harness.models.recording import Recorder
+from usechat.open_harness.nodes.context import SharedState
 from usechat.open_harness.nodes.registry import NodeRegistry
-from usechat.open_harness.runtime_protocol import Event, Listener, Listeners
+from usechat.open_harness.runtime_protocol import Event, Listener, Listeners, Snapshot
 
-__all__ = ["FlowRun"]
+__all__ = ["FlowRun", "FlowRunState", "FlowRunStatus"]
 
 _logger: Final = logging.getLogger("usechat.open_harness")
 
 
+FlowRunStatus: TypeAlias = Literal["idle", "running", "paused", "aborted", "complete"]
+
+
+class FlowRunState(msgspec.Struct, rename="camel"):
+    """A run's statuses and outputs, its input and its owner: what a snapshot holds.
+
+    ``state`` and ``inbox`` are those of the last snapshot.
+    """
+
+    run_id: str
+    status: FlowRunStatus = "idle"
+    outputs: dict[str, Any] = {}
+    state: dict[str, Any] = {}
+    node_status: dict[str, NodeStatus] = {}
+    edge_status: dict[str, EdgeStatus] = {}
+    loop_counters: dict[str, int] = {}
+    inbox: list[dict[str, Any]] = []
+    agent_sessions: dict[str, str] = {}
+    input: dict[str, Any] = {}
+    owner: str = ""
+
+    @classmethod
+    def new(cls, flow: FlowDefinition, run_id: str) -> "FlowRunState":
+        """Return the state of a run that has not started."""
+        return cls(
+            run_id,
+            state=dict(flow.state.initial),
+            node_status={node.id: "pending" for node in flow.nodes},
+            edge_status={edge.key: "pending" for edge in flow.edges},
+            loop_counters={edge.key: 0 for edge in flow.edges},
+        )
+
+    @classmethod
+    def from_snapshot(cls, flow: FlowDefinition, snapshot: Snapshot, run_id: str | None) -> "FlowRunState":
+        """Return the state that a snapshot holds. Nodes that were running become pending when the run is resumed."""
+        found: FlowRunState = msgspec.convert({"runId": run_id, **_without_none(snapshot)}, cls)
+        # The flow may have changed since then: nodes and edges that it no longer has are dropped.
+        found.node_status = {node.id: found.node_status.get(node.id, "pending") for node in flow.nodes}
+        found.edge_status = {edge.key: found.edge_status.get(edge.key, "pending") for edge in flow.edges}
+        found.loop_counters = {edge.key: found.loop_counters.get(edge.key, 0) for edge in flow.edges}
+        return found
+
+    def snapshot(self, state: Mapping[str, Any], inbox: list[Any]) -> dict[str, Any]:
+        """Return a copy with the keys of the wire format."""
+        return {
+            "runId": self.run_id,
+            "status": self.status,
+            "outputs": dict(self.outputs),
+            "state": dict(state),
+            "nodeStatus": dict(self.node_status),
+            "edgeStatus": dict(self.edge_status),
+            "loopCounters": dict(self.loop_counters),
+            "inbox": [dict(command) for command in inbox],
+            "agentSessions": dict(self.agent_sessions),
+            "input": dict(self.input),
+            "owner": self.owner,
+        }
+
+
+def _without_none(snapshot: Snapshot) -> dict[str, Any]:
+    return {key: value for key, value in snapshot.items() if value is not None}
+
+
 class FlowRun:
-    """Statuses, shared state, inboxes and sessions of a run; and its voice."""
+    """A run's state, inboxes, agent sessions and listeners."""
 
     def __init__(
         self,
-        flow: Flow,
+        flow: FlowDefinition,
         registry: NodeRegistry,
-        store: RunStore,
-        state: RunState,
+        store: FlowRunStore,
+        state: FlowRunState,
         *,
         recorder: Recorder | None,
         pause: Callable[[], None],
@@ -39,7 +106,7 @@ class FlowRun:
         self.graph = Graph(flow)
         self.registry = registry
         self.state = state
-        self.shared = SharedState(state.state, self._tell_patch)
+        self.shared = SharedState(state.state, self._emit_patch)
         self.pause = pause
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread = threading.get_ident()
@@ -54,7 +121,7 @@ class FlowRun:
 
     @property
     def sessions(self) -> AgentSessions:
-        """What the agents remember; known when the flow's input is."""
+        """The agents' sessions. They depend on the flow's input, so they are opened on first use."""
         if self._sessions is None:
             self._sessions = AgentSessions(
                 self._store,
@@ -66,30 +133,29 @@ class FlowRun:
         return self._sessions
 
     def begin(self) -> None:
-        """Take the running loop's thread for the one in which events are told."""
+        """Emit events in the thread of the running loop from now on."""
         self._loop, self._thread = asyncio.get_running_loop(), threading.get_ident()
 
     def listen(self, listener: Listener) -> Callable[[], None]:
-        """Call the listener with every event from now on; return what ends that."""
+        """Call the listener with every event from now on; return a function that removes it."""
         return self._listeners.add(listener)
 
     def emit(self, event: Event) -> None:
-        """Tell an event to all listeners and keep it."""
+        """Pass an event to all listeners, and store it."""
         stamped = {**event, "timestamp": int(time.time() * 1000)}
-        self._listeners.tell(stamped)
-        self._keep(lambda: self._store.append_event(self.state.run_id, stamped))
+        self._listeners.notify(stamped)
+        self._store_safely(self._store.append_event, self.state.run_id, stamped)
 
     def save(self) -> None:
-        """Keep how the run stands."""
-        snapshot = self.snapshot()
-        self._keep(lambda: self._store.save_snapshot(self.state.run_id, snapshot))
+        """Store a snapshot."""
+        self._store_safely(self._store.save_snapshot, self.state.run_id, self.snapshot())
 
     def flush(self) -> None:
-        """Return when all is kept; called in a thread."""
-        self._keep(self._store.flush)
+        """Wait until everything is stored. Called in a thread."""
+        self._store_safely(self._store.flush)
 
     def snapshot(self) -> dict[str, Any]:
-        """Return how the run stands."""
+        """Return a snapshot."""
         waiting = [command for inbox in self._inboxes.values() for command in inbox.waiting()]
         return self.state.snapshot(self.shared.snapshot(), waiting)
 
@@ -103,30 +169,30 @@ class FlowRun:
         return self._inboxes.setdefault(run_id, Inbox())
 
     def take_waiting(self) -> list[Any]:
-        """Take all commands that wait for invocations which are over."""
+        """Remove and return the unread commands of all inboxes."""
         waiting = [command for inbox in self._inboxes.values() for command in inbox.waiting()]
         self._inboxes.clear()
         return waiting
 
     def close_inbox(self, run_id: str) -> None:
-        """Forget the inbox of an invocation that has ended, if nothing waits in it."""
+        """Remove the inbox of an invocation that has ended, unless it holds unread commands."""
         if not self.inbox(run_id):
             del self._inboxes[run_id]
 
     def scope(self, extra: Mapping[str, Any] | None = None, variables: Mapping[str, Any] | None = None) -> Scope:
-        """Return what expressions see now."""
+        """Return the values that expressions see now."""
         values = {"flow": {"input": self.state.input}, "state": self.shared.get(), **self.state.outputs}
         return Scope({**values, **(extra or {})}, variables)
 
-    def _tell_patch(self, patch: dict[str, Any]) -> None:
+    def _emit_patch(self, patch: dict[str, Any]) -> None:
         event = {"type": "state:patch", "patch": patch}
         if self._loop is None or threading.get_ident() == self._thread:
             self.emit(event)
         else:
             self._loop.call_soon_threadsafe(self.emit, event)
 
-    def _keep(self, write: Callable[[], None]) -> None:
+    def _store_safely(self, write: Callable[..., None], *values: Any) -> None:
         try:
-            write()
+            write(*values)
         except Exception:  # a run does not fail because its store does
-            _logger.exception("the store of runs failed at run %s", self.state.run_id)
+            _logger.exception("the run store failed for run %s", self.state.run_id)

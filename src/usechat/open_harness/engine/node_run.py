@@ -8,14 +8,14 @@ from typing import Any, Final
 
 from usechat.errors import AgentFailed, NodeFailed, NodeTimedOut, PublicError
 from usechat.open_harness.engine.flow_run import FlowRun
+from usechat.open_harness.flow.definition import Edge, Node, Policy
 from usechat.open_harness.flow.expressions import Scope, holds, resolve, resolve_text
-from usechat.open_harness.flow.flow import Edge, Node, Policy
 from usechat.open_harness.nodes.context import NodeContext, StopReason, text_of
 from usechat.open_harness.runtime_protocol import Command
 from usechat.protocol.values import json_value
 
 __all__ = [
-    "Invocation",
+    "NodeRun",
     "run_with_policy",
     "run_within",
 ]
@@ -24,13 +24,13 @@ __all__ = [
 _logger: Final = logging.getLogger("usechat.open_harness")
 
 _GRACE: Final = 5.0
-"""How many seconds a node may take to end after it was cancelled; then it is left behind."""
+"""How many seconds a node may take to end after it was cancelled; then it is abandoned."""
 
 
 async def run_with_policy(
     attempt: Callable[[], Awaitable[Any]], policy: Policy, *, on_timeout: Callable[[], None]
 ) -> Any:
-    """Try until it succeeds or the attempts are used up; the pause before a further attempt doubles each time."""
+    """Run an attempt until one succeeds or none is left. The pause before each further attempt doubles."""
 
     def timed_out() -> Exception:
         on_timeout()
@@ -47,7 +47,7 @@ async def run_with_policy(
 
 
 async def run_within(work: Awaitable[Any], timeout_ms: float | None, timed_out: Callable[[], Exception]) -> Any:
-    """Return what the work does, or raise ``timed_out()``. Work that cannot be cancelled is left behind."""
+    """Return the result of the work, or raise ``timed_out()``. Work that ignores its cancellation is abandoned."""
     task = asyncio.ensure_future(work)
     try:
         await asyncio.wait({task}, timeout=timeout_ms / 1000 if timeout_ms else None)
@@ -65,22 +65,19 @@ async def _end(task: "asyncio.Future[Any]") -> None:
     task.cancel()
     await asyncio.wait({task}, timeout=_GRACE)
     if not task.done():
-        _logger.error("a node did not end within %g s after it was cancelled; it is left behind", _GRACE)
-        task.add_done_callback(_look_at)
+        _logger.error("a node did not end within %g s after it was cancelled; it is abandoned", _GRACE)
+        task.add_done_callback(_log_error)
     else:
-        _look_at(task)
+        _log_error(task)
 
 
-def _look_at(task: "asyncio.Future[Any]") -> None:
+def _log_error(task: "asyncio.Future[Any]") -> None:
     if not task.cancelled() and (error := task.exception()) is not None:
         _logger.warning("a node failed while it was being stopped", exc_info=error)
 
 
-# -- Runs one node: once, or once for each item of a list.
-
-
-class Invocation:
-    """A node that runs in a task of its own. ``failed`` tells how it ended, if it was not stopped."""
+class NodeRun:
+    """One node, in a task of its own. ``failed`` says how it ended, unless it was stopped."""
 
     def __init__(
         self,
@@ -103,7 +100,7 @@ class Invocation:
         self.task = asyncio.create_task(self._invoke())
 
     def stop(self, reason: StopReason) -> None:
-        """Ask the node to end, once: a second cancellation would reach it while it is tidying up."""
+        """Cancel the node, once: a second cancellation would interrupt its cleanup."""
         if self._is_stopping:
             return
         self._is_stopping = True
@@ -129,7 +126,7 @@ class Invocation:
             self._fault = error
             await self._run_once(self._run.scope(), self.node.id, settle=self._settle)
             return
-        iterations = self._iterations_before_the_pause(items)
+        iterations = self._iterations_before_pause(items)
         self._run.state.outputs[self.node.id] = {"iterations": iterations}
         for index, item in enumerate(items):
             if index < len(iterations):
@@ -148,8 +145,8 @@ class Invocation:
         self.failed = self.failed and not self.node.policy.continue_on_error
         self._settle({"iterations": iterations})
 
-    def _iterations_before_the_pause(self, items: list[Any]) -> list[dict[str, Any]]:
-        """Return what is left to stand of a list that was interrupted: its items are not run twice."""
+    def _iterations_before_pause(self, items: list[Any]) -> list[dict[str, Any]]:
+        """Return the results from before a pause, so that their items do not run twice."""
         if self._resume_message is None:
             return []
         kept = self._run.state.outputs.get(self.node.id)
@@ -179,9 +176,9 @@ class Invocation:
         return {"error": output["error"]} if self.failed else {"output": output}
 
     async def _run_once(self, scope: Scope, session_name: str, *, settle: Callable[[Any], None]) -> Any:
-        """Run the node and tell how it ended; return its output, which holds the error of one that failed.
+        """Run the node once and emit how it ended. Return its output; the output of a node that failed is its error.
 
-        The output is settled before the event that tells it. Whatever a node does that was stopped, it was stopped.
+        The output is stored before the event is emitted. A node that was stopped counts as stopped, whatever it does.
         """
         run_id = str(uuid.uuid4())
         new_context = self._contexts(run_id, session_name)
@@ -216,7 +213,7 @@ class Invocation:
         )
 
     def _contexts(self, run_id: str, session_name: str) -> Callable[[], NodeContext]:
-        """Return what makes the context of each attempt."""
+        """Return a function that makes the context of each attempt."""
         number = self._run.count_invocation(self.node.id)
         resume_message = self._hand_over(run_id)
 
@@ -240,7 +237,7 @@ class Invocation:
         return new_context
 
     def _hand_over(self, run_id: str) -> str | None:
-        """Put what was sent before the pause, and what was said at its end, into the first invocation's inbox."""
+        """Put the commands from before the pause, and the message that ended it, into the first invocation's inbox."""
         message, self._resume_message = self._resume_message, None
         if message is not None:
             for command in [*self._handed_over, {"type": "send", "runId": run_id, "message": message}]:

@@ -1,4 +1,26 @@
-"""A runtime of flows: runs one flow once, and tells everything that happens as events."""
+"""The flow engine: runs one flow once, and reports everything that happens as events.
+
+**Nodes and edges.** A node has a status: pending, running, done or failed. It is *ready* when it is pending and no node
+before it is pending or running; loop edges do not count as "before" (:mod:`~usechat.open_harness.engine.graph`). For a
+ready node the edges into it decide: all must have fired, or one of them with ``gate: any``; then its own ``when`` must
+hold. Otherwise the node is skipped, which settles it like a node that ran. When a node is settled, its outgoing edges
+are evaluated and fire or not. An edge that fires into a settled node makes it pending again: that is a loop, and
+``maxIterations`` ends it.
+
+**Scheduling.** :class:`~usechat.open_harness.engine.scheduler.Scheduler` repeats: start every ready node (one at a time
+unless the flow says ``parallel``), wait until a node ends, fire its edges, store a snapshot. It ends when nothing is
+ready and nothing runs, when a node failed for good, or when the run is paused or stopped. A node runs in a task of its
+own (:class:`~usechat.open_harness.engine.node_run.NodeRun`) with its retries, its time limit and its ``forEach`` list.
+One *invocation* of a node is one such run for one item; its ``runId`` names it in every event.
+
+**State.** Everything that a run must remember is in :class:`~usechat.open_harness.engine.flow_run.FlowRunState`, and a
+snapshot holds it: statuses, outputs, loop counters, shared state, unread commands, agent sessions. A run that was
+paused, or whose process died, goes on from its snapshot: nodes that were running are pending again, run anew and find
+the message that resumed the flow in their inbox. Completed nodes do not run twice.
+
+**Events and threads.** Listeners are called in the event loop's thread, in order, before ``emit`` returns. Code in
+threads emits through the loop. A store never makes a run fail: its errors are logged.
+"""
 
 import asyncio
 import logging
@@ -7,19 +29,19 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from usechat.errors import LocalProtocolError, NotResumable
-from usechat.open_harness.engine.flow_run import FlowRun
-from usechat.open_harness.engine.run_state import RunState
-from usechat.open_harness.engine.scheduler import Driver
-from usechat.open_harness.engine.store import MemoryRunStore, RunStore
-from usechat.open_harness.engine.threads import in_thread
+from usechat.errors import InvalidSetting, LocalProtocolError, NotResumable
+from usechat.open_harness.engine.flow_run import FlowRun, FlowRunState
+from usechat.open_harness.engine.scheduler import Scheduler
+from usechat.open_harness.engine.store import FlowRunStore, MemoryRunStore
 from usechat.open_harness.events.event import EndsAt
-from usechat.open_harness.flow.flow import Flow
+from usechat.open_harness.flow.definition import FlowDefinition
 from usechat.open_harness.flow.reading import load_flow
 from usechat.open_harness.models.recording import Recorder
 from usechat.open_harness.nodes.agent import AgentNode
-from usechat.open_harness.nodes.registry import NodeRegistry, default_registry
+from usechat.open_harness.nodes.builtin import default_registry
+from usechat.open_harness.nodes.registry import NodeRegistry
 from usechat.open_harness.runtime_protocol import Command, Listener, Snapshot
+from usechat.open_harness.threads import in_thread
 from usechat.protocol.values import json_value
 from usechat.turn import current_turn
 
@@ -27,45 +49,56 @@ __all__ = ["FlowRuntime"]
 
 _logger: Final = logging.getLogger("usechat.open_harness")
 
-_REMEMBERED: Final = MemoryRunStore(maximum_runs=0)
-"""What agents remember whose runtimes have no store: each turn of a chat has its own runtime."""
+_SESSIONS_ONLY: Final = MemoryRunStore(maximum_runs=0)
+"""Agent sessions of runtimes without a store. Each turn of a chat has a runtime of its own, so it is shared."""
 
 _CONTINUE: Final = "continue"
 
 
 class FlowRuntime:
-    """Runs a flow once. ``resume`` goes on with a kept run: ``{"runId": …}`` of the store, or ``{"snapshot": …}``.
+    """Runs a flow once, in this process.
 
-    Without a ``store``, nothing is kept but what agents remember of a chat, as long as the process lives.
-    ``owner`` is whose chat it is, by default who asks in the turn that runs: what agents remember is not for others.
+    ``flow`` is what :func:`load_flow` returned, or anything that it takes. ``registry`` holds the types of nodes.
+    ``store`` keeps events, snapshots and agent sessions; without one, only agent sessions are kept, in memory.
+    ``resume`` continues a stored run: ``{"runId": …}`` with a store, or ``{"snapshot": …}``. ``recording`` records or
+    replays the agents' models. ``owner`` owns the agent sessions; by default the identity of the turn that runs.
+
+    Raises :class:`~usechat.errors.InvalidFlow` for a flow with problems, :class:`~usechat.errors.NotResumable` and
+    :class:`~usechat.errors.InvalidSetting` for a run that cannot be resumed, and
+    :class:`~usechat.errors.MissingDependency` if a package is missing. Use it in the thread of the event loop.
+
+    >>> import asyncio
+    >>> flow = {"name": "greet", "nodes": [{"id": "a", "type": "echo", "input": {"text": "Hi {{ flow.input.name }}"}}]}
+    >>> asyncio.run(FlowRuntime(flow).run({"name": "Ada"}))["outputs"]
+    {'a': {'text': 'Hi Ada'}}
     """
 
     def __init__(
         self,
-        flow: Flow | str | Path | Mapping[str, Any],
+        flow: FlowDefinition | str | Path | Mapping[str, Any],
         *,
         registry: NodeRegistry | None = None,
-        store: RunStore | None = None,
+        store: FlowRunStore | None = None,
         resume: Mapping[str, Any] | None = None,
         recording: Recorder | None = None,
         owner: str | None = None,
     ) -> None:
         registry = registry or default_registry()
-        self.flow = flow if isinstance(flow, Flow) else load_flow(flow, registry=registry)
+        self.flow = flow if isinstance(flow, FlowDefinition) else load_flow(flow, registry=registry)
         if recording is None or recording.mode != "replay":
             _require_model_library(self.flow, registry)
-        state = _kept_state(self.flow, store, resume) if resume else RunState.new(self.flow, str(uuid.uuid4()))
+        state = _stored_state(self.flow, store, resume) if resume else FlowRunState.new(self.flow, str(uuid.uuid4()))
         self._run = FlowRun(
-            self.flow, registry, _REMEMBERED if store is None else store, state, recorder=recording, pause=self.pause
+            self.flow, registry, _SESSIONS_ONLY if store is None else store, state, recorder=recording, pause=self.pause
         )
         self._owner = owner
-        self._driver: Driver | None = None
+        self._scheduler: Scheduler | None = None
         self._tasks: set[asyncio.Task[Any]] = set()
         self._rested = asyncio.Event()
         self._rested.set()
 
     ends_at: EndsAt = "flow"
-    """Whose events end the run."""
+    """Which events end the run: those of the flow, not those of a single agent."""
 
     @property
     def run_id(self) -> str:
@@ -73,20 +106,20 @@ class FlowRuntime:
         return self._run.state.run_id
 
     async def run(self, input: Mapping[str, Any] | None = None) -> Snapshot:  # noqa: A002
-        """Run the flow, or go on with one that is paused; return when it is complete, failed, paused or stopped."""
+        """Run the flow, or resume it if it is paused; return when it is complete, failed, paused or stopped."""
         state = self._run.state
         if state.status == "paused":
             return await self.resume()
         if state.status != "idle":
             raise NotResumable(f"Run {state.run_id} is not resumable")
         state.input = json_value(input or {})
-        state.owner = _asking() if self._owner is None else self._owner
+        state.owner = _owner_of_turn() if self._owner is None else self._owner
         state.status = "running"
         self._run.emit({"type": "flow:start", "flowName": self.flow.name})
-        return await self._drive(Driver(self._run, on_cancelled=self._cancelled))
+        return await self._drive(Scheduler(self._run, on_cancelled=self._on_cancelled))
 
     async def resume(self, message: str | None = None) -> Snapshot:
-        """Go on with a paused flow; the nodes that were running run anew and find the message in their inbox."""
+        """Resume a paused flow. Nodes that were running run anew and find the message in their inbox."""
         state = self._run.state
         if state.status != "paused":
             raise NotResumable(f"Run {state.run_id} is not resumable")
@@ -101,7 +134,9 @@ class FlowRuntime:
         for node in resuming:
             state.node_status[node] = "pending"
         return await self._drive(
-            Driver(self._run, on_cancelled=self._cancelled, resuming=resuming, resume_message=message or _CONTINUE)
+            Scheduler(
+                self._run, on_cancelled=self._on_cancelled, resuming=resuming, resume_message=message or _CONTINUE
+            )
         )
 
     def pause(self) -> None:
@@ -113,7 +148,10 @@ class FlowRuntime:
         self.dispatch({"type": "stop"})
 
     def dispatch(self, command: Command) -> None:
-        """Take a command of either generation: send, reply, abort, resume; pause, resume, stop."""
+        """Execute a command of either Open Harness generation: send, reply, abort, resume; pause, resume, stop.
+
+        Raises :class:`~usechat.errors.InvalidSetting` for a ``send`` or ``reply`` without ``runId``.
+        """
         match command.get("type"):
             case "send" | "reply":
                 self._deliver(command)
@@ -125,7 +163,7 @@ class FlowRuntime:
             case "stop":
                 is_pause = False
             case "resume":
-                self._resume_soon(command.get("message"))
+                self._start_resuming(command.get("message"))
                 return
             case unknown:
                 self._run.emit({"type": "command:received", "command": dict(command)})
@@ -135,11 +173,11 @@ class FlowRuntime:
         self._end(is_pause=is_pause)
 
     def on_event(self, listener: Listener) -> Callable[[], None]:
-        """Call the listener with every event from now on; return what ends that."""
+        """Call the listener with every event from now on; return a function that removes it."""
         return self._run.listen(listener)
 
     def get_snapshot(self) -> Snapshot:
-        """Return how the run stands."""
+        """Return a snapshot of the run."""
         return self._run.snapshot()
 
     def _deliver(self, command: Command) -> None:
@@ -148,9 +186,9 @@ class FlowRuntime:
             self._run.inbox(str(run_id)).put(dict(command))
         self._run.emit({"type": "command:received", "command": dict(command)})
         if not run_id:
-            raise ValueError("Runtime command missing runId")
+            raise InvalidSetting("Runtime command missing runId")
 
-    def _resume_soon(self, message: str | None) -> None:
+    def _start_resuming(self, message: str | None) -> None:
         if self._run.state.status != "paused":
             self._run.emit({"type": "command:received", "command": {"type": "resume", "message": message}})
             _logger.warning("run %s is not paused; there is nothing to resume", self.run_id)
@@ -164,24 +202,24 @@ class FlowRuntime:
         if state.status == "running" or (state.status == "paused" and not is_pause):
             state.status = "paused" if is_pause else "aborted"
             self._run.emit({"type": "flow:paused" if is_pause else "flow:aborted"})
-            if self._driver is not None:
-                self._driver.stop("pause" if is_pause else "abort")
+            if self._scheduler is not None:
+                self._scheduler.stop("pause" if is_pause else "abort")
             self._run.save()
 
-    def _cancelled(self) -> None:
+    def _on_cancelled(self) -> None:
         self._end(is_pause=False)
 
-    async def _drive(self, driver: Driver) -> Snapshot:
+    async def _drive(self, scheduler: Scheduler) -> Snapshot:
         self._run.begin()
-        self._driver = driver
+        self._scheduler = scheduler
         self._rested.clear()
         try:
-            failed = await driver.drive()
+            failed = await scheduler.drive()
         except Exception:
             _logger.exception("run %s failed", self.run_id)
             failed = True
         finally:
-            self._driver = None
+            self._scheduler = None
             self._rested.set()
         if self._run.state.status == "running":
             self._run.state.status = "complete"
@@ -192,8 +230,8 @@ class FlowRuntime:
         return self.get_snapshot()
 
 
-def _asking() -> str:
-    """Return who asks in the turn that runs; nobody if there is none."""
+def _owner_of_turn() -> str:
+    """Return the subject of the turn that runs; an empty text if there is none."""
     try:
         identity = current_turn().identity
     except LocalProtocolError:
@@ -201,21 +239,23 @@ def _asking() -> str:
     return "" if identity is None else identity.subject
 
 
-def _require_model_library(flow: Flow, registry: NodeRegistry) -> None:
+def _require_model_library(flow: FlowDefinition, registry: NodeRegistry) -> None:
     for kind in {registry.get(node.type) for node in flow.nodes}:
         if isinstance(kind, AgentNode):
             kind.require_model_library()
 
 
-def _kept_state(flow: Flow, store: RunStore | None, resume: Mapping[str, Any]) -> RunState:
+def _stored_state(flow: FlowDefinition, store: FlowRunStore | None, resume: Mapping[str, Any]) -> FlowRunState:
     snapshot, run_id = resume.get("snapshot"), resume.get("runId")
     if snapshot is None:
         if store is None:
-            raise ValueError("to resume a run by its runId, a store is needed")
+            raise InvalidSetting(
+                'a run can be resumed by its runId only if a store is given; pass store=, or resume={"snapshot": …}'
+            )
         snapshot = store.load_snapshot(str(run_id))
     if snapshot is None:
         raise NotResumable(f"No snapshot found for runId {run_id}")
-    state = RunState.kept(flow, snapshot, run_id)
+    state = FlowRunState.from_snapshot(flow, snapshot, run_id)
     if state.status == "running":  # its process ended before it did
         state.status = "paused"
     return state

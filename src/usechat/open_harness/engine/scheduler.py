@@ -1,4 +1,4 @@
-"""Drives a run: which node starts when, and which edges fire behind it."""
+"""Schedules a flow run: which node starts when, and which edges fire after it. The idea is in ``runtime.py``."""
 
 import asyncio
 from collections.abc import Callable, Iterable
@@ -6,16 +6,16 @@ from typing import Any
 
 from usechat.errors import NodeFailed
 from usechat.open_harness.engine.flow_run import FlowRun
-from usechat.open_harness.engine.node_run import Invocation
+from usechat.open_harness.engine.node_run import NodeRun
+from usechat.open_harness.flow.definition import Edge, Node
 from usechat.open_harness.flow.expressions import holds
-from usechat.open_harness.flow.flow import Edge, Node
 from usechat.open_harness.nodes.context import StopReason
 
-__all__ = ["Driver"]
+__all__ = ["Scheduler"]
 
 
-class Driver:
-    """Runs nodes one at a time, in the order of the flow, or all that are ready if the flow says ``parallel``."""
+class Scheduler:
+    """Runs one node at a time, in the order of the flow, or every ready node if the flow says ``parallel``."""
 
     def __init__(
         self,
@@ -30,19 +30,17 @@ class Driver:
         self._resuming = set(resuming)
         self._resume_message = resume_message
         self._handed_over = run.take_waiting() if self._resuming else []
-        self._invocations: list[Invocation] = []
+        self._running: list[NodeRun] = []
         self._faults: dict[str, Exception] = {}
 
     async def drive(self) -> bool:
-        """Run until nothing is left, a node failed for good, or the run's status changed; return whether one failed."""
+        """Run until nothing is left, a node failed for good, or the run's status changed. Return whether one failed."""
         try:
             while self._run.state.status == "running":
                 self._start_ready()
-                if not self._invocations:
+                if not self._running:
                     return False
-                await asyncio.wait(
-                    [invocation.task for invocation in self._invocations], return_when=asyncio.FIRST_COMPLETED
-                )
+                await asyncio.wait([node_run.task for node_run in self._running], return_when=asyncio.FIRST_COMPLETED)
                 if self._settle_ended():
                     return True
             return False
@@ -54,12 +52,12 @@ class Driver:
             await self._wait_for_all()
 
     def stop(self, reason: StopReason) -> None:
-        """Ask every running node to end."""
-        for invocation in self._invocations:
-            invocation.stop(reason)
+        """Stop every running node."""
+        for node_run in self._running:
+            node_run.stop(reason)
 
     async def _wait_for_all(self) -> None:
-        if tasks := [invocation.task for invocation in self._invocations]:
+        if tasks := [node_run.task for node_run in self._running]:
             await asyncio.wait(tasks)
         for task in tasks:
             if not task.cancelled() and (error := task.exception()) is not None:
@@ -67,7 +65,7 @@ class Driver:
 
     def _start_ready(self) -> None:
         limit = len(self._run.flow.nodes) if self._run.flow.parallel else 1
-        while len(self._invocations) < limit and self._run.state.status == "running":
+        while len(self._running) < limit and self._run.state.status == "running":
             ready = self._run.graph.ready(self._run.state.node_status)
             if not ready:
                 return
@@ -88,14 +86,14 @@ class Driver:
                     return
             except Exception as error:
                 fault = error
-        self._invocations.append(self._invocation(node, fault))
+        self._running.append(self._new_run(node, fault))
 
-    def _invocation(self, node: Node, fault: Exception | None) -> Invocation:
+    def _new_run(self, node: Node, fault: Exception | None) -> NodeRun:
         if node.id not in self._resuming:
-            return Invocation(self._run, node, fault=fault)
+            return NodeRun(self._run, node, fault=fault)
         self._resuming.discard(node.id)
         handed_over, self._handed_over = self._handed_over, []
-        return Invocation(self._run, node, fault=fault, resume_message=self._resume_message, handed_over=handed_over)
+        return NodeRun(self._run, node, fault=fault, resume_message=self._resume_message, handed_over=handed_over)
 
     def _skip(self, node: Node, reason: str) -> None:
         self._run.state.node_status[node.id] = "done"
@@ -104,16 +102,16 @@ class Driver:
         self._fire_edges(node)
 
     def _settle_ended(self) -> bool:
-        """Fire the edges of the nodes that have ended; return whether one of them failed for good."""
-        ended = [invocation for invocation in self._invocations if invocation.task.done()]
-        self._invocations = [invocation for invocation in self._invocations if not invocation.task.done()]
-        for invocation in ended:
-            if invocation.task.cancelled():
+        """Fire the edges of the nodes that have ended. Return whether one of them failed for good."""
+        ended = [node_run for node_run in self._running if node_run.task.done()]
+        self._running = [node_run for node_run in self._running if not node_run.task.done()]
+        for node_run in ended:
+            if node_run.task.cancelled():
                 continue
-            invocation.task.result()
-            if invocation.failed and not invocation.node.policy.continue_on_error:
+            node_run.task.result()
+            if node_run.failed and not node_run.node.policy.continue_on_error:
                 return True
-            self._fire_edges(invocation.node)
+            self._fire_edges(node_run.node)
         self._run.save()
         return False
 
@@ -126,7 +124,7 @@ class Driver:
             try:
                 fires = holds(edge.when, scope)
             except Exception as error:
-                # It is the target that cannot run now, so it is the target that fails.
+                # The target cannot run now, so the target is what fails.
                 self._faults[edge.to] = error
                 fires = True
             if fires:

@@ -1,4 +1,4 @@
-"""Runs in an SQLite file, so that a paused flow goes on after a restart."""
+"""A run store in an SQLite file: a paused flow can be resumed after a restart."""
 
 import sqlite3
 import threading
@@ -9,6 +9,7 @@ from typing import Any, Final
 
 import msgspec
 
+from usechat.errors import StoreClosed
 from usechat.open_harness.engine.store import Session
 from usechat.open_harness.runtime_protocol import Event, Snapshot
 from usechat.protocol.values import json_value
@@ -48,11 +49,19 @@ _GET_EVENTS: Final = "SELECT seq, event FROM run_events WHERE run_id = ? AND seq
 _GET_SESSION: Final = "SELECT session FROM agent_sessions WHERE session_id = ?"
 
 _GATHER: Final = 0.02
-"""How many seconds writes are gathered for, so that a stream of events costs few transactions."""
+"""How many seconds to gather writes, so that a stream of events takes few transactions."""
 
 
 class SqliteRunStore:
-    """Keeps runs in a file. A thread of its own writes, many events at a time; ``close`` ends it."""
+    """Stores flow runs in an SQLite file. A thread writes many events at a time; ``close`` writes the rest and ends it.
+
+    The methods may be called from any thread. Writing after ``close`` raises :class:`~usechat.errors.StoreClosed`.
+
+    >>> with SqliteRunStore(":memory:") as store:
+    ...     store.save_snapshot("run-1", {"status": "paused", "input": {"chatId": "c1"}, "owner": ""})
+    ...     store.paused_run("c1")
+    'run-1'
+    """
 
     def __init__(self, path: str | Path) -> None:
         self._connection = sqlite3.connect(path, check_same_thread=False, isolation_level=None)
@@ -79,15 +88,15 @@ class SqliteRunStore:
         self.close()
 
     def append_event(self, run_id: str, event: Event) -> None:
-        """Keep an event; it is written soon."""
+        """Append an event; it is written soon."""
         self._add(_ADD_EVENT, run_id, event)
 
     def save_snapshot(self, run_id: str, snapshot: Snapshot) -> None:
-        """Keep a snapshot; it is written soon."""
+        """Store a snapshot; it is written soon."""
         self._add(_ADD_SNAPSHOT, run_id, snapshot)
 
     def save_session(self, session_id: str, session: Session) -> None:
-        """Keep a session; it is written soon."""
+        """Store a session; it is written soon."""
         self._add(_PUT_SESSION, session_id, session)
 
     def load_snapshot(self, run_id: str) -> Snapshot | None:
@@ -110,9 +119,9 @@ class SqliteRunStore:
         return msgspec.json.decode(rows[0][0]) if rows else None
 
     def flush(self) -> None:
-        """Return when all that was written so far is in the file; raise what kept it from getting there."""
+        """Wait until everything written so far is in the file; raise the error of a write that failed."""
         with self._changed:
-            # Others may go on writing all the time; they are not waited for.
+            # Writes that other threads add from now on are not waited for.
             so_far = self._added
             self._is_urgent = True
             self._changed.notify_all()
@@ -131,11 +140,11 @@ class SqliteRunStore:
             self._connection.close()
 
     def _add(self, statement: str, name: str, value: Any) -> None:
-        # Values are kept as they are now, not as they will be when the thread comes to them.
+        # Encoded now: the caller may change the value before the thread writes it.
         text = msgspec.json.encode(json_value(value)).decode()
         with self._changed:
             if self._is_closed:
-                raise RuntimeError("the store of runs is closed")
+                raise StoreClosed("the run store is closed")
             self._waiting.append((statement, name, text))
             self._added += 1
             self._changed.notify_all()
@@ -168,7 +177,7 @@ class SqliteRunStore:
                 for statement, name, text in batch:
                     self._connection.execute(statement, {"name": name, "text": text, "now": now})
                 self._connection.execute("COMMIT")
-        except Exception as error:  # a writer that dies would hold up all who wait for it
+        except Exception as error:  # the thread must live on: flush() waits for it
             with self._using:
                 if self._connection.in_transaction:
                     self._connection.execute("ROLLBACK")

@@ -1,4 +1,4 @@
-"""Where runs are kept: their events, their snapshots, and what agents remember."""
+"""Stores of flow runs: events, snapshots and agent sessions."""
 
 from collections import OrderedDict
 from collections.abc import Mapping
@@ -6,52 +6,58 @@ from typing import Any, Final, Protocol, TypeAlias
 
 from usechat.open_harness.runtime_protocol import Event, Snapshot
 
-__all__ = ["MemoryRunStore", "RunStore", "Session"]
+__all__ = ["FlowRunStore", "MemoryRunStore", "Session"]
 
 Session: TypeAlias = Mapping[str, Any]
-"""What an agent remembers, as plain JSON values."""
+"""The messages that an agent remembers, as plain JSON values."""
 
 _SESSIONS: Final = 10_000
 
 
-class RunStore(Protocol):
-    """Keeps runs. Writing returns at once; loading and ``flush`` may wait for a disk, so they are called in threads."""
+class FlowRunStore(Protocol):
+    """Stores flow runs. Writing must not block; loading and ``flush`` may, and are called in threads."""
 
     def append_event(self, run_id: str, event: Event) -> None:
-        """Keep an event behind those of the same run; they are numbered from one."""
+        """Append an event to those of its run. Events are numbered from one."""
         ...
 
     def save_snapshot(self, run_id: str, snapshot: Snapshot) -> None:
-        """Keep how a run stands."""
+        """Store a snapshot of a run."""
         ...
 
     def load_snapshot(self, run_id: str) -> Snapshot | None:
-        """Return how a run stood when it was last kept."""
+        """Return the latest snapshot of a run, or ``None``."""
         ...
 
     def load_events(self, run_id: str, after: int = 0) -> list[tuple[int, Event]]:
-        """Return the events of a run behind the one with the number ``after``, each with its number."""
+        """Return the events of a run that follow number ``after``, each with its number."""
         ...
 
     def paused_run(self, chat_id: str, owner: str = "") -> str | None:
-        """Return the latest run of a chat if it is paused: that chat's next message may resume it."""
+        """Return the id of a chat's latest run if that is paused: the next message may resume it."""
         ...
 
     def save_session(self, session_id: str, session: Session) -> None:
-        """Keep what an agent remembers."""
+        """Store an agent's session."""
         ...
 
     def load_session(self, session_id: str) -> Session | None:
-        """Return what an agent remembers."""
+        """Return an agent's session, or ``None``."""
         ...
 
     def flush(self) -> None:
-        """Return when all that was written is kept."""
+        """Wait until everything written so far is stored."""
         ...
 
 
 class MemoryRunStore:
-    """Keeps the latest runs and sessions of this process; those used longest ago give way."""
+    """Keeps the latest runs and agent sessions in memory; the least recently used are dropped.
+
+    >>> store = MemoryRunStore(maximum_runs=10)
+    >>> store.append_event("run-1", {"type": "flow:start"})
+    >>> store.load_events("run-1")
+    [(1, {'type': 'flow:start'})]
+    """
 
     def __init__(self, *, maximum_runs: int = 100, maximum_sessions: int = _SESSIONS) -> None:
         self._maximum_runs = maximum_runs
@@ -61,13 +67,13 @@ class MemoryRunStore:
         self._sessions: OrderedDict[str, Session] = OrderedDict()
 
     def append_event(self, run_id: str, event: Event) -> None:
-        """Keep an event."""
+        """Append an event."""
         if self._maximum_runs:
             self._events.setdefault(run_id, []).append(event)
             _make_room(self._events, run_id, self._maximum_runs)
 
     def save_snapshot(self, run_id: str, snapshot: Snapshot) -> None:
-        """Keep a snapshot instead of the one before."""
+        """Replace the snapshot of a run."""
         self._snapshots[run_id] = snapshot
         _make_room(self._snapshots, run_id, self._maximum_runs)
 
@@ -87,7 +93,7 @@ class MemoryRunStore:
         return None
 
     def save_session(self, session_id: str, session: Session) -> None:
-        """Keep a session."""
+        """Store a session."""
         self._sessions[session_id] = session
         _make_room(self._sessions, session_id, self._maximum_sessions)
 
@@ -96,7 +102,7 @@ class MemoryRunStore:
         return self._sessions.get(session_id)
 
     def flush(self) -> None:
-        """Return: memory keeps at once."""
+        """Return at once: memory needs no flush."""
 
 
 def _make_room(kept: OrderedDict[str, Any], latest: str, maximum: int) -> None:

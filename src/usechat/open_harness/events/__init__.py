@@ -1,1 +1,1 @@
-"""What a runtime tells while a flow runs, and the parts that it becomes."""
+"""The events of a flow run, and their translation into parts."""

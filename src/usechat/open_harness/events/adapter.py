@@ -1,19 +1,34 @@
-"""The events of a flow's run as parts: what its nodes say, which tools they use, how it ends.
+"""Turns the events of a flow run into parts.
 
-A run id names one invocation of one node, and that is the lane its parts speak in.
+One *invocation* of a node has a run id, which is the lane of all its parts: nodes that run in parallel keep their texts
+apart. Texts, reasoning and tool calls carry the node's id and the run id as provider metadata.
+
+Three things are not obvious from the events:
+
+- **Blocks.** A text comes as deltas, as one complete event, or as both. After deltas the complete event only closes the
+  block; without them it is the block.
+- **Endings.** In a flow, the end of an agent ends nothing: the flow does. A runtime of a bare agent emits no flow
+  events, so there the agent's end is the ending (``ends_at``).
+- **Failures.** A failed node may be retried, or the flow may go on without it. So a failure is only remembered, and the
+  end of the flow reports it, once. Raw error texts go to the log as notices; the page gets a sentence and a reference.
+
+A run that goes on in another message is left with ``hand_over`` and continued with ``take_over``: open tool calls end
+in the first message and are announced again in the second.
 """
 
+import asyncio
 import itertools
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, ClassVar, Final
 
 import msgspec
 
+from usechat.errors import PublicError, UnknownEvent
 from usechat.open_harness.events.dialects import Dialects
-from usechat.open_harness.events.errors import Notice, failed_step
 from usechat.open_harness.events.event import REQUIRED, EndsAt, lacking
+from usechat.open_harness.events.failures import Notice, failed_step
 from usechat.open_harness.events.metadata import FlowData, Usage, node_output
-from usechat.open_harness.events.tool_calls import ToolCalls
+from usechat.open_harness.events.tool_calls import AgentToolCalls
 from usechat.open_harness.runtime_protocol import Event
 from usechat.protocol.parts import (
     ApprovalRequest,
@@ -38,9 +53,16 @@ BROKEN_OFF: Final = "The connection to the flow broke off before it finished."
 FAILED: Final = "The flow failed."
 GOES_ON: Final = "{tool} goes on in the next message."
 
+_SPOKEN: Final[Mapping[str, type[Text | Reasoning]]] = {
+    "agent:text:delta": Text,
+    "agent:text": Text,
+    "agent:thinking:delta": Reasoning,
+    "agent:thinking": Reasoning,
+}
+
 
 class _Invocation(msgspec.Struct):
-    """One run of one node, while it goes on."""
+    """One invocation of a node that has not ended."""
 
     run_id: str
     node_id: str
@@ -51,10 +73,17 @@ class _Invocation(msgspec.Struct):
 
 
 class OpenHarnessAdapter:
-    """Turns the events of one run into parts.
+    """Turns the events of one flow run into parts, for those with a drive loop of their own.
 
-    ``ends_at`` says whose events end the stream; without it, those of a bare agent do unless the flow speaks.
-    ``graph`` holds the ``nodes`` and ``edges`` of the flow; ``new_reference`` names failures for the log.
+    The options are those of :class:`OpenHarnessChatTransport`. ``ends_at`` says which events end the stream; without
+    it, those of an agent do unless there are flow events. ``graph`` holds the ``nodes`` and ``edges`` of the flow;
+    ``new_reference`` makes the references under which failures are logged.
+
+    >>> adapter = OpenHarnessAdapter(send_step_markers=False)
+    >>> adapter.feed({"type": "agent:text:delta", "nodeId": "a", "runId": "r1", "content": "Hello"})[0].text
+    'Hello'
+    >>> adapter.feed({"type": "agent:complete", "nodeId": "a", "runId": "r1"})[-1]
+    Finish(reason=None, usage=None, metadata=None, lane='')
     """
 
     def __init__(
@@ -69,37 +98,48 @@ class OpenHarnessAdapter:
         new_reference: Callable[[], str] | None = None,
     ) -> None:
         self.ended = False
-        """Whether the message is complete; what comes later is not heard."""
-        self.current_run_id: str | None = None
-        """The invocation that spoke last and still goes on: the one that takes a further message."""
+        """Whether the message is complete; later events are ignored."""
         self.failure = ""
-        """The sentence about the last failure that the flow told; its end says whether it has failed."""
+        """The sentence about the last failure; the end of the flow decides whether it is shown."""
+        self.notices: list[Notice] = []
+        """What the log should know; :meth:`take_notices` empties it."""
         self._send_reasoning = send_reasoning
         self._send_step_markers = send_step_markers
         self._send_node_outputs = send_node_outputs
         self._data = FlowData(graph) if send_flow_metadata else None
         self._ends_at = ends_at
-        self._flow_speaks = False
+        self._has_flow_events = False
         self._new_reference = new_reference or map(str, itertools.count(1)).__next__
         self._dialects = Dialects()
-        self._tools = ToolCalls(self._new_reference)
+        self._tools = AgentToolCalls(self._new_reference, self.notices)
         self._usage = Usage()
         self._invocations: dict[str, _Invocation] = {}
-        self._notices: list[Notice] = []
 
     def feed(self, event: Event) -> list[Part]:
-        """Return what an event says; nothing once the message is complete."""
-        said = self._dialects.read(event)
-        if said is None:
-            self._unreadable(event, "it is of no known kind")
-            return []
-        return [part for each in said for part in self._read(each)]
+        """Return the parts of an event; nothing once the message is complete.
 
-    def close(self, error: str | None = None) -> list[Part]:
-        """End the message, because the source has gone: with the error, or else with the failure that it told."""
+        Raises :class:`~usechat.errors.UnknownEvent` for an event that cannot be read; a notice says why.
+        """
         if self.ended:
             return []
-        return list(self._end_failed({}, error or self.failure or BROKEN_OFF))
+        known = self._dialects.read(event)
+        if known is None:
+            raise self._unknown(event, "it is of no known kind")
+        return [part for each in known for part in self._read(each)]
+
+    def close(self, error: BaseException | None = None) -> list[Part]:
+        """End the message if the events have not.
+
+        With an error that is no :class:`~usechat.errors.PublicError`, the failure that the flow told is the ending. If
+        it told none, or the turn was stopped, nodes and flow get their last status and the ending is left to the run.
+        """
+        if self.ended:
+            return []
+        if isinstance(error, asyncio.CancelledError):
+            return list(self._end_statuses({}, "aborted"))
+        if error is None or (self.failure and not isinstance(error, PublicError)):
+            return list(self._end_failed({}, self.failure or BROKEN_OFF))
+        return [*self._tools.settle_all(), *self._end_statuses({}, "failed")]
 
     def hand_over(self) -> list[Part]:
         """Leave the message while the run goes on; the next message begins with :meth:`take_over`."""
@@ -114,28 +154,25 @@ class OpenHarnessAdapter:
         return [Step(), *parts] if self._send_step_markers else parts
 
     def take_notices(self) -> list[Notice]:
-        """Return what the log should know since the last time."""
-        notices, self._notices, self._tools.notices = [*self._notices, *self._tools.notices], [], []
+        """Return the notices for the log, and forget them."""
+        notices = list(self.notices)
+        self.notices.clear()
         return notices
 
-    def _read(self, event: Event) -> Iterator[Part]:
-        if self.ended:
-            return
+    def _read(self, event: Event) -> Iterable[Part]:
         kind = event["type"]
         if not isinstance(kind, str) or kind not in REQUIRED:
-            self._unreadable(event, "its type is not known")
-            return
-        self._flow_speaks = self._flow_speaks or kind.startswith("flow:")
+            raise self._unknown(event, "its type is not known")
+        self._has_flow_events = self._has_flow_events or kind.startswith("flow:")
         if key := lacking(event):
-            self._unreadable(event, f"it has no {key}")
-            return
+            raise self._unknown(event, f"it has no {key}")
         handler = self._handlers.get(kind)
-        if handler is not None:
-            yield from handler(self, event)
+        return () if handler is None or self.ended else handler(self, event)
 
-    def _unreadable(self, event: Any, why: str) -> None:
+    def _unknown(self, event: Any, why: str) -> UnknownEvent:
         kind = (event.get("type") or event.get("name")) if isinstance(event, Mapping) else type(event).__name__
-        self._notices.append(Notice("unreadable", f"an event {kind!r} was skipped: {why}", str(kind)))
+        self.notices.append(Notice("unknown", f"an event {kind!r} was skipped: {why}", str(kind)))
+        return UnknownEvent(str(kind))
 
     # The flow
 
@@ -188,9 +225,8 @@ class OpenHarnessAdapter:
         yield from self._node_ended(event, "failed")
 
     def _node_ended(self, event: Event, status: str) -> Iterator[Part]:
-        yield from self._agent_silent(event)
+        yield from self._end_agent(event)
         self._invocations.pop(event["runId"], None)
-        self.current_run_id = next(reversed(self._invocations), None)
         if self._data:
             yield from self._data.node_ended(event, status)
 
@@ -204,18 +240,20 @@ class OpenHarnessAdapter:
         self._invocation(event)
         yield from ()
 
-    def _delta(self, event: Event, kind: type[Text | Reasoning]) -> Iterator[Part]:
-        invocation = self._invocation(event)
+    def _delta(self, event: Event) -> Sequence[Part]:
+        """Read a delta. It is the hot path: a plain tuple, no generator."""
+        invocation, kind = self._invocation(event), _SPOKEN[event["type"]]
         invocation.heard.add(kind)
-        if event["content"] and (kind is Text or self._send_reasoning):
-            invocation.speaking = kind
-            yield kind(event["content"], invocation.provider_metadata, lane=invocation.run_id)
+        if not event["content"] or (kind is Reasoning and not self._send_reasoning):
+            return ()
+        invocation.speaking = kind
+        return (kind(event["content"], invocation.provider_metadata, lane=invocation.run_id),)
 
-    def _block(self, event: Event, kind: type[Text | Reasoning]) -> Iterator[Part]:
+    def _block(self, event: Event) -> Iterator[Part]:
         """Read the full text of a block: with no deltas before it, it is the block; after deltas it only closes it."""
-        invocation = self._invocation(event)
+        invocation, kind = self._invocation(event), _SPOKEN[event["type"]]
         if kind not in invocation.heard:
-            yield from self._delta(event, kind)
+            yield from self._delta(event)
         invocation.heard.discard(kind)
         if invocation.speaking is kind:
             invocation.speaking = None
@@ -231,7 +269,7 @@ class OpenHarnessAdapter:
             yield from self._end_failed(event, self.failure)
 
     def _agent_completed(self, event: Event) -> Iterator[Part]:
-        yield from self._agent_silent(event)
+        yield from self._end_agent(event)
         if used := self._usage.add(event):
             yield Metadata(used)
         if self._is_bare:
@@ -245,8 +283,8 @@ class OpenHarnessAdapter:
         if self._is_bare:
             yield from self._flow_aborted(event)
 
-    def _agent_silent(self, event: Event) -> Iterator[Part]:
-        """An agent has said its last word: its block is complete, and what it left open is settled."""
+    def _end_agent(self, event: Event) -> Iterator[Part]:
+        """Close the block and the open tool calls of an agent that has ended."""
         invocation = self._invocations.get(event["runId"])
         if invocation is not None and invocation.speaking is not None:
             invocation.speaking = None
@@ -256,7 +294,7 @@ class OpenHarnessAdapter:
     # Questions to a person
 
     def _input_requested(self, event: Event) -> Iterator[Part]:
-        """Ask: the message ends with a call that waits for the page, and the run waits with it."""
+        """End the message with a tool call that waits for the page's answer."""
         call_id, prompt, asked_by = event["id"], event.get("prompt"), self._asking(event)
         if event.get("kind") == "approval":
             yield ToolCall(call_id, "approve", {"prompt": prompt}, provider_metadata=asked_by)
@@ -271,9 +309,11 @@ class OpenHarnessAdapter:
         yield Finish()
 
     def _asking(self, event: Event) -> ProviderMetadata | None:
-        """Return who asks: the invocation that the event names, or the only one there is."""
-        going_on = list(self._invocations.values())
-        named = self._invocations.get(event.get("runId", "")) or (going_on[0] if len(going_on) == 1 else None)
+        """Return the metadata of the invocation that asks: the one named in the event, or the only one."""
+        open_invocations = list(self._invocations.values())
+        named = self._invocations.get(event.get("runId", "")) or (
+            open_invocations[0] if len(open_invocations) == 1 else None
+        )
         return named.provider_metadata if named else None
 
     def _input_received(self, event: Event) -> Iterator[Part]:
@@ -286,11 +326,11 @@ class OpenHarnessAdapter:
 
     @property
     def _is_bare(self) -> bool:
-        """Whether the events of an agent end the stream: the source declares it, or its flow says nothing."""
-        return self._ends_at == "agent" or (self._ends_at is None and not self._flow_speaks)
+        """Whether the events of an agent end the stream: the runtime says so, or there are no flow events."""
+        return self._ends_at == "agent" or (self._ends_at is None and not self._has_flow_events)
 
     def _fail(self, event: Event, error_type: Any, text: Any) -> None:
-        """Remember a failure; the end of the flow tells it. An agent's error and its node's are often the same."""
+        """Remember a failure for the end of the flow. An agent's error and its node's are often the same."""
         invocation = self._invocation(event)
         if str(text) in invocation.errors:
             return
@@ -298,7 +338,7 @@ class OpenHarnessAdapter:
         reference = self._new_reference()
         what = f"{error_type}: {text!r}" if error_type else repr(text)
         told = f"node {invocation.node_id!r} failed in run {invocation.run_id}: {what}"
-        self._notices.append(Notice("failure", told, event["type"], reference))
+        self.notices.append(Notice("failure", told, event["type"], reference))
         if error_type or len(invocation.errors) == 1:
             self.failure = failed_step(invocation.node_id, str(error_type or ""), str(text), reference)
 
@@ -306,22 +346,25 @@ class OpenHarnessAdapter:
         yield from self._end(event, "failed", Error(text), flow_name)
 
     def _end(self, event: Event, status: str, ending: Finish | Error, flow_name: Any = None) -> Iterator[Part]:
-        self.ended = True
         yield from self._tools.settle_all()
+        yield from self._end_statuses(event, status, flow_name)
+        yield ending
+
+    def _end_statuses(self, event: Event, status: str, flow_name: Any = None) -> Iterator[Part]:
+        self.ended = True
         if self._data:
             yield from self._data.all_ended(event, status)
             yield self._data.status(status, flow_name)
-        yield ending
 
     def _invocation(self, event: Event) -> _Invocation:
-        run_id = self.current_run_id = event["runId"]
+        run_id = event["runId"]
         found = self._invocations.get(run_id)
         if found is None:
             spoken_by = {"openHarness": {"nodeId": event["nodeId"], "runId": run_id}}
             found = self._invocations[run_id] = _Invocation(run_id, event["nodeId"], spoken_by)
         return found
 
-    _handlers: ClassVar[Mapping[str, Callable[[Any, Event], Iterator[Part]]]] = {
+    _handlers: ClassVar[Mapping[str, Callable[[Any, Event], Iterable[Part]]]] = {
         "flow:start": _flow_started,
         "flow:resumed": _flow_resumed,
         "flow:complete": _flow_completed,
@@ -334,10 +377,10 @@ class OpenHarnessAdapter:
         "edge:fire": _edge_fired,
         "loop:iterate": _loop_iterated,
         "agent:start": _agent_started,
-        "agent:text:delta": lambda self, event: self._delta(event, Text),
-        "agent:text": lambda self, event: self._block(event, Text),
-        "agent:thinking:delta": lambda self, event: self._delta(event, Reasoning),
-        "agent:thinking": lambda self, event: self._block(event, Reasoning),
+        "agent:text:delta": _delta,
+        "agent:text": _block,
+        "agent:thinking:delta": _delta,
+        "agent:thinking": _block,
         "agent:tool": _tool,
         "agent:error": _agent_failed,
         "agent:complete": _agent_completed,

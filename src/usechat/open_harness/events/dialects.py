@@ -1,9 +1,11 @@
-"""The events of sessions, said in the words of a flow's run.
+"""Translates the three event dialects of Open Harness into one: that of flow runs.
 
-A session tells `{id, name, payload, timestamp}`; agents are named, tools have ids, and blocks have no ends.
+- A flow run emits `{type, timestamp, …}`. Its events pass as they are.
+- A session emits `{id, name, payload, timestamp}`: agents are named, tools have ids, and blocks have no ends.
+- A harness emits signals, `{id, name, payload, timestamp, source?}`, with timestamps as strings.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from typing import Any, ClassVar, Final
 
@@ -21,18 +23,18 @@ _SILENT: Final = frozenset({"phase:entered", "state:intent", "state:checkpoint",
 
 
 class Speakers:
-    """Run ids for agents that have none: an invocation of an agent is named after it, and numbered."""
+    """Makes run ids for agents that have none: the agent's name and the number of the invocation."""
 
     def __init__(self) -> None:
         self._invocations: dict[str, int] = {}
 
     def begin(self, agent: str) -> dict[str, Any]:
-        """Name a new invocation."""
+        """Return the ids of a new invocation."""
         self._invocations[agent] = self._invocations.get(agent, 0) + 1
         return self.current(agent)
 
     def current(self, agent: str) -> dict[str, Any]:
-        """Name the invocation that goes on."""
+        """Return the ids of the latest invocation."""
         return {"nodeId": agent, "runId": f"{agent}-{self._invocations.get(agent, 1)}"}
 
 
@@ -43,7 +45,7 @@ class SessionDialect:
         self._speakers = Speakers()
 
     def read(self, name: str, payload: Mapping[str, Any], timestamp: Any) -> list[Event] | None:
-        """Return what an event says, or nothing if the dialect has no such event."""
+        """Return the events of a flow run for an event of a session; ``None`` if the dialect has no such event."""
         if name in _SILENT:
             return []
         translate = self._translations.get(name)
@@ -111,8 +113,7 @@ def _sessions_agent(payload: Mapping[str, Any]) -> str:
     return agent if isinstance(agent, str) and agent else "agent"
 
 
-# -- The signals of harnesses, said in the words of a flow's run. A signal is `{id, name, payload, timestamp,
-# source?}`, its timestamp a text; `source` names the agent or the harness.
+# Signals of harnesses: `source` names the agent or the harness.
 
 
 class SignalDialect:
@@ -123,7 +124,7 @@ class SignalDialect:
         self._activated: set[str] = set()
 
     def read(self, name: str, payload: Mapping[str, Any], source: Any, timestamp: Any) -> list[Event] | None:
-        """Return what a signal says, or nothing if the dialect has no such signal."""
+        """Return the events of a flow run for a signal; ``None`` if the dialect has no such signal."""
         translate = self._translations.get(name)
         if translate is None:
             return None
@@ -207,22 +208,19 @@ def _milliseconds(timestamp: Any) -> float | None:
         return None
 
 
-# -- Which of the three dialects an event is in: that of runs, of sessions or of signals.
-
-
 class Dialects:
-    """Says every event in the words of a flow's run."""
+    """Recognizes the dialect of each event and translates it."""
 
     def __init__(self) -> None:
         self._sessions = SessionDialect()
         self._signals = SignalDialect()
 
-    def read(self, event: Any) -> list[Event] | None:
-        """Return what an event says: itself, if it is one of a run; nothing if it is none at all."""
-        if not isinstance(event, Mapping):
+    def read(self, event: Any) -> Sequence[Event] | None:
+        """Return the events of a flow run for an event of any dialect; ``None`` if it belongs to no dialect."""
+        if not isinstance(event, dict | Mapping):  # dict first: an abstract class takes ten times as long to ask
             return None
         if "type" in event:
-            return [event]
+            return (event,)
         name, payload, timestamp = event.get("name"), event.get("payload"), event.get("timestamp")
         if not isinstance(name, str):
             return None

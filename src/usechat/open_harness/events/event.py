@@ -40,11 +40,11 @@ REQUIRED: Final[Mapping[str, tuple[str, ...]]] = {
     "input:requested": ("id",),  # of sessions alone
     "input:received": ("id",),
 }
-"""Every type of event, and the texts without which it says nothing."""
+"""Every type of event, and the fields that it must have."""
 
 
 def lacking(event: Event) -> str | None:
-    """Return the first text that an event of a known type should carry and does not."""
+    """Return the first required field that an event of a known type lacks."""
     for key in REQUIRED[event["type"]]:
         value = event.get(key)
         if not isinstance(value, str) or not (value or key == "content"):

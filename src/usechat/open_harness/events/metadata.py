@@ -1,4 +1,4 @@
-"""What a page needs to draw the flow: data parts about the run, its nodes and its edges, updated in place."""
+"""Data parts from which a page draws the flow: the run, its nodes and its edges, updated in place."""
 
 import itertools
 from collections.abc import Mapping
@@ -7,7 +7,7 @@ from typing import Any, TypeGuard
 import msgspec
 
 from usechat.open_harness.events.event import moment
-from usechat.open_harness.flow.flow import Flow
+from usechat.open_harness.flow.definition import FlowDefinition
 from usechat.open_harness.runtime_protocol import Event
 from usechat.protocol.parts import Data
 
@@ -28,7 +28,7 @@ class FlowData:
         self._skipped = itertools.count(1)
 
     def again(self) -> list[Data]:
-        """Return how things stand, for a message that begins in the middle of the run."""
+        """Return all current states, for a message that begins in the middle of the run."""
         status = [self.status(self._status)] if self._status else []
         return [*self.graph(), *status, *(self._node(data) for data in self._nodes.values())]
 
@@ -39,7 +39,7 @@ class FlowData:
         return [Data("flow-graph", {"nodes": self._graph["nodes"], "edges": self._graph["edges"]}, "flow-graph")]
 
     def status(self, status: str, flow_name: Any = None) -> Data:
-        """Return how the flow stands. Most events do not name it, so that the name is remembered."""
+        """Return the status of the flow. Most events do not name the flow, so its name is remembered."""
         if isinstance(flow_name, str):
             self._flow_name = flow_name
         self._status = status
@@ -53,20 +53,20 @@ class FlowData:
         return self._node(data)
 
     def node_ended(self, event: Event, status: str) -> list[Data]:
-        """Return the last state of an invocation; nothing if it has ended already."""
+        """Return the last state of an invocation; empty if it has ended already."""
         return self._ended(event["runId"], status, event)
 
     def all_ended(self, event: Event, status: str) -> list[Data]:
-        """Return the last states of all invocations that go on: the flow ended over them."""
+        """Return the last states of all open invocations, because the flow has ended."""
         return [data for run_id in list(self._nodes) for data in self._ended(run_id, status, event)]
 
     def waiting(self) -> list[Data]:
-        """Return that all wait for a person; how they go on, the next message tells (:meth:`again`)."""
+        """Return everything as paused while a person is asked. The next message begins with :meth:`again`."""
         paused = [self._node({**data, "status": "paused"}) for data in self._nodes.values()]
         return [*paused, Data("flow-status", {"status": "paused", "flowName": self._flow_name}, "flow-status")]
 
     def node_skipped(self, event: Event) -> Data:
-        """Return the state of a node that was passed over."""
+        """Return the state of a node that was skipped."""
         data = {"nodeId": event["nodeId"], "runId": None, "status": "skipped"}
         data |= {"startedAt": moment(event), "durationMs": 0}
         return Data("node-status", data, f"skipped-{next(self._skipped)}")
@@ -78,7 +78,7 @@ class FlowData:
         return Data("edge", self._edge, self._edge_id)
 
     def iterated(self, event: Event) -> list[Data]:
-        """Return the edge that was taken last, now with its iteration: a loop tells it right behind the edge."""
+        """Return the last edge again, with its iteration: a loop reports it right after the edge."""
         if self._edge is None:
             return []
         return [Data("edge", {**self._edge, "iteration": event.get("iteration")}, self._edge_id)]
@@ -96,28 +96,28 @@ class FlowData:
 
 
 def graph_of(flow: object) -> Mapping[str, Any] | None:
-    """Return what a page draws of a flow: its nodes with their places, and its edges. Inputs stay here."""
-    if not isinstance(flow, Flow):
+    """Return what a page needs to draw a flow: nodes with their positions, and edges. Inputs are left out."""
+    if not isinstance(flow, FlowDefinition):
         return None
     nodes = [{"id": node.id, "type": node.type, **({"ui": node.ui} if node.ui else {})} for node in flow.nodes]
     return {"name": flow.name, "nodes": nodes, "edges": msgspec.to_builtins(flow.edges)}
 
 
 def node_output(event: Event) -> Data:
-    """Return what a node's invocation gave."""
+    """Return the output of a node's invocation."""
     output = {"nodeId": event["nodeId"], "runId": event["runId"], "output": event.get("output")}
     return Data("node-output", output, f"output-{event['runId']}")
 
 
 class Usage:
-    """What the agents of a message used, summed."""
+    """The token usage and cost of a message, summed over its agents."""
 
     def __init__(self) -> None:
         self._tokens: dict[str, float] = {}
         self._cost: float | None = None
 
     def add(self, event: Event) -> Mapping[str, Any]:
-        """Add what one agent used and return the message metadata; empty if nothing is known."""
+        """Add the usage of one agent and return the message metadata; empty if nothing is known."""
         usage = event.get("usage")
         for key, value in usage.items() if isinstance(usage, Mapping) else ():
             if _is_number(value):

@@ -1,14 +1,14 @@
-"""Which `agent:tool` events belong together: they carry no id, and a call may come in one or in two of them."""
+"""Pairs `agent:tool` events: a call comes in one or in two of them, and most carry no id."""
 
 import itertools
 from collections.abc import Callable
 from typing import Any, Final, NamedTuple
 
-from usechat.open_harness.events.errors import Notice, failed_tool
+from usechat.open_harness.events.failures import Notice, failed_tool
 from usechat.open_harness.runtime_protocol import Event
 from usechat.protocol.parts import ProviderMetadata, ToolCall, ToolError, ToolPart, ToolResult
 
-__all__ = ["UNFINISHED", "UNKNOWN", "ToolCalls"]
+__all__ = ["UNFINISHED", "UNKNOWN", "AgentToolCalls"]
 
 UNKNOWN: Final = "unknown"
 """The name of a tool whose event has none."""
@@ -24,28 +24,28 @@ class _Open(NamedTuple):
     node_id: str
 
     def announced(self, run_id: str) -> ToolCall:
-        """Return the call as a part; it names its node, as texts and thoughts do."""
+        """Return the call as a part. Its provider metadata names the node, as that of texts does."""
         said_by: ProviderMetadata = {"openHarness": {"nodeId": self.node_id, "runId": run_id}}
         return ToolCall(self.id, self.name, self.input, provider_metadata=said_by, lane=run_id)
 
 
-class ToolCalls:
-    """The calls of one run: announces, pairs and settles them.
+class AgentToolCalls:
+    """The tool calls of one run: announces, pairs and ends them.
 
-    Events of one invocation and one tool are paired first in, first out; the later dialects have ids, which decide.
+    Events of one invocation and one tool are paired first in, first out. Ids decide where events carry them.
     """
 
-    def __init__(self, new_reference: Callable[[], str]) -> None:
-        self.notices: list[Notice] = []
+    def __init__(self, new_reference: Callable[[], str], notices: list[Notice]) -> None:
+        self._notices = notices
         self._new_reference = new_reference
         self._numbers = itertools.count(1)
         self._open: dict[str, list[_Open]] = {}  # by run id
 
     def read(self, event: Event) -> list[ToolPart]:
-        """Return what an `agent:tool` event says."""
+        """Return the parts of an `agent:tool` event."""
         run_id, name = event["runId"], event.get("toolName")
         if event.get("toolCallId") is None and not (isinstance(name, str) and name):
-            self.notices.append(
+            self._notices.append(
                 Notice("nameless-tool", f"a tool of node {event['nodeId']!r} has no name", "agent:tool")
             )
         ends = "toolOutput" in event or event.get("error") is not None
@@ -60,19 +60,19 @@ class ToolCalls:
         return [*announced, *([self._outcome(event, found)] if ends else [])]
 
     def settle(self, run_id: str) -> list[ToolPart]:
-        """Return the ends of the calls of an invocation that began and never completed."""
+        """End the open calls of an invocation."""
         return self._end(self._open.pop(run_id, []), run_id, UNFINISHED)
 
     def settle_all(self, text: str = UNFINISHED) -> list[ToolPart]:
-        """Return the ends of all calls that began and never completed."""
+        """End all open calls."""
         return [part for run_id in list(self._open) for part in self._end(self._open.pop(run_id), run_id, text)]
 
     def leave_open(self, text: str) -> list[ToolPart]:
-        """Return ends for all open calls, and keep them open for the next message."""
+        """End all open calls in this message, and keep them for the next one."""
         return [part for run_id, calls in self._open.items() for part in self._end(calls, run_id, text)]
 
     def again(self) -> list[ToolPart]:
-        """Announce the open calls anew, in a message that begins while they run."""
+        """Announce the open calls again, in a new message."""
         announced: list[ToolPart] = []
         for run_id, calls in self._open.items():
             self._open[run_id] = [call._replace(id=self._new_id(run_id)) for call in calls]
@@ -80,7 +80,7 @@ class ToolCalls:
         return announced
 
     def _find(self, event: Event) -> _Open | None:
-        """Return the call that an event goes on with. One with an input begins another, unless it is the same input."""
+        """Return the open call of an event, if any. An event with another input starts another call."""
         calls = self._open.get(event["runId"], [])
         source_id, name = event.get("toolCallId"), event.get("toolName") or UNKNOWN
         if source_id is not None:
@@ -89,7 +89,7 @@ class ToolCalls:
             ends = "toolOutput" in event or event.get("error") is not None
             repeated = [call for call in calls if call.name == name and call.input == event["toolInput"]]
             return repeated[0] if ends and repeated else None
-        # Providers lose the name of a tool that has ended, so that a nameless end is that of the oldest call.
+        # Providers lose the name of a tool that has ended: an end without a name belongs to the oldest call.
         named = [call for call in calls if call.name == name] or (calls if name == UNKNOWN else [])
         return named[0] if named else None
 
@@ -116,7 +116,7 @@ class ToolCalls:
             return ToolResult(call.id, event.get("toolOutput"), lane=event["runId"])
         text, reference = failed_tool(call.name, event.get("errorType"), str(error), self._new_reference)
         told = f"tool {call.name!r} of node {event['nodeId']!r} failed: {error!r}"
-        self.notices.append(Notice("failure", told, "agent:tool", reference))
+        self._notices.append(Notice("failure", told, "agent:tool", reference))
         return ToolError(call.id, text, lane=event["runId"])
 
     def _end(self, calls: list[_Open], run_id: str, text: str) -> list[ToolPart]:

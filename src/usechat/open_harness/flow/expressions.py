@@ -5,7 +5,7 @@ from functools import lru_cache
 from typing import Any, Final, NamedTuple
 
 from usechat.errors import ExpressionFailed, MissingDependency
-from usechat.open_harness.flow.flow import Condition, Place
+from usechat.open_harness.flow.definition import Condition, Place
 from usechat.protocol.values import json_text, json_value
 
 __all__ = [
@@ -22,7 +22,7 @@ __all__ = [
 
 _TIMEOUT_MS: Final = 2000
 _DEEPEST: Final = 100
-"""How deep an expression may nest, well before Python's own limit: a level takes four of its frames."""
+"""How deep an expression may nest. A level takes four Python frames, so this stays below the recursion limit."""
 
 _KEPT_EXPRESSIONS: Final = 1024
 
@@ -36,7 +36,7 @@ class Scope:
 
 
 def check_expression(text: str) -> str | None:
-    """Return what is wrong with the text of an expression, or nothing."""
+    """Return what is wrong with an expression, or ``None``."""
     try:
         _compile(text)
     except ExpressionFailed as error:
@@ -68,7 +68,7 @@ def _compile(text: str) -> Any:
         raise ExpressionFailed(f"the expression {text!r} is not JSONata: {error}") from error
 
 
-# -- Bindings: ``{{ expression }}`` within the texts of a node's input.
+# Bindings: ``{{ expression }}`` within the strings of a node's input
 
 _KEPT_TEMPLATES: Final = 1024
 
@@ -97,7 +97,7 @@ def resolve(value: Any, scope: Scope, place: Place = ()) -> Any:
 
 
 def resolve_text(text: str, scope: Scope) -> Any:
-    """Return what one text with bindings becomes."""
+    """Resolve the bindings of one string."""
     segments = _segments(text.strip())
     if len(segments) == 1 and segments[0].is_expression:
         return evaluate(segments[0].text, scope)
@@ -108,7 +108,7 @@ def resolve_text(text: str, scope: Scope) -> Any:
 
 
 def binding_problems(value: Any, place: Place) -> Iterator[tuple[Place, str]]:
-    """Yield the bindings within a value that are not JSONata: where they stand, and what is wrong."""
+    """Yield the bindings within a value that are not JSONata: the place, and what is wrong."""
     if isinstance(value, str):
         for segment in _segments(value):
             if segment.is_expression and (problem := check_expression(segment.text)):
@@ -145,7 +145,7 @@ def _segments(text: str) -> tuple[_Segment, ...]:
 
 
 def _end_of_expression(text: str, position: int) -> int:
-    """Return where the ``}}`` stands that ends an expression; one within quotes or within an object does not."""
+    """Return the position of the ``}}`` that ends an expression, outside of quotes and objects; -1 if there is none."""
     quote = ""
     depth = 0
     while position < len(text):
@@ -167,13 +167,13 @@ def _end_of_expression(text: str, position: int) -> int:
     return -1
 
 
-# -- Conditions: whether a node runs, whether an edge fires.
+# Conditions: whether a node runs, whether an edge fires
 
 _OPERATORS: Final = ("equals", "not", "and", "or")
 
 
 def holds(condition: Condition | None, scope: Scope) -> bool:
-    """Return whether a condition holds: none at all does, and a text whose value JavaScript takes for true."""
+    """Return whether a condition holds: there is none, or the value of its expression is truthy in JavaScript."""
     if condition is None:
         return True
     if isinstance(condition, str):

@@ -1,17 +1,17 @@
-"""What is wrong with a flow: every problem at once, each with its line."""
+"""The problems of a flow, each with its line."""
 
 from collections.abc import Iterable, Mapping
 
 import msgspec
 
 from usechat.errors import InvalidFlow
-from usechat.open_harness.flow.flow import Place
+from usechat.open_harness.flow.definition import Place
 
-__all__ = ["FlowProblem", "Lines", "Report"]
+__all__ = ["FlowProblem", "Lines", "ProblemReport"]
 
 
 class FlowProblem(msgspec.Struct, frozen=True):
-    """One thing that is wrong; ``where`` names the node or edge and the field, ``line`` counts from one."""
+    """One problem; ``where`` names the node or edge and the field, ``line`` counts from one."""
 
     where: str
     text: str
@@ -23,7 +23,7 @@ class FlowProblem(msgspec.Struct, frozen=True):
 
 
 class Lines:
-    """The lines of a file at which its values begin; a value without a line of its own has that of its owner."""
+    """The lines at which the values of a file begin. A value without a line has that of the value around it."""
 
     def __init__(self, lines: Mapping[Place, int] | None = None) -> None:
         self._lines = lines or {}
@@ -36,7 +36,7 @@ class Lines:
         return None
 
 
-class Report:
+class ProblemReport:
     """Collects problems while a flow is read."""
 
     def __init__(self, lines: Lines) -> None:
@@ -44,11 +44,11 @@ class Report:
         self.problems: list[FlowProblem] = []
 
     def add(self, place: Place, where: str, text: str) -> None:
-        """Note a problem of the value at a place."""
+        """Add a problem of the value at a place."""
         self.problems.append(FlowProblem(where, text, self._lines.of(place)))
 
     def extend(self, problems: Iterable[tuple[Place, str, str]]) -> None:
-        """Note several problems."""
+        """Add several problems."""
         for problem in problems:
             self.add(*problem)
 

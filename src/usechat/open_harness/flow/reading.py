@@ -1,4 +1,4 @@
-"""YAML with lines: plain values, and where each of them begins."""
+"""Reads flow files: YAML, JSON or a mapping becomes a flow, or an InvalidFlow with every problem and its line."""
 
 import difflib
 from collections.abc import Iterator, Mapping
@@ -7,10 +7,11 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from usechat.errors import InvalidFlow, MissingDependency
+from usechat.open_harness.flow.definition import Edge, FlowDefinition, FlowState, ForEach, Node, Place, Policy, Retry
 from usechat.open_harness.flow.expressions import binding_problems, condition_problems
-from usechat.open_harness.flow.flow import Edge, Flow, FlowState, ForEach, Node, Place, Policy, Retry
-from usechat.open_harness.flow.problems import FlowProblem, Lines, Report
-from usechat.open_harness.nodes.registry import NodeRegistry, default_registry
+from usechat.open_harness.flow.problems import FlowProblem, Lines, ProblemReport
+from usechat.open_harness.nodes.builtin import default_registry
+from usechat.open_harness.nodes.registry import NodeRegistry
 
 __all__ = [
     "FlowReader",
@@ -24,7 +25,7 @@ _MAXIMUM_VALUES: Final = 100_000
 
 
 class ReadYaml(NamedTuple):
-    """The value of a YAML text, the lines of its values, and the keys that stand twice."""
+    """The value of a YAML text, the lines of its values, and the keys that occur twice."""
 
     value: Any
     lines: Lines
@@ -32,7 +33,7 @@ class ReadYaml(NamedTuple):
 
 
 def read_yaml(text: str, name: str) -> ReadYaml:
-    """Read YAML as its release 1.2 says, in which ``yes`` and ``on`` are texts; an InvalidFlow names the line."""
+    """Read YAML 1.2, in which ``yes`` and ``on`` are strings; an InvalidFlow names the line."""
     try:
         import yaml
     except ImportError:
@@ -62,7 +63,7 @@ def read_yaml(text: str, name: str) -> ReadYaml:
 
 
 def _measure(node: Any, sizes: dict[int, int | None], name: str) -> int:
-    """Return how many values there are once aliases are written out; refuse what is endless, or as good as."""
+    """Return how many values there are once aliases are expanded; refuse recursive and enormous documents."""
     if id(node) not in sizes:
         sizes[id(node)] = None
         below = node.value if isinstance(node.value, list) else ()
@@ -71,12 +72,12 @@ def _measure(node: Any, sizes: dict[int, int | None], name: str) -> int:
     size = sizes[id(node)]
     if size is None or size > _MAXIMUM_VALUES:
         text = "is part of itself" if size is None else f"is more than {_MAXIMUM_VALUES} values"
-        raise InvalidFlow(name, [FlowProblem("", f"what stands here {text}", node.start_mark.line + 1)])
+        raise InvalidFlow(name, [FlowProblem("", f"the value here {text}", node.start_mark.line + 1)])
     return size
 
 
 def _walk(node: Any, place: Place, seen: set[int]) -> Iterator[tuple[Place, int]]:
-    """Yield the lines; what an alias repeats is looked at once only."""
+    """Yield the line of each value. An aliased value is visited once."""
     import yaml
 
     if not place:
@@ -122,7 +123,7 @@ def _loader_class() -> Any:
     return Loader
 
 
-# -- Reads the plain values of a flow file; whatever is wrong goes into the report, and reading goes on.
+# Plain values to a flow. A problem is reported and reading goes on, so that one attempt finds all problems.
 
 _FLOW_KEYS: Final = ("name", "version", "state", "nodes", "edges", "parallel", "flow")
 _NODE_KEYS: Final = ("id", "type", "input", "when", "policy", "ui")
@@ -135,14 +136,14 @@ _RESERVED: Final = ("flow", "state")
 
 
 class FlowReader:
-    """Turns plain values into a Flow. Keys that it does not know are left alone, unless they look misspelt."""
+    """Turns plain values into a flow. Keys that it does not know are ignored, unless they look misspelt."""
 
-    def __init__(self, report: Report, registry: NodeRegistry) -> None:
+    def __init__(self, report: ProblemReport, registry: NodeRegistry) -> None:
         self._report = report
         self._registry = registry
 
-    def read(self, value: Any) -> Flow | None:
-        """Return the flow; it is only of use if the report has no problems."""
+    def read(self, value: Any) -> FlowDefinition | None:
+        """Return the flow. It is valid only if the report holds no problems."""
         if not isinstance(value, Mapping):
             self._report.add((), "", "a flow is an object with the keys name, nodes and edges")
             return None
@@ -155,7 +156,7 @@ class FlowReader:
         state = self._state(value)
         parallel = self._field(value, "parallel", bool, (), "", default=False)
         version = self._field(value, "version", float, (), "", default=None)
-        return Flow(name, tuple(nodes), tuple(edges), version, state, parallel)
+        return FlowDefinition(name, tuple(nodes), tuple(edges), version, state, parallel)
 
     def _nodes(self, flow: Mapping[str, Any]) -> list[Node]:
         items = self._list(flow, "nodes")
@@ -222,7 +223,7 @@ class FlowReader:
         keys: set[str] = set()
         for index, edge in enumerate(edges):
             if edge.key in keys:
-                self._report.add(("edges", index), f'edge "{edge.key}"', "stands here twice; give each its own id")
+                self._report.add(("edges", index), f'edge "{edge.key}"', "occurs twice; give each its own id")
             keys.add(edge.key)
         self._look_for_conflicts(known)
         # A number that is wrong is a problem of its own.
@@ -357,7 +358,7 @@ class FlowReader:
 
 
 def _owned(owner: str, place: Place) -> str:
-    """Return whose field it is, and which: places begin with the list that the owner stands in, and its number."""
+    """Name a field and its node or edge. A place begins with the list that holds the owner, and its index."""
     return f"{owner}, {_path(place[2:])}" if owner else _path(place)
 
 
@@ -369,14 +370,14 @@ def _path(place: Place) -> str:
     return ".".join(str(step) for step in place)
 
 
-# -- Flow files: YAML, JSON or a mapping becomes a Flow, or a report of all that is wrong with it.
+def load_flow(source: str | Path | Mapping[str, Any], *, registry: NodeRegistry | None = None) -> FlowDefinition:
+    """Read a flow from a file, from the text of a file, or from a mapping.
 
+    A string with several lines, or one that begins with a brace, is the text; any other is a path. ``registry`` holds
+    the types of nodes; by default the built-in ones. Raises :class:`~usechat.errors.InvalidFlow` with every problem.
 
-def load_flow(source: str | Path | Mapping[str, Any], *, registry: NodeRegistry | None = None) -> Flow:
-    """Read a flow from a file, from the text of one, or from a mapping; an InvalidFlow tells every problem.
-
-    A text is one that has several lines or begins with a brace; any other is the path of a file.
-    ``registry`` knows the types of nodes; by default these are the built-in ones.
+    >>> load_flow({"name": "hello", "nodes": [{"id": "a", "type": "echo", "input": {"text": "Hi"}}]}).name
+    'hello'
     """
     registry = registry or default_registry()
     if isinstance(source, Mapping):
@@ -393,10 +394,10 @@ def load_flow(source: str | Path | Mapping[str, Any], *, registry: NodeRegistry 
     return _read(value, lines, twice, name, registry)
 
 
-def _read(value: Any, lines: Lines, twice: list[Any], name: str, registry: NodeRegistry) -> Flow:
-    report = Report(lines)
+def _read(value: Any, lines: Lines, twice: list[Any], name: str, registry: NodeRegistry) -> FlowDefinition:
+    report = ProblemReport(lines)
     for place in twice:
-        report.add(place, "", f"the key {place[-1]!r} stands here twice")
+        report.add(place, "", f"the key {place[-1]!r} occurs twice")
     flow = FlowReader(report, registry).read(value)
     report.raise_for(name)
     assert flow is not None, "a flow that could not be read has problems"

@@ -1,25 +1,58 @@
-"""The seam between an agent node and whatever answers it: a model, or a recording of one."""
+"""The interface between an agent node and what answers it: a model, or a recording of one."""
 
 from collections.abc import Callable, Mapping
-from typing import Any, Protocol, TypeAlias
+from typing import Any, Final, Protocol, TypeAlias
 
 import msgspec
 
-from usechat.open_harness.engine.agent_sessions import Inbox
-from usechat.open_harness.nodes.agent_request import AgentRequest
+from usechat.open_harness.inbox import Inbox
 
-__all__ = ["Answer", "Execution", "Provider", "StreamEvent"]
+__all__ = [
+    "MAXIMUM_TURNS",
+    "TOOL_TIMEOUT_MS",
+    "AgentRequest",
+    "Answer",
+    "Execution",
+    "PromptMessage",
+    "Provider",
+    "StreamEvent",
+]
+
+TOOL_TIMEOUT_MS: Final = 60_000
+MAXIMUM_TURNS: Final = 1_000
+"""How often a model may be asked for one answer. Only a model that runs in circles reaches it."""
 
 StreamEvent: TypeAlias = Mapping[str, Any]
-"""What a provider says while it works.
+"""What a provider emits while it answers.
 
 ``{type: "text" | "thinking", content, delta?}``: a piece if ``delta`` is true, or else a whole block that has ended;
 ``{type: "tool", phase: "start" | "complete", id, name, data, error?, errorType?, durationMs?}``.
 """
 
 
+class PromptMessage(msgspec.Struct, frozen=True):
+    """One message of the conversation in a node's input."""
+
+    role: str
+    text: str
+
+
+class AgentRequest(msgspec.Struct, frozen=True):
+    """One question to a model: ``prompt`` is the last message, ``conversation`` the messages before it."""
+
+    model: str | None
+    prompt: str
+    conversation: tuple[PromptMessage, ...] = ()
+    files: tuple[Mapping[str, Any], ...] = ()
+    instructions: str | None = None
+    tools: tuple[str, ...] = ()
+    thinking: bool | str | None = None
+    tool_timeout_ms: float = TOOL_TIMEOUT_MS
+    max_turns: int = MAXIMUM_TURNS
+
+
 class Answer(msgspec.Struct, rename="camel"):
-    """What an agent's model answered in the end; ``messages`` is what the agent will remember of it."""
+    """The complete answer of a model; ``messages`` is what the agent remembers of it."""
 
     text: str
     usage: dict[str, int]
@@ -31,7 +64,7 @@ class Answer(msgspec.Struct, rename="camel"):
 
 
 class Execution:
-    """One question on its way: what the provider is given, and what is kept if it is stopped halfway."""
+    """One question being answered: what the provider gets, and what to remember if it is stopped."""
 
     def __init__(
         self,
@@ -47,7 +80,7 @@ class Execution:
         self.history = history
         self.inbox = inbox
         self.emit = emit
-        self.halfway: list[Any] = []
+        self.unfinished: list[Any] = []
         """The messages to remember of an answer that was stopped."""
 
 
@@ -57,5 +90,5 @@ class Provider(Protocol):
     type: str
 
     async def execute(self, execution: Execution) -> Answer:
-        """Answer; an AgentFailed tells why not. A stop is a cancellation."""
+        """Answer the question; raise AgentFailed if that fails. A stop is a cancellation."""
         ...

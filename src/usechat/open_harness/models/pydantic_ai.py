@@ -16,32 +16,45 @@ from typing import Any, Final, NamedTuple, cast
 from urllib.parse import unquote_to_bytes
 
 import msgspec
-from pydantic_ai import RunContext, Tool
-from pydantic_ai.exceptions import ApprovalRequired, CallDeferred, ModelRetry
-from pydantic_ai.messages import (
-    FunctionToolCallEvent,
-    FunctionToolResultEvent,
-    PartDeltaEvent,
-    PartEndEvent,
-    PartStartEvent,
-    TextPart,
-    TextPartDelta,
-    ThinkingPart,
-    ThinkingPartDelta,
-)
-from pydantic_ai.toolsets import FunctionToolset, ToolsetTool, WrapperToolset
 
 from usechat.errors import AgentFailed, MissingDependency, PublicError, ToolTimedOut
 from usechat.ids import new_id
-from usechat.open_harness.engine.agent_sessions import Inbox
 from usechat.open_harness.engine.node_run import run_within
-from usechat.open_harness.engine.threads import in_thread
-from usechat.open_harness.events.errors import PUBLIC
-from usechat.open_harness.models.provider import Answer, Execution, StreamEvent
-from usechat.open_harness.nodes.agent_request import AgentRequest
+from usechat.open_harness.events.failures import PUBLIC
+from usechat.open_harness.inbox import Inbox
+from usechat.open_harness.models.provider import AgentRequest, Answer, Execution, StreamEvent
 from usechat.open_harness.nodes.context import text_of
 from usechat.open_harness.nodes.python import import_function
+from usechat.open_harness.threads import in_thread
 from usechat.protocol.values import json_value
+
+try:
+    from pydantic_ai import Agent, RunContext, Tool, UsageLimits
+    from pydantic_ai.exceptions import ApprovalRequired, CallDeferred, ModelRetry, UserError
+    from pydantic_ai.messages import (
+        BinaryContent,
+        FunctionToolCallEvent,
+        FunctionToolResultEvent,
+        ModelMessage,
+        ModelMessagesTypeAdapter,
+        ModelRequest,
+        ModelResponse,
+        PartDeltaEvent,
+        PartEndEvent,
+        PartStartEvent,
+        TextPart,
+        TextPartDelta,
+        ThinkingPart,
+        ThinkingPartDelta,
+        ToolCallPart,
+        UserPromptPart,
+    )
+    from pydantic_ai.models import infer_model
+    from pydantic_ai.run import AgentRun
+    from pydantic_ai.settings import ModelSettings
+    from pydantic_ai.toolsets import FunctionToolset, ToolsetTool, WrapperToolset
+except ImportError:
+    raise MissingDependency("pydantic-ai-slim", "pydantic-ai") from None
 
 __all__ = [
     "ModelEvents",
@@ -52,8 +65,10 @@ __all__ = [
     "open_tools",
 ]
 
+_logger: Final = logging.getLogger("usechat.open_harness")
 
-class _Call(NamedTuple):
+
+class _StartedCall(NamedTuple):
     id: str
     name: str
     input: Any
@@ -65,16 +80,16 @@ class ModelEvents:
 
     def __init__(self, failures: Mapping[str, Exception]) -> None:
         self._failures = failures
-        self._calls: dict[str, _Call] = {}
+        self._calls: dict[str, _StartedCall] = {}
         self._pieces: list[str] = []
 
     @property
     def unfinished_text(self) -> str:
-        """What the model has said of a block of text that has not ended."""
+        """The text so far of a block that has not ended."""
         return "".join(self._pieces)
 
     def feed(self, event: Any) -> list[StreamEvent]:
-        """Return what an event of pydantic-ai says; nothing for those that a page does not show."""
+        """Return the provider events of a pydantic-ai event; none for those that a page does not show."""
         match event:
             case PartStartEvent(part=TextPart(content=content)):
                 self._pieces = []
@@ -103,7 +118,7 @@ class ModelEvents:
         return [{"type": "text", "content": content, "delta": True}]
 
     def _began(self, part: Any) -> StreamEvent:
-        call = _Call(new_id(), part.tool_name, _arguments(part), time.monotonic())
+        call = _StartedCall(new_id(), part.tool_name, _arguments(part), time.monotonic())
         self._calls[part.tool_call_id] = call
         return {"type": "tool", "phase": "start", "id": call.id, "name": call.name, "data": call.input}
 
@@ -124,7 +139,7 @@ class ModelEvents:
         return [{**ended, **failure}]
 
     def _failure(self, part: Any) -> dict[str, str]:
-        """Return why a call failed; nothing if it did not."""
+        """Return why a call failed; empty if it did not."""
         raised = self._failures.get(part.tool_call_id)
         if raised is not None:
             kind = {"errorType": PUBLIC} if isinstance(raised, PublicError) else {}
@@ -146,7 +161,7 @@ def _arguments(part: Any) -> Any:
         return json_value(part.args)
 
 
-# -- Why a model could not answer, in the words that people are told.
+# Why a model could not answer
 
 # By name: which of these classes there are depends on the release of pydantic-ai and on the provider's own library.
 _TYPES: Final = (
@@ -160,7 +175,7 @@ _API_KEY: Final = re.compile(r"_API_KEY|api[ _-]key", re.IGNORECASE)
 
 
 def agent_failure(error: BaseException) -> AgentFailed:
-    """Return the failure of an agent whose model raised ``error``; its causes are looked at, too."""
+    """Return the AgentFailed for an error of a model; its causes are considered, too."""
     text = text_of(error)
     seen: set[int] = set()
     cause: BaseException | None = error
@@ -179,9 +194,7 @@ def _error_type(error: BaseException) -> str | None:
     return next((name for name, pattern in _TYPES if pattern.search(names)), None)
 
 
-# -- The tools of an agent: foreign functions that may fail, or not end.
-
-_logger: Final = logging.getLogger("usechat.open_harness")
+# The tools of an agent: the user's functions, which may fail or never end
 
 
 def open_tools(names: Sequence[str], timeout_ms: float) -> "WatchedTools":
@@ -192,9 +205,9 @@ def open_tools(names: Sequence[str], timeout_ms: float) -> "WatchedTools":
 
 @dataclass
 class WatchedTools(WrapperToolset[None]):
-    """Ends tools that take too long, and tells the model of those that failed, so that the turn goes on.
+    """Stops tools that take too long and reports failures to the model, so that the turn goes on.
 
-    ``failures`` holds what they raised, by the id of the call.
+    ``failures`` holds what they raised, by call id.
     """
 
     timeout_ms: float
@@ -220,7 +233,7 @@ def _timed_out(name: str, timeout_ms: float) -> Exception:
 
 
 def _as_async(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a tool that can be left behind: pydantic-ai would wait for the thread of one that blocks."""
+    """Return a tool that can be abandoned: pydantic-ai would wait for the thread of one that blocks."""
     if inspect.iscoroutinefunction(function):
         return function
 
@@ -231,34 +244,15 @@ def _as_async(function: Callable[..., Any]) -> Callable[..., Any]:
     return call
 
 
-# -- Answers an agent's questions with any model that pydantic-ai knows.
-
-try:
-    from pydantic_ai import Agent, UsageLimits
-    from pydantic_ai.exceptions import UserError
-    from pydantic_ai.messages import (
-        BinaryContent,
-        ModelMessage,
-        ModelMessagesTypeAdapter,
-        ModelRequest,
-        ModelResponse,
-        TextPart,
-        ToolCallPart,
-        UserPromptPart,
-    )
-    from pydantic_ai.models import infer_model
-    from pydantic_ai.run import AgentRun
-    from pydantic_ai.settings import ModelSettings
-except ImportError:
-    raise MissingDependency("pydantic-ai-slim", "pydantic-ai") from None
-
+# Asking the model
 
 _PYTHON: Final = "python:"
-_BREATH: Final = 32
+_YIELD_EVERY: Final = 32
+"""After how many events to yield to the event loop."""
 
 
 def model_problem(model: Any) -> str | None:
-    """Return why a model cannot be asked: there is none of that name, or its provider's package or key is missing."""
+    """Return why a model cannot be used: its name is unknown, or its provider's package or key is missing."""
     try:
         infer_model(_model(model))
     except Exception as error:  # of pydantic-ai, of the provider's library, or of the user's module
@@ -267,9 +261,9 @@ def model_problem(model: Any) -> str | None:
 
 
 async def ask_model(execution: Execution) -> Answer:
-    """Ask a model and call tools for it until it has answered; what is sent to the node becomes a user's message.
+    """Ask a model and call its tools until it has answered. Commands sent to the node become user messages.
 
-    Whatever the model or pydantic-ai raises becomes an AgentFailed.
+    Raises AgentFailed for whatever the model or pydantic-ai raises.
     """
     began = time.monotonic()
     try:
@@ -296,7 +290,7 @@ async def _ask(execution: Execution) -> Answer:
 
 
 async def _follow(run: AgentRun[None, str], tools: WatchedTools, execution: Execution) -> None:
-    """Go through the steps of a run and tell what happens; keep what there is if it is stopped."""
+    """Run the steps of an agent and emit what happens; if it is stopped, remember what there is."""
     events = ModelEvents(tools.failures)
     count = 0
     try:
@@ -308,25 +302,25 @@ async def _follow(run: AgentRun[None, str], tools: WatchedTools, execution: Exec
                         for said in events.feed(event):
                             execution.emit(said)
                         count += 1
-                        if count % _BREATH == 0:
+                        if count % _YIELD_EVERY == 0:
                             await asyncio.sleep(0)
             # Not `async for`: only this takes enqueued messages at the end of a run (pydantic-ai 2.0).
             node = await run.next(node)
     except asyncio.CancelledError:
-        execution.halfway = _halfway(run.new_messages(), events.unfinished_text)
+        execution.unfinished = _unfinished(run.new_messages(), events.unfinished_text)
         raise
 
 
 @contextlib.asynccontextmanager
 async def _reading(inbox: Inbox, run: AgentRun[None, str]) -> AsyncIterator[None]:
-    """Hand what is sent to the node to the model, at its next step, while the run goes on."""
+    """Pass commands sent to the node on to the model, which sees them at its next step."""
 
     async def read() -> None:
         while True:
             command = await inbox.receive()
             try:
                 run.enqueue(str(command.get("message", command.get("content", ""))))
-            except UserError:  # the run has ended; it is left for others
+            except UserError:  # the run has ended; another node may read it
                 inbox.put_back(command)
                 return
 
@@ -340,7 +334,7 @@ async def _reading(inbox: Inbox, run: AgentRun[None, str]) -> AsyncIterator[None
 
 
 def _model(model: Any) -> Any:
-    """Return what pydantic-ai takes for a model; ``python:module:name`` is an object of a module."""
+    """Return a model for pydantic-ai; ``python:module:name`` is imported."""
     if not isinstance(model, str) or not model.startswith(_PYTHON):
         return model
     module, _, name = model.removeprefix(_PYTHON).partition(":")
@@ -367,7 +361,7 @@ def _prompt(request: AgentRequest) -> str | Sequence[str | BinaryContent]:
 
 
 def _file(file: Mapping[str, Any]) -> BinaryContent | str | None:
-    """Return a file for the model. A URL is told, never fetched: it is the client's word."""
+    """Return a file for the model. A URL is named, never fetched: it is untrusted client input."""
     url = file.get("url")
     if not isinstance(url, str):
         return None
@@ -381,8 +375,8 @@ def _file(file: Mapping[str, Any]) -> BinaryContent | str | None:
     return BinaryContent(content, media_type=str(file.get("mediaType") or header.partition(";")[0] or "text/plain"))
 
 
-def _halfway(messages: list[ModelMessage], text: str) -> list[Any]:
-    """Return the messages of a stopped run that a later one can go on from: no call is left without its result."""
+def _unfinished(messages: list[ModelMessage], text: str) -> list[Any]:
+    """Return the messages of a stopped run that a later run can continue: every tool call has its result."""
     kept = list(messages)
     while kept and isinstance(kept[-1], ModelResponse) and any(isinstance(p, ToolCallPart) for p in kept[-1].parts):
         kept.pop()
@@ -397,7 +391,7 @@ def _plain(messages: list[ModelMessage]) -> list[Any]:
 
 
 def _cost(usage: Any) -> float | msgspec.UnsetType:
-    """Return what the run cost, if this release of pydantic-ai knows."""
+    """Return the cost of the run, if this release of pydantic-ai reports it."""
     cost = getattr(usage, "cost", None)
     return msgspec.UNSET if cost is None else float(cost)
 

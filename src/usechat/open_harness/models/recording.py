@@ -4,7 +4,7 @@ import asyncio
 import hashlib
 import sqlite3
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import closing
 from pathlib import Path
 from typing import Any, Final, Literal, Protocol, TypeAlias
@@ -13,9 +13,9 @@ from urllib.parse import quote
 import msgspec
 
 from usechat.errors import AgentFailed
-from usechat.open_harness.engine.threads import in_thread
 from usechat.open_harness.models.provider import Answer, Execution, Provider, StreamEvent
-from usechat.open_harness.nodes.context import NodeContext
+from usechat.open_harness.runtime_protocol import Event
+from usechat.open_harness.threads import in_thread
 from usechat.protocol.values import json_value
 
 __all__ = [
@@ -36,19 +36,19 @@ CREATE TABLE IF NOT EXISTS recordings(id TEXT PRIMARY KEY, recording TEXT NOT NU
 
 
 class RecordingStore(Protocol):
-    """Keeps the JSON texts of recordings by id. Both may wait for a disk; they are called in threads."""
+    """Stores the JSON texts of recordings by id. Both methods may block; they are called in threads."""
 
     def save(self, recording_id: str, text: str) -> None:
-        """Keep a recording instead of the one before."""
+        """Store a recording; replace one with the same id."""
         ...
 
     def load(self, recording_id: str) -> str | None:
-        """Return a recording, or nothing."""
+        """Return a recording, or ``None``."""
         ...
 
 
 class FileRecordings:
-    """A JSON file per recording, in one folder."""
+    """Stores each recording as a JSON file in one folder. The files are meant to be committed with the tests."""
 
     def __init__(self, folder: str | Path) -> None:
         self._folder = Path(folder)
@@ -69,7 +69,7 @@ class FileRecordings:
 
 
 class SqliteRecordings:
-    """Recordings in an SQLite file, which may be that of the runs."""
+    """Stores recordings in an SQLite file, which may be that of a :class:`SqliteRunStore`."""
 
     def __init__(self, path: str | Path) -> None:
         self._path = path
@@ -91,8 +91,6 @@ class SqliteRecordings:
     def _open(self) -> sqlite3.Connection:
         return sqlite3.connect(self._path, timeout=10)
 
-
-# -- Recordings of agents: ask a model once, test for free afterwards.
 
 Mode: TypeAlias = Literal["live", "record", "replay"]
 
@@ -116,7 +114,7 @@ class RecordedEvent(msgspec.Struct):
 
 
 class Recording(msgspec.Struct):
-    """All that an agent said in one invocation, and how it ended."""
+    """All events of one invocation of an agent, and how it ended."""
 
     id: str
     metadata: RecordingMetadata
@@ -126,26 +124,39 @@ class Recording(msgspec.Struct):
 
 
 class Recorder:
-    """How the agents of a flow are asked.
+    """Records what models answer, and replays it without them.
 
-    ``record`` asks the model and keeps what it says, ``replay`` says what was kept and needs no model, ``live`` asks
-    and keeps nothing. A recording is found by node, number of the invocation, and a hash of what was asked.
+    ``mode`` is ``record`` (ask the model and store its answer), ``replay`` (answer from the store, no model needed) or
+    ``live`` (ask, store nothing). A recording is identified by node, number of the invocation and a hash of the
+    question. Replaying what was not recorded fails the node.
+
+    >>> recorder = Recorder("replay", FileRecordings("recordings"))
+    >>> recorder.mode
+    'replay'
     """
 
     def __init__(self, mode: Mode, store: RecordingStore) -> None:
         self.mode = mode
         self._store = store
 
-    async def ask(self, provider: Provider, execution: Execution, context: NodeContext) -> Answer:
-        """Let the provider, or the recording of one, answer."""
+    async def ask(
+        self,
+        provider: Provider,
+        execution: Execution,
+        *,
+        node_id: str,
+        invocation: int,
+        emit: Callable[[Event], None],
+    ) -> Answer:
+        """Answer with the provider, or with a recording of one."""
         if self.mode == "live":
             return await provider.execute(execution)
         input_hash = _input_hash(execution)
-        recording_id = f"{context.node_id}-{context.invocation}-{input_hash[:16]}"
-        context.emit(
+        recording_id = f"{node_id}-{invocation}-{input_hash[:16]}"
+        emit(
             {
                 "type": "recording:linked",
-                "invocation": context.invocation,
+                "invocation": invocation,
                 "providerType": provider.type,
                 "recordingId": recording_id,
                 "mode": self.mode,
@@ -161,12 +172,12 @@ class Recorder:
         began = time.monotonic()
         emit = execution.emit
 
-        def emit_and_keep(event: StreamEvent) -> None:
+        def emit_and_record(event: StreamEvent) -> None:
             elapsed = round((time.monotonic() - began) * 1000)
             recording.events.append(RecordedEvent(len(recording.events) + 1, elapsed, json_value(event)))
             emit(event)
 
-        execution.emit = emit_and_keep
+        execution.emit = emit_and_record
         try:
             answer = await provider.execute(execution)
         except AgentFailed as error:
@@ -176,7 +187,7 @@ class Recorder:
             recording.output = msgspec.to_builtins(answer)
             return answer
         finally:
-            # What was stopped halfway is no recording.
+            # An answer that was stopped is not recorded.
             if recording.output is not None or recording.error is not None:
                 text = msgspec.json.format(msgspec.json.encode(recording)).decode()
                 await in_thread(lambda: self._store.save(recording.id, text))
@@ -203,7 +214,7 @@ def _metadata(provider: Provider, execution: Execution, input_hash: str) -> Reco
 
 
 def _input_hash(execution: Execution) -> str:
-    """Return what is the same whenever the same is asked; ids and times within the history are not."""
+    """Return a hash of the question. Ids and times in the history are left out: they differ each time."""
     asked = [msgspec.to_builtins(execution.request), [_essence(message) for message in execution.history]]
     return hashlib.sha256(msgspec.json.encode(json_value(asked), order="sorted")).hexdigest()
 

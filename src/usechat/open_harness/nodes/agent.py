@@ -1,27 +1,44 @@
-"""Nodes that ask a model."""
+"""The ``agent`` and ``claude.agent`` nodes: their input, the question to the model, and its answer as events."""
 
 import asyncio
+import logging
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from functools import cache
 from importlib import import_module
 from importlib.util import find_spec
 from typing import Any, Final
 
 import msgspec
 
-from usechat.errors import MissingDependency
+from usechat.errors import InvalidSetting, MissingDependency, NodeFailed
 from usechat.open_harness.engine.agent_sessions import AgentSession
-from usechat.open_harness.engine.threads import in_thread
-from usechat.open_harness.flow.flow import Place
-from usechat.open_harness.models.provider import Answer, Execution, Provider, StreamEvent
-from usechat.open_harness.nodes.agent_request import AgentRequest, model_name, read_request, request_problems
+from usechat.open_harness.flow.definition import Place
+from usechat.open_harness.models.provider import (
+    MAXIMUM_TURNS,
+    TOOL_TIMEOUT_MS,
+    AgentRequest,
+    Answer,
+    Execution,
+    PromptMessage,
+    Provider,
+    StreamEvent,
+)
 from usechat.open_harness.nodes.context import NodeContext
+from usechat.open_harness.nodes.python import import_function
 from usechat.open_harness.nodes.registry import NodeRegistry
+from usechat.open_harness.threads import in_thread
 
-__all__ = ["AgentNode"]
+__all__ = ["AgentNode", "model_name", "read_request", "request_problems"]
+
+_logger: Final = logging.getLogger("usechat.open_harness")
 
 _CLAUDE: Final = "anthropic:claude-sonnet-4-5"
 _PROVIDER: Final = "usechat.open_harness.models.pydantic_ai"
+_LEVELS: Final = ("minimal", "low", "medium", "high", "xhigh", "max")
+_NUMBERS: Final = ("toolTimeoutMs", "maxTurns")
+_TEXTS: Final = ("model", "instructions", "systemPrompt")
+_KNOWN: Final = frozenset({*_NUMBERS, *_TEXTS, "files", "messages", "options", "prompt", "thinking", "tools"})
 
 
 class AgentNode:
@@ -37,15 +54,15 @@ class AgentNode:
         self._claude = claude
 
     def problems(self, fields: Mapping[str, Any]) -> Iterable[tuple[Place, str]]:
-        """Yield what is wrong with the input."""
+        """Yield the problems of the input."""
         return request_problems(fields, has_model=self._claude or self._registry.default_model is not None)
 
     def model(self, fields: Mapping[str, Any]) -> Any:
-        """Return the model that an input names, or else the one for those that name none."""
+        """Return the model that an input names, or the default model."""
         return self._registry.model(model_name(fields, claude=self._claude)) or _CLAUDE
 
     def require_model_library(self) -> None:
-        """Raise a MissingDependency at once, not at the first message, if models cannot be asked."""
+        """Raise MissingDependency if pydantic-ai is not installed: when a flow is loaded, not at the first message."""
         if find_spec("pydantic_ai") is None:
             raise MissingDependency("pydantic-ai-slim", "pydantic-ai")
 
@@ -60,7 +77,7 @@ class AgentNode:
                 "type": "agent:start",
                 "sessionId": session.session_id,
                 "model": _name(model),
-                "prompt": _told(request),
+                "prompt": _prompt_of(request),
             }
         )
         execution = Execution(
@@ -80,11 +97,13 @@ class AgentNode:
             if context.recorder is None:
                 answer = await provider.execute(execution)
             else:
-                answer = await context.recorder.ask(provider, execution, context)
+                answer = await context.recorder.ask(
+                    provider, execution, node_id=context.node_id, invocation=context.invocation, emit=context.emit
+                )
         except asyncio.CancelledError:
-            session.add(execution.halfway)
+            session.add(execution.unfinished)
             context.sessions.save(session)
-            _tell_stopped(session, context)
+            _emit_stopped(session, context)
             raise
         session.add(answer.messages)
         context.sessions.save(session)
@@ -94,7 +113,7 @@ class AgentNode:
 
 
 class _Models:
-    """Imports what needs pydantic-ai on use, which a replay does not, and in a thread: that takes its time."""
+    """Imports pydantic-ai on first use, in a thread: the import takes seconds, and a replay does not need it."""
 
     type = "pydantic-ai"
 
@@ -105,7 +124,7 @@ class _Models:
 
 
 def _resumed(request: AgentRequest, session: AgentSession, context: NodeContext) -> AgentRequest:
-    """Return the request of an agent that goes on: what was sent to it is the prompt, if it had begun to answer."""
+    """Return the request of a resumed agent. If it had started to answer, the messages sent to it are the prompt."""
     if context.resume_message is None:
         return request
     sent = []
@@ -116,7 +135,7 @@ def _resumed(request: AgentRequest, session: AgentSession, context: NodeContext)
     return msgspec.structs.replace(request, prompt="\n\n".join([request.prompt, *sent]))
 
 
-def _told(request: AgentRequest) -> str | list[str]:
+def _prompt_of(request: AgentRequest) -> str | list[str]:
     return [*(said.text for said in request.conversation), request.prompt] if request.conversation else request.prompt
 
 
@@ -131,7 +150,7 @@ def _runtime_event(event: StreamEvent) -> dict[str, Any]:
     return {"type": kind, "content": event["content"]}
 
 
-def _tell_stopped(session: AgentSession, context: NodeContext) -> None:
+def _emit_stopped(session: AgentSession, context: NodeContext) -> None:
     if context.stop_reason == "pause":
         context.emit({"type": "agent:paused", "sessionId": session.session_id})
     elif context.stop_reason == "abort":
@@ -150,3 +169,124 @@ def _plain(answer: Answer) -> dict[str, Any]:
 
 def _name(model: Any) -> str:
     return model if isinstance(model, str) else str(getattr(model, "model_name", type(model).__name__))
+
+
+# The input of a node, read into one form
+
+
+def request_problems(fields: Mapping[str, Any], *, has_model: bool) -> Iterable[tuple[Place, str]]:
+    """Yield the problems of an agent's input, which may still hold bindings."""
+    given = [key for key in ("prompt", "messages") if fields.get(key) is not None]
+    if len(given) != 1:
+        yield ("prompt",), "an agent needs either prompt (a text) or messages (a list)"
+    elif not (isinstance(fields[given[0]], str) or (given == ["messages"] and _is_list(fields["messages"]))):
+        yield (given[0],), "must be a text" if given == ["prompt"] else "must be a list"
+    options = fields.get("options")
+    if options is not None and not isinstance(options, Mapping):
+        yield ("options",), "must be an object"
+    merged = _merged(fields)
+    if not has_model and merged.get("model") is None:
+        yield ("model",), "is missing; it is the name of a model, such as openai:gpt-5"
+    for key in _TEXTS:
+        if merged.get(key) is not None and not isinstance(merged[key], str):
+            yield (key,), "must be a text"
+    for key in _NUMBERS:
+        number = merged.get(key)
+        if number is not None and (isinstance(number, bool) or not isinstance(number, int | float) or number <= 0):
+            yield (key,), "must be a number above 0"
+    if merged.get("thinking") not in (None, True, False, *_LEVELS):
+        yield ("thinking",), f"must be true, false or one of {', '.join(_LEVELS)}"
+    yield from _tool_problems(merged.get("tools"))
+
+
+def _tool_problems(tools: Any) -> Iterable[tuple[Place, str]]:
+    if tools is None:
+        return
+    if not _is_list(tools):
+        yield ("tools",), "must be a list of texts such as my_module:my_function"
+        return
+    for index, name in enumerate(tools):
+        try:
+            import_function(name)
+        except InvalidSetting as error:
+            yield ("tools", index), str(error)
+
+
+def read_request(fields: Mapping[str, Any], *, claude: bool) -> AgentRequest:
+    """Return the request that a resolved input without problems makes."""
+    merged = _merged(fields)
+    _warn_unused(frozenset(map(str, merged.keys() - _KNOWN)))
+    *conversation, last = _conversation(fields)
+    if last.role != "user":
+        raise NodeFailed("input.messages: the last message must be the user's")
+    return AgentRequest(
+        model_name(fields, claude=claude),
+        last.text,
+        tuple(conversation),
+        tuple(file for file in merged.get("files") or () if isinstance(file, Mapping)),
+        merged.get("instructions") or merged.get("systemPrompt"),
+        tuple(merged.get("tools") or ()),
+        merged.get("thinking"),
+        merged.get("toolTimeoutMs") or TOOL_TIMEOUT_MS,
+        int(merged.get("maxTurns") or MAXIMUM_TURNS),
+    )
+
+
+@cache
+def _warn_unused(names: frozenset[str]) -> None:
+    """Log, once per set of names, that options of Open Harness's own agent are ignored."""
+    if names:
+        _logger.warning("agents do not use %s", ", ".join(sorted(names)))
+
+
+def _merged(fields: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the fields together with those below ``options``, where Open Harness flows have them."""
+    options = fields.get("options")
+    return {**(options if isinstance(options, Mapping) else {}), **fields}
+
+
+def model_name(fields: Mapping[str, Any], *, claude: bool) -> str | None:
+    """Return the name of the model in an input, as pydantic-ai spells it: Open Harness flows say claude-sonnet-4-5."""
+    name: str | None = _merged(fields).get("model")
+    return f"anthropic:{name}" if claude and name and name.startswith("claude") and ":" not in name else name
+
+
+def _conversation(fields: Mapping[str, Any]) -> list[PromptMessage]:
+    """Return the conversation. Consecutive messages of one role are joined; those without a role are the user's."""
+    if fields.get("prompt") is not None:
+        return [PromptMessage("user", str(fields["prompt"]))]
+    said: list[PromptMessage] = []
+    for message in fields["messages"]:
+        role, text = _role(message), _text(message)
+        if said and said[-1].role == role:
+            said[-1] = PromptMessage(role, f"{said[-1].text}\n\n{text}")
+        elif role in ("user", "assistant"):
+            said.append(PromptMessage(role, text))
+    if not said:
+        raise NodeFailed("input.messages: must hold at least one message")
+    return said
+
+
+def _role(message: Any) -> str:
+    if not isinstance(message, Mapping):
+        return "user"
+    inner = message.get("message")
+    return str(message.get("role") or (inner.get("role") if isinstance(inner, Mapping) else None) or "user")
+
+
+def _text(message: Any) -> str:
+    """Return the text of a string, of a message with content or parts, or of a message within a message."""
+    if isinstance(message, str):
+        return message
+    if _is_list(message):
+        return "".join(_text(part) for part in message)
+    if not isinstance(message, Mapping):
+        return ""
+    for key in ("text", "content", "parts", "message"):
+        if message.get(key) is not None:
+            return _text(message[key]) if message.get("type") in (None, "text", "user", "assistant") else ""
+    return ""
+
+
+def _is_list(value: Any) -> bool:
+    return isinstance(value, Sequence) and not isinstance(value, str | bytes)

@@ -1,29 +1,104 @@
-"""What a node is given besides its input."""
+"""What a node gets besides its input: its inbox, the shared state, and the means to emit events."""
 
 import asyncio
+import copy
 import threading
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from typing import Any, Literal, TypeAlias
 
-from usechat.open_harness.engine.agent_sessions import AgentSessions, Inbox
-from usechat.open_harness.engine.run_state import SharedState
+from usechat.errors import InvalidSetting
+from usechat.open_harness.engine.agent_sessions import AgentSessions
+from usechat.open_harness.inbox import Inbox
+from usechat.open_harness.models.recording import Recorder
 from usechat.open_harness.runtime_protocol import Event
+from usechat.protocol.values import json_value
 
 __all__ = [
     "NodeContext",
+    "SharedState",
     "StopReason",
     "text_of",
 ]
 
-if TYPE_CHECKING:
-    from usechat.open_harness.models.recording import Recorder
-
-
 StopReason: TypeAlias = Literal["pause", "abort", "timeout"]
 
 
+class SharedState:
+    """JSON values that all nodes share, by dotted path such as ``review.score``.
+
+    Every change is emitted as a ``state:patch`` event.
+
+    >>> patches: list[dict[str, Any]] = []
+    >>> state = SharedState({"review": {"score": 1}}, patches.append)
+    >>> state.set("review.score", 2)
+    >>> state.get("review")
+    {'score': 2}
+    """
+
+    def __init__(self, values: Mapping[str, Any], emit_patch: Callable[[dict[str, Any]], None]) -> None:
+        self._values: dict[str, Any] = json_value(values)
+        self._emit_patch = emit_patch
+
+    def get(self, path: str = "") -> Any:
+        """Return the value at a path, or ``None``; all values for the empty path."""
+        value: Any = self._values
+        for step in _steps(path):
+            if not isinstance(value, dict) or step not in value:
+                return None
+            value = value[step]
+        return value
+
+    def set(self, path: str, value: Any) -> None:
+        """Set the value at a path; missing objects on the way are created.
+
+        Raises :class:`~usechat.errors.InvalidSetting` for the empty path.
+        """
+        value = json_value(value)
+        self._put(path, value)
+        self._emit_patch({"op": "set", "path": path, "value": value})
+
+    def merge(self, path: str, value: Mapping[str, Any]) -> None:
+        """Merge the keys of an object into the one at a path."""
+        added, found = json_value(value), self.get(path)
+        self._put(path, {**(found if isinstance(found, dict) else {}), **added})
+        self._emit_patch({"op": "merge", "path": path, "value": added})
+
+    def snapshot(self) -> dict[str, Any]:
+        """Return a copy of all values."""
+        return copy.deepcopy(self._values)
+
+    def _put(self, path: str, value: Any) -> None:
+        *way, last = _steps(path) or [""]
+        if not last:
+            raise InvalidSetting("the state cannot be replaced as a whole; name a path such as 'review.score'")
+        owner = self._values
+        for step in way:
+            below = owner.get(step)
+            if not isinstance(below, dict):
+                below = owner[step] = {}
+            owner = below
+        owner[last] = value
+
+
+def _steps(path: str) -> list[str]:
+    return [step for step in path.split(".") if step]
+
+
 class NodeContext:
-    """One attempt of one invocation of a node: what it may say, what it is told, and whether it should stop."""
+    """One attempt of one invocation of a node: the second argument of a node's function.
+
+    ``inbox`` holds the messages that the user sends while the node runs, ``state`` what all nodes share, ``flow_input``
+    the input of the flow. ``resume_message`` is the message that resumed a paused flow; ``stop_reason`` says why the
+    attempt ends. ``emit`` and ``pause`` may be called from any thread.
+
+    .. code-block:: python
+
+        async def search(given: Mapping[str, Any], context: NodeContext) -> dict[str, Any]:
+            context.emit({"type": "agent:tool", "toolName": "search", "toolInput": given["query"]})
+            hits = await index.search(given["query"])
+            context.emit({"type": "agent:tool", "toolName": "search", "toolOutput": hits})
+            return {"hits": hits}
+    """
 
     def __init__(
         self,
@@ -38,7 +113,7 @@ class NodeContext:
         pause: Callable[[], None],
         session_name: str,
         invocation: int,
-        recorder: "Recorder | None",
+        recorder: Recorder | None,
         resume_message: str | None = None,
     ) -> None:
         self.node_id = node_id
@@ -60,11 +135,11 @@ class NodeContext:
 
     @property
     def stopped(self) -> bool:
-        """Whether this attempt should end; code in threads looks at it now and then."""
+        """Whether this attempt should end. Code in threads checks it now and then."""
         return self._stopped.is_set()
 
     def emit(self, event: Event) -> None:
-        """Say an event, from any thread; ``nodeId`` and ``runId`` are filled in. A stopped node is not heard."""
+        """Emit an event, from any thread; ``nodeId`` and ``runId`` are added. Events of a stopped node are dropped."""
         full = {"type": event["type"], "nodeId": self.node_id, "runId": self.run_id, **event}
         if threading.get_ident() == self._thread:
             self._say(full)
@@ -72,23 +147,20 @@ class NodeContext:
             self._loop.call_soon_threadsafe(self._say, full)
 
     def pause(self) -> None:
-        """Pause the flow, from any thread; the node runs anew when it goes on, with ``resume_message``."""
+        """Pause the flow, from any thread. When it is resumed the node runs again, with ``resume_message``."""
         self._loop.call_soon_threadsafe(self._pause)
 
     def stop(self, reason: StopReason) -> None:
-        """Raise the flag that the node looks at."""
+        """Set the flag that the node checks."""
         self.stop_reason = self.stop_reason or reason
         self._stopped.set()
 
     def _say(self, event: Event) -> None:
-        # What was told to stop may still say that it did: agent:paused, agent:aborted.
+        # A stopped agent may still report that it stopped.
         if not self.stopped or event["type"] in ("agent:paused", "agent:aborted"):
             self._emit(event)
 
 
-# -- How agents and their tools fail.
-
-
 def text_of(error: BaseException) -> str:
-    """Return what an error says, or at least what it is."""
+    """Return the text of an error, or the name of its class if it has none."""
     return str(error) or type(error).__name__

@@ -6,29 +6,30 @@ from collections.abc import AsyncGenerator, Callable, Generator, Iterable, Mappi
 from importlib import import_module
 from typing import Any, Final
 
-from usechat.open_harness.engine.threads import in_thread
-from usechat.open_harness.flow.flow import Place
+from usechat.errors import InvalidSetting, NodeFailed
+from usechat.open_harness.flow.definition import Place
 from usechat.open_harness.nodes.context import NodeContext
+from usechat.open_harness.threads import in_thread
 
 __all__ = ["FunctionNode", "PythonNode", "import_function"]
 
-_BREATH: Final = 32
-"""After how many items without a pause others get their turn."""
+_YIELD_EVERY: Final = 32
+"""After how many items to yield to the event loop."""
 
 
 def import_function(name: Any) -> Callable[..., Any]:
-    """Return what ``module:function`` names; a ValueError says what is wrong with it."""
+    """Return the function that ``module:function`` names; raise InvalidSetting if there is none."""
     module, colon, attributes = name.partition(":") if isinstance(name, str) else ("", "", "")
     if not (module and colon and attributes):
-        raise ValueError(f"must be a text such as my_module:my_function, not {name!r}")
+        raise InvalidSetting(f"must be a text such as my_module:my_function, not {name!r}")
     try:
         found: Any = import_module(module)
         for attribute in attributes.split("."):
             found = getattr(found, attribute)
     except Exception as error:  # the module is foreign code
-        raise ValueError(f"{name!r} cannot be imported: {error}") from error
+        raise InvalidSetting(f"{name!r} cannot be imported: {error}") from error
     if not callable(found):
-        raise ValueError(f"{name!r} is not a function")
+        raise InvalidSetting(f"{name!r} is not a function")
     function: Callable[..., Any] = found
     return function
 
@@ -37,15 +38,15 @@ class FunctionNode:
     """Runs a function with the input and, if it takes two arguments, the context.
 
     It may be plain (run in a thread), async, a generator or an async generator. What it returns is the output. What a
-    generator yields is said at once: texts, and events such as ``{"type": "agent:thinking:delta", "content": "…"}``;
-    the output is then ``{"text": …}`` with all that was said, unless it returns something else.
+    generator yields is emitted at once: texts, and events such as ``{"type": "agent:thinking:delta", "content": "…"}``;
+    the output is then ``{"text": …}`` with all texts, unless it returns something else.
     """
 
     def __init__(self, function: Callable[..., Any]) -> None:
         self._function = function
 
     def problems(self, fields: Mapping[str, Any]) -> Iterable[tuple[Place, str]]:  # noqa: ARG002 (as the protocol has it)
-        """Yield nothing: the function knows what it takes."""
+        """Yield nothing: only the function knows what it takes."""
         return ()
 
     async def run(self, fields: Mapping[str, Any], context: NodeContext) -> Any:
@@ -57,13 +58,13 @@ class PythonNode:
     """Runs the function that its input names as ``function: module:function``; the rest of the input goes to it."""
 
     def problems(self, fields: Mapping[str, Any]) -> Iterable[tuple[Place, str]]:
-        """Yield why the function cannot be used; one that a binding names is looked at when the node runs."""
+        """Yield why the function cannot be used. One that a binding names is checked when the node runs."""
         name = fields.get("function")
         if isinstance(name, str) and "{{" in name:
             return
         try:
             import_function(name)
-        except ValueError as error:
+        except InvalidSetting as error:
             yield ("function",), str(error)
 
     async def run(self, fields: Mapping[str, Any], context: NodeContext) -> Any:
@@ -95,9 +96,9 @@ async def _drive(items: AsyncGenerator[Any, None], context: NodeContext, said: l
     try:
         count = 0
         async for item in items:
-            _say(item, context, said)
+            _emit_item(item, context, said)
             count += 1
-            if count % _BREATH == 0:
+            if count % _YIELD_EVERY == 0:
                 await asyncio.sleep(0)
     finally:
         await items.aclose()
@@ -114,7 +115,7 @@ def _exhaust(items: Generator[Any, Any, Any], context: NodeContext, said: list[s
     try:
         while not context.stopped:
             try:
-                _say(next(items), context, said)
+                _emit_item(next(items), context, said)
             except StopIteration as end:
                 return end.value
     finally:
@@ -122,14 +123,14 @@ def _exhaust(items: Generator[Any, Any, Any], context: NodeContext, said: list[s
     return None
 
 
-def _say(item: Any, context: NodeContext, said: list[str]) -> None:
+def _emit_item(item: Any, context: NodeContext, said: list[str]) -> None:
     if isinstance(item, str):
         said.append(item)
         context.emit({"type": "agent:text:delta", "content": item})
     elif isinstance(item, Mapping) and isinstance(item.get("type"), str):
         context.emit(item)
     else:
-        raise TypeError(f"a node yields texts and events, not {type(item).__name__}")
+        raise NodeFailed(f"a node yields texts and events, not {type(item).__name__}")
 
 
 def _argument_count(function: Callable[..., Any]) -> int:

@@ -1,31 +1,37 @@
-"""Which types of nodes there are, and which models agents may name."""
+"""The types of nodes that flows may use, and the models that agents may name."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any, Protocol, runtime_checkable
 
-from usechat.open_harness.flow.flow import Place
+from usechat.open_harness.flow.definition import Place
 from usechat.open_harness.nodes.context import NodeContext
+from usechat.open_harness.nodes.python import FunctionNode
 
-__all__ = ["NodeRegistry", "NodeType", "default_registry"]
+__all__ = ["NodeRegistry", "NodeType"]
 
 
 @runtime_checkable
 class NodeType(Protocol):
-    """How nodes of one type run."""
+    """A type of node: checks an input, and runs with it."""
 
     def problems(self, fields: Mapping[str, Any]) -> Iterable[tuple[Place, str]]:
-        """Yield what is wrong with an input that may still hold bindings: the place within it, and a text."""
+        """Yield the problems of an input, which may still hold bindings: the place within it, and a text."""
         ...
 
     async def run(self, fields: Mapping[str, Any], context: NodeContext) -> Any:
-        """Run with the resolved input and return the output; an exception is a failure, cancellation a stop."""
+        """Run with the resolved input and return the output. An exception is a failure; a cancellation is a stop."""
         ...
 
 
 class NodeRegistry:
-    """Types of nodes by name, and models by name. A plain function is a type, too.
+    """Types of nodes by name, and models by name. :func:`default_registry` returns one with the built-in types.
 
-    ``default_model`` is what agents use that name none.
+    ``default_model`` is the model of agents that name none.
+
+    >>> registry = NodeRegistry()
+    >>> registry.add("shout", lambda given: {"text": given["text"].upper()})
+    >>> registry.names()
+    ['shout']
     """
 
     def __init__(self, *, default_model: Any = None) -> None:
@@ -34,17 +40,15 @@ class NodeRegistry:
         self._models: dict[str, Any] = {}
 
     def add(self, name: str, node: Any) -> None:
-        """Add a type: an object with ``problems`` and ``run``, or a function as ``python`` nodes name them."""
-        from usechat.open_harness.nodes.python import FunctionNode
-
+        """Add a type: an object with ``problems`` and ``run``, or a function of the input, or of input and context."""
         self._types[name] = node if isinstance(node, NodeType) else FunctionNode(node)
 
     def add_model(self, name: str, model: Any) -> None:
-        """Let agents use a model, a pydantic-ai ``Model`` or the name of one, under a name of your own."""
+        """Give a model a name that agents may use. It is a pydantic-ai ``Model`` or the name of one."""
         self._models[name] = model
 
     def get(self, name: str) -> NodeType | None:
-        """Return a type, or nothing."""
+        """Return a type, or ``None``."""
         return self._types.get(name)
 
     def names(self) -> list[str]:
@@ -52,20 +56,5 @@ class NodeRegistry:
         return sorted(self._types)
 
     def model(self, name: str | None) -> Any:
-        """Return the model that a name means here; a name that was not added stands for itself."""
+        """Return the model of a name; a name that was not added is returned as it is."""
         return self.default_model if name is None else self._models.get(name, name)
-
-
-def default_registry(*, default_model: Any = None) -> NodeRegistry:
-    """Return a registry with the built-in types: agent, claude.agent, constant, echo and python."""
-    from usechat.open_harness.nodes.agent import AgentNode
-    from usechat.open_harness.nodes.plain import ConstantNode, EchoNode
-    from usechat.open_harness.nodes.python import PythonNode
-
-    registry = NodeRegistry(default_model=default_model)
-    registry.add("constant", ConstantNode())
-    registry.add("echo", EchoNode())
-    registry.add("python", PythonNode())
-    registry.add("agent", AgentNode(registry))
-    registry.add("claude.agent", AgentNode(registry, claude=True))
-    return registry

@@ -1,4 +1,13 @@
-"""A runtime that lives in another process, behind the WebSocket contract of Open Harness."""
+"""A runtime in another process, behind the WebSocket protocol of Open Harness.
+
+The server sends events and takes commands; it never says what the state of the run is. :class:`RunView` derives the
+state from the events that were seen, so it knows nothing before the first one.
+
+There are two kinds of servers. Ours (``remote/server.py``) announces the command ``run`` and has a run per connection:
+the connection is kept while the run is paused, and closing it stops the run. Open Harness's own has one run for all
+clients and cannot start it: a turn resumes the paused run or sends its message to the running node, turns at one URL
+wait for each other, and a stop only pauses, because nothing could start the run again.
+"""
 
 import asyncio
 from collections.abc import Callable, Coroutine, Iterator, Mapping
@@ -32,7 +41,7 @@ _NODE_ENDS: Final = {"node:complete": "done", "node:error": "failed"}
 
 
 class RunView:
-    """The state of a run, as far as events told it. Whoever comes late knows nothing until the next event."""
+    """The state of a run, derived from its events. It is unknown before the first event."""
 
     def __init__(self) -> None:
         self.status: Status = "unknown"
@@ -42,16 +51,16 @@ class RunView:
 
     @property
     def invocation(self) -> str | None:
-        """The id of the node invocation that began last and goes on: the one that takes messages."""
+        """The run id of the open node invocation that started last: the one that gets messages."""
         return next(reversed(self._invocations), None)
 
     @property
     def has_ended(self) -> bool:
-        """Whether nothing more comes of the run unless it is resumed."""
+        """Whether the run emits no more events unless it is resumed."""
         return self.status in ("paused", "aborted", "complete")
 
     def receive(self, event: Event) -> None:
-        """Take the next event."""
+        """Update the state with the next event."""
         kind = str(event.get("type"))
         if kind in _FLOW_STATUS:
             self.status = _FLOW_STATUS[kind]
@@ -62,7 +71,7 @@ class RunView:
             self._begin(event)
 
     def snapshot(self) -> Snapshot:
-        """Return what is known, with the keys of a RunSnapshot."""
+        """Return what is known, with the keys of a snapshot."""
         status = "idle" if self.status == "unknown" else self.status
         return {"status": status, "outputs": dict(self._outputs), "nodeStatus": dict(self._node_status)}
 
@@ -86,27 +95,31 @@ class RunView:
             self._node_status[node] = "running"
 
 
-# -- A runtime that lives in another process, behind the WebSocket contract of Open Harness.
-
 LOST: Final = "The connection to the flow was lost before the answer was complete."
 LOST_WHILE_PAUSED: Final = "The connection to the flow was lost while it waited. Please start again."
 NO_TEXT: Final = "The flow takes text, and the message has none."
 NOT_WAITING: Final = "The flow takes no message now: it is neither paused nor running, and its server cannot start it."
 
 _KEPT_WHILE_PAUSED: Final = 3600.0
-"""Seconds after which nobody is expected to resume: the chat may be forgotten by then."""
+"""How many seconds a connection is kept for a paused run. The chat may be forgotten by then."""
 _ECHOES: Final = ("command:received", "flow:resumed")
-"""Events that a server sends for a command as such, whether or not anything comes of it."""
+"""Events that a server sends for any command, even one without effect."""
 
 _turns: Final[WeakKeyDictionary[asyncio.AbstractEventLoop, dict[str, asyncio.Lock]]] = WeakKeyDictionary()
 
 
 class RemoteRuntime:
-    """A flow at ``ws://…``, one turn at a time; turns that should not wait for each other need one each.
+    """A flow behind a WebSocket, ``ws://…`` or ``wss://…``. Make one per turn.
 
-    A server of ours starts a run for each connection. Others have one run for everybody and cannot start it: there a
-    turn resumes the paused run, or is sent to the node that runs, one turn per URL; a stop pauses the run.
-    ``connect_seconds`` is how long a connection is tried; ``silence`` is how long a resumed run may give no sign.
+    :func:`serve_runtime` and :func:`runtime_app` start a run for each connection. Other Open Harness servers have one
+    run for all clients and cannot start it: a turn resumes the paused run or sends its message to the running node,
+    one turn per URL at a time, and a stop pauses the run.
+
+    ``headers`` are sent with the handshake. ``connect_seconds`` is how long to retry the connection; ``silence`` is how
+    many seconds a resumed run may take to its first event. Raises :class:`~usechat.errors.InvalidAddress` for another
+    kind of URL.
+
+    >>> transport = OpenHarnessChatTransport(lambda: RemoteRuntime("ws://localhost:42069/ws"))
     """
 
     ends_at: EndsAt = "flow"
@@ -130,26 +143,28 @@ class RemoteRuntime:
         self._expiry: asyncio.TimerHandle | None = None
         self._view = RunView()
         self._listeners = Listeners()
-        self._telling = False
+        self._is_reporting = False
         self._signs = 0
         self._changed = asyncio.Event()
 
     async def run(self, input: Mapping[str, Any] | None = None) -> Snapshot:  # noqa: A002
-        """Start a run with the input, or give its ``message`` to the run that is there; return when that ends."""
+        """Start a run with the input, or send its ``message`` to the shared run; return when the run ends or pauses."""
         return await self._owned(self._begin(dict(input or {})))
 
     async def resume(self, message: str | None = None) -> Snapshot:
-        """Go on with the paused run."""
+        """Resume the paused run."""
         return await self._owned(self._go_on(message))
 
     def pause(self) -> None:
-        """Ask the run to pause."""
+        """Pause the run."""
         self._command({"type": "abort", "resumable": True})
-        self._command({"type": "pause"})  # the later dialect's word for it; each ignores the other's
+        self._command({"type": "pause"})  # newer servers; each generation ignores the command of the other
 
     def stop(self) -> None:
-        """Ask the run to stop; one that is everybody's, and could not be started again, to pause."""
-        if self._turn is not None and not self._telling:  # it has not begun, and the run may be another's
+        """Stop the run. A run that all clients share is only paused: nothing could start it again."""
+        if (
+            self._turn is not None and not self._is_reporting
+        ):  # the turn has not started, and the run may be another client's
             self._turn.cancel()
         elif self._link is not None and self._link.starts_runs:
             self._command({"type": "stop"})
@@ -157,17 +172,17 @@ class RemoteRuntime:
             self.pause()
 
     def dispatch(self, command: Command) -> None:
-        """Pass a command on."""
+        """Send a command."""
         if self._link is None:
             raise LocalProtocolError("the run has not begun")
         self._command(command)
 
     def on_event(self, listener: Listener) -> Callable[[], None]:
-        """Call the listener with every event of this turn from now on; return what ends that."""
+        """Call the listener with every event of this turn from now on; return a function that removes it."""
         return self._listeners.add(listener)
 
     def get_snapshot(self) -> Snapshot:
-        """Return what events told about the run."""
+        """Return what is known about the run."""
         return self._view.snapshot()
 
     async def close(self) -> None:
@@ -179,7 +194,7 @@ class RemoteRuntime:
             await link.close()
 
     async def _owned(self, work: Coroutine[Any, Any, None]) -> Snapshot:
-        """Do a turn; the connection outlives it only if the run lives in it, and is paused."""
+        """Execute a turn. The connection is kept only for a paused run that belongs to it."""
         if self._expiry is not None:
             self._expiry.cancel()
         turn = self._turn = asyncio.get_running_loop().create_task(work, name="usechat turn of a remote flow")
@@ -192,7 +207,7 @@ class RemoteRuntime:
             await self._leave()
             raise
         finally:
-            self._turn, self._telling = None, False
+            self._turn, self._is_reporting = None, False
         snapshot = {**self.get_snapshot(), "status": "aborted"} if turn.cancelled() else self.get_snapshot()
         if turn.cancelled() or turn.exception() is not None or snapshot["status"] != "paused":
             await self._leave()
@@ -206,7 +221,7 @@ class RemoteRuntime:
         return snapshot
 
     async def _leave(self) -> None:
-        """Be ready for another turn."""
+        """Close the connection and forget the run."""
         await self.close()
         self._owns_run = False
         self._view = RunView()
@@ -220,7 +235,7 @@ class RemoteRuntime:
             await self._join(str(given.get("message", "")))
 
     async def _go_on(self, message: str | None) -> None:
-        if self._owns_run and (self._link is None or self._link.lost):  # it went with its connection
+        if self._owns_run and (self._link is None or self._link.lost):  # the run ended with its connection
             raise PublicError(LOST_WHILE_PAUSED)
         link = await self._connected()
         if link.starts_runs:
@@ -245,13 +260,13 @@ class RemoteRuntime:
         return self._link
 
     async def _join(self, message: str) -> None:
-        """Give the message to the run that everybody shares, when nobody else's turn goes on."""
+        """Send the message to the run that all clients share, once no other turn uses it."""
         if not message:
             raise PublicError(NO_TEXT)
         locks = _turns.setdefault(asyncio.get_running_loop(), {})
         async with locks.setdefault(self._url, asyncio.Lock()):
             view = self._view
-            if view.status == "unknown":  # nothing is said when one connects: a run that goes on shows itself soon
+            if view.status == "unknown":  # servers send nothing on connecting; a running flow soon emits an event
                 await self._until(lambda: view.status != "unknown", self._silence / 10)
             if view.status == "running":  # perhaps between two nodes
                 await self._until(lambda: view.invocation is not None or view.has_ended, self._silence)
@@ -263,9 +278,9 @@ class RemoteRuntime:
                 raise PublicError(NOT_WAITING)
 
     async def _follow(self, command: Command, *, silence: float | None = None) -> None:
-        """Send what begins the turn, and wait for its end."""
+        """Send the command that starts the turn, and wait for its end."""
         self._view.status = "running"
-        self._telling = True
+        self._is_reporting = True
         self._signs = 0
         self._command(command)
         with _counted():
@@ -274,7 +289,7 @@ class RemoteRuntime:
             await self._until(lambda: self._view.has_ended, None)
 
     async def _until(self, condition: Callable[[], bool], seconds: float | None) -> bool:
-        """Wait until this holds, and tell whether it does; raise if the link is lost before."""
+        """Wait until a condition holds, and return whether it does; raise if the connection is lost."""
         with suppress(TimeoutError):
             async with asyncio.timeout(seconds):
                 while not condition():
@@ -290,17 +305,17 @@ class RemoteRuntime:
 
     def _receive(self, event: Event) -> None:
         self._view.receive(event)
-        if self._telling:
+        if self._is_reporting:
             self._signs += event.get("type") not in _ECHOES
-            self._listeners.tell(event)
+            self._listeners.notify(event)
             if self._view.has_ended:
-                self._telling = False  # the run is everybody's; what follows belongs to the next turn
+                self._is_reporting = False  # clients share the run; what follows belongs to the next turn
         self._changed.set()
 
 
 @contextmanager
 def _counted() -> Iterator[None]:
-    """Count the connection for as long as a chat uses it."""
+    """Count the connection while a chat uses it."""
     try:
         context = current_context()
     except LocalProtocolError:  # used without a chat

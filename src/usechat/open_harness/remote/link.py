@@ -1,4 +1,4 @@
-"""One WebSocket to a server of flows: events in, commands out."""
+"""One WebSocket to a flow server: events in, commands out."""
 
 import asyncio
 import contextlib
@@ -18,17 +18,17 @@ from usechat.protocol.values import json_text, json_value, read_json
 __all__ = ["COMMANDS_HEADER", "Link", "backoff", "require_scheme", "without_secrets"]
 
 COMMANDS_HEADER: Final = "open-harness-commands"
-"""A header of the handshake's answer that names the commands which a server knows beyond the contract: ``run``."""
+"""A response header of the handshake that lists commands beyond those of Open Harness: ``run``."""
 
 _logger: Final = logging.getLogger("usechat.open_harness")
 _FIRST_DELAY: Final = 0.1
 _LONGEST_DELAY: Final = 5.0
 _GOODBYE: Final = 2.0
-"""Seconds that the last commands get to be sent."""
+"""Seconds to send the last commands before closing."""
 
 
 def require_scheme(url: str, schemes: tuple[str, ...]) -> None:
-    """Raise unless the URL has one of these schemes, and a host."""
+    """Raise InvalidAddress unless the URL has one of these schemes and a host."""
     try:
         parts = urlsplit(url)
         fits = parts.scheme in schemes and bool(parts.hostname)
@@ -39,13 +39,13 @@ def require_scheme(url: str, schemes: tuple[str, ...]) -> None:
 
 
 def without_secrets(url: str) -> str:
-    """Return what a log may say of a URL: no password, no query."""
+    """Return a URL without password and query, for the log."""
     parts = urlsplit(url)
     return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"
 
 
 async def backoff(seconds: float) -> AsyncIterator[None]:
-    """Come again and again, with growing pauses, until the time is over."""
+    """Yield once per attempt, with growing pauses, until the time is over."""
     loop = asyncio.get_running_loop()
     deadline, delay = loop.time() + seconds, _FIRST_DELAY
     yield
@@ -56,7 +56,7 @@ async def backoff(seconds: float) -> AsyncIterator[None]:
 
 
 class Link:
-    """An open connection. Events reach ``on_event`` in their order; ``on_lost`` is called when no more come."""
+    """An open connection. ``on_event`` is called with each event, in order; ``on_lost`` when the connection is lost."""
 
     def __init__(
         self, connection: ClientConnection, on_event: Callable[[Event], None], on_lost: Callable[[], None]
@@ -80,30 +80,30 @@ class Link:
         on_event: Callable[[Event], None],
         on_lost: Callable[[], None],
     ) -> Self:
-        """Connect, trying again for so many seconds; raise Unreachable if that was in vain."""
+        """Connect, retrying for some seconds; raise Unreachable if every attempt fails."""
         async for _ in backoff(seconds):
             try:
                 connection = await connect(url, additional_headers=headers, max_size=MAXIMUM_EVENT_BYTES)
             except (OSError, InvalidHandshake, TimeoutError, EOFError) as error:
                 _logger.warning("the flow at %s cannot be reached: %s", without_secrets(url), error)
                 if isinstance(error, InvalidStatus) and error.response.status_code < 500:
-                    break  # it answered, and will not answer otherwise
+                    break  # a refusal; another attempt gets the same answer
             else:
                 return cls(connection, on_event, on_lost)
         raise Unreachable
 
     @property
     def starts_runs(self) -> bool:
-        """Whether the server knows the command ``run``, and keeps one runtime per connection."""
+        """Whether the server supports ``run`` and has one runtime per connection."""
         response = self._connection.response
         return response is not None and "run" in response.headers.get(COMMANDS_HEADER, "").split()
 
     def command(self, command: Command) -> None:
-        """Send a command as soon as the socket takes it; it is lost with the link."""
+        """Queue a command. It is dropped if the connection is lost."""
         self._outgoing.put_nowait(command)
 
     async def close(self) -> None:
-        """Send what waits to be sent, and go."""
+        """Send the queued commands and close the connection."""
         self._outgoing.put_nowait(None)
         await asyncio.wait([self._writer], timeout=_GOODBYE)
         for task in (self._writer, self._reader):
@@ -132,7 +132,7 @@ class Link:
 
 
 def _event_in(frame: str | bytes) -> Event | None:
-    """Return the event that a frame holds. The contract wants anything else ignored."""
+    """Return the event in a frame; the protocol says to ignore everything else."""
     try:
         told: Any = read_json(frame if isinstance(frame, str) else frame.decode())
     except (ValueError, RecursionError):
@@ -140,5 +140,5 @@ def _event_in(frame: str | bytes) -> Event | None:
     if isinstance(told, dict) and told.get("type") == "event" and isinstance(told.get("event"), dict):
         event: Event = told["event"]
         return event
-    _logger.warning("a frame of a flow's server was ignored: it holds no event")
+    _logger.warning("a frame of a flow server was ignored: it holds no event")
     return None

@@ -1,4 +1,4 @@
-"""The server's side of the WebSocket contract: each connection has a runtime of its own, and may start it."""
+"""The server side of the WebSocket protocol: each connection has a runtime of its own, and may start it."""
 
 import asyncio
 import contextlib
@@ -24,28 +24,28 @@ __all__ = ["RuntimeSockets", "runtime_app", "serve_runtime"]
 
 _logger: Final = logging.getLogger("usechat.open_harness")
 _MAXIMUM_WAITING: Final = 16 * 1024 * 1024
-"""Characters that may wait for a client which reads too slowly."""
+"""Characters that may be queued for a slow client; then it is disconnected."""
 _GOODBYE: Final = 5.0
-"""Seconds that a stopped runtime, and a client that is told to go, may take."""
+"""Seconds that a stopped runtime, and a closing client, may take."""
 
 
-class _Close(NamedTuple):
-    """With what a socket is closed (RFC 6455, 7.4)."""
+class _SocketClose(NamedTuple):
+    """The status code and reason of a closing frame (RFC 6455, 7.4)."""
 
     code: int
     reason: str
 
 
-_FAILED: Final = _Close(1011, "The flow failed.")
-_TOO_SLOW: Final = _Close(1013, "The connection is too slow.")
-_ONE_RUN: Final = _Close(1008, "The run of this connection has begun; open another for another run.")
+_FAILED: Final = _SocketClose(1011, "The flow failed.")
+_TOO_SLOW: Final = _SocketClose(1013, "The connection is too slow.")
+_ONE_RUN: Final = _SocketClose(1008, "The run of this connection has begun; open another for another run.")
 
 
 class RuntimeSockets:
-    """Serves runtimes to whoever connects: ``{"type":"event",…}`` out, ``{"type":"command",…}`` in.
+    """Serves runtimes over WebSockets: ``{"type":"event",…}`` out, ``{"type":"command",…}`` in.
 
-    The command ``{"type":"run","input":{…}}`` starts the connection's runtime; the others are the contract's own.
-    Whoever goes stops the run. ``origins`` are the pages that may connect besides those of the same host.
+    The command ``{"type":"run","input":{…}}`` starts the connection's runtime; the others are those of Open Harness.
+    A disconnect stops the run. ``origins`` are the pages that may connect besides those of the same host.
     """
 
     def __init__(self, factory: Callable[[], Runtime], *, origins: Collection[str] = ()) -> None:
@@ -53,7 +53,7 @@ class RuntimeSockets:
         self._origins = origins
 
     async def serve(self, websocket: WebSocket) -> None:
-        """Let a client in, and serve it until it goes."""
+        """Accept a client and serve it until it disconnects."""
         headers = websocket.headers
         if not is_welcome(headers.get("origin"), headers.get("host", ""), self._origins):
             _logger.warning("a page of %r may not connect; see origins", headers["origin"])
@@ -64,16 +64,28 @@ class RuntimeSockets:
 
 
 def runtime_app(factory: Callable[[], Runtime], *, path: str = "/ws", origins: Collection[str] = ()) -> Starlette:
-    """Return an ASGI app with one route, a WebSocket; it asks nobody who they are."""
+    """Return an ASGI app with one WebSocket route that serves runtimes, a new one for each connection.
+
+    ``origins`` are the pages that may connect besides those of the same host. The protocol has no authentication:
+    mount the app behind something that has.
+
+    .. code-block:: python
+
+        app = runtime_app(lambda: FlowRuntime(flow))
+    """
     return Starlette(routes=[WebSocketRoute(path, RuntimeSockets(factory, origins=origins).serve)])
 
 
 def serve_runtime(
     factory: Callable[[], Runtime], *, host: str = "127.0.0.1", port: int = 42069, path: str = "/ws"
 ) -> None:
-    """Serve runtimes at ``ws://host:port/path`` to programs and pages of this machine until the process is told to end.
+    """Serve runtimes at ``ws://host:port/path`` to programs and pages of this machine. Returns when interrupted.
 
-    For other machines, mount :func:`runtime_app` behind something that knows who may connect.
+    For other machines, mount :func:`runtime_app` behind something that authenticates.
+
+    .. code-block:: python
+
+        serve_runtime(lambda: FlowRuntime(flow))
     """
     app = _LocalOnly(runtime_app(factory, path=path))
     sockets = listen(resolve(host, port))
@@ -84,7 +96,7 @@ def serve_runtime(
 
 
 class _LocalOnly:
-    """Refuses connections that pages of other sites have opened, whatever name of this machine they use."""
+    """Refuses connections from pages of other sites, whatever name they use for this machine."""
 
     def __init__(self, app: Starlette) -> None:
         self._app = app
@@ -102,19 +114,19 @@ class _LocalOnly:
 
 
 class _Client:
-    """One connection, and its runtime from the moment it is run."""
+    """One connection, and its runtime once it was started."""
 
     def __init__(self, websocket: WebSocket, factory: Callable[[], Runtime]) -> None:
         self._websocket = websocket
         self._factory = factory
         self._runtime: Runtime | None = None
         self._running: asyncio.Task[None] | None = None
-        self._outgoing: asyncio.Queue[str | _Close] = asyncio.Queue()
+        self._outgoing: asyncio.Queue[str | _SocketClose] = asyncio.Queue()
         self._waiting = 0
-        self._closed: asyncio.Future[_Close | None] = asyncio.get_running_loop().create_future()
+        self._closed: asyncio.Future[_SocketClose | None] = asyncio.get_running_loop().create_future()
 
     async def serve(self) -> None:
-        """Serve until either side goes; the runtime is stopped first."""
+        """Serve until either side disconnects, then stop the runtime."""
         loop = asyncio.get_running_loop()
         tasks = [loop.create_task(self._read()), loop.create_task(self._write())]
         try:
@@ -129,7 +141,7 @@ class _Client:
                 async with asyncio.timeout(_GOODBYE):
                     await self._websocket.close(close.code, close.reason)
 
-    def _end(self, close: _Close | None) -> None:
+    def _end(self, close: _SocketClose | None) -> None:
         if not self._closed.done():
             self._closed.set_result(close)
 
@@ -137,22 +149,22 @@ class _Client:
         while (message := await self._websocket.receive())["type"] != "websocket.disconnect":
             command = _command_in(message.get("text") or "")
             if command is not None:
-                self._take(command)
+                self._execute(command)
         self._end(None)
 
     async def _write(self) -> None:
         try:
             while True:
                 frame = await self._outgoing.get()
-                if isinstance(frame, _Close):  # behind all that was said before
+                if isinstance(frame, _SocketClose):  # after the frames that were queued before it
                     self._end(frame)
                     return
                 self._waiting -= len(frame)
                 await self._websocket.send_text(frame)
-        except (RuntimeError, WebSocketDisconnect):  # uvicorn tells only whoever sends that the client has gone
+        except (RuntimeError, WebSocketDisconnect):  # uvicorn reports a disconnect only when something is sent
             self._end(None)
 
-    def _take(self, command: Mapping[str, Any]) -> None:
+    def _execute(self, command: Mapping[str, Any]) -> None:
         match command.get("type"):
             case "run" if self._runtime is not None:
                 self._end(_ONE_RUN)
@@ -175,11 +187,11 @@ class _Client:
             self._outgoing.put_nowait(_FAILED)
             return
         self._runtime = runtime
-        runtime.on_event(self._tell)
+        runtime.on_event(self._send_event)
         self._spawn(runtime.run(given))
 
     async def _resume(self, runtime: Runtime, before: asyncio.Task[None] | None, message: str | None) -> None:
-        if before is not None:  # a run tells that it is paused before it has come to rest
+        if before is not None:  # a run emits flow:paused before its nodes have ended
             await asyncio.wait([before])
         if runtime.get_snapshot().get("status") == "paused":
             await runtime.resume(message)
@@ -195,7 +207,7 @@ class _Client:
                     runtime.stop()
                 case _:
                     runtime.dispatch(command)
-        except Exception as error:  # a command that the runtime refuses; the contract has no answer to it
+        except Exception as error:  # a command that the runtime refuses; the protocol has no answer to it
             _logger.warning("a command was refused: %s", error)
 
     def _spawn(self, work: Coroutine[Any, Any, Any]) -> None:
@@ -208,7 +220,7 @@ class _Client:
 
         self._running = asyncio.get_running_loop().create_task(drive(), name="usechat flow of a connection")
 
-    def _tell(self, event: Event) -> None:
+    def _send_event(self, event: Event) -> None:
         frame = json_text(json_value({"type": "event", "event": event}))
         self._waiting += len(frame)
         if self._waiting > _MAXIMUM_WAITING:
@@ -226,7 +238,7 @@ class _Client:
 
 
 def _command_in(text: str) -> Mapping[str, Any] | None:
-    """Return the command that a frame holds. The contract wants anything else ignored."""
+    """Return the command in a frame; the protocol says to ignore everything else."""
     try:
         asked: Any = read_json(text)
     except (ValueError, RecursionError):

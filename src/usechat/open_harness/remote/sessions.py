@@ -1,4 +1,9 @@
-"""Workflows behind the session API of Open Harness: one session is one run, and pauses when it requests input."""
+"""Workflows behind the HTTP session API of Open Harness.
+
+One session is one run. Its events come as server-sent events, from a position on; after a broken connection they are
+read again from there, and events that were seen are skipped by id. The run is paused when it requests input. No event
+reports a workflow that crashed, so after some silence the server is asked whether the session still runs.
+"""
 
 import asyncio
 import logging
@@ -34,9 +39,9 @@ _PATIENT: Final = httpx2.Timeout(10.0, read=None)
 
 
 class SessionServer:
-    """Asks a server; whatever goes wrong is a PublicError, and the log has the reason.
+    """The HTTP client of one session server. Every failure is a PublicError, and the log has the reason.
 
-    Connections are not kept: requests are few, and nobody would close what is left open.
+    Connections are not kept alive: requests are few, and nothing would close idle connections.
     """
 
     def __init__(self, url: str, headers: Mapping[str, str], connect_seconds: float) -> None:
@@ -54,18 +59,18 @@ class SessionServer:
         raise PublicError(REFUSED)
 
     async def is_running(self, session_id: str) -> bool:
-        """Ask whether the session's workflow goes on."""
+        """Return whether the session's workflow is running."""
         told = await self._ask("GET", f"/sessions/{session_id}", None)
         return isinstance(told, dict) and told.get("running") is True
 
     async def post(self, path: str, body: Any) -> Any:
-        """Post JSON; return what is answered. Nothing is posted twice."""
+        """Post JSON and return the answer. A request that may have arrived is not repeated."""
         return await self._ask("POST", path, body)
 
     async def events(self, session_id: str, position: Callable[[], int], silence: float) -> AsyncGenerator[Event, None]:
         """Yield a session's events from a position on, until there are none for ``silence`` seconds.
 
-        A connection that breaks is opened again where ``position`` says by then. An event may come twice.
+        A connection that breaks is opened again at ``position()``. An event may come twice.
         """
         progress = True
         while progress:
@@ -85,7 +90,7 @@ class SessionServer:
         raise PublicError(LOST)
 
     async def _connection(self, session_id: str, position: int, silence: float) -> AsyncGenerator[Event, None]:
-        """Yield what comes over one connection; raise TimeoutError when nothing comes for too long."""
+        """Yield the events of one connection; raise TimeoutError after too long a silence."""
         url = f"{self._url}/sessions/{session_id}/events"
         query = {"history": "true", "fromPosition": str(position)}
         decoder = EventDecoder()
@@ -133,7 +138,7 @@ def _json(text: str) -> Any:
 
 
 def _event_in(text: str) -> Event | None:
-    """Return the event that a frame holds."""
+    """Return the event in a frame, or ``None``."""
     event = _json(text)
     if isinstance(event, dict) and isinstance(event.get("name"), str):
         return event
@@ -141,20 +146,21 @@ def _event_in(text: str) -> Event | None:
     return None
 
 
-# -- Workflows behind the session API of Open Harness: one session is one run, and pauses when it requests input.
-
 GONE: Final = "The workflow stopped before the answer was complete."
 NO_TEXT: Final = "The workflow takes text, and the message has none."
 
 _HISTORY_SECONDS: Final = 1.0
-"""How long the events of a session that has ended may take; they are all there, and sent at once."""
+"""How many seconds the events of an ended session may take. They are all stored, and sent at once."""
 
 
 class RemoteSessions:
-    """A server of sessions at ``http://…``; called, it makes the runtime of a new session.
+    """Workflows behind a session server, ``http://…`` or ``https://…``. A call returns the runtime of a new session.
 
-    ``connect_seconds`` is how long a connection is tried again and again. After ``silence`` seconds without an event
-    the server is asked whether the session still runs: no event tells of a workflow that has failed.
+    ``headers`` are sent with each request. ``connect_seconds`` is how long to retry a connection. After ``silence``
+    seconds without an event the server is asked whether the session still runs: no event reports a crashed workflow.
+    Raises :class:`~usechat.errors.InvalidAddress` for another kind of URL.
+
+    >>> transport = OpenHarnessChatTransport(RemoteSessions("http://localhost:42069"))
     """
 
     def __init__(
@@ -186,44 +192,44 @@ class RemoteSession:
         self._status = "idle"
         self._seen: set[str] = set()
         self._listeners = Listeners()
-        self._orders: set[asyncio.Task[None]] = set()
+        self._posts: set[asyncio.Task[None]] = set()
 
     async def run(self, input: Mapping[str, Any] | None = None) -> Snapshot:  # noqa: A002
         """Start a session with the input's ``message``; return when the workflow is complete or requests input."""
         return await self._owned(self._begin(str((input or {}).get("message", ""))))
 
     async def resume(self, message: str | None = None) -> Snapshot:
-        """Answer what the session asked; return as ``run`` does."""
+        """Answer the session's question; return as ``run`` does."""
         return await self._owned(self._answer(message or ""))
 
     def pause(self) -> None:
-        """Ask the server to interrupt the workflow; the session stays there."""
-        self._order(lambda session_id: self._server.post(f"/sessions/{session_id}/pause", None))
+        """Interrupt the workflow; the session is kept."""
+        self._post_soon(lambda session_id: self._server.post(f"/sessions/{session_id}/pause", None))
 
     def stop(self) -> None:
-        """Interrupt the workflow: deleting the session would be the only other way."""
+        """Interrupt the workflow. The only other way to stop it would delete the session."""
         self.pause()
 
     def dispatch(self, command: Command) -> None:
-        """Post what a ``send`` or a ``reply`` says as input of the session."""
+        """Post the text of a ``send`` or ``reply`` as input of the session."""
         match command:
             case {"type": "send", "message": str(text)} | {"type": "reply", "content": str(text)}:
-                self._order(lambda session_id: self._server.post(f"/sessions/{session_id}/input", {"input": text}))
+                self._post_soon(lambda session_id: self._server.post(f"/sessions/{session_id}/input", {"input": text}))
             case {"type": "abort" | "pause" | "stop"}:
                 self.pause()
             case _:
                 raise LocalProtocolError(f"a session knows no command {command.get('type')!r}")
 
     def on_event(self, listener: Listener) -> Callable[[], None]:
-        """Call the listener with every event from now on; return what ends that."""
+        """Call the listener with every event from now on; return a function that removes it."""
         return self._listeners.add(listener)
 
     def get_snapshot(self) -> Snapshot:
-        """Return the session's id and how it stands."""
+        """Return the session's id and status."""
         return {"runId": self._session_id, "status": self._status, "outputs": {}, "nodeStatus": {}}
 
     async def _owned(self, turn: Coroutine[Any, Any, None]) -> Snapshot:
-        """Do a turn; one that is cancelled interrupts the workflow before it goes."""
+        """Execute a turn. Cancelling it interrupts the workflow."""
         self._status = "running"
         try:
             await turn
@@ -235,8 +241,8 @@ class RemoteSession:
             self._status = "aborted"
             raise
         finally:
-            if self._orders:
-                await asyncio.wait(self._orders, timeout=self._server.connect_seconds)
+            if self._posts:
+                await asyncio.wait(self._posts, timeout=self._server.connect_seconds)
         return self.get_snapshot()
 
     async def _begin(self, text: str) -> None:
@@ -266,7 +272,7 @@ class RemoteSession:
         await self._follow()
 
     async def _follow(self) -> None:
-        """Tell events to the end of the turn. Silence is looked into."""
+        """Pass on events to the end of the turn; after a silence, ask whether the session still runs."""
         begin = start = len(self._seen)
         silence, last_chance = self._silence, False
         while not await self._listen(start, silence):
@@ -279,25 +285,25 @@ class RemoteSession:
                 start = len(self._seen)
 
     async def _listen(self, start: int, silence: float) -> bool:
-        """Tell events until the turn ends, or until there are none for some time; tell which of the two it was."""
+        """Pass on events until the turn ends or none comes for some time. Return whether the turn ended."""
         position = start
         async with aclosing(self._server.events(str(self._session_id), lambda: position, silence)) as events:
             async for event in events:
-                self._tell(event)
+                self._pass_on(event)
                 position = len(self._seen)
                 if (status := _status_after(event)) is not None:
                     self._status = status
                     return True
         return False
 
-    def _tell(self, event: Event) -> None:
+    def _pass_on(self, event: Event) -> None:
         if (event_id := str(event.get("id"))) in self._seen:
             return
         self._seen.add(event_id)
-        self._listeners.tell(event)
+        self._listeners.notify(event)
 
-    def _order(self, post: Callable[[str], Coroutine[Any, Any, Any]]) -> None:
-        """Post something beside the turn; nobody waits for it but the end of the turn."""
+    def _post_soon(self, post: Callable[[str], Coroutine[Any, Any, Any]]) -> None:
+        """Post something in the background. The end of the turn waits for it."""
         if self._session_id is None:
             return
         session_id = self._session_id
@@ -309,12 +315,12 @@ class RemoteSession:
                 _logger.warning("session %s did not take a command: %s", session_id, error)
 
         task = asyncio.get_running_loop().create_task(send(), name=f"usechat command for session {session_id}")
-        self._orders.add(task)
-        task.add_done_callback(self._orders.discard)
+        self._posts.add(task)
+        task.add_done_callback(self._posts.discard)
 
 
 def _status_after(event: Event) -> str | None:
-    """Return how the session stands after an event that ends the turn."""
+    """Return the status of the session after an event that ends the turn; ``None`` for other events."""
     match event:
         case {"name": "workflow:completed"} | {"name": "phase:exited", "payload": {"reason": "error"}}:
             return "complete"

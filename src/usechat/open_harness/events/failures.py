@@ -1,0 +1,66 @@
+"""The sentence that the user reads about a failure in a flow, and the notice for the log."""
+
+import re
+from collections.abc import Callable
+from typing import Any, Final, Literal, NamedTuple
+
+__all__ = ["PUBLIC", "Notice", "failed_step", "failed_tool"]
+
+PUBLIC: Final = "public"
+
+
+class Notice(NamedTuple):
+    """An entry for the log: a failure with its raw text, which is never shown, or an event that could not be read.
+
+    ``event`` is the type of the event; ``unknown`` and ``nameless-tool`` are counted under it.
+    """
+
+    kind: Literal["failure", "unknown", "nameless-tool"]
+    text: str
+    event: str
+    reference: str = ""
+
+
+_CAUSES: Final = (
+    ("timeout", re.compile(r"time[-_ ]?out|timed[-_ ]?out|deadline", re.IGNORECASE)),
+    ("rate limit", re.compile(r"rate[-_ ]?limit|too[-_ ]?many[-_ ]?requests|overloaded|quota|\b429\b", re.IGNORECASE)),
+    ("auth", re.compile(r"auth(?!or)|api[-_ ]?key|credential|forbidden|\b40[13]\b", re.IGNORECASE)),
+    ("network", re.compile(r"network|connection|unreachable|\bdns\b|ECONN|ENOTFOUND|EAI_AGAIN", re.IGNORECASE)),
+)
+_SENTENCES: Final = {
+    "timeout": "{who} took too long and was stopped. Please try again.",
+    "rate limit": "{who} was refused because of too many requests. Please try again in a moment.",
+    "auth": "{who} was refused by a service that it needs: its credentials are missing or not valid.",
+    "network": "{who} could not reach a service that it needs. Please try again.",
+}
+_SECONDS: Final = re.compile(r"timed out after (\d+(?:\.\d+)?) ?s\b")
+
+
+def _cause(text: str) -> str | None:
+    return next((cause for cause, words in _CAUSES if words.search(text)), None)
+
+
+def failed_step(node_id: str, error_type: str, text: str, reference: str) -> str:
+    """Return the sentence about a node that failed. The error type decides; without one, the text does.
+
+    A text of the type ``public`` is meant for the user and shown as it is.
+    """
+    if error_type == PUBLIC:
+        return text
+    who = f"The step “{node_id}”"
+    sentence = _SENTENCES.get(_cause(error_type or text) or "")
+    return sentence.format(who=who) if sentence else f"{who} failed. Reference: {reference}"
+
+
+def failed_tool(tool_name: str, error_type: Any, text: str, new_reference: Callable[[], str]) -> tuple[str, str]:
+    """Return the sentence about a tool that failed, and the reference under which its raw text is logged.
+
+    A text of the type ``public`` is shown as it is.
+    """
+    reference = new_reference()
+    if error_type == PUBLIC:
+        return text, reference
+    if found := _SECONDS.search(text):
+        return f"{tool_name} timed out after {found[1]} s", reference
+    sentence = _SENTENCES.get(_cause(text) or "")
+    return sentence.format(who=tool_name) if sentence else f"{tool_name} failed. Reference: {reference}", reference

@@ -1,0 +1,316 @@
+"""Agents: text, thinking and tools as they come, failures in words, messages while they run."""
+
+import asyncio
+from typing import Any
+
+import pytest
+from pydantic_ai.exceptions import ModelHTTPError
+
+from tests.open_harness.flow_runs import Heard, constant, edge, flow, run
+from tests.open_harness.scripted_models import Script, answering, call, thinking
+from usechat.errors import InvalidFlow
+from usechat.open_harness.engine.runtime import FlowRuntime
+from usechat.open_harness.models.pydantic_ai import agent_failure
+from usechat.open_harness.nodes.builtin import default_registry
+
+USAGE = {"inputTokens": 100, "outputTokens": 8, "cacheCreationInputTokens": 0, "cacheReadInputTokens": 0}
+
+
+def agent(node_id: str = "a", **fields: Any) -> dict[str, Any]:
+    policy = {"policy": fields.pop("policy")} if "policy" in fields else {}
+    kind = fields.pop("type", "agent")
+    given = fields if "messages" in fields or "prompt" in fields else {"prompt": "{{ flow.input.message }}", **fields}
+    return {"id": node_id, "type": kind, "input": given, **policy}
+
+
+def tool(name: str) -> str:
+    return f"tests.open_harness.agent_tools:{name}"
+
+
+async def test_an_agent_streams_thinking_text_and_tools_in_rounds() -> None:
+    script = Script(
+        [thinking("let me "), thinking("see"), call("weather", '{"city": "Rome"}')], ["It is ", "21 degrees."]
+    )
+    described = flow(agent(tools=[tool("weather")], instructions="Be brief."))
+    heard, snapshot = await run(described, {"message": "Rome?", "chatId": "c1"}, registry=script.registry)
+    told = [
+        {key: value for key, value in event.items() if key not in ("nodeId", "runId", "durationMs", "toolCallId")}
+        for event in heard.named()[2:-2]
+    ]
+    session = heard.of("agent:start")[0]["sessionId"]
+    output = {"city": "Rome", "days": 1, "celsius": 21}
+    assert told == [
+        {"type": "agent:start", "sessionId": session, "model": "scripted", "prompt": "Rome?"},
+        {"type": "agent:thinking:delta", "content": "let me "},
+        {"type": "agent:thinking:delta", "content": "see"},
+        {"type": "agent:thinking", "content": "let me see"},
+        {"type": "agent:tool", "toolName": "weather", "toolInput": {"city": "Rome"}},
+        {"type": "agent:tool", "toolName": "weather", "toolInput": {"city": "Rome"}, "toolOutput": output},
+        {"type": "agent:text:delta", "content": "It is "},
+        {"type": "agent:text:delta", "content": "21 degrees."},
+        {"type": "agent:text", "content": "It is 21 degrees."},
+        {
+            "type": "agent:complete",
+            "result": "It is 21 degrees.",
+            "usage": told[-1]["usage"],
+            "modelUsage": {"scripted": {key: told[-1]["usage"][key] for key in ("inputTokens", "outputTokens")}},
+            "numTurns": 2,
+        },
+    ]
+    assert len({event["toolCallId"] for event in heard.of("agent:tool")}) == 1
+    assert {key: snapshot["outputs"]["a"][key] for key in ("text", "sessionId", "numTurns")} == {
+        "text": "It is 21 degrees.",
+        "sessionId": session,
+        "numTurns": 2,
+    }
+    assert script.instructions == ["Be brief.", "Be brief."]
+
+
+@pytest.mark.parametrize(
+    ("name", "error", "error_type"),
+    [
+        ("broken", "no weather in Rome", None),
+        ("closed", "The station of Rome is closed.", "public"),
+        ("slow", "slow timed out after 0.05 s", None),
+        ("blocking", "blocking timed out after 0.05 s", None),
+    ],
+)
+async def test_a_tool_that_fails_or_does_not_end_is_told_to_the_model_and_the_turn_goes_on(
+    name: str, error: str, error_type: str | None, caplog: pytest.LogCaptureFixture
+) -> None:
+    script = Script([call(name, '{"city": "Rome"}')], ["I could not look."])
+    described = flow(agent(tools=[tool(name)], toolTimeoutMs=50))
+    heard, snapshot = await run(described, {"message": "Rome?"}, registry=script.registry)
+    ended = heard.of("agent:tool")[1]
+    assert (ended["toolName"], ended["error"], ended["toolOutput"]) == (name, error, None)
+    assert ended.get("errorType") == error_type
+    assert script.asked[1][-1] == ("tool-return", f"Error: {error}")
+    assert snapshot["outputs"]["a"]["text"] == "I could not look."
+    assert f"tool {name} failed" in caplog.text
+
+
+async def test_calls_at_the_same_time_are_told_apart() -> None:
+    calls = [call("weather", f'{{"city": "{city}"}}', index=index) for index, city in enumerate(("Rome", "Oslo"), 1)]
+    script = Script(calls, ["done"])
+    heard, _ = await run(flow(agent(tools=[tool("weather")])), {"message": "?"}, registry=script.registry)
+    events = heard.of("agent:tool")
+    begun = {event["toolCallId"]: event["toolInput"]["city"] for event in events if "toolOutput" not in event}
+    ended = {event["toolCallId"]: event["toolOutput"]["city"] for event in events if "toolOutput" in event}
+    assert begun == ended
+    assert sorted(begun.values()) == ["Oslo", "Rome"]
+
+
+async def test_wrong_arguments_are_a_tool_that_failed() -> None:
+    script = Script([call("weather", '{"town": 1}')], ["sorry"])
+    heard, _ = await run(flow(agent(tools=[tool("weather")])), {"message": "?"}, registry=script.registry)
+    assert "city" in heard.of("agent:tool")[1]["error"]
+    assert heard.events[-1]["status"] == "complete"
+
+
+@pytest.mark.parametrize(
+    ("raised", "error_type"),
+    [
+        (TimeoutError("too slow"), "timeout"),
+        (ModelHTTPError(429, "m"), "rate_limit"),
+        (ModelHTTPError(401, "m"), "auth"),
+        (ModelHTTPError(500, "m"), "execution_error"),
+        (ConnectionRefusedError("refused"), "network"),
+        (RuntimeError("Set the `OPENAI_API_KEY` environment variable"), "auth"),
+        (RuntimeError("who knows"), "execution_error"),
+    ],
+)
+async def test_a_model_that_fails_is_told_as_agent_error_and_node_error_with_the_same_text(
+    raised: Exception, error_type: str
+) -> None:
+    heard, _ = await run(flow(agent()), {"message": "?"}, registry=Script(["I ", raised]).registry)
+    text = heard.of("node:error")[0]["error"]
+    assert heard.brief()[-3:] == ["agent:error a.1", "node:error a.1", "flow:complete failed"]
+    told = {key: heard.of("agent:error")[0][key] for key in ("errorType", "message")}
+    assert told == {"errorType": error_type, "message": text}
+
+
+def test_the_cause_of_a_failure_counts() -> None:
+    try:
+        try:
+            raise TimeoutError("deep")
+        except TimeoutError as error:
+            raise RuntimeError("the request failed") from error
+    except RuntimeError as error:
+        failure = agent_failure(error)
+    assert (failure.error_type, str(failure)) == ("timeout", "the request failed")
+
+
+async def test_a_model_that_says_garbage_fails_the_node(caplog: pytest.LogCaptureFixture) -> None:
+    script = Script(*[[call("no_such_tool", "[not json")]] * 5)
+    heard, _ = await run(flow(agent()), {"message": "?"}, registry=script.registry)
+    assert heard.brief()[-3:] == ["agent:error a.1", "node:error a.1", "flow:complete failed"]
+    assert "Traceback" in caplog.text
+
+
+async def test_a_retried_agent_tells_only_the_last_failure() -> None:
+    script = Script([RuntimeError("first")], ["good"])
+    described = flow(agent(policy={"retry": {"maxAttempts": 2}}))
+    heard, snapshot = await run(described, {"message": "?"}, registry=script.registry)
+    assert (heard.of("agent:error"), snapshot["outputs"]["a"]["text"]) == ([], "good")
+
+
+async def test_an_agent_that_never_ends_times_out() -> None:
+    script = Script(["I am ", asyncio.Event()])
+    heard, _ = await run(flow(agent(policy={"timeoutMs": 50})), {"message": "?"}, registry=script.registry)
+    assert heard.of("node:error")[0]["error"] == "Node execution timed out after 50ms"
+    assert not heard.of("agent:aborted", "agent:paused", "agent:complete")
+
+
+async def test_a_message_while_the_agent_runs_is_one_more_of_the_user() -> None:
+    script = Script(["First."], ["Second."])
+    runtime = FlowRuntime(flow(agent()), registry=script.registry)
+    heard = Heard(runtime)
+
+    def send(event: Any) -> None:
+        if event["type"] == "agent:text:delta" and not heard.of("command:received"):
+            runtime.dispatch({"type": "send", "message": "and Oslo?", "runId": event["runId"]})
+
+    runtime.on_event(send)
+    snapshot = await runtime.run({"message": "Rome?"})
+    assert script.asked[1] == [("user-prompt", "Rome?"), ("text", "First."), ("user-prompt", "and Oslo?")]
+    assert [event["content"] for event in heard.of("agent:text")] == ["First.", "Second."]
+    assert snapshot["inbox"] == []
+
+
+async def test_a_message_that_comes_after_the_answer_is_left_for_others() -> None:
+    runtime = FlowRuntime(flow(agent()), registry=Script(["First."]).registry)
+    late: list[Any] = []
+
+    def send(event: Any) -> None:
+        if event["type"] == "agent:complete":
+            late.append({"type": "send", "message": "too late", "runId": event["runId"]})
+            runtime.dispatch(late[0])
+
+    runtime.on_event(send)
+    assert (await runtime.run({"message": "Rome?"}))["inbox"] == late
+
+
+@pytest.mark.parametrize(
+    ("fields", "asked"),
+    [
+        ({"messages": ["one", "two"]}, [("user-prompt", "one\n\ntwo")]),
+        (
+            {"messages": [{"content": "one"}, {"message": {"role": "user", "content": "two"}}]},
+            [("user-prompt", "one\n\ntwo")],
+        ),
+        (
+            {"messages": "{{ flow.input.messages }}"},
+            [("user-prompt", "hi"), ("text", "hello"), ("user-prompt", "how are you?")],
+        ),
+    ],
+)
+async def test_messages_may_be_texts_inputs_or_those_of_the_page(fields: dict[str, Any], asked: Any) -> None:
+    page = [
+        {"id": "1", "role": "user", "parts": [{"type": "text", "text": "hi"}]},
+        {
+            "id": "2",
+            "role": "assistant",
+            "parts": [{"type": "reasoning", "text": "x"}, {"type": "text", "text": "hello"}],
+        },
+        {"id": "3", "role": "user", "parts": [{"type": "text", "text": "how are "}, {"type": "text", "text": "you?"}]},
+    ]
+    script = Script(["fine"])
+    await run(flow(agent(**fields)), {"messages": page}, registry=script.registry)
+    assert script.asked == [asked]
+
+
+async def test_a_flow_of_claude_agents_runs_unchanged_with_the_models_of_the_registry(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    script = Script(["ok"])
+    registry = default_registry()
+    registry.add_model("anthropic:claude-haiku", script.model)
+    options = {"model": "claude-haiku", "systemPrompt": "Be kind.", "maxTurns": 3, "permissionMode": "plan"}
+    heard, snapshot = await run(flow(agent(type="claude.agent", options=options)), {"message": "hi"}, registry=registry)
+    assert (snapshot["outputs"]["a"]["text"], script.instructions) == ("ok", ["Be kind."])
+    assert heard.of("agent:start")[0]["model"] == "scripted"
+    assert "agents do not use permissionMode" in caplog.text
+
+
+async def test_thinking_is_a_setting_of_the_model() -> None:
+    script = Script(["ok"])
+    await run(flow(agent(thinking="high")), {"message": "hi"}, registry=script.registry)
+    assert script.thinking == ["high"]
+
+
+async def test_too_many_turns_fail_the_agent() -> None:
+    script = Script(*[[call("weather", '{"city": "Rome"}')]] * 5)
+    described = flow(agent(tools=[tool("weather")], maxTurns=2))
+    heard, _ = await run(described, {"message": "hi"}, registry=script.registry)
+    assert heard.of("agent:error")[0]["errorType"] == "rate_limit"
+
+
+async def test_files_reach_the_model_and_urls_are_not_fetched() -> None:
+    script = Script(["nice"])
+    files = [
+        {"type": "file", "mediaType": "image/png", "url": "data:image/png;base64,iVBORw=="},
+        {"type": "file", "mediaType": "image/png", "url": "https://example.invalid/cat.png"},
+        {"type": "file", "mediaType": "text/plain", "url": "data:text/plain;base64,???"},
+    ]
+    await run(flow(agent(files="{{ flow.input.files }}")), {"message": "see", "files": files}, registry=script.registry)
+    text, image, url = script.asked[0][0][1]
+    assert (text, image.data, image.media_type, url) == (
+        "see",
+        b"\x89PNG",
+        "image/png",
+        "[file: https://example.invalid/cat.png]",
+    )
+
+
+async def test_a_model_may_be_named_by_its_place_in_a_module() -> None:
+    described = flow(agent(model="python:tests.open_harness.nodes.test_agent:ECHO"))
+    _, snapshot = await run(described, {"message": "hi there"})
+    assert snapshot["outputs"]["a"]["text"] == "you said hi there"
+
+
+async def test_a_model_that_does_not_exist_fails_the_agent() -> None:
+    heard, _ = await run(flow(agent(model="no-such-model")), {"message": "hi"})
+    assert "no-such-model" in heard.of("agent:error")[0]["message"]
+
+
+async def test_one_agent_reads_what_another_said() -> None:
+    described = flow(agent("b", prompt="Sum up: {{ a.text }}"), agent("a"), edges=(edge("a->b"),))
+    _, snapshot = await run(described, {"message": "x"}, registry=default_registry(default_model=ECHO))
+    assert snapshot["outputs"]["b"]["text"] == "you said Sum up: you said x"
+
+
+async def test_an_agent_whose_prompt_is_missing_fails_with_the_name_of_the_field() -> None:
+    described = flow(constant("x"), agent(prompt="{{ x.missing }}"), edges=(edge("x->a"),))
+    heard, _ = await run(described, registry=Script().registry)
+    assert heard.of("node:error")[0]["error"].startswith("input.prompt: an agent needs either prompt")
+
+
+@pytest.mark.parametrize(
+    ("fields", "problem"),
+    [
+        ({"prompt": "x", "messages": ["y"]}, "prompt: an agent needs either prompt (a text) or messages (a list)"),
+        ({"prompt": 7}, "prompt: must be a text"),
+        ({"messages": 7}, "messages: must be a list"),
+        ({"prompt": "x", "options": "fast"}, "options: must be an object"),
+        ({"prompt": "x", "model": 7}, "model: must be a text"),
+        ({"prompt": "x", "toolTimeoutMs": 0}, "toolTimeoutMs: must be a number above 0"),
+        ({"prompt": "x", "maxTurns": True}, "maxTurns: must be a number above 0"),
+        ({"prompt": "x", "thinking": "hard"}, "thinking: must be true, false or one of minimal, low"),
+        ({"prompt": "x", "tools": "weather"}, "tools: must be a list of texts such as my_module:my_function"),
+        ({"prompt": "x", "tools": [tool("weather"), tool("nothing")]}, "tools.1: 'tests.open_harness.agent_tools:noth"),
+    ],
+)
+def test_what_is_wrong_with_an_agent_is_told_with_its_field(fields: dict[str, Any], problem: str) -> None:
+    with pytest.raises(InvalidFlow) as raised:
+        FlowRuntime(flow(agent(**fields)), registry=Script().registry)
+    assert f'node "a", input.{problem}' in str(raised.value)
+
+
+@pytest.mark.parametrize("messages", [[], [{"role": "user", "content": "x"}, {"role": "assistant", "content": "y"}]])
+async def test_messages_without_a_question_fail_the_agent(messages: list[Any]) -> None:
+    described = flow(agent(messages="{{ flow.input.messages }}"))
+    heard, _ = await run(described, {"messages": messages}, registry=Script().registry)
+    assert heard.brief()[-2:] == ["node:error a.1", "flow:complete failed"]
+
+
+ECHO = answering(lambda text: f"you said {text}")

@@ -1,0 +1,48 @@
+"""The state that nodes share: values by path."""
+
+from typing import Any
+
+import pytest
+
+from usechat.errors import InvalidSetting
+from usechat.open_harness.nodes.context import SharedState
+
+
+def state(values: dict[str, Any]) -> tuple[SharedState, list[dict[str, Any]]]:
+    patches: list[dict[str, Any]] = []
+    return SharedState(values, patches.append), patches
+
+
+@pytest.mark.parametrize(
+    ("path", "value"),
+    [("", {"a": {"b": 1}}), ("a", {"b": 1}), ("a.b", 1), ("a.b.c", None), ("x", None), (".a..b.", 1)],
+)
+def test_a_value_is_found_by_its_path(path: str, value: Any) -> None:
+    assert state({"a": {"b": 1}})[0].get(path) == value
+
+
+def test_what_is_missing_on_the_way_becomes_an_object() -> None:
+    shared, patches = state({"a": 1})
+    shared.set("a.b.c", (1, 2))
+    assert shared.snapshot() == {"a": {"b": {"c": [1, 2]}}}
+    assert patches == [{"op": "set", "path": "a.b.c", "value": [1, 2]}]
+
+
+def test_merging_adds_keys_and_replaces_what_is_no_object() -> None:
+    shared, patches = state({"a": {"x": 1}, "b": 2})
+    shared.merge("a", {"y": 2})
+    shared.merge("b", {"z": 3})
+    assert shared.snapshot() == {"a": {"x": 1, "y": 2}, "b": {"z": 3}}
+    assert [patch["op"] for patch in patches] == ["merge", "merge"]
+
+
+def test_a_value_needs_a_path() -> None:
+    with pytest.raises(InvalidSetting, match="name a path"):
+        state({})[0].set("", 1)
+
+
+def test_a_snapshot_does_not_change_any_more() -> None:
+    shared, _ = state({"a": [1]})
+    kept = shared.snapshot()
+    shared.get("a").append(2)
+    assert kept == {"a": [1]}

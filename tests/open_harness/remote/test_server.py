@@ -1,0 +1,235 @@
+"""Both ends of the WebSocket contract are ours: a server with one runtime per connection, and whoever talks to it."""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+from websockets.asyncio.client import ClientConnection, connect
+from websockets.exceptions import ConnectionClosed, InvalidStatus
+
+from tests.open_harness.remote.obedient_runtime import ObedientRuntime
+from tests.open_harness.serving import PATIENCE, Serving, serving, until
+from usechat.errors import PublicError
+from usechat.open_harness.remote import flows
+from usechat.open_harness.remote.flows import RemoteRuntime
+from usechat.open_harness.remote.server import runtime_app
+from usechat.open_harness.runtime_protocol import Event
+
+
+class Made(list[ObedientRuntime]):
+    """A factory that remembers what it made."""
+
+    def __call__(self) -> ObedientRuntime:
+        self.append(ObedientRuntime())
+        return self[-1]
+
+
+@asynccontextmanager
+async def served(factory: Any, **options: Any) -> AsyncIterator[tuple[Serving, str]]:
+    async with serving(runtime_app(factory, **options)) as server:
+        yield server, f"ws://127.0.0.1:{server.port}/ws"
+
+
+def heard_by(runtime: RemoteRuntime) -> list[Event]:
+    heard: list[Event] = []
+    runtime.on_event(heard.append)
+    return heard
+
+
+def texts(heard: list[Event]) -> list[Any]:
+    return [event["content"] for event in heard if event["type"] == "agent:text:delta"]
+
+
+async def test_a_run_is_started_followed_and_ended_over_the_wire() -> None:
+    async with served(Made()) as (server, url):
+        runtime = RemoteRuntime(url)
+        heard = heard_by(runtime)
+        snapshot = await runtime.run({"message": "one two"})
+        assert [event["type"] for event in heard] == [
+            "flow:start",
+            "node:start",
+            "agent:text:delta",
+            "agent:text:delta",
+            "node:complete",
+            "flow:complete",
+        ]
+        assert snapshot == {"status": "complete", "outputs": {"a": [1, 2]}, "nodeStatus": {"a": "done"}}
+        await until(lambda: not server.connections)
+
+
+async def test_half_a_character_does_no_harm() -> None:
+    async with served(Made()) as (_, url):
+        assert (await RemoteRuntime(url).run({"message": "one\ud800"}))["status"] == "complete"
+
+
+async def test_turns_at_one_url_run_at_the_same_time_and_never_mix() -> None:
+    made = Made()
+    async with served(made) as (_, url):
+        runtimes = [RemoteRuntime(url, connect_seconds=PATIENCE) for _ in range(20)]
+        heard = [heard_by(runtime) for runtime in runtimes]
+        turns = [
+            asyncio.create_task(runtime.run({"message": f"{number} wait after-{number}"}))
+            for number, runtime in enumerate(runtimes)
+        ]
+        await until(lambda: all(texts(events) for events in heard))
+        for runtime in reversed(runtimes):
+            runtime.dispatch({"type": "send", "message": "more", "runId": "a-1"})
+        await asyncio.gather(*turns)
+        assert [texts(events) for events in heard] == [[str(number), "more", f"after-{number}"] for number in range(20)]
+        assert len(made) == 20
+
+
+async def test_a_paused_run_keeps_its_connection_and_goes_on_with_the_answer() -> None:
+    made = Made()
+    async with served(made) as (server, url):
+        runtime = RemoteRuntime(url)
+        heard = heard_by(runtime)
+        assert (await runtime.run({"message": "one pause"}))["status"] == "paused"
+        assert server.connections == 1
+        assert (await runtime.resume("two"))["status"] == "complete"
+        assert texts(heard) == ["one", "two"]
+        assert len(made) == 1
+        await until(lambda: not server.connections)
+
+
+async def test_a_paused_run_whose_connection_was_lost_is_told_to_be_gone() -> None:
+    async with served(Made()) as (server, url):
+        runtime = RemoteRuntime(url)
+        await runtime.run({"message": "one pause"})
+        server.cut()
+        await until(lambda: not server.connections)
+        with pytest.raises(PublicError, match=flows.LOST_WHILE_PAUSED):
+            await runtime.resume("two")
+
+
+@pytest.mark.parametrize(("order", "status"), [("stop", "aborted"), ("pause", "paused")])
+async def test_orders_reach_the_run(order: str, status: str) -> None:
+    made = Made()
+    async with served(made) as (_, url):
+        runtime = RemoteRuntime(url)
+        heard = heard_by(runtime)
+        turn = asyncio.create_task(runtime.run({"message": "one wait two"}))
+        await until(lambda: texts(heard))
+        getattr(runtime, order)()
+        assert (await turn)["status"] == made[0].status == status
+        await runtime.close()
+
+
+async def test_whoever_goes_stops_the_run() -> None:
+    made = Made()
+    async with served(made) as (server, url):
+        runtime = RemoteRuntime(url)
+        heard = heard_by(runtime)
+        turn = asyncio.create_task(runtime.run({"message": "one wait two"}))
+        await until(lambda: texts(heard))
+        server.cut()
+        with pytest.raises(PublicError, match=flows.LOST):
+            await turn
+        await until(lambda: made[0].status == "aborted")
+
+
+async def test_a_cancelled_turn_stops_the_run() -> None:
+    made = Made()
+    async with served(made) as (_, url):
+        runtime = RemoteRuntime(url)
+        heard = heard_by(runtime)
+        turn = asyncio.create_task(runtime.run({"message": "one wait two"}))
+        await until(lambda: texts(heard))
+        turn.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await turn
+        await until(lambda: made[0].status == "aborted")
+
+
+async def test_a_run_that_raises_breaks_off_after_all_it_said(caplog: pytest.LogCaptureFixture) -> None:
+    async with served(Made()) as (_, url):
+        runtime = RemoteRuntime(url)
+        heard = heard_by(runtime)
+        with pytest.raises(PublicError, match=flows.LOST):
+            await runtime.run({"message": "one raise"})
+        assert texts(heard) == ["one"]
+    assert "the script says so" in caplog.text
+
+
+async def test_more_than_a_client_reads_breaks_the_connection_off_and_stops_the_run() -> None:
+    made = Made()
+    async with served(made) as (_, url):
+        with pytest.raises(PublicError, match=flows.LOST):
+            await RemoteRuntime(url).run({"message": "one flood wait"})
+        await until(lambda: made[0].status == "aborted")
+
+
+async def test_a_factory_that_raises_breaks_the_connection_off(caplog: pytest.LogCaptureFixture) -> None:
+    def broken() -> ObedientRuntime:
+        raise ValueError("no flow today")
+
+    async with served(broken) as (_, url):
+        with pytest.raises(PublicError, match=flows.LOST):
+            await RemoteRuntime(url).run({"message": "one"})
+    assert "no flow today" in caplog.text
+
+
+async def everything(client: ClientConnection) -> None:
+    """Read until the connection is closed."""
+    while True:
+        await client.recv()
+
+
+async def until_event(client: ClientConnection, kind: str) -> None:
+    while json.loads(await client.recv())["event"]["type"] != kind:
+        pass
+
+
+async def say(client: ClientConnection, *commands: Any) -> None:
+    for command in commands:
+        await client.send(json.dumps({"type": "command", "command": command}))
+
+
+async def test_frames_and_commands_that_mean_nothing_are_ignored(caplog: pytest.LogCaptureFixture) -> None:
+    made = Made()
+    async with served(made) as (_, url), connect(url) as client:
+        for frame in ["{", "[]", '{"type":"hello"}', '{"type":"command","command":1}']:
+            await client.send(frame)
+        await client.send(b"\x00")
+        await say(client, {"type": "send", "message": "too soon"})
+        await say(client, {"type": "run", "input": {"message": "wait"}})
+        await until_event(client, "node:start")
+        await say(client, {"type": "reply", "content": "nothing was asked"})
+        await say(client, {"type": "send", "message": "go on", "runId": "a-1"})
+        await until_event(client, "flow:complete")
+        await say(client, {"type": "resume", "message": "it is over"})
+        await until(lambda: "the run is not paused" in caplog.text)
+    assert [command["type"] for command in made[0].commands] == ["reply", "send"]
+    assert caplog.text.count("it holds no command") == 5
+    assert "has not begun" in caplog.text
+    assert "nothing was asked" in caplog.text
+
+
+async def test_a_second_run_on_one_connection_is_refused() -> None:
+    async with served(Made()) as (_, url), connect(url) as client:
+        await say(client, {"type": "run", "input": {"message": "wait"}}, {"type": "run"})
+        with pytest.raises(ConnectionClosed, match="open another for another run"):
+            await everything(client)
+        assert client.close_code == 1008
+
+
+@pytest.mark.parametrize(
+    ("origin", "options", "welcome"),
+    [
+        (None, {}, True),
+        ("http://evil.example", {}, False),
+        ("http://evil.example", {"origins": ["http://good.example"]}, False),
+        ("http://good.example", {"origins": ["http://good.example"]}, True),
+    ],
+)
+async def test_pages_of_other_sites_may_not_connect(origin: Any, options: dict[str, Any], welcome: bool) -> None:
+    async with served(Made(), **options) as (_, url):
+        if welcome:
+            async with connect(url, origin=origin):
+                pass
+        else:
+            with pytest.raises(InvalidStatus, match="403"):
+                await connect(url, origin=origin)
