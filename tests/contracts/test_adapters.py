@@ -18,7 +18,7 @@ from tests.agent_ops import frames as agent_ops
 from tests.genkit import short as genkit
 from tests.open_harness.scripted import deltas, event, flow, node
 from usechat import parts
-from usechat.genkit.wire import Unknown
+from usechat.genkit.wire import Message, Result, Unknown
 from usechat.open_harness.events.adapter import OpenHarnessAdapter
 from usechat.parts import Abort, Error, Finish, Part, Text
 from usechat.protocol import chunks
@@ -45,7 +45,7 @@ class Case(msgspec.Struct, frozen=True):
 
     adapter: Callable[[], Adapter[Any]]
     events: Sequence[Any]
-    unknown: Any = None
+    unknown: Any
 
 
 def example() -> Case:
@@ -72,6 +72,7 @@ ADAPTERS = {
             chunks.TextEndChunk("1"),
             chunks.FinishChunk("stop"),
         ],
+        None,  # what is no chunk does not get this far: ChunkDecoder refuses it
     ),
     "Open Harness": Case(
         lambda: OpenHarnessAdapter(new_reference=map(str, itertools.count(1)).__next__),
@@ -83,9 +84,7 @@ ADAPTERS = {
         [agent_ops.CREATE, *(agent_ops.delta(word) for word in WORDS), agent_ops.finalize(), agent_ops.COMPLETE],
         {"type": "telepathy"},
     ),
-    "Genkit": Case(
-        genkit.adapter, [*(genkit.Message(word) for word in WORDS), genkit.Result("".join(WORDS))], Unknown("telepathy")
-    ),
+    "Genkit": Case(genkit.adapter, [*map(Message, WORDS), Result("".join(WORDS))], Unknown("telepathy")),
     "docs/adapters.md": example(),
 }
 EVERY = pytest.mark.parametrize("case", ADAPTERS.values(), ids=ADAPTERS)
@@ -245,9 +244,7 @@ async def test_a_stop_closes_the_upstream_in_the_task_that_read_it(case: Case) -
     assert answer.text == "One two "
 
 
-@pytest.mark.parametrize(
-    "case", [pytest.param(case, id=name) for name, case in ADAPTERS.items() if case.unknown is not None]
-)
+@pytest.mark.parametrize("case", [pytest.param(case, id=name) for name, case in ADAPTERS.items() if case.unknown])
 async def test_an_unknown_event_is_counted_and_skipped(case: Case) -> None:
     events = [*cut(case, 2), case.unknown, *case.events[len(cut(case, 2)) :]]
     answer = await Answer(case, Upstream(events)).over()
