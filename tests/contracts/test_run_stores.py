@@ -184,11 +184,11 @@ class Agent:
 class Worker:
     """A manager, and what it is asked."""
 
-    def __init__(self, store: RunStore, conflict: Conflict, linger: float | None) -> None:
+    def __init__(self, store: RunStore, conflict: Conflict, unread_timeout: float | None) -> None:
         self.manager = RunManager(
             store,
             timeouts=Timeouts(stop=PATIENCE),
-            linger=linger,
+            unread_timeout=unread_timeout,
             conflict=conflict,
             describe=lambda error, _info: str(error),
         )

@@ -26,7 +26,7 @@ LOST_RUN: Final = msgspec.structs.replace(RUN, state=RunState.LOST)
 _prefixes = (f"test{number}" for number in itertools.count())
 
 
-class Heard:
+class StoreEvents:
     """What stores told their managers."""
 
     def __init__(self, *stores: RedisRuns) -> None:
@@ -36,7 +36,7 @@ class Heard:
         self.losses: list[RunInfo] = []
         self.seconds: list[float] = []
         for store in stores:
-            store.on_stop_ordered(self._stop)
+            store.on_stop_requested(self._stop)
             store.on_failure(lambda run_id, text: self.failures.append((run_id, text)))
             store.on_lost(self._lose)
 
@@ -83,5 +83,5 @@ async def read_all(store: RedisRuns, info: RunInfo = RUN) -> bytes:
 
 
 def let_the_lease_run_out(workers: Workers) -> None:
-    """Do as if the owner had not been heard of for long."""
+    """Do as if the owner had not been events of for long."""
     workers.client.hset(workers.chat, "lease", "1")

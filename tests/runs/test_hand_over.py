@@ -35,7 +35,11 @@ class Session:
 
 def manager(conflict: Conflict = "reject") -> RunManager:
     return RunManager(
-        MemoryRuns(), timeouts=Timeouts(), linger=None, conflict=conflict, describe=lambda error, _info: str(error)
+        MemoryRuns(),
+        timeouts=Timeouts(),
+        unread_timeout=None,
+        conflict=conflict,
+        describe=lambda error, _info: str(error),
     )
 
 

@@ -39,7 +39,9 @@ async def test_a_log_that_cannot_be_handed_over_keeps_no_other_waiting(caplog: p
     broken.append(b"a")
     log.append(b"b")
     assert await reader.read() == b"b"
-    assert [record.message for record in caplog.records] == ["what was said could not be handed over"]
+    assert [record.message for record in caplog.records] == [
+        "flushing a log failed: its clients miss frames until they resume"
+    ]
 
 
 async def test_frames_of_one_turn_of_the_loop_come_together() -> None:
@@ -111,13 +113,13 @@ async def test_a_log_that_is_not_kept_forgets_what_was_taken() -> None:
 
 
 async def test_what_is_flushed_is_told() -> None:
-    heard: list[bytes] = []
-    log = Log(on_flush=heard.append)
+    events: list[bytes] = []
+    log = Log(on_flush=events.append)
     log.append(b"a")
     log.append(b"b")
     log.flush()
     log.flush()
-    assert heard == [b"ab"]
+    assert events == [b"ab"]
 
 
 async def test_a_reader_that_falls_behind_is_told_once_it_is_too_far() -> None:
@@ -161,13 +163,13 @@ async def test_reasons_wake_a_reader_and_silence_gives_way() -> None:
     reader = log.reader()
     reader.wake(Wake.SILENCE)
     reader.wake(Wake.GONE)
-    reader.wake(Wake.BROKEN_OFF)
+    reader.wake(Wake.SHUTDOWN)
     assert await reader.read() is Wake.GONE
     waiting = asyncio.ensure_future(reader.read())
     await asyncio.sleep(0)
-    reader.wake(Wake.BROKEN_OFF)
-    reader.wake(Wake.BROKEN_OFF)
-    assert await waiting is Wake.BROKEN_OFF
+    reader.wake(Wake.SHUTDOWN)
+    reader.wake(Wake.SHUTDOWN)
+    assert await waiting is Wake.SHUTDOWN
 
 
 async def test_whoever_holds_the_log_flushes_it() -> None:
@@ -248,8 +250,8 @@ async def test_each_of_several_readers_gets_everything_in_its_own_way() -> None:
     log.append(b"b")
     log.flush()
     assert (pushed.frames, await waiting[1], await late.read()) == ([b"a", b"b"], b"ab", b"ab")
-    pushed_to.wake(Wake.BROKEN_OFF)
-    assert await waiting[0] is Wake.BROKEN_OFF
+    pushed_to.wake(Wake.SHUTDOWN)
+    assert await waiting[0] is Wake.SHUTDOWN
 
 
 async def test_a_reader_that_was_cancelled_is_woken_in_vain() -> None:
@@ -282,7 +284,7 @@ async def test_what_is_told_of_a_flush_may_write_more() -> None:
 
 
 async def test_frames_gather_for_a_while_and_go_together() -> None:
-    log = Log(gather=0.02)
+    log = Log(coalesce=0.02)
     reader = log.reader()
     began = log.loop.time()
     for frames in (b"a", b"b"):

@@ -108,9 +108,9 @@ async def test_readers_share_a_mirror_which_goes_with_the_last_of_them() -> None
     first, second = await asyncio.gather(remote_runs.open(info()), remote_runs.open(info()))
     assert first is second
     assert (first.log.so_far(), first.continued) == (broken_off([parts.Text("a")]), {"id": "m1"})
-    remote_runs.leave(first)
+    remote_runs.release(first)
     assert store.reads == 1
-    remote_runs.leave(second)
+    remote_runs.release(second)
     await remote_runs.close()
     assert store.reads == 0
 
@@ -129,5 +129,5 @@ async def test_the_mirror_of_a_lost_run_ends_with_an_error(end: Exception) -> No
     assert LOST.encode() in frames
     assert b"secret" not in frames
     assert await reader.read() is None
-    remote_runs.leave(remote_run)
+    remote_runs.release(remote_run)
     await remote_runs.close()

@@ -106,8 +106,8 @@ async def test_a_reader_that_is_broken_off_in_the_middle_hears_it_at_once() -> N
     write(log, delta("b ", block="2"))
     reading = reading_of(log, maximum_behind=10)
     assert await reading.read() == delta("a ")
-    reading.wake(Wake.BROKEN_OFF)
-    assert await reading.read() is Wake.BROKEN_OFF
+    reading.wake(Wake.SHUTDOWN)
+    assert await reading.read() is Wake.SHUTDOWN
 
 
 async def test_what_a_reader_was_given_counts_until_it_comes_back() -> None:

@@ -325,7 +325,7 @@ async def test_frames_that_gather_go_together_and_are_followed_by_others() -> No
             await asyncio.sleep(0.001)
         yield "d"
 
-    run, _ = make_run(log=Log(gather=1, on_flush=flushed.append))
+    run, _ = make_run(log=Log(coalesce=1, on_flush=flushed.append))
     run.start(as_source(agent))
     await run.wait(10)
     assert [frames.count(b"text-delta") for frames in flushed] == [3, 1]
@@ -339,7 +339,7 @@ async def test_the_end_does_not_wait_for_frames_that_could_gather() -> None:
             yield word
             await asyncio.sleep(0)
 
-    run, _ = make_run(log=Log(gather=3600, on_flush=flushed.append))
+    run, _ = make_run(log=Log(coalesce=3600, on_flush=flushed.append))
     run.start(as_source(agent))
     await run.wait(10)
     assert [(frames.count(b"text-delta"), frames.endswith(b"data: [DONE]\n\n")) for frames in flushed] == [(2, True)]
@@ -352,7 +352,7 @@ async def test_frames_that_gather_without_a_pause_do_not_pile_up() -> None:
         for _ in range(1000):
             yield "word "
 
-    run, _ = make_run(log=Log(gather=60, on_flush=flushed.append))
+    run, _ = make_run(log=Log(coalesce=60, on_flush=flushed.append))
     run.start(as_source(agent))
     await run.wait(10)
     assert run.info.state is RunState.FINISHED

@@ -11,7 +11,7 @@ from tests.runs.redis_stores import (
     FINISHED,
     RUN,
     SHORT,
-    Heard,
+    StoreEvents,
     Workers,
     let_the_lease_run_out,
     read_all,
@@ -45,7 +45,7 @@ async def test_a_run_without_its_owner_is_lost_for_everyone_who_looks(workers: W
 @pytest.mark.parametrize("look", ["latest", "claim", "read"])
 async def test_an_owner_that_lost_its_lease_writes_no_more(workers: Workers, look: str) -> None:
     owner, other = workers.store(), workers.store()
-    heard = Heard(owner)
+    events = StoreEvents(owner)
     await owner.claim(RUN)
     let_the_lease_run_out(workers)
     next_run = msgspec.structs.replace(RUN, run_id="r2")
@@ -58,7 +58,7 @@ async def test_an_owner_that_lost_its_lease_writes_no_more(workers: Workers, loo
             await read_all(other)
     length = workers.client.xlen(workers.log)
     owner.append("r1", b"too late")
-    await until(lambda: heard.failures == [("r1", LOST)], "the owner is told")
+    await until(lambda: events.failures == [("r1", LOST)], "the owner is told")
     owner.append("r1", b"later still")
     await owner.end(FINISHED)
     assert workers.client.xlen(workers.log) == length
@@ -68,11 +68,11 @@ async def test_an_owner_that_lost_its_lease_writes_no_more(workers: Workers, loo
 
 async def test_a_silent_owner_learns_from_its_heartbeat_that_its_run_was_lost(workers: Workers) -> None:
     owner, other = workers.store(lease=SHORT), workers.store(lease=SHORT)
-    heard = Heard(owner)
+    events = StoreEvents(owner)
     await owner.claim(RUN)
     while (await other.latest("c1")) == RUN:
         let_the_lease_run_out(workers)
-    await until(lambda: heard.failures == [("r1", LOST)], "the owner is told")
+    await until(lambda: events.failures == [("r1", LOST)], "the owner is told")
 
 
 async def test_leases_of_owners_and_readers_are_renewed_for_as_long_as_they_live(workers: Workers) -> None:
@@ -104,7 +104,7 @@ async def test_a_log_with_a_gap_is_lost(workers: Workers, forgotten: str) -> Non
 
 async def test_a_run_goes_on_after_a_restart_of_redis(restarted: Workers) -> None:
     owner, other = restarted.store(), restarted.store()
-    heard = Heard(owner)
+    events = StoreEvents(owner)
     await owner.claim(RUN)
     reader = asyncio.ensure_future(read_all(other))
     for number in range(60):
@@ -117,12 +117,12 @@ async def test_a_run_goes_on_after_a_restart_of_redis(restarted: Workers) -> Non
     await owner.end(FINISHED)
     assert await reader == b"".join(b"%d " % number for number in range(60))
     assert await other.latest("c1") == FINISHED
-    assert heard.failures == []
+    assert events.failures == []
 
 
 async def test_a_run_whose_data_is_gone_ends_for_owner_and_readers(restarted: Workers) -> None:
     owner, other = restarted.store(lease=SHORT), restarted.store(lease=SHORT)
-    heard = Heard(owner)
+    events = StoreEvents(owner)
     await owner.claim(RUN)
     reading = other.read(RUN)
     assert await anext(reading) == b""
@@ -132,25 +132,25 @@ async def test_a_run_whose_data_is_gone_ends_for_owner_and_readers(restarted: Wo
     with pytest.raises(RunLost):
         async with asyncio.timeout(PATIENCE):
             await anext(reading)
-    await until(lambda: heard.failures == [("r1", LOST)], "the owner is told")
+    await until(lambda: events.failures == [("r1", LOST)], "the owner is told")
     assert await other.latest("c1") is None
 
 
 async def test_nobody_waits_for_ever_when_redis_stays_away(restarted: Workers) -> None:
     owner, other = restarted.store(lease=SHORT), restarted.store(lease=SHORT)
-    heard = Heard(owner)
+    events = StoreEvents(owner)
     await owner.claim(RUN)
     reading = other.read(RUN)
     await anext(reading)
     restarted.server.stop()
     owner.append("r1", b"nobody writes this")
-    for asked in (owner.check(), owner.latest("c1"), owner.claim(RUN), owner.order_stop(RUN)):
+    for asked in (owner.check(), owner.latest("c1"), owner.claim(RUN), owner.request_stop(RUN)):
         with pytest.raises(StoreUnreachable):
             await asked
     with pytest.raises(RunLost):
         async with asyncio.timeout(PATIENCE):
             await anext(reading)
-    await until(lambda: heard.failures == [("r1", LOST)], "the owner gives up when its lease is over")
+    await until(lambda: events.failures == [("r1", LOST)], "the owner gives up when its lease is over")
     async with asyncio.timeout(PATIENCE):
         await owner.end(FINISHED)
 
