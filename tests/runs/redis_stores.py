@@ -27,7 +27,7 @@ _prefixes = (f"test{number}" for number in itertools.count())
 
 
 class StoreEvents:
-    """What stores told their managers."""
+    """Records the callbacks that stores make to their managers."""
 
     def __init__(self, *stores: RedisRuns) -> None:
         self.stops: list[str] = []
@@ -49,7 +49,7 @@ class StoreEvents:
 
 
 class Workers:
-    """Stores that share a server, and a plain client to look behind them."""
+    """Stores that share a server, and a plain client to inspect the keys."""
 
     def __init__(self, server: RedisServer) -> None:
         self.server = server

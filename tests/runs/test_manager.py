@@ -302,7 +302,7 @@ async def test_a_reader_that_comes_back_in_time_keeps_the_run_alive() -> None:
     assert await read_all(back) == WHOLE
 
 
-async def test_nobody_comes_back_in_time() -> None:
+async def test_a_run_is_stopped_when_no_reader_comes_back_in_time() -> None:
     kept, agent = manager(unread_timeout=0.02), Agent()
     (await start(kept, agent)).close()
     await eventually(lambda: not kept.running)

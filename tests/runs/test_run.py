@@ -1,4 +1,4 @@
-"""One run: it drives its source in one task, ends exactly once, and tells how."""
+"""One run: it drives its source in one task, and ends exactly once in the right state."""
 
 import asyncio
 import contextvars
@@ -408,7 +408,7 @@ async def test_a_run_may_end_as_soon_as_it_is_started() -> None:
     assert (run.info.state, len(ended)) == (RunState.FINISHED, 1)
 
 
-async def test_what_is_said_after_the_end_is_heard_by_nobody() -> None:
+async def test_parts_sent_after_the_end_are_dropped() -> None:
     turns: list[Turn] = []
 
     async def agent(turn: Turn) -> AsyncIterator[str]:

@@ -125,19 +125,19 @@ async def test_an_order_to_stop_reaches_the_owner(workers: Workers) -> None:
     events = StoreEvents(owner)
     await owner.claim(RUN)
     await other.request_stop(RUN)
-    await until(lambda: events.stops == ["r1"], "the order arrives")
+    await until(lambda: events.stops == ["r1"], "the request arrives")
 
 
-async def test_an_order_to_stop_what_nobody_reads_reaches_the_owner_and_leaves_no_mark(workers: Workers) -> None:
+async def test_a_request_to_stop_an_unread_run_reaches_the_owner_and_leaves_no_mark(workers: Workers) -> None:
     owner, other = workers.store(), workers.store()
     events = StoreEvents(owner)
     await owner.claim(RUN)
     await other.request_stop(RUN, unless_read=True)
-    await until(lambda: events.stops_unless_read == ["r1"], "the order arrives")
+    await until(lambda: events.stops_unless_read == ["r1"], "the request arrives")
     assert (events.stops, workers.client.hget(workers.chat, "stop")) == ([], None)
 
 
-async def test_an_order_that_got_lost_is_found_by_the_heartbeat(workers: Workers) -> None:
+async def test_a_stop_request_that_got_lost_is_found_by_the_next_renewal(workers: Workers) -> None:
     owner = workers.store(lease=SHORT)
     events = StoreEvents(owner)
     await owner.claim(RUN)
@@ -161,7 +161,7 @@ async def test_a_run_that_becomes_too_large_must_end(workers: Workers) -> None:
     await owner.claim(RUN)
     for _ in range(12):
         owner.append("r1", b"x")
-    await until(lambda: events.failures, "the manager is told")
+    await until(lambda: events.failures, "the manager is notified")
     owner.append("r1", b" the end")
     await owner.end(msgspec.structs.replace(RUN, state=RunState.FAILED))
     assert events.failures == [("r1", TOO_LARGE)]
