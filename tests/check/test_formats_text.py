@@ -59,7 +59,7 @@ def test_warnings() -> None:
     assert "    in      AI SDK 5\n    effect  Nothing of its value" in shown
 
 
-def test_an_effect_is_told_once() -> None:
+def test_a_repeated_effect_is_described_once() -> None:
     shown = report(stream({"type": "x"}, {"type": "y"}))
     assert re.findall(r"effect .*", shown) == [
         'effect  The turn ends here: status "error" with a long "Type validation failed" text; the rest',

@@ -164,7 +164,7 @@ async def test_a_store_can_be_checked(store: RunStore) -> None:
 
 
 class Agent:
-    """Says a word each time it is told to go on."""
+    """Yields a word each time it is released."""
 
     def __init__(self) -> None:
         self.go_on = asyncio.Event()

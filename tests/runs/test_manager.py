@@ -23,7 +23,7 @@ PATIENCE = 30.0
 
 
 class Agent:
-    """Says a word each time it is told to go on."""
+    """Yields a word each time it is released."""
 
     def __init__(self) -> None:
         self.waits = asyncio.Event()

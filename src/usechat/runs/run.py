@@ -76,7 +76,7 @@ NO_ENDING: Final = "The answer ended in an error."
 SILENT: Final = "The agent was silent for too long, so the answer was stopped."
 
 _NOTED: Final[frozenset[type]] = frozenset(get_args(parts.ToolPart))
-"""The parts that a run inspects before it passes them on."""
+"""What a run does not just pass on."""
 
 
 class RunState(enum.StrEnum):
@@ -375,7 +375,7 @@ class Run:
         return OpenCall(call.wire_id, call.name, input_digest(call.input), call.approval_id)
 
     def _noted(self, part: parts.Part) -> parts.Part:
-        """Sign an approval request, and close an open call whose result the agent sends; return the part to pass on."""
+        """Return what is to be passed on; a call whose outcome the agent tells is not open any more."""
         self._stream.vouch = self._pending
         if isinstance(part, parts.ApprovalRequest):
             return self._signed(part)

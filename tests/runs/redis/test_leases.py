@@ -136,7 +136,9 @@ async def test_a_run_whose_data_is_gone_ends_for_owner_and_readers(restarted: Wo
     assert await other.latest("c1") is None
 
 
-async def test_readers_and_owners_give_up_when_redis_stays_away(restarted: Workers) -> None:
+async def test_readers_and_owners_give_up_when_redis_stays_away_and_the_log_says_why(
+    restarted: Workers, caplog: pytest.LogCaptureFixture
+) -> None:
     owner, other = restarted.store(lease=SHORT), restarted.store(lease=SHORT)
     events = StoreEvents(owner)
     await owner.claim(RUN)
@@ -153,6 +155,8 @@ async def test_readers_and_owners_give_up_when_redis_stays_away(restarted: Worke
     await until(lambda: events.failures == [("r1", LOST)], "the owner gives up when its lease is over")
     async with asyncio.timeout(PATIENCE):
         await owner.end(FINISHED)
+    assert "Redis did not renew the leases of 1 run(s), which fail after 2 s without one; check that" in caplog.text
+    assert "run r1 was lost: its lease expired or its log is gone; Redis was unreachable, " in caplog.text
 
 
 class Forgetful(RedisRuns):

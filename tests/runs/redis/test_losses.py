@@ -90,7 +90,7 @@ async def test_the_owner_does_not_report_what_another_worker_has_reported(worker
         await asyncio.sleep(0)
     assert not await owner.end(state)
     await until(lambda: owner_events.failures, "the owner is told")
-    await asyncio.sleep(2 * SHORT)  # it would tell with its next heartbeats
+    await asyncio.sleep(2 * SHORT)  # it would report with its next renewals
     assert (events.losses, owner_events.losses) == ([LOST_RUN], [])
 
 

@@ -279,7 +279,7 @@ class RedisRuns:
                     await self._declare_given_up()
             except (exceptions.RedisError, OSError) as error:
                 _logger.warning(
-                    "Redis did not renew the leases of %d runs, which fail after %g s without a lease; check that Redis"
+                    "Redis did not renew the leases of %d run(s), which fail after %g s without one; check that Redis"
                     " is reachable: %r",
                     len(self._owned),
                     self._lease,
