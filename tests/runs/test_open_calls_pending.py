@@ -156,7 +156,7 @@ async def answered(
         pytest.param([parts.Text("hi")], None, id="no calls"),
     ],
 )
-async def test_the_finish_signs_the_calls_that_wait_for_the_page(said: list[parts.Part], metadata: Any) -> None:
+async def test_the_finish_vouches_for_the_calls_that_wait_for_the_page(said: list[parts.Part], metadata: Any) -> None:
     assert (await answered(*said))[0] == metadata
     # Nothing but the signature differs from a run that has no secret.
     without = {key: value for key, value in (metadata or {}).items() if key != "usechat"}
