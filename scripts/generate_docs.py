@@ -85,7 +85,7 @@ def rules() -> Iterator[str]:
         yield ""
         yield f"- severity: {rule.severity}"
         yield f"- what the user sees: {rule.sees}"
-        yield f"- how to mend it: {rule.fix}"
+        yield f"- how to fix it: {rule.fix}"
         yield ""
 
 

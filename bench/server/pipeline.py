@@ -22,7 +22,7 @@ async def _once(deltas: int) -> float:
     manager = RunManager(
         MemoryRuns(remember=0),
         timeouts=Timeouts(),
-        linger=0,
+        unread_timeout=0,
         conflict="reject",
         describe=lambda error, _info: str(error),
         maximum_behind=1 << 30,

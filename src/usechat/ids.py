@@ -1,4 +1,4 @@
-"""Random ids."""
+"""Random ids, in the format of the AI SDK's ``generateId``."""
 
 import secrets
 import string
@@ -11,5 +11,9 @@ _OF_BYTE: Final = _ALPHABET * 4
 
 
 def new_id(length: int = 16) -> str:
-    """Return a random id of letters and digits, as the AI SDK makes them."""
+    """Return a random id of letters and digits, from a cryptographic source.
+
+    >>> len(new_id())
+    16
+    """
     return secrets.token_bytes(length).translate(_OF_BYTE).decode()

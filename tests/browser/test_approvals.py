@@ -12,7 +12,7 @@ from tests.browser.conftest import OpenPage
 def test_approval_and_denial(open_page: OpenPage, button: str, state: str, answer: str) -> None:
     page = open_page()
     ask(page, "approve this")
-    expect(page.get_by_role("group", name="May delete_file run?")).to_be_visible()
+    expect(page.get_by_role("group", name="Allow delete_file to run?")).to_be_visible()
     expect(page.get_by_label("Input")).to_contain_text("notes.txt")
     page.get_by_role("button", name=button, exact=True).click()
     expect(page.get_by_role("button", name=f"delete_file {state}")).to_be_visible()

@@ -104,7 +104,7 @@ def test_an_earlier_answer_is_given_again_and_what_followed_is_gone(open_page: O
         ask(page, text)
         expect(page.get_by_label("Assistant").last).to_contain_text(f"You said: {text}")
         wait_until_idle(page)
-    page.get_by_role("button", name="Answer again").first.click()
+    page.get_by_role("button", name="Regenerate").first.click()
     expect(page.get_by_label("You", exact=True)).to_have_count(1)
     expect(page.get_by_label("Assistant")).to_contain_text("You said: one please")
     wait_until_idle(page)
@@ -131,7 +131,7 @@ def test_answer_again(open_page: OpenPage) -> None:
     expect(page.get_by_label("Assistant")).to_contain_text("You said")
     wait_until_idle(page)
     before = stored(page)[-1]["id"]
-    page.get_by_role("button", name="Answer again").click()
+    page.get_by_role("button", name="Regenerate").click()
     page.wait_for_function("before => JSON.stringify(localStorage).includes(before) === false", arg=before)
     expect(page.get_by_label("Assistant")).to_contain_text("You said: hello there")
     wait_until_idle(page)

@@ -67,7 +67,7 @@ def test_sarif_names_the_input(name: str, uri: str) -> None:
     assert result["locations"] == [{"physicalLocation": {"artifactLocation": {"uri": uri}}}]
 
 
-def test_sarif_tells_of_what_could_not_be_judged() -> None:
+def test_sarif_reports_what_could_not_be_judged() -> None:
     [run] = json.loads(sarif_report([GOOD, UNJUDGED], version="1.2.3"))["runs"]
     location = {"physicalLocation": {"artifactLocation": {"uri": "no%20file"}}}
     notification = {"level": "error", "message": {"text": UNJUDGED.reason}, "locations": [location]}
@@ -75,7 +75,7 @@ def test_sarif_tells_of_what_could_not_be_judged() -> None:
     assert run["results"] == []
 
 
-def test_sarif_tells_of_success() -> None:
+def test_sarif_reports_success() -> None:
     [run] = json.loads(sarif_report([BAD], version="1.2.3"))["runs"]
     assert run["invocations"] == [{"executionSuccessful": True, "toolExecutionNotifications": []}]
 
@@ -100,7 +100,7 @@ def test_junit_of_a_body_without_a_stream() -> None:
     assert [failure.get("message") for failure in root.iter("failure")] == ["nothing was read"]
 
 
-def test_junit_tells_of_what_could_not_be_judged() -> None:
+def test_junit_reports_what_could_not_be_judged() -> None:
     root = ElementTree.fromstring(junit_report([UNJUDGED, UNREAD]))
     assert counts(root) == [("no file", "1", "0", "1"), ("long.sse", "1", "0", "1")]
     assert [(error.get("type"), error.get("message")) for error in root.iter("error")] == [

@@ -27,7 +27,7 @@ def test_frames_have_numbers_lines_and_values() -> None:
     ]
 
 
-def test_the_end_mark_is_told_apart() -> None:
+def test_the_end_mark_is_recognized() -> None:
     assert [frame.is_done for frame in frames(b"data: [DONE]\n\ndata: 1\n\n")] == [True, False]
 
 

@@ -100,6 +100,6 @@ def test_an_unknown_key_in_a_strict_release() -> None:
         ('{"type":', None),
     ],
 )
-def test_data_that_is_not_json_tells_how_it_was_made(text: str, start: str | None) -> None:
+def test_data_that_is_not_json_shows_how_it_was_produced(text: str, start: str | None) -> None:
     fix = fix_for_unreadable(text)
     assert fix is None if start is None else fix is not None and fix.startswith(start)

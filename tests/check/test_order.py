@@ -1,4 +1,4 @@
-"""What every client accepts and people suffer from: blocks, tool calls, beginnings and endings."""
+"""What every client accepts although users notice it: blocks, tool calls, beginnings and endings."""
 
 from typing import Any
 

@@ -109,11 +109,11 @@ def test_metadata_and_keys_that_are_rejected() -> None:
 class TestGoingOn:
     """After the first rejection the client is gone; the judge looks for what else is wrong."""
 
-    def test_a_chunk_is_mended_by_leaving_keys_out(self) -> None:
+    def test_a_chunk_is_repaired_by_leaving_keys_out(self) -> None:
         body = turn({"type": "text-start", "id": "t", "providerMetadata": None}, text()[1], text()[2])
         assert found(body) == [("UC206", 2)]
 
-    def test_data_is_mended_by_leaving_keys_out(self) -> None:
+    def test_data_is_repaired_by_leaving_keys_out(self) -> None:
         assert found(turn({"type": "data-x", "data": 1, "id": 5})) == [("UC207", 2)]
 
     def test_nothing_is_said_about_the_order_after_a_gap(self) -> None:

@@ -164,7 +164,7 @@ async def test_a_store_can_be_checked(store: RunStore) -> None:
 
 
 class Agent:
-    """Says a word each time it is told to go on."""
+    """Yields a word each time it is released."""
 
     def __init__(self) -> None:
         self.go_on = asyncio.Event()
@@ -184,11 +184,11 @@ class Agent:
 class Worker:
     """A manager, and what it is asked."""
 
-    def __init__(self, store: RunStore, conflict: Conflict, linger: float | None) -> None:
+    def __init__(self, store: RunStore, conflict: Conflict, unread_timeout: float | None) -> None:
         self.manager = RunManager(
             store,
             timeouts=Timeouts(stop=PATIENCE),
-            linger=linger,
+            unread_timeout=unread_timeout,
             conflict=conflict,
             describe=lambda error, _info: str(error),
         )

@@ -26,8 +26,8 @@ LOST_RUN: Final = msgspec.structs.replace(RUN, state=RunState.LOST)
 _prefixes = (f"test{number}" for number in itertools.count())
 
 
-class Heard:
-    """What stores told their managers."""
+class StoreEvents:
+    """Records the callbacks that stores make to their managers."""
 
     def __init__(self, *stores: RedisRuns) -> None:
         self.stops: list[str] = []
@@ -36,7 +36,7 @@ class Heard:
         self.losses: list[RunInfo] = []
         self.seconds: list[float] = []
         for store in stores:
-            store.on_stop_ordered(self._stop)
+            store.on_stop_requested(self._stop)
             store.on_failure(lambda run_id, text: self.failures.append((run_id, text)))
             store.on_lost(self._lose)
 
@@ -49,7 +49,7 @@ class Heard:
 
 
 class Workers:
-    """Stores that share a server, and a plain client to look behind them."""
+    """Stores that share a server, and a plain client to inspect the keys."""
 
     def __init__(self, server: RedisServer) -> None:
         self.server = server
@@ -83,5 +83,5 @@ async def read_all(store: RedisRuns, info: RunInfo = RUN) -> bytes:
 
 
 def let_the_lease_run_out(workers: Workers) -> None:
-    """Do as if the owner had not been heard of for long."""
+    """Do as if the owner had not been events of for long."""
     workers.client.hset(workers.chat, "lease", "1")

@@ -1,4 +1,4 @@
-"""The log of a run: frames in order, readers that wait, and what happens to those who cannot follow."""
+"""The log of a run: frames in order, readers that wait, and the backlog limit."""
 
 import asyncio
 
@@ -30,7 +30,7 @@ def pushing(log: Log, *, maximum_behind: int | None = None) -> tuple[Reader, Pus
     return reader, pushed
 
 
-async def test_a_log_that_cannot_be_handed_over_keeps_no_other_waiting(caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_log_that_fails_to_flush_does_not_delay_the_others(caplog: pytest.LogCaptureFixture) -> None:
     def fail(_frames: bytes) -> None:
         raise OSError("disk full")
 
@@ -39,10 +39,12 @@ async def test_a_log_that_cannot_be_handed_over_keeps_no_other_waiting(caplog: p
     broken.append(b"a")
     log.append(b"b")
     assert await reader.read() == b"b"
-    assert [record.message for record in caplog.records] == ["what was said could not be handed over"]
+    assert [record.message for record in caplog.records] == [
+        "flushing a log failed: its clients miss frames until they resume"
+    ]
 
 
-async def test_frames_of_one_turn_of_the_loop_come_together() -> None:
+async def test_frames_of_one_iteration_of_the_event_loop_come_together() -> None:
     log = Log()
     reader = log.reader()
     log.append(b"a")
@@ -67,7 +69,7 @@ async def test_a_reader_waits_for_what_is_new_and_for_the_end() -> None:
     assert await reader.read() is None
 
 
-async def test_a_late_reader_goes_on_behind_what_there_is_so_far() -> None:
+async def test_a_late_reader_begins_behind_what_was_written() -> None:
     log = Log()
     log.append(b"a")
     late = log.reader()
@@ -78,7 +80,7 @@ async def test_a_late_reader_goes_on_behind_what_there_is_so_far() -> None:
     assert log.so_far() == b"ab"
 
 
-async def test_what_everybody_has_is_kept_in_short() -> None:
+async def test_frames_that_all_readers_have_are_kept_in_compact_form() -> None:
     log = Log()
     reader, pushed = pushing(log)
     waiting = asyncio.ensure_future(reader.read())
@@ -110,17 +112,17 @@ async def test_a_log_that_is_not_kept_forgets_what_was_taken() -> None:
     assert log.readers == 0
 
 
-async def test_what_is_flushed_is_told() -> None:
-    heard: list[bytes] = []
-    log = Log(on_flush=heard.append)
+async def test_every_flush_is_reported() -> None:
+    events: list[bytes] = []
+    log = Log(on_flush=events.append)
     log.append(b"a")
     log.append(b"b")
     log.flush()
     log.flush()
-    assert heard == [b"ab"]
+    assert events == [b"ab"]
 
 
-async def test_a_reader_that_falls_behind_is_told_once_it_is_too_far() -> None:
+async def test_a_reader_is_too_slow_once_it_exceeds_the_backlog_limit() -> None:
     log = Log()
     reader = log.reader(maximum_behind=3)
     interrupted: list[bool] = []
@@ -135,7 +137,7 @@ async def test_a_reader_that_falls_behind_is_told_once_it_is_too_far() -> None:
     assert reader.behind == 0
 
 
-async def test_one_large_thing_does_not_make_a_reader_slow() -> None:
+async def test_a_single_oversized_frame_does_not_make_a_reader_too_slow() -> None:
     log = Log()
     reader = log.reader(maximum_behind=3)
     reading = asyncio.ensure_future(reader.read())
@@ -147,7 +149,7 @@ async def test_one_large_thing_does_not_make_a_reader_slow() -> None:
     assert await reader.read() == b"ghijkl"
 
 
-async def test_a_reader_without_an_interrupt_learns_it_at_its_next_read() -> None:
+async def test_a_reader_without_a_callback_returns_the_reason_at_its_next_read() -> None:
     log = Log()
     reader = log.reader(maximum_behind=1)
     for frames in (b"a", b"b"):
@@ -156,21 +158,21 @@ async def test_a_reader_without_an_interrupt_learns_it_at_its_next_read() -> Non
     assert await reader.read() is Wake.TOO_SLOW
 
 
-async def test_reasons_wake_a_reader_and_silence_gives_way() -> None:
+async def test_reasons_wake_a_reader_and_any_overrides_silence() -> None:
     log = Log()
     reader = log.reader()
     reader.wake(Wake.SILENCE)
     reader.wake(Wake.GONE)
-    reader.wake(Wake.BROKEN_OFF)
+    reader.wake(Wake.SHUTDOWN)
     assert await reader.read() is Wake.GONE
     waiting = asyncio.ensure_future(reader.read())
     await asyncio.sleep(0)
-    reader.wake(Wake.BROKEN_OFF)
-    reader.wake(Wake.BROKEN_OFF)
-    assert await waiting is Wake.BROKEN_OFF
+    reader.wake(Wake.SHUTDOWN)
+    reader.wake(Wake.SHUTDOWN)
+    assert await waiting is Wake.SHUTDOWN
 
 
-async def test_whoever_holds_the_log_flushes_it() -> None:
+async def test_a_writer_that_holds_the_log_flushes_it() -> None:
     log = Log()
     reader = log.reader()
     log.held = True
@@ -182,7 +184,7 @@ async def test_whoever_holds_the_log_flushes_it() -> None:
     assert await reader.read() == b"ab"
 
 
-async def test_whoever_wrote_much_is_told_to_let_others_have_their_turn() -> None:
+async def test_a_writer_that_wrote_much_should_yield_to_the_event_loop() -> None:
     log = Log()
     assert [log.append(b"x" * 2048), log.append(b"x" * 2048)] == [False, True]
     log.flush()
@@ -209,7 +211,7 @@ async def test_frames_are_pushed_while_a_reader_waits(keep: bool) -> None:
     assert log.so_far() == (b"abc" if keep else b"")
 
 
-async def test_a_reader_whose_frames_are_not_through_is_woken_and_reads_on_by_itself() -> None:
+async def test_a_reader_with_unsent_frames_is_woken_and_reads_on_by_itself() -> None:
     log = Log()
     reader, pushed = pushing(log, maximum_behind=2)
     waiting = asyncio.ensure_future(reader.read())
@@ -223,7 +225,7 @@ async def test_a_reader_whose_frames_are_not_through_is_woken_and_reads_on_by_it
     assert [await reader.read(), await reader.read()] == [Wake.GONE, b"b"]
 
 
-async def test_a_reader_whose_frames_are_not_through_may_become_too_slow() -> None:
+async def test_a_reader_with_unsent_frames_may_become_too_slow() -> None:
     log = Log()
     reader, pushed = pushing(log, maximum_behind=2)
     interrupted: list[bool] = []
@@ -248,11 +250,11 @@ async def test_each_of_several_readers_gets_everything_in_its_own_way() -> None:
     log.append(b"b")
     log.flush()
     assert (pushed.frames, await waiting[1], await late.read()) == ([b"a", b"b"], b"ab", b"ab")
-    pushed_to.wake(Wake.BROKEN_OFF)
-    assert await waiting[0] is Wake.BROKEN_OFF
+    pushed_to.wake(Wake.SHUTDOWN)
+    assert await waiting[0] is Wake.SHUTDOWN
 
 
-async def test_a_reader_that_was_cancelled_is_woken_in_vain() -> None:
+async def test_waking_a_cancelled_reader_does_nothing() -> None:
     log = Log()
     reader = log.reader()
     waiting = asyncio.ensure_future(reader.read())
@@ -265,7 +267,7 @@ async def test_a_reader_that_was_cancelled_is_woken_in_vain() -> None:
     assert await reader.read() == b"a"
 
 
-async def test_what_is_told_of_a_flush_may_write_more() -> None:
+async def test_a_flush_callback_may_write_more() -> None:
     def tell(frames: bytes) -> None:
         if frames == b"a":
             log.append(b"b")
@@ -281,8 +283,8 @@ async def test_what_is_told_of_a_flush_may_write_more() -> None:
     assert (pushed.frames, await waiting, log.so_far()) == ([b"a", b"b"], None, b"ab")
 
 
-async def test_frames_gather_for_a_while_and_go_together() -> None:
-    log = Log(gather=0.02)
+async def test_coalesced_frames_are_sent_together() -> None:
+    log = Log(coalesce=0.02)
     reader = log.reader()
     began = log.loop.time()
     for frames in (b"a", b"b"):

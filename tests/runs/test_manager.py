@@ -23,7 +23,7 @@ PATIENCE = 30.0
 
 
 class Agent:
-    """Says a word each time it is told to go on."""
+    """Yields a word each time it is released."""
 
     def __init__(self) -> None:
         self.waits = asyncio.Event()
@@ -75,11 +75,11 @@ class Remote:
         return None
 
 
-def manager(conflict: Conflict = "reject", linger: float | None = 15, **options: Any) -> RunManager:
+def manager(conflict: Conflict = "reject", unread_timeout: float | None = 15, **options: Any) -> RunManager:
     return RunManager(
         MemoryRuns(),
         timeouts=Timeouts(stop=PATIENCE),
-        linger=linger,
+        unread_timeout=unread_timeout,
         conflict=conflict,
         describe=lambda error, _info: str(error),
         **options,
@@ -184,7 +184,7 @@ async def test_a_run_that_nobody_reads_gives_way_to_the_next_question() -> None:
 
 
 async def test_a_run_that_is_to_go_on_without_readers_does_not_give_way() -> None:
-    kept, agent = manager(linger=None), Agent()
+    kept, agent = manager(unread_timeout=None), Agent()
     (await start(kept, agent)).close()
     await agent.waits.wait()
     with pytest.raises(ChatBusy):
@@ -273,7 +273,7 @@ async def test_a_run_that_ended_cannot_be_attached() -> None:
 
 
 async def test_the_last_reader_that_leaves_stops_the_run_at_once() -> None:
-    kept, agent = manager(linger=0), Agent()
+    kept, agent = manager(unread_timeout=0), Agent()
     first = await start(kept, agent)
     info = await kept.latest("c1")
     assert info is not None
@@ -289,7 +289,7 @@ async def test_the_last_reader_that_leaves_stops_the_run_at_once() -> None:
 
 
 async def test_a_reader_that_comes_back_in_time_keeps_the_run_alive() -> None:
-    kept, agent = manager(linger=0.1), Agent()
+    kept, agent = manager(unread_timeout=0.1), Agent()
     reading = await start(kept, agent)
     await agent.waits.wait()
     reading.close()  # the loop has no turn before somebody is back, so that the time cannot be over
@@ -302,15 +302,15 @@ async def test_a_reader_that_comes_back_in_time_keeps_the_run_alive() -> None:
     assert await read_all(back) == WHOLE
 
 
-async def test_nobody_comes_back_in_time() -> None:
-    kept, agent = manager(linger=0.02), Agent()
+async def test_a_run_is_stopped_when_no_reader_comes_back_in_time() -> None:
+    kept, agent = manager(unread_timeout=0.02), Agent()
     (await start(kept, agent)).close()
     await eventually(lambda: not kept.running)
     assert agent.stopped == 1
 
 
 async def test_a_run_may_go_on_without_readers() -> None:
-    kept, agent = manager(linger=None), Agent()
+    kept, agent = manager(unread_timeout=None), Agent()
     (await start(kept, agent)).close()
     await asyncio.sleep(0.05)
     assert (kept.running, agent.stopped) == (1, 0)
@@ -347,7 +347,7 @@ async def test_shutdown_breaks_readers_off_and_lets_runs_end() -> None:
     reading = await start(kept, agent)
     await reading.read()
     closing = asyncio.ensure_future(kept.shut_down(drain=PATIENCE))
-    assert await reading.read() is Wake.BROKEN_OFF
+    assert await reading.read() is Wake.SHUTDOWN
     agent.go_on.set()
     await closing
     latest = await kept.latest("c1")

@@ -85,7 +85,7 @@ def answerable(latest: RunInfo | None) -> tuple[OpenCall, ...] | None:
         pytest.param([output(state="input-available"), output()], SIGNED, ["t1"], id="told twice, with one output"),
     ],
 )
-def test_of_a_forgotten_run_what_is_signed_is_taken(told: list[Any], metadata: Any, taken: list[str]) -> None:
+def test_signed_calls_of_a_forgotten_run_are_taken(told: list[Any], metadata: Any, taken: list[str]) -> None:
     assert sorted(Answers(asked(*told, metadata=metadata), "c1", None, SECRET).pending()) == taken
 
 
@@ -164,7 +164,7 @@ def test_an_approval_was_asked_for_and_its_call_is_the_same(
         answers.check_approvals()
 
 
-def test_an_approval_of_a_call_that_is_told_twice_and_differently_is_refused() -> None:
+def test_an_approval_of_a_call_that_comes_back_in_two_versions_is_refused() -> None:
     with pytest.raises(Unprocessable):
         Answers(
             asked(approval(), approval(input={"path": "/"})), "c1", answerable(run(REMOVE)), SECRET
@@ -207,7 +207,7 @@ def test_what_came_to_nothing_may_be_answered_again(state: RunState, retried: li
 @pytest.mark.parametrize(
     ("told", "latest", "lines"),
     [
-        pytest.param([output()], None, [f"chat c1: {UNSIGNED}"], id="nothing vouches for it"),
+        pytest.param([output()], None, [f"chat c1: {UNSIGNED}"], id="unsigned"),
         pytest.param([output(input=2)], run(ASK), [f"chat c1: {CHANGED}"], id="the call has changed"),
         pytest.param([output(), output()], run(ASK), [f"chat c1: {CHANGED}"], id="there are two outputs"),
         pytest.param([output()], run(), [], id="it was answered before"),
@@ -215,7 +215,7 @@ def test_what_came_to_nothing_may_be_answered_again(state: RunState, retried: li
         pytest.param([output(state="input-available")], None, [], id="no output"),
     ],
 )
-def test_what_is_not_taken_is_told_without_what_it_says(
+def test_an_ignored_output_is_logged_without_its_content(
     caplog: pytest.LogCaptureFixture, told: list[Any], latest: RunInfo | None, lines: list[str]
 ) -> None:
     with caplog.at_level(logging.WARNING, "usechat"):

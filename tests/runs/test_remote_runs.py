@@ -34,7 +34,7 @@ def info(sdk: str = "7") -> RunInfo:
     return RunInfo("r1", "c1", "m1", sdk)
 
 
-def broken_off(sent: Sequence[Part], sdk: str = "7", continues: Any = None) -> bytes:
+def cut_after(sent: Sequence[Part], sdk: str = "7", continues: Any = None) -> bytes:
     frames = FrameStream(MessageStream(message_id="m1", sdk=sdk, continues=continues))
     return b"".join([frames.send(part) for part in sent])
 
@@ -58,14 +58,14 @@ def test_a_run_that_breaks_off_ends_as_its_owner_would_have_ended_it(sent: list[
 
 
 def test_a_run_that_had_ended_needs_no_ending() -> None:
-    assert failure_after(broken_off([parts.Text("a"), parts.Finish()]), info(), None, LOST) == b""
+    assert failure_after(cut_after([parts.Text("a"), parts.Finish()]), info(), None, LOST) == b""
 
 
 @settings(max_examples=200)
 @given(part_lists, st.sampled_from(["5.0.0", "6", "7"]), st.none() | continued_messages(approvals=False))
 def test_whatever_was_said_the_ending_is_legal(sent: list[Part], sdk: str, continues: Any) -> None:
     said = [part for part in sent if not isinstance(part, parts.Finish | parts.Error | parts.Abort)]
-    so_far = broken_off(said, sdk, continues)
+    so_far = cut_after(said, sdk, continues)
     whole = ChunkDecoder().receive(so_far + failure_after(so_far, info(sdk), continues, LOST))
     builder = MessageBuilder(sdk=sdk, message=continues)
     for chunk in whole[:-2]:
@@ -94,7 +94,7 @@ class Elsewhere(MemoryRuns):
     async def read(self, info: RunInfo) -> AsyncGenerator[bytes, None]:  # noqa: ARG002
         self.reads += 1
         try:
-            yield broken_off([parts.Text("a")])
+            yield cut_after([parts.Text("a")])
             await self.go_on.wait()
             if self._end is not None:
                 raise self._end
@@ -107,10 +107,10 @@ async def test_readers_share_a_mirror_which_goes_with_the_last_of_them() -> None
     remote_runs = RemoteRuns(store)
     first, second = await asyncio.gather(remote_runs.open(info()), remote_runs.open(info()))
     assert first is second
-    assert (first.log.so_far(), first.continued) == (broken_off([parts.Text("a")]), {"id": "m1"})
-    remote_runs.leave(first)
+    assert (first.log.so_far(), first.continued) == (cut_after([parts.Text("a")]), {"id": "m1"})
+    remote_runs.release(first)
     assert store.reads == 1
-    remote_runs.leave(second)
+    remote_runs.release(second)
     await remote_runs.close()
     assert store.reads == 0
 
@@ -129,5 +129,5 @@ async def test_the_mirror_of_a_lost_run_ends_with_an_error(end: Exception) -> No
     assert LOST.encode() in frames
     assert b"secret" not in frames
     assert await reader.read() is None
-    remote_runs.leave(remote_run)
+    remote_runs.release(remote_run)
     await remote_runs.close()

@@ -1,4 +1,4 @@
-"""One run: it drives its source in one task, ends exactly once, and tells how."""
+"""One run: it drives its source in one task, and ends exactly once in the right state."""
 
 import asyncio
 import contextvars
@@ -159,7 +159,9 @@ async def test_stop_cancels_the_agent_in_its_own_task_and_context() -> None:
     assert b'"type":"abort","reason":"user"' in run.log.so_far()
 
 
-async def test_an_agent_that_does_not_stop_is_left_behind() -> None:
+async def test_an_agent_that_does_not_stop_is_left_behind_and_the_log_says_what_to_do(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     release = asyncio.Event()
 
     async def agent(_turn: Turn) -> AsyncIterator[str]:
@@ -180,6 +182,10 @@ async def test_an_agent_that_does_not_stop_is_left_behind() -> None:
     release.set()
     await run.wait()
     assert (len(ended), b"late" in run.log.so_far()) == (1, False)
+    assert caplog.messages == [
+        f"run {run.info.run_id}: the agent did not stop within 0.05 s, so the stream ends without it; let the agent"
+        " handle asyncio.CancelledError and look at turn.stopped in threads, or raise Timeouts.stop"
+    ]
 
 
 @pytest.mark.parametrize(
@@ -209,7 +215,7 @@ async def test_an_agent_that_falls_silent_times_out_and_its_tools_are_settled() 
     assert kinds == ["Start", "StartStep", "ToolInputAvailable", "ToolOutputError", "Error", "Finish"]
 
 
-async def test_an_agent_that_speaks_in_time_does_not_time_out() -> None:
+async def test_an_agent_that_sends_in_time_does_not_time_out() -> None:
     async def agent(_turn: Turn) -> AsyncIterator[str]:
         for _ in range(6):
             await asyncio.sleep(0.05)
@@ -252,7 +258,7 @@ async def test_a_run_can_be_failed_at_once() -> None:
     await run.wait()
 
 
-async def test_what_is_said_is_handed_over_when_the_agent_pauses_and_goes_together() -> None:
+async def test_parts_are_flushed_together_when_the_agent_pauses() -> None:
     flushed: list[tuple[int, bytes]] = []
     pauses = 0
 
@@ -272,7 +278,7 @@ async def test_what_is_said_is_handed_over_when_the_agent_pauses_and_goes_togeth
     assert flushed[-1][1].endswith(b"data: [DONE]\n\n")
 
 
-async def test_what_others_say_meanwhile_is_handed_over_too() -> None:
+async def test_parts_sent_from_other_tasks_are_flushed_too() -> None:
     said = asyncio.Event()
 
     async def agent(turn: Turn) -> AsyncIterator[str]:
@@ -314,7 +320,7 @@ async def test_a_log_that_fails_fails_the_run_and_closes_the_agent() -> None:
     assert (closed, run.info.state, len(ended)) == ([True], RunState.FAILED, 1)
 
 
-async def test_frames_that_gather_go_together_and_are_followed_by_others() -> None:
+async def test_coalesced_frames_are_sent_together_and_followed_by_others() -> None:
     flushed: list[bytes] = []
 
     async def agent(_turn: Turn) -> AsyncIterator[str]:
@@ -325,13 +331,13 @@ async def test_frames_that_gather_go_together_and_are_followed_by_others() -> No
             await asyncio.sleep(0.001)
         yield "d"
 
-    run, _ = make_run(log=Log(gather=1, on_flush=flushed.append))
+    run, _ = make_run(log=Log(coalesce=1, on_flush=flushed.append))
     run.start(as_source(agent))
     await run.wait(10)
     assert [frames.count(b"text-delta") for frames in flushed] == [3, 1]
 
 
-async def test_the_end_does_not_wait_for_frames_that_could_gather() -> None:
+async def test_the_end_does_not_wait_for_frames_that_could_be_coalesced() -> None:
     flushed: list[bytes] = []
 
     async def agent(_turn: Turn) -> AsyncIterator[str]:
@@ -339,20 +345,20 @@ async def test_the_end_does_not_wait_for_frames_that_could_gather() -> None:
             yield word
             await asyncio.sleep(0)
 
-    run, _ = make_run(log=Log(gather=3600, on_flush=flushed.append))
+    run, _ = make_run(log=Log(coalesce=3600, on_flush=flushed.append))
     run.start(as_source(agent))
     await run.wait(10)
     assert [(frames.count(b"text-delta"), frames.endswith(b"data: [DONE]\n\n")) for frames in flushed] == [(2, True)]
 
 
-async def test_frames_that_gather_without_a_pause_do_not_pile_up() -> None:
+async def test_coalesced_frames_of_an_agent_without_a_pause_do_not_pile_up() -> None:
     flushed: list[bytes] = []
 
     async def agent(_turn: Turn) -> AsyncIterator[str]:
         for _ in range(1000):
             yield "word "
 
-    run, _ = make_run(log=Log(gather=60, on_flush=flushed.append))
+    run, _ = make_run(log=Log(coalesce=60, on_flush=flushed.append))
     run.start(as_source(agent))
     await run.wait(10)
     assert run.info.state is RunState.FINISHED
@@ -408,7 +414,7 @@ async def test_a_run_may_end_as_soon_as_it_is_started() -> None:
     assert (run.info.state, len(ended)) == (RunState.FINISHED, 1)
 
 
-async def test_what_is_said_after_the_end_is_heard_by_nobody() -> None:
+async def test_parts_sent_after_the_end_are_dropped() -> None:
     turns: list[Turn] = []
 
     async def agent(turn: Turn) -> AsyncIterator[str]:

@@ -1,4 +1,4 @@
-"""One timer for many: everybody looks, until they look no more."""
+"""The shared timer calls each listener until it is discarded."""
 
 import asyncio
 from contextvars import ContextVar
@@ -6,56 +6,56 @@ from contextvars import ContextVar
 from usechat.runs.timers import SharedTimer, timer_for
 
 
-class Watch:
-    def __init__(self, timer: SharedTimer, looks: int = 1) -> None:
+class Listener:
+    def __init__(self, timer: SharedTimer, ticks: int = 1) -> None:
         self.times: list[float] = []
         self.done = asyncio.Event()
         self._timer = timer
-        self._looks = looks
+        self._ticks = ticks
 
     def tick(self, now: float) -> None:
         self.times.append(now)
-        if len(self.times) == self._looks:
+        if len(self.times) == self._ticks:
             self._timer.discard(self)
             self.done.set()
 
 
-async def test_everybody_looks_as_often_as_they_want() -> None:
+async def test_listeners_are_called_at_their_intervals() -> None:
     timer = SharedTimer(0.01)
-    watches = [Watch(timer, looks) for looks in (1, 2, 3)]
+    listeners = [Listener(timer, ticks) for ticks in (1, 2, 3)]
     began = asyncio.get_running_loop().time()
-    for watch in watches:
-        timer.add(watch)
-    for watch in watches:
-        await asyncio.wait_for(watch.done.wait(), 10)
-    assert [len(watch.times) for watch in watches] == [1, 2, 3]
-    assert watches[2].times == sorted(watches[2].times)
-    assert watches[2].times[0] >= began + 0.01
+    for listener in listeners:
+        timer.add(listener)
+    for listener in listeners:
+        await asyncio.wait_for(listener.done.wait(), 10)
+    assert [len(listener.times) for listener in listeners] == [1, 2, 3]
+    assert listeners[2].times == sorted(listeners[2].times)
+    assert listeners[2].times[0] >= began + 0.01
 
 
-async def test_somebody_who_comes_when_all_have_gone_looks_too() -> None:
+async def test_a_listener_that_is_added_after_all_were_discarded_is_called() -> None:
     timer = SharedTimer(0.001)
     for _ in range(2):
-        watch = Watch(timer)
-        timer.add(watch)
-        await asyncio.wait_for(watch.done.wait(), 10)
-        timer.discard(watch)
+        listener = Listener(timer)
+        timer.add(listener)
+        await asyncio.wait_for(listener.done.wait(), 10)
+        timer.discard(listener)
 
 
-async def test_nobody_looks_with_the_variables_of_another() -> None:
+async def test_listeners_are_not_called_in_the_context_of_another() -> None:
     asked = ContextVar("asked", default="nobody")
     found: list[str] = []
     timer = SharedTimer(0.001)
 
-    class Asking(Watch):
+    class Asking(Listener):
         def tick(self, now: float) -> None:
             found.append(asked.get())
             super().tick(now)
 
     asked.set("Ada")
-    watch = Asking(timer)
-    timer.add(watch)
-    await asyncio.wait_for(watch.done.wait(), 10)
+    listener = Asking(timer)
+    timer.add(listener)
+    await asyncio.wait_for(listener.done.wait(), 10)
     assert found == ["nobody"]
 
 

@@ -163,7 +163,7 @@ async def test_a_continuation_goes_on_with_its_message() -> None:
     assert [type(chunk) for chunk in found[1:3]] == [chunks.StartStepChunk, chunks.TextStartChunk]
 
 
-async def test_a_failure_is_told_with_a_reference_alone(caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_failure_shows_a_reference_alone(caplog: pytest.LogCaptureFixture) -> None:
     async def answer(_turn: Turn) -> AsyncIterator[str]:
         yield "So far, "
         raise ValueError("the password is hunter2")

@@ -121,7 +121,7 @@ class Answering:
             self.log.reader(maximum_behind=maximum_behind),
             self.log,
             on_close=self._close,
-            last_words=(lambda: last_words) if last_words else None,
+            final_frames=(lambda: last_words) if last_words else None,
         )
         received = asyncio.get_running_loop().time()
         response = StreamResponse(
@@ -271,7 +271,7 @@ async def test_a_silence_is_broken_in_time(keep_alive: float) -> None:
     )
     answering = asyncio.ensure_future(response({}, connection.receive, connection.send))
     await settled()
-    every = timer_for(keep_alive).every
+    every = timer_for(keep_alive).interval
     looks = 0
     while len(connection.bodies) == 1 and looks < 1000:
         response.tick(looks * every)  # the first finds that the stream was opened, up to a look ago
@@ -320,7 +320,7 @@ async def test_a_shutdown_breaks_the_response_off(way: Way) -> None:
     connection = Connection()
     answering = Answering(connection, way=way)
     await answering.write(b"a")
-    answering.reading.wake(Wake.BROKEN_OFF)
+    answering.reading.wake(Wake.SHUTDOWN)
     await answering.end()
     assert b'"type":"error"' in connection.bodies[-1]
     assert (connection.complete, answering.listener.heard) == (False, [True, "broken-off"])

@@ -121,7 +121,7 @@ async def test_a_shutdown_does_not_wait_for_a_client_that_takes_nothing(way: Way
     connection.may_send.clear()
     await answering.write(b"b")
     for _ in range(2):  # whoever shuts down may say so more than once
-        answering.reading.wake(Wake.BROKEN_OFF)
+        answering.reading.wake(Wake.SHUTDOWN)
         await settled()
     connection.may_send.set()
     await answering.end()
@@ -136,7 +136,7 @@ async def test_nor_does_it_wait_for_the_end_of_an_answer_that_has_ended(way: Way
     await answering.write(b"b")
     answering.log.end()
     await settled()
-    answering.reading.wake(Wake.BROKEN_OFF)
+    answering.reading.wake(Wake.SHUTDOWN)
     await settled()
     connection.may_send.set()
     await answering.end()

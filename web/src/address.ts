@@ -1,6 +1,6 @@
 import { useSyncExternalStore } from "react";
 
-/** The chat that the address bar names, so that a reload and a link lead to it. */
+/** The chat that the address bar names, so that reloads and links open it. */
 export function useChatInAddress(): string | null {
   return useSyncExternalStore(subscribe, () => new URLSearchParams(location.search).get("chat"));
 }

@@ -10,7 +10,7 @@ import { Inspector } from "./inspector/inspector";
 import type { Settings } from "./settings";
 import { useAnswers, type Answers } from "./use-answers";
 
-/** What the page must know of a chat. */
+/** The state of a chat that the page around it needs. */
 export interface ChatState {
   busy: boolean;
   hasFlow: boolean;
@@ -19,7 +19,7 @@ export interface ChatState {
 interface Props {
   id: string;
   settings: Settings;
-  /** Whether it is looked at. A chat that is being answered goes on while another is looked at. */
+  /** Whether this chat is visible. A hidden chat keeps receiving its answer. */
   shown: boolean;
   showFlow: boolean;
   inspecting: boolean;
@@ -27,7 +27,7 @@ interface Props {
   tell: (id: string, state: ChatState) => void;
 }
 
-/** One chat, with what may stand beside it. */
+/** One chat, with its flow diagram and its inspector. */
 export function Chat({ id, settings, shown, showFlow, inspecting, closeInspector, tell }: Props) {
   const tap = useMemo(() => new FrameTap(), []);
   const answers = useAnswers(id, settings, tap);
@@ -74,7 +74,7 @@ export function Chat({ id, settings, shown, showFlow, inspecting, closeInspector
   );
 }
 
-/** `/` goes to the message, Escape stops the answer. */
+/** `/` focuses the input, Escape stops the answer. */
 function useShortcuts(shown: boolean, busy: boolean, stop: () => void): void {
   const latest = useRef({ shown, busy, stop });
   latest.current = { shown, busy, stop };
@@ -125,7 +125,7 @@ function State({ answers }: { answers: Answers }) {
   if (!answers.kept) {
     return (
       <p className="waiting" role="status">
-        The browser has no room for this chat: it is gone after a reload. Delete old chats to keep it.
+        Browser storage is full: this chat will be lost on reload. Delete old chats to keep it.
       </p>
     );
   }
@@ -137,7 +137,7 @@ function Welcome({ settings, send }: { settings: Settings; send: (text: string) 
     <div className="welcome">
       <h1>{settings.title}</h1>
       <p>
-        A stock <code>useChat</code> page. Ask something; open the inspector to see every frame of the answer.
+        A stock <code>useChat</code> page. Send a message; open the inspector to see every frame of the answer.
       </p>
       <div className="suggestions">
         {settings.suggestions.map((text) => (
@@ -148,8 +148,8 @@ function Welcome({ settings, send }: { settings: Settings; send: (text: string) 
         ))}
       </div>
       <p className="hint">
-        <kbd>Enter</kbd> sends, <kbd>Shift</kbd>+<kbd>Enter</kbd> begins a line, <kbd>Esc</kbd> stops, <kbd>/</kbd> goes
-        to the message.
+        <kbd>Enter</kbd>: send. <kbd>Shift</kbd>+<kbd>Enter</kbd>: new line. <kbd>Esc</kbd>: stop. <kbd>/</kbd>: focus
+        the input.
       </p>
     </div>
   );

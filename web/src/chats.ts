@@ -1,6 +1,6 @@
 import type { UIMessage } from "ai";
 
-/** A chat of the side list. */
+/** An entry in the list of chats. */
 export interface ChatEntry {
   id: string;
   title: string;
@@ -21,8 +21,8 @@ export function loadChats(): ChatEntry[] {
 }
 
 /**
- * What is kept of a chat. `running` says that its last answer was still being written; if that one went on after an
- * approval, `continued` is what it was before.
+ * A chat in local storage. `running`: its last answer was still streaming. `continued`: if that answer continued after
+ * an approval, the message as it was before.
  */
 export interface StoredChat {
   messages: UIMessage[];
@@ -34,10 +34,10 @@ export function loadChat(id: string): StoredChat {
   return (read(PREFIX + id) as StoredChat | undefined) ?? { messages: [], running: false };
 }
 
-/** The chats that were deleted while they were open: what still comes of them is not kept. */
+/** Chats that were deleted while they were open: later updates to them are not saved. */
 const removed = new Set<string>();
 
-/** Keep a chat, and put it on top of the list if it has changed; tells whether there was room for it. */
+/** Save a chat, and move it to the top of the list if it has changed; returns whether storage had room for it. */
 export function saveChat(id: string, chat: StoredChat): boolean {
   const text = JSON.stringify(chat);
   if (removed.has(id) || localStorage.getItem(PREFIX + id) === text) return true;
@@ -55,7 +55,7 @@ export function removeChat(id: string): void {
   dispatchEvent(new Event(SAVED));
 }
 
-/** Call back when the list changes, in this tab or another; returns what ends that. */
+/** Subscribe to changes of the list, in this tab or another; returns the function that unsubscribes. */
 export function onListChanged(changed: () => void): () => void {
   const listener = (event: StorageEvent) => event.key === LIST && changed();
   addEventListener("storage", listener);
@@ -66,7 +66,7 @@ export function onListChanged(changed: () => void): () => void {
   };
 }
 
-/** Call back when another tab changes this chat; returns what ends that. */
+/** Subscribe to changes of a chat in another tab; returns the function that unsubscribes. */
 export function onChatChanged(id: string, changed: () => void): () => void {
   const listener = (event: StorageEvent) => event.key === PREFIX + id && event.newValue !== null && changed();
   addEventListener("storage", listener);

@@ -11,7 +11,7 @@ export interface Frame {
   raw: string;
 }
 
-/** One answer: what was asked, and every frame of it. */
+/** One request and every frame of its response. */
 export interface Exchange {
   number: number;
   method: string;
@@ -22,7 +22,7 @@ export interface Exchange {
   error?: string;
 }
 
-/** Keeps what `fetch` brings, and passes it on untouched. */
+/** Wraps `fetch`: records the frames of each response and passes them on unchanged. */
 export class FrameTap {
   exchanges: Exchange[] = [];
   private readonly listeners = new Set<() => void>();
@@ -55,7 +55,7 @@ export class FrameTap {
     }
   };
 
-  /** Whether a proxy, or a server that ends, said for it that it cannot answer now. */
+  /** Whether the last response says that the server is unavailable: from a proxy, or from a server that shuts down. */
   get isServerAway(): boolean {
     return [502, 503, 504].includes(this.exchanges.at(-1)?.status ?? 0);
   }
@@ -91,7 +91,7 @@ export class FrameTap {
     this.tell();
   }
 
-  /** Tell at most once per picture: frames come by the hundred. */
+  /** Notify listeners at most every 50 ms: frames arrive by the hundred. */
   private tell(): void {
     if (this.scheduled) return;
     this.scheduled = true;

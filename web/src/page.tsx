@@ -44,7 +44,7 @@ export function Page({ settings }: { settings: Settings }) {
   return (
     <div className="page">
       <a className="skip" href="#prompt">
-        Skip to the message
+        Skip to the input
       </a>
       <header className="bar">
         <button
@@ -87,8 +87,8 @@ export function Page({ settings }: { settings: Settings }) {
         <button
           type="button"
           className="icon-button"
-          aria-label={theme === "dark" ? "Light colours" : "Dark colours"}
-          title={theme === "dark" ? "Light colours" : "Dark colours"}
+          aria-label={theme === "dark" ? "Light mode" : "Dark mode"}
+          title={theme === "dark" ? "Light mode" : "Dark mode"}
           onClick={toggleTheme}
         >
           <Icon name={theme === "dark" ? "sun" : "moon"} />
@@ -135,7 +135,7 @@ function ChatList({ chats, current, running, open, remove }: ListProps) {
               title={chat.title}
               onClick={() => open(chat.id)}
             >
-              {running.includes(chat.id) && <span className="dots" role="img" aria-label="Being answered:" />}
+              {running.includes(chat.id) && <span className="dots" role="img" aria-label="Answering:" />}
               {chat.title}
             </button>
             <button

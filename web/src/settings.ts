@@ -1,14 +1,14 @@
-/** What the server tells the page about itself, in a meta element: no inline script is needed. */
+/** The server's settings for the page, in a meta element: no inline script is needed. */
 export interface Settings {
-  /** What is served. */
+  /** The name of what is served. */
   title: string;
-  /** Where DefaultChatTransport posts to. */
+  /** The URL that DefaultChatTransport posts to. */
   api: string;
-  /** Where a stream is judged, if the server offers it. */
+  /** The URL that checks a stream, if the server has one. */
   check?: string;
   /** Whether requests need a bearer token. */
   auth: boolean;
-  /** What a newcomer may ask. */
+  /** Suggested first messages. */
   suggestions: string[];
 }
 

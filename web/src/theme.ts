@@ -3,7 +3,7 @@ import { useEffect, useState } from "react";
 const KEY = "usechat:theme";
 export type Theme = "light" | "dark";
 
-/** Dark or light: the system's wish until the user has one. */
+/** Dark or light: the system's preference until the user chooses. */
 export function useTheme(): [Theme, () => void] {
   const [theme, setTheme] = useState<Theme>(
     () =>

@@ -1,6 +1,6 @@
 const KEY = "usechat:token";
 
-/** The bearer token that the user typed; it is forgotten with the tab. */
+/** The bearer token that the user typed; it is gone when the tab is closed. */
 export function loadToken(): string {
   return sessionStorage.getItem(KEY) ?? "";
 }

@@ -22,12 +22,12 @@ const MAXIMUM_TRIES = 8;
 export function useAnswers(id: string, settings: Settings, tap: FrameTap) {
   const stored = useMemo(() => withoutUnfinished(loadChat(id)), [id]);
   const [held, setHeld, heldNow] = useLatest<UIMessage | undefined>(stored.unfinished);
-  /** Whether the connection is lost, and tries to resume go on. */
+  /** Whether the connection is lost and the page is trying to resume. */
   const [lost, setLost, lostNow] = useLatest(false);
   const [cutOff, setCutOff] = useState(false);
-  /** The last answer as it was when the page asked to go on with it. */
+  /** The last answer as it was when the page sent the request that continues it. */
   const continued = useRef(stored.continued);
-  /** Whether an answer is expected, so that it is a loss if there is none to resume. */
+  /** Whether an answer is expected: if there is none to resume, it was lost. */
   const expected = useRef(stored.running);
   const failures = useRef(0);
   const tries = useRef(0);
@@ -70,7 +70,7 @@ export function useAnswers(id: string, settings: Settings, tap: FrameTap) {
   const latest = useRef({ chat, messages });
   latest.current = { chat, messages };
 
-  /** `before` are the messages so far; whoever has just set them says so, because they are rendered later. */
+  /** `before`: the messages so far, for a caller that has just set them and whose change is not rendered yet. */
   async function resume(before = latest.current.chat.messages): Promise<void> {
     const { status, setMessages, resumeStream } = latest.current.chat;
     if (isWorking(status)) return;
@@ -132,7 +132,7 @@ export function useAnswers(id: string, settings: Settings, tap: FrameTap) {
 
   const actions = useMemo(() => {
     type Hook = (typeof latest.current)["chat"];
-    /** Let the hook see all that the reader sees, and ask. */
+    /** Give the hook the messages that are shown, and send the request. */
     const ask = (what: (hook: Hook) => Promise<void>): void => {
       const { chat: hook, messages: shown } = latest.current;
       if (heldNow.current) hook.setMessages(shown);
@@ -145,7 +145,7 @@ export function useAnswers(id: string, settings: Settings, tap: FrameTap) {
     };
     return {
       send: (text: string, files?: FileList) => ask((hook) => hook.sendMessage({ text, files })),
-      /** Ask anew with other words; the files stay. */
+      /** Send the message again with a new text and the same files. */
       edit: (message: UIMessage, text: string) =>
         ask((hook) => {
           const files = message.parts.filter((part) => part.type === "file");
@@ -154,7 +154,7 @@ export function useAnswers(id: string, settings: Settings, tap: FrameTap) {
       regenerate: (message?: UIMessage) => ask((hook) => hook.regenerate(message && { messageId: message.id })),
       approve: (approvalId: string, approved: boolean) =>
         void latest.current.chat.addToolApprovalResponse({ id: approvalId, approved }),
-      /** The stop route ends the answer wherever it is made; closing the connection would only leave it. */
+      /** The stop route stops the run on any worker; closing the connection would only detach from it. */
       stop: async () => {
         const url = `${settings.api}/${encodeURIComponent(id)}/stop`;
         const options = { method: "POST", headers: requestHeaders(), signal: AbortSignal.timeout(6000) };
@@ -183,7 +183,7 @@ export function useAnswers(id: string, settings: Settings, tap: FrameTap) {
 
 export type Answers = ReturnType<typeof useAnswers>;
 
-/** The server makes the stream for the release that reads it. */
+/** The server encodes the stream for the release that this header names. */
 function requestHeaders(): Record<string, string> {
   return { "x-ai-sdk": AI_SDK_RELEASE, ...authorization() };
 }
@@ -203,7 +203,7 @@ function withoutUnfinished({ messages, running, continued }: StoredChat) {
   return { messages: [...messages.slice(0, -1), ...(continued ? [continued] : [])], unfinished, running, continued };
 }
 
-/** The messages with what is held of the last answer in its place. */
+/** The messages, with the held copy of the last answer in its place. */
 function withHeld(messages: UIMessage[], held: UIMessage | undefined): UIMessage[] {
   if (!held) return messages;
   return [...(messages.at(-1)?.role === "assistant" ? messages.slice(0, -1) : messages), held];

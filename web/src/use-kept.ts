@@ -1,10 +1,10 @@
 import { useEffect, useRef, useState } from "react";
 import { saveChat, type StoredChat } from "./chats";
 
-/** Milliseconds between two saves of an answer that is being written. */
+/** Milliseconds between two saves of an answer that is streaming. */
 const SAVE_EVERY = 400;
 
-/** Keep a chat in local storage as it changes, and whatever ends the page; tells whether there was room for it. */
+/** Save a chat to local storage as it changes and when the page closes; returns whether storage had room for it. */
 export function useKept(id: string, { messages, running, continued }: StoredChat): boolean {
   const [kept, setKept] = useState(true);
   const saved = useRef(0);

@@ -1,7 +1,14 @@
-"""`usechat check`: judges a stream as the real clients of AI SDK 5, 6 and 7 would, and says what to mend.
+"""Check a UI message stream as the clients of AI SDK 5, 6 and 7 read it. This is `usechat check` as a library.
 
-:func:`check_bytes` takes the body of a response and returns the report; :func:`judge` is one release's verdict alone.
-Both are pure. Reading files and URLs (:mod:`usechat.check.sources`) is apart.
+:func:`check_bytes` takes the body of a response and returns the report as JSON values; :func:`check_capture` takes a
+whole response and returns a :class:`Report`; :func:`judge` is the verdict of one release alone. All three do no I/O.
+Files and URLs are read by :mod:`usechat.check.sources`.
+
+>>> report = check_bytes(b'data: {"type":"text-delta","id":"1","delta":"Hi"}\\n\\ndata: [DONE]\\n\\n', sdks=["7"])
+>>> report["ok"], [problem["rule"] for problem in report["problems"]]
+(False, ['UC301', 'UC407', 'UC403'])
+
+The rules are listed in ``RULES`` and explained in ``docs/rules.md``.
 """
 
 from usechat.check.problems import Problem

@@ -1,4 +1,4 @@
-"""The report for people: what is wrong, what it does, how to mend it, and what the message became."""
+"""The formats of a report: text for people; JSON, SARIF 2.1.0 and JUnit XML for programs."""
 
 import re
 import textwrap
@@ -31,7 +31,7 @@ _INDENT: Final = "    "
 
 
 def text_report(report: Report, *, width: int = 100, colour: bool = False) -> str:
-    """Return the report in lines of ``width`` characters; colour adds nothing to what the words say."""
+    """Return the report as text in lines of ``width`` characters. Colour carries no information of its own."""
     writer = _Writer(width, colour)
     lines = [*writer.headline(report)]
     effect = ""
@@ -75,7 +75,7 @@ class _Writer:
         elif len(problem.sdks) < len(report.verdicts):
             yield from self._labelled("in", f"AI SDK {', '.join(problem.sdks)}")
         yield from self._labelled("effect", "As above." if is_same_effect else rule.sees)
-        yield from self._labelled("mend", problem.fix)
+        yield from self._labelled("fix", problem.fix)
 
     def outcome(self, report: Report) -> Iterator[str]:
         groups: dict[str, tuple[Verdict, list[str]]] = {}
@@ -158,7 +158,7 @@ def _chunk_text(chunk: Any) -> str:
 
 
 def _printable(text: str) -> str:
-    """Return the text with everything escaped that a terminal might obey."""
+    """Return the text with everything escaped that a terminal might interpret."""
     return text if text.isprintable() else "".join(map(_escaped, text))
 
 
@@ -167,7 +167,7 @@ def _escaped(character: str) -> str:
 
 
 def _shown(text: str, width: int) -> str:
-    """Return the text as a terminal may see it, cut to a width; first, since escapes of a long text need much room."""
+    """Return the text escaped for a terminal and cut to a width; cut first, so that a long text is not escaped."""
     printable = _printable(text[: width + 1])
     return printable if len(printable) <= width else printable[: width - 1] + "…"
 
@@ -184,19 +184,19 @@ def _verb(names: Sequence[str], verb: str) -> str:
     return f"{verb}s" if len(names) == 1 else verb
 
 
-# -- The report for programs: JSON, SARIF 2.1.0 for code scanning, JUnit XML for test dashboards.
+# For programs: JSON, SARIF 2.1.0 for code scanning, JUnit XML for test dashboards.
 
 _SCHEMA: Final = "https://json.schemastore.org/sarif-2.1.0.json"
 _NOT_IN_XML: Final = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
 def json_report(report: Report | Unjudged) -> str:
-    """Return one line of JSON."""
+    """Return a report as one line of JSON."""
     return json_text(report.to_json()) + "\n"
 
 
 def sarif_report(reports: Sequence[Report | Unjudged], *, version: str) -> str:
-    """Return one SARIF log with the problems of all reports; what could not be judged is a notification."""
+    """Return one SARIF log with the problems of all reports; an input that could not be checked is a notification."""
     driver = {
         "name": "usechat check",
         "version": version,

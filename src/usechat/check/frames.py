@@ -1,4 +1,8 @@
-"""The body of a response, event by event, as a client reads it; with the notes that only a checker takes."""
+"""Split the body of a response into events, as a client does, and note what clients skip silently.
+
+Clients drop lines that are no field, bytes that are not UTF-8, and a last event without a blank line. They report none
+of it, so :class:`Body` records it for the rules. The JSON of each event is read as JavaScript reads it.
+"""
 
 import enum
 import io
@@ -21,23 +25,23 @@ _MAXIMUM_NOTES: Final = 10
 _LONGEST_NOTE: Final = 2_000
 _BYTE_ORDER_MARK: Final = b"\xef\xbb\xbf"
 _MAXIMUM_VALUES: Final = 1_000_000
-"""As many commas and brackets. What is made of 16 MiB of empty objects for three releases would take 2.8 GB."""
+"""Commas and opening brackets: the messages built from 16 MiB of empty objects for three releases would take 2.8 GB."""
 _USUAL_VALUES: Final = 10
-"""How many a chunk of the protocol itself holds; those are not counted, since a stream may have many."""
+"""How many an ordinary chunk has; these are not counted, since a stream may have many chunks."""
 _STRING: Final = re.compile(r'"[^"\\]*+(?:\\.[^"\\]*+)*+"', re.DOTALL)
 _EXACT: Final = 2.0**53
 _EXACT_DIGITS: Final = 15
 
 
 class Unreadable(msgspec.Struct, frozen=True):
-    """Why the data of an event is not JSON: the rule that fits, and the reason in words."""
+    """Why the data of an event is not JSON: the rule, and the reason in words."""
 
     rule: str
     reason: str
 
 
 class PrototypeKey(enum.Enum):
-    """A key that clients refuse, since it reaches for the prototype of an object."""
+    """A key that clients refuse because it could change the prototype of an object."""
 
     FORBIDDEN = enum.auto()
     NULL_CONSTRUCTOR = enum.auto()
@@ -45,9 +49,9 @@ class PrototypeKey(enum.Enum):
 
 
 class Frame(msgspec.Struct, frozen=True):
-    """One event: its number from 1 on, the line it began at, its data, and the JSON value in it.
+    """One event: its number (from 1), its first line, its data, and the JSON value in it.
 
-    ``end`` is how many bytes of the body a client needs to see it.
+    ``end`` is the number of bytes of the body up to the end of this event.
     """
 
     number: int
@@ -66,21 +70,21 @@ class Frame(msgspec.Struct, frozen=True):
 
 
 class Body:
-    """Reads a whole body. When :meth:`frames` is exhausted, the other attributes say what else there was."""
+    """Reads a whole body. When :meth:`frames` is exhausted, the attributes hold what clients skip."""
 
     def __init__(self, data: bytes) -> None:
         self._data = data
         self.ignored_lines: list[tuple[int, str]] = []
-        """How lines begin that are no field of an event, at most ten of them, with their numbers."""
+        """Numbers and beginnings of lines that are no field of an event; at most ten."""
         self.ignored_count = 0
         self.invalid_lines: list[int] = []
-        """Numbers of the lines that are not UTF-8, at most ten of them."""
+        """Numbers of lines that are not UTF-8; at most ten."""
         self.has_carriage_returns_alone = b"\r" in data and b"\n" not in data
         self.lost = ""
-        """The last event, if no client sees it."""
+        """The data of the last event, if it is not ended by a blank line: clients drop it."""
 
     def frames(self) -> Iterator[Frame]:
-        """Yield the events, and take notes."""
+        """Yield the events, and record what clients skip."""
         events = EventDecoder(maximum_event_bytes=len(self._data) + 1)
         reader = _JsonReader()
         first_line = began = end = 0
@@ -116,7 +120,7 @@ class Body:
 
 
 def _unfinished(text: str, last_line: bytes) -> str:
-    """Return the data of the event that was not finished; a last line without its end may be no data at all."""
+    """Return the data of the unfinished event; a last line without a line end may not be a data line."""
     tail = "" if last_line.endswith((b"\n", b"\r")) else last_line.decode("utf-8", "replace")
     lines = text.removesuffix(tail)
     return lines + tail.removeprefix("data:").removeprefix(" ") if tail.startswith("data:") else lines.strip("\n")
@@ -131,11 +135,11 @@ def _is_invalid(content: bytes) -> bool:
 
 
 class _NotFinite(ValueError):
-    """NaN or an infinity, which Python's json writes and JavaScript does not read."""
+    """NaN or an infinity: Python's json writes them, JavaScript does not read them."""
 
 
 class _JsonReader:
-    """JSON as JavaScript reads it: no NaN, and large integers rounded."""
+    """Reads JSON as JavaScript does: NaN is refused, large integers are rounded."""
 
     def __init__(self) -> None:
         self._decode = json.JSONDecoder(parse_constant=_refuse_constant, parse_int=self._parse_integer).decode
@@ -173,7 +177,7 @@ class _JsonReader:
 
 
 def _count_values(text: str) -> int:
-    """Return how many commas and opening brackets a JSON text has; where there are many, without those in strings."""
+    """Count the commas and opening brackets of a JSON text; if there are many, without those in strings."""
     count = text.count(",") + text.count("{") + text.count("[")
     if count <= _USUAL_VALUES:
         return count

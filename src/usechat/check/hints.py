@@ -1,4 +1,4 @@
-"""What the sender probably meant: names that are well known and wrong, with the right ones."""
+"""Suggest what the sender probably meant: common wrong names, with the right ones."""
 
 import difflib
 import re
@@ -10,7 +10,7 @@ from usechat.protocol.schema import Flaw, FlawKind
 __all__ = ["fix_for", "fix_for_unknown_key", "fix_for_unreadable"]
 
 _TYPES: Final = {
-    # Names of parts, of AI SDK 4, of the model's own stream, and plain guesses.
+    # Names of message parts, of AI SDK 4, of model streams, and guesses.
     "step-start": "start-step",
     "step-finish": "finish-step",
     "step-end": "finish-step",
@@ -76,7 +76,7 @@ _KEYS: Final = {
     "url": ("href", "data", "uri"),
     "approvalId": ("id",),
 }
-"""For each key, what is sent in its place."""
+"""For each key, the names that are sent in its place by mistake."""
 
 
 _INSTEAD: Final = {
@@ -89,7 +89,7 @@ _INSTEAD: Final = {
     "reset-step": "Leave it out: what was sent cannot be taken back in these releases.",
     "steering-message": "Send a data-* chunk instead.",
 }
-"""What to send to the releases that do not know a chunk type."""
+"""What to send instead to releases that do not know a chunk type."""
 
 _FINISH_REASONS: Final = {
     "end-turn": "stop",
@@ -108,7 +108,7 @@ _FINISH_REASONS: Final = {
 
 
 def fix_for(flaw: Flaw, chunk: Any) -> str | None:
-    """Return how to mend a flaw of a chunk, if more can be said than the rule says."""
+    """Return how to fix a flaw of a chunk, if that can be more specific than the rule's own advice."""
     name = flaw.path.rpartition(".")[2]
     match flaw.kind:
         case FlawKind.UNKNOWN_TYPE:
@@ -148,7 +148,7 @@ def _fix_for_missing_key(chunk: dict[str, Any], key: str) -> str | None:
 
 
 def fix_for_unknown_key(chunk: dict[str, Any], key: str) -> str | None:
-    """Return how to mend a key that no release knows, if it seems to stand for a known one."""
+    """Return how to fix a key that no release knows, if it seems to stand for a known one."""
     struct = CHUNK_TYPES.get(chunk["type"])
     if struct is None:
         return f"Put '{key}' under the key 'data'."
@@ -159,7 +159,7 @@ def fix_for_unknown_key(chunk: dict[str, Any], key: str) -> str | None:
 
 
 def fix_for_unreadable(text: str) -> str | None:
-    """Return how to mend data that is not JSON, if it is clear how it was made."""
+    """Return how to fix data that is not JSON, if it is clear how it was produced."""
     if text.lstrip().startswith(("{'", "[{'")):
         return "This is how Python prints a dict: write it with json.dumps instead."
     if re.match(r"[0-9a-f]:", text):

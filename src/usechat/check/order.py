@@ -1,4 +1,14 @@
-"""The order of chunks, the same for every release: what all clients accept and people suffer from."""
+"""The order of chunks: problems that no client reports although users notice them. The same for every release.
+
+A client refuses few sequences; those are found by :mod:`~usechat.check.verdict`. Many more are accepted and show
+something wrong: a block that is never ended keeps its cursor, text behind a finished tool in the same step makes pages
+send the chat again and again, a stream without ``finish`` looks complete. :class:`Order` follows the blocks and the
+message as a whole, :class:`~usechat.check.tool_calls.CheckedCalls` follows the tool calls.
+
+Each chunk type has one handler, which yields notes: a finding and the frame it is about. ``end`` yields what is
+missing. ``rule_for_missing`` names the rule for a chunk that a client refused, because only the history tells why the
+block or the call is not there. After ``error`` nothing but the endings that the AI SDK's own server sends is expected.
+"""
 
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, ClassVar, Final, TypeAlias
@@ -34,10 +44,10 @@ _INVISIBLE: Final = (
     chunks.MessageMetadataChunk,
 )
 _ENDINGS: Final = (chunks.FinishStepChunk, chunks.FinishChunk, chunks.AbortChunk)
-"""What the AI SDK's own server still sends after an error."""
+"""The chunks that the AI SDK's own server sends after an error."""
 
 
-class _Block:
+class _OpenBlock:
     def __init__(self, frame: Frame, calls: int) -> None:
         self.frame = frame
         self.calls = calls
@@ -45,13 +55,13 @@ class _Block:
 
 
 class Order:
-    """Follows the chunks of one stream."""
+    """Follows the chunks of one stream and yields the problems of their order."""
 
     def __init__(self) -> None:
         self._calls = CheckedCalls()
-        self._open: dict[tuple[str, str], _Block] = {}
+        self._open: dict[tuple[str, str], _OpenBlock] = {}
         self._closed: dict[tuple[str, str], str] = {}
-        """What closed a block that is no longer open: the rule for a chunk that comes after it."""
+        """For each closed block, the rule for a chunk that comes after its end."""
         self._first: Frame | None = None
         self._start: Frame | None = None
         self._finish: Frame | None = None
@@ -61,7 +71,7 @@ class Order:
         self._waits_for_page = False
 
     def receive(self, chunk: Chunk, frame: Frame) -> Iterator[Note]:
-        """Take the next chunk and yield what is wrong with it here."""
+        """Take the next chunk and yield the problems of its place."""
         name = type_of(chunk)
         if self._error is not None:
             if not isinstance(chunk, _ENDINGS):
@@ -79,7 +89,7 @@ class Order:
             yield finding, frame
 
     def end(self) -> Iterator[Note]:
-        """Say that the stream is over and yield what is missing."""
+        """End the stream and yield what is missing."""
         if self._first is None:
             return
         if self._start is None:
@@ -95,7 +105,7 @@ class Order:
             yield Finding("UC420", "", "the stream holds nothing that a page shows"), None
 
     def rule_for_missing(self, chunk: Chunk) -> str:
-        """Return the rule for a chunk that a client refused, since what it is about is not there."""
+        """Return the rule for a chunk that a client refused because its block, call or approval is not there."""
         if type(chunk) in _BLOCKS:
             return self._closed.get((_BLOCKS[type(chunk)], chunk.id), "UC301")  # type: ignore[union-attr, arg-type]
         if isinstance(chunk, chunks.ToolInputDeltaChunk):
@@ -138,7 +148,7 @@ class Order:
         kind, key = _BLOCKS[type(chunk)], (_BLOCKS[type(chunk)], chunk.id)
         if type(chunk) not in BLOCK_TRANSITIONS[BlockState.OPEN if key in self._open else BlockState.CLOSED]:
             yield Finding("UC414", f"{kind} {chunk.id}", f'the {kind} block "{chunk.id}" is open already'), frame
-        self._open[key] = _Block(frame, self._calls.count)
+        self._open[key] = _OpenBlock(frame, self._calls.count)
         self._closed.pop(key, None)
         if call := self._calls.text_begins():
             text = f'{kind} follows the result of "{call.tool_call_id}" in the same step'

@@ -1,4 +1,4 @@
-"""What the page shows of a message, which is not always what its reader holds."""
+"""What a page shows of a message; this can lag behind the message that its stream reader holds."""
 
 from typing import Any, Final
 
@@ -12,7 +12,7 @@ _WITHOUT_CONTENT: Final = (chunks.StartChunk, chunks.FinishChunk, chunks.Message
 
 
 def updates_page(chunk: Chunk) -> bool:
-    """Tell whether the client shows the message anew after this chunk (`reset-step`: if it takes something away)."""
+    """Return whether the client renders the message again after this chunk (`reset-step`: if it removes something)."""
     match chunk:
         case chunks.StartChunk():
             return chunk.message_id is not None or chunk.message_metadata is not None
@@ -27,11 +27,11 @@ def updates_page(chunk: Chunk) -> bool:
 
 
 class Page:
-    """The page of `useChat` while a message is read.
+    """Simulates the state of `useChat` while a message is read.
 
-    The client tells the page of a message when a chunk changed it visibly. The first time it hands over the message
-    itself, later a copy (`ReactChatState` of @ai-sdk/react). So a step that begins after the last such update is not
-    seen, unless the page still holds the message itself.
+    The client updates its state only after chunks that change the message visibly. The first update passes the message
+    object itself, later ones a copy (`ReactChatState` of @ai-sdk/react). So a step that begins after the last update is
+    not in the state, unless the state still holds the original object.
     """
 
     def __init__(self, builder: MessageBuilder, message_id: str) -> None:
@@ -44,7 +44,7 @@ class Page:
         self._unseen_steps = 0
 
     def receive(self, chunk: Chunk) -> None:
-        """Apply a chunk; raises what the builder raises."""
+        """Apply a chunk. Raises what the builder raises."""
         self._builder.receive(chunk)
         if isinstance(chunk, chunks.StartChunk) and chunk.message_id is not None:
             self._id = chunk.message_id
@@ -58,7 +58,7 @@ class Page:
             self._update()
 
     def message(self) -> Any:
-        """Return the message on the page; None if there is none."""
+        """Return the message that the page shows; None if there is none."""
         if self._updates == 0:
             return None
         message: Any = self._builder.message

@@ -1,4 +1,4 @@
-"""Problems: what a rule found, where, and for whom; equal ones are merged."""
+"""Problems: what a rule found, in which frame and for which releases. Equal findings are merged."""
 
 from collections.abc import Iterable
 from typing import Any, NamedTuple
@@ -17,19 +17,18 @@ _MAXIMUM_OF_ONE_RULE = 20
 class Finding(NamedTuple):
     """What one rule found in one place.
 
-    Findings with the same ``rule`` and ``key`` are the same problem: in a later frame they are counted, for another
-    release its name is added.
+    Findings with the same ``rule`` and ``key`` are one problem: a later frame is counted, another release is added.
     """
 
     rule: str
     key: str
     what: str
     fix: str | None = None
-    """How to mend this very case, if that says more than the rule does."""
+    """How to fix this case, if that is more specific than the rule's own advice."""
 
 
 class Problem(msgspec.Struct):
-    """One thing that is wrong with a stream."""
+    """One problem of a stream: the rule, where it was found first, and the releases that it concerns."""
 
     rule: Rule
     what: str
@@ -43,12 +42,12 @@ class Problem(msgspec.Struct):
 
     @property
     def text(self) -> str:
-        """What is wrong, and what the user sees of it."""
+        """What is wrong, and what the user sees."""
         again = f" (and in {self.more} more frame{'s' * (self.more > 1)})" if self.more else ""
         return f"{self.what}{again}. {self.rule.sees}"
 
     def to_json(self) -> dict[str, Any]:
-        """Return the problem as the report holds it."""
+        """Return the problem as JSON values, as in the report."""
         chunk = self.chunk
         if len(text := json_text(chunk)) > _MAXIMUM_CHUNK:
             chunk = text[:_MAXIMUM_CHUNK] + "…"
@@ -64,7 +63,7 @@ class Problem(msgspec.Struct):
 
 
 class Problems:
-    """Collects findings. Of one rule at most twenty problems are kept, so that a long stream has a short report."""
+    """Collects findings. At most twenty problems of one rule are kept, so that a long stream has a short report."""
 
     def __init__(self) -> None:
         self._problems: dict[tuple[str, str], Problem] = {}
@@ -80,7 +79,7 @@ class Problems:
         line: int | None = None,
         chunk: Any = None,
     ) -> None:
-        """Add a finding, or count it as one more case of a problem that is known."""
+        """Add a finding, or count it as one more case of a known problem."""
         key = finding.rule, finding.key
         problem = self._problems.get(key)
         if problem is None:
@@ -96,5 +95,5 @@ class Problems:
         problem.sdks += [sdk for sdk in sdks if sdk not in problem.sdks]
 
     def sorted(self) -> list[Problem]:
-        """Return the problems: errors before warnings, then as they come in the stream."""
+        """Return the problems: errors before warnings, then in the order of the stream."""
         return sorted(self._problems.values(), key=lambda problem: (problem.rule.severity, problem.frame or 0))

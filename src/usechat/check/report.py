@@ -1,4 +1,4 @@
-"""Judging a whole response: the verdict of each release, and every problem with it."""
+"""Check a whole response: the verdict of each release, and every problem."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, ClassVar, Final
@@ -17,7 +17,7 @@ from usechat.check.response import (
     pace_findings,
     refused,
 )
-from usechat.check.verdict import ReleaseJudge, Verdict, mended_chunk
+from usechat.check.verdict import ReleaseJudge, Verdict, repaired_chunk
 from usechat.errors import UnknownRelease
 from usechat.protocol.chunks import CHUNK_TYPES
 from usechat.protocol.releases import MAJORS, NEWEST, Release, Since, release
@@ -27,14 +27,20 @@ from usechat.protocol.values import json_text
 __all__ = ["DEFAULT_SDKS", "Report", "Unjudged", "check_bytes", "check_capture", "named_releases"]
 
 DEFAULT_SDKS: Final = tuple(str(major) for major in MAJORS)
+"""The newest release of each major."""
 _DATA_KEYS: Final = frozenset({"type", "data", "id", "transient"})
 _NEWEST: Final = NEWEST[MAJORS[-1]]
 _NAMES_FAILURES: Final = Since(None, None, 100)
-"""Which clients have words of their own for a failure without a body."""
+"""The clients that have a default text for a failure without a body."""
 
 
 class Report(msgspec.Struct, frozen=True):
-    """What came out of a check."""
+    """The result of a check: a verdict per release, and the problems.
+
+    >>> report = check_capture(Capture(name="empty", body=b""), ["7"])
+    >>> report.ok, report.exit_code, [problem.rule.id for problem in report.problems]
+    (False, 1, ['UC003'])
+    """
 
     name: str
     verdicts: Mapping[str, Verdict]
@@ -50,7 +56,7 @@ class Report(msgspec.Struct, frozen=True):
 
     @property
     def exit_code(self) -> int:
-        """0 when every release accepts the stream, 1 when one does not, 2 when its end was not seen."""
+        """The exit code of `usechat check`: 0 if every release accepts the stream, 1 if not, 2 if it was cut."""
         if any(not verdict.ok for verdict in self.verdicts.values()):
             return 1
         return 0 if self.is_whole else 2
@@ -66,27 +72,39 @@ class Report(msgspec.Struct, frozen=True):
 
 
 class Unjudged(msgspec.Struct, frozen=True):
-    """An input that could not be judged, and why."""
+    """An input that could not be checked, and why."""
 
     name: str
     reason: str
     exit_code: ClassVar = 2
 
     def to_json(self) -> dict[str, Any]:
-        """Return the keys of a report, and the reason."""
+        """Return the keys of a report, and the reason as ``error``."""
         return {"input": self.name, "ok": False, "verdicts": {}, "problems": [], "error": self.reason}
 
 
 def check_bytes(body: bytes, *, name: str = "-", sdks: Iterable[str] = DEFAULT_SDKS) -> dict[str, Any]:
-    """Judge the body of a response and return the report as JSON values. Raises CannotJudge and UnknownRelease."""
+    """Check the body of a response and return the report as JSON values.
+
+    ``name`` stands in the report as its input. ``sdks`` are AI SDK releases such as ``"5"``, ``"6.0.230"`` or ``"any"``
+    (the first and the newest of each major). Raises :class:`~usechat.errors.CannotJudge` if the body is too large or
+    too deeply nested to check, and :class:`~usechat.errors.UnknownRelease`.
+
+    >>> report = check_bytes(b'data: {"type":"start","messageId":"m"}\\n\\ndata: {"type":"ping"}\\n\\n', sdks=["6"])
+    >>> report["verdicts"]["6"]["ok"]
+    False
+    >>> problem = report["problems"][0]
+    >>> problem["rule"], problem["frame"], problem["fix"].partition(":")[0]
+    ('UC203', 2, 'To keep the connection alive send a comment instead of a chunk')
+    """
     return check_capture(Capture(name=name, body=body), sdks).to_json()
 
 
 def named_releases(sdks: Iterable[str]) -> dict[str, Release]:
-    """Return the releases to judge by their names; `any` stands for the first and the newest release of each major.
+    """Return the releases by their names; `any` stands for the first and the newest release of each major.
 
-    What these six accept, every release accepts: until a release takes unknown keys, later ones know more than the
-    first, and what a major ever gave up, its newest release lacks.
+    What these six accept, every release accepts: the first release of a major knows the fewest chunks and keys, and
+    what a major has dropped is missing in its newest release.
     """
     names: list[str] = []
     for sdk in sdks:
@@ -100,7 +118,15 @@ def named_releases(sdks: Iterable[str]) -> dict[str, Release]:
 
 
 def check_capture(capture: Capture, sdks: Iterable[str] = DEFAULT_SDKS) -> Report:
-    """Judge a response. Raises CannotJudge when it is not fit for it, UnknownRelease for a release that cannot be."""
+    """Check a response, with its status, headers and timing as far as they are known.
+
+    Raises :class:`~usechat.errors.CannotJudge` if the body is too large or too deeply nested to check, and
+    :class:`~usechat.errors.UnknownRelease`.
+
+    >>> report = check_capture(Capture(name="a", body=b"Not found", status=404), ["5", "7"])
+    >>> [problem.rule.title for problem in report.problems], report.verdicts["7"].error
+    (['The server answers with a failure'], 'Not found')
+    """
     releases = named_releases(sdks)
     finding = refused(capture)
     if finding is None:
@@ -112,7 +138,7 @@ def check_capture(capture: Capture, sdks: Iterable[str] = DEFAULT_SDKS) -> Repor
 
 
 def _failure(capture: Capture, candidate: Release) -> str:
-    """Return what a client shows of a response that is no success."""
+    """Return the error text that a client shows for a response that is no success."""
     if 200 <= capture.status < 300:
         return "The response body is empty."
     text = capture.body.removeprefix(b"\xef\xbb\xbf").decode("utf-8", "replace")
@@ -163,7 +189,7 @@ class _Check:
             finding = Finding("UC113", "", "an integer is too large for JavaScript")
             self._problems.add(finding, self._names, frame=frame.number, line=frame.line, chunk=frame.text)
         found = [] if frame.unreadable else flaws(frame.value, _NEWEST)
-        chunk = None if frame.unreadable else mended_chunk(frame.value, found, _NEWEST)
+        chunk = None if frame.unreadable else repaired_chunk(frame.value, found, _NEWEST)
         for name, judge in self._judges.items():
             for finding in judge.receive(frame, self._order, None if found else chunk):
                 self._add(finding, frame, [name])
@@ -207,7 +233,7 @@ class _Check:
 
 
 def _transport_failure(capture: Capture) -> Finding | None:
-    """Return what kept the clients from reading to the end; they cannot tell one from the other."""
+    """Return why clients cannot read to the end; to them both reasons look the same."""
     if capture.has_false_encoding:
         encoding = (capture.headers or {}).get("content-encoding", "")
         return Finding("UC008", "", f"the header says `content-encoding: {encoding}`, and the body is not {encoding}")

@@ -1,4 +1,4 @@
-"""What is wrong with a response apart from its chunks: status, headers, pace, and bodies that are no stream."""
+"""Check a response apart from its chunks: status, headers, timing, and bodies that are no event stream."""
 
 import io
 import itertools
@@ -20,25 +20,29 @@ _ONE_MOMENT: Final = 0.1
 
 
 class Capture(msgspec.Struct, frozen=True, kw_only=True):
-    """A response as it came; of a file only the body is known."""
+    """A recorded response. Of a file only ``name`` and ``body`` are known.
+
+    >>> Capture(name="a.sse", body=b"data: [DONE]\\n\\n").status
+    200
+    """
 
     name: str
     body: bytes
     status: int = 200
     headers: Mapping[str, str] | None = None
-    """With lower-case names."""
+    """With lower-case names; ``None`` if they are not known, and then not checked."""
     arrivals: tuple[tuple[float, int], ...] = ()
-    """When the pieces of the body came, in seconds after the request, and how many bytes there were then."""
+    """When pieces of the body arrived: seconds after the request, and the size of the body then."""
     is_broken: bool = False
     """Whether the connection broke before the end of the body."""
     has_false_encoding: bool = False
-    """Whether the body is not compressed as its header says; ``body`` is what could be read until then."""
+    """Whether the body is not compressed as its header says; ``body`` is what could be decoded."""
     unread: str | None = None
     """Why reading stopped before the end, if it did."""
 
 
 def refused(capture: Capture) -> Finding | None:
-    """Return why a client does not even look for chunks in this response, if so."""
+    """Return why clients do not read the body of this response at all; None if they do."""
     if not 200 <= capture.status < 300:
         return Finding("UC001", "", f"the server answers {capture.status}")
     if capture.status in (204, 205):
@@ -47,7 +51,7 @@ def refused(capture: Capture) -> Finding | None:
 
 
 def nothing_read(body: bytes) -> Finding:
-    """Return what a body is in which a client found no chunk."""
+    """Return the problem of a body in which clients find no chunk."""
     first = next(_lines(body), None)
     if all(line.startswith(b":") or line.replace(b" ", b"") == b"data:[DONE]" for line in _lines(body)):
         return Finding("UC003", "", "the body is empty" if first is None else "there is not one chunk in the stream")
@@ -57,7 +61,7 @@ def nothing_read(body: bytes) -> Finding:
 
 
 def body_findings(body: Body, *, is_whole: bool) -> Iterator[tuple[Finding, int | None, str | None]]:
-    """Yield what is wrong with the lines of a stream, with the number of the line and its text."""
+    """Yield the problems of the lines of a stream, each with the line's number and text."""
     if body.ignored_lines:
         number, text = body.ignored_lines[0]
         more = f" (and so do {body.ignored_count - 1} others)" if body.ignored_count > 1 else ""
@@ -71,7 +75,7 @@ def body_findings(body: Body, *, is_whole: bool) -> Iterator[tuple[Finding, int 
 
 
 def header_findings(headers: Mapping[str, str]) -> Iterator[Finding]:
-    """Yield what is wrong with the headers of a stream."""
+    """Yield the problems of the headers of a stream."""
     content_type = headers.get("content-type", "")
     if content_type.partition(";")[0].strip().lower() != "text/event-stream":
         yield Finding(
@@ -91,7 +95,7 @@ def header_findings(headers: Mapping[str, str]) -> Iterator[Finding]:
 def pace_findings(
     arrivals: Sequence[tuple[float, int]], chunk_count: int, first_end: int, last_end: int
 ) -> Iterator[Finding]:
-    """Yield what is wrong with the pace of a stream whose first and last chunk end at these bytes of the body."""
+    """Yield the problems of the timing of a stream whose first and last chunk end at these bytes of the body."""
     if not arrivals or chunk_count < _MANY_CHUNKS:
         return
     first, last = _arrival(arrivals, first_end), _arrival(arrivals, last_end)
@@ -101,12 +105,12 @@ def pace_findings(
 
 
 def _arrival(arrivals: Sequence[tuple[float, int]], end: int) -> float:
-    """Return when the body had this many bytes."""
+    """Return when the body had reached a size."""
     return next(seconds for seconds, received in arrivals if received >= end)
 
 
 def _lines(body: bytes) -> Iterator[bytes]:
-    """Yield the lines that are not blank; one by one, since they can be millions."""
+    """Yield the lines that are not blank, one by one: there can be millions."""
     for line in io.BytesIO(body.removeprefix(b"\xef\xbb\xbf")):
         yield from (content for content in line.splitlines() if content.strip())
 

@@ -1,4 +1,8 @@
-"""What ends a turn, or leaves it without an answer: the rules of severity ``error``."""
+"""The rules of `usechat check`, one row each, with stable ids. `docs/rules.md` shows the same table.
+
+UC0xx is about the response, UC1xx about its events, UC2xx about one chunk, UC3xx about an order of chunks that a client
+refuses, UC4xx about what every client accepts although users notice it. An id is never reused for another rule.
+"""
 
 from collections.abc import Mapping
 from typing import Final, Literal, NamedTuple, TypeAlias
@@ -12,10 +16,29 @@ __all__ = [
 ]
 
 
+Severity: TypeAlias = Literal["error", "warning"]
+
+
+class Rule(NamedTuple):
+    """One kind of problem: its id, its severity, a title, what the user sees, and how to fix it.
+
+    >>> RULES["UC109"].severity, RULES["UC109"].title
+    ('warning', 'The end mark is missing')
+    """
+
+    id: str
+    severity: Severity
+    title: str
+    sees: str
+    fix: str
+
+
 _REJECTED: Final = 'The turn ends here: status "error" with a long "Type validation failed" text; the rest is not read.'
 _UNREADABLE: Final = 'The turn ends here: status "error" with a "JSON parsing failed" text; the rest is not read.'
 _REFUSED: Final = 'The turn ends here: status "error"; the rest is not read.'
 _EMPTY_TURN: Final = 'Nothing: the turn ends as a success (status "ready") without an answer and without an error.'
+
+# Severity error: a client ends the turn, or there is no answer. A row is: id, title, what the user sees, how to fix it.
 
 ERRORS: Final = (
     (
@@ -220,10 +243,8 @@ ERRORS: Final = (
         "Send message metadata as objects, always.",
     ),
 )
-"""Id, title, what the user sees, how to mend it."""
 
-
-# -- What every client accepts and people suffer from: the rules of severity ``warning``.
+# Severity warning: every client accepts it, and users notice it.
 
 WARNINGS: Final = (
     (
@@ -451,26 +472,6 @@ WARNINGS: Final = (
         "Send all of `tool-input-delta` before `tool-input-available`, in the same step.",
     ),
 )
-"""Id, title, what the user sees, how to mend it."""
-
-
-# -- The rules of `usechat check`: one row each, with a stable id. `docs/rules.md` shows the same table to people.
-# UC0xx is about the response, UC1xx about its events, UC2xx about one chunk, UC3xx about an order of chunks that a
-# client refuses, UC4xx about what every client accepts and people suffer from. An id is never given to another
-# rule.
-
-Severity: TypeAlias = Literal["error", "warning"]
-
-
-class Rule(NamedTuple):
-    """One thing that can be wrong: what the user sees of it, and how to mend it."""
-
-    id: str
-    severity: Severity
-    title: str
-    sees: str
-    fix: str
-
 
 _ROWS: Final = [
     *(Rule(rule, "error", title, sees, fix) for rule, title, sees, fix in ERRORS),

@@ -1,4 +1,4 @@
-"""Where streams come from: files, standard input, and URLs that are asked as `useChat` would ask them."""
+"""Read what is to be checked: a file, standard input, or the answer of a URL to a request as `useChat` sends it."""
 
 import asyncio
 import json
@@ -24,74 +24,15 @@ __all__ = [
     "read_url",
 ]
 
-
 READABLE: Final = "gzip, deflate"
-"""What to accept: the encodings that the standard library reads on every supported Python."""
-
-_GZIP: Final = 16 + zlib.MAX_WBITS
-_ZLIB: Final = zlib.MAX_WBITS
-_RAW_DEFLATE: Final = -zlib.MAX_WBITS
-_ZLIB_METHOD: Final = 8
-"""The low half of the first byte of every zlib header (RFC 1950, 2.2); no encoder begins raw deflate with it."""
-
-
-class Decoder(Protocol):
-    """Undoes one encoding."""
-
-    def decode(self, data: bytes, maximum: int) -> bytes:
-        """Take the next bytes and return at most ``maximum`` decoded ones; what is beyond them is lost."""
-
-
-def decoder_for(encoding: str) -> Decoder | None:
-    """Return a decoder for the value of a content-encoding header; None if it is not one of those asked for."""
-    match encoding.strip().lower():
-        case "" | "identity":
-            return _Identity()
-        case "gzip" | "x-gzip":
-            return _Inflater(_GZIP)
-        case "deflate":
-            return _Deflate()
-        case _:
-            return None
-
-
-class _Identity:
-    def decode(self, data: bytes, maximum: int) -> bytes:
-        return data[:maximum]
-
-
-class _Inflater:
-    def __init__(self, window_bits: int) -> None:
-        self._inflate = zlib.decompressobj(window_bits).decompress
-
-    def decode(self, data: bytes, maximum: int) -> bytes:
-        try:
-            return self._inflate(data, maximum)
-        except zlib.error as error:
-            raise FalseEncoding(str(error)) from None
-
-
-class _Deflate:
-    """The encoding `deflate`, which some servers send without its zlib header."""
-
-    def __init__(self) -> None:
-        self._inflater: _Inflater | None = None
-
-    def decode(self, data: bytes, maximum: int) -> bytes:
-        if self._inflater is None and data:
-            self._inflater = _Inflater(_ZLIB if data[0] & 0x0F == _ZLIB_METHOD else _RAW_DEFLATE)
-        return b"" if self._inflater is None else self._inflater.decode(data, maximum)
-
-
-# -- Where streams come from: files, standard input, and URLs that are asked as `useChat` would ask them.
-
+"""The value of accept-encoding: what the standard library decodes on every supported Python."""
 _HOST_AND_PORT: Final = re.compile(r"(localhost|[\w.-]+:\d+)(/.*)?")
 _ONE_ARRIVAL: Final = 0.01
-"""Pieces that come within so many seconds are noted as one: a stream of single bytes is no memory leak."""
+"""Seconds: pieces that arrive within this time are recorded as one, so that a stream of single bytes stays small."""
 
 
 class ChatQuestion(NamedTuple):
-    """What to ask a URL: the user's text, further headers, and keys that are merged into the body."""
+    """The request to send to a URL: the user's text, additional headers, and keys that are merged into the body."""
 
     message: str = "Hello!"
     headers: tuple[tuple[str, str], ...] = ()
@@ -105,12 +46,12 @@ class ChatQuestion(NamedTuple):
 
 
 def is_url(name: str) -> bool:
-    """Tell whether an input is to be fetched."""
+    """Return whether an input is a URL."""
     return name.lower().startswith(("http://", "https://"))
 
 
 def read_file(name: str, *, maximum_bytes: int) -> Capture:
-    """Read a file, or standard input for ``-``."""
+    """Read a file, or standard input for ``-``. Raises CannotJudge if it cannot be read."""
     try:
         if name == "-":
             body = sys.stdin.buffer.read(maximum_bytes + 1)
@@ -125,14 +66,14 @@ def read_file(name: str, *, maximum_bytes: int) -> Capture:
 
 
 def read_url(url: str, question: ChatQuestion, *, timeout: float, maximum_bytes: int) -> Capture:
-    """POST a chat request and read the answer until it ends, or until a limit is reached."""
-    answer = _Answer(url, maximum_bytes)
-    asyncio.run(answer.read(question, timeout))
-    return answer.capture()
+    """POST a chat request and read the answer to its end, or to a limit. Raises CannotJudge if there is no answer."""
+    received = _Received(url, maximum_bytes)
+    asyncio.run(received.read(question, timeout))
+    return received.capture()
 
 
-class _Answer:
-    """What has come of an answer so far: it is still there when reading is cut short."""
+class _Received:
+    """The part of an answer that was received so far; it is kept when reading ends early."""
 
     def __init__(self, url: str, maximum_bytes: int) -> None:
         self._url = url
@@ -175,7 +116,7 @@ class _Answer:
             ]
         )
         headers.update(dict(question.headers))
-        async with httpx2.AsyncClient(timeout=None, follow_redirects=True) as client:  # the caller has the clock
+        async with httpx2.AsyncClient(timeout=None, follow_redirects=True) as client:  # the caller limits the time
             began = time.monotonic()
             async with client.stream("POST", self._url, content=content, headers=headers) as response:
                 self._status = response.status_code
@@ -185,7 +126,7 @@ class _Answer:
                     raise CannotJudge(_not_asked_for(self._url, self._headers["content-encoding"]))
                 await self._read_body(response.aiter_raw(), decoder, began)
 
-    async def _read_body(self, pieces: AsyncIterator[bytes], decoder: Decoder, began: float) -> None:
+    async def _read_body(self, pieces: AsyncIterator[bytes], decoder: "Decoder", began: float) -> None:
         async for piece in pieces:
             try:
                 self._body += decoder.decode(piece, self._maximum + 1 - len(self._body))
@@ -222,3 +163,60 @@ def _not_asked_for(url: str, encoding: str) -> str:
         f"{url} compresses its answer with {encoding}, though asked for nothing but {READABLE}; "
         "exempt text/event-stream from compression"
     )
+
+
+# Content encodings.
+
+_GZIP: Final = 16 + zlib.MAX_WBITS
+_ZLIB: Final = zlib.MAX_WBITS
+_RAW_DEFLATE: Final = -zlib.MAX_WBITS
+_ZLIB_METHOD: Final = 8
+"""The low half of the first byte of every zlib header (RFC 1950, 2.2); no encoder begins raw deflate with it."""
+
+
+class Decoder(Protocol):
+    """Decodes one content encoding."""
+
+    def decode(self, data: bytes, maximum: int) -> bytes:
+        """Take the next bytes and return at most ``maximum`` decoded ones; the rest is dropped."""
+
+
+def decoder_for(encoding: str) -> Decoder | None:
+    """Return a decoder for the value of a content-encoding header; None if it was not requested."""
+    match encoding.strip().lower():
+        case "" | "identity":
+            return _Identity()
+        case "gzip" | "x-gzip":
+            return _Inflater(_GZIP)
+        case "deflate":
+            return _Deflate()
+        case _:
+            return None
+
+
+class _Identity:
+    def decode(self, data: bytes, maximum: int) -> bytes:
+        return data[:maximum]
+
+
+class _Inflater:
+    def __init__(self, window_bits: int) -> None:
+        self._inflate = zlib.decompressobj(window_bits).decompress
+
+    def decode(self, data: bytes, maximum: int) -> bytes:
+        try:
+            return self._inflate(data, maximum)
+        except zlib.error as error:
+            raise FalseEncoding(str(error)) from None
+
+
+class _Deflate:
+    """The encoding `deflate`, with or without the zlib header: some servers leave it out."""
+
+    def __init__(self) -> None:
+        self._inflater: _Inflater | None = None
+
+    def decode(self, data: bytes, maximum: int) -> bytes:
+        if self._inflater is None and data:
+            self._inflater = _Inflater(_ZLIB if data[0] & 0x0F == _ZLIB_METHOD else _RAW_DEFLATE)
+        return b"" if self._inflater is None else self._inflater.decode(data, maximum)

@@ -1,4 +1,4 @@
-"""The tool calls of one stream: what all clients accept and people suffer from."""
+"""The tool calls of one stream: problems that no client reports although users notice them."""
 
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, ClassVar, Final
@@ -16,7 +16,7 @@ _RUNNING: Final = frozenset({ToolState.INPUT_STREAMING, ToolState.INPUT_AVAILABL
 
 
 class CheckedCall:
-    """A tool call as the stream told it so far."""
+    """A tool call as the stream has described it so far."""
 
     def __init__(self, tool_call_id: str, frame: Frame, *, dynamic: bool) -> None:
         self.tool_call_id = tool_call_id
@@ -28,17 +28,17 @@ class CheckedCall:
         self.is_provider_executed = False
         self.is_preliminary = False
         self.was_refused = False
-        """Whether it was settled by its input alone (`tool-input-error`)."""
+        """Whether `tool-input-error` settled it."""
         self.has_answer = False
 
     @property
     def is_settled(self) -> bool:
-        """Whether it has its last result."""
+        """Whether it has its final result."""
         return self.state in SETTLED and not self.is_preliminary
 
     @property
     def is_complete(self) -> bool:
-        """Whether `lastAssistantMessageIsCompleteWithToolCalls` takes it for a call that the page has settled."""
+        """Whether `lastAssistantMessageIsCompleteWithToolCalls` counts it as a call that the page has answered."""
         return self.is_settled and self.state is not ToolState.OUTPUT_DENIED and not self.is_provider_executed
 
 
@@ -50,14 +50,14 @@ class CheckedCalls:
         self._by_approval: dict[str, CheckedCall] = {}
         self._step = 0
         self._seen_step = 0
-        """The last step that the page knows of: it hears of a step with the next thing it is shown."""
+        """The last step that the page shows: a new step appears with the next visible chunk."""
         self.count = 0
-        """How often a call began."""
+        """How many calls have started."""
         self._last_complete: CheckedCall | None = None
         self._steps_with_text_after: set[int] = set()
 
     def knows(self, tool_call_id: str) -> bool:
-        """Tell whether there was input for the call."""
+        """Return whether there was input for the call."""
         return tool_call_id in self._calls
 
     def running(self) -> Iterator[CheckedCall]:
@@ -65,7 +65,7 @@ class CheckedCalls:
         return (call for call in self._calls.values() if call.state in _RUNNING)
 
     def text_begins(self) -> CheckedCall | None:
-        """Return the call of the current step, if any, whose result the text follows."""
+        """Return the finished call of the current step that a new text follows, if there is one."""
         call = self._last_complete
         if call is None or call.step != self._step:
             return None
@@ -73,7 +73,7 @@ class CheckedCalls:
         return call
 
     def receive(self, chunk: Chunk, frame: Frame) -> Iterator[Finding]:
-        """Take the next chunk and yield what is wrong with it here."""
+        """Take the next chunk and yield the problems of its place."""
         handler = self._HANDLERS.get(type(chunk))
         if handler is not None:
             yield from handler(self, chunk, frame)
@@ -81,7 +81,7 @@ class CheckedCalls:
             self._seen_step = self._step
 
     def end(self, *, waits_for_page: bool) -> Iterator[tuple[Finding, Frame | None]]:
-        """Say that the stream is over and yield what is missing."""
+        """End the stream and yield what is missing."""
         for call in self._calls.values():
             name = f'the tool call "{call.tool_call_id}"'
             if call.state is ToolState.INPUT_STREAMING:
@@ -115,7 +115,7 @@ class CheckedCalls:
             yield Finding("UC415", chunk.tool_call_id, text)
             known = self._begin(chunk, frame)
         elif known.dynamic is not dynamic and isinstance(chunk, chunks.ToolInputAvailableChunk):
-            text = f'the tool call "{chunk.tool_call_id}" began {_spoken(known.dynamic)} and is now {_spoken(dynamic)}'
+            text = f'the tool call "{chunk.tool_call_id}" began {_kind(known.dynamic)} and is now {_kind(dynamic)}'
             yield Finding("UC416", chunk.tool_call_id, text)
         known.state = tool_state_after(chunk)
         known.step = self._step
@@ -191,5 +191,5 @@ class CheckedCalls:
     }
 
 
-def _spoken(dynamic: bool) -> str:
+def _kind(dynamic: bool) -> str:
     return "dynamic" if dynamic else "static"

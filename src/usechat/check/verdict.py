@@ -1,4 +1,18 @@
-"""One release's verdict on a stream, as its real client would give it: pure, frame by frame."""
+"""The verdict of one AI SDK release on a stream, frame by frame and without I/O.
+
+A client stops at the first chunk that it cannot accept, and so does the :class:`Verdict`: ``ok``, ``status``, ``error``
+and ``message`` are what ``useChat`` of that release has afterwards. The tests compare them with the npm packages.
+
+A report should name all problems, not just the first. So :class:`ReleaseJudge` reads on after its verdict is settled:
+it repairs the chunk by leaving out the keys that the release refuses, and applies the rest. If that leaves no valid
+chunk, there is a gap, and problems with the order of chunks are no longer reported: each could be caused by the missing
+chunk.
+
+The judge asks three tables in turn: is the text JSON (:mod:`~usechat.check.frames`), is the value a chunk of this
+release (:mod:`usechat.protocol.schema`), may the chunk come now (:class:`~usechat.protocol.message.MessageBuilder`,
+which throws what the client throws). :class:`~usechat.check.order.Order` then names the rule for a chunk that came at
+the wrong time.
+"""
 
 import re
 from collections.abc import Iterable, Sequence
@@ -23,12 +37,12 @@ __all__ = [
     "ReleaseJudge",
     "Verdict",
     "judge",
-    "mended_chunk",
+    "repaired_chunk",
 ]
 
 
 CLIENT_ID: Final = "client-generated"
-"""Stands for the id that the page makes up when `start` brings none."""
+"""Stands for the random id that the client generates when `start` has none."""
 
 _RULES: Final = {
     FlawKind.NOT_AN_OBJECT: "UC201",
@@ -44,13 +58,13 @@ _RULES: Final = {
     FlawKind.UNSUPPORTED_KEY: "UC211",
 }
 _READS_NULL_CONSTRUCTOR: Final = Since(146, 115, 0)
-"""Before, the reader looked for `prototype` in null, and failed (secure-json-parse of @ai-sdk/provider-utils)."""
+"""Earlier releases looked up `prototype` in null and failed (secure-json-parse of @ai-sdk/provider-utils)."""
 
 
 class Verdict(msgspec.Struct, frozen=True):
-    """What a release makes of a stream.
+    """The result of reading a stream with one release.
 
-    ``ok``: it read the stream to its end, or to an `error` chunk, and found something to read. ``status``, ``error``
+    ``ok``: the client read the stream to its end or to an `error` chunk, and it was not empty. ``status``, ``error``
     and ``message`` are those of `useChat` afterwards; a legal stream with an `error` chunk is ok with status "error".
     """
 
@@ -60,12 +74,20 @@ class Verdict(msgspec.Struct, frozen=True):
     message: Any = None
 
     def to_json(self) -> dict[str, Any]:
-        """Return the verdict as the report holds it."""
+        """Return the verdict as JSON values, as in the report."""
         return {"ok": self.ok, "status": self.status, "error": self.error, "message": self.message}
 
 
 def judge(frames: Iterable[Frame], release: Release) -> Verdict:
-    """Return one release's verdict on the events of a stream."""
+    """Return the verdict of one release on the events of a stream.
+
+    >>> from usechat.check.frames import Body
+    >>> from usechat.protocol.releases import release
+    >>> body = b'data: {"type":"start","messageId":"m"}\\n\\ndata: {"type":"ping"}\\n\\n'
+    >>> verdict = judge(Body(body).frames(), release("6"))
+    >>> verdict.ok, verdict.status, verdict.error.partition(":")[0]
+    (False, 'error', 'Type validation failed')
+    """
     judged = ReleaseJudge(release)
     order = Order()
     for frame in frames:
@@ -74,12 +96,7 @@ def judge(frames: Iterable[Frame], release: Release) -> Verdict:
 
 
 class ReleaseJudge:
-    """Reads frames as the client of one release does.
-
-    The verdict is that of the client, which stops at the first chunk it cannot take. The judge goes on, to find what
-    else is wrong: a chunk is mended, where leaving keys out mends it; otherwise what follows is no longer asked about
-    its order, since every later complaint could come from the chunk that is missing.
-    """
+    """Reads frames as the client of one release does, and continues after the verdict to find further problems."""
 
     def __init__(self, release: Release) -> None:
         self._release = release
@@ -90,9 +107,9 @@ class ReleaseJudge:
         self._is_empty = True
 
     def receive(self, frame: Frame, order: Order, legal: Chunk | None = None) -> list[Finding]:
-        """Take the next frame and return what this release has against it.
+        """Take the next frame and return the problems that this release has with it.
 
-        ``order`` knows what came before; ``legal`` is the chunk in the frame, if the newest release accepts it.
+        ``order`` has seen the chunks before; ``legal`` is the chunk in the frame, if the newest release accepts it.
         """
         if self._failed or frame.is_done:
             return []
@@ -114,18 +131,18 @@ class ReleaseJudge:
         findings = [_finding(flaw, frame.value) for flaw in found]
         if not found and is_without_effect(frame.value["type"], self._release):
             return []
-        chunk = mended_chunk(frame.value, found, self._release)
+        chunk = repaired_chunk(frame.value, found, self._release)
         if chunk is None:
             self._has_gap = True
             return findings
         return findings + self._apply(chunk, order)
 
     def cut(self, error: str) -> None:
-        """Say that the connection broke: the client shows this error, unless it stopped reading before."""
+        """Record that the connection broke: the client shows ``error``, unless it stopped reading before."""
         self._reject(error)
 
     def verdict(self, *, is_whole: bool = True) -> Verdict:
-        """Return the verdict on what came so far, which is the whole stream or only its beginning."""
+        """Return the verdict on the frames so far; ``is_whole`` says whether the stream was read to its end."""
         ok = not (self._is_empty and is_whole)
         return self._verdict or Verdict(ok, "ready", None, self._page.message())
 
@@ -151,15 +168,12 @@ class ReleaseJudge:
         return []
 
 
-def mended_chunk(value: Any, found: Sequence[Flaw], release: Release) -> Chunk | None:
-    """Return the chunk as a release reads it, without the keys that it does not know and those that are wrong.
-
-    None if that is no chunk.
-    """
+def repaired_chunk(value: Any, found: Sequence[Flaw], release: Release) -> Chunk | None:
+    """Return the chunk as a release reads it, without unknown and invalid keys; None if that is no valid chunk."""
     if not isinstance(value, dict):
         return None
     chunk_type = str(value.get("type"))
-    # The whole object becomes the part of a data-* chunk: keys that the release does not know are kept.
+    # The whole object of a data-* chunk becomes the part: unknown keys are kept.
     known = frozenset(value) if chunk_type.startswith("data-") else chunk_fields(chunk_type, release)
     if known is None:
         return None
@@ -186,7 +200,7 @@ def _finding(flaw: Flaw, value: Any) -> Finding:
 
 
 def _refusal(rule: str, chunk: Chunk, chunk_id: str | None) -> str:
-    """Return in words what the client has against the chunk."""
+    """Return in words why the client refuses the chunk."""
     name = f'"{type_of(chunk)}"'
     match rule:
         case "UC301":

@@ -1,1 +1,1 @@
-"""Runs: one assistant turn each, owned by one task, read by anyone who may."""
+"""Runs: one assistant turn each, owned by one task, read by any number of clients."""

@@ -1,4 +1,34 @@
-"""The log of one run in this process: frames in order, and readers that wait for more."""
+"""The log of one run in this process: frames in order, and readers that wait for more.
+
+**The idea.** A run appends frames to one log; every client of the run has a :class:`Reader` with a position in it.
+There is no queue per client and the writer never waits: a slow client costs its own connection, never the run.
+
+**Positions.** Positions are byte offsets from the start of the run. ``size`` is where the next frame is written,
+``flushed`` is how far readers may see. ``append`` only copies bytes; ``flush`` publishes everything up to ``size``. In
+between, frames are batched, so that readers get what was written together as one piece and one system call sends it:
+
+- while the run's task drives its source it holds the log (``held``) and flushes when the source pauses;
+- otherwise the :class:`Flusher` flushes all logs of an event loop at the end of the loop's iteration;
+- with ``coalesce`` a timer flushes after that many seconds.
+
+**Two ways to read.** ``Reader.read`` waits on a future and returns bytes. If the reader has a :class:`Pusher` (a
+connection that takes bytes by a plain call), frames are pushed while ``read`` waits and no task wakes up; ``read``
+returns only for other reasons (:class:`Wake`).
+
+**Memory.** What every reader has taken is merged into a compact replay (consecutive deltas become one), about a tenth
+of the bytes that were written. A reader that starts late replays from there and needs no copy. With ``keep=False``
+taken frames are dropped instead; then nobody can resume.
+
+**Backlog.** With ``maximum_behind`` a reader may have that many unread bytes. Beyond that it is woken with
+``Wake.TOO_SLOW`` and its connection is closed; the client can resume from the replay. A single frame may exceed the
+backlog limit if no other oversized frame is queued. A reader that still replays has no backlog: the log holds those
+bytes anyway.
+
+**Invariants.** ``_first <= reader.place <= flushed <= size`` for every reader; ``_kept`` holds the bytes from
+``_first`` to ``size``; frames are cut only at frame ends, never inside of one. Everything runs in the thread of the
+log's event loop. A pusher must not raise. If flushing one log fails, the error is logged and the other logs are
+flushed.
+"""
 
 import asyncio
 import contextvars
@@ -20,51 +50,58 @@ __all__ = [
 ]
 
 
-_CROWD: Final = 4096
-"""Bytes: whoever wrote so much without a pause lets others have their turn."""
+_logger: Final = logging.getLogger("usechat.runs")
+
+_MUCH_UNFLUSHED: Final = 4096
+"""Bytes: after writing this much without a pause, the writer should flush and yield to the event loop."""
 _WORTH_SHORTENING: Final = 1024
-"""Bytes: a log that is kept holds about so many as they were written, and those before in short."""
+"""Bytes: a log that is kept holds about this much verbatim; older frames are in the compact replay."""
 _SLICE: Final = 64 * 1024
-"""Bytes: a reader that has fallen behind takes about so many at once, so that the rest waits here and is counted."""
-_REPLAYED: Final = 1024 * 1024
-"""Bytes: a reader that has no limit takes about so many at once of what was written before it came."""
+"""Bytes: a reader that is behind takes about this much at once, so that the rest stays in the log and is counted."""
+_REPLAY_SLICE: Final = 1024 * 1024
+"""Bytes: a reader without a backlog limit takes about this much of the replay at once."""
 
 
 class Wake(enum.Enum):
-    """Why a reader that waits is woken for another reason than frames."""
+    """Why ``Reader.read`` returned without frames."""
 
     SILENCE = "silence"
+    """Nothing was sent for a while: time for a keep-alive comment."""
     GONE = "gone"
+    """The client has disconnected."""
     TOO_SLOW = "too slow"
-    BROKEN_OFF = "broken off"
+    """The client is further behind than the backlog limit allows."""
+    SHUTDOWN = "shutdown"
+    """The server is shutting down: the connection is closed without an ending, so that the client resumes elsewhere."""
     UNSENT = "unsent"
-    """Frames that were pushed are not through: whoever reads waits until they are."""
+    """Pushed frames are not sent yet: wait for the connection before reading on."""
 
 
-_CUTS: Final = (Wake.TOO_SLOW, Wake.BROKEN_OFF)
+_CUTS: Final = (Wake.TOO_SLOW, Wake.SHUTDOWN)
+"""The reasons to close the connection at once."""
 
 
 class Pusher(Protocol):
-    """Takes frames by a plain call."""
+    """A connection that takes frames by a plain call."""
 
     def push(self, frames: bytes) -> None:
-        """Take frames, and never raise. The reader is woken if somebody has to wait until they are through."""
+        """Send frames. Must not raise; wakes the reader with ``Wake.UNSENT`` if sending needs to wait."""
         ...
 
 
 class Log:
-    """Frames as they were written. Readers get what was written together as one piece.
+    """The frames of a run. Readers get frames that were written together as one piece.
 
-    What every reader has taken is kept in short, for those who come later; ``keep=False`` forgets it, which is enough
-    when nobody comes. ``gather`` is how many seconds frames may wait for others to go with them.
+    ``keep=False`` drops frames that every reader has taken; use it when nobody can resume. ``coalesce`` is how many
+    seconds a frame may wait for others to be sent with it. ``on_flush`` is called with the frames of every flush.
     """
 
-    # With a thousand streams each delta finds its objects out of the processor's caches: few of them, without __dict__.
+    # With a thousand streams the objects of each delta are not in the processor's caches: few of them, no __dict__.
     __slots__ = (
         "__weakref__",
+        "_coalesce",
         "_first",
         "_flusher",
-        "_gather",
         "_kept",
         "_on_flush",
         "_only",
@@ -83,60 +120,60 @@ class Log:
     )
 
     def __init__(
-        self, *, keep: bool = True, gather: float = 0, on_flush: Callable[[bytes], None] | None = None
+        self, *, keep: bool = True, coalesce: float = 0, on_flush: Callable[[bytes], None] | None = None
     ) -> None:
         self.size = 0
-        """All bytes written so far."""
+        """How many bytes were written."""
         self.flushed = 0
-        """The bytes that readers may see."""
+        """How many bytes readers may see."""
         self.ended = False
         self.held = False
-        """Whether whoever writes will flush."""
+        """Whether the writer itself will flush."""
         self.keep = keep
         self.loop = asyncio.get_running_loop()
-        self._gather = gather
+        self._coalesce = coalesce
         self._on_flush = on_flush
         self._flusher = flusher_of(self.loop)
         self._shortened: Shortened | None = None
-        self._shortened_to = 0  # the place up to which frames are kept in short, perhaps also as they were written
+        self._shortened_to = 0  # the position up to which frames are in the replay; they may be in _kept, too
         self._kept = bytearray()
-        self._first = 0  # the place of the first byte that is kept as it was written
-        self._only: bytes | None = None  # what was written since, if it was written in one piece
+        self._first = 0  # the position of the first byte in _kept
+        self._only: bytes | None = None  # the unflushed bytes, if they were appended by one call
         self._timer: asyncio.TimerHandle | None = None
         self._worth_forgetting = _WORTH_SHORTENING if keep else 0
-        # Replaced, never changed: they are gone through.
+        # Replaced, never modified: a flush iterates over them.
         self._readers: tuple[Reader, ...] = ()
-        self._pushers: tuple[Pusher, ...] = ()  # of readers that wait, and have all that was flushed
+        self._pushers: tuple[Pusher, ...] = ()  # of waiting readers that have everything that was flushed
 
     @property
-    def gathers(self) -> bool:
-        """Whether frames wait for others."""
-        return self._gather > 0
+    def coalesces(self) -> bool:
+        """Whether a timer flushes this log."""
+        return self._coalesce > 0
 
     @property
     def readers(self) -> int:
-        """How many read."""
+        """How many readers there are."""
         return len(self._readers)
 
     def append(self, frames: bytes) -> bool:
-        """Write frames; those of one turn of the event loop, or of the time in which they gather, go together.
+        """Write frames. They are flushed by the writer if it holds the log, by the timer, or by the loop's flusher.
 
-        Tells whether so much waits for the readers that they should have it now.
+        Returns whether so much is unflushed that the writer should flush and yield to the event loop.
         """
         if self.flushed != self.size:
             self._only = None
         else:
             self._only = frames
-            if self._gather:
-                self._timer = self.loop.call_later(self._gather, self.flush)
+            if self._coalesce:
+                self._timer = self.loop.call_later(self._coalesce, self.flush)
             elif not self.held:
                 self._flusher.add(self)
         self._kept += frames
         self.size += len(frames)
-        return self.size - self.flushed >= _CROWD
+        return self.size - self.flushed >= _MUCH_UNFLUSHED
 
     def flush(self) -> None:
-        """Hand what was written to the readers."""
+        """Make everything that was written visible to the readers."""
         flushed, self.flushed = self.flushed, self.size
         if flushed == self.size:
             return
@@ -151,70 +188,70 @@ class Log:
             pusher.push(frames)
         if len(self._pushers) != len(self._readers):
             for reader in self._readers:
-                reader.notice(frames)
+                reader.notify(frames)
         if self.size - self._first > self._worth_forgetting:
             self.forget()
         if self._on_flush is not None:
             self._on_flush(frames)
 
     def release(self) -> None:
-        """Whoever held the log does so no longer; what was written is flushed with what follows at once."""
+        """Stop holding the log; what is unflushed is flushed at the end of this iteration of the event loop."""
         self.held = False
         if self.flushed != self.size:
             self._flusher.add(self)
 
     def end(self) -> None:
-        """Say that nothing follows."""
+        """Flush, and let readers return ``None`` once they have read everything."""
         self.flush()
         self.ended = True
         for reader in self._readers:
-            reader.notice()
+            reader.notify()
 
-    def break_off(self) -> None:
-        """Cut every reader off without an ending: its client sees a network error, and resumes elsewhere."""
+    def disconnect_readers(self) -> None:
+        """Wake every reader with ``Wake.SHUTDOWN``: its client sees a network error, and resumes elsewhere."""
         for reader in self._readers:
-            reader.wake(Wake.BROKEN_OFF)
+            reader.wake(Wake.SHUTDOWN)
 
     def so_far(self) -> bytes:
-        """Return all frames that are kept; those of long ago in short."""
+        """Return all frames: the compact replay, then the verbatim rest."""
         self.flush()
         as_written = self._kept[max(0, self._shortened_to - self._first) :]
         return b"".join([b"" if self._shortened is None else bytes(self._shortened), as_written])
 
     def reader(self, *, maximum_behind: int | None = None, from_start: bool = False) -> "Reader":
-        """Begin to read: behind what was written so far, or from the start, of which :meth:`Reader.replay` tells."""
+        """Add a reader at the end, or ``from_start``: then :meth:`Reader.replay` returns what came before."""
         self.flush()
         reader = Reader(self, self.flushed, maximum_behind, replays=from_start)
         self._readers = (*self._readers, reader)
         return reader
 
     def history(self, place: int, size: int) -> bytes:
-        """Return what was written so far in short, from a place in that on: whole frames of about so many bytes."""
+        """Return about ``size`` bytes of the compact replay from ``place`` on, in whole frames."""
         self.flush()
         self._shorten(self.flushed)
         return b"" if self._shortened is None else self._shortened.read(place, size)
 
     def take(self, place: int) -> bytes:
-        """Return what readers may see from a place on: a slice of whole frames if that is much."""
+        """Return the flushed bytes from ``place`` on; if they are many, a slice of whole frames."""
         begin, end = place - self._first, self.flushed - self._first
         if end - begin > _SLICE and (cut := self._kept.find(b"\n\n", begin + _SLICE - 2, end)) >= 0:
             end = cut + 2
         return bytes(self._kept[begin:end])
 
-    def leave(self, reader: "Reader") -> None:
-        """A reader reads no further."""
+    def remove_reader(self, reader: "Reader") -> None:
+        """Remove a reader that was closed."""
         self._readers = tuple(each for each in self._readers if each is not reader)
 
-    def begin_to_push(self, pusher: Pusher) -> None:
-        """A reader has everything; what is flushed from now on is pushed."""
+    def start_pushing(self, pusher: Pusher) -> None:
+        """Push what is flushed from now on."""
         self._pushers = (*self._pushers, pusher)
 
-    def end_to_push(self, pusher: Pusher) -> None:
-        """Push no more."""
+    def stop_pushing(self, pusher: Pusher) -> None:
+        """Push no more to ``pusher``."""
         self._pushers = tuple(each for each in self._pushers if each is not pusher)
 
     def forget(self) -> None:
-        """Drop what every reader has taken; a log that is kept holds it in short."""
+        """Drop the verbatim frames that every reader has taken; a log that is kept moves them to the replay."""
         oldest = min((reader.place for reader in self._readers), default=self.flushed)
         if self.keep:
             self._shorten(oldest)
@@ -230,10 +267,10 @@ class Log:
 
 
 class Reader:
-    """One reader of a log: a place in it, and a future while it waits.
+    """One reader of a log: a position in it, and a future while it waits.
 
-    One that begins at the start has a place in what is kept in short, and takes from there until it has everything: so
-    nothing waits for it alone, however slow it is.
+    A reader that begins at the start has a position in the compact replay until it has caught up. The log holds nothing
+    for such a reader alone, however slow it is.
     """
 
     __slots__ = (
@@ -254,16 +291,16 @@ class Reader:
 
     def __init__(self, log: Log, place: int, maximum_behind: int | None, *, replays: bool = False) -> None:
         self.on_cut: Callable[[Wake], None] | None = None
-        """Told of a reason to read no further while nobody waits here: whoever sends may wait for ever."""
+        """Called with ``TOO_SLOW`` or ``SHUTDOWN`` when no ``read`` is waiting: the sender may be blocked for ever."""
         self.pusher: Pusher | None = None
-        """Takes frames while this reader waits, so that it need not wake."""
+        """Takes frames while ``read`` waits, so that no task has to wake up."""
         self._log = log
         self._place = place
         self._maximum_behind = maximum_behind
         self._history = 0 if replays else None
-        self._handed = 0  # the bytes that were taken last: until more are wanted, somebody holds them
-        self._bulk = 0  # the bytes of one thing that waits and is larger than all that may,
-        self._bulk_end = 0  # and the place behind it
+        self._handed = 0  # the size of what read() returned last: the caller may still hold it
+        self._bulk = 0  # the size of the one unread piece that exceeds the backlog limit,
+        self._bulk_end = 0  # and the position behind it
         self._waiter: asyncio.Future[None] | None = None
         self._pushes = False
         self._reason: Wake | None = None
@@ -271,30 +308,27 @@ class Reader:
 
     @property
     def place(self) -> int:
-        """The place behind the last byte that was taken."""
+        """The position behind the last byte that was taken."""
         return self._log.flushed if self._pushes or self._history is not None else self._place
 
     @property
     def behind(self) -> int:
-        """How many bytes wait for this reader, or for whoever took them."""
+        """How many bytes are unread, or were returned by the last ``read`` and may not be sent yet."""
         return self._log.size - self.place + self._handed
 
     def replay(self) -> bytes | None:
-        """Return more of what was written so far, in short; nothing once this reader has it all.
-
-        It is as much as may wait for a reader; what is written meanwhile waits in the log, which keeps it anyway.
-        """
+        """Return the next part of the replay, at most the backlog limit; ``None`` once this reader has caught up."""
         if self._history is None:
             return None
-        if frames := self._log.history(self._history, self._maximum_behind or _REPLAYED):
+        if frames := self._log.history(self._history, self._maximum_behind or _REPLAY_SLICE):
             self._history += len(frames)
             return frames
         self._history = None
         self._place = self._log.flushed
         return None
 
-    def woken(self) -> Wake | None:
-        """Return the reason for which this reader was woken, once."""
+    def take_wake(self) -> Wake | None:
+        """Return the reason for which this reader was woken, and clear it."""
         if self._unsent:
             self._unsent = False
             return Wake.UNSENT
@@ -302,10 +336,10 @@ class Reader:
         return reason
 
     async def read(self) -> bytes | Wake | None:
-        """Return what is new, waiting for it; a reason other than frames; or nothing at the end."""
+        """Wait for new frames and return them; a :class:`Wake` if woken for another reason; ``None`` at the end."""
         self._handed = 0
         while True:
-            if (reason := self.woken()) is not None:
+            if (reason := self.take_wake()) is not None:
                 return reason
             if frames := self._log.take(self._place):
                 self._place += len(frames)
@@ -320,16 +354,16 @@ class Reader:
             self._waiter = self._log.loop.create_future()
             if self.pusher is not None:
                 self._pushes = True
-                self._log.begin_to_push(self.pusher)
+                self._log.start_pushing(self.pusher)
             try:
                 await self._waiter
             finally:
                 self._stop_waiting()
 
-    def notice(self, frames: bytes = b"") -> None:
-        """There are new frames, or nothing follows.
+    def notify(self, frames: bytes = b"") -> None:
+        """Wake up for new frames or the end, and check the backlog.
 
-        One thing that is larger than all that may wait can be said, while no other such waits: it is not counted.
+        A single frame may exceed the backlog limit if no other oversized frame is queued.
         """
         limit = self._maximum_behind
         if limit is not None and len(frames) > limit and not self._bulk and self.place < self._log.flushed:
@@ -341,7 +375,7 @@ class Reader:
             self.wake(Wake.TOO_SLOW)
 
     def wake(self, reason: Wake) -> None:
-        """Make the next or the current read return for another reason than frames; silence is the weakest."""
+        """Make the current or next ``read`` return ``reason``; any other reason overrides ``SILENCE``."""
         if reason is Wake.UNSENT:
             self._unsent = True
         elif self._reason in (None, Wake.SILENCE):
@@ -351,7 +385,7 @@ class Reader:
         self._wake()
 
     def skip(self) -> None:
-        """Drop what waits for this reader."""
+        """Drop everything unread."""
         self._place = self._log.flushed
         self._history = None
         self._handed = self._bulk = 0
@@ -359,10 +393,10 @@ class Reader:
             self._log.forget()
 
     def close(self) -> None:
-        """Read no further."""
+        """Stop reading and leave the log."""
         self._stop_waiting()
-        self._log.leave(self)
-        # Whoever reads knows this reader: without their names here nothing waits for the garbage collector.
+        self._log.remove_reader(self)
+        # They refer back to this reader: without the cycle no garbage collection is needed.
         self.pusher = self.on_cut = None
 
     def _wake(self) -> None:
@@ -376,29 +410,24 @@ class Reader:
         if self._pushes and self.pusher is not None:
             self._pushes = False
             self._place = self._log.flushed
-            self._log.end_to_push(self.pusher)
-
-
-# -- Handing over what was written to the logs of one event loop: all of them together, when a turn of it ends.
-
-_logger: Final = logging.getLogger("usechat.runs")
+            self._log.stop_pushing(self.pusher)
 
 
 class Flusher:
-    """The logs of one event loop that were written to in this turn of it.
+    """Flushes the logs of one event loop together, at the end of the iteration in which they were written to.
 
-    One callback flushes them all: one for each log would cost as much as the framing of a delta. And while a process
-    that reads is awake for the first, the kernel need not wake it for the others.
+    One callback flushes them all: a callback per log would cost as much as framing a delta. And a client process that
+    was woken for the first log's frames need not be woken by the kernel again for the others.
     """
 
     __slots__ = ("_context", "_logs")
 
     def __init__(self) -> None:
-        self._context = contextvars.Context()  # not that of whoever writes first, which belongs to one request
+        self._context = contextvars.Context()  # empty: the first writer's belongs to one request
         self._logs: list[Log] = []
 
     def add(self, log: "Log") -> None:
-        """Flush a log when everybody who says something in this turn has done so."""
+        """Flush a log at the end of this iteration of the event loop."""
         if not self._logs:
             log.loop.call_soon(self._flush_all, context=self._context)
         self._logs.append(log)
@@ -408,13 +437,13 @@ class Flusher:
         for log in logs:
             try:
                 log.flush()
-            except Exception:  # one log that fails is no reason for the others to wait
-                _logger.exception("what was said could not be handed over")
+            except Exception:  # the other logs are flushed all the same
+                _logger.exception("flushing a log failed: its clients miss frames until they resume")
 
 
 _flushers: Final[WeakKeyDictionary[asyncio.AbstractEventLoop, Flusher]] = WeakKeyDictionary()
 
 
 def flusher_of(loop: asyncio.AbstractEventLoop) -> Flusher:
-    """Return the one flusher of an event loop."""
+    """Return the flusher of an event loop."""
     return _flushers.get(loop) or _flushers.setdefault(loop, Flusher())

@@ -1,4 +1,32 @@
-"""The manager of runs: starts them, finds them wherever they live, lets readers in, stops them."""
+"""The run manager: starts runs, finds them on any worker, attaches readers, stops runs.
+
+**The idea.** A process has one manager per chat application. It owns the :class:`~usechat.runs.run.Run` objects of this
+process; the :class:`~usechat.runs.store.RunStore` knows the last run of each chat across all workers. Everything that a
+request wants (start, attach, stop) goes through the manager, which does it here if the run is here, and through the
+store otherwise.
+
+**One run per chat.** ``RunStore.claim`` is the only decision who may answer a chat, and it is atomic. ``start`` looks
+at the chat's last run. If it has ended, ``start`` prepares the new run from it and claims the chat *after* that very
+run; if another request was faster, the claim fails and ``start`` looks again. If it is running, the conflict policy
+decides: ``reject`` (409), ``attach`` to it, ``queue`` behind it, or ``interrupt`` it. A retry of the same user message
+always attaches. The decision which answers a request brings (approvals, tool outputs) is made after the previous run
+has ended.
+
+**Readers.** The request that started a run, a reload, a second tab: each gets a :class:`~usechat.runs.reading.Reading`.
+A run that nobody reads for ``unread_timeout`` seconds is stopped, unless the store knows of a reader in another worker;
+the next request of its chat stops it at once. With ``unread_timeout=None`` runs continue without readers.
+
+**The order at the end.** The store records the end first, then the log ends. A page posts again as soon as it sees the
+end of a stream (tool outputs, approvals), and must not find its chat still busy.
+
+**What fails how.** If the store cannot be reached, ``start`` and ``stop`` raise
+:class:`~usechat.errors.StoreUnreachable` (503); a run that is already going continues, and no reader waits for the
+store. If the store raises when an end is recorded, that is logged and the readers see the end all the same. If the
+store ends a run of this worker (its lease expired, its log is too large), it calls ``on_failure`` and the run fails at
+once.
+
+**Threads.** Everything runs in the thread of one event loop.
+"""
 
 import asyncio
 import contextvars
@@ -24,30 +52,36 @@ from usechat.turn import TurnContext
 __all__ = ["Conflict", "Reading", "RunManager"]
 
 Conflict: TypeAlias = Literal["reject", "attach", "queue", "interrupt"]
-"""What a second request does while the chat's run goes on."""
+"""What a request does while the chat has a running run."""
 
 Prepare: TypeAlias = Callable[[RunInfo | None], tuple[RunInfo, TurnContext]]
-"""Makes a run and its turn from the chat's last run; a RequestError says why not."""
+"""Makes a run and its turn context, given the chat's last run; raises a RequestError to refuse the request."""
 
 _logger: Final = logging.getLogger("usechat.runs")
 _POLL: Final = 0.05
-_LOOK_AGAIN: Final = 1.0
-_MOMENT: Final = 1.0
-"""Seconds that a run of another worker has to give way; longer than that, it is taken for one that is read."""
+"""Seconds between two looks at the store while waiting for another run to end."""
+_RECHECK_UNREAD: Final = 1.0
+"""Seconds until a run that other workers read is checked again, if there is no ``unread_timeout``."""
+_REMOTE_STOP: Final = 1.0
+"""Seconds that an unread run of another worker has to stop; if it takes longer, it counts as one that is read."""
 CANNOT_FOLLOW: Final = "The connection is too slow for this answer, so it was stopped."
 
 
-def _say_nothing(*_what: object) -> None:
-    """Nobody listens."""
+def _ignore(*_event: object) -> None:
+    """Do nothing: the default of the callbacks."""
 
 
 class RunManager:
-    """The runs of this process, and through the store those of all workers.
+    """Starts, attaches to and stops the runs of this process and, through the store, those of all workers.
 
-    ``linger`` is how many seconds a run goes on without any reader: 0 stops it at once, ``None`` never. ``on_start`` is
-    called in the context in which the run goes on. ``on_end`` is told of every run once, in one worker: the one that
-    ended it, or that found it lost. ``on_loss`` is told of a run of this worker of whose end others tell.
-    ``gather`` is how many seconds frames may wait for others to go with them.
+    - ``unread_timeout``: seconds that a run continues without any reader. 0 stops it at once, ``None`` never.
+    - ``conflict``: what a request does while the chat has a running run.
+    - ``keep_log``: whether clients can resume. Without it a client that is too slow ends the run.
+    - ``maximum_behind``: the backlog limit of a reader, in bytes. ``maximum_run_bytes``: that of all frames of a run.
+    - ``coalesce``: seconds that a frame may wait for others to be sent with it.
+    - ``on_start``: called in the context (:mod:`contextvars`) in which the run is driven.
+    - ``on_end``: called once for every run, with its seconds, in the worker that ended it or found it lost.
+    - ``on_loss``: called when another worker declares one of our runs lost.
     """
 
     def __init__(
@@ -55,7 +89,7 @@ class RunManager:
         store: RunStore,
         *,
         timeouts: Timeouts,
-        linger: float | None,
+        unread_timeout: float | None,
         conflict: Conflict,
         describe: Callable[[Exception, RunInfo], str],
         approval_secret: str | None = None,
@@ -63,15 +97,15 @@ class RunManager:
         event_names: bool = False,
         maximum_behind: int = 1024 * 1024,
         maximum_run_bytes: int = 64 * 1024 * 1024,
-        gather: float = 0,
-        on_start: Callable[[RunInfo], None] = _say_nothing,
-        on_end: Callable[[RunInfo, float], None] = _say_nothing,
-        on_loss: Callable[[RunInfo], None] = _say_nothing,
+        coalesce: float = 0,
+        on_start: Callable[[RunInfo], None] = _ignore,
+        on_end: Callable[[RunInfo, float], None] = _ignore,
+        on_loss: Callable[[RunInfo], None] = _ignore,
     ) -> None:
         self._store = store
         self._is_shared = store.is_shared
         self._timeouts = timeouts
-        self._linger = linger
+        self._unread_timeout = unread_timeout
         self._conflict = conflict
         self._describe = describe
         self._approval_secret = approval_secret
@@ -79,7 +113,7 @@ class RunManager:
         self._event_names = event_names
         self._maximum_behind = maximum_behind
         self._maximum_run_bytes = maximum_run_bytes
-        self._gather = gather
+        self._coalesce = coalesce
         self._closing = False
         self._on_start = on_start
         self._on_end = on_end
@@ -87,26 +121,28 @@ class RunManager:
         self._runs: dict[str, Run] = {}
         self._continued: dict[str, Mapping[str, Any]] = {}
         self._timers: dict[str, asyncio.TimerHandle] = {}
-        # Of runs that have ended while somebody read them; whoever still does keeps the log.
+        # The logs of runs that ended while they were read; a log lives as long as its readers.
         self._ended_logs: WeakSet[Log] = WeakSet()
-        self._ends: set[asyncio.Task[None]] = set()
+        self._tasks: set[asyncio.Task[None]] = set()
         self._remote_runs = RemoteRuns(store, event_names=event_names)
-        store.on_stop_ordered(self._stop_here)
+        store.on_stop_requested(self._stop_here)
         store.on_failure(self._fail_here)
         store.on_lost(on_end)
 
     @property
     def running(self) -> int:
-        """How many runs go on in this process."""
+        """How many runs are running in this process."""
         return len(self._runs)
 
     async def start(
         self, info: RunInfo, source: Source, context: TurnContext | Prepare, *, continues: Mapping[str, Any] | None
     ) -> Reading:
-        """Start a run, or do with the one that goes on what the policy says; return a reading of it.
+        """Start a run, or do what the conflict policy says about the one that is running; return a reading.
 
-        Instead of a context there may be a function that makes it: what a request answers is decided by the chat's last
-        run, when that has ended.
+        ``context`` may be a function that makes the run and its context from the chat's last run. It is called after
+        the previous run has ended, perhaps more than once. Raises :class:`~usechat.errors.ChatBusy`,
+        :class:`~usechat.errors.ChatNotFound`, :class:`~usechat.errors.ShuttingDown`,
+        :class:`~usechat.errors.StoreUnreachable`, and what ``context`` raises.
         """
         if self._closing:
             raise ShuttingDown("The server is about to restart. Please try again.")
@@ -122,20 +158,22 @@ class RunManager:
                 active = await self._store.claim(prepared, continues=continues, after=after)
                 if active is None:
                     return self._start(prepared, source, asked, continues)
-            elif (reading := await self._settle(active, info, source, prepare)) is not None:
+            elif (reading := await self._resolve_conflict(active, info, source, prepare)) is not None:
                 return reading
             else:
                 await asyncio.sleep(_POLL)
 
-    async def _settle(self, active: RunInfo, info: RunInfo, source: Source, prepare: Prepare) -> Reading | None:
-        """Do with the run that goes on what the policy says; return a reading of it if that is the answer."""
+    async def _resolve_conflict(
+        self, active: RunInfo, info: RunInfo, source: Source, prepare: Prepare
+    ) -> Reading | None:
+        """Apply the conflict policy to the run that is running; return a reading if the request attaches to it."""
         if self._conflict == "attach" or (info.user_message_id and active.user_message_id == info.user_message_id):
             return await self.attach(active, sdk=info.sdk)
         if isinstance(source, HandsOver):
             source.hand_over(prepare(active)[1].turn)
         elif self._conflict == "interrupt":
             await self.stop(active)
-        elif not await self._gives_way(active) and self._conflict == "reject":
+        elif not await self._stop_if_unread(active) and self._conflict == "reject":
             raise ChatBusy("This chat is being answered already.")
         return None
 
@@ -143,7 +181,7 @@ class RunManager:
         self, info: RunInfo, source: Source, context: TurnContext, continues: Mapping[str, Any] | None
     ) -> Reading:
         on_flush = partial(self._store.append, info.run_id) if self._is_shared else None
-        log = Log(keep=self._keep_log, gather=self._gather, on_flush=on_flush)
+        log = Log(keep=self._keep_log, coalesce=self._coalesce, on_flush=on_flush)
         stream = MessageStream(message_id=info.message_id, sdk=info.sdk, continues=continues)
         run = Run(
             info,
@@ -161,7 +199,7 @@ class RunManager:
         if continues is not None:
             self._continued[info.run_id] = continues
         reading = self._reading(run, log.reader(maximum_behind=self._maximum_behind))
-        # A context of its own: what an observer sets there, such as a span, is what the agent finds.
+        # A context of its own: the agent sees what an observer sets there, such as a span.
         contextvars.copy_context().run(self._begin, run, source)
         return reading
 
@@ -169,12 +207,13 @@ class RunManager:
         self._on_start(run.info)
         run.start(source)
 
-    async def _gives_way(self, active: RunInfo) -> bool:
-        """Stop a run that nobody reads any more, and tell whether it was one: its page was stopped, and asks anew.
+    async def _stop_if_unread(self, active: RunInfo) -> bool:
+        """Stop a run that nobody reads any more: its page was stopped, and sends a new message. Return whether it was.
 
-        A run that is to go on without readers does not give way. One of another worker is asked to, and has a moment.
+        With ``unread_timeout=None`` runs are meant to continue without readers, and none is stopped. Another worker is
+        asked to stop its run if it is unread, and has a limited time to do so.
         """
-        if self._linger is None:
+        if self._unread_timeout is None:
             return False
         if run := self._runs.get(active.run_id):
             is_unread = not run.log.readers and not await self._store.is_read(active)
@@ -183,11 +222,11 @@ class RunManager:
             return is_unread
         if not self._is_shared:
             return False
-        await self._store.order_stop(active, unless_read=True)
-        return await self._has_ended(active, within=_MOMENT)
+        await self._store.request_stop(active, unless_read=True)
+        return await self._has_ended(active, within=_REMOTE_STOP)
 
     async def attach(self, info: RunInfo, *, sdk: str) -> Reading | None:
-        """Read a run that goes on, from its start; nothing if it has ended meanwhile."""
+        """Return a reading of a running run, from its start; ``None`` if it has ended meanwhile."""
         reading: LogReading[Run] | LogReading[RemoteRun]
         if run := self._runs.get(info.run_id):
             earlier = self._continued.get(info.run_id)
@@ -197,10 +236,10 @@ class RunManager:
             remote_run = await self._remote_runs.open(info)
             log, earlier = remote_run.log, remote_run.continued
             if not log.size and log.ended:
-                self._remote_runs.leave(remote_run)
+                self._remote_runs.release(remote_run)
                 return None
             reader = log.reader(maximum_behind=self._maximum_behind, from_start=True)
-            reading = LogReading(reader, remote_run, on_close=self._remote_runs.leave)
+            reading = LogReading(reader, remote_run, on_close=self._remote_runs.release)
         else:
             return None
         if earlier is None and sdk == info.sdk:
@@ -217,17 +256,17 @@ class RunManager:
         return info if info is None or run is None else msgspec.structs.replace(info, message_id=run.message_id)
 
     async def stop(self, info: RunInfo) -> None:
-        """Stop a run wherever it lives, and wait a bounded time for it."""
+        """Stop a run on any worker, and wait for its end, at most ``Timeouts.stop`` seconds."""
         if run := self._runs.get(info.run_id):
             run.stop("stopped")
             await run.wait()
-            await asyncio.gather(*self._ends)
+            await asyncio.gather(*self._tasks)
             return
-        await self._store.order_stop(info)
+        await self._store.request_stop(info)
         await self._has_ended(info, within=self._timeouts.stop)
 
     async def _has_ended(self, info: RunInfo, *, within: float) -> bool:
-        """Wait for the end of a run of another worker, and tell whether it came."""
+        """Wait ``within`` seconds for the end of another worker's run, and return whether it has ended."""
         deadline = asyncio.get_running_loop().time() + within
         while asyncio.get_running_loop().time() < deadline:
             latest = await self._store.latest(info.chat_id)
@@ -236,32 +275,32 @@ class RunManager:
             await asyncio.sleep(_POLL)
         return False
 
-    def break_off(self) -> None:
-        """Cut every reader off without an ending: its client sees a network error, and resumes elsewhere."""
+    def disconnect_readers(self) -> None:
+        """Close every client's connection without an ending: it sees a network error, and resumes at another worker."""
         for log in [*(run.log for run in self._runs.values()), *self._ended_logs]:
-            log.break_off()
-        self._remote_runs.break_off()
+            log.disconnect_readers()
+        self._remote_runs.disconnect_readers()
 
     async def shut_down(self, *, drain: float) -> None:
-        """Break readers off at once; give runs some time, then stop them."""
+        """Disconnect clients at once, wait ``drain`` seconds for runs to end, stop the others, close the store."""
         self._closing = True
-        self.break_off()
+        self.disconnect_readers()
         await asyncio.gather(*[run.wait(drain) for run in self._runs.values()])
         runs = list(self._runs.values())
         for run in runs:
             run.stop("shutdown")
         await asyncio.gather(*[run.wait() for run in runs])
-        await asyncio.gather(*self._ends)
+        await asyncio.gather(*self._tasks)
         await self._remote_runs.close()
         await self._store.close()
 
     def _reader_left(self, run: Run) -> None:
-        """A reader of the run has gone; perhaps it was the last."""
-        if run.log.readers or self._linger is None or run.info.state is not RunState.RUNNING:
+        """Schedule the stop of a run whose last reader was closed."""
+        if run.log.readers or self._unread_timeout is None or run.info.state is not RunState.RUNNING:
             return
-        self._stop_unread_after(self._linger, run)
+        self._schedule_unread_stop(self._unread_timeout, run)
 
-    def _stop_unread_after(self, seconds: float, run: Run) -> None:
+    def _schedule_unread_stop(self, seconds: float, run: Run) -> None:
         self._cancel_timer(run.info.run_id)
         if seconds:
             timer = asyncio.get_running_loop().call_later(seconds, lambda: self._spawn(self._stop_unread(run)))
@@ -270,7 +309,7 @@ class RunManager:
             self._spawn(self._stop_unread(run))
 
     async def _stop_unread(self, run: Run) -> None:
-        """Stop a run that nobody reads, unless somebody does so in another worker."""
+        """Stop a run that has no reader here and none in another worker."""
         try:
             is_read = await self._store.is_read(run.info)
         except StoreUnreachable:
@@ -278,13 +317,13 @@ class RunManager:
         if run.log.readers or run.info.state is not RunState.RUNNING:
             return
         if is_read:
-            self._stop_unread_after(self._linger or _LOOK_AGAIN, run)
+            self._schedule_unread_stop(self._unread_timeout or _RECHECK_UNREAD, run)
         else:
             run.stop("disconnected")
 
     def _reading(self, run: Run, reader: Reader) -> LogReading[Run]:
-        last_words = None if self._keep_log else partial(run.fail, CANNOT_FOLLOW)
-        return LogReading(reader, run, on_close=self._reader_left, last_words=last_words)
+        final_frames = None if self._keep_log else partial(run.fail, CANNOT_FOLLOW)
+        return LogReading(reader, run, on_close=self._reader_left, final_frames=final_frames)
 
     def _ended(self, run: Run) -> None:
         self._cancel_timer(run.info.run_id)
@@ -292,13 +331,13 @@ class RunManager:
 
     def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
         task = asyncio.get_running_loop().create_task(work)
-        self._ends.add(task)
-        task.add_done_callback(self._ends.discard)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
 
     async def _record_end(self, run: Run, seconds: float) -> None:
-        """Let the store know first, then the readers: a page posts again as soon as it sees the end."""
+        """Record the end in the store, then end the log: a page posts again as soon as it sees the end."""
         try:
-            if await self._is_ours(run.info):
+            if await self._store_end(run.info):
                 self._on_end(run.info, seconds)
             else:
                 self._on_loss(msgspec.structs.replace(run.info, state=RunState.LOST))
@@ -309,19 +348,23 @@ class RunManager:
                 self._ended_logs.add(run.log)
             run.log.end()
 
-    async def _is_ours(self, info: RunInfo) -> bool:
-        """Tell the store that a run has ended; tell whether that is how it ended for everyone."""
+    async def _store_end(self, info: RunInfo) -> bool:
+        """Record an end in the store; return False if another worker had declared the run lost."""
         try:
             return await self._store.end(info)
         except Exception:
-            _logger.exception("run %s: its end could not be recorded", info.run_id)
+            _logger.exception(
+                "run %s: the store did not record its end, so its chat may stay busy; check that it is reachable",
+                info.run_id,
+                extra={"chat_id": info.chat_id, "run_id": info.run_id},
+            )
             return True
 
     def _stop_here(self, run_id: str, unless_read: bool) -> None:
         run = self._runs.get(run_id)
         if run is not None and not unless_read:
             run.stop("stopped")
-        elif run is not None and self._linger is not None:
+        elif run is not None and self._unread_timeout is not None:
             self._spawn(self._stop_unread(run))
 
     def _fail_here(self, run_id: str, text: str) -> None:

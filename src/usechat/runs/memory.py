@@ -1,4 +1,4 @@
-"""Runs of a single process, kept in memory."""
+"""The run store of a single process, in memory."""
 
 import asyncio
 import contextvars
@@ -11,7 +11,16 @@ __all__ = ["MemoryRuns"]
 
 
 class MemoryRuns:
-    """Knows the last run of each chat. ``remember`` is how many seconds an ended run is known."""
+    """Keeps the last run of each chat in memory, for a service of one process. The default store.
+
+    ``remember`` is how many seconds an ended run is known; after that a client's tool outputs and approvals are checked
+    by their signatures alone. With more than one worker use :class:`~usechat.runs.redis.store.RedisRuns`: a worker
+    knows nothing of the runs of another.
+
+    .. code-block:: python
+
+        chats = ChatApp(agent, runs=MemoryRuns(remember=60))
+    """
 
     is_shared = False
     is_concurrent = False
@@ -27,7 +36,7 @@ class MemoryRuns:
         continues: Mapping[str, Any] | None = None,  # noqa: ARG002
         after: str | None = None,
     ) -> RunInfo | None:
-        """Make this the active run of its chat. Returns the last run instead, if it goes on or is not ``after``."""
+        """Make this the active run of its chat. Returns the last run instead, if it is running or is not ``after``."""
         latest = self._latest.get(info.chat_id)
         if latest is not None and (latest.state is RunState.RUNNING or after not in (None, latest.run_id)):
             return latest
@@ -35,13 +44,13 @@ class MemoryRuns:
         return None
 
     def append(self, run_id: str, frames: bytes) -> None:
-        """Nothing: there are no other workers."""
+        """Do nothing: there are no other workers."""
 
     async def end(self, info: RunInfo) -> bool:
-        """The run has ended as ``info.state`` says."""
+        """Record the end of a run."""
         if self._latest[info.chat_id].run_id == info.run_id:
             self._latest[info.chat_id] = info
-            # In a context of its own: that of the run would keep all of it for as long.
+            # In an empty context: that of the run would keep its objects alive until then.
             asyncio.get_running_loop().call_later(self._remember, self._forget, info, context=contextvars.Context())
         return True
 
@@ -50,36 +59,36 @@ class MemoryRuns:
         return self._latest.get(chat_id)
 
     async def continued(self, info: RunInfo) -> Mapping[str, Any] | None:  # noqa: ARG002
-        """Nothing: there are no runs of other workers."""
+        """Return None: there are no other workers."""
         return None
 
     async def read(self, info: RunInfo) -> AsyncGenerator[bytes, None]:  # noqa: ARG002
-        """Yield nothing: there are no runs of other workers."""
+        """Yield nothing: there are no other workers."""
         nothing: tuple[bytes, ...] = ()
         for frames in nothing:
             yield frames
 
     async def is_read(self, info: RunInfo) -> bool:  # noqa: ARG002
-        """Never: there are no other workers."""
+        """Return False: there are no other workers."""
         return False
 
-    async def order_stop(self, info: RunInfo, *, unless_read: bool = False) -> None:
-        """Nothing: a run that is not here is nowhere."""
+    async def request_stop(self, info: RunInfo, *, unless_read: bool = False) -> None:
+        """Do nothing: there are no other workers."""
 
-    def on_stop_ordered(self, stop: Callable[[str, bool], None]) -> None:
-        """Nothing: nobody else can order a stop."""
+    def on_stop_requested(self, stop: Callable[[str, bool], None]) -> None:
+        """Do nothing: no other worker can request a stop."""
 
     def on_failure(self, fail: Callable[[str, str], None]) -> None:
-        """Nothing: memory does not fail."""
+        """Do nothing: memory does not fail."""
 
-    def on_lost(self, tell: Callable[[RunInfo, float], None]) -> None:
-        """Nothing: a run and its owner share one process."""
+    def on_lost(self, report: Callable[[RunInfo, float], None]) -> None:
+        """Do nothing: a run and its store share one process."""
 
     async def check(self) -> None:
-        """Memory can always be reached."""
+        """Do nothing: memory is always reachable."""
 
     async def close(self) -> None:
-        """Nothing to let go of."""
+        """Do nothing: there are no connections."""
 
     def _forget(self, info: RunInfo) -> None:
         if self._latest.get(info.chat_id) is info:

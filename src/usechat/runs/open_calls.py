@@ -1,4 +1,18 @@
-"""The calls that a run left open for the client, so that what comes back can be checked."""
+"""Open calls: the tool calls and approvals that a run left for the client, and the check of what comes back.
+
+The history in a request is untrusted client input. An agent that accepts an output for a call that it never made, or an
+approval for a call whose input was changed, does what the client wants. So every answer is compared with what was
+asked:
+
+1. If the store still has the chat's last run, the calls in its :class:`~usechat.runs.run.RunInfo` decide alone.
+2. Otherwise (another process, a restart, after ``remember`` seconds) a signature decides. Approval requests carry one
+   of their own. Calls that wait for an output are named and signed in the message's metadata, which clients of all
+   releases send back (``updateMessageMetadata`` of ``ai``).
+
+A call is identified by its id, its tool and a digest of its input; a call that comes back in two versions is ignored.
+Signatures are HMACs under a secret derived for one chat and one person: they are valid nowhere else. A wrong approval
+is refused (422). A wrong tool output is ignored and logged, since honest clients send old ones again.
+"""
 
 import base64
 import hashlib
@@ -50,12 +64,12 @@ class OpenCall(msgspec.Struct, frozen=True):
 
 
 def input_digest(value: Any) -> str:
-    """Return a digest of a tool's input: base64url of the SHA-256 of its JSON with sorted keys."""
+    """Return the digest of a tool's input: base64url of the SHA-256 of its JSON with sorted keys."""
     return _base64url(hashlib.sha256(json_text(_sorted(json_value(value))).encode()).digest())
 
 
 def secret_of_chat(secret: str, chat_id: str, subject: str) -> str:
-    """Return the secret of one person's chat, so that nothing signed in it is good in another, or for anybody else."""
+    """Derive the secret of one person's chat: signatures are valid in no other chat and for no other person."""
     return signature_of(secret, [_SECRET_VERSION, chat_id, subject])
 
 
@@ -70,7 +84,7 @@ def signature_of(secret: str, fields: Sequence[Any]) -> str:
 
 
 def is_signature(claimed: str, expected: str) -> bool:
-    """Compare a signature that came back with the right one, in a time that tells nothing about it."""
+    """Compare a signature from the client with the right one, in constant time."""
     return hmac.compare_digest(claimed.encode("utf-8", "surrogatepass"), expected.encode())
 
 
@@ -78,7 +92,7 @@ def _sorted(value: Any) -> Any:
     if isinstance(value, dict):
         return {key: _sorted(value[key]) for key in sorted(value)}
     if isinstance(value, int) and abs(value) > _LARGEST_EXACT:
-        return float(value)  # as it comes back from a page, whose numbers are all doubles
+        return float(value)  # as it comes back from a page: JavaScript numbers are doubles
     return [_sorted(item) for item in value] if isinstance(value, list) else value
 
 
@@ -86,59 +100,60 @@ def _base64url(data: bytes) -> str:
     return base64.urlsafe_b64encode(data).rstrip(b"=").decode()
 
 
-# -- What vouches for the calls that wait for the page's output, once their run is forgotten. The ``finish`` of a
-# run that leaves such calls says in the message's metadata which they are, and signs that. Pages of all releases
-# keep metadata with the message and send it back (``ai``, ``updateMessageMetadata``).
+# The calls that wait for the client's output, signed in the message's metadata.
 
 _PENDING_VERSION: Final = "usechat-pending-calls-v1"
 
 NOTHING_PENDING: Final[Mapping[str, Any]] = {"usechat": {"pending": []}}
-"""Pages merge objects and replace arrays, so this takes back what an earlier turn of the message said."""
+"""The metadata that withdraws an earlier turn's calls: clients merge objects and replace arrays."""
 
 
 class Pending(NamedTuple):
-    """What a message says of its pending calls: the client's word until the signature is checked."""
+    """What a message's metadata claims about its pending calls; untrusted until the signature is checked."""
 
     call_ids: list[str]
     signature: str
 
 
 def pending_metadata(secret: str, calls: Sequence[OpenCall]) -> dict[str, Any]:
-    """Return the metadata of a message whose calls wait for the page's outputs; the secret is the chat's."""
+    """Return the metadata of a message whose calls wait for the client's outputs; ``secret`` is the chat's."""
     ids = [call.tool_call_id for call in calls]
     return {"usechat": {"pending": ids, "signature": pending_signature(secret, calls)}}
 
 
 def pending_signature(secret: str, calls: Sequence[OpenCall]) -> str:
-    """Sign which calls wait for the page's outputs, with their tools and inputs."""
-    told = [[call.tool_call_id, call.tool_name, call.input_digest] for call in calls]
-    return signature_of(secret, [_PENDING_VERSION, told])
+    """Sign the calls that wait for the client's outputs, with their tools and inputs."""
+    signed = [[call.tool_call_id, call.tool_name, call.input_digest] for call in calls]
+    return signature_of(secret, [_PENDING_VERSION, signed])
 
 
 def pending_in(metadata: Any) -> Pending | None:
-    """Read what a message says of its pending calls; nothing if it does not, or in another shape."""
+    """Return what a message's metadata claims about its pending calls; None if it claims nothing, or is malformed."""
     match metadata:
         case {"usechat": {"pending": [*ids], "signature": str(signature)}}:
             return Pending(ids, signature) if all(isinstance(each, str) for each in ids) else None
     return None
 
 
-# -- What a client sends back is not trusted: answers are checked against what was asked.
+# The check of a request's answers.
 
-CHANGED: Final = "a tool output was not taken: its call came back with another tool or input, or with two outputs"
+CHANGED: Final = (
+    "ignored a tool output: its call came back with another tool or input, or with two outputs; let the page send the"
+    " message back as it received it, with one output per call"
+)
 UNSIGNED: Final = (
-    "tool outputs were not taken: the last run is not known here, and no valid signature came back; give every worker"
-    " the same Settings(approval_secret=…), and let the page send the chat's id and the message's metadata"
+    "ignored tool outputs: this worker does not know the chat's last run, and the message has no valid signature; give"
+    " every worker the same Settings(approval_secret=…), and let the page send the chat's id and the message's metadata"
 )
 
 _logger: Final = logging.getLogger("usechat.server")
 
 
 class Answers:
-    """What a request answers, beside what was asked: by the chat's last run, or once that is forgotten by signature.
+    """Compares the answers in a request with the calls that are open.
 
     ``chat_id`` is the chat's key in the run store, ``asked_for`` the calls that its last run left open (``None`` if
-    that run is forgotten), ``secret`` the chat's own secret.
+    the store does not have that run: then signatures decide), ``secret`` the chat's own secret.
     """
 
     def __init__(self, asked: ChatRequest, chat_id: str, asked_for: Sequence[OpenCall] | None, secret: str) -> None:
@@ -155,29 +170,29 @@ class Answers:
             self._open = list(self._signed(secret)) if asked_for is None else asked_for
 
     def check_approvals(self) -> None:
-        """Refuse an answer to an approval that was not asked for, or whose call has another input now."""
+        """Raise :class:`Unprocessable` for an approval that was not requested, or whose call was changed."""
         for answer in self._asked.approvals:
-            if not self._is_open(self._told(answer.tool_call_id, answer.approval_id)):
+            if not self._is_open(self._claimed(answer.tool_call_id, answer.approval_id)):
                 raise Unprocessable(
                     f"The approval {answer.approval_id!r} was not asked for, or its tool call has changed."
                 )
 
     def pending(self) -> frozenset[str]:
-        """Return the ids of calls that wait for an output, are told of as they were made, and not answered twice."""
+        """Return the ids of the open calls that came back unchanged and with at most one output."""
         waiting = [call for call in self._open if call.approval_id is None]
         outputs = Counter(output.tool_call_id for output in self._asked.tool_outputs)
         found = frozenset(
             call.tool_call_id
             for call in waiting
-            if outputs[call.tool_call_id] <= 1 and self._told(call.tool_call_id) == call
+            if outputs[call.tool_call_id] <= 1 and self._claimed(call.tool_call_id) == call
         )
-        # The outcomes of the server's own tools come back, too: they are nothing to speak of beside an answer.
+        # The outputs of the server's own tools come back, too: no reason to warn beside a valid answer.
         if outputs and not outputs.keys() & found and not self._asked.approvals:
             self._warn(changed=any(call.tool_call_id in outputs for call in waiting))
         return found
 
     def unanswered(self) -> tuple[OpenCall, ...]:
-        """Return the open calls of which this request says nothing."""
+        """Return the open calls that this request does not answer."""
         answered = self._answered()
         return tuple(call for call in self._open if call.tool_call_id not in answered)
 
@@ -190,11 +205,11 @@ class Answers:
         answered = {answer.tool_call_id for answer in self._asked.approvals}
         return answered | {output.tool_call_id for output in self._asked.tool_outputs}
 
-    def _is_open(self, told: OpenCall | None) -> bool:
-        return told is not None and told in self._open
+    def _is_open(self, claimed: OpenCall | None) -> bool:
+        return claimed is not None and claimed in self._open
 
-    def _told(self, tool_call_id: str | None, approval_id: str | None = None) -> OpenCall | None:
-        """Return a call as the message tells of it; nothing if it tells of none, or differently in two places."""
+    def _claimed(self, tool_call_id: str | None, approval_id: str | None = None) -> OpenCall | None:
+        """Return a call as the message claims it was made; None if it has no such call, or two that differ."""
         if tool_call_id not in self._parts:
             return None
         if tool_call_id not in self._claims:  # a request may name one call, with a large input, thousands of times
@@ -204,20 +219,20 @@ class Answers:
         return OpenCall(tool_call_id, *next(iter(claims)), approval_id) if len(claims) == 1 else None
 
     def _signed(self, secret: str) -> Iterator[OpenCall]:
-        """Yield the calls that the message tells of as open, and that are signed."""
+        """Yield the calls that the message claims are open, with a valid signature."""
         for tool_call_id, approval_id, signature in self._requests():
-            call = self._told(tool_call_id, approval_id)
+            call = self._claimed(tool_call_id, approval_id)
             if call is not None and is_signature(signature, approval_signature(secret, call)):
                 yield call
         pending = pending_in(self._message.get("metadata"))
-        calls = [] if pending is None else [self._told(call_id) for call_id in pending.call_ids]
+        calls = [] if pending is None else [self._claimed(call_id) for call_id in pending.call_ids]
         known = [call for call in calls if call is not None]
         if pending is not None and len(known) == len(calls):
             expected = pending_signature(secret, known)
             yield from known if is_signature(pending.signature, expected) else ()
 
     def _requests(self) -> Iterator[tuple[str, str, str]]:
-        """Yield the call, the id and the signature of each approval request: in its call, or in the tool that asks."""
+        """Yield call id, approval id and signature of each approval request: of a call, or of the approval tool."""
         for tool_call_id, parts in self._parts.items():
             for part in parts:
                 by_tool = part["type"] == f"tool-{APPROVAL_TOOL}"
@@ -228,7 +243,7 @@ class Answers:
                         yield tool_call_id, asked, signature
 
     def _warn(self, *, changed: bool) -> None:
-        """Tell why an output was not taken, if the server itself may have asked for it."""
+        """Log why an output was ignored, unless the call is known not to be open."""
         if changed or not self._is_known:
             why = CHANGED if changed else UNSIGNED
             _logger.warning("chat %s: %s", self._chat_id, why, extra={"chat_id": self._chat_id})
@@ -239,17 +254,17 @@ def _name_of(part: Mapping[str, Any]) -> str:
     return str(part.get("toolName")) if is_dynamic_tool(kind) else kind.removeprefix("tool-")
 
 
-# -- The secret that signs what the client must answer, where the settings name none.
+# The secret for signatures where the settings name none.
 
 _secret = secrets.token_urlsafe(32)
 
 
 def own_secret() -> str:
-    """Return the secret of this process; nobody else knows it, and it is gone with the process."""
+    """Return the secret of this process: random, and gone when the process ends."""
     return _secret
 
 
 def share_secret(secret: str) -> None:
-    """Let this process sign with a secret that all workers have."""
+    """Replace this process's secret with one that all workers share."""
     global _secret  # noqa: PLW0603 (one per process is what it is)
     _secret = secret

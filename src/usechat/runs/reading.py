@@ -1,4 +1,14 @@
-"""One reader's view of a run, wherever the run lives."""
+"""A reading: one client's view of a run, on whichever worker the run is.
+
+A connection pulls from a :class:`Reading` and knows nothing else of runs. A reading either follows a run from its start
+(the request that started it) or replays what there is and then follows (a resumed client). Replayed frames are
+rewritten on the way: deltas are merged, or, for a client of another AI SDK release or a run that continues an earlier
+message, the whole stream is framed anew (:mod:`usechat.protocol.reframing`). Only in that case are live frames
+rewritten, too; a :class:`~usechat.runs.log.Pusher` is not used then.
+
+A client that falls too far behind is disconnected and can resume. Where it cannot, because the log keeps nothing, the
+run fails instead, and ``give_up`` returns the frames that tell the client so.
+"""
 
 from collections.abc import Callable, Coroutine, Iterator
 from typing import Any, Final, Generic, Protocol, TypeAlias, TypeVar
@@ -10,48 +20,49 @@ __all__ = ["LogReading", "Reading"]
 
 Read = TypeVar("Read")
 Rewrite: TypeAlias = Callable[[bytes], bytes]
-"""Writes whole frames in another way."""
+"""Turns whole frames into other whole frames."""
 
 _SLICE: Final = 64 * 1024
-"""Bytes: a late reader gets what there is so far in pieces of about this size, so that no server holds all of it."""
+"""Bytes: a replay is returned in pieces of about this size, so that no server buffers all of it."""
 _NO_PIECES: Final[Iterator[bytes]] = iter(())
 
 
 class Reading(Protocol):
-    """One reader's view of a run."""
+    """One client's view of a run."""
 
     async def read(self) -> bytes | Wake | None:
-        """Return what is new, waiting for it; a reason other than frames; or nothing at the end."""
+        """Wait for new frames and return them; a :class:`Wake` if woken for another reason; ``None`` at the end."""
         ...
 
     def wake(self, reason: Wake) -> None:
-        """Make ``read`` return for another reason than frames."""
+        """Make the current or next ``read`` return ``reason``."""
         ...
 
     def push_to(self, pusher: Pusher) -> None:
-        """Let ``pusher`` take frames while ``read`` waits; ``read`` tells when they are not through."""
+        """Push frames to ``pusher`` while ``read`` waits; ``read`` returns ``Wake.UNSENT`` if sending has to wait."""
         ...
 
     def on_cut(self, interrupt: Callable[[Wake], None]) -> None:
-        """Call ``interrupt`` when this reader has fallen too far behind, or is broken off, while nobody reads."""
+        """Call ``interrupt`` when the connection must be closed (too slow, shutdown) while no ``read`` waits."""
         ...
 
     def give_up(self) -> bytes:
-        """The reader cannot follow: return its last words, none if it may come back for the rest."""
+        """Drop what is unread by a client that is too slow; return its final frames, none if it can resume."""
         ...
 
     def close(self) -> None:
-        """Read no further."""
+        """Stop reading."""
         ...
 
 
 class LogReading(Generic[Read]):
-    """A reader of a log in this process: that of a run, or the remote_run of one in another worker.
+    """Reads a log of this process: that of a run, or of the local copy of another worker's run.
 
-    ``on_close`` is called with the source, which is what is read.
+    ``on_close`` is called with ``source``, the run or the copy. ``final_frames`` ends a run that cannot be resumed, and
+    returns the frames to send to a client that is too slow.
     """
 
-    __slots__ = ("_last_words", "_on_close", "_pieces", "_reader", "_reframes", "_rewrite", "_source")
+    __slots__ = ("_final_frames", "_on_close", "_pieces", "_reader", "_reframes", "_rewrite", "_source")
 
     def __init__(
         self,
@@ -59,31 +70,31 @@ class LogReading(Generic[Read]):
         source: Read,
         *,
         on_close: Callable[[Read], None],
-        last_words: Callable[[], bytes] | None = None,
+        final_frames: Callable[[], bytes] | None = None,
     ) -> None:
         self._reader = reader
         self._source = source
         self._on_close = on_close
-        self._last_words = last_words
-        if last_words is not None:
+        self._final_frames = final_frames
+        if final_frames is not None:
             reader.on_cut = self._give_up_unsent
         self._pieces = _NO_PIECES
         self._rewrite: Rewrite | None = None
         self._reframes = False
 
     def rewrite(self, rewrite: Rewrite, *, live: bool) -> None:
-        """Read what the reader replays as this function writes it, and if ``live`` also what follows."""
+        """Pass the replay through ``rewrite``, and if ``live`` everything that follows, too."""
         self._rewrite = rewrite
         self._reframes = live
 
     def read(self) -> Coroutine[Any, Any, bytes | Wake | None]:
-        """Return what is new."""
-        # No coroutine of its own around the one that waits: every open stream would keep it.
-        return self._reader.read() if self._rewrite is None else self._read_anew(self._rewrite)
+        """Wait for new frames and return them; a :class:`Wake` if woken for another reason; ``None`` at the end."""
+        # Not a coroutine around the reader's: every open stream would keep both in memory.
+        return self._reader.read() if self._rewrite is None else self._read_rewritten(self._rewrite)
 
-    async def _read_anew(self, rewrite: Rewrite) -> bytes | Wake | None:
+    async def _read_rewritten(self, rewrite: Rewrite) -> bytes | Wake | None:
         while True:
-            if (reason := self._reader.woken()) is not None:
+            if (reason := self._reader.take_wake()) is not None:
                 return reason
             if piece := next(self._pieces, b""):
                 return piece
@@ -98,32 +109,32 @@ class LogReading(Generic[Read]):
             self._pieces = pieces_of(rewrite(frames), _SLICE)
 
     def wake(self, reason: Wake) -> None:
-        """Make ``read`` return for another reason than frames."""
+        """Make the current or next ``read`` return ``reason``."""
         self._reader.wake(reason)
 
     def push_to(self, pusher: Pusher) -> None:
-        """Let ``pusher`` take frames while ``read`` waits, unless they must be framed anew."""
+        """Push frames to ``pusher`` while ``read`` waits, unless live frames are rewritten."""
         if not self._reframes:
             self._reader.pusher = pusher
 
     def on_cut(self, interrupt: Callable[[Wake], None]) -> None:
-        """Call ``interrupt`` when this reader has fallen too far behind, or is broken off, while nobody reads."""
+        """Call ``interrupt`` when the connection must be closed (too slow, shutdown) while no ``read`` waits."""
         self._reader.on_cut = interrupt
 
     def give_up(self) -> bytes:
-        """Drop what waits; return the last words."""
-        if self._last_words is None:
+        """Drop what is unread by a client that is too slow; return its final frames, none if it can resume."""
+        if self._final_frames is None:
             return b""
         self._reader.skip()
-        return self._last_words()
+        return self._final_frames()
 
     def _give_up_unsent(self, why: Wake) -> None:
-        """Nobody sends yet, and too much waits already: what is dropped is not held until somebody does."""
+        """Give up before a connection has begun to send: the backlog is dropped now, not when sending begins."""
         if why is Wake.TOO_SLOW:
-            words = self.give_up()
-            self._last_words = lambda: words
+            frames = self.give_up()
+            self._final_frames = lambda: frames
 
     def close(self) -> None:
-        """Read no further."""
+        """Stop reading."""
         self._reader.close()
         self._on_close(self._source)

@@ -1,4 +1,12 @@
-"""Runs of other workers, copied into logs of this process while somebody reads them here."""
+"""Local copies of other workers' runs, for the clients that read them here.
+
+The first reader of a remote run opens a :class:`RemoteRun`: one task that copies the run's frames from the store into a
+:class:`~usechat.runs.log.Log` of this process. Further readers share it, and the last one to leave closes it.
+Everything else about reading (replay, backlog, rewriting) is the same as for a local run.
+
+If the run is lost or the store cannot be reached any more, the copy ends with an ``error`` chunk that closes every open
+block and tool call, so that clients get a legal stream in any case.
+"""
 
 import asyncio
 import contextlib
@@ -21,24 +29,24 @@ _logger: Final = logging.getLogger("usechat.runs")
 
 
 class RemoteRun:
-    """The copy of one run. Its log ends as the run's does; that of a lost run with an error."""
+    """The local copy of one run. Its log ends as the run ends; if the run is lost, with an error."""
 
     def __init__(self, info: RunInfo, store: RunStore, *, event_names: bool) -> None:
         self.info = info
         self._event_names = event_names
         self.log = Log()
         self.continued: Mapping[str, Any] | None = None
-        """The message that the run goes on with."""
+        """The message that the run continues."""
         self.users = 0
-        self._began = asyncio.Event()
-        self._task = asyncio.get_running_loop().create_task(self._copy(store), name=f"usechat remote_run {info.run_id}")
+        self._caught_up = asyncio.Event()
+        self._task = asyncio.get_running_loop().create_task(self._copy(store), name=f"usechat remote run {info.run_id}")
 
-    async def begun(self) -> None:
-        """Wait until all that there is so far was copied."""
-        await self._began.wait()
+    async def wait_until_caught_up(self) -> None:
+        """Wait until everything that the store has so far is copied."""
+        await self._caught_up.wait()
 
     async def close(self) -> None:
-        """Copy no further."""
+        """Stop copying."""
         self._task.cancel()
         await asyncio.wait([self._task])
 
@@ -50,19 +58,21 @@ class RemoteRun:
                     if new:
                         self.log.append(new)
                         self.log.flush()
-                    self._began.set()
+                    self._caught_up.set()
         except Exception as error:
             if not isinstance(error, RunLost | StoreUnreachable):
-                _logger.exception("run %s: it cannot be read any more", self.info.run_id)
+                _logger.exception(
+                    "run %s: reading it from the store failed; its readers get an error", self.info.run_id
+                )
             so_far = self.log.so_far()
             self.log.append(failure_after(so_far, self.info, self.continued, LOST, event_names=self._event_names))
         finally:
             self.log.end()
-            self._began.set()
+            self._caught_up.set()
 
 
 class RemoteRuns:
-    """The remote_runs of this process: one per run, however many read it."""
+    """The local copies of this process: one per run, shared by its readers."""
 
     def __init__(self, store: RunStore, *, event_names: bool = False) -> None:
         self._store = store
@@ -71,20 +81,20 @@ class RemoteRuns:
         self._closing: set[asyncio.Task[None]] = set()
 
     async def open(self, info: RunInfo) -> RemoteRun:
-        """Return the run's remote_run, filled with all that there is so far; whoever opens it leaves it in the end."""
+        """Return the copy of a run, caught up with the store. The caller must ``release`` it."""
         remote_run = self._remote_runs.get(info.run_id)
         if remote_run is None:
             remote_run = self._remote_runs[info.run_id] = RemoteRun(info, self._store, event_names=self._event_names)
         remote_run.users += 1
         try:
-            await remote_run.begun()
+            await remote_run.wait_until_caught_up()
         except asyncio.CancelledError:
-            self.leave(remote_run)
+            self.release(remote_run)
             raise
         return remote_run
 
-    def leave(self, remote_run: RemoteRun) -> None:
-        """A user of the remote_run has gone; nobody copies what nobody reads."""
+    def release(self, remote_run: RemoteRun) -> None:
+        """Give back a copy that was opened; the last user's release closes it."""
         remote_run.users -= 1
         if not remote_run.users:
             del self._remote_runs[remote_run.info.run_id]
@@ -92,22 +102,22 @@ class RemoteRuns:
             self._closing.add(task)
             task.add_done_callback(self._closing.discard)
 
-    def break_off(self) -> None:
-        """Cut every reader off without an ending."""
+    def disconnect_readers(self) -> None:
+        """Close the connection of every client that reads a remote run here, without an ending."""
         for remote_run in self._remote_runs.values():
-            remote_run.log.break_off()
+            remote_run.log.disconnect_readers()
 
     async def close(self) -> None:
-        """Copy no further."""
+        """Stop copying."""
         await asyncio.gather(*[remote_run.close() for remote_run in self._remote_runs.values()], *self._closing)
 
 
 def failure_after(
     frames: bytes, info: RunInfo, continued: Mapping[str, Any] | None, text: str, *, event_names: bool = False
 ) -> bytes:
-    """Return the frames that end a run which broke off behind ``frames``: an error, with everything open closed."""
+    """Return the frames that end a run whose stream was cut after ``frames``: close everything open, then an error."""
     found = ChunkDecoder().receive(frames)
-    # The blocks keep the ids under which their readers know them.
+    # The blocks keep the ids that clients have seen.
     ids = iter([chunk.id for chunk in found if isinstance(chunk, TextStartChunk | ReasoningStartChunk)])
     stream = FrameStream(
         MessageStream(message_id=info.message_id, sdk=info.sdk, continues=continued, new_id=ids.__next__),

@@ -1,4 +1,34 @@
-"""One run: the task that owns an assistant turn from first to last."""
+"""One run: the task that owns an assistant turn from first to last.
+
+**The idea.** One asyncio task drives the source, from its first event to its last. The source sends parts through its
+:class:`~usechat.turn.TurnContext`; the run turns each into frames and appends them to its log. Connections never touch
+user code: they read the log. So agent frameworks see one task and one context, whatever clients do, and a client that
+disconnects does not end the run.
+
+**The states.** A run is ``running`` until it ends, exactly once, in one of these:
+
+- ``finished``: the source returned, or sent ``Finish``;
+- ``waiting``: the same, with a tool call or an approval that the client must answer;
+- ``failed``: the source raised or sent ``Error``, a time or size limit was reached, or a client without resume was too
+  slow;
+- ``stopped``: ``stop`` was called, the task was cancelled, or the source sent ``Abort``;
+- ``lost``: the worker is gone. Only the store sets it (see :mod:`usechat.runs.redis.store`).
+
+**Ending.** ``_end`` is the only place where a run ends; every later call does nothing. It writes the last frames, notes
+which calls are open, disconnects the turn context (what a leftover thread sends is dropped) and calls ``on_end``, which
+records the end in the store and then ends the log. The first ending that was asked for wins: a stop that is followed by
+an exception is a stop.
+
+**Stopping.** ``stop`` cancels the task and gives it ``Timeouts.stop`` seconds to clean up. A source that takes longer
+is left behind: the stream ends without it, and a warning names the run. ``fail`` ends the stream at once.
+
+**Failures.** An exception becomes an ``error`` chunk whose text is that of a :class:`~usechat.errors.PublicError`, or a
+sentence with a reference that the log has, too: nothing internal reaches the page. If even the ending cannot be
+encoded, a fixed one is written. A ``BaseException`` other than a cancellation ends the stream and is raised again, for
+the event loop to handle.
+
+**Time limits.** One shared timer calls ``tick`` (:mod:`usechat.runs.timers`); the hot path only sets a flag.
+"""
 
 import asyncio
 import enum
@@ -50,7 +80,7 @@ _NOTED: Final[frozenset[type]] = frozenset(get_args(parts.ToolPart))
 
 
 class RunState(enum.StrEnum):
-    """How a run stands. ``waiting``: it ended with a call that the client must answer."""
+    """The state of a run. ``waiting``: it ended with a call that the client must answer."""
 
     RUNNING = "running"
     WAITING = "waiting"
@@ -61,11 +91,11 @@ class RunState(enum.StrEnum):
 
 
 class RunInfo(msgspec.Struct, frozen=True):
-    """What is known of a run, wherever it lives.
+    """Everything that is stored about a run; it may be a run of another worker.
 
-    ``open_calls`` are the calls that it left to the client; while it goes on, those that it found open and unanswered.
-    ``given_calls`` are those whose outputs its request brought; none after a good end. An approval counts once: whoever
-    was given it may have run the tool.
+    ``open_calls`` are the calls that the run left for the client to answer; while it is running, those that were open
+    before it and that its request did not answer. ``given_calls`` are the calls whose outputs its request brought;
+    empty after a successful end. Approvals are not among them: an approval counts once, because the tool may have run.
     """
 
     run_id: str
@@ -80,22 +110,32 @@ class RunInfo(msgspec.Struct, frozen=True):
 
     @property
     def answerable(self) -> tuple[OpenCall, ...]:
-        """The calls that the client may answer: also those whose answers came to nothing, for it may try again."""
+        """The calls that the client may answer: the open ones, and after a failure those that it had answered."""
         came_to_nothing = self.state in (RunState.FAILED, RunState.STOPPED, RunState.LOST)
         return (*self.open_calls, *self.given_calls) if came_to_nothing else self.open_calls
 
 
 class Timeouts(msgspec.Struct, frozen=True):
-    """Seconds that an agent may take; ``None`` is for ever. ``stop`` is how long a stopped agent may clean up."""
+    """Limit how long an agent may take, in seconds; ``None`` means no limit.
+
+    An agent that exceeds a limit is cancelled, and the answer ends with an error that says so.
+
+    >>> Timeouts(first_event=30, total=600)
+    Timeouts(first_event=30, idle=120, total=600, stop=5)
+    """
 
     first_event: float | None = 120
+    """From the start of the run to the first part."""
     idle: float | None = 120
+    """Between two parts."""
     total: float | None = None
+    """From the start of the run to its end."""
     stop: float = 5
+    """What a cancelled agent may take to clean up; after that the stream ends without it."""
 
     @property
     def shortest(self) -> float | None:
-        """The shortest time that an agent may take for anything."""
+        """The shortest of the limits on a running agent."""
         limits = (self.first_event, self.idle, self.total)
         return min((limit for limit in limits if limit is not None), default=None)
 
@@ -103,10 +143,11 @@ class Timeouts(msgspec.Struct, frozen=True):
 class Run:
     """Drives a source in one task and writes its frames to the log. It ends exactly once.
 
-    ``on_end`` closes the log, when everybody may know that the run is over.
+    ``describe`` turns an exception into the text of the ``error`` chunk. ``on_end`` is called once, after the last
+    frame was appended; it ends the log when the store has recorded the end.
     """
 
-    # A thousand runs are driven in turn, so that each delta finds its run out of the processor's caches: no __dict__.
+    # With a thousand runs the objects of each delta are not in the processor's caches: few of them, no __dict__.
     __slots__ = (
         "_approval_secret",
         "_began",
@@ -115,12 +156,12 @@ class Run:
         "_entered",
         "_frames",
         "_grace",
-        "_heard",
+        "_last_part",
         "_loop",
         "_maximum_bytes",
         "_on_end",
         "_ordered",
-        "_spoke",
+        "_sent_part",
         "_stream",
         "_task",
         "_timeouts",
@@ -155,8 +196,8 @@ class Run:
         self._approval_secret = approval_secret
         self._loop = asyncio.get_running_loop()
         self._entered = False
-        self._spoke = False  # since anybody looked at the time
-        self._heard: float | None = None
+        self._sent_part = False  # since the last tick
+        self._last_part: float | None = None  # the time of the last tick before which a part was sent
         self._began = self._loop.time()
         self._timer = timer_for(limit) if (limit := timeouts.shortest) is not None else None
         self._grace: asyncio.TimerHandle | None = None
@@ -173,18 +214,18 @@ class Run:
 
     @property
     def message_id(self) -> str:
-        """The id of the message: the one that was meant, or the one that the source gave it."""
+        """The id of the message; a source may have replaced the planned one."""
         return str(self._stream.message_id)
 
     def start(self, source: Source) -> None:
-        """Begin: from here on everything ends in the stream."""
+        """Start the task. From here on every failure ends in the stream."""
         if self._timer is not None:
             self._timer.add(self)  # first: a task may run, and end, as soon as it is made (asyncio.eager_task_factory)
         self._task = self._loop.create_task(self._own(source), name="usechat run")
 
     def write(self, part: parts.Part) -> bool:
-        """Write what the source said; nothing once the run has ended. Tells whether to yield to the event loop."""
-        self._spoke = True
+        """Write a part to the log; dropped once the run has ended. Returns whether to yield to the event loop."""
+        self._sent_part = True
         if part.__class__ in _NOTED:
             part = self._noted(part)
         frames = self._frames.send(part)
@@ -199,11 +240,11 @@ class Run:
         return crowded
 
     def stop(self, reason: str | None = None) -> None:
-        """Stop the source; the stream ends as stopped when it has gone, or after the time it has to go."""
+        """Cancel the source. The stream ends when the source has ended, at the latest after ``Timeouts.stop``."""
         self._order(parts.Abort(reason))
 
     def fail(self, text: str) -> bytes:
-        """Stop the source and end the stream at once with an error; return the last frames."""
+        """Cancel the source, end the stream at once with an error, and return the last frames."""
         self._order(parts.Error(text))
         frames = self._last_frames(parts.Error(text))
         if frames:
@@ -212,19 +253,19 @@ class Run:
         return frames
 
     async def wait(self, seconds: float | None = None) -> None:
-        """Wait until the source has gone, but no longer than a stop may take, or than ``seconds`` says."""
+        """Wait until the task has ended, at most ``seconds``; by default as long as a stop may take."""
         if self._task is not None:
             await asyncio.wait([self._task], timeout=self._timeouts.stop if seconds is None else seconds)
 
     def tick(self, now: float) -> None:
-        """Stop the source if it is silent for too long, or has taken too long."""
-        if self._spoke:
-            self._spoke, self._heard = False, now
+        """Cancel the source if it has exceeded a time limit."""
+        if self._sent_part:
+            self._sent_part, self._last_part = False, now
         limits = self._timeouts
-        if self._heard is None:
+        if self._last_part is None:
             since, limit = self._began, limits.first_event
         else:
-            since, limit = self._heard, limits.idle
+            since, limit = self._last_part, limits.idle
         if limits.total is not None and now >= self._began + limits.total:
             self._order(parts.Error(TOO_LONG))
         elif limit is not None and now >= since + limit:
@@ -239,7 +280,7 @@ class Run:
             ending = self._ordered or parts.Finish()
         except asyncio.CancelledError:
             ending = self._ordered or parts.Abort()
-        except Exception as error:  # whatever user code raises, the stream ends well-formed
+        except Exception as error:  # user code may raise anything: the stream ends well-formed
             ending = self._ordered or parts.Error(self._describe(error, self.info))
         except GeneratorExit:
             raise  # the loop is gone
@@ -249,7 +290,7 @@ class Run:
         self._end(ending)
 
     def _order(self, ending: parts.Error | parts.Abort) -> None:
-        # A source that goes on after its own last word can still be stopped.
+        # A source that continues after its own Finish can still be stopped.
         if self._ordered is not None or self.info.state is not RunState.RUNNING or self._task is None:
             return
         self._ordered = ending
@@ -266,8 +307,10 @@ class Run:
 
     def _give_up(self, ending: parts.Error | parts.Abort) -> None:
         _logger.warning(
-            "run %s: the agent did not stop in time; the stream ends without it",
+            "run %s: the agent did not stop within %s s, so the stream ends without it; let the agent handle"
+            " asyncio.CancelledError and look at turn.stopped in threads, or raise Timeouts.stop",
             self.info.run_id,
+            self._timeouts.stop,
             extra={"chat_id": self.info.chat_id, "run_id": self.info.run_id},
         )
         self._end(ending)
@@ -290,7 +333,7 @@ class Run:
             self.info,
             message_id=self.message_id,
             state=state,
-            # A page that did not see this end may still answer what was open before.
+            # A page that has not seen this end may still answer the calls that were open before.
             open_calls=(*left, *(call for call in found if call.tool_call_id not in ids)),
             given_calls=given,
         )
@@ -326,7 +369,7 @@ class Run:
         )
 
     def _as_made(self, call: Call) -> OpenCall | None:
-        """Return a call as it was made: what the client alone tells of its calls is nothing that was asked."""
+        """Return a call with the tool and input it was made with; None if only the client says that it was made."""
         if call.restored:
             return next((made for made in self.info.open_calls if made.tool_call_id == call.wire_id), None)
         return OpenCall(call.wire_id, call.name, input_digest(call.input), call.approval_id)
@@ -342,7 +385,7 @@ class Run:
         return part
 
     def _signed(self, part: parts.ApprovalRequest) -> parts.ApprovalRequest:
-        """Sign an approval request, so that its answer can be checked when this run is forgotten."""
+        """Sign an approval request, so that its answer can be verified when the store no longer has this run."""
         call = self._stream.call_meant_by(part.tool_call_id)
         if call is None or call.settled or self._approval_secret is None or part.signature is not None:
             return part
@@ -367,13 +410,13 @@ class Run:
 
 @types.coroutine
 def _flushing_at_pauses(driving: Coroutine[Any, Any, None], log: Log) -> Generator[Any, Any, None]:
-    """Drive a source in the calling task; what it said reaches the readers when it pauses, by a plain call.
+    """Drive a source in the calling task, and flush the log whenever the source waits for something.
 
-    A callback would do it one turn of the loop later, which is long when many streams speak. A log that gathers frames
-    flushes by its own clock.
+    A callback would flush one iteration of the event loop later, which is long with many streams. A log that coalesces
+    frames is flushed by its timer instead.
     """
     error: BaseException | None = None
-    holds = not log.gathers
+    holds = not log.coalesces
     try:
         while True:
             log.held = holds
@@ -384,22 +427,26 @@ def _flushing_at_pauses(driving: Coroutine[Any, Any, None], log: Log) -> Generat
                     log.held = False
                     log.flush()
                 yield waiting
-            except BaseException as raised:  # such as a cancellation, which is for the source to hear
+            except BaseException as raised:  # such as a cancellation: pass it to the source
                 error = raised
     except StopIteration:
         return
     finally:
-        error = None  # it knows this frame by its traceback
+        error = None  # its traceback refers to this frame
         log.release()
 
 
-# -- What people see of a failure, and what the log keeps of it.
+# The text of a failure: what the page shows, and what the server's log holds.
 
 _server_logger: Final = logging.getLogger("usechat.server")
 
 
 def describe_with(on_error: Callable[[Exception], str] | None) -> Callable[[Exception, RunInfo], str]:
-    """Return the function that turns an exception into the text of the ``error`` chunk."""
+    """Return a function that turns an exception into the text of the ``error`` chunk, and logs it with a reference.
+
+    A :class:`~usechat.errors.PublicError` keeps its text. Otherwise ``on_error`` makes the text; without it, or if it
+    fails, the text holds the reference alone.
+    """
 
     def describe(error: Exception, run: RunInfo) -> str:
         if isinstance(error, PublicError):
@@ -416,8 +463,8 @@ def describe_with(on_error: Callable[[Exception], str] | None) -> Callable[[Exce
         try:
             if on_error is not None:
                 return on_error(error)
-        except Exception:  # it is user code as well
-            _server_logger.exception("on_error failed; reference %s", reference)
+        except Exception:  # it is user code, too
+            _server_logger.exception("on_error raised, so the page gets the default text; reference %s", reference)
         return f"An error occurred. Reference: {reference}"
 
     return describe

@@ -1,4 +1,4 @@
-"""Where runs are known: the protocol that the memory and the Redis store share."""
+"""What a run store does: it knows the last run of each chat, and which run may answer it."""
 
 from collections.abc import AsyncGenerator, Callable, Mapping
 from typing import Any, Final, Protocol
@@ -8,82 +8,95 @@ from usechat.runs.run import RunInfo
 __all__ = ["LOST", "RunStore"]
 
 LOST: Final = "The run was lost."
-"""What people see when the worker that answered them has died."""
+"""What the page shows when the worker that answered has died."""
 
 
 class RunStore(Protocol):
-    """What the workers know together. One run is active per chat; the store decides which."""
+    """Shares runs among the workers of a service. At most one run per chat is active; the store decides which.
+
+    usechat has two stores: :class:`~usechat.runs.memory.MemoryRuns` for one process, and
+    :class:`~usechat.runs.redis.store.RedisRuns` for any number of workers. A store is given to the application:
+
+    .. code-block:: python
+
+        chats = ChatApp(agent, runs=RedisRuns("redis://localhost:6379"))
+
+    A store of your own implements this protocol and passes ``tests/contracts/test_run_stores.py``. All methods are
+    called in the event loop of the worker; coroutines raise :class:`~usechat.errors.StoreUnreachable` if the store does
+    not answer.
+    """
 
     @property
     def is_shared(self) -> bool:
-        """Whether there are other workers, for whose readers frames must be kept."""
+        """Whether other workers may read the runs of this one, so that ``append`` must be called."""
         ...
 
     @property
     def is_concurrent(self) -> bool:
-        """Whether runs of one chat may go on at the same time."""
+        """Whether several runs of one chat may be running at the same time."""
         ...
 
     async def claim(
         self, info: RunInfo, *, continues: Mapping[str, Any] | None = None, after: str | None = None
     ) -> RunInfo | None:
-        """Make this the active run of its chat. Returns the chat's last run instead, if that goes on.
+        """Make this the active run of its chat, and return ``None``; atomic across all workers.
 
-        ``continues`` is the message that the run goes on with; readers in other workers need it. ``after`` is the id of
-        the run that is known as the last; if there was another since, that one is returned.
+        If the chat's last run is running, return that run instead. ``after`` is the id of the run that the caller knows
+        as the chat's last one (``""`` for none); if there was another since, return that one instead. ``continues`` is
+        the message that the run continues; readers in other workers need it.
         """
         ...
 
     def append(self, run_id: str, frames: bytes) -> None:
-        """Keep frames for readers in other workers; called once per turn of the event loop, never waits."""
+        """Store frames for readers in other workers. Never waits; called with whole frames, once per flush."""
         ...
 
     async def end(self, info: RunInfo) -> bool:
-        """The run has ended as ``info.state`` says. Returns whether it has for everyone: not if it was lost before."""
+        """Record the end of a run, in the state ``info.state``. Returns False if the run was declared lost before."""
         ...
 
     async def latest(self, chat_id: str) -> RunInfo | None:
-        """Return the chat's last run."""
+        """Return the chat's last run; ``None`` if there was none, or it is forgotten."""
         ...
 
     async def continued(self, info: RunInfo) -> Mapping[str, Any] | None:
-        """Return the message that a run of another worker goes on with."""
+        """Return the message that another worker's run continues."""
         ...
 
     def read(self, info: RunInfo) -> AsyncGenerator[bytes, None]:
-        """Yield the frames of a run of another worker: all so far at once, perhaps none, then more until its end.
+        """Yield the frames of another worker's run: all so far at once, perhaps ``b""``, then more until its end.
 
-        A run that is lost raises :class:`RunLost`.
+        Raises :class:`~usechat.errors.RunLost` if the run is lost.
         """
         ...
 
     async def is_read(self, info: RunInfo) -> bool:
-        """Tell whether another worker reads a run of this one."""
+        """Return whether another worker reads a run of this one."""
         ...
 
-    async def order_stop(self, info: RunInfo, *, unless_read: bool = False) -> None:
-        """Tell the worker that owns the run to stop it: in any case, or only if nobody reads it."""
+    async def request_stop(self, info: RunInfo, *, unless_read: bool = False) -> None:
+        """Ask the worker that owns a run to stop it; with ``unless_read`` only if nobody reads it."""
         ...
 
-    def on_stop_ordered(self, stop: Callable[[str, bool], None]) -> None:
-        """Call ``stop`` with the id of a run of this worker that someone wants stopped, and with ``unless_read``."""
+    def on_stop_requested(self, stop: Callable[[str, bool], None]) -> None:
+        """Call ``stop`` with the id of a run of this worker that should stop, and with ``unless_read``."""
         ...
 
     def on_failure(self, fail: Callable[[str, str], None]) -> None:
-        """Call ``fail`` with the id of a run of this worker that must end at once, and with the error to show."""
+        """Call ``fail`` with the id of a run of this worker that must end at once, and with the error text to show."""
         ...
 
-    def on_lost(self, tell: Callable[[RunInfo, float], None]) -> None:
-        """Call ``tell`` with a run of any worker that was lost, and with the seconds it went on.
+    def on_lost(self, report: Callable[[RunInfo, float], None]) -> None:
+        """Call ``report`` with a run of any worker that was lost, and with the seconds it lasted.
 
-        That is in one worker: the first that found it out.
+        Each loss is reported once, by the worker that discovered it.
         """
         ...
 
     async def check(self) -> None:
-        """Raise if the store cannot be reached."""
+        """Raise :class:`~usechat.errors.StoreUnreachable` if the store does not answer."""
         ...
 
     async def close(self) -> None:
-        """Let go of connections."""
+        """Close connections."""
         ...

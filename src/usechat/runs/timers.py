@@ -1,4 +1,8 @@
-"""One timer for many who want to look at the time now and then."""
+"""One timer per event loop and interval, shared by all that have a time limit to check.
+
+A timer for each stream would cost half a kilobyte, and every delta would have to reset one. Instead each run and each
+stream notes what happened, and compares it with the clock when the shared timer ticks.
+"""
 
 import asyncio
 import contextvars
@@ -9,61 +13,58 @@ __all__ = ["SharedTimer", "TimerListener", "timer_for"]
 
 _SHORTEST: Final = 0.001
 _LONGEST: Final = 1.0
-_SHARE: Final = 20
+_TICKS_PER_LIMIT: Final = 20
 
 
 class TimerListener(Protocol):
-    """Somebody who wants to look at the time."""
+    """Something with a time limit."""
 
     def tick(self, now: float) -> None:
-        """It is so late, by the clock of the loop."""
+        """Check time limits; ``now`` is the loop's clock."""
         ...
 
 
 class SharedTimer:
-    """Lets everybody look every so many seconds.
+    """Calls ``tick`` of all its listeners every ``interval`` seconds; it runs only while there are listeners."""
 
-    A timer each would take half a kilobyte of every stream, and every delta would find more timers in its way.
-    """
+    __slots__ = ("_context", "_listeners", "_timer", "interval")
 
-    __slots__ = ("_context", "_timer", "_watching", "every")
-
-    def __init__(self, every: float) -> None:
-        self.every = every
-        """Seconds between two looks."""
-        # Not that of whoever comes first, which belongs to one request.
+    def __init__(self, interval: float) -> None:
+        self.interval = interval
+        """Seconds between two ticks."""
+        # An empty one: the context of the first listener belongs to one request.
         self._context = contextvars.Context()
-        self._watching: dict[TimerListener, None] = {}
+        self._listeners: dict[TimerListener, None] = {}
         self._timer: asyncio.TimerHandle | None = None
 
-    def add(self, who: TimerListener) -> None:
-        """Let somebody look from now on."""
-        self._watching[who] = None
+    def add(self, listener: TimerListener) -> None:
+        """Call the listener's ``tick`` from now on."""
+        self._listeners[listener] = None
         if self._timer is None:
-            self._plan(asyncio.get_running_loop())
+            self._schedule(asyncio.get_running_loop())
 
-    def discard(self, who: TimerListener) -> None:
-        """Let them look no more."""
-        self._watching.pop(who, None)
-        if not self._watching and self._timer is not None:
+    def discard(self, listener: TimerListener) -> None:
+        """Call the listener no more."""
+        self._listeners.pop(listener, None)
+        if not self._listeners and self._timer is not None:
             self._timer.cancel()
             self._timer = None
 
-    def _plan(self, loop: asyncio.AbstractEventLoop) -> None:
-        self._timer = loop.call_later(self.every, self._go_round, loop, context=self._context)
+    def _schedule(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._timer = loop.call_later(self.interval, self._tick, loop, context=self._context)
 
-    def _go_round(self, loop: asyncio.AbstractEventLoop) -> None:
-        self._plan(loop)
+    def _tick(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._schedule(loop)
         now = loop.time()
-        for who in tuple(self._watching):
-            who.tick(now)
+        for listener in tuple(self._listeners):
+            listener.tick(now)
 
 
 _timers_by_loop: Final[WeakKeyDictionary[asyncio.AbstractEventLoop, dict[float, SharedTimer]]] = WeakKeyDictionary()
 
 
 def timer_for(limit: float) -> SharedTimer:
-    """Return the timer of the running loop that is exact enough for a time limit: to a twentieth of it, or a second."""
-    every = max(_SHORTEST, min(_LONGEST, limit / _SHARE))
+    """Return the running loop's timer for a time limit: it ticks every twentieth of it, at least every second."""
+    interval = max(_SHORTEST, min(_LONGEST, limit / _TICKS_PER_LIMIT))
     timers = _timers_by_loop.setdefault(asyncio.get_running_loop(), {})
-    return timers.get(every) or timers.setdefault(every, SharedTimer(every))
+    return timers.get(interval) or timers.setdefault(interval, SharedTimer(interval))

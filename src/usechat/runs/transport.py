@@ -1,4 +1,4 @@
-"""A source as a chat transport: the same two methods that the AI SDK's own transports have."""
+"""A source as a chat transport, with the two methods of the AI SDK's ``ChatTransport``."""
 
 import asyncio
 from collections import deque
@@ -20,9 +20,9 @@ __all__ = ["RunChatTransport"]
 
 
 class RunChatTransport:
-    """Answers by runs of a source, so that a stream that was lost can be read again from its start.
+    """Answers with runs of a source, so that a stream whose reader was lost can be read again from its start.
 
-    ``sdk`` is the AI SDK release that the chunks are made for.
+    ``sdk`` is the AI SDK release that the chunks are encoded for.
     """
 
     def __init__(
@@ -39,13 +39,13 @@ class RunChatTransport:
         self._manager = RunManager(
             runs or MemoryRuns(),
             timeouts=timeouts or Timeouts(),
-            linger=None,
+            unread_timeout=None,
             conflict="reject",
             describe=describe_with(on_error),
         )
 
     async def send_messages(self, request: ChatRequest) -> AsyncIterator[Chunk]:
-        """Answer a request. Closing the iterator stops the source before ``aclose`` returns."""
+        """Start a run and return its chunks. Closing the iterator stops the source before ``aclose`` returns."""
         continues = request.continues
         message = request.last_user_message if request.trigger == "submit-message" and not continues else None
         info = RunInfo(
@@ -55,26 +55,26 @@ class RunChatTransport:
             sdk=self._sdk,
             user_message_id=message["id"] if message else "",
         )
-        # Called in its own process, as a page calls the AI SDK's transports: what the request answers is the caller's
-        # own word. A server that lets strangers in has checked theirs, and said in the request what may be taken.
+        # The caller is trusted, as a page that calls the AI SDK's transports is: its tool outputs and approvals are
+        # taken as they are. A server has checked those of its clients before, and put what is valid into the request.
         reading = await self._manager.start(info, self._source, TurnContext(request), continues=continues)
         return _Chunks(reading, lambda: self._manager.stop(info))
 
     async def reconnect_to_stream(self, chat_id: str) -> AsyncIterator[Chunk] | None:
-        """Return the answer that is being given, from its start, or nothing. Closing the iterator stops nothing."""
+        """Return the chunks of the running answer from its start, or None. Closing the iterator does not stop it."""
         info = await self._manager.latest(chat_id)
         if info is None or info.state is not RunState.RUNNING:
             return None
         reading = await self._manager.attach(info, sdk=self._sdk)
-        return None if reading is None else _Chunks(reading, _leave_it)
+        return None if reading is None else _Chunks(reading, _keep_running)
 
 
 class _Chunks:
-    """The chunks of a reading. No generator: closing one that was never asked for anything does nothing."""
+    """The chunks of a reading. Not a generator: ``aclose`` of one that was never started would do nothing."""
 
-    def __init__(self, reading: Reading, leave: Callable[[], Coroutine[Any, Any, None]]) -> None:
+    def __init__(self, reading: Reading, on_close: Callable[[], Coroutine[Any, Any, None]]) -> None:
         self._reading = reading
-        self._leave = leave
+        self._on_close = on_close
         self._decoder = ChunkDecoder()
         self._found: deque[Chunk] = deque()
         self._closed = False
@@ -93,7 +93,7 @@ class _Chunks:
         self._found.clear()
         if not self._closed:
             self._close()
-            await self._leave()
+            await self._on_close()
 
     async def _read(self) -> None:
         try:
@@ -111,5 +111,5 @@ class _Chunks:
         self._reading.close()
 
 
-async def _leave_it() -> None:
-    """Another reader went; the answer is still being given."""
+async def _keep_running() -> None:
+    """Do nothing: the run continues for its other readers."""

@@ -68,7 +68,7 @@ class EndpointsApp:
 
     def break_off(self) -> None:
         """Cut all readers off, because the server goes; a server that waits for open connections calls it first."""
-        self._endpoints.manager.break_off()
+        self._endpoints.manager.disconnect_readers()
 
     async def shut_down(self) -> None:
         """Break readers off, let runs come to an end; an app that is mounted elsewhere calls it by itself."""

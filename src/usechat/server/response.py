@@ -26,7 +26,7 @@ STREAM_HEADERS: Final = (
 )
 """The AI SDK's own headers (``UI_MESSAGE_STREAM_HEADERS``), and what keeps proxies and middleware from buffering."""
 
-_REASONS: Final = {Wake.GONE: "client", Wake.TOO_SLOW: "slow", Wake.BROKEN_OFF: "broken-off"}
+_REASONS: Final = {Wake.GONE: "client", Wake.TOO_SLOW: "slow", Wake.SHUTDOWN: "broken-off"}
 _STREAMS: Final = "usechat.streams"
 _LAST_WORDS: Final = 5.0
 """Seconds that a client too slow to follow gets for the last frames."""
@@ -115,7 +115,7 @@ class StreamResponse(Response):
             leaving.listen(receive)
             why = await self._send_all(send, sender)
             reason = "ended" if why is None else _REASONS[why]
-            if why in (Wake.TOO_SLOW, Wake.BROKEN_OFF):
+            if why in (Wake.TOO_SLOW, Wake.SHUTDOWN):
                 self._cut = why  # once is enough
                 await self._break_off(sender, self._reading.give_up() if why is Wake.TOO_SLOW else b"")
         except asyncio.CancelledError:
@@ -134,7 +134,9 @@ class StreamResponse(Response):
         sender = self._sender
         if sender is None or not sender.is_quiet:
             self._quiet_since = now
-        elif now - self._quiet_since >= self._keep_alive - 1.5 * self._timer.every:  # the next look would be too late
+        elif (
+            now - self._quiet_since >= self._keep_alive - 1.5 * self._timer.interval
+        ):  # the next look would be too late
             self._reading.wake(Wake.SILENCE)
         if sender is not None:
             sender.is_quiet = True

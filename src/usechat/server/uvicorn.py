@@ -308,7 +308,7 @@ def hang_up_in_time(manager: RunManager) -> None:
 def _look_at(server: Any, managers: WeakSet[RunManager]) -> None:
     if server.should_exit:
         for manager in managers:
-            manager.break_off()
+            manager.disconnect_readers()
     asyncio.get_running_loop().call_later(_PAUSE, _look_at, server, managers)
 
 

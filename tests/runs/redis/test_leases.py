@@ -11,7 +11,7 @@ from tests.runs.redis_stores import (
     FINISHED,
     RUN,
     SHORT,
-    Heard,
+    StoreEvents,
     Workers,
     let_the_lease_run_out,
     read_all,
@@ -27,7 +27,7 @@ async def rest_of(reading: AsyncIterator[bytes]) -> bytes:
     return b"".join([frames async for frames in reading])
 
 
-async def test_a_run_without_its_owner_is_lost_for_everyone_who_looks(workers: Workers) -> None:
+async def test_a_run_whose_owner_is_gone_is_lost_for_every_worker(workers: Workers) -> None:
     dead, other = workers.store(lease=SHORT), workers.store(lease=SHORT)
     await dead.claim(RUN)
     dead.append("r1", b"one ")
@@ -42,37 +42,37 @@ async def test_a_run_without_its_owner_is_lost_for_everyone_who_looks(workers: W
     assert await other.claim(msgspec.structs.replace(RUN, run_id="r2")) is None
 
 
-@pytest.mark.parametrize("look", ["latest", "claim", "read"])
-async def test_an_owner_that_lost_its_lease_writes_no_more(workers: Workers, look: str) -> None:
+@pytest.mark.parametrize("finder", ["latest", "claim", "read"])
+async def test_an_owner_that_lost_its_lease_writes_no_more(workers: Workers, finder: str) -> None:
     owner, other = workers.store(), workers.store()
-    heard = Heard(owner)
+    events = StoreEvents(owner)
     await owner.claim(RUN)
     let_the_lease_run_out(workers)
     next_run = msgspec.structs.replace(RUN, run_id="r2")
-    if look == "latest":
+    if finder == "latest":
         assert await other.latest("c1") == msgspec.structs.replace(RUN, state=RunState.LOST)
-    elif look == "claim":
+    elif finder == "claim":
         assert await other.claim(next_run) is None
     else:
         with pytest.raises(RunLost):
             await read_all(other)
     length = workers.client.xlen(workers.log)
     owner.append("r1", b"too late")
-    await until(lambda: heard.failures == [("r1", LOST)], "the owner is told")
+    await until(lambda: events.failures == [("r1", LOST)], "the owner is notified")
     owner.append("r1", b"later still")
     await owner.end(FINISHED)
     assert workers.client.xlen(workers.log) == length
     latest = await other.latest("c1")
-    assert latest == (next_run if look == "claim" else msgspec.structs.replace(RUN, state=RunState.LOST))
+    assert latest == (next_run if finder == "claim" else msgspec.structs.replace(RUN, state=RunState.LOST))
 
 
-async def test_a_silent_owner_learns_from_its_heartbeat_that_its_run_was_lost(workers: Workers) -> None:
+async def test_an_owner_that_writes_nothing_learns_from_its_renewal_that_its_run_was_lost(workers: Workers) -> None:
     owner, other = workers.store(lease=SHORT), workers.store(lease=SHORT)
-    heard = Heard(owner)
+    events = StoreEvents(owner)
     await owner.claim(RUN)
     while (await other.latest("c1")) == RUN:
         let_the_lease_run_out(workers)
-    await until(lambda: heard.failures == [("r1", LOST)], "the owner is told")
+    await until(lambda: events.failures == [("r1", LOST)], "the owner is notified")
 
 
 async def test_leases_of_owners_and_readers_are_renewed_for_as_long_as_they_live(workers: Workers) -> None:
@@ -104,7 +104,7 @@ async def test_a_log_with_a_gap_is_lost(workers: Workers, forgotten: str) -> Non
 
 async def test_a_run_goes_on_after_a_restart_of_redis(restarted: Workers) -> None:
     owner, other = restarted.store(), restarted.store()
-    heard = Heard(owner)
+    events = StoreEvents(owner)
     await owner.claim(RUN)
     reader = asyncio.ensure_future(read_all(other))
     for number in range(60):
@@ -117,12 +117,12 @@ async def test_a_run_goes_on_after_a_restart_of_redis(restarted: Workers) -> Non
     await owner.end(FINISHED)
     assert await reader == b"".join(b"%d " % number for number in range(60))
     assert await other.latest("c1") == FINISHED
-    assert heard.failures == []
+    assert events.failures == []
 
 
 async def test_a_run_whose_data_is_gone_ends_for_owner_and_readers(restarted: Workers) -> None:
     owner, other = restarted.store(lease=SHORT), restarted.store(lease=SHORT)
-    heard = Heard(owner)
+    events = StoreEvents(owner)
     await owner.claim(RUN)
     reading = other.read(RUN)
     assert await anext(reading) == b""
@@ -132,27 +132,31 @@ async def test_a_run_whose_data_is_gone_ends_for_owner_and_readers(restarted: Wo
     with pytest.raises(RunLost):
         async with asyncio.timeout(PATIENCE):
             await anext(reading)
-    await until(lambda: heard.failures == [("r1", LOST)], "the owner is told")
+    await until(lambda: events.failures == [("r1", LOST)], "the owner is notified")
     assert await other.latest("c1") is None
 
 
-async def test_nobody_waits_for_ever_when_redis_stays_away(restarted: Workers) -> None:
+async def test_readers_and_owners_give_up_when_redis_stays_away_and_the_log_says_why(
+    restarted: Workers, caplog: pytest.LogCaptureFixture
+) -> None:
     owner, other = restarted.store(lease=SHORT), restarted.store(lease=SHORT)
-    heard = Heard(owner)
+    events = StoreEvents(owner)
     await owner.claim(RUN)
     reading = other.read(RUN)
     await anext(reading)
     restarted.server.stop()
     owner.append("r1", b"nobody writes this")
-    for asked in (owner.check(), owner.latest("c1"), owner.claim(RUN), owner.order_stop(RUN)):
+    for asked in (owner.check(), owner.latest("c1"), owner.claim(RUN), owner.request_stop(RUN)):
         with pytest.raises(StoreUnreachable):
             await asked
     with pytest.raises(RunLost):
         async with asyncio.timeout(PATIENCE):
             await anext(reading)
-    await until(lambda: heard.failures == [("r1", LOST)], "the owner gives up when its lease is over")
+    await until(lambda: events.failures == [("r1", LOST)], "the owner gives up when its lease is over")
     async with asyncio.timeout(PATIENCE):
         await owner.end(FINISHED)
+    assert "Redis did not renew the leases of 1 run(s), which fail after 2 s without one; check that" in caplog.text
+    assert "run r1 was lost: its lease expired or its log is gone; Redis was unreachable, " in caplog.text
 
 
 class Forgetful(RedisRuns):

@@ -1,4 +1,4 @@
-"""A run that was lost is told of once, in the worker that finds it out first."""
+"""The loss of a run is reported once, by the worker that finds it first."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -11,7 +11,7 @@ from tests.runs.redis_stores import (
     LOST_RUN,
     RUN,
     SHORT,
-    Heard,
+    StoreEvents,
     Workers,
     let_the_lease_run_out,
     read_all,
@@ -26,7 +26,7 @@ from usechat.runs.store import LOST
 NEXT = msgspec.structs.replace(RUN, run_id="r2")
 
 
-async def look(store: RedisRuns) -> None:
+async def ask_for_the_state(store: RedisRuns) -> None:
     await store.latest("c1")
 
 
@@ -39,62 +39,64 @@ async def read(store: RedisRuns) -> None:
         await read_all(store)
 
 
-Looking = Callable[[RedisRuns], Awaitable[None]]
+Question = Callable[[RedisRuns], Awaitable[None]]
 
 
-@pytest.mark.parametrize("first", [look, claim, read])
-async def test_whoever_looks_first_tells(workers: Workers, first: Looking) -> None:
+@pytest.mark.parametrize("first", [ask_for_the_state, claim, read])
+async def test_the_worker_that_finds_a_loss_first_reports_it(workers: Workers, first: Question) -> None:
     owner, one, another = workers.store(), workers.store(), workers.store()
-    heard = Heard(one, another)
+    events = StoreEvents(one, another)
     await owner.claim(RUN)
     await asyncio.sleep(0.1)
     let_the_lease_run_out(workers)
     await first(one)
-    for again in (look, read, look) if first is not claim else (look, look):
+    for again in (
+        (ask_for_the_state, read, ask_for_the_state) if first is not claim else (ask_for_the_state, ask_for_the_state)
+    ):
         await again(another)
         await again(one)
-    await until(lambda: heard.losses, "somebody tells")
-    assert heard.losses == [LOST_RUN]
-    assert 0.05 <= heard.seconds[0] < 60
+    await until(lambda: events.losses, "the loss is reported")
+    assert events.losses == [LOST_RUN]
+    assert 0.05 <= events.seconds[0] < 60
 
 
-async def test_many_look_at_once_and_one_tells(workers: Workers) -> None:
+async def test_many_workers_find_a_loss_at_once_and_one_reports_it(workers: Workers) -> None:
     owner, *others = [workers.store() for _ in range(5)]
-    heard = Heard(*others)
+    events = StoreEvents(*others)
     await owner.claim(RUN)
     let_the_lease_run_out(workers)
-    await asyncio.gather(*[work(other) for other in others for work in (look, read, look)])
-    assert heard.losses == [LOST_RUN]
+    await asyncio.gather(*[work(other) for other in others for work in (ask_for_the_state, read, ask_for_the_state)])
+    assert events.losses == [LOST_RUN]
 
 
-async def test_a_reader_tells_of_a_run_whose_chat_is_forgotten(workers: Workers) -> None:
+async def test_a_reader_reports_the_loss_of_a_run_whose_chat_is_forgotten(workers: Workers) -> None:
     owner, other = workers.store(), workers.store()
-    heard = Heard(other)
+    events = StoreEvents(other)
     await owner.claim(RUN)
     workers.client.delete(workers.chat)
     await read(other)
-    await look(other)
-    assert heard.losses == [LOST_RUN]
+    await ask_for_the_state(other)
+    assert events.losses == [LOST_RUN]
 
 
 @pytest.mark.parametrize("state", [FINISHED, LOST_RUN])
-async def test_the_owner_does_not_tell_what_others_told(workers: Workers, state: RunInfo) -> None:
+async def test_the_owner_does_not_report_what_another_worker_has_reported(workers: Workers, state: RunInfo) -> None:
     owner, other = workers.store(lease=SHORT), workers.store(lease=SHORT)
-    owner_heard, heard = Heard(owner), Heard(other)
+    owner_events, events = StoreEvents(owner), StoreEvents(other)
     await owner.claim(RUN)
-    while not heard.losses:  # the owner may renew its lease in between
+    while not events.losses:  # the owner may renew its lease in between
         let_the_lease_run_out(workers)
-        await look(other)
+        await ask_for_the_state(other)
         await asyncio.sleep(0)
     assert not await owner.end(state)
-    await until(lambda: owner_heard.failures, "the owner is told")
-    await asyncio.sleep(2 * SHORT)  # it would tell with its next heartbeats
-    assert (heard.losses, owner_heard.losses) == ([LOST_RUN], [])
+    await until(lambda: owner_events.failures, "the owner is told")
+    await asyncio.sleep(2 * SHORT)  # it would report with its next renewals
+    assert (events.losses, owner_events.losses) == ([LOST_RUN], [])
 
 
 async def test_an_end_that_is_recorded_is_no_loss(workers: Workers) -> None:
     owner, other = workers.store(), workers.store()
-    heard = Heard(owner, other)
+    events = StoreEvents(owner, other)
     await owner.claim(RUN)
     owner.append("r1", b"one ")
     assert await owner.end(FINISHED)
@@ -102,7 +104,7 @@ async def test_an_end_that_is_recorded_is_no_loss(workers: Workers) -> None:
     assert await read_all(other) == b"one "
     assert await other.latest("c1") == FINISHED
     await claim(other)
-    assert heard.losses == []
+    assert events.losses == []
 
 
 async def test_an_end_that_is_written_again_counts_as_written(workers: Workers) -> None:
@@ -113,49 +115,49 @@ async def test_an_end_that_is_written_again_counts_as_written(workers: Workers) 
     assert workers.client.eval(scripts.END, 2, workers.chat, workers.log, *arguments) == "ended"
 
 
-async def test_an_owner_that_gives_up_tells_when_redis_is_back(restarted: Workers) -> None:
+async def test_an_owner_that_gave_up_reports_the_loss_when_redis_is_back(restarted: Workers) -> None:
     owner, other = restarted.store(lease=SHORT), restarted.store(lease=SHORT)
-    heard = Heard(owner, other)
+    events = StoreEvents(owner, other)
     await owner.claim(RUN)
     await asyncio.to_thread(restarted.server.stop)
-    await until(lambda: heard.failures == [("r1", LOST)], "the owner gives up")
+    await until(lambda: events.failures == [("r1", LOST)], "the owner gives up")
     assert not await owner.end(FINISHED)
-    assert heard.losses == []
+    assert events.losses == []
     await asyncio.to_thread(restarted.server.start)
-    await until(lambda: heard.losses, "somebody tells")
+    await until(lambda: events.losses, "the loss is reported")
     assert await other.latest("c1") == LOST_RUN
-    assert heard.losses == [LOST_RUN]
+    assert events.losses == [LOST_RUN]
 
 
-async def test_an_end_that_redis_does_not_hear_of_in_time_is_told_as_redis_has_it(restarted: Workers) -> None:
+async def test_an_end_that_reaches_redis_late_is_reported_as_redis_has_it(restarted: Workers) -> None:
     owner, other = restarted.store(lease=SHORT), restarted.store(lease=SHORT)
-    heard = Heard(owner, other)
+    events = StoreEvents(owner, other)
     await owner.claim(RUN)
     await asyncio.to_thread(restarted.server.stop)
     assert not await owner.end(FINISHED)
     await asyncio.to_thread(restarted.server.start)
-    await until(lambda: heard.losses, "somebody tells")
+    await until(lambda: events.losses, "the loss is reported")
     latest = await other.latest("c1")
     assert latest in (LOST_RUN, FINISHED)  # it may have come through at the last moment
-    assert heard.losses == [latest]
+    assert events.losses == [latest]
 
 
-async def test_an_end_that_is_written_after_its_owner_gave_up_is_told(workers: Workers) -> None:
+async def test_an_end_that_is_written_after_its_owner_gave_up_is_reported(workers: Workers) -> None:
     owner, other = workers.store(lease=SHORT), workers.store()
-    heard = Heard(owner, other)
+    events = StoreEvents(owner, other)
     await owner.claim(RUN)
     name = str(workers.client.hget(workers.chat, "owner"))
     arguments = ("r1", name, msgspec.json.encode(FINISHED), "finished", 60_000, 0)
-    assert workers.client.eval(scripts.END, 2, workers.chat, workers.log, *arguments) == "ended"  # and nobody heard it
-    await until(lambda: heard.losses, "the owner finds out")
-    assert heard.losses == [FINISHED] == [await other.latest("c1")]
+    assert workers.client.eval(scripts.END, 2, workers.chat, workers.log, *arguments) == "ended"  # and nobody events it
+    await until(lambda: events.losses, "the owner finds out")
+    assert events.losses == [FINISHED] == [await other.latest("c1")]
 
 
-async def test_an_owner_tells_of_a_run_of_which_nothing_is_left(workers: Workers) -> None:
+async def test_an_owner_reports_the_loss_of_a_run_whose_keys_are_gone(workers: Workers) -> None:
     owner = workers.store(lease=SHORT)
-    heard = Heard(owner)
+    events = StoreEvents(owner)
     await owner.claim(RUN)
     workers.client.delete(workers.chat, workers.log)
-    await until(lambda: heard.losses, "the owner tells")
-    assert heard.losses == [LOST_RUN]
-    assert heard.failures == [("r1", LOST)]
+    await until(lambda: events.losses, "the owner reports it")
+    assert events.losses == [LOST_RUN]
+    assert events.failures == [("r1", LOST)]

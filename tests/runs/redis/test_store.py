@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 
 from tests.redis_server import PATIENCE
-from tests.runs.redis_stores import FINISHED, LEASE, RUN, SHORT, Heard, Workers, read_all, until
+from tests.runs.redis_stores import FINISHED, LEASE, RUN, SHORT, StoreEvents, Workers, read_all, until
 from usechat.protocol.request import ChatRequest
 from usechat.runs.manager import RunManager
 from usechat.runs.redis.store import TOO_LARGE
@@ -86,7 +86,7 @@ async def test_all_keys_expire(workers: Workers) -> None:
     await owner.claim(RUN, continues={"id": "m1"})
     reading = other.read(RUN)
     await anext(reading)
-    await other.order_stop(RUN)
+    await other.request_stop(RUN)
 
     def lives() -> list[int]:
         return [int(workers.client.pttl(key)) for key in workers.client.scan_iter(f"{workers.prefix}:*")]
@@ -122,49 +122,49 @@ async def test_the_owner_knows_whether_others_read(workers: Workers) -> None:
 
 async def test_an_order_to_stop_reaches_the_owner(workers: Workers) -> None:
     owner, other = workers.store(), workers.store()
-    heard = Heard(owner)
+    events = StoreEvents(owner)
     await owner.claim(RUN)
-    await other.order_stop(RUN)
-    await until(lambda: heard.stops == ["r1"], "the order arrives")
+    await other.request_stop(RUN)
+    await until(lambda: events.stops == ["r1"], "the request arrives")
 
 
-async def test_an_order_to_stop_what_nobody_reads_reaches_the_owner_and_leaves_no_mark(workers: Workers) -> None:
+async def test_a_request_to_stop_an_unread_run_reaches_the_owner_and_leaves_no_mark(workers: Workers) -> None:
     owner, other = workers.store(), workers.store()
-    heard = Heard(owner)
+    events = StoreEvents(owner)
     await owner.claim(RUN)
-    await other.order_stop(RUN, unless_read=True)
-    await until(lambda: heard.stops_unless_read == ["r1"], "the order arrives")
-    assert (heard.stops, workers.client.hget(workers.chat, "stop")) == ([], None)
+    await other.request_stop(RUN, unless_read=True)
+    await until(lambda: events.stops_unless_read == ["r1"], "the request arrives")
+    assert (events.stops, workers.client.hget(workers.chat, "stop")) == ([], None)
 
 
-async def test_an_order_that_got_lost_is_found_by_the_heartbeat(workers: Workers) -> None:
+async def test_a_stop_request_that_got_lost_is_found_by_the_next_renewal(workers: Workers) -> None:
     owner = workers.store(lease=SHORT)
-    heard = Heard(owner)
+    events = StoreEvents(owner)
     await owner.claim(RUN)
     workers.client.hset(workers.chat, "stop", "stop")
-    await until(lambda: "r1" in heard.stops, "the mark is found")
+    await until(lambda: "r1" in events.stops, "the mark is found")
 
 
 async def test_a_run_that_is_over_is_not_stopped(workers: Workers) -> None:
     owner, other = workers.store(), workers.store()
-    heard = Heard(owner)
+    events = StoreEvents(owner)
     await owner.claim(RUN)
     await owner.end(FINISHED)
-    await other.order_stop(RUN)
+    await other.request_stop(RUN)
     assert await other.latest("c1") == FINISHED
-    assert heard.stops == []
+    assert events.stops == []
 
 
 async def test_a_run_that_becomes_too_large_must_end(workers: Workers) -> None:
     owner, other = workers.store(maximum_bytes=10), workers.store()
-    heard = Heard(owner)
+    events = StoreEvents(owner)
     await owner.claim(RUN)
     for _ in range(12):
         owner.append("r1", b"x")
-    await until(lambda: heard.failures, "the manager is told")
+    await until(lambda: events.failures, "the manager is notified")
     owner.append("r1", b" the end")
     await owner.end(msgspec.structs.replace(RUN, state=RunState.FAILED))
-    assert heard.failures == [("r1", TOO_LARGE)]
+    assert events.failures == [("r1", TOO_LARGE)]
     assert await read_all(other) == b"x" * 12 + b" the end"
 
 
@@ -177,7 +177,7 @@ async def test_people_see_why_a_run_that_became_too_large_has_ended(workers: Wor
     manager = RunManager(
         workers.store(maximum_bytes=10_000),
         timeouts=Timeouts(),
-        linger=15,
+        unread_timeout=15,
         conflict="reject",
         describe=lambda error, _info: str(error),
     )

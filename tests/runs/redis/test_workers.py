@@ -22,7 +22,7 @@ from usechat.protocol.sse import ChunkDecoder
 
 LEASE = 3.0
 LONG_LEASE = 60.0
-"""For tests in which nobody shall lose a run."""
+"""For tests in which no run may be lost."""
 LOST = b'{"type":"error","errorText":"The run was lost."}'
 
 

@@ -1,7 +1,7 @@
 import type { FileUIPart } from "ai";
 import { SafeLink } from "./sources";
 
-/** A file of a message. Pictures are shown if the message holds them: the page asks no other host for anything. */
+/** A file of a message. Only inline images (data URLs) are shown: the page makes no requests to other hosts. */
 export function Attachment({ file }: { file: Pick<FileUIPart, "url" | "mediaType" | "filename"> }) {
   const name = file.filename ?? file.mediaType;
   const held = file.url.startsWith("data:");

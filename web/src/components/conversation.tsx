@@ -2,7 +2,7 @@ import type { ReactNode } from "react";
 import { useStickToBottom } from "use-stick-to-bottom";
 import { Icon } from "./icons";
 
-/** The scrolling column of messages; it follows what is written unless the reader scrolls up. */
+/** The scrolling column of messages; it scrolls along with new text unless the user scrolls up. */
 export function Conversation({ children, busy }: { children: ReactNode; busy: boolean }) {
   const { scrollRef, contentRef, isAtBottom, scrollToBottom } = useStickToBottom({ initial: "instant" });
   return (

@@ -2,7 +2,7 @@ import { Collapsible } from "radix-ui";
 import { pretty } from "../parts";
 import { Icon } from "./icons";
 
-/** What a flow tells about itself is drawn beside the chat, not listed in it. */
+/** The data parts of a flow are drawn as a diagram beside the chat, not listed in it. */
 const DRAWN = new Set(["data-flow-status", "data-flow-graph", "data-edge", "data-node-status"]);
 
 /** A data part of the application's own. */

@@ -1,4 +1,4 @@
-/** Small pictures; each stands beside a label, or in a button that has one. */
+/** Decorative icons; the element around each has a label. */
 const PATHS = {
   add: "M12 5v14M5 12h14",
   attach: "m20 11-8.5 8.5a5 5 0 0 1-7-7L13 4a3.3 3.3 0 0 1 4.7 4.7l-8.5 8.5a1.7 1.7 0 0 1-2.4-2.4L14.5 7",

@@ -3,7 +3,7 @@ import { defaultRehypePlugins, Streamdown, type StreamdownProps } from "streamdo
 
 const harden = (defaultRehypePlugins["harden"] as unknown as [unknown])[0];
 
-/** Links may be relative to the page. Pictures are those that a message holds: the page asks no other host. */
+/** Links may be relative to the page. Only inline images are shown: the page makes no requests to other hosts. */
 const rehypePlugins = Object.values({
   ...defaultRehypePlugins,
   harden: [harden, { defaultOrigin: document.baseURI, allowedLinkPrefixes: ["*"], allowDataImages: true }],

@@ -18,9 +18,9 @@ export interface MessageActions {
 
 interface Props extends MessageActions {
   message: UIMessage;
-  /** Whether it is being written. */
+  /** Whether the message is still being received. */
   streaming: boolean;
-  /** Whether the chat is busy, so that nothing can be asked anew. */
+  /** Whether the chat is busy: editing and regenerating are disabled. */
   busy: boolean;
 }
 
@@ -105,7 +105,7 @@ function AssistantMessage({ message, streaming, busy, approve, regenerate }: Pro
           <button
             type="button"
             className="icon-button"
-            aria-label="Answer again"
+            aria-label="Regenerate"
             disabled={busy}
             onClick={() => regenerate(message)}
           >
@@ -139,7 +139,7 @@ function isSource(part: Part): part is Source {
   return part.type === "source-url" || part.type === "source-document";
 }
 
-/** Where the speaking node changes: at the start of the step in which it speaks first, or else right there. */
+/** The node names to show between parts: at the start of the step in which the node changes, or at its first part. */
 function nodeDividers(parts: Part[]): (string | undefined)[] {
   const dividers: (string | undefined)[] = parts.map(() => undefined);
   let speaking: string | undefined;

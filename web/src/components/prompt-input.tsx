@@ -11,7 +11,7 @@ export function focusPrompt(): void {
   document.getElementById("prompt")?.focus();
 }
 
-/** Where one writes. Enter sends, Shift+Enter begins a line. */
+/** The message input. Enter sends, Shift+Enter inserts a new line. */
 export function PromptInput({ busy, send, stop }: Props) {
   const [text, setText] = useState("");
   const [files, setFiles] = useState<File[]>([]);
@@ -73,7 +73,7 @@ export function PromptInput({ busy, send, stop }: Props) {
         rows={1}
         autoFocus
         aria-label="Your message"
-        placeholder="Ask something…"
+        placeholder="Send a message…"
         value={text}
         onChange={(event) => setText(event.target.value)}
         onPaste={(event) => attach(event.clipboardData.files)}

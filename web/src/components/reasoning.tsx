@@ -3,7 +3,7 @@ import { useEffect, useRef, useState } from "react";
 import { Icon } from "./icons";
 import { Markdown } from "./markdown";
 
-/** What the model thinks: open while it thinks, folded when it is done, as the reader wishes after that. */
+/** The model's reasoning: open while it streams, collapsed when it is done, unless the user has toggled it. */
 export function Reasoning({ text, streaming }: { text: string; streaming: boolean }) {
   const [open, setOpen] = useState(streaming);
   const touched = useRef(false);

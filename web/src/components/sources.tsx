@@ -4,7 +4,7 @@ import { Icon } from "./icons";
 
 export type Source = SourceUrlUIPart | SourceDocumentUIPart;
 
-/** What the answer rests on. */
+/** The sources that the answer cites. */
 export function Sources({ sources }: { sources: Source[] }) {
   const label = sources.length === 1 ? "1 source" : `${sources.length} sources`;
   return (
@@ -30,7 +30,7 @@ export function Sources({ sources }: { sources: Source[] }) {
   );
 }
 
-/** A link that leads out of the page, never one that runs script. */
+/** A link to an http(s) address; any other address, such as `javascript:`, is shown as plain text. */
 export function SafeLink({ url, text }: { url: string; text: string }) {
   const safe = URL.canParse(url, document.baseURI) && /^https?:$/.test(new URL(url, document.baseURI).protocol);
   if (!safe) return <span>{text}</span>;

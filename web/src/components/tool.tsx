@@ -4,11 +4,11 @@ import { pretty, toolName, type ToolPart } from "../parts";
 import { Icon } from "./icons";
 import { focusPrompt } from "./prompt-input";
 
-/** The states of a tool part in all three majors, in people's words. */
+/** The states of a tool part in all three majors, as shown on the page. */
 const STATES: Record<string, string> = {
   "input-streaming": "Preparing",
   "input-available": "Running",
-  "approval-requested": "Asks for approval",
+  "approval-requested": "Awaiting approval",
   "approval-responded": "Answered",
   "output-available": "Done",
   "output-error": "Failed",
@@ -19,7 +19,7 @@ export interface Approve {
   (approvalId: string, approved: boolean): void;
 }
 
-/** One call of a tool: what it was given, what came of it, and the question whether it may run. */
+/** One tool call: its input, its output or error, and the approval buttons. */
 export function Tool({ part, approve }: { part: ToolPart; approve: Approve }) {
   const asks = part.state === "approval-requested";
   const [open, setOpen] = useState<boolean>();
@@ -65,12 +65,12 @@ function Approval({ name, input, id, approve }: { name: string; input: unknown; 
     focusPrompt(); // the button that has the focus goes away
   };
   return (
-    <div className="approval" role="group" aria-label={`May ${name} run?`}>
+    <div className="approval" role="group" aria-label={`Allow ${name} to run?`}>
       {question ? (
         <span>{question}</span>
       ) : (
         <span>
-          May <b>{name}</b> run with this input?
+          Allow <b>{name}</b> to run with this input?
         </span>
       )}
       <button type="button" className="button primary" onClick={() => decide(true)}>
@@ -83,7 +83,7 @@ function Approval({ name, input, id, approve }: { name: string; input: unknown; 
   );
 }
 
-/** A flow that asks a person does so with a question of its own. */
+/** Return the question that a flow asks in its approval request, if it asks one. */
 function questionIn(input: unknown): string | undefined {
   const prompt = typeof input === "object" && input !== null && "prompt" in input ? input.prompt : undefined;
   return typeof prompt === "string" ? prompt : undefined;

@@ -84,7 +84,7 @@ function Edge({ edge, places }: { edge: FlowEdge; places: Map<string, Place> }) 
     return <path className={className} d={path} markerEnd="url(#arrow)" />;
   }
   if (to.x === from.x && to.y - from.y > HEIGHT + GAP_Y) {
-    // It passes others of its column: around them, on the left.
+    // Other nodes of the column are in between: draw the edge around them, on the left.
     const [start, end] = [from.y + HEIGHT / 2, to.y + HEIGHT / 2];
     const path = `M${from.x} ${start} C${from.x - 26} ${start} ${to.x - 26} ${end} ${to.x - 2} ${end}`;
     return <path className={className} d={path} markerEnd="url(#arrow)" />;

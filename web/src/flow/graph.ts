@@ -35,7 +35,7 @@ interface NodeStatus {
   durationMs?: number;
 }
 
-/** The flow that a message tells of, from its data parts alone; nothing if it tells of none. */
+/** Build the flow diagram from the data parts of the last message that has one; undefined if there is none. */
 export function flowOf(messages: UIMessage[]): Flow | undefined {
   const message = messages.findLast((each) => each.parts.some((part) => part.type === "data-flow-graph"));
   if (!message) return undefined;
@@ -89,7 +89,7 @@ export function flowOf(messages: UIMessage[]): Flow | undefined {
   };
 }
 
-/** The edges that close a circle, found by walking from each node in the file's order. */
+/** The edges that close a cycle, found by a depth-first search from each node in the file's order. */
 function backEdges(ids: string[], edges: { from: string; to: string }[]): Set<number> {
   const found = new Set<number>();
   const done = new Set<string>();
@@ -108,7 +108,7 @@ function backEdges(ids: string[], edges: { from: string; to: string }[]): Set<nu
   return found;
 }
 
-/** Each node stands below all that lead to it. */
+/** Put each node below all of its predecessors. */
 function layersOf(ids: string[], edges: { from: string; to: string }[]): Map<string, number> {
   const layers = new Map(ids.map((id) => [id, 0]));
   for (let round = 0; round < ids.length; round += 1) {

@@ -5,7 +5,7 @@ import type { Frame } from "../frames";
 const ROW = 22;
 const BEYOND = 10;
 
-/** A table of any number of frames; only the rows in sight are in the document. It follows what arrives. */
+/** A table of any number of frames; only visible rows are in the document. It scrolls along with new frames. */
 export function FrameTable({ frames, chosen, choose }: {
   frames: Frame[];
   chosen: number | undefined;
@@ -17,7 +17,7 @@ export function FrameTable({ frames, chosen, choose }: {
   const first = Math.max(0, Math.min(Math.floor(seen.top / ROW), frames.length) - BEYOND);
   const shown = frames.slice(first, first + Math.ceil(seen.height / ROW) + 2 * BEYOND);
 
-  function look(): void {
+  function updateVisible(): void {
     const { scrollTop, clientHeight, scrollHeight } = box.current as HTMLDivElement;
     following.current = scrollTop + clientHeight >= scrollHeight - ROW;
     setSeen({ top: scrollTop, height: clientHeight });
@@ -28,7 +28,7 @@ export function FrameTable({ frames, chosen, choose }: {
   }, [frames.length]);
 
   return (
-    <div className="frames" ref={box} onScroll={look} tabIndex={0} role="group" aria-label="Frames">
+    <div className="frames" ref={box} onScroll={updateVisible} tabIndex={0} role="group" aria-label="Frames">
       <table aria-rowcount={frames.length + 1}>
         <thead>
           <tr>
@@ -59,7 +59,7 @@ export function FrameTable({ frames, chosen, choose }: {
   );
 }
 
-/** Room for the rows that are out of sight. */
+/** A spacer in place of the rows that are not visible. */
 function Space({ rows }: { rows: number }) {
   if (rows <= 0) return null;
   return (

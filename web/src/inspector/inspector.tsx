@@ -8,7 +8,7 @@ import { Verdict } from "./verdict";
 
 type View = "frames" | "message" | "check";
 
-/** Every frame as it arrived, the message it became, and what the checker says of it. */
+/** Every frame as it arrived, the resulting message, and the report of `usechat check`. */
 export function Inspector({ tap, message, check, close }: {
   tap: FrameTap;
   message: UIMessage | undefined;
@@ -26,7 +26,7 @@ export function Inspector({ tap, message, check, close }: {
       <header>
         <h2>Inspector</h2>
         <select
-          aria-label="Answer"
+          aria-label="Request"
           value={exchange?.number ?? ""}
           onChange={(event) => setChosen(Number(event.target.value))}
         >
@@ -61,7 +61,7 @@ export function Inspector({ tap, message, check, close }: {
 function Frames({ exchange }: { exchange: Exchange | undefined }) {
   const [filter, setFilter] = useState("");
   const [chosen, setChosen] = useState<number>();
-  if (!exchange) return <p className="hint">Nothing has arrived yet. Ask something.</p>;
+  if (!exchange) return <p className="hint">No frames yet. Send a message.</p>;
   const found = filter ? exchange.frames.filter((frame) => matches(frame, filter)) : exchange.frames;
   const frame = exchange.frames.find((each) => each.number === chosen);
   return (
@@ -84,7 +84,7 @@ function Frames({ exchange }: { exchange: Exchange | undefined }) {
       </div>
       <p className="hint" role="status">
         {found.length} of {exchange.frames.length} frames
-        {exchange.error ? `, broken off: ${exchange.error}` : exchange.ended ? "" : ", still open"}
+        {exchange.error ? `, connection lost: ${exchange.error}` : exchange.ended ? "" : ", still streaming"}
       </p>
       <FrameTable frames={found} chosen={chosen} choose={setChosen} />
       {frame && (

@@ -2,19 +2,19 @@ import { useEffect, useState } from "react";
 import { asEventStream, type Exchange } from "../frames";
 import { authorization } from "../token";
 
-/** What the server's checker found in a stream: the JSON of `usechat check --format json`. */
+/** The JSON of `usechat check --format json`. */
 interface Report {
   verdicts: Record<string, { ok: boolean; error?: string | null }>;
   problems: { rule: string; severity: "error" | "warning"; frame: number | null; text: string; fix: string }[];
 }
 
-/** What `usechat check` says of a stream that has ended. */
+/** The report of `usechat check` on a completed stream. */
 export function Verdict({ exchange, url }: { exchange: Exchange | undefined; url: string }) {
   const [report, setReport] = useState<Report | string>("Checking…");
   const ended = exchange?.ended ?? false;
   useEffect(() => {
     if (!exchange || !ended) {
-      setReport("The answer is checked when it has ended.");
+      setReport("The answer is checked once it is complete.");
       return;
     }
     const request = { method: "POST", headers: { "content-type": "text/event-stream", ...authorization() } };
@@ -28,11 +28,11 @@ export function Verdict({ exchange, url }: { exchange: Exchange | undefined; url
       <ul className="releases">
         {Object.entries(report.verdicts).map(([sdk, { ok, error }]) => (
           <li key={sdk} className={ok ? "accepted" : "rejected"}>
-            AI SDK {sdk}: {ok ? "accepts it" : `rejects it: ${error ?? "it shows nothing"}`}
+            AI SDK {sdk}: {ok ? "accepted" : `rejected: ${error ?? "the page shows no answer"}`}
           </li>
         ))}
       </ul>
-      {report.problems.length === 0 && <p>Nothing to complain about.</p>}
+      {report.problems.length === 0 && <p>No problems found.</p>}
       <ul className="problems">
         {report.problems.map((problem, index) => (
           <li key={index} className={problem.severity}>

@@ -1,4 +1,9 @@
-"""The one connection on which a worker waits: for orders to it, and for the runs of others that are read here."""
+"""The one blocking connection of a worker: it waits for requests to the worker, and for frames of the runs it follows.
+
+One XREAD blocks on the worker's inbox and on the logs of all followed runs. It never blocks longer than until the next
+lease should have been renewed; then the listener checks the leases of the owners. So nothing depends on being notified:
+a lost reply or a broken connection only delays, and reading continues from the last position.
+"""
 
 import asyncio
 import logging
@@ -7,23 +12,23 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 
 from redis.exceptions import RedisError
 
-from usechat.runs.redis.scripts import LOOK, Keys
+from usechat.runs.redis.scripts import FOLLOW, Keys
 from usechat.runs.run import RunInfo, RunState
 
 if TYPE_CHECKING:
     from redis.asyncio import Redis
 
-__all__ = ["Followed", "Listener"]
+__all__ = ["FollowedRun", "Listener"]
 
 Entry: TypeAlias = tuple[bytes, dict[bytes, bytes]]
 
 _logger: Final = logging.getLogger("usechat.runs")
 _RETRY_DELAY: Final = 0.1
-_PATIENCE: Final = 3
-"""How many lease times Redis may be away before what is read from it counts as lost."""
+_OUTAGE_LEASES: Final = 3
+"""After an outage of so many lease times, the runs that are followed count as lost."""
 
 
-class Followed:
+class FollowedRun:
     """A run of another worker that is read here."""
 
     def __init__(self, info: RunInfo, log: str) -> None:
@@ -31,15 +36,15 @@ class Followed:
         self.log = log
         self.position = -1
         """The number of the entry that was read last."""
-        self.look_at = 0.0
-        """When to ask whether its owner is alive; at once in the beginning."""
-        self.news: asyncio.Queue[bytes | RunState] = asyncio.Queue()
-        """Frames, and at last the state in which the run ended."""
+        self.check_at = 0.0
+        """When to check the owner's lease; at once in the beginning."""
+        self.received: asyncio.Queue[bytes | RunState] = asyncio.Queue()
+        """Frames, and finally the state in which the run ended."""
 
     def receive(self, entries: list[Entry]) -> bool:
-        """Take what was read from the log; some of it may be known. Returns whether there is more to come.
+        """Take entries of the log; those that are known are skipped. Returns whether more may follow.
 
-        A server that fails may forget what it confirmed: a log with a gap is a lost one.
+        A Redis server that fails over may forget confirmed writes: a log with a gap is a lost run.
         """
         pieces = []
         state = None
@@ -54,18 +59,18 @@ class Followed:
                 self.position = number
                 pieces.append(fields.get(b"frames", b""))
         if pieces:
-            self.news.put_nowait(b"".join(pieces))
+            self.received.put_nowait(b"".join(pieces))
         if state is not None:
             self.end(state)
         return state is None
 
     def end(self, state: RunState) -> None:
-        """Nothing more can be read."""
-        self.news.put_nowait(state)
+        """Let the reader end with ``state``, after all frames that were received."""
+        self.received.put_nowait(state)
 
 
 class Listener:
-    """Blocks on many streams at once. Whatever gets lost, it looks again when a lease should have been renewed."""
+    """Blocks on many streams at once, and checks the leases of the runs it follows."""
 
     def __init__(
         self,
@@ -75,7 +80,7 @@ class Listener:
         worker: str,
         lease: float,
         remember: float,
-        on_stop_ordered: Callable[[str, bool], None],
+        on_stop_requested: Callable[[str, bool], None],
         on_lost: Callable[[RunInfo, float], None],
     ) -> None:
         self._client = client
@@ -83,98 +88,98 @@ class Listener:
         self._worker = worker
         self._lease = lease
         self._remember = remember
-        self._on_stop_ordered = on_stop_ordered
+        self._on_stop_requested = on_stop_requested
         self._on_lost = on_lost
-        self._followed: dict[str, list[Followed]] = {}
+        self._followed: dict[str, list[FollowedRun]] = {}
         self._inbox = keys.inbox(worker)
-        self._last_order = "0"
+        self._last_request = "0"
         self._reached = 0.0
 
-    def follow(self, info: RunInfo) -> Followed:
-        """Begin to read a run, from its start, the next time the listener looks up; an entry in the inbox makes it."""
-        followed = Followed(info, self._keys.log(info))
+    def follow(self, info: RunInfo) -> FollowedRun:
+        """Read a run from its start, beginning with the next XREAD; an entry in the inbox ends the current one."""
+        followed = FollowedRun(info, self._keys.log(info))
         self._followed.setdefault(followed.log, []).append(followed)
         return followed
 
-    def leave(self, followed: Followed) -> bool:
-        """Read a run no further. Returns whether it is read by nobody else here."""
+    def unfollow(self, followed: FollowedRun) -> bool:
+        """Stop reading a run. Returns whether it has no other reader in this worker."""
         others = [other for other in self._followed.pop(followed.log, ()) if other is not followed]
         if others:
             self._followed[followed.log] = others
         return not others
 
     async def work(self) -> None:
-        """Listen for ever."""
+        """Listen until cancelled."""
         self._reached = _now()
         while True:
             try:
-                await self._look_after_owners()
+                await self._check_leases()
                 await self._receive()
                 self._reached = _now()
-            except Exception as error:  # whatever it is: those who wait must not wait for ever
-                if not isinstance(error, RedisError | OSError):  # an absence is told by those who hold the leases
-                    _logger.exception("what Redis said was not understood")
-                self._bear_absence()
+            except Exception as error:  # of any kind: readers must not wait for ever
+                if not isinstance(error, RedisError | OSError):  # an outage is logged when leases cannot be renewed
+                    _logger.exception("a reply of Redis could not be read; the listener tries again")
+                self._handle_outage()
                 await asyncio.sleep(_RETRY_DELAY)
 
-    def _all(self) -> list[Followed]:
+    def _all(self) -> list[FollowedRun]:
         return [followed for group in self._followed.values() for followed in group]
 
-    def _bear_absence(self) -> None:
+    def _handle_outage(self) -> None:
         for followed in self._all():
-            if _now() - self._reached > _PATIENCE * self._lease:
+            if _now() - self._reached > _OUTAGE_LEASES * self._lease:
                 self._lose(followed)
-            # Owners were cut off, too: they get the time to renew their leases first.
-            followed.look_at = _now() + self._lease / 3
+            # Owners could not reach Redis either: they may renew their leases first.
+            followed.check_at = _now() + self._lease / 3
 
-    async def _look_after_owners(self) -> None:
+    async def _check_leases(self) -> None:
         for followed in self._all():
-            if followed.look_at <= _now():
-                left = await self._look(followed.info)
-                followed.look_at = _now() + max(left, 1) / 1000
+            if followed.check_at <= _now():
+                left = await self._renew_reading(followed.info)
+                followed.check_at = _now() + max(left, 1) / 1000
                 if left < 0:
                     self._lose(followed)
 
-    def _lose(self, followed: Followed) -> None:
-        self.leave(followed)
+    def _lose(self, followed: FollowedRun) -> None:
+        self.unfollow(followed)
         followed.end(RunState.LOST)
 
-    async def _look(self, info: RunInfo) -> int:
-        """Return how many milliseconds a run's lease lasts, below 0 when there is nothing left of it."""
+    async def _renew_reading(self, info: RunInfo) -> int:
+        """Register as a reader again; return the milliseconds that the owner's lease lasts, -1 if the log is gone."""
         keys = (self._keys.chat(info.chat_id), self._keys.log(info), self._keys.readers(info))
         arguments = (info.run_id, self._worker, int(self._lease * 1000), int(self._remember * 1000))
-        left, lost_after = await self._client.execute_command("EVAL", LOOK, len(keys), *keys, *arguments)
+        left, lost_after = await self._client.execute_command("EVAL", FOLLOW, len(keys), *keys, *arguments)
         if lost_after is not None:
             self._on_lost(info, lost_after / 1000)
         return int(left)
 
     async def _receive(self) -> None:
         positions = {log: min(followed.position for followed in group) for log, group in self._followed.items()}
-        until = min((followed.look_at for followed in self._all()), default=_now() + self._lease)
+        until = min((followed.check_at for followed in self._all()), default=_now() + self._lease)
         block = max(1, int(min(until - _now(), self._lease) * 1000))
         names = (self._inbox, *positions)
-        after = (self._last_order, *map(_after, positions.values()))
+        after = (self._last_request, *map(_after, positions.values()))
         found = await self._client.execute_command("XREAD", "BLOCK", block, "STREAMS", *names, *after)
         for name, entries in found or ():
             log = name.decode()
             if log == self._inbox:
-                self._obey(entries)
+                self._handle_requests(entries)
             else:
-                self._pass_on(log, positions[log], entries)
+                self._deliver(log, positions[log], entries)
 
-    def _obey(self, entries: list[Entry]) -> None:
-        self._last_order = entries[-1][0].decode()
+    def _handle_requests(self, entries: list[Entry]) -> None:
+        self._last_request = entries[-1][0].decode()
         for _, fields in entries:
-            for order, unless_read in ((b"stop", False), (b"stop-unread", True)):
-                if order in fields:
-                    self._on_stop_ordered(fields[order].decode(), unless_read)
+            for request, unless_read in ((b"stop", False), (b"stop-unread", True)):
+                if request in fields:
+                    self._on_stop_requested(fields[request].decode(), unless_read)
 
-    def _pass_on(self, log: str, position: int, entries: list[Entry]) -> None:
+    def _deliver(self, log: str, position: int, entries: list[Entry]) -> None:
         for followed in list(self._followed.get(log, ())):
             if followed.position < position:
-                continue  # it began while these were under way, and needs earlier ones first
+                continue  # it was added during this XREAD and needs earlier entries first
             if not followed.receive(entries):
-                self.leave(followed)
+                self.unfollow(followed)
 
 
 def _after(position: int) -> str:

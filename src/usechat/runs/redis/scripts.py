@@ -1,7 +1,6 @@
-"""What Redis does in one step: the Lua scripts of the run store, and the names of its keys.
+"""The atomic operations of the Redis run store: its Lua scripts, and the names of its keys.
 
-A chat is a hash that tells of its last run; the log of a run is a stream. The last entry of a log has the highest id
-there is, so that Redis itself refuses whatever an owner writes that does not know yet that its run was ended by others.
+:mod:`usechat.runs.redis.store` explains the data model. All keys of a script belong to one chat.
 """
 
 from typing import Final
@@ -10,33 +9,33 @@ import msgspec
 
 from usechat.runs.run import RunInfo
 
-__all__ = ["ANY", "BEAT", "CLAIM", "END", "IS_READ", "LATEST", "LOOK", "LOSE", "SEAL", "STOP", "Keys"]
+__all__ = ["ANY", "CLAIM", "DECLARE_LOST", "END", "FOLLOW", "IS_READ", "LATEST", "RENEW", "SEAL", "STOP", "Keys"]
 
 ANY: Final = "*"
-"""Whichever run was the last; no run has this id."""
+"""The value of ``after`` that accepts any last run; no run has this id."""
 SEAL: Final = "18446744073709551615-18446744073709551615"
-"""The id of a log's last entry; XADD behind it is an error ("exhausted the last possible ID")."""
+"""The id of a log's last entry, the highest there is: XADD after it is an error ("exhausted the last possible ID")."""
 
 
 class Keys(msgspec.Struct, frozen=True):
-    """The names of keys. All keys of a chat share a hash tag, so that they live on the same node."""
+    """The names of keys. All keys of a chat share a hash tag, so that they are on the same node."""
 
     prefix: str
 
     def chat(self, chat_id: str) -> str:
-        """The hash of a chat: its last run."""
+        """Return the key of a chat's hash, which describes its last run."""
         return f"{self.prefix}:{{{chat_id}}}"
 
     def log(self, info: RunInfo) -> str:
-        """The stream of a run's frames."""
+        """Return the key of the stream of a run's frames."""
         return f"{self.chat(info.chat_id)}:log:{info.run_id}"
 
     def readers(self, info: RunInfo) -> str:
-        """The workers that read a run, each with the time until which that is sure."""
+        """Return the key of the sorted set of workers that read a run, by the time until which that is certain."""
         return f"{self.chat(info.chat_id)}:readers:{info.run_id}"
 
     def inbox(self, worker: str) -> str:
-        """The stream of orders to a worker."""
+        """Return the key of the stream of requests to a worker."""
         return f"{self.prefix}:worker:{worker}"
 
 
@@ -53,8 +52,8 @@ local function seal(log, state, remember)
   redis.call('PEXPIRE', log, remember)
   return type(written) == 'string'
 end
--- Declare a run lost. Returns how long it went on, unless somebody else has said before how it ended.
-local function declare(chat, log, run, remember)
+-- Declare a run lost. Returns how many milliseconds it lasted, or false if its end was recorded before.
+local function declare_lost(chat, log, run, remember)
   local first = redis.call('XRANGE', log, '0-1', '0-1')[1]
   local found = redis.call('HMGET', chat, 'run', 'state')
   local is_news = found[1] == run and found[2] == 'running'
@@ -65,11 +64,12 @@ local function declare(chat, log, run, remember)
   is_news = seal(log, 'lost', remember) or is_news
   return is_news and now() - (first and tonumber(first[2][4]) or now())
 end
--- Return the chat's last run and its state. A run whose lease is over is lost from here on.
-local function look(chat, remember)
+-- Return the chat's last run, its state and the end of its lease. A run whose lease has expired is declared lost;
+-- then the fourth value is how many milliseconds it lasted.
+local function last_run(chat, remember)
   local found = redis.call('HMGET', chat, 'run', 'state', 'lease')
   if found[2] == 'running' and tonumber(found[3]) <= now() then
-    return found[1], 'lost', 0, declare(chat, chat .. ':log:' .. found[1], found[1], remember)
+    return found[1], 'lost', 0, declare_lost(chat, chat .. ':log:' .. found[1], found[1], remember)
   end
   return found[1], found[2], tonumber(found[3] or 0), false
 end
@@ -78,8 +78,8 @@ end
 CLAIM: Final = f"""{_COMMON}
 local chat, log = KEYS[1], KEYS[2]
 local run, info, owner, continued, lease, keep, remember, after = unpack(ARGV)
-local active, state, _, lost = look(chat, remember)
-if active == run then return {{false, false}} end  -- asked again, because the first answer did not arrive
+local active, state, _, lost = last_run(chat, remember)
+if active == run then return {{false, false}} end  -- a retry: the first reply did not arrive
 local known = redis.call('HGET', chat, 'info')
 if state == 'running' then return {{{{known, state}}, false}} end
 if active and after ~= '{ANY}' and active ~= after then
@@ -95,11 +95,11 @@ return {{false, lost and {{known, 'lost', lost}}}}
 """
 """Make a run the chat's active one.
 
-Returns info and state of the one that is, if there is one, or of the last one if that is not the one it should come
-after; and of the one that this declared lost, with how long it went on.
+Returns two values. The first is info and state of the run that prevents it: the active one, or the last one if that is
+not ``after``; false on success. The second is info, state and milliseconds of a run that this call declared lost.
 """
 
-BEAT: Final = """
+RENEW: Final = """
 local chat, log = KEYS[1], KEYS[2]
 local run, owner, lease, keep = unpack(ARGV)
 local found = redis.call('HMGET', chat, 'run', 'state', 'owner', 'stop')
@@ -126,36 +126,37 @@ local written = redis.pcall('XADD', log, 'NOMKSTREAM', '{SEAL}', 'end', state, '
 redis.call('PEXPIRE', log, remember)
 if type(written) == 'string' then return 'ended' end
 local final = redis.call('XREVRANGE', log, '+', '-', 'COUNT', 1)[1]
--- Asked again, because the first answer did not arrive: only owners tell which entry is the last.
+-- A retry, because the first reply did not arrive: only owners write the field 'last'.
 return final and final[2][3] == 'last' and 'ended' or 'lost'
 """
-"""The owner ends its run. Returns ``ended``, or ``lost`` if others have done it or nothing is left to end."""
+"""End a run, called by its owner. Returns ``ended``, or ``lost`` if another worker ended it or its log is gone."""
 
-LOSE: Final = f"""{_COMMON}
+DECLARE_LOST: Final = f"""{_COMMON}
 local chat, log = KEYS[1], KEYS[2]
 local run, remember = unpack(ARGV)
-if declare(chat, log, run, remember) then return 'lost' end
+if declare_lost(chat, log, run, remember) then return 'lost' end
 local final = redis.call('XREVRANGE', log, '+', '-', 'COUNT', 1)[1]
 if final then return final[2][3] == 'last' and final[2][2] end
 return redis.call('HGET', chat, 'run') ~= run and 'lost'
 """
-"""The owner gives its run up. Returns how it ended, unless somebody else has declared it lost, or still can.
+"""Declare a run lost, called by an owner that gave it up.
 
-That is ``lost``, or what the owner had said itself if that was written in the end.
+Returns the state to report: ``lost``, or the owner's own end if that had been written after all. Returns nil if another
+worker has reported the loss, or still can.
 """
 
 LATEST: Final = f"""{_COMMON}
-local run, state, _, lost = look(KEYS[1], ARGV[1])
+local run, state, _, lost = last_run(KEYS[1], ARGV[1])
 return run and {{redis.call('HGET', KEYS[1], 'info'), state, lost}}
 """
-"""Return info and state of the chat's last run; and if this declared it lost, how long it went on."""
+"""Return info and state of the chat's last run; and if this call declared it lost, how many milliseconds it lasted."""
 
-LOOK: Final = f"""{_COMMON}
+FOLLOW: Final = f"""{_COMMON}
 local chat, log, readers = KEYS[1], KEYS[2], KEYS[3]
 local run, reader, lease, remember = unpack(ARGV)
 if redis.call('EXISTS', log) == 0 then return {{-1, false}} end
-if redis.call('HGET', chat, 'run') ~= run then return {{0, declare(chat, log, run, remember)}} end
-local _, state, lease_end, lost = look(chat, remember)
+if redis.call('HGET', chat, 'run') ~= run then return {{0, declare_lost(chat, log, run, remember)}} end
+local _, state, lease_end, lost = last_run(chat, remember)
 if state ~= 'running' then
   seal(log, state, remember)
   return {{0, lost}}
@@ -164,10 +165,10 @@ redis.call('ZADD', readers, text(now() + 2 * lease), reader)
 redis.call('PEXPIRE', readers, 2 * lease)
 return {{lease_end - now(), false}}
 """
-"""A worker reads a run.
+"""Register a worker as a reader of a run, and check the owner's lease.
 
-Returns how long its lease lasts; 0 when its log has an end; -1 when the log is gone. If this declared the run lost,
-tells how long it went on.
+Returns the milliseconds that the lease still lasts (0 if the log has an end, -1 if the log is gone); and if this call
+declared the run lost, how many milliseconds it lasted.
 """
 
 IS_READ: Final = f"""{_COMMON}
@@ -181,4 +182,4 @@ if found[1] ~= ARGV[1] or found[2] ~= 'running' then return false end
 if ARGV[2] == 'stop' then redis.call('HSET', KEYS[1], 'stop', 'stop') end
 return found[3]
 """
-"""Mark a run as to be stopped, if it is in any case. Returns its owner."""
+"""Return the owner of a running run; a ``stop`` without conditions is also marked in the hash."""

@@ -1,4 +1,31 @@
-"""Runs that all workers know together, over Redis Streams."""
+"""The run store of many workers, over Redis Streams.
+
+**The data.** A chat is a hash that describes its last run: id, info, state, owner, lease. A run's log is a stream; its
+first entry, ``0-1``, holds the start time, the entries ``1-0``, ``2-0``, … hold frames, the last entry has the highest
+id a stream can have (the seal). A sorted set names the workers that read a run. Every worker has an inbox, a stream of
+requests to it. Keys expire ``remember`` seconds after the end of a run.
+
+**The tasks.** A worker has three: the writer sends the frames of all its runs in one pipeline
+(:mod:`~usechat.runs.redis.writer`), the listener blocks on the inbox and on the runs that are read here
+(:mod:`~usechat.runs.redis.listener`), and the third renews leases. They start with the first claim or read.
+
+**Ownership.** The worker that claimed a run owns it while its lease is valid, by the clock of Redis. It renews the
+lease every third of the lease time. Who finds an expired lease (a claim, a reader, a question for the state) declares
+the run lost, in one script: exactly one worker reports it. An owner that could not renew in time must assume that this
+has happened, and fails its run.
+
+**The seal.** An end is the entry with the highest id. After it Redis itself refuses every XADD, so an owner that was
+paused cannot write into a run that others have ended, without a check on every write, and a log has exactly one end.
+
+**Invariants.** At most one run per chat has the state ``running``. Every log ends with one seal. Readers see the
+entries 1, 2, 3, … without a gap; a gap, left by a server that forgot confirmed writes, makes the run lost. Every loss
+is reported once. Scripts and writes can be repeated after a lost reply.
+
+**What fails how.** While Redis is away, runs continue and their frames wait in memory; claims, states and stops raise
+:class:`~usechat.errors.StoreUnreachable`. After one lease time owners fail their runs, after three readers give up. A
+lost stop request is found by the owner's next renewal, as the hash is marked, too. Without persistence a restart of
+Redis ends all runs with an error.
+"""
 
 import asyncio
 import contextlib
@@ -37,10 +64,21 @@ _CANCEL_AGAIN: Final = 0.1
 
 
 class RedisRuns:
-    """Runs of any number of workers. Any of them resumes, stops and tells the state of any run.
+    """Shares runs among any number of workers through Redis: each can resume and stop every run.
 
-    ``lease`` is how many seconds after its owner died a run counts as lost; ``remember`` how many seconds an ended run
-    is known; ``maximum_bytes`` how large its log may become; ``prefix`` begins every key.
+    Needs the extra ``redis`` (``pip install 'usechat[redis]'``) and one Redis server, not a cluster.
+
+    - ``lease``: seconds after which the run of a worker that died counts as lost.
+    - ``remember``: seconds that an ended run is known.
+    - ``maximum_bytes``: the size limit of a run's log; a run that exceeds it fails.
+    - ``prefix``: the start of every key, so that several services can share a server.
+
+    .. code-block:: python
+
+        chats = ChatApp(agent, runs=RedisRuns("redis://localhost:6379", prefix="my-service"))
+
+    Raises :class:`~usechat.errors.MissingDependency` on import without the extra. Connections are opened on first use;
+    :class:`~usechat.errors.StoreUnreachable` says that Redis does not answer.
     """
 
     is_shared = True
@@ -62,15 +100,15 @@ class RedisRuns:
         self._worker = secrets.token_hex(8)
         retry = Retry(ExponentialWithJitterBackoff(base=0.02, cap=0.5), 3)
         self._client = _client(url, _REPLY_SECONDS, retry, connections=_CONNECTIONS)
-        # A blocked connection is silent for a lease time at most; one that is silent for longer is dead.
+        # XREAD blocks for one lease time at most; a connection that is silent for longer is dead.
         self._blocked_client = _client(
             url, lease + _REPLY_SECONDS, Retry(ExponentialWithJitterBackoff(), 0), connections=2
         )
         self._owned: dict[str, OwnedRun] = {}
         self._given_up: list[OwnedRun] = []
-        self._stop: Callable[[str, bool], None] = _nobody_listens
-        self._fail: Callable[[str, str], None] = _nobody_listens
-        self._tell_lost: Callable[[RunInfo, float], None] = _nobody_listens
+        self._stop: Callable[[str, bool], None] = _ignore
+        self._fail: Callable[[str, str], None] = _ignore
+        self._report: Callable[[RunInfo, float], None] = _ignore
         self._writer = Writer(self._client, on_lost=self._lose)
         self._listener = Listener(
             self._blocked_client,
@@ -78,17 +116,17 @@ class RedisRuns:
             worker=self._worker,
             lease=lease,
             remember=remember,
-            on_stop_ordered=self._tell_stop,
-            on_lost=self._declared,
+            on_stop_requested=self._notify_stop,
+            on_lost=self._report_lost,
         )
         self._tasks: list[asyncio.Task[None]] = []
 
-    # What the owner does
+    # For the owner of a run
 
     async def claim(
         self, info: RunInfo, *, continues: Mapping[str, Any] | None = None, after: str | None = None
     ) -> RunInfo | None:
-        """Make this the active run of its chat. Returns the last run instead, if it goes on or is not ``after``."""
+        """Make this the active run of its chat. Returns the last run instead, if it is running or is not ``after``."""
         self._begin()
         asked = _now()
         arguments = (
@@ -104,58 +142,58 @@ class RedisRuns:
         keys = (self._keys.chat(info.chat_id), self._keys.log(info))
         active, lost = await self._run(scripts.CLAIM, keys, *arguments)
         if lost is not None:
-            self._declared(_info(lost), lost[2] / 1000)
+            self._report_lost(_info(lost), lost[2] / 1000)
         if active is not None:
             return _info(active)
         self._owned[info.run_id] = OwnedRun(info, self._keys.log(info), asked)
         return None
 
     def append(self, run_id: str, frames: bytes) -> None:
-        """Keep frames for readers in other workers; they are written soon, together with those of other runs."""
+        """Queue frames for the writer, which sends those of all runs together."""
         run = self._owned.get(run_id)
         if run is None:
             return
         had_room = run.size <= self._maximum_bytes
         run.add(frames)
-        self._writer.notice(run)
+        self._writer.schedule(run)
         if had_room and run.size > self._maximum_bytes:
-            self._tell_failure(run_id, TOO_LARGE)
+            self._notify_failure(run_id, TOO_LARGE)
 
     async def end(self, info: RunInfo) -> bool:
-        """The run has ended as ``info.state`` says; returns when Redis knows, or when its lease is over anyway."""
+        """Record the end of a run; returns when Redis has it, or when the lease has expired anyway."""
         run = self._owned.get(info.run_id)
         if run is None:
             return False
         keys = (self._keys.chat(info.chat_id), run.log)
         arguments = (info.run_id, self._worker, msgspec.json.encode(info), info.state, _milliseconds(self._remember))
         run.last = ("EVAL", scripts.END, len(keys), *keys, *arguments)
-        self._writer.notice(run)
+        self._writer.schedule(run)
         await asyncio.wait([run.written], timeout=self._lease)
         if not run.written.done():
             self._give_up(run)
         self._owned.pop(info.run_id, None)
         return run.written.result()
 
-    def on_stop_ordered(self, stop: Callable[[str, bool], None]) -> None:
-        """Call ``stop`` with the id of a run of this worker that someone wants stopped, and with ``unless_read``."""
+    def on_stop_requested(self, stop: Callable[[str, bool], None]) -> None:
+        """Call ``stop`` with the id of a run of this worker that should stop, and with ``unless_read``."""
         self._stop = stop
 
     def on_failure(self, fail: Callable[[str, str], None]) -> None:
-        """Call ``fail`` with the id of a run of this worker that must end, and with the error to show."""
+        """Call ``fail`` with the id of a run of this worker that must end at once, and with the error text to show."""
         self._fail = fail
 
-    def on_lost(self, tell: Callable[[RunInfo, float], None]) -> None:
-        """Call ``tell`` with a run that this worker, the first of all, found to be lost, and how long it went on.
+    def on_lost(self, report: Callable[[RunInfo, float], None]) -> None:
+        """Call ``report`` with a run that this worker was the first to find lost, and with the seconds it lasted.
 
-        A run that it gave up may have ended well, when Redis heard of its end at last.
+        It is also called for a run that this worker gave up and whose end reached Redis after all; its state says so.
         """
-        self._tell_lost = tell
+        self._report = report
 
     async def is_read(self, info: RunInfo) -> bool:
-        """Tell whether another worker reads a run of this one."""
+        """Return whether another worker reads a run of this one."""
         return bool(await self._run(scripts.IS_READ, (self._keys.readers(info),)))
 
-    # What anyone does
+    # For every worker
 
     async def latest(self, chat_id: str) -> RunInfo | None:
         """Return the chat's last run."""
@@ -164,11 +202,11 @@ class RedisRuns:
             return None
         info = _info(found)
         if found[2] is not None:
-            self._declared(info, found[2] / 1000)
+            self._report_lost(info, found[2] / 1000)
         return info
 
     async def continued(self, info: RunInfo) -> Mapping[str, Any] | None:
-        """Return the message that a run goes on with."""
+        """Return the message that another worker's run continues."""
         chat = self._keys.chat(info.chat_id)
         run_id, message = await self._ask("HMGET", chat, "run", "continued")
         if run_id is None or run_id.decode() != info.run_id:
@@ -177,36 +215,37 @@ class RedisRuns:
         return found
 
     async def read(self, info: RunInfo) -> AsyncGenerator[bytes, None]:
-        """Yield all frames so far at once, perhaps none, then more until the end; a lost run is a ``RunLost``."""
+        """Yield all frames so far at once, perhaps ``b""``, then more until the end. Raises RunLost for a lost run."""
         self._begin()
         followed = self._listener.follow(info)
         try:
             await self._write_to(self._worker, "read", info.run_id)
-            while isinstance(news := await followed.news.get(), bytes):
-                yield news
-            if news is RunState.LOST:
+            while isinstance(received := await followed.received.get(), bytes):
+                yield received
+            if received is RunState.LOST:
                 raise RunLost(LOST)
         finally:
-            if self._listener.leave(followed):
+            if self._listener.unfollow(followed):
                 with contextlib.suppress(StoreUnreachable):
                     await self._ask("ZREM", self._keys.readers(info), self._worker)
 
-    async def order_stop(self, info: RunInfo, *, unless_read: bool = False) -> None:
-        """Tell the worker that owns the run to stop it: in any case, or only if nobody reads it.
+    async def request_stop(self, info: RunInfo, *, unless_read: bool = False) -> None:
+        """Ask the worker that owns a run to stop it; with ``unless_read`` only if nobody reads it.
 
-        If the word gets lost, the owner's next heartbeat finds the mark; whoever only asked may ask again.
+        If the request gets lost, the owner's next renewal finds the mark in the hash; with ``unless_read`` there is no
+        mark, and the caller may ask again.
         """
-        order = "stop-unread" if unless_read else "stop"
-        owner = await self._run(scripts.STOP, (self._keys.chat(info.chat_id),), info.run_id, order)
+        request = "stop-unread" if unless_read else "stop"
+        owner = await self._run(scripts.STOP, (self._keys.chat(info.chat_id),), info.run_id, request)
         if owner is not None:
-            await self._write_to(owner.decode(), order, info.run_id)
+            await self._write_to(owner.decode(), request, info.run_id)
 
     async def check(self) -> None:
-        """Raise if Redis cannot be reached."""
+        """Raise :class:`~usechat.errors.StoreUnreachable` if Redis does not answer."""
         await self._ask("PING")
 
     async def close(self) -> None:
-        """Let go of connections."""
+        """Stop the tasks and close the connections."""
         tasks, self._tasks = set(self._tasks), []
         while tasks:
             for task in tasks:
@@ -220,38 +259,44 @@ class RedisRuns:
 
     @property
     def _keep(self) -> int:
-        """How many milliseconds the keys of a run outlive its last heartbeat."""
+        """How many milliseconds the keys of a run outlive its last renewal."""
         return _milliseconds(self._remember + 3 * self._lease)
 
     def _begin(self) -> None:
         if not self._tasks:
             loop = asyncio.get_running_loop()
-            work = (self._writer.work(), self._listener.work(), self._hold_leases())
+            work = (self._writer.work(), self._listener.work(), self._renew_leases())
             self._tasks = [loop.create_task(job, name="usechat redis") for job in work]
 
-    async def _hold_leases(self) -> None:
+    async def _renew_leases(self) -> None:
         pause = self._lease / 3
         while True:
             await asyncio.sleep(pause)
             pause = self._lease / 3
             try:
                 async with asyncio.timeout(self._lease / 3):
-                    await self._beat(list(self._owned.values()))
+                    await self._renew(list(self._owned.values()))
                     await self._declare_given_up()
             except (exceptions.RedisError, OSError) as error:
-                _logger.warning("leases could not be renewed: %r", error)
+                _logger.warning(
+                    "Redis did not renew the leases of %d run(s), which fail after %g s without one; check that Redis"
+                    " is reachable: %r",
+                    len(self._owned),
+                    self._lease,
+                    error,
+                )
                 pause = self._lease / 10
             for run in list(self._owned.values()):
                 if _now() - run.renewed > self._lease:
                     self._lose(run)
 
-    async def _beat(self, runs: list[OwnedRun]) -> None:
+    async def _renew(self, runs: list[OwnedRun]) -> None:
         asked = _now()
         pipeline = self._client.pipeline(transaction=False)
         for run in runs:
             keys = (self._keys.chat(run.info.chat_id), run.log)
             arguments = (run.info.run_id, self._worker, _milliseconds(self._lease), self._keep)
-            pipeline.execute_command("EVAL", scripts.BEAT, len(keys), *keys, *arguments)
+            pipeline.execute_command("EVAL", scripts.RENEW, len(keys), *keys, *arguments)
         replies = await pipeline.execute(raise_on_error=False)
         for run, reply in zip(runs, replies, strict=True):
             if isinstance(reply, bytes):
@@ -259,7 +304,7 @@ class RedisRuns:
             if reply == b"lost" and run.last is None:
                 self._lose(run)
             elif reply == b"stop":
-                self._tell_stop(run.info.run_id)
+                self._notify_stop(run.info.run_id)
         for error in replies:
             if isinstance(error, Exception):
                 raise error
@@ -269,44 +314,50 @@ class RedisRuns:
             run = self._given_up[0]
             keys = (self._keys.chat(run.info.chat_id), run.log)
             arguments = (run.info.run_id, _milliseconds(self._remember))
-            state = await self._client.execute_command("EVAL", scripts.LOSE, len(keys), *keys, *arguments)
+            state = await self._client.execute_command("EVAL", scripts.DECLARE_LOST, len(keys), *keys, *arguments)
             if state is not None:
-                self._declared(run.info, _now() - run.began, RunState(state.decode()))
+                self._report_lost(run.info, _now() - run.began, RunState(state.decode()))
             self._given_up.remove(run)
 
-    def _declared(self, info: RunInfo, seconds: float, state: RunState = RunState.LOST) -> None:
+    def _report_lost(self, info: RunInfo, seconds: float, state: RunState = RunState.LOST) -> None:
         ended = msgspec.structs.replace(info, state=state)
-        asyncio.get_running_loop().call_soon(self._tell_lost, ended, seconds)
+        asyncio.get_running_loop().call_soon(self._report, ended, seconds)
 
-    # The manager is told in a turn of its own: what it does can neither get in the way of a log that hands out frames,
-    # nor end the tasks of this store.
+    # The manager's callbacks run in an iteration of the event loop of their own: they can neither disturb a log that is
+    # being flushed, nor end the tasks of this store.
 
-    def _tell_stop(self, run_id: str, unless_read: bool = False) -> None:
+    def _notify_stop(self, run_id: str, unless_read: bool = False) -> None:
         asyncio.get_running_loop().call_soon(self._stop, run_id, unless_read)
 
-    def _tell_failure(self, run_id: str, text: str) -> None:
+    def _notify_failure(self, run_id: str, text: str) -> None:
         asyncio.get_running_loop().call_soon(self._fail, run_id, text)
 
     def _lose(self, run: OwnedRun) -> None:
-        """Others have ended the run, or must believe that it is over: it may not write any more."""
+        """Fail a run that another worker has ended, or may have ended: it must not write any more."""
         if self._owned.get(run.info.run_id) is run:
             names = {"chat_id": run.info.chat_id, "run_id": run.info.run_id}
-            _logger.error("run %s was lost: its lease is over, or its log is gone", run.info.run_id, extra=names)
+            _logger.error(
+                "run %s was lost: its lease expired or its log is gone; Redis was unreachable, its data was deleted, or"
+                " this worker was blocked for longer than the lease of %g s",
+                run.info.run_id,
+                self._lease,
+                extra=names,
+            )
             self._give_up(run)
-            self._tell_failure(run.info.run_id, LOST)
+            self._notify_failure(run.info.run_id, LOST)
 
     def _give_up(self, run: OwnedRun) -> None:
-        """Write no more of a run; it is declared lost as soon as Redis can be told."""
+        """Stop writing a run; it is declared lost as soon as Redis is reachable."""
         del self._owned[run.info.run_id]
         if not run.written.done():
             run.written.set_result(False)
         self._given_up.append(run)
 
-    # Talking to Redis
+    # Commands
 
-    async def _write_to(self, worker: str, order: str, run_id: str) -> None:
+    async def _write_to(self, worker: str, request: str, run_id: str) -> None:
         inbox = self._keys.inbox(worker)
-        await self._ask("XADD", inbox, "MAXLEN", "~", _INBOX_LENGTH, "*", order, run_id)
+        await self._ask("XADD", inbox, "MAXLEN", "~", _INBOX_LENGTH, "*", request, run_id)
         await self._ask("PEXPIRE", inbox, self._keep)
 
     async def _run(self, script: str, keys: tuple[str, ...], *arguments: object) -> Any:
@@ -344,5 +395,5 @@ def _now() -> float:
     return asyncio.get_running_loop().time()
 
 
-def _nobody_listens(*_what: object) -> None:
-    """A store without a manager."""
+def _ignore(*_event: object) -> None:
+    """Do nothing: the default of the callbacks, for a store without a manager."""

@@ -1,4 +1,9 @@
-"""The one task that writes to Redis: what all runs of a worker said while it wrote before goes out together."""
+"""The one task of a worker that writes frames to Redis, for all of its runs.
+
+While one pipeline is on its way, frames collect; the next pipeline has one XADD per run. Runs never wait for a write.
+Entries are numbered by the owner, so that a pipeline can be repeated after a failure: Redis refuses an entry that has
+arrived. A refusal because the log is gone or sealed means that the run was lost.
+"""
 
 import asyncio
 from collections.abc import Callable
@@ -21,7 +26,7 @@ Command: TypeAlias = tuple[Any, ...]
 
 
 class OwnedRun:
-    """A run of this worker: what waits to be written, and how long its lease lasts."""
+    """A run of this worker: its unwritten frames and its lease."""
 
     def __init__(self, info: RunInfo, log: str, renewed: float) -> None:
         self.info = info
@@ -31,22 +36,19 @@ class OwnedRun:
         """When the lease was last renewed, by this process's clock."""
         self.size = 0
         self.written: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
-        """Done when the end is written, or never will be: then it is false."""
+        """Whether the end was written; set when that is known."""
         self.last: Command | None = None
-        """The command that ends the run, behind all its frames; the number of the last entry completes it."""
+        """The command that ends the run, to be sent after all frames; the number of the last entry is added to it."""
         self._pieces: list[bytes] = []
         self._number = 0
 
     def add(self, frames: bytes) -> None:
-        """Keep frames for the next write."""
+        """Add frames to the next write."""
         self._pieces.append(frames)
         self.size += len(frames)
 
     def take(self) -> list[Command]:
-        """Return the commands that write what waits.
-
-        Entries are numbered by the owner: written again after a failure, an entry that had arrived is refused.
-        """
+        """Return the commands that write what is unwritten: one entry with all frames, and the end."""
         commands: list[Command] = []
         if self._pieces:
             self._number += 1
@@ -59,7 +61,7 @@ class OwnedRun:
 
 
 class Writer:
-    """Writes for all runs of a worker, in order, each piece once. Nobody waits for it but the end of a run."""
+    """Writes for all runs of a worker, in order and each entry once. Only the end of a run waits for it."""
 
     def __init__(self, client: "Redis", *, on_lost: Callable[[OwnedRun], None]) -> None:
         self._client = client
@@ -67,13 +69,13 @@ class Writer:
         self._waiting: dict[str, OwnedRun] = {}
         self._filled = asyncio.Event()
 
-    def notice(self, run: OwnedRun) -> None:
-        """A run has something to write."""
+    def schedule(self, run: OwnedRun) -> None:
+        """Include a run in the next write."""
         self._waiting[run.log] = run
         self._filled.set()
 
     async def work(self) -> None:
-        """Write for ever."""
+        """Write until cancelled."""
         while True:
             await self._filled.wait()
             self._filled.clear()
@@ -105,7 +107,7 @@ class Writer:
         if isinstance(reply, ResponseError) and _ALREADY_WRITTEN in str(reply):
             return True
         if reply is None or (isinstance(reply, ResponseError) and _SEALED in str(reply)):
-            self._on_lost(run)  # its log is gone, or others have ended it
+            self._on_lost(run)  # its log is gone, or another worker has ended it
             return True
         if isinstance(reply, Exception):
             return False

@@ -36,7 +36,7 @@ def manager(store: MemoryRuns | None = None) -> RunManager:
     return RunManager(
         store or MemoryRuns(),
         timeouts=Timeouts(),
-        linger=None,
+        unread_timeout=None,
         conflict="reject",
         describe=lambda error, _info: str(error),
         event_names=True,

@@ -50,7 +50,7 @@ async def rest_of(reading: Reading) -> bytes:
     return b"".join(found)
 
 
-async def test_a_reader_gets_what_was_written_in_short_then_what_follows_as_it_is() -> None:
+async def test_a_reader_gets_a_compact_replay_then_live_frames_unchanged() -> None:
     log = Log()
     for word in ("a ", "b ", "c "):
         write(log, delta(word))
@@ -71,7 +71,7 @@ async def test_a_reader_gets_what_was_written_in_short_then_what_follows_as_it_i
 
 
 @pytest.mark.parametrize("size", [1, 40, 60, 200, 100_000])
-async def test_it_takes_no_more_at_once_than_may_wait_for_it(size: int) -> None:
+async def test_a_replay_comes_in_pieces_within_the_backlog_limit(size: int) -> None:
     log = Log()
     for number in range(100):
         write(log, delta(f"{number} ", block=str(number % 2)))
@@ -83,7 +83,7 @@ async def test_it_takes_no_more_at_once_than_may_wait_for_it(size: int) -> None:
     assert size > largest * 2 or len(pieces) > 1
 
 
-async def test_a_slow_one_is_not_broken_off_while_it_reads_what_the_log_keeps_anyway() -> None:
+async def test_a_slow_reader_is_not_disconnected_while_it_replays() -> None:
     log = Log()
     write(log, delta("a "))
     reader = log.reader(maximum_behind=100, from_start=True)
@@ -100,17 +100,17 @@ async def test_a_slow_one_is_not_broken_off_while_it_reads_what_the_log_keeps_an
     assert interrupted, "now it is one like others"
 
 
-async def test_a_reader_that_is_broken_off_in_the_middle_hears_it_at_once() -> None:
+async def test_a_reader_that_is_woken_in_the_middle_of_its_replay_returns_at_once() -> None:
     log = Log()
     write(log, delta("a "))
     write(log, delta("b ", block="2"))
     reading = reading_of(log, maximum_behind=10)
     assert await reading.read() == delta("a ")
-    reading.wake(Wake.BROKEN_OFF)
-    assert await reading.read() is Wake.BROKEN_OFF
+    reading.wake(Wake.SHUTDOWN)
+    assert await reading.read() is Wake.SHUTDOWN
 
 
-async def test_what_a_reader_was_given_counts_until_it_comes_back() -> None:
+async def test_what_a_reader_took_counts_as_backlog_until_its_next_read() -> None:
     log = Log()
     reader = log.reader(maximum_behind=5)
     interrupted: list[bool] = []
@@ -123,7 +123,7 @@ async def test_what_a_reader_was_given_counts_until_it_comes_back() -> None:
     assert interrupted
 
 
-async def test_much_that_waits_is_taken_in_slices_of_whole_frames() -> None:
+async def test_a_large_backlog_is_taken_in_slices_of_whole_frames() -> None:
     log = Log()
     reader = log.reader()
     frames = [delta("x" * 1000, block=str(number)) for number in range(200)]
@@ -161,7 +161,7 @@ ACTIONS: Final = st.lists(WRITE | st.integers(0, 5) | st.floats(1, 200), max_siz
 
 
 @given(ACTIONS)
-def test_whenever_it_comes_a_reader_gets_everything_once_and_in_order(
+def test_a_reader_gets_everything_once_and_in_order_whenever_it_starts(
     actions: list[tuple[str, str, bool] | int | float],
 ) -> None:
     """Text is written, at once or not; a number lets that reader read; another is the limit of one that comes."""
@@ -209,7 +209,7 @@ class Author(Agent):
             await self.go_on.wait()
 
 
-async def test_resumed_readers_that_take_nothing_hold_no_copies_of_a_long_answer() -> None:
+async def test_resumed_readers_that_read_nothing_hold_no_copies_of_a_long_answer() -> None:
     kept, author = manager(), Author()
     reading = await start(kept, author)
     reading.close()

@@ -1,4 +1,4 @@
-"""Sources whose running turn takes further messages: the new turn waits for the old one, and nobody is refused."""
+"""Sources whose running turn takes further messages: the new turn waits for the old one, and no request is refused."""
 
 import asyncio
 from typing import Any
@@ -16,7 +16,7 @@ from usechat.turn import Turn, TurnContext
 
 
 class Session:
-    """Answers what it is told until something else is said, and then goes on with that."""
+    """Answers a message until another is handed over, then continues with that one."""
 
     def __init__(self) -> None:
         self.handed_over: list[str] = []
@@ -35,7 +35,11 @@ class Session:
 
 def manager(conflict: Conflict = "reject") -> RunManager:
     return RunManager(
-        MemoryRuns(), timeouts=Timeouts(), linger=None, conflict=conflict, describe=lambda error, _info: str(error)
+        MemoryRuns(),
+        timeouts=Timeouts(),
+        unread_timeout=None,
+        conflict=conflict,
+        describe=lambda error, _info: str(error),
     )
 
 

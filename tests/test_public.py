@@ -1,0 +1,88 @@
+"""The public face: which modules and names people may rely on. Everything else is free to move."""
+
+import ast
+import inspect
+import re
+from importlib import import_module
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+from scripts.generate_docs import ROOT, pages
+
+PUBLIC = {
+    name: import_module(name)
+    for name in (
+        "usechat",
+        "usechat.agent_ops",
+        "usechat.check",
+        "usechat.errors",
+        "usechat.genkit",
+        "usechat.open_harness",
+        "usechat.parts",
+        "usechat.server",
+    )
+}
+NAMES = Path(__file__).with_name("public_names.txt")
+EXAMPLES = sorted((ROOT / "examples").rglob("*.py"))
+PAGES = [page for page in pages() if "decisions" not in page.parts]
+EVERY = pytest.mark.parametrize("module", PUBLIC.values(), ids=PUBLIC)
+
+
+def code_of(page: Path) -> str:
+    """Return the Python blocks of a page."""
+    blocks = re.findall(r"```python[^\n]*\n(.*?)```", page.read_text(encoding="utf-8"), re.DOTALL)
+    return "\n".join(blocks)
+
+
+def imported_by(code: str) -> set[str]:
+    """Return the modules of ours that code imports from; a name of a public module is that module."""
+    found = set()
+    for node in ast.walk(ast.parse(code)):
+        if isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.module is not None:
+            modules = {f"{node.module}.{alias.name}" for alias in node.names} & set(PUBLIC)
+            found |= modules or {node.module}
+    return {name for name in found if name.partition(".")[0] == "usechat"}
+
+
+def test_the_public_names_are_pinned() -> None:
+    """A name that is added, or gone, is a line of this file and of the CHANGELOG."""
+    names = [f"{name}.{each}" for name, module in PUBLIC.items() for each in module.__all__]
+    assert NAMES.read_text(encoding="utf-8").splitlines() == sorted(names)
+
+
+@EVERY
+def test_public_names_are_there_and_explained(module: ModuleType) -> None:
+    assert [name for name in module.__all__ if not hasattr(module, name)] == []
+    objects = {name: getattr(module, name) for name in module.__all__}
+    routines = {name: found for name, found in objects.items() if inspect.isclass(found) or inspect.isroutine(found)}
+    assert [name for name, found in routines.items() if not found.__doc__] == []
+
+
+@EVERY
+def test_a_name_that_is_not_there_is_an_attribute_error(module: ModuleType) -> None:
+    with pytest.raises(AttributeError, match="has no attribute 'nothing'"):
+        _ = module.nothing
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_documentation_imports_public_modules_only(page: Path) -> None:
+    assert imported_by(code_of(page)) - set(PUBLIC) == set()
+
+
+@pytest.mark.parametrize("example", EXAMPLES, ids=lambda example: str(example.relative_to(ROOT)))
+def test_examples_import_public_modules_only(example: Path) -> None:
+    assert imported_by(example.read_text(encoding="utf-8")) - set(PUBLIC) == set()
+
+
+def test_no_two_classes_of_the_package_share_a_name() -> None:
+    """Nor a private one: whoever reads a traceback should know which it is."""
+    found: dict[str, list[str]] = {}
+    for module in sorted((ROOT / "src").rglob("*.py")):
+        for node in ast.walk(ast.parse(module.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.ClassDef):
+                found.setdefault(node.name, []).append(str(module.relative_to(ROOT / "src")))
+    assert {name: modules for name, modules in found.items() if len(modules) > 1} == {}
