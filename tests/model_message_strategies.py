@@ -36,9 +36,10 @@ calls = st.builds(
 results = part("tool-result", toolCallId=call_ids, toolName=st.just("search"), output=outputs)
 requests = bare("tool-approval-request", approvalId=approval_ids, toolCallId=call_ids)
 responses = st.builds(
-    lambda response, reason: response | reason,
+    lambda response, reason, executed: response | reason | executed,
     bare("tool-approval-response", approvalId=approval_ids, approved=st.booleans()),
     st.sampled_from([{}, {"reason": "not today"}]),
+    st.sampled_from([{}, {"providerExecuted": True}]),
 )
 assistant_parts = st.one_of(text_parts, part("reasoning", text=texts), calls, calls, calls, results, requests)
 

@@ -80,7 +80,8 @@ def _goes_on_after_an_approval(call_id: str, message: Json, following: Json) -> 
     requests = {
         part["approvalId"] for part in _parts(message, "tool-approval-request") if part["toolCallId"] == call_id
     }
-    answered = {part["approvalId"] for part in _parts(following, "tool-approval-response")}
+    responses = _parts(following, "tool-approval-response")
+    answered = {part["approvalId"] for part in responses if part.get("providerExecuted") is True}
     denied = [part for part in _parts(following, "tool-result") if part["toolCallId"] == call_id]
     return bool(requests & answered) or (len(denied) == 1 and _is_denial(denied[0]))
 

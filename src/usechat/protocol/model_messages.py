@@ -351,7 +351,8 @@ class _UIPart:
         found = self.value.get(key) if isinstance(self.value, Mapping) else None
         if not isinstance(found, kind):
             path = f"{self.path}.{key}"
-            raise InvalidMessages(f"{path} must be {expected}, not {json_kind(found)}", path=path)
+            kind_found = "nothing" if found is None else json_kind(found)
+            raise InvalidMessages(f"{path} must be {expected}, not {kind_found}", path=path)
         return found
 
 
@@ -654,8 +655,9 @@ class _Call:
 
     @property
     def is_answered(self) -> bool:
-        """Whether nothing is missing; a provider goes on with a call of its own as soon as the approval is answered."""
-        return self.result is not None or (_is_provider_executed(self.part) and bool(self.responses))
+        """Whether nothing is missing. A provider goes on with a call of its own once it gets the approval response."""
+        sent = any(_is_provider_executed(response) for _, response in self.responses.values())
+        return self.result is not None or (_is_provider_executed(self.part) and sent)
 
     @property
     def provider_result(self) -> _Entry | None:
@@ -758,8 +760,8 @@ def _is_blank(part: _Json) -> bool:
     return part["type"] in ("text", "reasoning") and not part["text"].strip() and "providerOptions" not in part
 
 
-def _is_provider_executed(call: _Json) -> bool:
-    return call.get("providerExecuted") is True
+def _is_provider_executed(call_or_response: _Json) -> bool:
+    return call_or_response.get("providerExecuted") is True
 
 
 def _as_object(value: Any) -> _Json:
