@@ -1,5 +1,6 @@
 """`model_messages` gives, part for part, what `convertToModelMessages` of the newest 5, 6 and 7 gives."""
 
+import json
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from itertools import islice
@@ -225,6 +226,21 @@ def test_the_ai_sdk_sends_every_repaired_history_to_the_model(judge: Judge, majo
         assert result["error"] is None, (messages, result["error"])
         assert result["prompt"] is not None
         assert spoken(result["prompt"]) == spoken(messages)
+
+
+@every_major
+def test_the_ai_sdk_sends_every_converted_and_repaired_chat_to_the_model(judge: Judge, major: Major) -> None:
+    histories = map(without_plain_data_urls, islice(Histories(major, seed=3), 500))
+    converted = [by_us(Conversion(messages), major)[0] for messages in histories]
+    repaired = [messages for messages in map(repair, filter(None, converted)) if messages]
+    results = judge.prompt(RELEASES[major][-1], repaired)
+    assert [result["error"] for result in results] == [None] * len(repaired)
+    assert len(repaired) > 300
+
+
+def without_plain_data_urls(messages: Json) -> Json:
+    """Return the messages with base64 in every data URL: 7 decodes no other kind."""
+    return json.loads(json.dumps(messages).replace("data:,x", "data:text/plain;base64,eA=="))
 
 
 def test_the_ai_sdk_refuses_what_was_not_repaired(judge: Judge) -> None:

@@ -32,6 +32,7 @@ import sys
 import unicodedata
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any, Final, Literal, NotRequired, TypeAlias, TypedDict, cast
 from urllib.parse import unquote_to_bytes
 
@@ -300,7 +301,7 @@ def model_messages(
     return converted
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class _UIPart:
     """A UI message, a part of it, or an object within a part, with its path; checks the type of what is read."""
 
@@ -332,11 +333,11 @@ class _UIPart:
         found: list[Any] = self._checked("parts", list, "a list of parts")
         return [_UIPart(part, f"{self.path}.parts[{number}]") for number, part in enumerate(found)]
 
-    @property
+    @cached_property
     def kind(self) -> str:
         return self.string("type")
 
-    @property
+    @cached_property
     def is_tool(self) -> bool:
         return is_static_tool(self.kind) or is_dynamic_tool(self.kind)
 
@@ -610,9 +611,10 @@ def repair(messages: Sequence[ModelMessage]) -> list[ModelMessage]:
     A call and what became of it stay together. Of two calls with one id the last that has a result stays, with its own
     result, and the other one goes with its own. A result without an earlier call belongs to the next call with its id.
 
-    A call that a person has approved but that has not run yet has no result either. So whoever runs approved calls does
-    it before the repair. What depends on the model, such as accepted media types and spellings of ids, is left alone,
-    and the history may end with an assistant message, which a provider may take for the beginning of its answer.
+    An approved call that has not run yet has no result either: run it, and add its result, before the repair.
+
+    What depends on the model is not looked at, such as accepted media types and the characters of an id. The history
+    may end with an assistant message; some models reject that unless a user message is added.
 
     >>> call = {"type": "tool-call", "toolCallId": "c1", "toolName": "add", "input": {"a": 1}}
     >>> question = {"role": "user", "content": [{"type": "text", "text": "1 + 2?"}]}
