@@ -25,6 +25,7 @@ PROTOCOL = [
     "stream",
     "sse",
     "ui_messages",
+    "model_messages",
     "partial_json",
     "tool_parts",
     "message",

@@ -197,7 +197,7 @@ class RequestTooLarge(RequestError):
 
 
 class InvalidMessages(UsechatError):
-    """Messages that ``validateUIMessages`` refuses; ``path`` is the offending place."""
+    """Messages that ``validateUIMessages`` or ``convertToModelMessages`` refuses; ``path`` is the offending place."""
 
     def __init__(self, text: str, *, path: str = "messages") -> None:
         super().__init__(text)
