@@ -261,5 +261,5 @@ async def test_two_turns_share_nothing(case: Case) -> None:
 @EVERY
 def test_what_it_says_are_parts(case: Case) -> None:
     adapter = case.adapter()
-    said = [part for each in case.events for part in adapter.feed(each)] + list(adapter.close())
-    assert [part for part in said if not isinstance(part, parts.Part)] == []
+    said: list[Any] = [part for each in case.events for part in adapter.feed(each)]
+    assert [part for part in [*said, *adapter.close()] if not isinstance(part, parts.Part)] == []
