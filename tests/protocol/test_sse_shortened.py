@@ -7,8 +7,7 @@ from hypothesis import strategies as st
 from usechat.protocol import chunks
 from usechat.protocol.chunks import Chunk
 from usechat.protocol.reframing import shorten
-from usechat.protocol.sse import DONE, ChunkDecoder, encode_frame
-from usechat.runs.shortened import Shortened
+from usechat.protocol.sse import DONE, ChunkDecoder, ShortenedFrames, encode_frame
 
 IDS = st.sampled_from(["1", "2", 'a"b', "\\", "\n\n", "é"])
 TEXTS = st.text() | st.sampled_from(
@@ -28,7 +27,7 @@ CHUNKS: st.SearchStrategy[Chunk] = st.one_of(
 
 
 def kept(pieces: list[bytes]) -> bytes:
-    shortened = Shortened()
+    shortened = ShortenedFrames()
     for piece in pieces:
         shortened.add(piece)
     return bytes(shortened)

@@ -9,7 +9,7 @@ from usechat.protocol import chunks
 from usechat.protocol.chunks import Chunk
 from usechat.protocol.partial_json import UNDEFINED, parse_partial_json
 from usechat.protocol.releases import Release, reads, releases_for
-from usechat.protocol.states import ToolState, missing_prerequisite, tool_state_after
+from usechat.protocol.states import ToolState, missing_prerequisite, tool_state_set_by
 from usechat.protocol.ui_messages import is_dynamic_tool, is_static_tool
 from usechat.protocol.values import plain_json
 
@@ -319,12 +319,12 @@ class ToolParts:
 
     def _denied(self, chunk: chunks.ToolOutputDeniedChunk) -> None:
         self._catch_up(chunk.tool_call_id)
-        self._find_for_output(chunk, is_tool)["state"] = tool_state_after(chunk).value
+        self._find_for_output(chunk, is_tool)["state"] = tool_state_set_by(chunk).value
 
     def _approval_request(self, chunk: chunks.ToolApprovalRequestChunk) -> None:
         self._catch_up(chunk.tool_call_id)
         part = self._find_for_output(chunk, is_tool)
-        part["state"] = tool_state_after(chunk).value
+        part["state"] = tool_state_set_by(chunk).value
         part["approval"] = {"id": chunk.approval_id}
         for field, key in _APPROVAL_FIELDS.items():
             value = getattr(chunk, field)
@@ -338,7 +338,7 @@ class ToolParts:
         if part is None:
             raise missing_prerequisite(chunk, chunk.approval_id, self._release)
         self._catch_up(str(part.get("toolCallId")))
-        part["state"] = tool_state_after(chunk).value
+        part["state"] = tool_state_set_by(chunk).value
         answer = {"id": chunk.approval_id, "approved": chunk.approved} | _without_none({"reason": chunk.reason})
         part["approval"] = self._kept_of_request(part["approval"]) | answer
         self._set_given(
@@ -376,7 +376,7 @@ class ToolParts:
         created: bool = False,
     ) -> None:
         """Set the state; ``replaced`` values are taken over or cleared, ``kept`` ones stay if the chunk has none."""
-        state = tool_state_after(chunk)
+        state = tool_state_set_by(chunk)
         dynamic = is_dynamic_tool(part["type"])
         part["state"] = state.value
         if dynamic:

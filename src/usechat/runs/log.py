@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Final, Protocol
 from weakref import WeakKeyDictionary
 
-from usechat.runs.shortened import Shortened
+from usechat.protocol.sse import ShortenedFrames, end_of_piece
 
 __all__ = [
     "Flusher",
@@ -97,7 +97,7 @@ class Log:
         self._gather = gather
         self._on_flush = on_flush
         self._flusher = flusher_of(self.loop)
-        self._shortened: Shortened | None = None
+        self._shortened: ShortenedFrames | None = None
         self._shortened_to = 0  # the place up to which frames are kept in short, perhaps also as they were written
         self._kept = bytearray()
         self._first = 0  # the place of the first byte that is kept as it was written
@@ -197,8 +197,8 @@ class Log:
     def take(self, place: int) -> bytes:
         """Return what readers may see from a place on: a slice of whole frames if that is much."""
         begin, end = place - self._first, self.flushed - self._first
-        if end - begin > _SLICE and (cut := self._kept.find(b"\n\n", begin + _SLICE - 2, end)) >= 0:
-            end = cut + 2
+        if end - begin > _SLICE:
+            end = end_of_piece(self._kept, begin, _SLICE, end)
         return bytes(self._kept[begin:end])
 
     def leave(self, reader: "Reader") -> None:
@@ -224,7 +224,7 @@ class Log:
     def _shorten(self, until: int) -> None:
         begin = max(self._shortened_to, self._first)
         if until > begin:
-            self._shortened = self._shortened or Shortened()
+            self._shortened = self._shortened or ShortenedFrames()
             self._shortened.add(bytes(self._kept[begin - self._first : until - self._first]))
             self._shortened_to = until
 
