@@ -1,4 +1,8 @@
-"""The parts of a message that is being read, with the indexes that make finding one cheap."""
+"""The parts of a message that is being read: finding one, and what each tool chunk makes of it, release by release.
+
+``PartList`` holds the parts with the indexes that make finding one cheap, ``TextBuffer`` collects text in pieces, and
+``ToolParts`` applies tool chunks: it finds the part that a chunk is about, or creates it, and updates its keys.
+"""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, ClassVar, Final, TypeAlias
@@ -97,11 +101,8 @@ def _key(part: Part, name: str) -> str | None:
     return value if isinstance(value, str) else None
 
 
-# -- Text that arrives in pieces.
-
-
 class TextBuffer:
-    """Collects pieces and joins them when someone looks, so that a long text costs linear time."""
+    """Collect pieces of a text and join them when somebody looks, so that a long text takes linear time."""
 
     __slots__ = ("_pieces",)
 
@@ -128,7 +129,7 @@ def _with_whole_characters(text: str) -> str:
     return text
 
 
-# -- The tool parts of a message that is being read: what each tool chunk makes of them, release by release.
+# Tool chunks
 
 _InputChunk: TypeAlias = chunks.ToolInputStartChunk | chunks.ToolInputAvailableChunk | chunks.ToolInputErrorChunk
 _OutputChunk: TypeAlias = chunks.ToolOutputAvailableChunk | chunks.ToolOutputErrorChunk
@@ -164,7 +165,7 @@ class _StreamingInput:
 
 
 class ToolParts:
-    """Applies tool chunks to the parts of a message."""
+    """Apply tool chunks to the parts of a message."""
 
     def __init__(self, release: Release, parts: PartList) -> None:
         self._release = release
