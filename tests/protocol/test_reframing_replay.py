@@ -1,4 +1,4 @@
-"""A reader who comes late gets the same message: shortened, in another dialect, or behind what was there before."""
+"""A reader that comes late gets the same message: shortened, for another release, or behind what was there before."""
 
 from typing import Any
 

@@ -88,3 +88,26 @@ def test_no_frame_becomes_too_large_to_be_read(at_once: bool) -> None:
 
 def test_what_is_no_frame_is_kept_too() -> None:
     assert kept([b"a", b"\n\n\n\nb"]) == b"a\n\n\n\nb"
+
+
+def test_whole_frames_are_read_from_a_place_on() -> None:
+    first, second = encode_frame(chunks.ErrorChunk("one")), encode_frame(chunks.ErrorChunk("two"))
+    shortened = ShortenedFrames()
+    shortened.add(first + second)
+    both = len(first + second)
+    assert shortened.read(0, both) == first + second
+    assert shortened.read(0, both - 1) == first
+    assert shortened.read(0, 1) == first, "at least one frame"
+    assert shortened.read(len(first), 1) == second
+    assert shortened.read(both, 1) == b""
+
+
+def test_nothing_is_added_to_a_frame_that_was_read() -> None:
+    shortened = ShortenedFrames()
+    written = deltas("a", "b", "c")
+    shortened.add(written[0])
+    shortened.add(written[1])
+    (merged,) = deltas("ab")
+    assert shortened.read(0, 1000) == merged
+    shortened.add(written[2])
+    assert shortened.read(len(merged), 1000) == written[2]

@@ -49,7 +49,7 @@ DEFAULT_LIMITS: Final = Limits()
 
 
 class ToolOutput(msgspec.Struct, frozen=True):
-    """What the client says a tool returned, or why it failed (``error_text``)."""
+    """The output of a client-side tool, or why it failed (``error_text``); untrusted client input."""
 
     tool_call_id: str
     tool_name: str

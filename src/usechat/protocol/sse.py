@@ -152,7 +152,7 @@ class FrameStream:
         return self._write(self._stream.send(part), part.lane)
 
     def settle(self) -> bytes:
-        """Settle all that is half said, as a good ending would: :meth:`MessageStream.settle` in bytes."""
+        """Settle everything that is incomplete, as a good ending would: :meth:`MessageStream.settle` in bytes."""
         return self._write(self._stream.settle())
 
     def fail(self, text: str) -> bytes:

@@ -13,8 +13,8 @@ What it guarantees, whatever parts arrive in whatever order:
    each chunk about it is looked up by that state before it is sent.
 3. **Nothing is lost, repeated or reordered within a lane.** A lane is one speaker. Lanes interleave freely, so several
    blocks can be open at once, at most one per lane.
-4. **There is exactly one ending**, and nothing after it. Whatever is half said by then is settled first: inputs that
-   were cut off fail, blocks are closed, preliminary results become final.
+4. **There is exactly one ending**, and nothing after it. What is incomplete by then is settled first: inputs that were
+   cut off fail, blocks are closed, preliminary results become final.
 
 Steps are where most of the thought is. Clients decide by the *last step* whether to post again by themselves
 (``lastAssistantMessageIsCompleteWithToolCalls``: its calls all have results, and no text follows them), so text behind
@@ -203,7 +203,7 @@ class MessageStream:
         self.ending: parts.Finish | parts.Error | parts.Abort | None = None
         """The part that ended the stream."""
         self.downgraded: Counter[str] = Counter()
-        """What the clients cannot take as it was said, and how often: ``custom``, ``tool-input-start.title``."""
+        """What some client does not know, and how often it was replaced or left out: ``tool-input-start.title``."""
         self._releases = releases_for(sdk)
         self._block_ids = BlockIds(new_id)
         self._send_reasoning = send_reasoning
@@ -268,7 +268,7 @@ class MessageStream:
         return self._out
 
     def settle(self) -> list[Chunk]:
-        """Settle all that is half said, as a good ending would; nothing once the stream has ended.
+        """Settle everything that is incomplete, as a good ending would; nothing once the stream has ended.
 
         Inputs that were cut off fail, blocks are closed, preliminary results become final, approved calls without a
         result fail. :attr:`waiting_calls` is final then, and facts about those calls can be sent before the ending.

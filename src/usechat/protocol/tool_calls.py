@@ -252,7 +252,7 @@ class ToolCalls:
         return self._handlers[type(part)](self, part)
 
     def input_start(self, part: parts.ToolInputStart) -> list[Chunk]:
-        """A call begins; nothing is sent for one that is known and not over."""
+        """Begin a call; nothing is sent for one that is known and not settled."""
         call = self._open(part.tool_call_id, part.tool_name, part.dynamic)
         if call.state is not ToolState.ABSENT:
             return []
@@ -271,7 +271,7 @@ class ToolCalls:
         )
 
     def input_delta(self, part: parts.ToolInputDelta) -> list[Chunk]:
-        """More input; late pieces, after the input was complete, say nothing new."""
+        """Add to the input; pieces that come after the input was complete are dropped."""
         sent = []
         if part.tool_call_id not in self._calls:
             sent = self.input_start(parts.ToolInputStart(part.tool_call_id, UNKNOWN_TOOL))
@@ -282,7 +282,7 @@ class ToolCalls:
         return sent + call.advance(chunks.ToolInputDeltaChunk(call.wire_id, part.text))
 
     def call(self, part: parts.ToolCall) -> list[Chunk]:
-        """The input is complete. A call announced twice is one call."""
+        """Complete the input. A call that is announced twice is one call."""
         return self._available(self._open(part.tool_call_id, part.tool_name, part.dynamic), part)
 
     def _available(self, call: Call, part: parts.ToolCall) -> list[Chunk]:
@@ -303,7 +303,7 @@ class ToolCalls:
         )
 
     def input_error(self, part: parts.ToolInputError) -> list[Chunk]:
-        """The call cannot run; where ``tool-input-error`` is unknown it is a call and its failure."""
+        """Refuse the call; where ``tool-input-error`` is unknown, send a call and its failure."""
         return self._refuse(self._open(part.tool_call_id, part.tool_name, part.dynamic), part)
 
     def _refuse(self, call: Call, part: parts.ToolInputError) -> list[Chunk]:
@@ -326,7 +326,7 @@ class ToolCalls:
         return call.advance(available, self._error(call, part.error_text))
 
     def result(self, part: parts.ToolResult) -> list[Chunk]:
-        """A tool returned. Interim results that the client cannot take are kept until the call is over."""
+        """Send an output. Preliminary ones that the client does not know are kept until the call is settled."""
         sent = self._announce(part)
         return sent + self._output(self._calls[part.tool_call_id], part)
 
@@ -354,7 +354,7 @@ class ToolCalls:
         )
 
     def error(self, part: parts.ToolError) -> list[Chunk]:
-        """A tool failed."""
+        """Send the failure of a tool."""
         sent = self._announce(part)
         call = self._calls[part.tool_call_id]
         call.interim = []
@@ -371,7 +371,7 @@ class ToolCalls:
         )
 
     def denied(self, part: parts.ToolDenied) -> list[Chunk]:
-        """A tool was not allowed to run.
+        """Settle a call that was not allowed to run.
 
         A denied part without an answered approval does not validate afterwards (``validateUIMessages``), so the
         answer is supplied where the client knows it, and a plain tool error stands in where it does not.
@@ -387,7 +387,7 @@ class ToolCalls:
         return sent + self._settle_denied(call, part.reason)
 
     def request(self, part: parts.ApprovalRequest) -> list[Chunk]:
-        """A person is asked. Clients without approvals get a client-side tool; automatic ones are for 7 alone."""
+        """Ask for an approval: clients without approvals get a client-side tool; automatic ones are for 7 alone."""
         sent = self._announce(part)
         call = self._calls[part.tool_call_id]
         if call.settled:
@@ -414,7 +414,7 @@ class ToolCalls:
         )
 
     def response(self, part: parts.ApprovalResponse) -> list[Chunk]:
-        """An approval was answered; an answer to no question, or a second one, says nothing."""
+        """Answer an approval; an answer without a request, and a second one, are dropped."""
         call = self._approvals.get(part.approval_id)
         if call is None or call.approved is not None or call.settled:
             return []
@@ -436,7 +436,7 @@ class ToolCalls:
         )
 
     def cut_off_inputs(self) -> list[Chunk]:
-        """The turn is over: no input can be completed any more."""
+        """Fail the calls whose input is incomplete, because the turn is over."""
         sent: list[Chunk] = []
         for call in self._shown.values():
             if call.state is ToolState.INPUT_STREAMING:
@@ -444,7 +444,7 @@ class ToolCalls:
         return sent
 
     def complete(self) -> list[Chunk]:
-        """The turn ended well: settle what the source left half said; calls that wait for the client stay open."""
+        """Settle what is incomplete at a good ending; calls that wait for the client stay open."""
         sent: list[Chunk] = []
         for call in self._shown.values():
             if call.interim:
@@ -455,7 +455,7 @@ class ToolCalls:
         return sent
 
     def fail(self, text: str) -> list[Chunk]:
-        """The turn broke off: no call may stay open but one whose approval is pending, which history allows."""
+        """Fail the open calls when the turn breaks off, except those whose approval is pending: history allows them."""
         sent: list[Chunk] = []
         for call in self._shown.values():
             if call.approved is False and not call.settled:
@@ -465,16 +465,16 @@ class ToolCalls:
         return sent
 
     def end_step(self) -> None:
-        """A step is over: calls announced from now on belong to the next."""
+        """End the step: calls announced from now on belong to the next."""
         self._in_step = {}
 
     def reset_step(self) -> None:
         """Forget the calls announced in the current step."""
         void = set(self._in_step)
         self._streaming -= void
-        for book in (self._shown, self._calls, self._approvals, self._questions):
-            for key in [key for key, call in book.items() if call.wire_id in void]:
-                del book[key]
+        for index in (self._shown, self._calls, self._approvals, self._questions):
+            for key in [key for key, call in index.items() if call.wire_id in void]:
+                del index[key]
         self._in_step = {}
 
     def _open(self, tool_call_id: str, name: str, dynamic: bool) -> Call:
@@ -496,7 +496,7 @@ class ToolCalls:
     def _announce(
         self, part: parts.ToolResult | parts.ToolError | parts.ToolDenied | parts.ApprovalRequest
     ) -> list[Chunk]:
-        """Make sure that the page knows the call and its whole input."""
+        """Complete what the page knows of the call: its name and its whole input."""
         call = self._calls.get(part.tool_call_id)
         if call is None:
             name = part.tool_name or UNKNOWN_TOOL
@@ -518,7 +518,7 @@ class ToolCalls:
         return self._available(asked, parts.ToolCall(asked.wire_id, APPROVAL_TOOL, question))
 
     def _imply_approval(self, call: Call) -> list[Chunk]:
-        """A tool that answers was allowed to run: say so, or the finished part does not validate afterwards."""
+        """Answer a pending approval with yes, because the tool ran: the finished part would not validate otherwise."""
         if call.approval_id is None or call.approved is not None:
             return []
         return self.response(parts.ApprovalResponse(call.approval_id, True))
