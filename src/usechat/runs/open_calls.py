@@ -86,9 +86,9 @@ def _base64url(data: bytes) -> str:
     return base64.urlsafe_b64encode(data).rstrip(b"=").decode()
 
 
-# -- What vouches for the calls that wait for the page's output, once their run is forgotten. The ``finish`` of a
-# run that leaves such calls says in the message's metadata which they are, and signs that. Pages of all releases
-# keep metadata with the message and send it back (``ai``, ``updateMessageMetadata``).
+# Signed pending calls: outputs of the page are accepted even when their run is forgotten. Before its ``finish`` a run
+# that leaves such calls names and signs them in the message's metadata. Pages of all releases keep metadata with the
+# message and send it back (``ai``, ``updateMessageMetadata``).
 
 _PENDING_VERSION: Final = "usechat-pending-calls-v1"
 
