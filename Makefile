@@ -67,8 +67,8 @@ conformance: install ## only the tests in which the real npm clients and a real 
 fuzz: install ## look for new failures for FUZZ_SECONDS (60)
 	$(RUN) python -m scripts.fuzz $(FUZZ_SECONDS)
 
-bench: install ## measure against peers, side by side
-	$(UV) run --quiet --group bench python -m bench
+bench: install ## measure against peers, side by side; ONLY=core (server, agent-ops, open-harness) measures one part
+	$(UV) run --quiet --group bench python -m bench $(if $(ONLY),--only $(ONLY))
 
 docs: $(UV_STAMP) ## write the parts of the documentation that come from the code's tables
 	$(RUN) python -m scripts.generate_docs

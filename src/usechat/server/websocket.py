@@ -14,6 +14,7 @@ from starlette.websockets import WebSocket, WebSocketDisconnect
 
 from usechat.errors import InvalidRequest, RequestError, RequestTooLarge, TooManyRequests, UnreadableFrame
 from usechat.protocol.request import ChatRequest, Limits
+from usechat.protocol.sse import chunks_json
 from usechat.protocol.values import json_kind, read_json
 from usechat.runs.log import Wake
 from usechat.runs.manager import Reading
@@ -44,9 +45,6 @@ _NOT_OF_A_FRAME: Final = re.compile(
     r"|forwarded|x-forwarded-.*|x-real-ip"
 )
 """What no page can set on a ``fetch`` (Fetch, forbidden request-header), and what a proxy says about the client."""
-
-_DATA: Final = b"data: "
-"""It begins a frame, or stands behind the name of the event; a comment of ours never holds it."""
 
 
 class ClientFrame(msgspec.Struct, frozen=True):
@@ -130,7 +128,7 @@ class ServerFrame:
 
     def chunks(self, frames: bytes) -> list[str]:
         """Return the chunks of server-sent events, as they were encoded there; comments and ``[DONE]`` are left out."""
-        found = [data for frame in frames.split(b"\n\n") if (data := frame.partition(_DATA)[2]) and data != b"[DONE]"]
+        found = chunks_json(frames)
         first, self._next = self._next, self._next + len(found)
         return [
             f'{self._before},"sequence":{number},"chunk":{data.decode()}}}' for number, data in enumerate(found, first)
