@@ -138,7 +138,7 @@ async def test_the_session_is_that_of_the_route_or_always_the_same(plain: Sessio
 async def test_without_a_session_it_is_said_how_to_name_one(plain: Sessions) -> None:
     asked = Asked(AgentOpsChatTransport(plain.url), "hello", session_id=None)
     assert await asked.failure() == (
-        "LocalProtocolError: the route names no session; "
+        "InvalidSetting: the route names no session; "
         "serve it with AgentOpsApp, or give AgentOpsChatTransport(session_id=…)"
     )
 

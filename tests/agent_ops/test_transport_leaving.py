@@ -13,7 +13,7 @@ from tests.agent_ops.talking import Asked, until
 from usechat import parts as p
 from usechat.agent_ops import AgentOpsChatTransport
 from usechat.agent_ops import connection as client
-from usechat.agent_ops.connection import SILENT
+from usechat.agent_ops.transport import SILENT
 
 
 @pytest.fixture

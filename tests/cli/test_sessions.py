@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.agent_ops.directories import directory_at
-from usechat.agent_ops.access.roles import Role, Standing, may_prompt
+from usechat.agent_ops.access.roles import Membership, Role, may_prompt
 from usechat.cli import main
 from usechat.turn import Identity
 
@@ -40,8 +40,8 @@ class Sessions:
         return printed.out + printed.err
 
 
-def standing(subject: str, session_id: str) -> Standing | None:
-    async def ask() -> Standing | None:
+def standing(subject: str, session_id: str) -> Membership | None:
+    async def ask() -> Membership | None:
         async with directory_at(URL) as directory:
             return await directory.role_of(Identity(subject), session_id)
 
@@ -62,15 +62,15 @@ def test_a_session_from_its_beginning_to_its_end(sessions: Sessions) -> None:
     )
     assert not may_prompt(standing("olivia", "s1"))
     assert sessions("enable", "s1") == "AI SDK pages may use s1.\n"
-    assert standing("olivia", "s1") == Standing(Role.OWNER)
+    assert standing("olivia", "s1") == Membership(Role.OWNER)
     assert sessions("grant", "s1", "carl", "collaborator") == "carl is collaborator of s1.\n"
-    assert standing("carl", "s1") == Standing(Role.COLLABORATOR)
+    assert standing("carl", "s1") == Membership(Role.COLLABORATOR)
     assert sessions("revoke", "s1", "carl") == "carl takes no part in s1.\n"
     assert standing("carl", "s1") is None
     assert sessions("grant", "s1", "carl", "owner") == "carl is owner of s1.\n"
-    assert standing("carl", "s1") == Standing(Role.OWNER)
+    assert standing("carl", "s1") == Membership(Role.OWNER)
     assert sessions("disable", "s1") == "AI SDK pages may not use s1.\n"
-    assert standing("carl", "s1") == Standing(Role.OWNER, enabled=False)
+    assert standing("carl", "s1") == Membership(Role.OWNER, enabled=False)
     assert sessions("remove", "s1") == "s1 is forgotten.\n"
     assert sessions("list") == ""
 

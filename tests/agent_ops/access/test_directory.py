@@ -20,7 +20,7 @@ from usechat.agent_ops.access.directory import (
     digest_of,
     directory_url,
 )
-from usechat.agent_ops.access.roles import Role, Standing
+from usechat.agent_ops.access.roles import Membership, Role
 from usechat.agent_ops.access.tables import METADATA, TOKENS
 from usechat.errors import AccessUnknown, Unauthenticated, UnusableDirectory
 from usechat.turn import Identity
@@ -54,7 +54,7 @@ def directory(empty: SessionDirectory, changes: DirectoryChanges) -> SessionDire
 @pytest.mark.parametrize("kind", KINDS)
 async def test_everybody_has_the_role_that_they_were_given(directory: SessionDirectory, kind: str) -> None:
     for subject, role in PEOPLE.items():
-        assert await directory.role_of(Identity(subject), kind) == Standing(role, kind)
+        assert await directory.role_of(Identity(subject), kind) == Membership(role, kind)
     assert await directory.role_of(Identity("stranger"), kind) is None
 
 
@@ -65,26 +65,26 @@ async def test_a_session_that_is_not_there_is_nobodys(directory: SessionDirector
 
 async def test_a_session_is_switched_on_and_off(directory: SessionDirectory, changes: DirectoryChanges) -> None:
     await changes.switch("interactive", enabled=False)
-    assert await directory.role_of(Identity("carl"), "interactive") == Standing(Role.COLLABORATOR, enabled=False)
+    assert await directory.role_of(Identity("carl"), "interactive") == Membership(Role.COLLABORATOR, enabled=False)
     await changes.switch("interactive", enabled=True)
-    assert await directory.role_of(Identity("carl"), "interactive") == Standing(Role.COLLABORATOR)
+    assert await directory.role_of(Identity("carl"), "interactive") == Membership(Role.COLLABORATOR)
 
 
 async def test_a_new_session_is_switched_off(directory: SessionDirectory, changes: DirectoryChanges) -> None:
     await changes.add("fresh", "olivia", "interactive")
-    assert await directory.role_of(Identity("olivia"), "fresh") == Standing(Role.OWNER, enabled=False)
+    assert await directory.role_of(Identity("olivia"), "fresh") == Membership(Role.OWNER, enabled=False)
 
 
 async def test_a_role_is_changed_and_taken_away(directory: SessionDirectory, changes: DirectoryChanges) -> None:
     await changes.grant("interactive", "vera", Role.COLLABORATOR)
-    assert await directory.role_of(Identity("vera"), "interactive") == Standing(Role.COLLABORATOR)
+    assert await directory.role_of(Identity("vera"), "interactive") == Membership(Role.COLLABORATOR)
     await changes.revoke("interactive", "vera")
     assert await directory.role_of(Identity("vera"), "interactive") is None
 
 
 async def test_a_session_is_handed_over(directory: SessionDirectory, changes: DirectoryChanges) -> None:
     await changes.grant("workflow", "carl", Role.OWNER)
-    assert await directory.role_of(Identity("carl"), "workflow") == Standing(Role.OWNER, "workflow")
+    assert await directory.role_of(Identity("carl"), "workflow") == Membership(Role.OWNER, "workflow")
     assert await directory.role_of(Identity("olivia"), "workflow") is None
     assert (await changes.sessions())[2] == ListedSession("workflow", "workflow", "carl", True, {"vera": "viewer"})
 

@@ -13,7 +13,7 @@ from starlette.routing import Mount
 
 from tests.server.guarded import Streams
 from usechat import ChunkDecoder
-from usechat.agent_ops.access.roles import Role, Standing
+from usechat.agent_ops.access.roles import Membership, Role
 from usechat.agent_ops.app import AgentOpsApp
 from usechat.errors import Unauthenticated
 from usechat.parts import Start
@@ -23,18 +23,18 @@ from usechat.runs.store import RunStore
 from usechat.server.requests import Action
 from usechat.turn import Identity, Turn
 
-COLLABORATOR = Standing(Role.COLLABORATOR)
+COLLABORATOR = Membership(Role.COLLABORATOR)
 
 
 class Access:
     """An access rule that writes down what it was asked."""
 
-    def __init__(self, standing: Standing | None = COLLABORATOR) -> None:
+    def __init__(self, standing: Membership | None = COLLABORATOR) -> None:
         self.standing = standing
         self.asked: list[tuple[str, str]] = []
         self.closed = False
 
-    async def role_of(self, identity: Identity, session_id: str) -> Standing | None:
+    async def role_of(self, identity: Identity, session_id: str) -> Membership | None:
         self.asked.append((identity.subject, session_id))
         return self.standing
 
@@ -238,7 +238,7 @@ async def test_without_a_store_there_is_nothing_to_resume_stop_or_ask_about() ->
 async def test_runs_are_nothing_to_those_who_may_not_use_the_session(path: str, method: str, status: int) -> None:
     gateway = Gateway(runs=MemoryRuns())
     await gateway.send()
-    gateway.access.standing = Standing(Role.VIEWER)
+    gateway.access.standing = Membership(Role.VIEWER)
     assert (await gateway.ask(method, f"/api/sessions/s1/chat/c1{path}")).status_code == status
     assert (await gateway.ask(method, f"/api/sessions/s1/chat/c1{path}", None)).status_code == 401
 

@@ -21,7 +21,7 @@ from tests.agent_ops.frames import (
     user_says,
 )
 from usechat import parts as p
-from usechat.agent_ops.prompt_tracker import OwnTurn, Phase
+from usechat.agent_ops.prompt_tracker import PromptPhase, PromptTracker
 
 OTHERS_TURN = [message("t0"), chunk("theirs", "t0"), updated("theirs", finish_part(), turn_id="t0")]
 OURS = [message(), chunk("ours")]
@@ -97,12 +97,12 @@ def test_both_dialects_do_not_count_the_same_end_twice() -> None:
 def test_the_author_counts_where_the_upstream_knows_the_caller(users: object) -> None:
     frames = [busy(users=users), user_says(PROMPT, "u0", authorId="bob"), *OTHERS_TURN]
     frames += [user_says(authorId="ada"), *OURS]
-    assert fed(frames, adapter(own=OwnTurn(PROMPT, author="ada"))) == SAID
+    assert fed(frames, adapter(prompt=PromptTracker(PROMPT, author="ada"))) == SAID
 
 
 def test_the_author_does_not_count_where_the_upstream_has_other_names() -> None:
     frames = [busy(users=["user-1"]), user_says(authorId="user-1"), *OURS]
-    assert fed(frames, adapter(own=OwnTurn(PROMPT, author="ada@example.org"))) == SAID
+    assert fed(frames, adapter(prompt=PromptTracker(PROMPT, author="ada@example.org"))) == SAID
 
 
 def test_two_streams_never_follow_the_same_turn() -> None:
@@ -111,7 +111,7 @@ def test_two_streams_never_follow_the_same_turn() -> None:
     def claim(name: str) -> bool:
         return name not in taken and not taken.add(name)  # type: ignore[func-returns-value]
 
-    ada, bob = (adapter(own=OwnTurn(PROMPT, claim=claim)) for _ in range(2))
+    ada, bob = (adapter(prompt=PromptTracker(PROMPT, claim=claim)) for _ in range(2))
     frames = [user_says(), user_says(PROMPT, "u2"), QUEUED, *OURS, updated("ours", finish_part()), DEQUEUED]
     frames += [message("t2"), chunk("bob's", "t2")]
     said: dict[str, list[p.Part]] = {"ada": [], "bob": []}
@@ -122,12 +122,12 @@ def test_two_streams_never_follow_the_same_turn() -> None:
 
 
 def test_a_turn_of_the_bare_runner_that_another_stream_follows_is_left_to_it() -> None:
-    to = adapter(own=OwnTurn(PROMPT, claim=lambda turn_id: turn_id != "t0"))
+    to = adapter(prompt=PromptTracker(PROMPT, claim=lambda turn_id: turn_id != "t0"))
     assert fed([{**CREATE, "turnId": "t0"}, delta("theirs", "t0"), COMPLETE, CREATE, delta("ours")], to) == SAID
 
 
 def test_a_channel_of_its_own() -> None:
-    to = adapter(own=OwnTurn(PROMPT, "web:42"))
+    to = adapter(prompt=PromptTracker(PROMPT, "web:42"))
     channel = {"channelType": "web", "channelId": "42"}
     assert fed([user_says(**channel), *OTHERS_TURN, message(**channel), chunk("ours")], to) == SAID
 
@@ -135,17 +135,17 @@ def test_a_channel_of_its_own() -> None:
 @pytest.mark.parametrize(
     ("frames", "phase"),
     [
-        ([INIT], Phase.SENT),
-        ([busy(), user_says(), QUEUED], Phase.QUEUED),
-        ([INIT, user_says()], Phase.DISPATCHED),
-        ([busy(), user_says(), QUEUED, DEQUEUED], Phase.DISPATCHED),
-        ([INIT, user_says(), message()], Phase.RUNNING),
+        ([INIT], PromptPhase.SENT),
+        ([busy(), user_says(), QUEUED], PromptPhase.QUEUED),
+        ([INIT, user_says()], PromptPhase.DISPATCHED),
+        ([busy(), user_says(), QUEUED, DEQUEUED], PromptPhase.DISPATCHED),
+        ([INIT, user_says(), message()], PromptPhase.RUNNING),
     ],
 )
-def test_how_far_a_prompt_has_come(frames: list[Frame], phase: Phase) -> None:
+def test_how_far_a_prompt_has_come(frames: list[Frame], phase: PromptPhase) -> None:
     to = adapter()
     fed(frames, to)
-    assert (to.own.phase, to.own.is_running) == (phase, phase in (Phase.DISPATCHED, Phase.RUNNING))
+    assert (to.prompt.phase, to.prompt.is_active) == (phase, phase in (PromptPhase.DISPATCHED, PromptPhase.RUNNING))
 
 
 def test_what_the_agent_does_for_others_is_not_told() -> None:
@@ -178,10 +178,10 @@ def test_a_prompt_alone_in_the_queue_can_be_withdrawn() -> None:
 
 def test_chosen_events_become_data_and_nothing_is_unknown_then() -> None:
     unknown: list[str] = []
-    to = adapter(events=["git-state", "status", "later-event"], on_unknown=unknown.append)
+    to = adapter(events=["git-state", "status", "later-event"])
     state = {"type": "git-state", "data": {"branch": "main"}}
     frames: list[Frame] = [state, CREATE, state, status(sandboxRunning=True), {"type": "later-event", "n": 1}]
-    assert fed([*frames, {"type": "toast", "title": "Hi"}], to) == [
+    assert fed([*frames, {"type": "toast", "title": "Hi"}], to, unknown) == [
         *BEGIN,
         p.Data("git-state", {"data": {"branch": "main"}}),
         p.Data("status", {"data": {"sandboxRunning": True}}),
@@ -207,8 +207,7 @@ def test_chosen_events_become_data_and_nothing_is_unknown_then() -> None:
 )
 def test_frames_of_the_wrong_shape_are_counted_and_do_no_harm(frame: Frame) -> None:
     unknown: list[str] = []
-    to = adapter(on_unknown=unknown.append)
-    assert fed([CREATE, frame, delta("ours"), finalize()], to) == [*SAID, p.Finish()]
+    assert fed([CREATE, frame, delta("ours"), finalize()], unknown=unknown) == [*SAID, p.Finish()]
     assert len(unknown) == 1
 
 

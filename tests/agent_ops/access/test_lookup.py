@@ -6,8 +6,8 @@ import pytest
 
 from tests.agent_ops.upstream_api import Asked, upstream_api
 from usechat.agent_ops.access.lookup import HttpLookup
-from usechat.agent_ops.access.roles import Role, Standing
-from usechat.errors import AccessUnknown, Unauthenticated
+from usechat.agent_ops.access.roles import Membership, Role
+from usechat.errors import AccessUnknown, InvalidSetting, Unauthenticated
 from usechat.turn import Identity
 
 CARL = Identity("carl", token="secret-of-carl")
@@ -18,7 +18,7 @@ def session(role: object = "collaborator", kind: object = "interactive", owner: 
     return {"session": {"me": {"role": role}, "purpose": kind, "userId": owner}}
 
 
-async def standing(status: int, body: object, identity: Identity = CARL) -> Standing | None:
+async def standing(status: int, body: object, identity: Identity = CARL) -> Membership | None:
     async with upstream_api({"/api/sessions/s1": (status, body)}) as api:
         lookup = HttpLookup(api.url, **PLACES)
         try:
@@ -30,14 +30,14 @@ async def standing(status: int, body: object, identity: Identity = CARL) -> Stan
 @pytest.mark.parametrize(
     ("body", "expected"),
     [
-        (session(), Standing(Role.COLLABORATOR)),
-        (session("viewer"), Standing(Role.VIEWER)),
-        (session("Owner"), Standing(Role.OWNER)),
-        (session(None, owner="carl"), Standing(Role.OWNER)),
-        (session("viewer", "workflow", "carl"), Standing(Role.OWNER, "workflow")),
-        (session(kind="orchestrator"), Standing(Role.COLLABORATOR, "orchestrator")),
-        (session(kind=None), Standing(Role.COLLABORATOR, "")),
-        (session(kind=7), Standing(Role.COLLABORATOR, "")),
+        (session(), Membership(Role.COLLABORATOR)),
+        (session("viewer"), Membership(Role.VIEWER)),
+        (session("Owner"), Membership(Role.OWNER)),
+        (session(None, owner="carl"), Membership(Role.OWNER)),
+        (session("viewer", "workflow", "carl"), Membership(Role.OWNER, "workflow")),
+        (session(kind="orchestrator"), Membership(Role.COLLABORATOR, "orchestrator")),
+        (session(kind=None), Membership(Role.COLLABORATOR, "")),
+        (session(kind=7), Membership(Role.COLLABORATOR, "")),
         (session("admin"), None),
         (session(2), None),
         (session(None), None),
@@ -47,7 +47,7 @@ async def standing(status: int, body: object, identity: Identity = CARL) -> Stan
         (None, None),
     ],
 )
-async def test_role_kind_and_owner_are_read_where_they_stand(body: object, expected: Standing | None) -> None:
+async def test_role_kind_and_owner_are_read_where_they_stand(body: object, expected: Membership | None) -> None:
     assert await standing(200, body) == expected
 
 
@@ -114,5 +114,5 @@ async def test_the_callers_own_token_goes_to_the_session_that_they_named() -> No
 
 
 def test_a_url_without_a_place_for_the_id_is_refused() -> None:
-    with pytest.raises(ValueError, match=r"needs \{id\}"):
+    with pytest.raises(InvalidSetting, match=r"has no \{id\} in place of the session's id; give one such as https"):
         HttpLookup("https://example.org/api/sessions")

@@ -2,7 +2,7 @@
 
 import pytest
 
-from usechat.agent_ops.access.roles import Role, Standing, may_prompt
+from usechat.agent_ops.access.roles import Membership, Role, may_prompt
 
 
 @pytest.mark.parametrize(
@@ -19,12 +19,12 @@ from usechat.agent_ops.access.roles import Role, Standing, may_prompt
 def test_collaborators_share_interactive_sessions_and_owners_have_the_others_alone(
     kind: str, allowed: set[Role], role: Role
 ) -> None:
-    assert may_prompt(Standing(role, kind)) is (role in allowed)
+    assert may_prompt(Membership(role, kind)) is (role in allowed)
 
 
 @pytest.mark.parametrize("role", Role)
 def test_a_session_that_is_switched_off_is_nobodys(role: Role) -> None:
-    assert may_prompt(Standing(role, enabled=False)) is False
+    assert may_prompt(Membership(role, enabled=False)) is False
 
 
 def test_who_takes_no_part_may_nothing() -> None:

@@ -14,8 +14,8 @@ from websockets.http11 import Request, Response
 from examples.agent_ops_session.server import serving
 from tests.agent_ops.talking import PATIENCE, until
 from usechat.agent_ops import connection as client
-from usechat.agent_ops.connection import Session, prompt_of, url_of
-from usechat.agent_ops.wire import Channel
+from usechat.agent_ops.connection import SessionSocket, session_url
+from usechat.agent_ops.wire import Channel, prompt_command
 from usechat.errors import SessionClosed, SessionUnreachable
 
 FILE: Any = {"type": "file", "mediaType": "image/png", "url": "data:image/png;base64,AAAA", "filename": "a.png"}
@@ -37,7 +37,7 @@ async def upstream(handler: Any, **options: Any) -> AsyncIterator[str]:
     ],
 )
 def test_the_id_of_the_session_cannot_change_the_address(template: str, url: str) -> None:
-    assert url_of(template, "a/..?b c") == url
+    assert session_url(template, "a/..?b c") == url
 
 
 @pytest.mark.parametrize(
@@ -53,7 +53,7 @@ def test_the_id_of_the_session_cannot_change_the_address(template: str, url: str
     ],
 )  # fmt: skip
 def test_prompts(text: str, files: list[Any], channel: Channel | None, command: dict[str, Any]) -> None:
-    assert prompt_of(text, files, channel) == command
+    assert prompt_command(text, files, channel) == command
 
 
 @pytest.mark.parametrize("subprotocol", [None, "agent-ops", "valet"])
@@ -66,7 +66,7 @@ async def test_the_token_is_a_header_or_a_subprotocol(subprotocol: str | None) -
 
     choose = {"select_subprotocol": lambda _connection, offered: offered[0] if offered else None}
     async with upstream(handler, **choose) as url:
-        session = await Session.open(url, "s3cret", subprotocol=subprotocol)
+        session = await SessionSocket.open(url, "s3cret", subprotocol=subprotocol)
         await session.close()
     expected = ("Bearer s3cret", None) if subprotocol is None else (None, f"{subprotocol}, bearer.s3cret")
     assert seen == [expected]
@@ -88,32 +88,32 @@ async def test_a_redirect_is_not_followed_because_it_would_carry_the_token_away(
 
         async with upstream(handler, process_request=redirect) as url:
             with pytest.raises(SessionUnreachable):
-                await Session.open(url, "s3cret", subprotocol=subprotocol)
+                await SessionSocket.open(url, "s3cret", subprotocol=subprotocol)
     assert elsewhere == []
 
 
 @pytest.mark.parametrize("url", ["ws://127.0.0.1:1/", "http://127.0.0.1/", "nonsense", "ws://"])
 async def test_an_address_at_which_nobody_answers(url: str) -> None:
     with pytest.raises(SessionUnreachable):
-        await Session.open(url, None)
+        await SessionSocket.open(url, None)
 
 
 async def test_an_upstream_that_never_answers_the_handshake() -> None:
     with socket.create_server(("127.0.0.1", 0)) as mute, pytest.raises(SessionUnreachable):
-        await Session.open(f"ws://127.0.0.1:{mute.getsockname()[1]}/", None, open_timeout=0.1)
+        await SessionSocket.open(f"ws://127.0.0.1:{mute.getsockname()[1]}/", None, open_timeout=0.1)
 
 
 async def test_whoever_has_no_token_is_not_let_in() -> None:
     async with serving() as sessions:
         with pytest.raises(SessionUnreachable):
-            await Session.open(url_of(sessions.url, "s1"), None)
+            await SessionSocket.open(session_url(sessions.url, "s1"), None)
         assert (sessions.refused, sessions.connections) == (1, 0)
 
 
 async def test_pings_are_sent_and_answered(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(client, "PING_INTERVAL", 0.01)
     async with serving() as sessions:
-        session = await Session.open(url_of(sessions.url, "s1"), "ada")
+        session = await SessionSocket.open(session_url(sessions.url, "s1"), "ada")
         async with asyncio.timeout(PATIENCE):
             kinds = [(await session.receive())["type"] for _ in range(3)]
         await session.close()
@@ -123,7 +123,7 @@ async def test_pings_are_sent_and_answered(monkeypatch: pytest.MonkeyPatch) -> N
 async def test_pings_end_with_the_socket(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(client, "PING_INTERVAL", 0.01)
     async with serving() as sessions:
-        session = await Session.open(url_of(sessions.url, "s1"), "ada")
+        session = await SessionSocket.open(session_url(sessions.url, "s1"), "ada")
         await session.receive()
         sessions["s1"].cut_off()
         await until(lambda: not [task for task in asyncio.all_tasks() if "ping" in task.get_name()])
@@ -139,7 +139,7 @@ async def test_frames_that_are_no_objects_are_of_no_known_kind() -> None:
         await connection.wait_closed()
 
     async with upstream(handler) as url:
-        session = await Session.open(url, None)
+        session = await SessionSocket.open(url, None)
         received = [await session.receive() for _ in frames]
         await session.close()
     assert received[0] == {"type": "chunk", "content": "\ud83d"}
@@ -151,7 +151,7 @@ async def test_a_socket_that_is_closed_says_so() -> None:
         return
 
     async with upstream(handler) as url:
-        session = await Session.open(url, None)
+        session = await SessionSocket.open(url, None)
         with pytest.raises(SessionClosed):
             await session.receive()
         with pytest.raises(SessionClosed):
@@ -166,7 +166,7 @@ async def test_a_frame_that_is_too_large_ends_the_socket() -> None:
         await connection.wait_closed()
 
     async with upstream(handler) as url:
-        session = await Session.open(url, None, maximum_frame_bytes=1000)
+        session = await SessionSocket.open(url, None, maximum_frame_bytes=1000)
         with pytest.raises(SessionClosed):
             await session.receive()
         await session.close()

@@ -22,8 +22,9 @@ from tests.agent_ops.frames import (
 )
 from usechat import parts as p
 from usechat.agent_ops.adapter import TOO_LATE, SessionAdapter
-from usechat.agent_ops.prompt_tracker import OwnTurn
-from usechat.agent_ops.questions import Questions, answer_of, answered_parts
+from usechat.agent_ops.prompt_tracker import PromptTracker
+from usechat.agent_ops.questions import parts_from_answer
+from usechat.agent_ops.wire import answer_command
 from usechat.protocol.request import ApprovalAnswer
 
 PAYLOAD = {"questionId": "q1", "text": "Deploy?", "options": ["yes", "no"], "expiresAt": 1764000300}
@@ -45,14 +46,15 @@ SHOWN: dict[str, Any] = {
 
 def back(**options: Any) -> SessionAdapter:
     """The adapter of a request that answers."""
-    return SessionAdapter(OwnTurn.attached("t1"), Questions("approval", frozenset({"q1"})), shown=SHOWN, **options)
+    prompt, answered = PromptTracker.attached("t1"), frozenset({"q1"})
+    return SessionAdapter(prompt, questions="approval", answered=answered, shown=SHOWN, **options)
 
 
 @pytest.mark.parametrize(("frame", "payload"), [(QUESTION, PAYLOAD), (INTERACTIVE, {"prompt": PROMPT})])
 def test_a_question_as_data_has_the_whole_payload_and_the_turn_goes_on(frame: Frame, payload: Any) -> None:
     to = adapter()
     assert fed([CREATE, frame, frame], to) == [*BEGIN, p.Data("question", payload, id="q1")]
-    assert (to.asking, to.ended) == (True, False)
+    assert (to.is_asking, to.ended) == (True, False)
 
 
 @pytest.mark.parametrize(("frame", "payload"), [(QUESTION, PAYLOAD), (INTERACTIVE, {"prompt": PROMPT})])
@@ -82,9 +84,9 @@ def test_a_question_as_an_approval_ends_the_stream(frame: Frame, payload: Any) -
 def test_a_question_is_open_until_it_is_answered_or_expires(frame: Frame) -> None:
     to = adapter()
     fed([CREATE, QUESTION, status(questionAnswered="q7")], to)
-    assert to.asking
+    assert to.is_asking
     fed([frame], to)
-    assert not to.asking
+    assert not to.is_asking
 
 
 @pytest.mark.parametrize(
@@ -97,8 +99,8 @@ def test_a_question_is_open_until_it_is_answered_or_expires(frame: Frame) -> Non
     ],
 )
 def test_what_a_person_answers(answer: ApprovalAnswer, told: object, shown: p.Part) -> None:
-    assert answer_of(answer) == {"type": "answer", "questionId": "q1", "answer": told}
-    assert list(answered_parts(answer)) == [shown]
+    assert answer_command(answer) == {"type": "answer", "questionId": "q1", "answer": told}
+    assert list(parts_from_answer(answer)) == [shown]
 
 
 @pytest.mark.parametrize(

@@ -14,8 +14,7 @@ import usechat.agent_ops
 from usechat.agent_ops.access.roles import may_prompt
 from usechat.agent_ops.adapter import INTERRUPTED, TOO_LATE
 from usechat.agent_ops.app import SESSION_SETTINGS
-from usechat.agent_ops.connection import SILENT
-from usechat.agent_ops.transport import NOTHING, TOO_MANY, UNREACHABLE, AgentOpsChatTransport
+from usechat.agent_ops.transport import NOTHING, SILENT, TOO_MANY, UNREACHABLE, AgentOpsChatTransport
 from usechat.agent_ops.turn_parts import TOOL_FAILED, TURN_FAILED, UNSETTLED
 from usechat.runs.manager import CANNOT_FOLLOW
 from usechat.runs.run import TOO_MUCH
