@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 
 from tests.genkit.short import adapter
 from usechat import MessageBuilder, MessageStream
-from usechat.errors import StreamFailed
-from usechat.genkit.wire import Event, Failure, Message, Result, StreamReader
+from usechat.errors import StreamFailed, UnknownEvent
+from usechat.genkit.wire import FlowChunk, FlowEvent, FlowFailure, FlowResult, StreamReader
 
 _PARTS: Final = ("text", "reasoning", "toolRequest", "toolResponse", "media", "data", "resource", "custom")
 _KEYS: Final = (
@@ -48,12 +48,13 @@ _frames = st.lists(
 def test_every_answer_can_be_read(streamed: list[Any], returned: Any, send_data: bool, interrupts: Any) -> None:
     stream, builder = MessageStream(message_id="m", sdk="7"), MessageBuilder(sdk="7")
     made = adapter(send_data=send_data, interrupts=interrupts)
-    events: list[Event] = [*map(Message, streamed), Result(returned)]
+    events: list[FlowEvent] = [*map(FlowChunk, streamed), FlowResult(returned)]
     with suppress(StreamFailed):
         for event in events:
-            for part in made.feed(event):
-                for chunk in stream.send(part):
-                    builder.receive(chunk)
+            with suppress(UnknownEvent):
+                for part in made.feed(event):
+                    for chunk in stream.send(part):
+                        builder.receive(chunk)
     assert made.ended
     assert stream.close() == []
 
@@ -62,4 +63,4 @@ def test_every_answer_can_be_read(streamed: list[Any], returned: Any, send_data:
 def test_every_stream_can_be_read(pieces: list[bytes]) -> None:
     reader = StreamReader()
     found = [event for piece in pieces for event in reader.receive(piece)] + list(reader.close())
-    assert reader.ended is bool(found and isinstance(found[-1], Result | Failure))
+    assert reader.ended is bool(found and isinstance(found[-1], FlowResult | FlowFailure))

@@ -6,7 +6,7 @@ from typing import Any
 
 from usechat.genkit import errors
 from usechat.genkit.inputs import INPUTS
-from usechat.genkit.wire import Failure
+from usechat.genkit.wire import FlowFailure
 
 PAGE = (Path(__file__).parent.parent.parent / "docs" / "genkit.md").read_text(encoding="utf-8")
 
@@ -26,5 +26,5 @@ def test_the_sentences_are_the_ones_that_are_said() -> None:
     rows = re.findall(r"^\| ([^|]*) \| (The agent [^|]*|The connection [^|]*|An error [^|]*) \|$", PAGE, re.MULTILINE)
     told = {said for _, said in rows}
     statuses = [status for happened, _ in rows for status in re.findall(r"`([A-Z_]+)`", happened)]
-    expected = {errors.sentence_of(Failure(status)) for status in statuses}
+    expected = {errors.sentence_of(FlowFailure(status)) for status in statuses}
     assert told == expected | {errors.UNREACHABLE, errors.BROKEN_OFF, errors.ERROR_PAGE}

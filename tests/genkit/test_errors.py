@@ -4,10 +4,10 @@ import logging
 
 import pytest
 
-from usechat.errors import LocalProtocolError
+from usechat.errors import InvalidAddress
 from usechat.genkit import GenkitChatTransport
 from usechat.genkit.errors import ERROR_PAGE, describe, error_page
-from usechat.genkit.wire import Failure
+from usechat.genkit.wire import FlowFailure
 
 JSON, TEXT, HTML = ({"content-type": kind} for kind in ("application/json", "text/plain", "text/html"))
 
@@ -52,12 +52,12 @@ def test_a_page_with_status_200_is_no_answer() -> None:
 
 def test_the_log_has_what_people_are_not_told(caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.WARNING, "usechat.genkit"):
-        said = describe(Failure("INTERNAL", "a secret", {"stack": "deep"}))
+        said = describe(FlowFailure("INTERNAL", "a secret", {"stack": "deep"}))
     reference = said.rpartition(" ")[2]
     assert "secret" not in said
     assert caplog.messages == [f"Genkit failed: INTERNAL: a secret {{'stack': 'deep'}}; reference {reference}"]
 
 
 def test_what_is_no_address_is_refused_at_once() -> None:
-    with pytest.raises(LocalProtocolError, match="'chatFlow' is no address of a flow; give one such as http"):
+    with pytest.raises(InvalidAddress, match="'chatFlow' is no address of a flow; give one such as http"):
         GenkitChatTransport("chatFlow")

@@ -8,8 +8,9 @@ import pytest
 from tests.genkit import scripted
 from tests.genkit.asking import answer, asked, assistant, context, shown, until, user
 from usechat import parts as p
-from usechat.errors import LocalProtocolError, StreamFailed
+from usechat.errors import CannotAnswer, StreamFailed
 from usechat.genkit import FlowInput, GenkitChatTransport
+from usechat.genkit.transport import source_of
 from usechat.protocol.request import ChatRequest
 from usechat.sources import as_source
 from usechat.turn import Identity
@@ -247,9 +248,9 @@ async def test_input_that_the_flow_refuses_is_an_error() -> None:
 
 
 def test_what_is_no_chat_is_refused_at_once() -> None:
-    with pytest.raises(LocalProtocolError, match="the flow add takes first, second, which a chat does not have; serve"):
+    with pytest.raises(CannotAnswer, match="the flow add takes first, second, which a chat does not have; serve"):
         GenkitChatTransport(scripted.add)
-    with pytest.raises(LocalProtocolError, match="int is no Genkit flow; give a URL, or a flow"):
+    with pytest.raises(CannotAnswer, match="int is no Genkit flow; give a URL, or a flow"):
         GenkitChatTransport(4)
 
 
@@ -260,6 +261,4 @@ def test_genkit_s_objects_are_recognised(found: Any) -> None:
 
 @pytest.mark.parametrize("found", [scripted.ai, scripted.weather])
 def test_other_objects_of_genkit_do_not_answer(found: Any) -> None:
-    from usechat.genkit.local import source_of
-
     assert source_of(found) is None

@@ -122,7 +122,7 @@ async def test_a_server_that_does_not_encrypt_cannot_be_reached_by_https(
 ) -> None:
     with caplog.at_level(logging.WARNING), pytest.raises(StreamFailed, match=UNREACHABLE):
         await answer(transport(served, "echo", "https"), asked(user("hi")))
-    assert f"Genkit cannot be reached at https://127.0.0.1:{served.port}/genkit/echo: " in caplog.text
+    assert f"cannot connect to Genkit at https://127.0.0.1:{served.port}/genkit/echo: " in caplog.text
 
 
 # Leaving early

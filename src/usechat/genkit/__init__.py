@@ -1,4 +1,8 @@
-"""Genkit flows, prompts and agents as something that answers a chat."""
+"""Genkit flows, prompts and agents as AI SDK chats.
+
+:class:`GenkitChatTransport` answers with a flow at a URL or in this process; the ``…_input`` functions make the input
+of a flow from a turn. ``docs/genkit.md`` has the rest.
+"""
 
 from usechat.genkit.adapter import GenkitAdapter
 from usechat.genkit.inputs import (
