@@ -50,7 +50,7 @@ def test_a_client_that_does_not_read_a_flood_is_cut_off_and_the_agent_stopped(ga
         client.sendall(request(gate, app, "flood 50"))
         # From here on a client that reads in time gets the last words.
         eventually(
-            lambda: [command["type"] for _, command in list(session.heard)][-2:] == ["prompt", "abort"],
+            lambda: [command["type"] for _, command in list(session.commands)][-2:] == ["prompt", "abort"],
             "the agent is stopped",
         )
         received = b"".join(iter(lambda: client.recv(65536), b""))

@@ -1,6 +1,7 @@
 """What the page about Agent Ops shows is so: its code runs, its sentences are the ones that people see."""
 
 import asyncio
+import doctest
 import inspect
 import re
 import subprocess
@@ -23,7 +24,7 @@ from usechat.turn import Identity
 SENTENCES = [INTERRUPTED, TOO_LATE, SILENT, TOOL_FAILED, TURN_FAILED, UNSETTLED, NOTHING, TOO_MANY, UNREACHABLE]
 SENTENCES += [CANNOT_FOLLOW, TOO_MUCH]
 LIMITS = {
-    "idle_timeout": (120, "nothing was heard for 120 s (`--idle-timeout`)"),
+    "idle_timeout": (120, "no frame for 120 s (`--idle-timeout`)"),
     "maximum_sockets": (256, "| 256 (`maximum_sockets`) |"),
     "maximum_frame_bytes": (32 * 1024 * 1024, "| 32 MB (`maximum_frame_bytes`)"),
     "open_timeout": (10, "| 10 (`open_timeout`) |"),
@@ -67,6 +68,19 @@ def test_without_the_extra_the_command_says_how_to_get_it(missing: str) -> None:
     program = f"import sys; sys.modules[{missing!r}] = None; from usechat.cli import main; main(['sessions', 'list'])"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert done.stderr == f"usechat: {missing} is not installed; run: pip install 'usechat[agent-ops]'\n"
+
+
+CLASSES = [name for name in usechat.agent_ops.__all__ if not name.isupper()]
+
+
+@pytest.mark.parametrize("name", CLASSES)
+def test_the_examples_of_help_run(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    found = getattr(usechat.agent_ops, name)
+    module = sys.modules[found.__module__]
+    (example,) = doctest.DocTestFinder(recurse=False).find(found, name, module, vars(module))
+    assert doctest.DocTestRunner().run(example).failed == 0
+    assert example.examples
 
 
 def test_the_public_names_are_there_and_explained() -> None:

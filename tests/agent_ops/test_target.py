@@ -140,7 +140,7 @@ def test_with_redis_every_worker_resumes_and_stops_and_the_upstream_gets_its_own
                     assert '"type":"abort"' in first.read().decode()
                 assert client.get(f"{chat}/c1").json()["state"] == "stopped"
             eventually(lambda: not session.busy and not session.clients, "the turn is canceled")
-            assert [(user, command["type"]) for user, command in session.heard] == [
+            assert [(user, command["type"]) for user, command in session.commands] == [
                 ("theirs", "prompt"),
                 ("theirs", "abort"),
             ]

@@ -253,7 +253,7 @@ class SessionAdapter:
                 yield from self._turn_event(event)
 
     def _turn_over(self, *, busy: bool) -> Iterator[Part]:
-        """The runner has finished a turn: ours, or another one before it."""
+        """Handle the end of a turn: ours, or another one before it."""
         if self._turn is not None:
             yield from self._turn.settle()
         elif self.prompt.phase is PromptPhase.DISPATCHED:
@@ -306,7 +306,7 @@ class SessionAdapter:
         self.withdrawable = isinstance(pending, dict) and self.prompt.has_content(pending.get("content"))
 
     def _session_error(self, error: SessionError) -> Iterator[Part]:
-        """A refused command is ours: only its sender is told. A failed agent concerns us while it works for us."""
+        """Yield an error of ours: a refused command, which only its sender sees, or an agent that fails in our turn."""
         names_ours = error.message_id is not None and error.message_id == self.prompt.message_id
         if error.error is None or self.prompt.is_active or names_ours:
             yield Error(error.error or error.message or TURN_FAILED)

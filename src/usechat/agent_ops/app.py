@@ -150,6 +150,11 @@ class AgentOpsApp(EndpointsApp):
     ``upstream`` is the address of a session's WebSocket with ``{id}`` in it, or an ``AgentOpsChatTransport``. With
     ``runs`` there are resume, stop and state, and a run outlives its page as ``settings.disconnect`` says; without,
     it ends with the connection. ``enabled`` counts while ``ENABLE_AI_SDK_ADAPTER`` is not set.
+
+    >>> from usechat.agent_ops import SessionDirectory
+    >>> directory = SessionDirectory("sqlite:///usechat-sessions.db")
+    >>> address = "wss://agents.example.com/api/sessions/{id}/ws"
+    >>> app = AgentOpsApp(address, access=directory, authorize=directory.bearer(), enabled=True)
     """
 
     def __init__(

@@ -100,7 +100,7 @@ class PromptTracker:
 
     @property
     def is_active(self) -> bool:
-        """Whether the runner works on this prompt, so that an abort stops nobody else's turn."""
+        """Whether the runner works on this prompt, so that an abort stops no other turn."""
         return self.phase in (PromptPhase.DISPATCHED, PromptPhase.RUNNING)
 
     def has_content(self, content: object) -> bool:

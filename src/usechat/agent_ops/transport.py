@@ -58,10 +58,10 @@ class AgentOpsChatTransport:
     Raises :class:`~usechat.errors.PublicError` in the run if the session cannot be reached, is silent for too long or
     has too many sockets.
 
-    .. code-block:: python
-
-        transport = AgentOpsChatTransport("wss://agents.example.com/api/sessions/{id}/ws?role=client", idle_timeout=300)
-        app = AgentOpsApp(transport, access=directory, authorize=directory.bearer())
+    >>> from usechat.agent_ops import AgentOpsApp, SessionDirectory
+    >>> directory = SessionDirectory("sqlite:///usechat-sessions.db")
+    >>> transport = AgentOpsChatTransport("wss://agents.example.com/api/sessions/{id}/ws", idle_timeout=300)
+    >>> app = AgentOpsApp(transport, access=directory, authorize=directory.bearer(), enabled=True)
     """
 
     def __init__(
@@ -221,7 +221,7 @@ class TurnExchange:
             deadline.cancel()
 
     async def _leave(self, socket: SessionSocket) -> None:
-        """Stop our turn and nobody else's: on an abort, some upstreams also empty the queue of everybody."""
+        """Stop our turn and no other: on an abort, some upstreams also empty the whole queue."""
         adapter = self.adapter
         if adapter.prompt.phase is PromptPhase.SENT:
             await self._find_phase(socket)

@@ -32,10 +32,8 @@ __all__ = [
 class FlowInput(msgspec.Struct, frozen=True):
     """A Genkit request: ``data`` is the input of the flow, ``init`` names the session of an agent.
 
-    .. code-block:: python
-
-        def build_input(turn: Turn) -> FlowInput:
-            return FlowInput({"question": turn.text})
+    >>> def build_input(turn: Turn) -> FlowInput:
+    ...     return FlowInput({"question": turn.text})
     """
 
     data: Any
@@ -50,7 +48,7 @@ _NOT_A_MESSAGE: Final = ("string", "integer", "number", "boolean", "array")
 
 
 def text_input(turn: Turn) -> FlowInput:
-    """Return the text of the user's last message, for a flow that takes a string.
+    """Return the text of the user's last message, for a flow that takes a string: ``FlowInput("Hello")``.
 
     Raises :class:`~usechat.errors.PublicError` if the turn answers a tool call, which a text cannot express.
     """

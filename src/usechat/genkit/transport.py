@@ -47,9 +47,9 @@ class GenkitChatTransport:
     Raises :class:`~usechat.errors.InvalidAddress` for a URL of another kind, and
     :class:`~usechat.errors.CannotAnswer` for an object that is no flow, or whose input a chat cannot make.
 
-    .. code-block:: python
-
-        app = ChatApp(GenkitChatTransport("http://127.0.0.1:3400/chatFlow", build_input=messages_input))
+    >>> from usechat.genkit import messages_input
+    >>> from usechat.server import ChatApp
+    >>> app = ChatApp(GenkitChatTransport("http://127.0.0.1:3400/chatFlow", build_input=messages_input))
     """
 
     def __init__(

@@ -87,10 +87,10 @@ class SessionDirectory:
     ``usechat sessions``, or :class:`DirectoryChanges`, edits it; a change takes effect at the next request. Use it in
     one event loop. Raises :class:`~usechat.errors.UnusableDirectory` for a URL of another kind.
 
-    .. code-block:: python
-
-        directory = SessionDirectory("sqlite:///usechat-sessions.db")
-        app = AgentOpsApp("wss://HOST/api/sessions/{id}/ws", access=directory, authorize=directory.bearer())
+    >>> from usechat.agent_ops import AgentOpsApp
+    >>> directory = SessionDirectory("sqlite:///usechat-sessions.db")
+    >>> address = "wss://agents.example.com/api/sessions/{id}/ws"
+    >>> app = AgentOpsApp(address, access=directory, authorize=directory.bearer(), enabled=True)
     """
 
     def __init__(self, url: str = _DEFAULT) -> None:
@@ -189,13 +189,20 @@ class DirectoryChanges:
 
     Every method raises :class:`~usechat.errors.UnusableDirectory` if the change is not possible; the text says why.
 
-    .. code-block:: python
-
-        changes = DirectoryChanges(SessionDirectory("sqlite:///usechat-sessions.db"))
-        await changes.migrate()
-        await changes.add("s1", "alice", "interactive")
-        await changes.switch("s1", enabled=True)
-        token = await changes.new_token("alice")
+    >>> import asyncio
+    >>> async def make_directory() -> list[ListedSession]:
+    ...     directory = SessionDirectory("sqlite:///:memory:")
+    ...     changes = DirectoryChanges(directory)
+    ...     await changes.migrate()
+    ...     await changes.add("s1", "alice", "interactive")
+    ...     await changes.switch("s1", enabled=True)
+    ...     token = await changes.new_token("alice")  # for alice's page; it cannot be read again
+    ...     try:
+    ...         return await changes.sessions()
+    ...     finally:
+    ...         await directory.close()
+    >>> asyncio.run(make_directory())
+    [ListedSession(session_id='s1', kind='interactive', owner='alice', enabled=True, participants={})]
     """
 
     def __init__(self, directory: SessionDirectory) -> None:

@@ -28,9 +28,7 @@ class HttpLookup:
 
     Raises :class:`~usechat.errors.InvalidSetting` if ``url`` has no ``{id}``.
 
-    .. code-block:: python
-
-        access = HttpLookup("https://agents.example.com/api/sessions/{id}", role="session.role", owner="session.userId")
+    >>> access = HttpLookup("https://agents.example.com/api/sessions/{id}", role="session.role", owner="session.userId")
     """
 
     def __init__(

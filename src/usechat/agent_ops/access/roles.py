@@ -17,7 +17,11 @@ _SESSION_ID: Final = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9_.:~-]{0,199}")
 
 
 class Role(enum.IntEnum):
-    """A person's role in a session, ordered by permissions: ``Role.OWNER > Role.COLLABORATOR > Role.VIEWER``."""
+    """A person's role in a session, ordered by permissions.
+
+    >>> Role.OWNER > Role.COLLABORATOR > Role.VIEWER
+    True
+    """
 
     VIEWER = 0
     COLLABORATOR = 1
@@ -41,15 +45,12 @@ class AccessRule(Protocol):
 
     A rule of your own needs no base class:
 
-    .. code-block:: python
-
-        class EverybodyCollaborates:
-            async def role_of(self, identity: Identity, session_id: str) -> Membership | None:
-                return Membership(Role.COLLABORATOR)
-
-            async def check(self) -> None: ...
-
-            async def close(self) -> None: ...
+    >>> class EverybodyCollaborates:
+    ...     async def role_of(self, identity: Identity, session_id: str) -> Membership | None:
+    ...         return Membership(Role.COLLABORATOR)
+    ...     async def check(self) -> None: ...
+    ...     async def close(self) -> None: ...
+    >>> rule: AccessRule = EverybodyCollaborates()
     """
 
     async def role_of(self, identity: Identity, session_id: str) -> Membership | None:
