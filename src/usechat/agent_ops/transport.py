@@ -7,8 +7,8 @@ has yielded the ending. :class:`TurnExchange` is that exchange as an async itera
 
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
-from contextlib import asynccontextmanager, suppress
-from typing import Any, Final
+from contextlib import asynccontextmanager, closing, suppress
+from typing import Any, Final, cast
 
 from usechat.agent_ops.adapter import SessionAdapter, SessionInput
 from usechat.agent_ops.connection import SessionSocket, SessionStreams, SocketCounter, session_url
@@ -199,14 +199,15 @@ class TurnExchange:
 
         Raises :class:`~usechat.errors.PublicError` if the session is silent for too long.
         """
-        adapter, deadline = self.adapter, _FrameDeadline(self.adapter, self._idle_timeout)
+        adapter = self.adapter
         try:
             for command in self._commands:
                 await socket.send(command)
             for answer in self._answers:
                 yield answer
-            while not adapter.ended:
-                yield await deadline.receive(socket)
+            with closing(_FrameDeadline(adapter, self._idle_timeout)) as deadline:
+                while not adapter.ended:
+                    yield await deadline.receive(socket)
         except SessionClosed:
             return  # the adapter's `close` knows whether the turn was complete
         except TimeoutError:
@@ -217,8 +218,6 @@ class TurnExchange:
         except BaseException:  # cancelled, closed or failed
             await self._leave(socket)
             raise
-        finally:
-            deadline.cancel()
 
     async def _leave(self, socket: SessionSocket) -> None:
         """Stop our turn and no other: on an abort, some upstreams also empty the whole queue."""
@@ -254,6 +253,7 @@ class _FrameDeadline:
     def __init__(self, adapter: SessionAdapter, idle_timeout: float | None) -> None:
         self._adapter = adapter
         self._idle_timeout = idle_timeout
+        self._tolerance = (idle_timeout or 0) / 50
         self._loop = asyncio.get_running_loop()
         self._last_frame = self._loop.time()
         self._settled_at: float | None = None
@@ -264,8 +264,7 @@ class _FrameDeadline:
     async def receive(self, socket: SessionSocket) -> Frame:
         """Return the next frame; raise ``TimeoutError`` if it does not come in time."""
         self._set_timer(self._deadline())
-        task = self._waiting = asyncio.current_task()
-        assert task is not None
+        task = self._waiting = cast("asyncio.Task[Any]", asyncio.current_task())
         cancelling = task.cancelling()
         try:
             frame = await socket.receive()
@@ -290,15 +289,13 @@ class _FrameDeadline:
 
     def _set_timer(self, deadline: float | None) -> None:
         timer = self._timer
-        if deadline is not None and timer is not None:
-            tolerance = (self._idle_timeout or 0) / 50
-            if 0 <= deadline - timer.when() <= tolerance:
-                return
-        self.cancel()
+        if deadline is not None and timer is not None and 0 <= deadline - timer.when() <= self._tolerance:
+            return
+        self.close()
         if deadline is not None:
             self._timer = self._loop.call_at(deadline, self._expire)
 
-    def cancel(self) -> None:
+    def close(self) -> None:
         """Cancel the timer."""
         if self._timer is not None:
             self._timer.cancel()
