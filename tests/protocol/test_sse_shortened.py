@@ -111,3 +111,14 @@ def test_nothing_is_added_to_a_frame_that_was_read() -> None:
     assert shortened.read(0, 1000) == merged
     shortened.add(written[2])
     assert shortened.read(len(merged), 1000) == written[2]
+
+
+def test_a_last_frame_that_was_not_read_still_grows() -> None:
+    shortened = ShortenedFrames()
+    error = encode_frame(chunks.ErrorChunk("one"))
+    written = deltas("a", "b")
+    shortened.add(error)
+    shortened.add(written[0])
+    assert shortened.read(0, len(error)) == error
+    shortened.add(written[1])
+    assert shortened.read(len(error), 1000) == deltas("ab")[0]
