@@ -44,6 +44,7 @@ LAYERS = [
     "ids",
     "turn",
     "sources",
+    "chats",
     "runs",
     "server",
     "cli.targets",
