@@ -36,7 +36,9 @@ __all__ = [
     "is_behind",
     "open_calls",
     "read_text",
+    "searchable",
     "settled",
+    "storable",
     "take_answers",
     "text_of",
     "without_transient",
@@ -184,10 +186,19 @@ def digest_of(message: Mapping[str, Any]) -> str:
 
 
 def text_of(message: Mapping[str, Any]) -> str:
-    """Return the text parts of a message, one per line, as text that every database can keep."""
+    """Return the text parts of a message, one per line."""
     texts = [part.get("text") for part in message["parts"] if part.get("type") == "text"]
-    joined = "\n".join(text for text in texts if isinstance(text, str))
-    return joined.replace("\0", "").encode("utf-8", "replace").decode()
+    return "\n".join(text for text in texts if isinstance(text, str))
+
+
+def storable(text: str) -> str:
+    """Return a text that every database can keep: without NUL and half characters."""
+    return text.replace("\0", "").encode("utf-8", "replace").decode()
+
+
+def searchable(text: str) -> str:
+    """Return a text to look for another one in, in any case; databases fold ASCII alone, if at all."""
+    return storable(text).casefold()
 
 
 def without_transient(message: UIMessage) -> UIMessage:

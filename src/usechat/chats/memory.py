@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 
 from usechat.chats.blobs import Blob, BlobStore
-from usechat.chats.chat import Node, text_of, write_text
+from usechat.chats.chat import Node, searchable, text_of, write_text
 from usechat.chats.growth import Growth, grown
 from usechat.chats.store import (
     ChatPage,
@@ -116,7 +116,7 @@ class MemoryChats(ChatStore):
         matching = [
             chat
             for chat in found
-            if (archived is None or _row(chat).archived == archived) and _matches(chat, query.casefold())
+            if (archived is None or _row(chat).archived == archived) and _matches(chat, searchable(query))
         ]
         ordered = sorted(matching, key=_order, reverse=True)
         page = [chat for chat in ordered if after is None or _order(chat) < after][: limit + 1]
@@ -163,7 +163,7 @@ def _order(chat: _Chat) -> tuple[bool, float, str]:
 
 def _matches(chat: _Chat, query: str) -> bool:
     texts = [_row(chat).title, *(text_of(message) for message in chat.messages.values())] if query else [""]
-    return any(query in text.casefold() for text in texts)
+    return any(query in searchable(text) for text in texts)
 
 
 class _MemoryTransaction:

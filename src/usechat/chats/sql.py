@@ -17,7 +17,7 @@ from typing import Any, Final
 import msgspec
 
 from usechat.chats.blobs import Blob, BlobStore
-from usechat.chats.chat import Node, read_text, text_of, write_text
+from usechat.chats.chat import Node, read_text, searchable, text_of, write_text
 from usechat.chats.growth import Growth, grown
 from usechat.chats.store import (
     ChatPage,
@@ -269,7 +269,7 @@ class _SqlTransaction:
             self.chat, self._key = _chat_row(row), row.key
 
     async def put_chat(self, row: ChatRow) -> None:
-        values = {**msgspec.structs.asdict(row), "search": _folded(row.title)}
+        values = {**msgspec.structs.asdict(row), "search": searchable(row.title)}
         if self.chat is None:
             made = await self._connection.execute(insert(CHATS).values(values).returning(CHATS.c.key))
             self._key = made.scalar_one()
@@ -315,7 +315,7 @@ class _SqlTransaction:
             "given": write_text(node.given),
             "created": node.created,
             "feedback": _feedback_text(node.feedback),
-            "search": _folded(text_of(message)),
+            "search": searchable(text_of(message)),
             "body": write_text(message),
         }
         statement = self._insert_into(MESSAGES).values(values)
@@ -400,14 +400,9 @@ def _feedback_text(feedback: Any) -> str | None:
     return None if feedback is None else write_text(feedback)
 
 
-def _folded(text: str) -> str:
-    """Return a text in which one can look for another one in any case; databases fold ASCII alone, if at all."""
-    return text.casefold()
-
-
 def _contains(query: str) -> Any:
     """Return the condition that a text is in the title of a chat, or in one of its messages."""
-    text = _folded(query.replace("\0", "").encode("utf-8", "replace").decode())
+    text = searchable(query)
     in_message = exists().where(MESSAGES.c.chat == CHATS.c.key, MESSAGES.c.search.contains(text, autoescape=True))
     return or_(CHATS.c.search.contains(text, autoescape=True), in_message)
 

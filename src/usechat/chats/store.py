@@ -24,7 +24,7 @@ The whole message is written when the differences have become as large as it is,
 together are linear in its size.
 
 **A store is a transaction.** Everything here is written once, over :class:`Transaction`; a database implements that,
-and four queries over all chats. ``MemoryChats`` and ``SqlChats`` are the two.
+and three queries over all chats. ``MemoryChats`` and ``SqlChats`` are the two.
 """
 
 import abc

@@ -4,7 +4,7 @@ import inspect
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Final, TypeAlias
 
-from usechat.chats.chat import text_of
+from usechat.chats.chat import storable, text_of
 from usechat.protocol.ui_messages import UIMessage
 
 __all__ = ["LONGEST_TITLE", "TitleFunction", "ask_title", "clean_title", "first_words"]
@@ -23,7 +23,7 @@ def first_words(messages: Sequence[UIMessage], limit: int = _FIRST_WORDS) -> str
     >>> first_words([{"id": "u1", "role": "user", "parts": [question]}], 20)
     'What is the weather…'
     """
-    texts = (text_of(message) for message in messages if message["role"] == "user")
+    texts = (storable(text_of(message)) for message in messages if message["role"] == "user")
     text = next((text for text in (" ".join(text.split()) for text in texts) if text), "")
     if len(text) <= limit:
         return text
@@ -33,7 +33,7 @@ def first_words(messages: Sequence[UIMessage], limit: int = _FIRST_WORDS) -> str
 
 def clean_title(title: str) -> str:
     """Return a title as it is stored: on one line, and not too long."""
-    text = " ".join(title.replace("\0", " ").encode("utf-8", "replace").decode().split())
+    text = " ".join(storable(title).split())
     return text if len(text) <= LONGEST_TITLE else f"{text[: LONGEST_TITLE - 1]}…"
 
 
