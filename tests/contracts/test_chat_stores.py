@@ -37,7 +37,6 @@ from usechat.protocol.validation import validate_messages
 
 PATIENCE = 30
 SHORT = 0.3
-RELEASES = ["5", "6", "7"]
 
 Stores: TypeAlias = tuple[ChatStore, ChatStore]
 """Those of two workers; in memory there is one worker, and both are the same."""
@@ -374,7 +373,7 @@ async def test_what_is_stored_after_a_bad_end_is_valid_in_every_release(
 # -- Approvals and client tools.
 
 
-async def waiting(store: ChatStore, *parts: dict[str, Any]) -> str:
+async def waiting(store: ChatStore, *parts: dict[str, Any] | str) -> str:
     return await turn(store, ask(user("u1", "Q1")), *parts, outcome="waiting")
 
 
@@ -439,16 +438,17 @@ async def test_an_approval_whose_run_was_lost_is_told_again_as_given(make: Make)
 
 async def test_an_output_whose_run_failed_is_given_again(store: ChatStore) -> None:
     message_id = await waiting(store, call("t1"))
-    copy = answer(message_id, call("t1", "output-available", output=21))
+    given = call("t1", "output-available", output=21)
+    copy = answer(message_id, given)
     request = ask(copy, message_id=message_id)
     begun = await begin(store, request)
     assert [(each.tool_call_id, each.output) for each in begun.request.tool_outputs] == [("t1", 21)]
     await store.finish(begun.claim, copy, "failed")
     begun = await begin(store, request)
     assert [each.tool_call_id for each in begun.request.tool_outputs] == ["t1"]
-    await store.finish(begun.claim, answer(message_id, *copy["parts"], "Warm."), "finished")
+    await store.finish(begun.claim, answer(message_id, given, "Warm."), "finished")
     assert isinstance(await store.begin(request, owner="ada", run_id="r3"), Answered)
-    seen = answer(message_id, *copy["parts"], "Warm.")
+    seen = answer(message_id, given, "Warm.")
     begun = await begin(store, ask(seen, message_id=message_id))
     assert begun.request.tool_outputs == [], "what a run has used is not given twice"
 
@@ -657,7 +657,7 @@ async def test_a_large_inline_file_becomes_a_stored_one(make: Make) -> None:
     here, there = await make(inline_limit=1_000)
     await turn(here, ask(user("u1", "Look", picture())), picture(), picture("data:,small"))
     loaded = await there.load("c1", owner="ada")
-    url = dict(loaded.messages[0]["parts"][0])["url"]
+    url = str(dict(loaded.messages[0]["parts"][0])["url"])
     assert url.startswith("usechat-file:")
     assert loaded.messages[0] == user("u1", "Look", picture(url))
     assert loaded.messages[1]["parts"] == [picture(url), picture("data:,small")]
