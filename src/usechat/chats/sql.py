@@ -259,14 +259,14 @@ class _SqlTransaction:
 
     async def begin(self, chat_id: str, *, writes: bool) -> None:
         """Read the chat and the time, and keep others from writing the chat."""
-        asked = select(CHATS).where(CHATS.c.id == chat_id)
+        asked = select(CHATS, self._clock.label("now")).where(CHATS.c.id == chat_id)
         if writes:
-            asked = asked.with_for_update()
+            asked = asked.with_for_update(of=CHATS)
         row = (await self._connection.execute(asked)).one_or_none()
-        # After the lock was waited for.
-        self.now = float((await self._connection.execute(select(self._clock))).scalar_one())
-        if row is not None:
-            self.chat, self._key = _chat_row(row), row.key
+        if row is None:
+            self.now = float((await self._connection.execute(select(self._clock))).scalar_one())
+        else:
+            self.chat, self._key, self.now = _chat_row(row), row.key, float(row.now)
 
     async def put_chat(self, row: ChatRow) -> None:
         values = {**msgspec.structs.asdict(row), "search": searchable(row.title)}
