@@ -3,8 +3,8 @@
 import asyncio
 import base64
 import itertools
+import shutil
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
-from pathlib import Path
 from typing import Any, TypeAlias
 
 import msgspec
@@ -18,6 +18,7 @@ from usechat.chats import (
     Blob,
     Busy,
     ChatStore,
+    Claim,
     FileUrls,
     Joined,
     MemoryChats,
@@ -36,7 +37,6 @@ from usechat.errors import (
 from usechat.protocol.validation import validate_messages
 
 PATIENCE = 30
-SHORT = 0.3
 
 Stores: TypeAlias = tuple[ChatStore, ChatStore]
 """Those of two workers; in memory there is one worker, and both are the same."""
@@ -51,26 +51,51 @@ def postgres() -> Iterator[str]:
         yield url
 
 
+async def prepare(url: str) -> None:
+    store = SqlChats(url)
+    await store.migrate()
+    await store.open()
+    await store.close()
+
+
+@pytest.fixture(scope="module")
+def database(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], str]:
+    """Returns a database with tables: a new file, or the server. Migrations are slow, so they run once."""
+    template = tmp_path_factory.mktemp("chats") / "template.db"
+    ready: dict[str, str] = {}
+
+    def database(kind: str) -> str:
+        if kind not in ready:
+            ready[kind] = str(template) if kind == "sqlite" else request.getfixturevalue("postgres")
+            asyncio.run(prepare(ready[kind]))
+        if kind == "postgresql":
+            return ready[kind]
+        return str(shutil.copy(template, template.with_name(f"{next(_files)}.db")))
+
+    return database
+
+
 @pytest.fixture(params=["memory", "sqlite", "postgresql"])
-async def make(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Make]:
+def url(request: pytest.FixtureRequest, database: Callable[[str], str]) -> str | None:
+    return None if request.param == "memory" else database(request.param)
+
+
+@pytest.fixture
+async def make(url: str | None) -> AsyncIterator[Make]:
     made: list[SqlChats] = []
 
     async def make(**options: Any) -> Stores:
-        if request.param == "memory":
+        if url is None:
             alone = MemoryChats(**options)
             return alone, alone
-        is_file = request.param == "sqlite"
-        url = str(tmp_path / f"chats{next(_files)}.db") if is_file else request.getfixturevalue("postgres")
-        here, there = SqlChats(url, **options), SqlChats(url, **options)
-        made.extend((here, there))
-        if not is_file:
-            await here.migrate()
-        return here, there
+        pair = SqlChats(url, **options), SqlChats(url, **options)
+        made.extend(pair)
+        return pair
 
     yield make
-    for store in made[::2]:
-        await store.migrate("base")
     for store in made:
+        for chat_id in await store.ids_of():
+            await store.delete(chat_id, owner=None)
         await store.close()
 
 
@@ -84,10 +109,11 @@ def store(stores: Stores) -> ChatStore:
     return stores[0]
 
 
-async def eventually(condition: Callable[[], Awaitable[object]]) -> None:
-    async with asyncio.timeout(PATIENCE):
-        while not await condition():  # noqa: ASYNC110
-            await asyncio.sleep(0.02)
+async def expire(store: ChatStore, claim: Claim) -> None:
+    """Let the lease of a worker end: from here on it is as if the worker had died long ago."""
+    lease, store.lease = store.lease, 0
+    await store.renew(claim)
+    store.lease = lease
 
 
 async def shown(store: ChatStore, chat_id: str = "c1") -> list[str]:
@@ -215,19 +241,15 @@ async def test_when_an_answer_has_ended_the_chat_is_free(stores: Stores) -> None
     assert await shown(here) == ["Q1", "A2"], "the same question again is a regenerate"
 
 
-async def test_a_dead_workers_chat_is_free_when_its_lease_expires(make: Make) -> None:
-    here, there = await make(lease=SHORT)
+async def test_a_dead_workers_chat_is_free_when_its_lease_expires(stores: Stores) -> None:
+    here, there = stores
     begun = await begin(here, ask(user("u1", "Q1")))
     await here.save(begun.claim, answer("a1", text("Half an ans", "streaming"), call("t1")))
-
-    async def is_free() -> bool:
-        return (await there.load("c1", owner="ada")).running is None
-
-    await eventually(is_free)
+    await expire(here, begun.claim)
     loaded = await there.load("c1", owner="ada")
     error = {"state": "output-error", "errorText": "The run was lost before this tool finished."}
     lost = answer("a1", "Half an ans", {**call("t1"), **error})
-    assert (loaded.messages, loaded.outcomes) == ([user("u1", "Q1"), lost], {"a1": "lost"})
+    assert (loaded.messages, loaded.outcomes, loaded.running) == ([user("u1", "Q1"), lost], {"a1": "lost"}, None)
     with pytest.raises(ClaimLost):
         await here.save(begun.claim, answer("a1", "Half an answer."))
     with pytest.raises(ClaimLost):
@@ -240,43 +262,50 @@ async def test_a_dead_workers_chat_is_free_when_its_lease_expires(make: Make) ->
         await here.save(begun.claim, answer("a1", "Half an answer."))
 
 
-async def test_a_lost_answer_is_reported_once(make: Make) -> None:
-    here, there = await make(lease=SHORT)
+async def test_a_lost_answer_is_reported_once(stores: Stores) -> None:
+    here, there = stores
     begun = await begin(here, ask(user("u1")))
     await here.save(begun.claim, answer("a1", text("Half", "streaming")))
-    found: list[Any] = []
-
-    async def is_found() -> bool:
-        for store in (there, here):
-            found.extend(await store.collect_lost())
-        return bool(found)
-
-    await eventually(is_found)
+    assert await there.collect_lost() == []
+    await expire(here, begun.claim)
+    found = await there.collect_lost()
     assert [(lost.claim, lost.message) for lost in found] == [(begun.claim, answer("a1", "Half"))]
     assert [*await here.collect_lost(), *await there.collect_lost()] == []
 
 
-async def test_a_lost_answer_that_the_next_request_finds_is_reported_too(make: Make) -> None:
-    here, there = await make(lease=SHORT)
+async def test_a_lost_answer_that_the_next_request_finds_is_reported_too(stores: Stores) -> None:
+    here, there = stores
     first = await begin(here, ask(user("u1")))
-
-    async def has_begun() -> bool:
-        return isinstance(await there.begin(ask(user("u2")), owner="ada", run_id="r2"), Begun)
-
-    await eventually(has_begun)
+    await expire(here, first.claim)
+    await begin(there, ask(user("u2")))
     assert [(lost.claim, lost.message) for lost in await there.collect_lost()] == [(first.claim, None)]
 
 
-async def test_a_claim_that_is_renewed_does_not_expire(make: Make) -> None:
-    here, there = await make(lease=1)
-    begun = await begin(here, ask(user("u1")))
-    loop = asyncio.get_running_loop()
-    started = loop.time()
-    while loop.time() < started + 2:
-        await here.renew(begun.claim)
-        assert (await there.load("c1", owner="ada")).running == begun.claim
-        await asyncio.sleep(0.1)
-    await here.finish(begun.claim, answer("a1", "Done."), "finished")
+async def test_a_lease_ends_by_itself(make: Make) -> None:
+    here, there = await make(lease=0.1)
+    await begin(here, ask(user("u1")))
+    async with asyncio.timeout(PATIENCE):
+        while (await there.load("c1", owner="ada")).running is not None:  # noqa: ASYNC110
+            await asyncio.sleep(0.02)
+
+
+async def test_every_write_renews_the_claim(store: ChatStore) -> None:
+    begun = await begin(store, ask(user("u1")))
+
+    async def expires() -> float:
+        async with store.transaction("c1", writes=False) as transaction:
+            row = await transaction.claim()
+        assert row is not None
+        return row.expires
+
+    times = [await expires()]
+    for lease in (100, 200, 300, 400):
+        store.lease = lease
+        await (
+            store.renew(begun.claim) if lease == 100 else store.save(begun.claim, answer("a1", "A" * (lease // 300)))
+        )
+        times.append(await expires())
+    assert times == sorted(set(times))
 
 
 async def test_a_deleted_chat_cannot_be_written(store: ChatStore) -> None:
@@ -291,8 +320,8 @@ async def test_a_deleted_chat_cannot_be_written(store: ChatStore) -> None:
 # -- An answer that grows.
 
 
-async def test_what_was_saved_last_is_what_is_left(make: Make) -> None:
-    here, there = await make(lease=SHORT)
+async def test_what_was_saved_last_is_what_is_left(stores: Stores) -> None:
+    here, there = stores
     begun = await begin(here, ask(user("u1")))
     states: list[Any] = [
         answer("a1", text("One", "streaming")),
@@ -306,13 +335,8 @@ async def test_what_was_saved_last_is_what_is_left(make: Make) -> None:
     for state in states:
         await here.save(begun.claim, state)
     await here.save(begun.claim, states[-1])
-    lost: list[Any] = []
-
-    async def is_lost() -> bool:
-        lost.extend(await there.collect_lost())
-        return bool(lost)
-
-    await eventually(is_lost)
+    await expire(here, begun.claim)
+    lost = await there.collect_lost()
     assert lost[0].message == {**states[-1], "parts": [text("One two.", "done"), text("Three " * 51, "done")]}
     assert (await here.load("c1", owner="ada")).messages[-1] == lost[0].message
 
@@ -419,19 +443,13 @@ async def test_of_many_answers_at_once_one_is_taken(stores: Stores) -> None:
     assert [each for each in found if each is not begun[0]] == [Joined(begun[0].claim)] * 9
 
 
-async def test_an_approval_whose_run_was_lost_is_told_again_as_given(make: Make) -> None:
-    here, there = await make(lease=SHORT)
+async def test_an_approval_whose_run_was_lost_is_told_again_as_given(stores: Stores) -> None:
+    here, there = stores
     message_id = await waiting(here, asks("t1", "p1"))
     request = ask(answer(message_id, answers("t1", "p1", True)), message_id=message_id)
-    await begin(here, request)
-    found: list[Any] = []
-
-    async def has_begun() -> bool:
-        found.append(await there.begin(request, owner="ada", run_id=f"again{len(found)}"))
-        return isinstance(found[-1], Begun)
-
-    await eventually(has_begun)
-    assert [each.approval_id for each in found[-1].request.approvals] == ["p1"]
+    await expire(here, (await begin(here, request)).claim)
+    again = await begin(there, request)
+    assert [each.approval_id for each in again.request.approvals] == ["p1"]
     lost = await there.collect_lost()
     assert [each.message for each in lost] == [answer(message_id, answers("t1", "p1", True))]
 
