@@ -113,13 +113,6 @@ class Tree:
         parent = self.nodes[key].parent
         return [node.id for node in self.nodes.values() if node.parent == parent]
 
-    def leaf_below(self, key: int) -> int:
-        """Return the end of the newest branch through a message; the message itself if nothing follows it."""
-        newest = {node.parent: node.key for node in self.nodes.values()}
-        while key in newest:
-            key = newest[key]
-        return key
-
     def find(self, message_id: str | None, digest: str | None = None) -> Node | None:
         """Return the message that a client means by an id.
 
