@@ -12,13 +12,14 @@ import httpx2
 import msgspec
 import pytest
 
+from tests.plain_asgi import PLAIN_ASGI
 from tests.redis_server import redis_server
 from tests.server.process import PATIENCE, eventually, question, serve_process
 from usechat import ChunkDecoder, MessageBuilder
 from usechat.cli import main
-from usechat.cli.serve import Plan, disconnect_of, make_app
+from usechat.cli.plan import Plan, make_app
 from usechat.server.auth.tokens import new_api_token
-from usechat.server.settings import Disconnect, cancel_after
+from usechat.server.settings import Disconnect, Settings, cancel_after
 
 AGENTS = """
 import asyncio, time
@@ -174,14 +175,17 @@ def complaint_about(arguments: list[str], capsys: pytest.CaptureFixture[str]) ->
     ("arguments", "complaint"),
     [
         (["served_agents:nothing"], "served_agents has no 'nothing'"),
-        (["served_agents:Transport"], "served_agents:Transport is a class; "),
+        (["served_agents:Transport"], "served_agents:Transport cannot be served: Transport is a class; "),
         (["served_agents:plain", "--sdk", "4"], "'4' is not an AI SDK release; "),
-        (["served_agents:plain", "--host", "0.0.0.0"], "--host 0.0.0.0 lets other machines in; say with --auth "),
-        (["served_agents:plain", "--host", "::"], "--host :: lets other machines in; say with --auth "),
+        (
+            ["served_agents:plain", "--host", "0.0.0.0"],
+            "--host 0.0.0.0 lets other machines in; say with --auth who is allowed",
+        ),
+        (["served_agents:plain", "--host", "::"], "--host :: lets other machines in; say with --auth who is allowed"),
         (["served_agents:plain", "--workers", "2"], "--workers 2 needs a store that they share: a run lives in one "),
         (["served_agents:chats", "--workers", "2"], "--workers 2 needs a store that they share: a run lives in one "),
         (["served_agents:mounted", "--workers", "2"], "--workers 2 needs a store that they share: a run lives in one "),
-        (["served_agents:plain", "--auth", "everyone"], "--auth 'everyone' is no rule; give tokens:FILE or jwt:"),
+        (["served_agents:plain", "--auth", "everyone"], "--auth 'everyone' is not a rule; give tokens:FILE or jwt:"),
         (["served_agents:plain", "--auth", "tokens:none.txt"], "none.txt cannot be read: No such file or directory"),
         (["served_agents:plain", "--workers", "2", "--reload"], "--reload is for one worker, so leave --workers out"),
         (["served_agents:plain", "--cors", "example.com"], "--cors: 'example.com' is not an origin; "),
@@ -192,7 +196,10 @@ def complaint_about(arguments: list[str], capsys: pytest.CaptureFixture[str]) ->
             ["served_agents:plain", "--approval-secret", "short.txt"],
             "--approval-secret: short.txt holds fewer than 32 characters",
         ),
-        (["served_agents:plain", "--approval-secret", "binary.txt"], "--approval-secret: binary.txt is no text"),
+        (
+            ["served_agents:plain", "--approval-secret", "binary.txt"],
+            "--approval-secret: binary.txt is not a text file",
+        ),
         (
             ["served_agents:chats", "--sdk", "6"],
             "served_agents:chats is an ASGI app and served as it is: set --sdk in ",
@@ -321,8 +328,18 @@ def test_changes_are_served_under_reload(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("said", "policy"), [("cancel", "cancel"), ("continue", "continue"), (5, cancel_after(5)), (0.5, cancel_after(0.5))]
 )
-def test_what_becomes_of_an_answer_that_nobody_reads(said: Any, policy: Disconnect) -> None:
-    assert disconnect_of(Plan(target="a:b", disconnect=said)) == policy
+def test_the_disconnect_policy_reaches_the_settings(said: Any, policy: Disconnect) -> None:
+    assert settings_of(Plan(target="served_agents:plain", disconnect=said)).disconnect == policy
+
+
+@pytest.mark.parametrize("plain", [False, True])
+def test_uvicorn_s_internals_can_be_switched_off(plain: bool) -> None:
+    assert settings_of(Plan(target="served_agents:plain", plain_asgi=plain)).plain_asgi is (plain or PLAIN_ASGI)
+
+
+def settings_of(plan: Plan) -> Settings:
+    [chats] = make_app(plan).chats
+    return chats.settings
 
 
 def test_the_plan_reaches_workers_as_it_is() -> None:

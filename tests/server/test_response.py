@@ -10,6 +10,7 @@ from typing import Any, Literal, TypeAlias, cast, get_args
 
 import pytest
 
+from tests.plain_asgi import new_server
 from usechat.runs.log import Log, Wake
 from usechat.runs.reading import LogReading
 from usechat.runs.timers import timer_for
@@ -125,7 +126,12 @@ class Answering:
         )
         received = asyncio.get_running_loop().time()
         response = StreamResponse(
-            reading, keep_alive=keep_alive, observer=self.listener, received=received, patience=patience
+            reading,
+            server=new_server(),
+            keep_alive=keep_alive,
+            observer=self.listener,
+            received=received,
+            patience=patience,
         )
         self.task = asyncio.ensure_future(response({}, connection.receive, send))
 
@@ -232,7 +238,11 @@ async def test_what_passes_through_others_is_sent_by_the_task() -> None:
 async def test_a_stream_that_is_collected_is_sent_by_whoever_collects_it() -> None:
     connection, log = Connection(), Log()
     response = StreamResponse(
-        LogReading(log.reader(), log, on_close=lambda _read: None), keep_alive=60, observer=Unobserved(), received=0
+        LogReading(log.reader(), log, on_close=lambda _read: None),
+        server=new_server(),
+        keep_alive=60,
+        observer=Unobserved(),
+        received=0,
     )
     scope: dict[str, Any] = {}
     streams = collect_streams(scope)
@@ -265,6 +275,7 @@ async def test_a_silence_is_broken_in_time(keep_alive: float) -> None:
     connection, log = Connection(), Log()
     response = StreamResponse(
         LogReading(log.reader(), log, on_close=lambda _read: None),
+        server=new_server(),
         keep_alive=keep_alive,
         observer=Unobserved(),
         received=0,

@@ -136,7 +136,7 @@ def test_a_server_that_goes_breaks_its_sockets_off() -> None:
         client.send("r1", "going")
         client.until("r1", "one ")
         assert server.loop is not None
-        server.loop.call_soon_threadsafe(app.break_off)
+        server.loop.call_soon_threadsafe(app.disconnect_readers)
         assert client.closed() == (1012, "The server is shutting down; resume.")
 
 

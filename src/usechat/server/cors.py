@@ -7,6 +7,8 @@ from urllib.parse import urlsplit
 from starlette.middleware.cors import CORSMiddleware
 from starlette.types import ASGIApp
 
+from usechat.errors import InvalidSetting
+
 __all__ = ["with_cors"]
 
 _REQUEST_HEADERS: Final = (
@@ -25,7 +27,7 @@ def with_cors(app: ASGIApp, origins: Sequence[str]) -> ASGIApp:
     """
     for origin in origins:
         if origin != "*" and not _is_origin(origin):
-            raise ValueError(f"{origin!r} is not an origin; write it as the browser does: https://example.com:8443")
+            raise InvalidSetting(f"{origin!r} is not an origin; write it as the browser does: https://example.com:8443")
     if not origins:
         return app
     return CORSMiddleware(

@@ -15,7 +15,7 @@ from starlette.responses import JSONResponse, PlainTextResponse, RedirectRespons
 
 from usechat.check import check_bytes
 from usechat.errors import CannotJudge, ChatNotFound, PageMissing, RequestError
-from usechat.server.requests import AuthorizeFunction, ask, read_body
+from usechat.server.requests import AuthorizeFunction, authorize_request, read_body
 
 __all__ = ["PageSettings", "WithPage"]
 
@@ -93,7 +93,7 @@ class WithPage:
 
     async def _check(self, request: Request) -> Response:
         try:
-            if await ask(self._authorize, request, "", "check") is None:
+            if await authorize_request(self._authorize, request, "", "check") is None:
                 raise ChatNotFound("Not found.")
             body = await read_body(request, MAXIMUM_CHECKED_BYTES)
             return JSONResponse(await asyncio.to_thread(check_bytes, body, name="stream"))

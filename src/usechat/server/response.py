@@ -11,8 +11,8 @@ from usechat.protocol.sse import KEEP_ALIVE, STREAM_OPEN, encode_frame
 from usechat.runs.log import Wake
 from usechat.runs.manager import Reading
 from usechat.runs.timers import timer_for
+from usechat.server.connection import AsgiServer, Sender, all_written, reset_at_once, unsent_bytes
 from usechat.server.observers.observer import Observer
-from usechat.server.uvicorn import Leaving, Sender, all_written, reset_at_once, transport_of, unsent_bytes
 
 __all__ = ["BROKEN_OFF", "STREAM_HEADERS", "StreamResponse", "collect_streams"]
 
@@ -68,6 +68,7 @@ class StreamResponse(Response):
         self,
         reading: Reading,
         *,
+        server: AsgiServer,
         keep_alive: float,
         observer: Observer,
         received: float,
@@ -79,6 +80,7 @@ class StreamResponse(Response):
         self.body = b""
         self.raw_headers = list(STREAM_HEADERS)
         self._reading = reading
+        self._server = server
         self._keep_alive = keep_alive
         self._observer = observer
         self._received = received
@@ -107,23 +109,23 @@ class StreamResponse(Response):
         self._task = asyncio.current_task()
         self._scope, self._receive = scope, receive
         self._reading.on_cut(self._interrupt)
-        self._sender = sender = Sender(send, self._observer, self._reading)
+        self._sender = sender = self._server.sender(send, receive, self._observer, self._reading)
         reason = "client"
         self._observer.stream_opened()
-        leaving = Leaving(self._reading)
+        client = self._server.watch_client(receive, self._reading)
         try:
-            leaving.listen(receive)
+            client.start()
             why = await self._send_all(send, sender)
             reason = "ended" if why is None else _REASONS[why]
             if why in (Wake.TOO_SLOW, Wake.SHUTDOWN):
                 self._cut = why  # once is enough
                 await self._break_off(sender, self._reading.give_up() if why is Wake.TOO_SLOW else b"")
         except asyncio.CancelledError:
-            if reason == "client" and not leaving.gone:
+            if reason == "client" and not client.gone:
                 reason = "broken-off"  # the server has no more time
             raise
         finally:
-            leaving.close()
+            client.close()
             sender.close()
             self._timer.discard(self)
             self._reading.close()
@@ -146,7 +148,9 @@ class StreamResponse(Response):
                 self._stuck = None
 
     def _look_for_progress(self, now: float) -> None:
-        transport = transport_of(self._scope, self._receive) if self._stuck is None else self._stuck.transport
+        transport = (
+            self._server.transport_of(self._scope, self._receive) if self._stuck is None else self._stuck.transport
+        )
         unsent = 0 if transport is None else unsent_bytes(transport)
         if self._stuck is None or unsent != self._stuck.unsent:
             self._stuck = Stuck(transport, unsent, now)
@@ -176,8 +180,7 @@ class StreamResponse(Response):
                         if self._first:
                             self._first = False
                             self._observer.first_frame(asyncio.get_running_loop().time() - self._received)
-                            if sender.can_push(self._receive):
-                                self._reading.push_to(sender)
+                            sender.start_pushing()
         except asyncio.CancelledError:
             if self._cut is None or self._task is None:
                 raise
@@ -186,7 +189,7 @@ class StreamResponse(Response):
 
     async def _break_off(self, sender: Sender, last_words: bytes) -> None:
         """Break the connection: closing it would wait until the client has read everything, perhaps for ever."""
-        transport = transport_of(self._scope, self._receive)
+        transport = self._server.transport_of(self._scope, self._receive)
         if transport is None:
             # An unknown server, or middleware in front of it, may end the response well, whatever happens here.
             last_words = last_words or encode_frame(BROKEN_OFF, event_names=self._event_names)

@@ -19,8 +19,8 @@ from usechat.protocol.values import json_kind, read_json
 from usechat.runs.log import Wake
 from usechat.runs.manager import Reading
 from usechat.server.auth.bearer import TOKEN_SUBPROTOCOL
+from usechat.server.connection import all_written
 from usechat.server.endpoints import Endpoints
-from usechat.server.uvicorn import all_written, transport_of
 
 __all__ = [
     "ChatSockets",
@@ -246,14 +246,14 @@ class _Socket:
 
     async def _close(self, close: _Close | None) -> None:
         """Close the socket; that of a client which takes nothing is broken, because no server would wait less."""
-        transport = transport_of(self._websocket.scope)
+        transport = self.endpoints.server.transport_of(self._websocket.scope)
         try:
             async with asyncio.timeout(_GOODBYE):
                 if close is not None:
                     with contextlib.suppress(WebSocketDisconnect):
                         await self._websocket.close(close.code, close.reason)
                 if transport is not None:
-                    await all_written(transport, looks=1)
+                    await all_written(transport, polls=1)
         except TimeoutError:
             if transport is not None:
                 transport.abort()

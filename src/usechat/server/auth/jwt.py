@@ -8,7 +8,7 @@ from typing import Any, Final, NamedTuple, cast
 
 import msgspec
 
-from usechat.errors import MissingDependency, Unauthenticated, UnusableKey
+from usechat.errors import InvalidSetting, MissingDependency, Unauthenticated, UnusableKey
 from usechat.server.auth.tokens import WatchedFile
 from usechat.turn import Identity
 
@@ -108,7 +108,7 @@ def _key_source(
     secret: str | bytes | None, public_key: str | bytes | None, jwks: str | os.PathLike[str] | None
 ) -> Callable[[], list[_VerificationKey]]:
     if [secret, public_key, jwks].count(None) != 2:
-        raise TypeError("give one of secret, public_key and jwks")
+        raise InvalidSetting("give one of secret, public_key and jwks")
     if jwks is not None:
         return WatchedFile(jwks, _from_set).read
     key = _imported(OctKey.import_key, secret) if secret is not None else _imported(_from_pem, public_key)

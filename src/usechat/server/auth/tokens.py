@@ -10,7 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final, Generic, TypeVar
 
-from usechat.errors import UnusableFile
+from usechat.errors import InvalidSetting, UnusableFile
 from usechat.turn import Identity
 
 __all__ = [
@@ -90,7 +90,7 @@ def new_api_token(name: str) -> tuple[str, str]:
     token = f"usechat-{secrets.token_urlsafe(32)}"
     line = f"{name}:{_digest(token).decode()}"
     if _LINE.fullmatch(line) is None:
-        raise ValueError(f"{name!r} cannot be the name of a token")
+        raise InvalidSetting(f"{name!r} cannot be the name of a token")
     return token, line
 
 
