@@ -22,7 +22,8 @@ from usechat.server.auth.tokens import new_api_token
 from usechat.server.settings import Disconnect, Settings, cancel_after
 
 AGENTS = """
-import asyncio, time
+import asyncio, functools, time
+import framework_of_others
 from starlette.applications import Starlette
 from starlette.middleware.gzip import GZipMiddleware
 from starlette.responses import PlainTextResponse
@@ -61,6 +62,26 @@ class Transport:
         return None
 
 transport = Transport()
+
+class Words:
+    async def __call__(self, turn):
+        yield "You said: "
+        yield turn.text
+
+class Sentence:
+    async def __call__(self, turn):
+        return "You said: " + turn.text
+
+def greet(greeting, turn):
+    return greeting + turn.text
+
+async def greet_in_words(greeting, turn):
+    yield greeting
+    yield turn.text
+
+words, sentence = Words(), Sentence()
+partial, partial_words = functools.partial(greet, "You said: "), functools.partial(greet_in_words, "You said: ")
+foreign = framework_of_others.Agent("You said: ")
 chats = ChatApp(stream)
 wrapped = GZipMiddleware(chats)
 mounted = Starlette(routes=[Mount("/", wrapped)])
@@ -90,6 +111,20 @@ async def failing(turn):
     yield
 """
 
+FRAMEWORK = """
+class Agent:  # neither callable nor a source
+    def __init__(self, greeting):
+        self.greeting = greeting
+"""
+ADAPTER = """
+from framework_of_others import Agent
+from usechat.sources import FunctionSource
+
+def source_of(found):
+    return FunctionSource(lambda turn: found.greeting + turn.text) if isinstance(found, Agent) else None
+"""
+ENTRY_POINTS = "[usechat.adapters]\nframework_of_others = adapter_of_others:source_of\n"
+
 CUT = (httpx2.NetworkError, httpx2.RemoteProtocolError)
 
 
@@ -99,8 +134,15 @@ def _directory_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> It
     monkeypatch.setattr(sys, "path", list(sys.path))
     monkeypatch.setattr(sys, "dont_write_bytecode", True)
     (tmp_path / "served_agents.py").write_text(AGENTS, encoding="utf-8")
+    (tmp_path / "framework_of_others.py").write_text(FRAMEWORK, encoding="utf-8")
+    (tmp_path / "adapter_of_others.py").write_text(ADAPTER, encoding="utf-8")
+    installed = tmp_path / "adapter_of_others-1.0.dist-info"  # as pip installs it
+    installed.mkdir()
+    (installed / "METADATA").write_text("Metadata-Version: 2.1\nName: adapter-of-others\nVersion: 1.0\n")
+    (installed / "entry_points.txt").write_text(ENTRY_POINTS)
     yield
-    sys.modules.pop("served_agents", None)
+    for name in ("served_agents", "framework_of_others", "adapter_of_others"):
+        sys.modules.pop(name, None)
 
 
 @pytest.fixture
@@ -128,10 +170,31 @@ async def ask(plan: Plan, **options: Any) -> httpx2.Response:
 
 
 @pytest.mark.parametrize(
-    "name", ["stream", "generate", "plain", "coroutine", "transport", "chats", "wrapped", "mounted"]
+    "name",
+    [
+        "stream",
+        "generate",
+        "plain",
+        "coroutine",
+        "transport",
+        "words",
+        "sentence",
+        "partial",
+        "partial_words",
+        "chats",
+        "wrapped",
+        "mounted",
+    ],
 )
 async def test_whatever_can_answer_is_served(name: str) -> None:
     assert text_of((await ask(Plan(target=f"served_agents:{name}"))).content) == "You said: Hi"
+
+
+@pytest.mark.parametrize("name", ["words", "partial_words", "foreign"])
+def test_what_is_accepted_at_the_start_answers_at_the_request(tmp_path: Path, name: str) -> None:
+    with serve_process(tmp_path, f"served_agents:{name}") as served:
+        answer = httpx2.post(f"{served.url}/api/chat", json=question(), timeout=PATIENCE)
+        assert text_of(answer.content) == "You said: Hi"
 
 
 async def test_another_asgi_app_is_served_as_it_is() -> None:

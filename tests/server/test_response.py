@@ -10,7 +10,7 @@ from typing import Any, Literal, TypeAlias, cast, get_args
 
 import pytest
 
-from tests.plain_asgi import new_server
+from tests.plain_asgi import needs_uvicorn_internals, new_server
 from usechat.runs.log import Log, Wake
 from usechat.runs.reading import LogReading
 from usechat.runs.timers import timer_for
@@ -186,6 +186,7 @@ async def test_frames_go_out_as_they_come_and_the_end_is_clean(way: Way) -> None
     assert answering.listener.bytes == len(OPEN) + 4
 
 
+@needs_uvicorn_internals
 async def test_what_is_pushed_needs_no_task_of_its_own() -> None:
     connection = Connection()
     answering = Answering(connection, way="push")
@@ -215,6 +216,7 @@ async def test_streams_that_speak_in_one_turn_of_the_loop_are_sent_one_after_the
         await answering.end()
 
 
+@needs_uvicorn_internals
 async def test_what_is_written_is_not_sent() -> None:
     connection = Connection()
     answering = Answering(connection, way="write")

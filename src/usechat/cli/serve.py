@@ -6,7 +6,7 @@ import shlex
 import sys
 import traceback
 from argparse import Namespace
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -65,12 +65,20 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         " shutdown")  # fmt: skip
     _add_chat_options(parser.add_argument_group("for chats").add_argument)
     _add_access_options(parser.add_argument_group("for access").add_argument)
+    parser.set_defaults(run=run, kind_flags=dict(_add_kinds(parser)))
+
+
+def _add_kinds(parser: argparse.ArgumentParser) -> Iterator[tuple[str, Mapping[str, str]]]:
+    """Add a group of options for each kind; yield the kinds and how their options are written."""
     taken: set[str] = set()
-    groups = {}
-    for name, kind in kinds.items():
-        groups[name] = OptionGroup(parser.add_argument_group(f"for --as {name}", f"OBJECT is {kind.summary}"), taken)
-        kind.add_options(groups[name])
-    parser.set_defaults(run=run, kind_flags={name: group.flags for name, group in groups.items()})
+    for name, kind in installed_targets().items():
+        group = parser.add_argument_group(f"for --as {name}", f"OBJECT is {kind.summary}")
+        options = OptionGroup(group, taken)
+        try:
+            kind.add_options(options)
+        except Exception as error:  # whatever a package of others does; other kinds go on
+            group.description = f"its options cannot be used: {error}"
+        yield name, options.flags
 
 
 def _add_chat_options(add: Any) -> None:
@@ -101,7 +109,7 @@ def _add_access_options(add: Any) -> None:
         help="allow pages of this origin, such as http://localhost:3000; repeatable (default: none)")  # fmt: skip
 
 
-def _listed(names: Sequence[str] | Any) -> str:
+def _listed(names: Iterable[str]) -> str:
     *most, last = names
     return f"{', '.join(most)} or {last}" if most else last
 

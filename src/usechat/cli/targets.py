@@ -185,7 +185,7 @@ class _BrokenTarget:
 
     def __init__(self, name: str, error: Exception) -> None:
         self._text = f"the kind {name} cannot be loaded: {_describe(error)}"
-        self.summary = self._text
+        self.summary = f"unknown: {self._text}"
         self._error = error
 
     def recognises(self, target: str) -> bool:  # noqa: ARG002

@@ -65,6 +65,7 @@ class ClientWatch:
         """Stop receiving."""
         if self._task is not None:
             self._task.cancel()
+            self._task = None  # its exception knows this object by its traceback
 
     async def _until_gone(self) -> None:
         while not self.gone:

@@ -188,15 +188,18 @@ class StreamResponse(Response):
             return self._cut
 
     async def _break_off(self, sender: Sender, last_words: bytes) -> None:
-        """Break the connection: closing it would wait until the client has read everything, perhaps for ever."""
+        """Reset the connection: closing it would wait until the client has read everything, perhaps for ever.
+
+        Where the connection cannot be reset, the response may end well, whatever happens here: then the client must get
+        the error, however long it takes.
+        """
         transport = self._server.transport_of(self._scope, self._receive)
         if transport is None:
-            # An unknown server, or middleware in front of it, may end the response well, whatever happens here.
             last_words = last_words or encode_frame(BROKEN_OFF, event_names=self._event_names)
         taken = False
         if last_words:
             with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(_LAST_WORDS):
+                async with asyncio.timeout(None if transport is None else _LAST_WORDS):
                     await sender.send(last_words)
                     if transport is not None:
                         await all_written(transport)
