@@ -113,7 +113,7 @@ class Answering:
         keep_alive: float = 60,
         maximum_behind: int | None = None,
         last_words: bytes = b"",
-        patience: float = 60,
+        stuck_timeout: float = 60,
     ) -> None:
         self.log, self.listener, self.closed = Log(), Listener(), False
         send: Any = connection.send_wrapped() if way == "task" else connection.send
@@ -131,7 +131,7 @@ class Answering:
             keep_alive=keep_alive,
             observer=self.listener,
             received=received,
-            patience=patience,
+            stuck_timeout=stuck_timeout,
         )
         self.task = asyncio.ensure_future(response({}, connection.receive, send))
 

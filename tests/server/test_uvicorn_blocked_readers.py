@@ -154,7 +154,7 @@ class Breakable(Transport):
 async def test_a_client_that_takes_nothing_for_too_long_is_broken_off(way: Way) -> None:
     connection = Connection()
     connection.transport = Breakable(connection)
-    answering = Answering(connection, way=way, keep_alive=0.4, patience=0.2)
+    answering = Answering(connection, way=way, keep_alive=0.4, stuck_timeout=0.2)
     await answering.write(b"a")
     connection.may_send.clear()
     await answering.write(b"b")
@@ -178,7 +178,7 @@ class Taking(Breakable):
 async def test_one_that_takes_a_little_at_each_look_is_not(way: Way) -> None:
     connection = Connection()
     connection.transport = transport = Taking(connection)
-    answering = Answering(connection, way=way, keep_alive=0.4, patience=0.1)
+    answering = Answering(connection, way=way, keep_alive=0.4, stuck_timeout=0.1)
     await answering.write(b"a")
     connection.may_send.clear()
     await answering.write(b"b")

@@ -1,4 +1,4 @@
-"""Metrics for Prometheus: counted with prometheus-client, told at ``/metrics``."""
+"""Metrics for Prometheus: counted with prometheus-client, served at ``/metrics``."""
 
 import asyncio
 from collections.abc import Callable
@@ -29,7 +29,7 @@ class PrometheusObserver(MetricsObserver):
         self._registry = registry
 
     async def page(self, request: Request) -> Response:
-        """Tell everything in the registry, or the sums of all workers."""
+        """Answer ``/metrics``: everything in the registry, or the sums of all workers."""
         self.publish()
         encode, content_type = choose_encoder(request.headers.get("accept", ""))
         # In a thread, because the files of many workers take milliseconds, and streams must not wait for them.
@@ -48,12 +48,18 @@ class PrometheusObserver(MetricsObserver):
 
 @cache
 def process_metrics() -> PrometheusObserver:
-    """Return the metrics of this process: all its apps count together, beside the metrics of the user's own code."""
+    """Return the observer that counts for this process, in prometheus-client's global registry; always the same one.
+
+    .. code-block:: python
+
+        async def chat(request):
+            return await chat_response(request, agent, observer=process_metrics())
+    """
     return PrometheusObserver(REGISTRY)
 
 
 class _Binding:
-    """Registers each instrument when it is first asked for."""
+    """Registers each instrument when it is first used."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
         self._registry = registry
