@@ -223,4 +223,8 @@ async def test_a_client_that_does_not_wait_for_answers_is_sent_away() -> None:
     app = ChatApp(agent, settings=Settings(websocket_requests=2), drain=0)
     incoming = queue_of(*[{"type": "resume", "requestId": str(number), "id": "a"} for number in range(5)])
     await asyncio.wait_for(app(SCOPE, incoming.get, send), PATIENCE)
-    assert sent[-1] == {"type": "websocket.close", "code": 1008, "reason": "The client sends requests without waiting for answers."}
+    assert sent[-1] == {
+        "type": "websocket.close",
+        "code": 1008,
+        "reason": "The client sends requests without waiting for answers.",
+    }

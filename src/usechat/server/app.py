@@ -130,9 +130,9 @@ class ChatApp(EndpointsApp):
 
     One app belongs to one event loop.
 
-    .. code-block:: python
-
-        app = ChatApp(agent, settings=Settings(sdk="7"))  # uvicorn my_app:app
+    >>> async def agent(turn):
+    ...     yield f"You said: {turn.text}"
+    >>> app = ChatApp(agent, settings=Settings(sdk="7"))  # uvicorn my_app:app
     """
 
     def __init__(

@@ -28,9 +28,8 @@ def with_cors(app: ASGIApp, origins: Sequence[str]) -> ASGIApp:
 
     Raises :class:`~usechat.errors.InvalidSetting` for a text that is no origin.
 
-    .. code-block:: python
-
-        app = with_cors(ChatApp(agent), ["https://app.example.com"])
+    >>> from usechat.server import ChatApp
+    >>> app = with_cors(ChatApp(lambda turn: "Hello!"), ["https://app.example.com"])
     """
     for origin in origins:
         if origin != "*" and not _is_origin(origin):

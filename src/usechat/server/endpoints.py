@@ -217,11 +217,10 @@ async def chat_response(
     Raises:
         CannotAnswer: ``answer`` is nothing that can answer a chat.
 
-    .. code-block:: python
-
-        @app.post("/api/chat")
-        async def chat(request: Request) -> Response:
-            return await chat_response(request, agent)
+    >>> async def agent(turn):
+    ...     yield f"You said: {turn.text}"
+    >>> async def chat(request):  # @app.post("/api/chat")
+    ...     return await chat_response(request, agent)
     """
     endpoints = Endpoints(
         answer,

@@ -71,9 +71,9 @@ class WithPage:
     Raises:
         PageMissing: the page was not built into this installation.
 
-    .. code-block:: python
-
-        app = WithPage(ChatApp(agent), settings=PageSettings(title="Support"), authorize=allow_all)
+    >>> from usechat.server import ChatApp, allow_all
+    >>> chats = ChatApp(lambda turn: "Hello!")
+    >>> app = WithPage(chats, settings=PageSettings(title="Support"), authorize=allow_all)
     """
 
     def __init__(

@@ -36,10 +36,9 @@ def bearer(*rules: TokenRule) -> Authorize:
     A request without a valid token gets 401. A chat belongs to the identity that began it; for others it does not
     exist.
 
-    .. code-block:: python
-
-        app = ChatApp(agent, authorize=bearer(JsonWebTokens(jwks="keys.json", audience="chat"),
-        ApiTokens("tokens.txt")))
+    >>> from usechat.server import ChatApp, JsonWebTokens
+    >>> people = JsonWebTokens(secret="a secret of at least 32 characters", audience="chat")
+    >>> app = ChatApp(lambda turn: f"Hello, {turn.identity.subject}!", authorize=bearer(people))
     """
     return _Bearer(rules)
 

@@ -51,9 +51,9 @@ class JsonWebTokens:
         UnusableKey: the key cannot check signatures safely.
         UnusableFile: the key set cannot be read.
 
-    .. code-block:: python
-
-        app = ChatApp(agent, authorize=bearer(JsonWebTokens(jwks="keys.json", audience="chat")))
+    >>> from usechat.server import ChatApp, bearer
+    >>> people = JsonWebTokens(secret="a secret of at least 32 characters", issuer="https://login.example.com")
+    >>> app = ChatApp(lambda turn: "Hello!", authorize=bearer(people))
     """
 
     def __init__(

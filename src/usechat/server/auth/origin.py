@@ -21,7 +21,8 @@ class LocalPagesOnly:
     host in ``Host``; they are refused with :class:`~usechat.errors.ForeignOrigin` (403). Requests without either
     header are not a browser's, and are allowed.
 
-    Use it as ``authorize``: ``ChatApp(agent, authorize=LocalPagesOnly(["https://chat.example"]))``.
+    >>> from usechat.server import ChatApp
+    >>> app = ChatApp(lambda turn: "Hello!", authorize=LocalPagesOnly(["https://chat.example"]))
     """
 
     def __init__(self, origins: Sequence[str] = ()) -> None:

@@ -72,9 +72,10 @@ class ApiTokens:
 
     Raises :class:`~usechat.errors.UnusableFile` if the file cannot be read. If it breaks later, requests get 503.
 
-    .. code-block:: python
-
-        app = ChatApp(agent, authorize=bearer(ApiTokens("tokens.txt")))
+    >>> token, line = new_api_token("nightly")
+    >>> _ = Path("tokens.txt").write_text(line)
+    >>> ApiTokens("tokens.txt").identify(token)
+    Identity('nightly')
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:

@@ -110,7 +110,10 @@ class Unobserved:
 
 
 class Observers:
-    """Passes everything on to several observers: ``Observers(process_metrics(), mine)``."""
+    """Passes everything on to several observers.
+
+    >>> both = Observers(Unobserved(), Unobserved())
+    """
 
     def __init__(self, *observers: Observer) -> None:
         self._observers = observers

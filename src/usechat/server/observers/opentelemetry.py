@@ -20,9 +20,8 @@ _SCOPE = "usechat"
 class OpenTelemetryObserver(Observers):
     """Records metrics, and a span for every run. The providers are the global ones unless others are given.
 
-    .. code-block:: python
-
-        app = ChatApp(agent, observer=OpenTelemetryObserver())
+    >>> from usechat.server import ChatApp
+    >>> app = ChatApp(lambda turn: "Hello!", observer=OpenTelemetryObserver())
     """
 
     def __init__(

@@ -50,10 +50,9 @@ class PrometheusObserver(MetricsObserver):
 def process_metrics() -> PrometheusObserver:
     """Return the observer that counts for this process, in prometheus-client's global registry; always the same one.
 
-    .. code-block:: python
-
-        async def chat(request):
-            return await chat_response(request, agent, observer=process_metrics())
+    >>> from usechat.server import chat_response
+    >>> async def chat(request):
+    ...     return await chat_response(request, lambda turn: "Hello!", observer=process_metrics())
     """
     return PrometheusObserver(REGISTRY)
 

@@ -24,10 +24,9 @@ def counted_together() -> Iterator[None]:
     temporary one is made and removed. Call it in the process that starts the workers, before they import anything of
     theirs.
 
-    .. code-block:: python
-
-        with counted_together():
-            subprocess.run([...])  # a process manager with several workers
+    >>> with counted_together():  # start a process manager with several workers here
+    ...     worker_directory() is None
+    False
     """
     if worker_directory() is not None:
         yield
