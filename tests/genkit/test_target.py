@@ -17,7 +17,7 @@ from tests.server.process import PATIENCE, question, serve_process
 from usechat import ChunkDecoder, MessageBuilder, chat_response
 from usechat.cli import main
 from usechat.cli.plan import Plan, make_app
-from usechat.cli.targets import Answer, NoOptions
+from usechat.cli.targets import NoOptions, ServedAnswer
 from usechat.errors import MissingDependency
 from usechat.genkit.target import GenkitTarget
 
@@ -25,7 +25,7 @@ ROOT = Path(__file__).parent.parent.parent
 MINE = f"import sys\nsys.path.insert(0, {str(ROOT)!r})\nfrom tests.genkit.scripted import *\n"
 
 
-def open_target(target: str) -> Answer:
+def open_target(target: str) -> ServedAnswer:
     return GenkitTarget().open(target, NoOptions(), COMMON)
 
 

@@ -61,12 +61,12 @@ if TYPE_CHECKING:
     from usechat.server.settings import Settings
 
 __all__ = [
-    "Answer",
-    "AnswerApp",
     "CommonOptions",
     "HasPageFiles",
     "NoOptions",
     "OptionGroup",
+    "ServedAnswer",
+    "ServedApp",
     "Target",
     "directory_of",
     "installed_targets",
@@ -76,7 +76,7 @@ __all__ = [
 ]
 
 
-class Answer(NamedTuple):
+class ServedAnswer(NamedTuple):
     """What answers the chats of a target; a :class:`~usechat.server.ChatApp` is made around it.
 
     ``also`` are paths that answer a POST besides the usual one. ``page_files`` are texts, by path, that the page can
@@ -98,7 +98,7 @@ class HasPageFiles(Protocol):
         ...
 
 
-class AnswerApp(NamedTuple):
+class ServedApp(NamedTuple):
     """An app with routes of its own, for a kind that a ``ChatApp`` does not fit.
 
     ``path`` is where a page posts to. ``unsupported_options`` are names of common options that make no sense with it.
@@ -170,7 +170,7 @@ class Target(Protocol):
         """Add the kind's options to the command line."""
         ...
 
-    def open(self, target: str, options: Any, common: CommonOptions) -> Answer | AnswerApp:
+    def open(self, target: str, options: Any, common: CommonOptions) -> ServedAnswer | ServedApp:
         """Return what answers for a target; raise a ``UsechatError`` with one sentence if that cannot be.
 
         It is called once in each worker, before anything is served.
@@ -194,7 +194,7 @@ class _BrokenTarget:
     def add_options(self, group: OptionGroup) -> None:
         pass
 
-    def open(self, target: str, options: Any, common: CommonOptions) -> Answer | AnswerApp:  # noqa: ARG002
+    def open(self, target: str, options: Any, common: CommonOptions) -> ServedAnswer | ServedApp:  # noqa: ARG002
         raise CannotLoad(self._text) from self._error
 
 

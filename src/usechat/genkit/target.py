@@ -2,7 +2,7 @@
 
 from urllib.parse import urldefrag, urlsplit
 
-from usechat.cli.targets import Answer, CommonOptions, NoOptions, OptionGroup, load_object
+from usechat.cli.targets import CommonOptions, NoOptions, OptionGroup, ServedAnswer, load_object
 from usechat.errors import InvalidAddress
 
 __all__ = ["GenkitTarget"]
@@ -25,21 +25,21 @@ class GenkitTarget:
     def add_options(self, group: OptionGroup) -> None:
         """Add nothing: the fragment of the address says it."""
 
-    def open(self, target: str, options: NoOptions, common: CommonOptions) -> Answer:  # noqa: ARG002
+    def open(self, target: str, options: NoOptions, common: CommonOptions) -> ServedAnswer:  # noqa: ARG002
         """Return a transport for the flow."""
         from usechat.genkit.inputs import INPUTS
         from usechat.genkit.transport import GenkitChatTransport
 
         if not _is_address(target):
             flow = load_object(target)
-            return Answer(GenkitChatTransport(flow), _also(getattr(flow, "name", "")))
+            return ServedAnswer(GenkitChatTransport(flow), _also(getattr(flow, "name", "")))
         url, shape = urldefrag(target)
         if shape and shape not in INPUTS:
             raise InvalidAddress(
                 f"#{shape} is not an input of a flow; there are {', '.join(f'#{name}' for name in INPUTS)}"
             )
         transport = GenkitChatTransport(url, build_input=INPUTS[shape] if shape else None)
-        return Answer(transport, _also(urlsplit(url).path))
+        return ServedAnswer(transport, _also(urlsplit(url).path))
 
 
 def _is_address(target: str) -> bool:
