@@ -45,6 +45,7 @@ LAYERS = [
     "ids",
     "turn",
     "sources",
+    "chats",
     "runs",
     "server",
     "cli.options",
