@@ -90,8 +90,8 @@ _CHAT_OPTIONS: Final = (
 class Served(NamedTuple):
     """An ASGI app, and the chat apps in it as far as they can be found.
 
-    ``built_here`` tells whether the app was made for the plan, or is the user's own. If it was made here: ``path`` is
-    where a page posts to, ``requires_auth`` tells whether a token is needed, ``shows_page`` whether there is a page
+    ``built_here`` says whether the app was made for the plan, or is the user's own. If it was made here: ``path`` is
+    where a page posts to, ``requires_auth`` says whether a token is needed, ``shows_page`` whether there is a page
     at ``/``, and ``disabled_by`` names the environment variable that keeps its route from answering.
     """
 

@@ -248,7 +248,7 @@ def is_asgi_app(found: Any) -> bool:
 
 
 def directory_of(target: str) -> Path:
-    """Return the directory of a target's code, as far as its text tells."""
+    """Return the directory of a target's code, as far as its text shows it."""
     place = target.rpartition(":")[0]
     return Path(place).resolve().parent if _is_file(place) else Path.cwd()
 

@@ -49,5 +49,5 @@ def _is_address(target: str) -> bool:
 
 
 def _also(path: str) -> tuple[str, ...]:
-    """Return the path that the Genkit chat specification asks for."""
+    """Return the path that the Genkit chat specification requires."""
     return (f"/{path.strip('/')}/stream",) if path.strip("/") else ()

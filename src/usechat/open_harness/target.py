@@ -33,7 +33,7 @@ class OpenHarnessTarget:
         """Add nothing: the flow says it all."""
 
     def open(self, target: str, options: NoOptions, common: CommonOptions) -> ServedAnswer:  # noqa: ARG002
-        """Return a transport; what is wrong with the flow or the address is told now, not to the first user."""
+        """Return a transport; a broken flow or address is an error now, not for the first user."""
         from usechat.open_harness.transport import OpenHarnessChatTransport
 
         scheme, is_address, _ = target.partition("://")
