@@ -200,7 +200,7 @@ def without_transient(message: UIMessage) -> UIMessage:
     return message if len(parts) == len(message["parts"]) else {**message, "parts": parts}
 
 
-# -- Open calls.
+# Open calls.
 
 
 def open_calls(message: Mapping[str, Any]) -> frozenset[str]:
@@ -259,7 +259,7 @@ def is_behind(copy: Mapping[str, Any], stored: UIMessage) -> bool:
     )
 
 
-# -- The end of a run.
+# The end of a run.
 
 
 def settled(message: UIMessage, outcome: Outcome, answerable: Collection[str] = ()) -> UIMessage:

@@ -116,7 +116,7 @@ def nodes_of(document: ChatDocument) -> list[MessageNode]:
     return nodes
 
 
-# -- Markdown.
+# Markdown.
 
 _ROLES = {"user": "User", "assistant": "Assistant", "system": "System"}
 

@@ -417,7 +417,7 @@ async def _position(connection: AsyncConnection, owner: str | None, chat_id: str
     return row.pinned, row.updated, row.key
 
 
-# -- The engine and its tables.
+# The engine and its tables.
 
 
 def _engine(url: str) -> tuple[AsyncEngine, str]:
