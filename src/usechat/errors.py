@@ -365,6 +365,9 @@ class UnknownEvent(UsechatError):
     """An event that its adapter does not know; ``kind`` is the type it names.
 
     ``Adapter.feed`` raises it. The event is counted and skipped, and the stream goes on.
+
+    >>> UnknownEvent("telepathy").kind
+    'telepathy'
     """
 
     def __init__(self, kind: str) -> None:
