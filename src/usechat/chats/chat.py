@@ -84,10 +84,11 @@ class MessageNode(msgspec.Struct, frozen=True, kw_only=True):
 class Tree:
     """The messages of a chat and the leaf of its current branch.
 
-    >>> tree = Tree([Node(key=1, parent=None, id="u1", role="user"), Node(key=2, parent=1, id="a1", role="assistant"),
-    ...              Node(key=3, parent=1, id="a2", role="assistant")], leaf=3)
+    >>> question = MessageNode(key=1, parent=None, id="u1", role="user")
+    >>> answers = [MessageNode(key=key, parent=1, id=f"a{key}", role="assistant") for key in (2, 3)]
+    >>> tree = Tree([question, *answers], leaf=3)
     >>> [node.id for node in tree.branch()], tree.siblings(3)
-    (['u1', 'a2'], ['a1', 'a2'])
+    (['u1', 'a3'], ['a2', 'a3'])
     """
 
     def __init__(self, nodes: Iterable[MessageNode] = (), leaf: int | None = None) -> None:

@@ -64,8 +64,8 @@ def interpret(tree: Tree, request: ChatRequest, running: Running | None = None) 
     :class:`~usechat.errors.InvalidRequest` if there is nothing to answer, and :class:`~usechat.errors.Unprocessable` if
     the request continues an answer that the chat does not have.
 
-    >>> question = Node(key=1, parent=None, id="u1", role="user")
-    >>> tree = Tree([question, Node(key=2, parent=1, id="a1", role="assistant")], leaf=2)
+    >>> question = MessageNode(key=1, parent=None, id="u1", role="user")
+    >>> tree = Tree([question, MessageNode(key=2, parent=1, id="a1", role="assistant")], leaf=2)
     >>> interpret(tree, ChatRequest(messages=[], trigger="regenerate-message", message_id="a1"))
     AnswerTo(parent=1, new=())
     """
