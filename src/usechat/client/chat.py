@@ -212,8 +212,11 @@ class _Request(NamedTuple):
 class _Response:
     """One answer that is being received."""
 
-    def __init__(self) -> None:
-        self.task = asyncio.current_task()
+    def __init__(self, request: _Request) -> None:
+        self.request = request
+        self.payload: ChatRequest | None = None
+        """What is posted: the messages as they were when the request was made."""
+        self.task: asyncio.Task[None] | None = None
         self.is_aborted = False
         self.is_replaced = False
         """Whether another ``resume`` took its place, so that its end means nothing for the chat."""
@@ -393,7 +396,7 @@ class Chat:
                 response.abort()
             tasks = {response.task for response in stopped if response.task not in (None, asyncio.current_task())}
             if tasks:
-                await asyncio.wait(cast("set[asyncio.Task[None]]", tasks))
+                await asyncio.wait(tasks)
             stop = getattr(self._transport, "stop", None)
             if resumed and stop is not None:
                 await stop(self.id)
@@ -453,48 +456,63 @@ class Chat:
     def _send_approval(self, message_id: str | None, body: Mapping[str, Any]) -> Reply:
         """Continue a message; if that fails, its approval counts as unsent again."""
         is_approval = message_id is not None and message_id == self._answered_message_id
-        request = _Request("submit-message", message_id, body)
-        if not is_approval:
-            return self._start(request)
-        self._answered_message_id = None
+        if is_approval:
+            self._answered_message_id = None
+        return self._start(_Request("submit-message", message_id, body), approved=message_id if is_approval else None)
+
+    def _start(self, request: _Request, *, approved: str | None = None) -> Reply:
+        """Make a request: the state changes now, the rest is done by the task of the reply."""
+        response = self._prepare(request)
 
         async def work(reply: Reply) -> None:
-            await self._run(request, reply)
-            if self._status == "error" and self._answered_message_id is None:
-                self._answered_message_id = message_id
+            await self._run(response, reply)
+            if approved is not None and self._status == "error" and self._answered_message_id is None:
+                self._answered_message_id = approved
 
-        return self._reply(work)
-
-    def _start(self, request: _Request) -> Reply:
-        return self._reply(lambda reply: self._run(request, reply))
-
-    def _reply(self, work: Callable[[Reply], Coroutine[Any, Any, None]]) -> Reply:
         reply = Reply(self, work)
-        if reply.task is not None:
-            self._tasks.add(reply.task)
-            reply.task.add_done_callback(self._tasks.discard)
+        task = cast("asyncio.Task[None]", reply.task)
+        response.task = task
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
         return reply
 
-    async def _run(self, request: _Request, reply: Reply) -> None:
-        """Make a request, and those that follow from it by themselves."""
-        next_request: _Request | None = request
-        while next_request is not None:
-            is_complete = await self._respond(next_request, reply)
-            sends = is_complete and self._sends_automatically(self._last_id)
-            next_request = _Request("submit-message", self._last_id, request.body) if sends else None
-
-    async def _respond(self, request: _Request, reply: Reply) -> bool:
-        """Make one request and receive its answer; tell whether that came to a good end."""
-        response = _Response()
+    def _prepare(self, request: _Request) -> _Response:
+        """Let a request take its place in the chat."""
+        response = _Response(request)
+        response.task = asyncio.current_task()
         self._responses.add(response)
         if request.trigger == "resume-stream":
             if self._resuming is not None:
                 self._resuming.is_replaced = True
                 self._resuming.abort()
             self._resuming = response
+        else:
+            response.payload = ChatRequest(
+                chat_id=self.id,
+                messages=self.messages,
+                trigger=request.trigger,
+                message_id=request.message_id,
+                body={**self._body, **request.body},
+            )
+        if not self._asks_first(request):
+            self._begin(response)
+        return response
+
+    def _asks_first(self, request: _Request) -> bool:
+        """Tell whether the status changes only when there is something to resume."""
+        return request.trigger == "resume-stream" and self._behaves("asks-before-resuming")
+
+    async def _run(self, response: _Response, reply: Reply) -> None:
+        """Receive an answer, and those to the requests that follow from it by themselves."""
+        body = response.request.body
+        while await self._respond(response, reply) and self._sends_automatically(self._last_id):
+            response = self._prepare(_Request("submit-message", self._last_id, body))
+
+    async def _respond(self, response: _Response, reply: Reply) -> bool:
+        """Receive the answer to one request; tell whether it came to a good end."""
         has_answer = False
         try:
-            has_answer = await self._receive_answer(request, response, reply)
+            has_answer = await self._receive_answer(response, reply)
         except asyncio.CancelledError:
             if not response.is_aborted:
                 raise
@@ -510,19 +528,19 @@ class Chat:
             return False
         return self._note_interruption(response)
 
-    async def _receive_answer(self, request: _Request, response: _Response, reply: Reply) -> bool:
+    async def _receive_answer(self, response: _Response, reply: Reply) -> bool:
         """Receive the answer to a request; tell whether there was one."""
-        asks_first = request.trigger == "resume-stream" and self._behaves("asks-before-resuming")
-        if not asks_first:
-            self._begin(request, response)
-        stream = await self._open(request)
+        if response.payload is None:
+            stream = await self._transport.reconnect_to_stream(self.id)
+        else:
+            stream = await self._transport.send_messages(response.payload)
         if stream is None:
             return False
         try:
-            if asks_first:
-                self._begin(request, response)
+            if self._asks_first(response.request):
+                self._begin(response)
             async for chunk in stream:
-                self._receive(request, response, chunk)
+                self._receive(response, chunk)
                 reply.receive(chunk)
                 await self._call_tool(chunk, response)
         finally:
@@ -530,19 +548,6 @@ class Chat:
             if close is not None:
                 await close()
         return True
-
-    async def _open(self, request: _Request) -> AsyncIterator[Chunk] | None:
-        if request.trigger == "resume-stream":
-            return await self._transport.reconnect_to_stream(self.id)
-        return await self._transport.send_messages(
-            ChatRequest(
-                chat_id=self.id,
-                messages=self.messages,
-                trigger=request.trigger,
-                message_id=request.message_id,
-                body={**self._body, **request.body},
-            )
-        )
 
     async def _call_tool(self, chunk: Chunk, response: _Response) -> None:
         if self._on_tool_call is None or not isinstance(chunk, chunks.ToolInputAvailableChunk):
@@ -556,8 +561,9 @@ class Chat:
 
     # -- What is received.
 
-    def _begin(self, request: _Request, response: _Response) -> None:
+    def _begin(self, response: _Response) -> None:
         """Find the message that the answer goes into, as ``makeRequest`` of the npm package does."""
+        request = response.request
         self._set_status("submitted")
         self._active = response
         messages = self.messages
@@ -589,12 +595,12 @@ class Chat:
             return state == "input-streaming"
         return state == "approval-responded" or (state == "input-available" and bool(part.get("providerExecuted")))
 
-    def _receive(self, request: _Request, response: _Response, chunk: Chunk) -> None:
+    def _receive(self, response: _Response, chunk: Chunk) -> None:
         """Apply a chunk, and show what it changes."""
         start = chunk if isinstance(chunk, chunks.StartChunk) else None
         if start is not None or (isinstance(chunk, chunks.StartStepChunk) and not response.is_live):
             self._show(response)
-        resumes = request.trigger == "resume-stream"
+        resumes = response.request.trigger == "resume-stream"
         starts_over = start is not None and resumes and self._starts_over(response, start)
         builder = cast("MessageBuilder", response.builder)
         updates = builder.updates

@@ -10,6 +10,7 @@ was, where JavaScript shows an empty answer. And an answer that is closed before
 
 import asyncio
 import contextlib
+import functools
 import ssl
 from collections.abc import AsyncIterator, Callable, Mapping
 from types import TracebackType
@@ -142,9 +143,15 @@ class HttpChatTransport:
     def _connected(self) -> httpx2.AsyncClient:
         if self._client is None:
             self._client = httpx2.AsyncClient(
-                timeout=self._timeout, verify=self._verify, follow_redirects=True, transport=self._http
+                timeout=self._timeout, verify=self._verification(), follow_redirects=True, transport=self._http
             )
         return self._client
+
+    def _verification(self) -> ssl.SSLContext | bool:
+        """Return how certificates are checked. To read them takes long: it is done once, and only where it matters."""
+        if self._verify is True:
+            return _certificates() if self.url.lower().startswith("https:") else False
+        return self._verify
 
     def _request_headers(self) -> dict[str, str]:
         headers = self._headers() if callable(self._headers) else self._headers
@@ -219,6 +226,11 @@ class HttpChatTransport:
             raise InvalidAddress(f"{url!r} is no endpoint: {error}") from error
         except httpx2.HTTPError as error:
             raise ConnectionLost(f"{_what_failed(error)} {url}: {_reason(error)}", url=url) from error
+
+
+@functools.cache
+def _certificates() -> ssl.SSLContext:
+    return httpx2.create_ssl_context()
 
 
 def append_path(url: str, *names: str) -> str:

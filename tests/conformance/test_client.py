@@ -1,0 +1,60 @@
+"""`usechat.client.Chat` beside the real chat class of the npm packages: generated conversations, the same server."""
+
+import asyncio
+import json
+from collections import Counter
+from collections.abc import Iterator
+
+import pytest
+
+from tests.conformance.conversations import RealChats, app, comparable, conversation, our_chats, placed
+from tests.conformance.http_client import NEWEST
+from tests.conformance.judge import Json
+from tests.conformance.served import Served, serving
+
+CONVERSATIONS = 500
+
+
+@pytest.fixture(scope="module")
+def served() -> Iterator[Served]:
+    with serving({release: app(release) for release in NEWEST}) as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def real_chats() -> Iterator[RealChats]:
+    with RealChats() as running:
+        yield running
+
+
+@pytest.mark.parametrize("release", NEWEST)
+def test_our_chat_does_what_the_real_class_does(served: Served, real_chats: RealChats, release: str) -> None:
+    base = f"http://127.0.0.1:{served.port}/{release}"
+    wanted = [conversation(seed, release[0]) for seed in range(CONVERSATIONS)]
+    real = real_chats.talk(release, [placed(one, base, f"real-{seed}") for seed, one in enumerate(wanted)])
+    ours = asyncio.run(our_chats(release, [placed(one, base, f"ours-{seed}") for seed, one in enumerate(wanted)]))
+    for seed, (their_result, our_result) in enumerate(zip(real, ours, strict=True)):
+        expected, found = comparable(their_result, f"real-{seed}"), comparable(our_result, f"ours-{seed}")
+        assert found == expected, f"conversation {seed}: {json.dumps(wanted[seed])}"
+    assert_reach(release, real)
+
+
+def assert_reach(release: str, results: list[Json]) -> None:
+    """The conversations come to what they are meant to show."""
+    states = [state for result in results for state in result["states"]]
+    seen = Counter(
+        part.get("state", part["type"])
+        for state in states
+        for message in state["messages"]
+        for part in message["parts"]
+    )
+    for part in ("output-available", "output-error", "input-available", "streaming", "data-progress", "file"):
+        assert seen[part] > 20, part
+    if release[0] != "5":
+        for part in ("approval-requested", "approval-responded", "output-denied"):
+            assert seen[part] > 20, part
+    assert sum(state["status"] == "error" for state in states) > 100
+    assert sum(state["thrown"] is not None for state in states) > 20
+    requests = Counter((request["method"], request["status"]) for result in results for request in result["requests"])
+    for request in (("POST", 200), ("POST", 409), ("POST", 413), ("GET", 200), ("GET", 204)):
+        assert requests[request] > 5, request
