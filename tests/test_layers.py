@@ -52,6 +52,8 @@ LAYERS = [
     "client",
     "runs",
     "server",
+    "client.in_process",
+    "testing",
     "cli.targets",
     "cli.auth",
     "cli.serve",

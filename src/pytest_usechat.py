@@ -1,0 +1,29 @@
+"""The pytest plugin of usechat. It imports nothing until a fixture is used."""
+
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+if TYPE_CHECKING:
+    from usechat.testing import AgentClient
+
+
+@pytest.fixture
+def usechat_client() -> Iterator[Callable[..., "AgentClient"]]:
+    """Make clients for any ASGI app, WSGI app, URL or agent: ``usechat_client(app).ask("hi")``.
+
+    It takes what ``usechat.testing.AgentClient`` takes; the clients are closed after the test.
+    """
+    from usechat.testing import AgentClient
+
+    opened: list[AgentClient] = []
+
+    def open_client(target: Any, **options: Any) -> AgentClient:
+        client = AgentClient(target, **options)
+        opened.append(client)
+        return client
+
+    yield open_client
+    for client in reversed(opened):
+        client.close()

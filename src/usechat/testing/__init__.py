@@ -1,0 +1,16 @@
+"""Test an agent in five lines, whatever serves it.
+
+.. code-block:: python
+
+    def test_agent_is_legal(usechat_client):                  # any ASGI app, WSGI app, URL or agent object
+        answer = usechat_client(app).ask("weather in Paris")
+        answer.assert_legal(sdk="any")                        # fails with the rule's name, the frame and the remedy
+        assert answer.tools[0].output == {"celsius": 21}
+        assert answer.text.startswith("It is")
+
+The fixture is there as soon as usechat is installed. Without pytest, use :class:`AgentClient` as a context manager.
+"""
+
+from usechat.testing.client import AgentClient, Answer, Exchange
+
+__all__ = ["AgentClient", "Answer", "Exchange"]
