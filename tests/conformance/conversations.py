@@ -22,7 +22,7 @@ from usechat.client import (
     is_complete_with_approval_responses,
     is_complete_with_tool_calls,
 )
-from usechat.errors import InvalidSetting, ProtocolError, PublicError, StreamFailed, TransportError
+from usechat.errors import InvalidSetting, ProtocolError, PublicError, RequestRefused, StreamFailed, TransportError
 from usechat.protocol.request import Limits
 from usechat.server import ChatApp, Settings
 from usechat.turn import Turn
@@ -122,7 +122,11 @@ def conversation(seed: int, sdk: str) -> Json:
     resuming = choice.random() < 0.4
     has_approvals = sdk != "5"
     kinds = ["send"] * 4 + ["file", "edit", "again", "regenerate", "regenerateOne", "clear", "resume", "unknown"]
-    kinds += ["output"] * 3 + (["approve"] * 3 if has_approvals else []) + (["leave"] * 3 if resuming else ["stop"] * 2)
+    kinds += (
+        ["output"] * 3
+        + (["approve"] * 3 if has_approvals else [])
+        + (["leave", "leave", "abandon"] if resuming else ["stop"] * 2)
+    )
     automatic = choice.choice([[], ["tools"], ["tools"], ["tools", "approvals"], ["approvals"]])
     actions = [_action(choice, "send", has_approvals)]
     actions += [_action(choice, choice.choice(kinds), has_approvals) for _ in range(choice.randint(1, 6))]
@@ -143,7 +147,7 @@ def _action(choice: random.Random, kind: str, has_approvals: bool) -> Json:
     if kind == "file":
         action["files"] = [{"type": "file", "mediaType": "text/plain", "url": "data:text/plain;base64,aGk="}]
         action["metadata"] = {"from": "form"}
-    if kind in ("stop", "leave"):
+    if kind in ("stop", "leave", "abandon"):
         action["text"] = f"{text.replace('error', 'text')} hold text"
     if kind in ("edit", "regenerateOne"):
         action["index"] = choice.randrange(6)
@@ -284,10 +288,20 @@ class OurChat:
         await self._until_held()
         await chat.stop()
         await sent
-        async with httpx2.AsyncClient() as client:  # the server notices a moment later that nobody reads
-            state = f"{self._wanted['url']}/{chat.id}"
-            while (await client.get(state)).json()["state"] == "running":  # noqa: ASYNC110 (another thread)
-                await asyncio.sleep(0.001)
+        await self._until_idle()
+
+    async def _abandon(self, chat: Chat, action: Json) -> None:
+        sent = chat.send(action["text"])
+        await self._until_held()
+        if chat.status not in ("submitted", "streaming"):
+            await sent
+            return
+        await chat.stop()
+        await sent
+        with contextlib.suppress(RequestRefused):
+            await chat.send("text")
+        await self._open_gate()
+        await self._until_idle()
 
     async def _leave(self, chat: Chat, action: Json) -> None:
         sent = chat.send(action["text"])
@@ -301,10 +315,20 @@ class OurChat:
         while not (last["method"] == "GET" and last["status"] is not None):
             last = self._http.requests[-1]
             await asyncio.sleep(0.001)
-        async with httpx2.AsyncClient() as client:
-            await client.post(self._wanted["gate"])
+        await self._open_gate()
         await sent
         await resumed
+
+    async def _open_gate(self) -> None:
+        async with httpx2.AsyncClient() as client:
+            await client.post(self._wanted["gate"])
+
+    async def _until_idle(self) -> None:
+        """Wait until the server has noticed that nobody reads, or has come to its end."""
+        state = f"{self._wanted['url']}/{self._chat.id}"
+        async with httpx2.AsyncClient() as client:
+            while (await client.get(state)).json()["state"] == "running":  # noqa: ASYNC110 (another thread)
+                await asyncio.sleep(0.001)
 
     async def _output(self, chat: Chat, action: Json) -> None:
         error_text = action.get("errorText")

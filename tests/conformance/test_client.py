@@ -30,10 +30,10 @@ def real_chats() -> Iterator[RealChats]:
 @pytest.mark.parametrize("release", NEWEST)
 def test_our_chat_does_what_the_real_class_does(served: Served, real_chats: RealChats, release: str) -> None:
     base = f"http://127.0.0.1:{served.port}/{release}"
-    wanted = [conversation(seed, release[0]) for seed in range(CONVERSATIONS)]
-    real = real_chats.talk(release, [placed(one, base, f"real-{seed}") for seed, one in enumerate(wanted)])
-    ours = asyncio.run(our_chats(release, [placed(one, base, f"ours-{seed}") for seed, one in enumerate(wanted)]))
-    for seed, (their_result, our_result) in enumerate(zip(real, ours, strict=True)):
+    wanted = {seed: conversation(seed, release[0]) for seed in range(NEWEST.index(release), CONVERSATIONS, len(NEWEST))}
+    real = real_chats.talk(release, [placed(one, base, f"real-{seed}") for seed, one in wanted.items()])
+    ours = asyncio.run(our_chats(release, [placed(one, base, f"ours-{seed}") for seed, one in wanted.items()]))
+    for seed, their_result, our_result in zip(wanted, real, ours, strict=True):
         expected, found = comparable(their_result, f"real-{seed}"), comparable(our_result, f"ours-{seed}")
         assert found == expected, f"conversation {seed}: {json.dumps(wanted[seed])}"
     assert_reach(release, real)
@@ -52,9 +52,9 @@ def assert_reach(release: str, results: list[Json]) -> None:
         assert seen[part] > 20, part
     if release[0] != "5":
         for part in ("approval-requested", "approval-responded", "output-denied"):
-            assert seen[part] > 20, part
-    assert sum(state["status"] == "error" for state in states) > 100
-    assert sum(state["thrown"] is not None for state in states) > 20
+            assert seen[part] > 5, part
+    assert sum(state["status"] == "error" for state in states) > 50
+    assert sum(state["thrown"] is not None for state in states) > 10
     requests = Counter((request["method"], request["status"]) for result in results for request in result["requests"])
     for request in (("POST", 200), ("POST", 409), ("POST", 413), ("GET", 200), ("GET", 204)):
         assert requests[request] > 5, request

@@ -145,7 +145,12 @@ async def asking(turn: Turn) -> AsyncIterator[str | parts.Part]:
 @pytest.mark.parametrize(("approve", "state"), [(True, "output-available"), (False, "output-denied")])
 def test_tools_and_approvals_are_answered_as_scripted(usechat_client: Clients, approve: bool, state: str) -> None:
     asked: list[Any] = []
-    tools = {"location": lambda given: asked.append(given) or "Paris"}
+
+    def location(given: Any) -> str:
+        asked.append(given)
+        return "Paris"
+
+    tools = {"location": location}
     app = ChatApp(asking, settings=Settings(sdk="7"))
     answer = usechat_client(app, tools=tools, approve=approve).ask("go")
     assert asked == [{"exact": True}]

@@ -326,6 +326,7 @@ class AgentClient:
         self._timeout = timeout
         self._tools = dict(tools)
         self._approve = approve
+        self._is_answering = False
         self._thread = LoopThread()
         self._in_process: InProcessTransport | None = None
         try:
@@ -359,9 +360,9 @@ class AgentClient:
         return Chat(self._transport, messages=messages, sdk=self._sdk, send_automatically_when=self._has_all_answers)
 
     def _has_all_answers(self, messages: Sequence[UIMessage]) -> bool:
-        if not self._tools and self._approve is None:
-            return False
-        return is_complete_with_tool_calls(messages) or is_complete_with_approval_responses(messages)
+        """Tell whether to go on: only after an answer of ours, since a server that never moves on would loop."""
+        is_complete = is_complete_with_tool_calls(messages) or is_complete_with_approval_responses(messages)
+        return self._is_answering and is_complete
 
     def __enter__(self) -> Self:
         return self
@@ -432,6 +433,13 @@ class AgentClient:
 
     def _answer_next(self) -> Reply | None:
         """Answer the calls that wait for this client; return the reply to the last answer."""
+        self._is_answering = True
+        try:
+            return self._answer_calls()
+        finally:
+            self._is_answering = False
+
+    def _answer_calls(self) -> Reply | None:
         last = self._chat.last
         reply = None
         for tool in [] if last is None or last.role != "assistant" else last.tools:

@@ -88,6 +88,18 @@ const actions = {
     // The server notices a moment later that nobody reads.
     while ((await (await fetch(`${url}/${chat.id}`)).json()).state === "running") await pause(1);
   },
+  // The run goes on without a reader, so that the next message is a conflict.
+  async abandon(chat, { text }, { url, gate }) {
+    const sent = chat.sendMessage({ text });
+    await pause(0);
+    await until(() => textOf(chat.lastMessage).endsWith("held ") || !busy(chat));
+    if (!busy(chat)) return sent;
+    await chat.stop();
+    await sent;
+    await chat.sendMessage({ text: "text" });
+    await fetch(gate, { method: "POST" });
+    while ((await (await fetch(`${url}/${chat.id}`)).json()).state === "running") await pause(1);
+  },
   async leave(chat, { text }, { gate, requests }) {
     const sent = chat.sendMessage({ text });
     await pause(0); // until it is submitted
