@@ -49,6 +49,7 @@ LAYERS = [
     "client.websocket",
     "client.chat",
     "client.sync",
+    "client.recording",
     "client",
     "runs",
     "server",

@@ -91,7 +91,7 @@ def _scope(request: httpx2.Request) -> _Scope:
     url = request.url
     return {
         "type": "http",
-        "asgi": {"version": "3.0", "spec_version": "2.4"},
+        "asgi": {"version": "3.0", "spec_version": "2.3"},  # as uvicorn: apps listen for a disconnect
         "http_version": "1.1",
         "method": request.method,
         "scheme": url.scheme,
@@ -144,9 +144,7 @@ class _Call(httpx2.AsyncByteStream):
         elif event["type"] == "http.response.body":
             if not self.begun.done() and self._start is not None:
                 self.begun.set_result((self._start["status"], list(self._start.get("headers", []))))
-            if self._is_left.is_set():
-                raise OSError("the client has disconnected")  # as servers of ASGI 2.4 do
-            if event.get("body"):
+            if event.get("body") and not self._is_left.is_set():
                 await self._put(event["body"])
 
     async def _put(self, piece: bytes | BaseException) -> None:
@@ -215,11 +213,14 @@ class _WSGIApp:
         def send_from_thread(event: _Event) -> None:
             asyncio.run_coroutine_threadsafe(send(event), loop).result()
 
-        await asyncio.to_thread(self._answer, _environ(scope, body), send_from_thread)
-        with contextlib.suppress(OSError):  # the client has disconnected
-            await send({"type": "http.response.body", "body": b"", "more_body": False})
+        left = asyncio.ensure_future(receive())  # nothing but a disconnect can follow the body
+        try:
+            await asyncio.to_thread(self._answer, _environ(scope, body), send_from_thread, left.done)
+        finally:
+            left.cancel()
+        await send({"type": "http.response.body", "body": b"", "more_body": False})
 
-    def _answer(self, environ: dict[str, Any], send: Callable[[_Event], None]) -> None:
+    def _answer(self, environ: dict[str, Any], send: Callable[[_Event], None], is_left: Callable[[], bool]) -> None:
         def start_response(
             status: str, headers: list[tuple[str, str]], _exc_info: Any = None
         ) -> Callable[[bytes], None]:
@@ -229,9 +230,10 @@ class _WSGIApp:
 
         pieces = self._app(environ, start_response)
         try:
-            with contextlib.suppress(OSError):  # the client has disconnected
-                for piece in pieces:
-                    send({"type": "http.response.body", "body": piece, "more_body": True})
+            for piece in pieces:
+                if is_left():
+                    return
+                send({"type": "http.response.body", "body": piece, "more_body": True})
         finally:
             close = getattr(pieces, "close", None)
             if close is not None:
