@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 if TYPE_CHECKING:
-    from usechat.testing import AgentClient
+    from usechat.testing import AgentClient, ScriptedModel
 
 
 @pytest.fixture
@@ -27,3 +27,17 @@ def usechat_client() -> Iterator[Callable[..., "AgentClient"]]:
     yield open_client
     for client in reversed(opened):
         client.close()
+
+
+@pytest.fixture
+def scripted_model() -> Iterator[Callable[..., "ScriptedModel"]]:
+    """Start model servers that follow a script: ``scripted_model(["Hello"]).openai_url``.
+
+    It takes what ``usechat.testing.ScriptedModel`` takes; the servers are stopped after the test.
+    """
+    from contextlib import ExitStack
+
+    from usechat.testing import ScriptedModel
+
+    with ExitStack() as opened:
+        yield lambda answers: opened.enter_context(ScriptedModel(answers))

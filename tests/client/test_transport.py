@@ -12,7 +12,8 @@ from starlette.responses import PlainTextResponse, Response
 
 from tests.client.endpoints import HELLO, HELLO_BYTES, Endpoint, frame, served
 from tests.conformance.served import unanswered_port
-from usechat.client import HttpChatTransport
+from usechat.client import Chat, HttpChatTransport
+from usechat.client.in_process import InProcessTransport
 from usechat.client.transport import append_path
 from usechat.errors import (
     AnswerTimedOut,
@@ -26,6 +27,7 @@ from usechat.errors import (
 )
 from usechat.protocol.chunks import chunk_to_json
 from usechat.protocol.request import ChatRequest
+from usechat.server import ChatApp
 from usechat.sources import ChatTransport
 
 QUESTION: Any = {"id": "u1", "role": "user", "parts": [{"type": "text", "text": "hi"}]}
@@ -264,3 +266,17 @@ def test_a_chat_id_is_one_segment_of_the_path(url: str, found: str) -> None:
     assert append_path(url, "a/b", "stream") == found
     with pytest.raises(InvalidSetting, match="a chat id must not be"):
         append_path(url, "..", "stream")
+
+
+async def test_a_foreign_endpoint_can_be_served_with_what_our_server_adds() -> None:
+    endpoint = Endpoint()
+    with served(endpoint) as url:
+        app = ChatApp(HttpChatTransport(url))
+        async with (
+            HttpChatTransport("http://ours/api/chat", http=InProcessTransport(app)) as transport,
+            Chat(transport, id="c1") as chat,
+        ):
+            answer = await chat.send("hi")
+            assert answer is not None
+            assert answer.text == "Hello"
+    assert endpoint.requests[0][2]["messages"][0]["parts"] == [{"type": "text", "text": "hi"}]

@@ -9,8 +9,10 @@
         assert answer.text.startswith("It is")
 
 The fixture is there as soon as usechat is installed. Without pytest, use :class:`AgentClient` as a context manager.
+:class:`ScriptedModel` is a model for the agent: a server that follows a script and rejects what the real APIs reject.
 """
 
 from usechat.testing.client import AgentClient, Answer, Exchange
+from usechat.testing.models import ModelAnswer, ModelCall, ScriptedModel
 
-__all__ = ["AgentClient", "Answer", "Exchange"]
+__all__ = ["AgentClient", "Answer", "Exchange", "ModelAnswer", "ModelCall", "ScriptedModel"]
