@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import random
 from collections import Counter
 from collections.abc import Iterator
 
@@ -9,8 +10,9 @@ import pytest
 
 from tests.conformance.conversations import RealChats, app, comparable, conversation, our_chats, placed
 from tests.conformance.http_client import NEWEST
-from tests.conformance.judge import Json
+from tests.conformance.judge import Json, Judge
 from tests.conformance.served import Served, serving
+from usechat.client import is_complete_with_approval_responses, is_complete_with_tool_calls
 
 CONVERSATIONS = 500
 
@@ -58,3 +60,35 @@ def assert_reach(release: str, results: list[Json]) -> None:
     requests = Counter((request["method"], request["status"]) for result in results for request in result["requests"])
     for request in (("POST", 200), ("POST", 409), ("POST", 413), ("GET", 200), ("GET", 204)):
         assert requests[request] > 5, request
+
+
+def generated_history(choice: random.Random) -> list[Json]:
+    """Return a history whose last message is in some state of waiting."""
+    states = ["input-streaming", "input-available", "approval-requested", "approval-responded"]
+    states += ["output-available", "output-error", "output-denied"]
+    made: list[Json] = []
+    for number in range(choice.randint(0, 5)):
+        kind = choice.choice(["tool-a", "dynamic-tool", "text", "step-start", "data-x"])
+        part: dict[str, Json] = {"type": kind}
+        if kind in ("tool-a", "dynamic-tool"):
+            part |= {"toolCallId": f"c{number}", "toolName": "a", "state": choice.choice(states)}
+            part |= choice.choice([{}, {}, {"providerExecuted": True}, {"preliminary": True}])
+        elif kind == "text":
+            part |= {"text": "a"} | choice.choice([{}, {"state": "done"}, {"state": "streaming"}])
+        made.append(part)
+    role = choice.choice(["assistant", "assistant", "assistant", "user"])
+    return [{"id": "m1", "role": role, "parts": made}] if choice.random() < 0.95 else []
+
+
+@pytest.mark.parametrize("release", NEWEST)
+def test_histories_are_complete_when_the_real_predicates_say_so(judge: Judge, release: str) -> None:
+    histories = [generated_history(random.Random(seed)) for seed in range(2_000)]
+    if release[0] == "5":  # which takes a preliminary output for the last word; ours does as 6 and 7 do
+        histories = [history for history in histories if "preliminary" not in json.dumps(history)]
+    told = judge.complete(release, histories)
+    assert [is_complete_with_tool_calls(history) for history in histories] == [one["toolCalls"] for one in told]
+    assert sum(one["toolCalls"] for one in told) > 20
+    if release[0] != "5":
+        ours = [is_complete_with_approval_responses(history) for history in histories]
+        assert ours == [one["approvals"] for one in told]
+        assert sum(ours) > 20
