@@ -5,6 +5,7 @@ of a flow from a turn. ``docs/genkit.md`` has the rest.
 """
 
 from usechat.genkit.adapter import GenkitAdapter
+from usechat.genkit.approvals import Approval, Respond, Restart
 from usechat.genkit.inputs import (
     FlowInput,
     agent_input,
@@ -17,9 +18,12 @@ from usechat.genkit.inputs import (
 from usechat.genkit.transport import GenkitChatTransport
 
 __all__ = [
+    "Approval",
     "FlowInput",
     "GenkitAdapter",
     "GenkitChatTransport",
+    "Respond",
+    "Restart",
     "agent_input",
     "history_input",
     "messages_input",

@@ -11,6 +11,7 @@ from typing import Any, Final, TypeAlias
 import msgspec
 
 from usechat.errors import CannotAnswer, PublicError
+from usechat.genkit.approvals import MapApproval
 from usechat.genkit.errors import CANNOT_RESUME
 from usechat.genkit.history import genkit_messages, resume_of, text_of_message, user_content
 from usechat.turn import Turn
@@ -72,15 +73,15 @@ def history_input(turn: Turn) -> FlowInput:
     return FlowInput({"message": turn.text, "conversationHistory": history})
 
 
-def messages_input(turn: Turn) -> FlowInput:
+def messages_input(turn: Turn, *, map_approval: MapApproval | None = None) -> FlowInput:
     """Return ``{messages}``, the whole history as Genkit messages, with ``resume`` if the turn answers tool calls."""
-    if resume := resume_of(turn):
+    if resume := resume_of(turn, map_approval):
         messages = genkit_messages(turn.messages, answered=resume.call_ids)
         return FlowInput({"messages": messages, "resume": resume.wire})
     return FlowInput({"messages": genkit_messages(turn.messages)})
 
 
-def agent_input(turn: Turn) -> FlowInput:
+def agent_input(turn: Turn, *, map_approval: MapApproval | None = None) -> FlowInput:
     """Return the input of an agent that stores its sessions; the session's id is derived from the chat's.
 
     A regenerated or edited message continues from the snapshot of the previous answer.
@@ -88,17 +89,18 @@ def agent_input(turn: Turn) -> FlowInput:
     init = {"sessionId": session_id(turn)}
     if turn.request.trigger == "regenerate-message" or (turn.request.message_id and not turn.request.continues):
         init |= _snapshot_before(turn)
-    return FlowInput(_agent_data(turn), init)
+    return FlowInput(_agent_data(turn, map_approval), init)
 
 
-def stateless_agent_input(turn: Turn) -> FlowInput:
+def stateless_agent_input(turn: Turn, *, map_approval: MapApproval | None = None) -> FlowInput:
     """Return the input of an agent without a store; the earlier messages are sent as its state."""
-    if resume := resume_of(turn):
+    if resume := resume_of(turn, map_approval):
         messages = genkit_messages(turn.messages, answered=resume.call_ids)
     else:
         last = turn.request.last_user_message
         messages = genkit_messages(message for message in turn.messages if message is not last)
-    return FlowInput(_agent_data(turn), {"state": {"sessionId": session_id(turn), "messages": messages}})
+    state = {"sessionId": session_id(turn), "messages": messages}
+    return FlowInput(_agent_data(turn, map_approval), {"state": state})
 
 
 INPUTS: Final[Mapping[str, InputBuilder]] = {
@@ -169,8 +171,8 @@ def _message_list(turn: Turn) -> FlowInput:
     return FlowInput(messages_input(turn).data["messages"])
 
 
-def _agent_data(turn: Turn) -> dict[str, Any]:
-    if resume := resume_of(turn):
+def _agent_data(turn: Turn, map_approval: MapApproval | None) -> dict[str, Any]:
+    if resume := resume_of(turn, map_approval):
         return {"resume": resume.wire}
     return {"message": {"role": "user", "content": user_content(turn.request.last_user_message)}}
 

@@ -29,6 +29,7 @@ from pathlib import Path
 from typing import Any, Final, TypeAlias
 
 from usechat.errors import CannotAnswer, MissingDependency, PublicError
+from usechat.genkit.approvals import MapApproval
 from usechat.genkit.errors import SENTENCES, TOO_FAST, describe
 from usechat.genkit.history import genkit_messages, resume_of
 from usechat.genkit.inputs import FlowInput, InputBuilder, agent_input, input_for, stateless_agent_input
@@ -217,8 +218,8 @@ class LocalPrompt:
         return options
 
 
-def _prompt_input(turn: Turn) -> FlowInput:
-    if resume := resume_of(turn):
+def _prompt_input(turn: Turn, *, map_approval: MapApproval | None = None) -> FlowInput:
+    if resume := resume_of(turn, map_approval):
         messages = genkit_messages(turn.messages, answered=resume.call_ids)
         return FlowInput({"message": turn.text}, {"messages": messages, **resume.wire})
     return FlowInput({"message": turn.text}, {"messages": genkit_messages(turn.messages)})

@@ -1,9 +1,13 @@
 """A Genkit flow or agent as something that answers a chat, wherever it lives."""
 
+import inspect
 from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Mapping
+from functools import partial
 from typing import Any, Final, Protocol
 
+from usechat.errors import InvalidSetting
 from usechat.genkit.adapter import GenkitAdapter, Interrupts, Mapper
+from usechat.genkit.approvals import MapApproval
 from usechat.genkit.errors import describe
 from usechat.genkit.history import known_calls, resume_of
 from usechat.genkit.inputs import FlowInput, InputBuilder
@@ -44,8 +48,12 @@ class GenkitChatTransport:
     ``interrupts`` are those of :class:`GenkitAdapter`. ``sdk`` is the AI SDK release for :meth:`send_messages`; a
     server has its own setting.
 
-    Raises :class:`~usechat.errors.InvalidAddress` for a URL of another kind, and
-    :class:`~usechat.errors.CannotAnswer` for an object that is no flow, or whose input a chat cannot make.
+    ``map_approval`` says how an approved or denied call is resumed; by default the tool is restarted with
+    ``resumed: {approved: bool, reason?}``. ``build_input`` is then called with ``map_approval`` as a keyword, too.
+
+    Raises :class:`~usechat.errors.InvalidAddress` for a URL of another kind,
+    :class:`~usechat.errors.CannotAnswer` for an object that is no flow, or whose input a chat cannot make, and
+    :class:`~usechat.errors.InvalidSetting` for a ``map_approval`` that ``build_input`` does not take.
 
     >>> from usechat.genkit import messages_input
     >>> from usechat.server import ChatApp
@@ -63,10 +71,11 @@ class GenkitChatTransport:
         map_result: Mapper | None = None,
         send_data: bool = False,
         interrupts: Interrupts = "tool",
+        map_approval: MapApproval | None = None,
         sdk: str = "any",
     ) -> None:
         self._flow = _runner_of(flow, headers or {}, pass_on)
-        self._build_input = build_input or self._flow.default_input
+        self._build_input = _with_approvals(build_input or self._flow.default_input, map_approval)
         self._map_chunk = map_chunk
         self._map_result = map_result
         self._send_data = send_data
@@ -100,6 +109,16 @@ class GenkitChatTransport:
             denied=resume.denied if resume else (),
             describe=describe,
         )
+
+
+def _with_approvals(build_input: InputBuilder, map_approval: MapApproval | None) -> InputBuilder:
+    if map_approval is None:
+        return build_input
+    if "map_approval" not in inspect.signature(build_input).parameters:
+        raise InvalidSetting(
+            "map_approval needs an input that resumes interrupted tools, such as messages_input or agent_input"
+        )
+    return partial(build_input, map_approval=map_approval)  # type: ignore[call-arg]
 
 
 def source_of(flow: Any) -> GenkitChatTransport | None:
