@@ -4,18 +4,22 @@
 of a flow from a turn. ``docs/genkit.md`` has the rest.
 """
 
-from usechat.genkit.adapter import GenkitAdapter
-from usechat.genkit.approvals import Approval, Respond, Restart
-from usechat.genkit.inputs import (
-    FlowInput,
-    agent_input,
-    history_input,
-    messages_input,
-    session_id,
-    stateless_agent_input,
-    text_input,
-)
-from usechat.genkit.transport import GenkitChatTransport
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    from usechat.genkit.adapter import GenkitAdapter
+    from usechat.genkit.approvals import Approval, Respond, Restart
+    from usechat.genkit.inputs import (
+        FlowInput,
+        agent_input,
+        history_input,
+        messages_input,
+        session_id,
+        stateless_agent_input,
+        text_input,
+    )
+    from usechat.genkit.transport import GenkitChatTransport
 
 __all__ = [
     "Approval",
@@ -31,3 +35,18 @@ __all__ = [
     "stateless_agent_input",
     "text_input",
 ]
+
+# Imported on use: `usechat serve --help` loads the kind in this package, which must be fast.
+_HOMES: Final = {
+    "Approval": "approvals",
+    "GenkitAdapter": "adapter",
+    "GenkitChatTransport": "transport",
+    "Respond": "approvals",
+    "Restart": "approvals",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f"{__name__}.{_HOMES.get(name, 'inputs')}"), name)
