@@ -6,14 +6,14 @@ from typing import Any
 import pytest
 
 from tests.genkit.asking import assistant, turn, user
-from usechat.errors import CannotAnswer, InvalidSetting, PublicError
+from usechat.errors import InvalidSetting, PublicError
 from usechat.genkit import Approval, GenkitChatTransport, Respond, Restart
 from usechat.genkit.history import known_calls
 from usechat.genkit.inputs import (
     FlowInput,
     agent_input,
     history_input,
-    input_for,
+    mapped_input,
     messages_input,
     session_id,
     stateless_agent_input,
@@ -226,46 +226,34 @@ async def test_a_flow_that_cannot_go_on_says_so_instead_of_being_asked_again(bui
         build(turn(user("one"), assistant(STEP, ANSWERED)))
 
 
+@pytest.mark.parametrize("build", [text_input, history_input, mapped_input({"question": "text"})])
+async def test_files_that_the_input_cannot_hold_are_refused(build: Any) -> None:
+    with pytest.raises(PublicError, match=r"^This agent takes no files\. Send the message without them\.$"):
+        build(turn(user("one", PICTURE)))
+
+
+async def test_an_input_can_be_mapped_from_the_text_and_the_body() -> None:
+    build = mapped_input(
+        {"question": "text", "lang": "body.lang", "unit": "body.units.temperature", "gone": "body.gone"}
+    )
+    asked = turn(user("two"), lang="it", units={"temperature": "C"})
+    assert build(asked) == FlowInput({"question": "two", "lang": "it", "unit": "C"})
+    assert build(turn(user("two"), units="C")) == FlowInput({"question": "two"})
+
+
+@pytest.mark.parametrize("source", ["", "texts", "body", "body.", "header.a"])
+def test_a_source_that_a_chat_does_not_have_is_refused(source: str) -> None:
+    with pytest.raises(
+        InvalidSetting, match=f"^input: 'q' can come from text or from body.FIELD, not from '{source}'$"
+    ):
+        mapped_input({"q": source})
+
+
 async def test_a_session_is_the_uuid_of_the_chat_and_each_person_has_their_own() -> None:
     ids = {session_id(turn(user("one"), identity=Identity(subject))) for subject in ("", "ada", "bob")}
     assert len(ids) == 3
     assert SESSION in ids
     assert {uuid.UUID(session).version for session in ids} == {5}
-
-
-@pytest.mark.parametrize(
-    ("schema", "data"),
-    [
-        ({"type": "string"}, "two"),
-        ({}, "two"),
-        ({"anyOf": [{"type": "string"}, {"type": "null"}]}, "two"),
-        ({"type": "array"}, [{"role": "user", "content": [{"text": "two"}]}]),
-        ({"properties": {"messages": {}}}, {"messages": [{"role": "user", "content": [{"text": "two"}]}]}),
-        ({"properties": {"message": {}}}, {"message": "two", "conversationHistory": []}),
-        ({"properties": {"question": {"type": "string"}, "limit": {"type": "integer"}}}, {"question": "two"}),
-        ({"properties": {"question": {"anyOf": [{"type": "string"}, {"type": "null"}]}}}, {"question": "two"}),
-        (
-            {"anyOf": [{"$ref": "#/$defs/A"}, {"type": "null"}], "$defs": {"A": {"properties": {"message": {}}}}},
-            {"message": "two", "conversationHistory": []},
-        ),
-    ],
-)
-async def test_a_schema_tells_what_a_flow_takes(schema: dict[str, Any], data: Any) -> None:
-    assert input_for("flow", schema)(turn(user("two"))).data == data
-
-
-@pytest.mark.parametrize(
-    ("schema", "takes"),
-    [
-        ({"properties": {"a": {"type": "integer"}}, "required": ["a"]}, "a"),
-        ({"properties": {"a": {"type": "string"}, "b": {"type": "string"}}}, "a, b"),
-        ({"type": "integer"}, "a value of type integer"),
-        ({"type": "array", "items": {"type": "string"}}, "a value of type array"),
-    ],
-)
-def test_a_flow_that_is_no_chat_needs_a_builder(schema: dict[str, Any], takes: str) -> None:
-    with pytest.raises(CannotAnswer, match=f"^the flow add takes {takes}, which a chat does not have; serve Gen"):
-        input_for("add", schema)
 
 
 async def test_a_signature_comes_back_with_an_answered_call() -> None:

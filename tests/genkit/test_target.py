@@ -55,7 +55,7 @@ def test_a_target_is_an_address_or_an_object(target: str, also: tuple[str, ...])
     [
         ("http://127.0.0.1/flow#json", "#json is not an input of a flow; there are #text, #history, #messages"),
         ("http:///flow", "'http:///flow' is no address of a flow; give one such as http"),
-        ("tests.genkit.scripted:add", "the flow add takes first, second, which a chat does not have; serve"),
+        ("tests.genkit.scripted:add", "the flow add takes first, second, which a chat does not have; name the"),
         ("tests.genkit.scripted:ai", "Genkit is no Genkit flow; give a URL, or a flow, prompt or agent"),
         ("127.0.0.1:3400/flow", "'127.0.0.1:3400/flow' is no address of a flow; give one such as http"),
         ("chatFlow", "'chatFlow' names no object; give MODULE:NAME"),

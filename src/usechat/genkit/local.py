@@ -32,7 +32,8 @@ from usechat.errors import CannotAnswer, MissingDependency, PublicError
 from usechat.genkit.approvals import MapApproval
 from usechat.genkit.errors import SENTENCES, TOO_FAST, describe
 from usechat.genkit.history import genkit_messages, resume_of
-from usechat.genkit.inputs import FlowInput, InputBuilder, agent_input, input_for, stateless_agent_input
+from usechat.genkit.inputs import FlowInput, InputBuilder, agent_input, stateless_agent_input
+from usechat.genkit.schemas import input_for
 from usechat.genkit.wire import FlowChunk, FlowEvent, FlowFailure, FlowResult
 from usechat.turn import Turn
 
