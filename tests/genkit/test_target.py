@@ -20,7 +20,7 @@ from tests.server.process import PATIENCE, question, serve_process
 from usechat import ChunkDecoder, MessageBuilder, chat_response
 from usechat.cli import main
 from usechat.cli.plan import Plan, make_app
-from usechat.cli.targets import Answer
+from usechat.cli.targets import ServedAnswer
 from usechat.errors import MissingDependency
 from usechat.genkit.target import GenkitOptions, GenkitTarget
 
@@ -28,7 +28,7 @@ ROOT = Path(__file__).parent.parent.parent
 MINE = f"import sys\nsys.path.insert(0, {str(ROOT)!r})\nfrom tests.genkit.scripted import *\n"
 
 
-def open_target(target: str, **options: Any) -> Answer:
+def open_target(target: str, **options: Any) -> ServedAnswer:
     return GenkitTarget().open(target, GenkitOptions(**options), COMMON)
 
 

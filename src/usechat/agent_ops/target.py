@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final, Literal, NamedTuple
 
 import msgspec
 
-from usechat.cli.targets import AnswerApp, CommonOptions, OptionGroup
+from usechat.cli.targets import CommonOptions, OptionGroup, ServedApp
 from usechat.errors import CannotServe, UnknownAccess
 
 if TYPE_CHECKING:
@@ -66,7 +66,7 @@ class AgentOpsTarget:
             help="pass this event of the session on as a data- part, such as git-state; repeatable"
             " (default: none)")  # fmt: skip
 
-    def open(self, target: str, options: AgentOpsOptions, common: CommonOptions) -> AnswerApp:
+    def open(self, target: str, options: AgentOpsOptions, common: CommonOptions) -> ServedApp:
         """Return the app of the route."""
         from usechat.agent_ops.app import PATH, SESSION_SETTINGS, SWITCH, AgentOpsApp
 
@@ -84,7 +84,7 @@ class AgentOpsTarget:
         )
         unsupported = ("path", "conflict") if common.runs is not None else ("path", "conflict", "disconnect")
         disabled_by = "" if app.enabled else SWITCH
-        return AnswerApp(app, PATH, admission.authorize, unsupported_options=unsupported, disabled_by=disabled_by)
+        return ServedApp(app, PATH, admission.authorize, unsupported_options=unsupported, disabled_by=disabled_by)
 
 
 class Admission(NamedTuple):

@@ -7,7 +7,7 @@ from urllib.parse import urldefrag, urlsplit
 
 import msgspec
 
-from usechat.cli.targets import Answer, CommonOptions, OptionGroup, load_object
+from usechat.cli.targets import ServedAnswer, CommonOptions, OptionGroup, load_object
 from usechat.errors import CannotServe, InvalidAddress, InvalidSetting
 
 if TYPE_CHECKING:
@@ -64,7 +64,7 @@ class GenkitTarget:
         add("--show-public-errors", action="store_true",
             help="show the texts of the server's errors whose status is not INTERNAL")  # fmt: skip
 
-    def open(self, target: str, options: GenkitOptions, common: CommonOptions) -> Answer:
+    def open(self, target: str, options: GenkitOptions, common: CommonOptions) -> ServedAnswer:
         """Return a transport for the flow."""
         from usechat.genkit.transport import PASSED_ON, GenkitChatTransport
 
@@ -81,7 +81,9 @@ class GenkitTarget:
             send_data=options.send_data,
             interrupts=options.interrupts,
         )
-        return Answer(transport, _also(urlsplit(flow).path if isinstance(flow, str) else getattr(flow, "name", "")))
+        return ServedAnswer(
+            transport, _also(urlsplit(flow).path if isinstance(flow, str) else getattr(flow, "name", ""))
+        )
 
 
 def _flow_and_input(target: str, mapping: str) -> "tuple[Any, InputBuilder | None]":

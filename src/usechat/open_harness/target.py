@@ -6,7 +6,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from usechat.cli.targets import Answer, CommonOptions, NoOptions, OptionGroup
+from usechat.cli.targets import CommonOptions, NoOptions, OptionGroup, ServedAnswer
 from usechat.errors import CannotLoad, InvalidFlow
 
 if TYPE_CHECKING:
@@ -32,13 +32,13 @@ class OpenHarnessTarget:
     def add_options(self, group: OptionGroup) -> None:
         """Add nothing: the flow says it all."""
 
-    def open(self, target: str, options: NoOptions, common: CommonOptions) -> Answer:  # noqa: ARG002
-        """Return a transport; what is wrong with the flow or the address is told now, not to the first user."""
+    def open(self, target: str, options: NoOptions, common: CommonOptions) -> ServedAnswer:  # noqa: ARG002
+        """Return a transport; a broken flow or address is an error now, not for the first user."""
         from usechat.open_harness.transport import OpenHarnessChatTransport
 
         scheme, is_address, _ = target.partition("://")
         factory = _flows_at(scheme, target) if is_address else _open_file(target)
-        return Answer(OpenHarnessChatTransport(factory, send_flow_metadata=True))
+        return ServedAnswer(OpenHarnessChatTransport(factory, send_flow_metadata=True))
 
 
 def _flows_at(scheme: str, url: str) -> "RuntimeFactory":
