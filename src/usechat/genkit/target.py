@@ -7,7 +7,7 @@ from urllib.parse import urldefrag, urlsplit
 
 import msgspec
 
-from usechat.cli.targets import ServedAnswer, CommonOptions, OptionGroup, load_object
+from usechat.cli.targets import CommonOptions, OptionGroup, ServedAnswer, load_object
 from usechat.errors import CannotServe, InvalidAddress, InvalidSetting
 
 if TYPE_CHECKING:
