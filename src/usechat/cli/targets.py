@@ -79,7 +79,7 @@ __all__ = [
 class ServedAnswer(NamedTuple):
     """What answers the chats of a target; a :class:`~usechat.server.ChatApp` is made around it.
 
-    ``also`` are paths that answer a POST besides the usual one. ``page_files`` are texts, by path, that the page can
+    ``also`` are paths that answer besides the usual one. ``page_files`` are texts, by path, that the page can
     link to.
     """
 
