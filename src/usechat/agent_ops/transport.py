@@ -13,8 +13,8 @@ from typing import Any, Final, cast
 from usechat.agent_ops.adapter import SessionAdapter, SessionInput
 from usechat.agent_ops.connection import SessionSocket, SessionStreams, SocketCounter, session_url
 from usechat.agent_ops.prompt_tracker import PromptPhase, PromptTracker
-from usechat.agent_ops.questions import QuestionMode
-from usechat.agent_ops.wire import Channel, Frame, abort_command, answer_command, channel_key, prompt_command
+from usechat.agent_ops.questions import QuestionMode, command_from_answer
+from usechat.agent_ops.wire import Channel, Frame, abort_command, channel_key, prompt_command
 from usechat.errors import (
     InvalidSetting,
     PublicError,
@@ -148,7 +148,7 @@ class AgentOpsChatTransport:
             events=self._events,
             shown=shown,
         )
-        commands = [answer_command(answer) for answer in turn.approvals]
+        commands = [command_from_answer(shown, answer) for answer in turn.approvals]
         return TurnExchange(adapter, commands, answers=turn.approvals, channel=channel, idle_timeout=self._idle_timeout)
 
     @asynccontextmanager
