@@ -37,6 +37,10 @@ def busy(queued: int = 0, users: object = ()) -> Frame:
     return {"type": "init", "session": {}, "data": data}
 
 
+def idle(users: object) -> Frame:
+    return {"type": "init", "session": {}, "data": {"runnerBusy": False, "connectedUsers": users}}
+
+
 @pytest.mark.parametrize(
     "frames",
     [
@@ -95,13 +99,13 @@ def test_both_dialects_do_not_count_the_same_end_twice() -> None:
 
 @pytest.mark.parametrize("users", [["ada", "bob"], [{"id": "ada"}, {"userId": "bob"}, {}, 7]])
 def test_the_author_counts_where_the_upstream_knows_the_caller(users: object) -> None:
-    frames = [busy(users=users), user_says(PROMPT, "u0", authorId="bob"), *OTHERS_TURN]
+    frames = [idle(users), user_says(PROMPT, "u0", authorId="bob"), *OTHERS_TURN]
     frames += [user_says(authorId="ada"), *OURS]
     assert fed(frames, adapter(prompt=PromptTracker(PROMPT, author="ada"))) == SAID
 
 
 def test_the_author_does_not_count_where_the_upstream_has_other_names() -> None:
-    frames = [busy(users=["user-1"]), user_says(authorId="user-1"), *OURS]
+    frames = [idle(["user-1"]), user_says(authorId="user-1"), *OURS]
     assert fed(frames, adapter(prompt=PromptTracker(PROMPT, author="ada@example.org"))) == SAID
 
 

@@ -4,8 +4,8 @@ import asyncio
 import contextlib
 import logging
 from collections import deque
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from typing import Final, Self
 from urllib.parse import quote
 
@@ -135,10 +135,16 @@ def _subprotocols(name: str | None, token: str | None) -> list[Subprotocol] | No
 
 
 class SessionStreams:
-    """The streams of one session in this process: how many are open, and which messages and turns they have claimed."""
+    """The streams of one session in this process: how many are open, and which messages and turns they have claimed.
 
-    def __init__(self) -> None:
+    ``upstream`` counts the sockets of all sessions, and knows whether the upstream sends prompts as user messages.
+    """
+
+    def __init__(self, upstream: "SocketCounter") -> None:
         self.open = 0
+        self._upstream = upstream
+        self._prompts = 0
+        self._waiting: list[asyncio.Future[None]] = []
         self._claimed: deque[str] = deque(maxlen=_REMEMBERED_CLAIMS)
 
     def claim(self, message_id: str) -> bool:
@@ -148,13 +154,57 @@ class SessionStreams:
         self._claimed.append(message_id)
         return True
 
+    @property
+    def must_wait(self) -> bool:
+        """Whether the answer to a further prompt could not be told from the answer to one that is under way."""
+        return self._prompts > 0 and not self._upstream.echoes
+
+    @asynccontextmanager
+    async def prompting(self) -> AsyncIterator[None]:
+        """Wait until a prompt may be sent; it is under way for the duration of the context."""
+        while self.must_wait:
+            await self._wait()
+        self._prompts += 1
+        try:
+            yield
+        finally:
+            self._prompts -= 1
+            self.wake()
+
+    async def _wait(self) -> None:
+        waiting = asyncio.get_running_loop().create_future()
+        self._waiting.append(waiting)
+        try:
+            await waiting
+        finally:
+            self._waiting.remove(waiting)
+
+    def wake(self) -> None:
+        """Let every prompt that waits check again whether it may be sent."""
+        for waiting in self._waiting:
+            if not waiting.done():
+                waiting.set_result(None)
+
+    def note_echo(self) -> None:
+        """Note that the upstream sends prompts as user messages, so that none has to wait for another."""
+        self._upstream.note_echo()
+
 
 class SocketCounter:
-    """Counts the sockets of each session. ``maximum`` is how many one session may have."""
+    """Counts the sockets of each session of an upstream. ``maximum`` is how many one session may have."""
 
     def __init__(self, maximum: int) -> None:
         self._maximum = maximum
         self._sessions: dict[str, SessionStreams] = {}
+        self.echoes = False
+        """Whether the upstream is known to send every prompt to everyone as a user message."""
+
+    def note_echo(self) -> None:
+        """Note that the upstream sends prompts as user messages."""
+        if not self.echoes:
+            self.echoes = True
+            for streams in self._sessions.values():
+                streams.wake()
 
     def open_to(self, session_id: str) -> int:
         """Return how many sockets are open to a session."""
@@ -164,7 +214,7 @@ class SocketCounter:
     @contextmanager
     def reserve(self, session_id: str) -> Iterator[SessionStreams]:
         """Reserve a socket for the duration of the context; raise :class:`~usechat.errors.TooManySockets`."""
-        streams = self._sessions.setdefault(session_id, SessionStreams())
+        streams = self._sessions.setdefault(session_id, SessionStreams(self))
         if streams.open >= self._maximum:
             raise TooManySockets(f"the session {session_id} has {self._maximum} sockets, which is the limit")
         streams.open += 1

@@ -112,12 +112,19 @@ class AgentOpsChatTransport:
         session_id = self._session_of(turn)
         try:
             with self.sockets.reserve(session_id) as streams:
-                exchange = self._prompt(turn, streams) if turn.request.continues is None else self._continue(turn)
-                async with self._connect(context, session_id) as socket:
-                    source = AdapterSource(lambda _turn: exchange.events(socket), lambda: exchange.adapter)
-                    await source.drive(context)
+                if turn.request.continues is not None:
+                    await self._exchange(context, session_id, self._continue(turn))
+                    return
+                _require_content(turn)
+                async with streams.prompting():
+                    await self._exchange(context, session_id, self._prompt(turn, streams))
         except TooManySockets:
             raise PublicError(TOO_MANY) from None
+
+    async def _exchange(self, context: TurnContext, session_id: str, exchange: "TurnExchange") -> None:
+        async with self._connect(context, session_id) as socket:
+            source = AdapterSource(lambda _turn: exchange.events(socket), lambda: exchange.adapter)
+            await source.drive(context)
 
     def _session_of(self, turn: Turn) -> str:
         session_id = self._session_id or turn.path_params.get("session_id")
@@ -128,15 +135,15 @@ class AgentOpsChatTransport:
         return str(session_id)
 
     def _prompt(self, turn: Turn, streams: SessionStreams) -> "TurnExchange":
-        if not turn.text.strip() and not turn.files:
-            raise PublicError(NOTHING)
         channel = _channel_of(turn)
         # With a service token the gateway is the author of every prompt upstream.
         author = turn.identity.subject if turn.identity is not None and self._service_token is None else None
-        prompt = PromptTracker(turn.text, _key_of(channel), author=author, claim=streams.claim)
+        prompt = PromptTracker(
+            turn.text, _key_of(channel), author=author, claim=streams.claim, echoes=self.sockets.echoes
+        )
         adapter = SessionAdapter(prompt, questions=self._questions, events=self._events)
         commands = [prompt_command(turn.text, turn.files, channel)]
-        return TurnExchange(adapter, commands, channel=channel, idle_timeout=self._idle_timeout)
+        return TurnExchange(adapter, commands, streams=streams, channel=channel, idle_timeout=self._idle_timeout)
 
     def _continue(self, turn: Turn) -> "TurnExchange":
         shown: Any = turn.request.continues
@@ -185,12 +192,14 @@ class TurnExchange:
         commands: Sequence[Frame],
         *,
         answers: Sequence[ApprovalAnswer] = (),
+        streams: SessionStreams | None = None,
         channel: Channel | None = None,
         idle_timeout: float | None = None,
     ) -> None:
         self.adapter = adapter
         self._commands = commands
         self._answers = answers
+        self._streams = streams
         self._channel = channel
         self._idle_timeout = idle_timeout
 
@@ -208,6 +217,7 @@ class TurnExchange:
             with closing(_FrameDeadline(adapter, self._idle_timeout)) as deadline:
                 while not adapter.ended:
                     yield await deadline.receive(socket)
+                    self._note_echo()
         except SessionClosed:
             return  # the adapter's `close` knows whether the turn was complete
         except TimeoutError:
@@ -218,6 +228,11 @@ class TurnExchange:
         except BaseException:  # cancelled, closed or failed
             await self._leave(socket)
             raise
+
+    def _note_echo(self) -> None:
+        if self._streams is not None and self.adapter.prompt.echoes:
+            self._streams.note_echo()
+            self._streams = None
 
     async def _leave(self, socket: SessionSocket) -> None:
         """Stop our turn and no other: on an abort, some upstreams also empty the whole queue."""
@@ -306,6 +321,11 @@ class _FrameDeadline:
         if self._waiting is not None:
             self._expired = True
             self._waiting.cancel()
+
+
+def _require_content(turn: Turn) -> None:
+    if not turn.text.strip() and not turn.files:
+        raise PublicError(NOTHING)
 
 
 def _channel_of(turn: Turn) -> Channel | None:

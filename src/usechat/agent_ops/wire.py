@@ -35,6 +35,7 @@ __all__ = [
     "PromptObject",
     "Question",
     "QueueState",
+    "QueueWithdrawn",
     "SessionError",
     "SessionEvent",
     "SessionStatus",
@@ -204,6 +205,12 @@ class QueueState(_ChannelEvent, frozen=True):
     data: Mapping[str, Any] = {}
 
 
+class QueueWithdrawn(_ChannelEvent, frozen=True):
+    """A waiting prompt was taken out of the queue: by its author, or because a newer one replaced it."""
+
+    data: Mapping[str, Any] = {}
+
+
 SessionEvent: TypeAlias = (
     MessageCreate
     | TextDelta
@@ -221,6 +228,7 @@ SessionEvent: TypeAlias = (
     | SessionError
     | Init
     | QueueState
+    | QueueWithdrawn
 )
 
 _EVENTS: Final[Mapping[str, type[SessionEvent]]] = {
@@ -241,6 +249,7 @@ _EVENTS: Final[Mapping[str, type[SessionEvent]]] = {
     "error": SessionError,
     "init": Init,
     "queue.state": QueueState,
+    "queue.withdrawn": QueueWithdrawn,
 }
 
 SKIPPED: Final = frozenset(
@@ -257,7 +266,6 @@ SKIPPED: Final = frozenset(
         "models",
         "pong",
         "pr-created",
-        "queue.withdrawn",
         "review-result",
         "stream",
         "thread.created",
