@@ -219,9 +219,10 @@ class PromptTracker:
 
     def on_queued(self, position: object) -> None:
         """Note that a prompt was queued: the one whose message came last, or ours if there are no messages."""
-        last_message, self._last_message = self._last_message, None
+        last_message = None if self._echo_at_dispatch else self._last_message
+        self._last_message = None
         known = position if isinstance(position, int) and position > 0 else 1
-        if last_message == "ours" and not self._echo_at_dispatch:
+        if last_message == "ours":
             self._on_own_queued(known)
         elif last_message != "other" and self.phase is PromptPhase.SENT:
             self._is_ambiguous = self._has_init and self._ahead == 0
