@@ -21,8 +21,7 @@ from examples.agent_ops_session.scripts import SCRIPTS
 from examples.agent_ops_session.server import serving
 from usechat.agent_ops import AgentOpsApp, AgentOpsChatTransport, DirectoryChanges, SessionDirectory
 from usechat.errors import PageMissing
-from usechat.runs.memory import MemoryRuns
-from usechat.server.page import PageSettings, WithPage
+from usechat.server import MemoryRuns, PageSettings, WithPage
 
 PATH = "/api/sessions/{session_id}/chat"
 BODY = '{"messages":[{"id":"1","role":"user","parts":[{"type":"text","text":"tool"}]}]}'

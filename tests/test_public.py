@@ -16,6 +16,7 @@ PUBLIC = {
     for name in (
         "usechat",
         "usechat.agent_ops",
+        "usechat.chats",
         "usechat.check",
         "usechat.errors",
         "usechat.genkit",

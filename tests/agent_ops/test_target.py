@@ -13,7 +13,7 @@ from tests.agent_ops.upstream_api import upstream_api
 from tests.redis_server import redis_server
 from tests.server.process import PATIENCE, eventually, question, serve_process
 from usechat.cli import main
-from usechat.cli.serve import Plan, make_app
+from usechat.cli.plan import Plan, make_app
 
 ADDRESS = "ws://127.0.0.1:9/api/sessions/{id}/ws?role=client"
 """Where nobody listens."""
@@ -42,7 +42,7 @@ async def token_of(subject: str, directory: Path) -> str:
 
 
 def plan_with(**options: Any) -> Plan:
-    return Plan(target=ADDRESS, kind="agent-ops", **options)
+    return Plan(target=ADDRESS, kind="agent-ops", options=options)
 
 
 async def test_the_directory_lets_its_people_in(tmp_path: Path) -> None:
@@ -80,12 +80,12 @@ async def test_an_explicit_false_wins_over_the_kind(tmp_path: Path, monkeypatch:
 @pytest.mark.parametrize(
     ("arguments", "complaint"),
     [
-        (["wss://example.org/ws"], "wss://example.org/ws is no address such as wss://HOST/api/sessions/{id}/ws"),
-        (["https://example.org/{id}"], "https://example.org/{id} is no address such as wss://HOST/"),
-        ([ADDRESS, "--access", "everybody"], "--access 'everybody' is no rule; give directory, "),
-        ([ADDRESS, "--path", "/chat"], f"--path does not go with {ADDRESS} as agent-ops"),
-        ([ADDRESS, "--conflict", "reject"], f"--conflict does not go with {ADDRESS} as agent-ops"),
-        ([ADDRESS, "--disconnect", "5"], f"--disconnect does not go with {ADDRESS} as agent-ops"),
+        (["wss://example.org/ws"], "wss://example.org/ws is not an address such as wss://HOST/api/sessions/{id}/ws"),
+        (["https://example.org/{id}"], "https://example.org/{id} is not an address such as wss://HOST/"),
+        ([ADDRESS, "--access", "everybody"], "--access 'everybody' is not a rule; give directory, "),
+        ([ADDRESS, "--path", "/chat"], f"--path has no effect on {ADDRESS} as agent-ops"),
+        ([ADDRESS, "--conflict", "reject"], f"--conflict has no effect on {ADDRESS} as agent-ops"),
+        ([ADDRESS, "--disconnect", "5"], f"--disconnect has no effect on {ADDRESS} as agent-ops"),
         ([ADDRESS, "--upstream-token", "nothing.txt"], "--upstream-token: nothing.txt cannot be read: No such file"),
         ([ADDRESS, "--redis", "nonsense"], "--redis takes a URL such as redis://localhost:6379"),
     ],
@@ -100,7 +100,9 @@ def test_what_does_not_go_together_is_refused(
 def test_options_of_sessions_go_with_sessions_alone(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     (tmp_path / "agent.py").write_text("async def answer(turn):\n    yield 'Hi'\n", encoding="utf-8")
     assert main(["serve", "agent.py:answer", "--access", "directory"]) == 2
-    assert capsys.readouterr().err == "usechat: --access does not go with agent.py:answer\n"
+    assert capsys.readouterr().err == (
+        "usechat: --access is an option of --as agent-ops, but agent.py:answer is a Python object\n"
+    )
 
 
 def test_it_says_how_to_try_it_and_serves_several_workers_without_redis(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ from usechat.agent_ops.access.lookup import HttpLookup
 from usechat.agent_ops.access.roles import AccessRule
 from usechat.agent_ops.target import admission_by
 from usechat.errors import Unauthenticated, UnknownAccess
-from usechat.server.auth.tokens import new_api_token
+from usechat.server.auth.tokens import ApiTokens, new_api_token
 from usechat.server.requests import Authorize
 
 
@@ -32,7 +32,7 @@ async def test_a_directory_knows_its_own_tokens_besides_those_of_the_other_rules
         own = await (await fill(directory)).new_token("carl")
     token, line = new_api_token("nightly")
     (tmp_path / "tokens.txt").write_text(line, encoding="utf-8")
-    authorize, access = admission_by(f"directory:{sqlite(tmp_path)}", [f"tokens:{tmp_path / 'tokens.txt'}"])
+    authorize, access = admission_by(f"directory:{sqlite(tmp_path)}", [ApiTokens(tmp_path / "tokens.txt")])
     assert [await subject(authorize, known) for known in (own, token)] == ["carl", "nightly"]
     for unknown in (None, "unheard-of", "é"):
         with pytest.raises(Unauthenticated):
@@ -54,7 +54,7 @@ async def test_without_auth_a_lookup_leaves_tokens_to_the_upstream() -> None:
 async def test_with_auth_a_lookup_is_only_asked_about_tokens_that_are_known(tmp_path: Path) -> None:
     token, line = new_api_token("nightly")
     (tmp_path / "tokens.txt").write_text(line, encoding="utf-8")
-    authorize, _ = admission_by("lookup:https://example.org/{id}", [f"tokens:{tmp_path / 'tokens.txt'}"])
+    authorize, _ = admission_by("lookup:https://example.org/{id}", [ApiTokens(tmp_path / "tokens.txt")])
     assert await subject(authorize, token) == "nightly"
     with pytest.raises(Unauthenticated):
         await subject(authorize, "unheard-of")
@@ -87,5 +87,5 @@ async def test_a_text_names_a_rule(text: str, rule: type[AccessRule]) -> None:
     ],
 )
 def test_a_text_that_names_none_is_told(text: str) -> None:
-    with pytest.raises(UnknownAccess, match=r"^--access .* is no rule"):
+    with pytest.raises(UnknownAccess, match=r"^--access .* is not a rule"):
         admission_by(text, [])

@@ -10,17 +10,23 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
+from tests.cli.common_options import COMMON
 from tests.genkit import scripted
 from tests.genkit.asking import text_of
 from tests.server.process import PATIENCE, question, serve_process
 from usechat import ChunkDecoder, MessageBuilder, chat_response
 from usechat.cli import main
-from usechat.cli.serve import Plan, make_app
+from usechat.cli.plan import Plan, make_app
+from usechat.cli.targets import NoOptions, ServedAnswer
 from usechat.errors import MissingDependency
-from usechat.genkit.target import open_target
+from usechat.genkit.target import GenkitTarget
 
 ROOT = Path(__file__).parent.parent.parent
 MINE = f"import sys\nsys.path.insert(0, {str(ROOT)!r})\nfrom tests.genkit.scripted import *\n"
+
+
+def open_target(target: str) -> ServedAnswer:
+    return GenkitTarget().open(target, NoOptions(), COMMON)
 
 
 def said(body: bytes) -> str:
@@ -47,7 +53,7 @@ def test_a_target_is_an_address_or_an_object(target: str, also: tuple[str, ...])
 @pytest.mark.parametrize(
     ("target", "sentence"),
     [
-        ("http://127.0.0.1/flow#json", "#json is no input of a flow; there are #text, #history, #messages"),
+        ("http://127.0.0.1/flow#json", "#json is not an input of a flow; there are #text, #history, #messages"),
         ("http:///flow", "'http:///flow' is no address of a flow; give one such as http"),
         ("tests.genkit.scripted:add", "the flow add takes first, second, which a chat does not have; serve"),
         ("tests.genkit.scripted:ai", "Genkit is no Genkit flow; give a URL, or a flow, prompt or agent"),
@@ -71,7 +77,7 @@ async def test_a_flow_answers_in_a_route_of_one_s_own() -> None:
 
 
 def test_the_app_of_an_object_is_made_without_naming_its_kind() -> None:
-    assert make_app(Plan(target="tests.genkit.scripted:agent")).made_here
+    assert make_app(Plan(target="tests.genkit.scripted:agent")).built_here
 
 
 def test_the_command_serves_a_flow(tmp_path: Path) -> None:

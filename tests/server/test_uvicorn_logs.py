@@ -1,4 +1,4 @@
-"""How logging is set up."""
+"""The logging configuration that uvicorn gets."""
 
 import json
 import logging
@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 from uvicorn.config import LOGGING_CONFIG
 
-from usechat.server.log_lines import LogFormat, log_config
+from usechat.server.uvicorn import LogFormat, log_config
 
 NAMES = ("usechat", "uvicorn", "uvicorn.error", "uvicorn.access")
 

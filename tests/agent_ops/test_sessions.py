@@ -58,20 +58,20 @@ def identity(token: str) -> Identity | None:
 
 def test_a_session_from_its_beginning_to_its_end(sessions: Sessions) -> None:
     assert sessions("add", "s1", "olivia", "interactive") == (
-        "s1 is olivia's, and switched off; run: usechat sessions enable s1\n"
+        "s1 is olivia's, and disabled; run: usechat sessions enable s1\n"
     )
     assert not may_prompt(standing("olivia", "s1"))
-    assert sessions("enable", "s1") == "AI SDK pages may use s1.\n"
+    assert sessions("enable", "s1") == "AI SDK pages can use s1.\n"
     assert standing("olivia", "s1") == Membership(Role.OWNER)
     assert sessions("grant", "s1", "carl", "collaborator") == "carl is collaborator of s1.\n"
     assert standing("carl", "s1") == Membership(Role.COLLABORATOR)
-    assert sessions("revoke", "s1", "carl") == "carl takes no part in s1.\n"
+    assert sessions("revoke", "s1", "carl") == "carl is removed from s1.\n"
     assert standing("carl", "s1") is None
     assert sessions("grant", "s1", "carl", "owner") == "carl is owner of s1.\n"
     assert standing("carl", "s1") == Membership(Role.OWNER)
-    assert sessions("disable", "s1") == "AI SDK pages may not use s1.\n"
+    assert sessions("disable", "s1") == "AI SDK pages cannot use s1.\n"
     assert standing("carl", "s1") == Membership(Role.OWNER, enabled=False)
-    assert sessions("remove", "s1") == "s1 is forgotten.\n"
+    assert sessions("remove", "s1") == "s1 is removed.\n"
     assert sessions("list") == ""
 
 
@@ -99,11 +99,11 @@ def test_tokens_are_made_listed_and_revoked(sessions: Sessions) -> None:
     listed = sessions("tokens")
     today, later = r"made \d{4}-\d\d-\d\d", r"until \d{4}-\d\d-\d\d"
     lines = sorted(listed.splitlines(), key=lambda line: "until" in line)
-    assert re.fullmatch(rf"[0-9a-f]{{12}}  carl  {today}, for ever", lines[0])
+    assert re.fullmatch(rf"[0-9a-f]{{12}}  carl  {today}, without limit", lines[0])
     assert re.fullmatch(rf"[0-9a-f]{{12}}  carl  {today}, {later}", lines[1])
     assert token not in listed
     digest = lines[0].split()[0]
-    assert sessions("revoke-token", digest) == f"The token {digest}… is useless now.\n"
+    assert sessions("revoke-token", digest) == f"The token {digest}… is revoked.\n"
     assert identity(token) is None
     assert identity(brief) == Identity("carl", token=brief)
     assert ", revoked " in sessions("tokens")
@@ -131,7 +131,7 @@ def test_what_does_not_go_is_one_sentence(sessions: Sessions, arguments: str, co
         ("", "usechat sessions: the following arguments are required: COMMAND; see usechat sessions --help"),
         ("grant s1 carl king", "usechat sessions grant: argument ROLE: invalid choice: 'king'"),
         ("add s1 olivia unheard-of", "usechat sessions add: argument KIND: invalid choice: 'unheard-of'"),
-        ("token carl --days 0", "usechat sessions token: argument --days: '0' is no number above 0;"),
+        ("token carl --days 0", "usechat sessions token: argument --days: '0' is not a whole number above 0;"),
     ],
 )
 def test_a_command_that_is_none_is_refused(capsys: pytest.CaptureFixture[str], arguments: str, complaint: str) -> None:

@@ -2,7 +2,7 @@
 
 import gc
 
-from usechat.server.uvicorn import rare_collections
+from usechat.server.app import rare_collections
 
 
 def test_apps_need_not_go_in_the_order_in_which_they_came() -> None:
