@@ -67,8 +67,17 @@ async def test_a_lookup_asks_the_upstream_with_the_callers_token() -> None:
         assert (await ask(plan, "theirs")).status_code == 503
 
 
-async def test_a_directory_without_tables_lets_nobody_in() -> None:
-    assert (await ask(plan_with(), "token")).status_code == 503
+def test_a_directory_without_tables_is_refused_with_the_command_that_creates_them(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert main(["serve", "--as", "agent-ops", ADDRESS]) == 2
+    complaint = "usechat: the directory's tables are missing or old; run: usechat sessions migrate\n"
+    assert capsys.readouterr().err == complaint
+
+
+async def test_a_directory_that_cannot_be_read_yet_lets_nobody_in() -> None:
+    plan = plan_with(access="directory:postgresql://nobody@127.0.0.1:9/sessions")
+    assert (await ask(plan, "token")).status_code == 503
 
 
 async def test_an_explicit_false_wins_over_the_kind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -93,6 +102,7 @@ async def test_an_explicit_false_wins_over_the_kind(tmp_path: Path, monkeypatch:
 def test_what_does_not_go_together_is_refused(
     capsys: pytest.CaptureFixture[str], arguments: list[str], complaint: str
 ) -> None:
+    assert main(["sessions", "migrate"]) == 0
     assert main(["serve", "--as", "agent-ops", *arguments]) == 2
     assert capsys.readouterr().err.startswith(f"usechat: {complaint}")
 

@@ -11,7 +11,8 @@ from urllib.parse import quote
 
 import msgspec
 from websockets.asyncio.client import ClientConnection, connect
-from websockets.exceptions import ConnectionClosed, InvalidHandshake, InvalidURI
+from websockets.exceptions import ConnectionClosed, InvalidHandshake, InvalidStatus, InvalidURI
+from websockets.frames import CloseCode
 from websockets.typing import Subprotocol
 
 from usechat.agent_ops.wire import Frame, read_frame
@@ -36,10 +37,13 @@ class _Connect(connect):
 
 
 class SessionSocket:
-    """An open WebSocket to a session."""
+    """An open WebSocket to a session. ``name`` is the session's name in log lines."""
 
-    def __init__(self, socket: ClientConnection) -> None:
+    def __init__(self, socket: ClientConnection, name: str) -> None:
+        self.frame_was_too_large = False
+        """Whether the socket was closed here because of a frame that is too large."""
         self._socket = socket
+        self._name = name
         self._pinging = asyncio.get_running_loop().create_task(self._ping(), name="usechat agent-ops ping")
 
     @classmethod
@@ -48,6 +52,7 @@ class SessionSocket:
         url: str,
         token: str | None,
         *,
+        name: str = "",
         subprotocol: str | None = None,
         open_timeout: float = 10,
         maximum_frame_bytes: int = 32 * 1024 * 1024,
@@ -68,10 +73,10 @@ class SessionSocket:
                 max_size=maximum_frame_bytes,
             )
         except (OSError, InvalidHandshake, InvalidURI, ValueError) as error:
-            # Only the type: the text of the error may repeat the address, which may hold a secret.
-            _logger.warning("cannot connect to the session: %s", type(error).__name__)
-            raise SessionUnreachable(f"the session's socket cannot be opened: {type(error).__name__}") from error
-        return cls(socket)
+            reason = _reason_of(error)
+            _logger.warning("session %s: cannot connect: %s", name, reason)
+            raise SessionUnreachable(f"the session's socket cannot be opened: {reason}") from error
+        return cls(socket, name)
 
     async def receive(self) -> Frame:
         """Return the next frame; raise :class:`~usechat.errors.SessionClosed` if there is none.
@@ -81,6 +86,7 @@ class SessionSocket:
         try:
             return read_frame(await self._socket.recv())
         except ConnectionClosed as closed:
+            self._log_closed(closed)
             raise SessionClosed("the session closed its socket") from closed
         except UnknownEvent as unknown:
             return {"type": unknown.kind}
@@ -98,7 +104,16 @@ class SessionSocket:
             async with asyncio.timeout(_LAST_COMMAND_TIMEOUT):
                 await self.send(command)
         except (TimeoutError, SessionClosed):
-            _logger.warning("the session was disconnected before this command was sent: %s", command["type"])
+            _logger.warning("session %s: disconnected before this command was sent: %s", self._name, command["type"])
+
+    def _log_closed(self, closed: ConnectionClosed) -> None:
+        self.frame_was_too_large = closed.sent is not None and closed.sent.code == CloseCode.MESSAGE_TOO_BIG
+        if self.frame_was_too_large:
+            _logger.warning("session %s: a frame was too large, so the socket was closed", self._name)
+        elif closed.rcvd is None:
+            _logger.warning("session %s: the connection was lost", self._name)
+        else:
+            _logger.warning("session %s: the session closed the socket with code %d", self._name, closed.rcvd.code)
 
     async def close(self) -> None:
         """Close the socket. Wait at most a second for the peer's close frame."""
@@ -126,6 +141,13 @@ class SessionSocket:
 def session_url(template: str, session_id: str) -> str:
     """Return the address of a session's socket: the template with the id in place of ``{id}``."""
     return template.replace("{id}", quote(session_id, safe="")).replace("{session_id}", quote(session_id, safe=""))
+
+
+def _reason_of(error: Exception) -> str:
+    """Return why a socket was not opened. The text of an error may repeat the address, which may hold a secret."""
+    if isinstance(error, InvalidStatus):
+        return f"HTTP status {error.response.status_code}"
+    return type(error).__name__
 
 
 def _subprotocols(name: str | None, token: str | None) -> list[Subprotocol] | None:

@@ -1,7 +1,9 @@
 """The kind `agent-ops` of `usechat serve`: sessions at the address of their WebSocket."""
 
+import asyncio
 import hashlib
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Literal, NamedTuple
 
@@ -54,7 +56,9 @@ class AgentOpsTarget:
         add = group.add_argument
         add("--access", metavar="RULE",
             help="who may use a session: directory (of usechat sessions), directory:URL, or lookup:URL,role=PATH,"
-            "kind=PATH,owner=PATH (ask the upstream with the caller's token) (default: directory)")  # fmt: skip
+            "kind=PATH,owner=PATH (ask the upstream with the caller's token) (default: directory). Several workers"
+            " need no --redis here, except for resume and stop: they share the directory, and prompts are queued"
+            " upstream")  # fmt: skip
         add("--upstream-token", metavar="FILE", help="call the upstream with this token instead of the caller's own")
         add("--subprotocol", metavar="NAME",
             help="send the token as a WebSocket subprotocol after this one, such as agent-ops, instead of in a"
@@ -70,9 +74,10 @@ class AgentOpsTarget:
         """Return the app of the route."""
         from usechat.agent_ops.app import PATH, SESSION_SETTINGS, SWITCH, AgentOpsApp
 
+        upstream = _upstream(target, options, common.idle_timeout)
         admission = admission_by(options.access, common.token_rules)
         app = AgentOpsApp(
-            _upstream(target, options, common.idle_timeout),
+            upstream,
             access=admission.access,
             authorize=admission.authorize,
             runs=common.runs,
@@ -104,13 +109,31 @@ def admission_by(text: str, token_rules: "Sequence[TokenRule]") -> Admission:
     if kind == "directory":
         from usechat.agent_ops.access.directory import SessionDirectory, directory_url
 
-        directory = SessionDirectory(directory_url(rest or None))
+        url = directory_url(rest or None)
+        _require_migrated(url)
+        directory = SessionDirectory(url)
         return Admission(directory.bearer(*token_rules), directory)
     if kind == "lookup" and rest:
         from usechat.server.auth.bearer import bearer
 
         return Admission(bearer(*token_rules) if token_rules else _accept_for_lookup, _lookup(text, rest))
     raise UnknownAccess(f"--access {text!r} is not a rule; give {_EXAMPLES}")
+
+
+def _require_migrated(url: str) -> None:
+    """Raise ``UnusableDirectory`` if the directory has no tables yet, or old ones."""
+    from usechat.agent_ops.access.directory import SessionDirectory
+
+    async def check() -> None:
+        directory = SessionDirectory(url)
+        try:
+            await directory.require_migrated()
+        finally:
+            await directory.close()
+
+    # In a thread of its own, because the caller may have an event loop and this function is not async.
+    with ThreadPoolExecutor(max_workers=1) as thread:
+        thread.submit(lambda: asyncio.run(check())).result()
 
 
 def _lookup(text: str, rest: str) -> "HttpLookup":

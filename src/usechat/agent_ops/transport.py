@@ -125,6 +125,17 @@ class AgentOpsChatTransport:
         async with self._connect(context, session_id) as socket:
             source = AdapterSource(lambda _turn: exchange.events(socket), lambda: exchange.adapter)
             await source.drive(context)
+        if socket.frame_was_too_large and exchange.adapter.prompt.is_active:
+            with suppress(SessionUnreachable):
+                await self._abort_anew(context, session_id)
+
+    async def _abort_anew(self, context: TurnContext, session_id: str) -> None:
+        """Abort our turn over another socket, after its own was closed because of a frame that is too large."""
+        socket = await self._open(context, session_id)
+        try:
+            await socket.send_last(abort_command(_channel_of(context.turn)))
+        finally:
+            await socket.close()
 
     def _session_of(self, turn: Turn) -> str:
         session_id = self._session_id or turn.path_params.get("session_id")
@@ -160,15 +171,8 @@ class AgentOpsChatTransport:
 
     @asynccontextmanager
     async def _connect(self, context: TurnContext, session_id: str) -> AsyncIterator[SessionSocket]:
-        identity = context.turn.identity
         try:
-            socket = await SessionSocket.open(
-                session_url(self._url, session_id),
-                self._service_token or (identity.token if identity is not None else None),
-                subprotocol=self._subprotocol,
-                open_timeout=self._open_timeout,
-                maximum_frame_bytes=self._maximum_frame_bytes,
-            )
+            socket = await self._open(context, session_id)
         except SessionUnreachable:
             context.source_unreachable()
             raise PublicError(UNREACHABLE) from None
@@ -177,6 +181,17 @@ class AgentOpsChatTransport:
                 yield socket
             finally:
                 await socket.close()
+
+    async def _open(self, context: TurnContext, session_id: str) -> SessionSocket:
+        identity = context.turn.identity
+        return await SessionSocket.open(
+            session_url(self._url, session_id),
+            self._service_token or (identity.token if identity is not None else None),
+            name=session_id,
+            subprotocol=self._subprotocol,
+            open_timeout=self._open_timeout,
+            maximum_frame_bytes=self._maximum_frame_bytes,
+        )
 
 
 class TurnExchange:
