@@ -1,9 +1,7 @@
 """The kind `agent-ops` of `usechat serve`: sessions at the address of their WebSocket."""
 
-import asyncio
 import hashlib
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Literal, NamedTuple
 
@@ -74,10 +72,9 @@ class AgentOpsTarget:
         """Return the app of the route."""
         from usechat.agent_ops.app import PATH, SESSION_SETTINGS, SWITCH, AgentOpsApp
 
-        upstream = _upstream(target, options, common.idle_timeout)
         admission = admission_by(options.access, common.token_rules)
         app = AgentOpsApp(
-            upstream,
+            _upstream(target, options, common.idle_timeout),
             access=admission.access,
             authorize=admission.authorize,
             runs=common.runs,
@@ -87,6 +84,8 @@ class AgentOpsTarget:
             enabled=True,
             drain=common.drain,
         )
+        if app.enabled:
+            _require_migrated(options.access)
         unsupported = ("path", "conflict") if common.runs is not None else ("path", "conflict", "disconnect")
         disabled_by = "" if app.enabled else SWITCH
         return ServedApp(app, PATH, admission.authorize, unsupported_options=unsupported, disabled_by=disabled_by)
@@ -109,9 +108,7 @@ def admission_by(text: str, token_rules: "Sequence[TokenRule]") -> Admission:
     if kind == "directory":
         from usechat.agent_ops.access.directory import SessionDirectory, directory_url
 
-        url = directory_url(rest or None)
-        _require_migrated(url)
-        directory = SessionDirectory(url)
+        directory = SessionDirectory(directory_url(rest or None))
         return Admission(directory.bearer(*token_rules), directory)
     if kind == "lookup" and rest:
         from usechat.server.auth.bearer import bearer
@@ -120,12 +117,18 @@ def admission_by(text: str, token_rules: "Sequence[TokenRule]") -> Admission:
     raise UnknownAccess(f"--access {text!r} is not a rule; give {_EXAMPLES}")
 
 
-def _require_migrated(url: str) -> None:
-    """Raise ``UnusableDirectory`` if the directory has no tables yet, or old ones."""
-    from usechat.agent_ops.access.directory import SessionDirectory
+def _require_migrated(access: str) -> None:
+    """Raise ``UnusableDirectory`` if the directory of ``--access``, if it names one, has no tables yet, or old ones."""
+    kind, _, rest = access.partition(":")
+    if kind != "directory":
+        return
+    import asyncio
+    from concurrent.futures import ThreadPoolExecutor
+
+    from usechat.agent_ops.access.directory import SessionDirectory, directory_url
 
     async def check() -> None:
-        directory = SessionDirectory(url)
+        directory = SessionDirectory(directory_url(rest or None))
         try:
             await directory.require_migrated()
         finally:
