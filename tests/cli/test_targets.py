@@ -17,7 +17,7 @@ from usechat.errors import CannotServe
 
 PARROTS = """
 import msgspec
-from usechat.cli.targets import Answer, NoOptions
+from usechat.cli.targets import NoOptions, ServedAnswer
 
 class ParrotOptions(msgspec.Struct, frozen=True):
     volume: int = 1
@@ -35,7 +35,7 @@ class ParrotTarget:
         group.add_argument("--header", action="append", metavar="TEXT", help="say this first; repeatable")
 
     def open(self, target, options, common):
-        return Answer(lambda turn: " ".join([*options.header, *[turn.text] * options.volume]))
+        return ServedAnswer(lambda turn: " ".join([*options.header, *[turn.text] * options.volume]))
 
 class TwinTarget(ParrotTarget):
     summary = "one of two parrots"

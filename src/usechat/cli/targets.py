@@ -25,10 +25,10 @@ its object a class without arguments that follows :class:`Target`:
         def add_options(self, group: OptionGroup) -> None:
             group.add_argument("--volume", type=int, metavar="N", help="how loud it is (default: 1)")
 
-        def open(self, target: str, options: ParrotOptions, common: CommonOptions) -> Answer:
+        def open(self, target: str, options: ParrotOptions, common: CommonOptions) -> ServedAnswer:
             from parrots.source import ParrotSource  # imported on use: --help must stay fast
 
-            return Answer(ParrotSource(target, options.volume))
+            return ServedAnswer(ParrotSource(target, options.volume))
 
 The class is loaded for `usechat serve --help`, so its module imports nothing heavy. If a package is missing that
 ``open`` needs, it raises :class:`~usechat.errors.MissingDependency`, whose text says how to install it.
