@@ -26,7 +26,7 @@ SENTENCES = [INTERRUPTED, TOO_LATE, SILENT, TOOL_FAILED, TURN_FAILED, UNSETTLED,
 SENTENCES += [CANNOT_FOLLOW, TOO_MUCH, RUNNER_LOST, UNCLEAR, WITHDRAWN]
 LIMITS = {
     "idle_timeout": (120, "no frame for 120 s (`--idle-timeout`)"),
-    "maximum_sockets": (256, "| 256 (`maximum_sockets`) |"),
+    "maximum_sockets": (256, "| 256 (`--max-sockets`, `maximum_sockets`) |"),
     "maximum_frame_bytes": (32 * 1024 * 1024, "| 32 MB (`maximum_frame_bytes`)"),
     "open_timeout": (10, "| 10 (`open_timeout`) |"),
 }

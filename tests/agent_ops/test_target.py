@@ -7,6 +7,7 @@ from typing import Any
 import httpx2
 import pytest
 
+from examples.agent_ops_session.server import serving as serving_sessions
 from tests.agent_ops.directories import directory_at, fill, sqlite
 from tests.agent_ops.gateways import upstream
 from tests.agent_ops.upstream_api import upstream_api
@@ -96,6 +97,7 @@ async def test_an_explicit_false_wins_over_the_kind(tmp_path: Path, monkeypatch:
         ([ADDRESS, "--conflict", "reject"], f"--conflict has no effect on {ADDRESS} as agent-ops"),
         ([ADDRESS, "--disconnect", "5"], f"--disconnect has no effect on {ADDRESS} as agent-ops"),
         ([ADDRESS, "--upstream-token", "nothing.txt"], "--upstream-token: nothing.txt cannot be read: No such file"),
+        ([ADDRESS, "--max-sockets", "0"], "--max-sockets takes a number from 1 on, not 0"),
         ([ADDRESS, "--redis", "nonsense"], "--redis takes a URL such as redis://localhost:6379"),
     ],
 )
@@ -123,6 +125,23 @@ def test_it_says_how_to_try_it_and_serves_several_workers_without_redis(tmp_path
         assert f"curl -N {served.url}/api/sessions/SESSION/chat -H 'authorization: Bearer …'" in served.written
         assert httpx2.post(f"{served.url}/api/sessions/s1/chat", json=question(), timeout=PATIENCE).status_code == 401
         assert httpx2.get(f"{served.url}/readyz", timeout=PATIENCE).status_code == 200
+
+
+async def test_the_upstreams_token_is_read_again_when_its_file_has_changed(tmp_path: Path) -> None:
+    token = await token_of("carl", tmp_path)
+    (tmp_path / "upstream.txt").write_text("old\n", encoding="utf-8")
+    async with serving_sessions() as sessions:
+        options = {"access": f"directory:{sqlite(tmp_path)}", "upstream_token": "upstream.txt", "max_sockets": 1}
+        served = make_app(Plan(target=sessions.url, kind="agent-ops", options=options))
+        transport = httpx2.ASGITransport(app=served.app)
+        headers = {"authorization": f"Bearer {token}"}
+        async with httpx2.AsyncClient(transport=transport, base_url="http://localhost", headers=headers) as client:
+            for name in ("old", "new"):
+                (tmp_path / "upstream.txt").write_text(f"{name}\n", encoding="utf-8")
+                answer = await client.post("/api/sessions/interactive/chat", json=question())
+                assert '"type":"finish"' in answer.text
+        await served.chats[0].shut_down()
+        assert [user for user, _command in sessions["interactive"].commands] == ["old", "new"]
 
 
 def test_with_redis_every_worker_resumes_and_stops_and_the_upstream_gets_its_own_token(tmp_path: Path) -> None:

@@ -29,7 +29,7 @@ from usechat.runs.run import Timeouts
 from usechat.runs.store import RunStore
 from usechat.runs.transport import RunChatTransport
 from usechat.sources import AdapterSource
-from usechat.turn import Turn, TurnContext
+from usechat.turn import Identity, Turn, TurnContext
 
 __all__ = ["NOTHING", "SILENT", "TOO_MANY", "UNREACHABLE", "AgentOpsChatTransport", "TurnExchange"]
 
@@ -49,9 +49,10 @@ class AgentOpsChatTransport:
 
     ``url`` is the address of a session's WebSocket, with ``{id}`` in place of the session's id. The id comes from the
     route's ``session_id``, unless ``session_id`` names one session for all requests. The upstream is called with the
-    caller's token, or with ``service_token``; in the ``Authorization`` header, or after ``subprotocol`` (such as
-    ``agent-ops``) if that is given. ``questions`` are shown as ``data-question`` parts (``"data"``) or as tool
-    approvals (``"approval"``). ``events`` are the types of further frames that become ``data-…`` parts.
+    caller's token, or with ``service_token`` (a token, or a function that returns the current one); in the
+    ``Authorization`` header, or after ``subprotocol`` (such as ``agent-ops``) if that is given. ``questions`` are shown
+    as ``data-question`` parts (``"data"``) or as tool approvals (``"approval"``). ``events`` are the types of further
+    frames that become ``data-…`` parts.
     ``idle_timeout`` is how many seconds the session may be silent; ``None`` means without limit. ``runs``, ``sdk`` and
     ``on_error`` are for :meth:`send_messages`; a server has its own.
 
@@ -69,7 +70,7 @@ class AgentOpsChatTransport:
         url: str,
         *,
         session_id: str | None = None,
-        service_token: str | None = None,
+        service_token: str | Callable[[], str] | None = None,
         subprotocol: str | None = None,
         questions: QuestionMode = "data",
         events: frozenset[str] = frozenset(),
@@ -186,12 +187,17 @@ class AgentOpsChatTransport:
         identity = context.turn.identity
         return await SessionSocket.open(
             session_url(self._url, session_id),
-            self._service_token or (identity.token if identity is not None else None),
+            self._token_of(identity),
             name=session_id,
             subprotocol=self._subprotocol,
             open_timeout=self._open_timeout,
             maximum_frame_bytes=self._maximum_frame_bytes,
         )
+
+    def _token_of(self, identity: Identity | None) -> str | None:
+        if self._service_token is None:
+            return None if identity is None else identity.token
+        return self._service_token() if callable(self._service_token) else self._service_token
 
 
 class TurnExchange:
