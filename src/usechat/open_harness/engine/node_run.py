@@ -9,7 +9,7 @@ from typing import Any, Final
 from usechat.errors import AgentFailed, NodeFailed, NodeTimedOut, PublicError
 from usechat.open_harness.engine.flow_run import FlowRun
 from usechat.open_harness.flow.definition import Edge, Node, Policy
-from usechat.open_harness.flow.expressions import Scope, holds, resolve, resolve_text
+from usechat.open_harness.flow.expressions import Scope, holds, resolve
 from usechat.open_harness.nodes.context import NodeContext, StopReason, text_of
 from usechat.open_harness.runtime_protocol import Command
 from usechat.protocol.values import json_value
@@ -121,7 +121,7 @@ class NodeRun:
 
     async def _run_for_each(self, edges: list[Edge]) -> None:
         try:
-            items, name = self._items(edges)
+            items, name = await self._items(edges)
         except Exception as error:
             self._fault = error
             await self._run_once(self._run.scope(), self.node.id, settle=self._settle)
@@ -155,19 +155,19 @@ class NodeRun:
             return []
         return list(iterations)
 
-    def _items(self, edges: list[Edge]) -> tuple[list[Any], str]:
+    async def _items(self, edges: list[Edge]) -> tuple[list[Any], str]:
         if len(edges) > 1:
             raise NodeFailed(f'several forEach edges fired into the node "{self.node.id}"')
         for_each = edges[0].for_each
         assert for_each is not None, "the graph returns edges with forEach"
-        items = resolve_text(for_each.in_, self._run.scope())
+        items = await resolve(for_each.in_, self._run.scope(), ("forEach",), timeout_ms=self.node.policy.timeout_ms)
         if not isinstance(items, list):
             raise NodeFailed(f"forEach expects a list at {for_each.in_}")
         return items, for_each.as_
 
     async def _run_item(self, scope: Scope, index: int) -> dict[str, Any]:
         try:
-            if not holds(self.node.when, scope):
+            if not await holds(self.node.when, scope, timeout_ms=self.node.policy.timeout_ms):
                 return {"skipped": True}
         except Exception as error:
             self._fault = error
@@ -203,7 +203,7 @@ class NodeRun:
         kind = self._run.registry.get(self.node.type)
         if kind is None:
             raise NodeFailed(f'there is no type "{self.node.type}"')
-        fields = resolve(self.node.input, scope, ("input",))
+        fields = await resolve(self.node.input, scope, ("input",), timeout_ms=self.node.policy.timeout_ms)
         for place, problem in kind.problems(fields):
             raise NodeFailed(f"input.{'.'.join(map(str, place))}: {problem}")
         return await run_with_policy(
