@@ -5,6 +5,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
+import pytest
+
 from tests.open_harness.flow_runs import Heard, constant, edge, flow, run
 from tests.open_harness.scripted_models import Script
 from usechat.open_harness.engine.runtime import FlowRuntime
@@ -17,11 +19,11 @@ CHAT: Final = flow({"id": "a", "type": "agent", "input": {"prompt": "{{ flow.inp
 PATIENCE: Final = 30.0
 
 
-def turn(text: str, chat_id: str = "c1", before: int | None = None) -> Mapping[str, Any]:
-    """Return a flow's input; `before` says how many user's messages the page shows before this one."""
+def turn(text: str, chat_id: str = "c1", *, sent: str = "") -> Mapping[str, Any]:
+    """Return a flow's input; `sent` are the ids of the user's messages that the page sends."""
     given: dict[str, Any] = {"message": text, "chatId": chat_id}
-    if before is not None:
-        given["messages"] = [{"id": "1", "role": "user", "parts": []}] * (before + 1)
+    if sent:
+        given["messages"] = [{"id": message_id, "role": "user", "parts": []} for message_id in sent.split()]
     return given
 
 
@@ -63,11 +65,36 @@ async def test_who_asks_in_the_turn_that_runs_is_the_owner() -> None:
     assert script.asked[1] == [("user-prompt", "hi")]
 
 
-async def test_an_answer_that_is_asked_for_anew_forgets_the_old_one() -> None:
-    store, script = MemoryRunStore(), Script(["one"], ["two"], ["two again"])
-    for text, before in (("first", 0), ("second", 1), ("second, but better", 1)):
-        await run(CHAT, turn(text, before=before), store=store, registry=script.registry)
-    assert script.asked[2] == [("user-prompt", "first"), ("text", "one"), ("user-prompt", "second, but better")]
+FIRST: Final = [("user-prompt", "first"), ("text", "one")]
+SECOND: Final = [("user-prompt", "second"), ("text", "two")]
+
+
+@pytest.mark.parametrize(
+    ("sent", "remembered"),
+    [
+        ("m1 m2 m3", [*FIRST, *SECOND]),
+        ("m3", [*FIRST, *SECOND]),
+        ("m1 m2", FIRST),
+        ("m2", FIRST),
+        ("m1 edited", FIRST),
+        ("m1", []),
+    ],
+    ids=["a new one", "a new one alone", "regenerated", "regenerated alone", "edited under a new id", "the first anew"],
+)
+async def test_an_agent_forgets_only_what_was_regenerated_or_edited(sent: str, remembered: list[Any]) -> None:
+    """A page that sends its last message alone must not make the agent forget the others."""
+    store, script = MemoryRunStore(), Script(["one"], ["two"], ["three"])
+    for text, messages in (("first", "m1"), ("second", "m1 m2"), ("third", sent)):
+        await run(CHAT, turn(text, sent=messages), store=store, registry=script.registry)
+    assert script.asked[2] == [*remembered, ("user-prompt", "third")]
+
+
+async def test_what_was_forgotten_stays_forgotten_in_later_turns() -> None:
+    store, script = MemoryRunStore(), Script(["one"], ["two"], ["two again"], ["three"])
+    for text, sent in (("first", "m1"), ("second", "m2"), ("second, better", "m2"), ("third", "m3")):
+        await run(CHAT, turn(text, sent=sent), store=store, registry=script.registry)
+    better = [("user-prompt", "second, better"), ("text", "two again")]
+    assert script.asked[3] == [*FIRST, *better, ("user-prompt", "third")]
 
 
 async def test_an_agent_in_a_loop_remembers_its_rounds_and_items_of_a_list_are_strangers() -> None:
