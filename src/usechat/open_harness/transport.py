@@ -198,10 +198,13 @@ def _input(turn: Turn) -> dict[str, Any]:
 
 
 def _answer(turn: Turn) -> str:
-    """Return what resumes a paused flow: the user's approval or choice if it asked for one, or the message's text."""
+    """Return what resumes a paused flow: the user's approval or choice if it asked for one, or the message's text.
+
+    Open Harness takes what begins with "y" as an approval, and everything else as a refusal.
+    """
     if turn.request.continues:
         for approval in turn.approvals:
-            return "approved" if approval.approved else approval.reason or "denied"
+            return "yes" if approval.approved else f"no: {approval.reason}" if approval.reason else "no"
         for output in turn.tool_outputs:
             return output.output if isinstance(output.output, str) else msgspec.json.encode(output.output).decode()
     return _text_alone(turn)

@@ -317,10 +317,14 @@ class OpenHarnessAdapter:
         return named.provider_metadata if named else None
 
     def _input_received(self, event: Event) -> Iterator[Part]:
+        """Read the answer to a question. The newest session server does not say to which: its event has no id."""
+        call_id = event.get("id")
+        if not isinstance(call_id, str):
+            return
         if event.get("approved") is False:
-            yield ToolDenied(event["id"])
+            yield ToolDenied(call_id)
         else:
-            yield ToolResult(event["id"], event.get("value"))
+            yield ToolResult(call_id, event.get("value"))
 
     # Endings
 
@@ -351,9 +355,11 @@ class OpenHarnessAdapter:
         yield ending
 
     def _end_statuses(self, event: Event, status: str, flow_name: Any = None) -> Iterator[Part]:
+        """End all statuses. Where the flow failed, nodes that did not fail themselves were aborted."""
         self.ended = True
         if self._data:
-            yield from self._data.all_ended(event, status)
+            failed = [run_id for run_id, invocation in self._invocations.items() if invocation.errors]
+            yield from self._data.all_ended(event, "aborted" if status == "failed" else status, failed=failed)
             yield self._data.status(status, flow_name)
 
     def _invocation(self, event: Event) -> _Invocation:

@@ -38,7 +38,7 @@ REQUIRED: Final[Mapping[str, tuple[str, ...]]] = {
     "agent:aborted": _RUN,
     "recording:linked": (),
     "input:requested": ("id",),  # of sessions alone
-    "input:received": ("id",),
+    "input:received": (),
 }
 """Every type of event, and the fields that it must have."""
 

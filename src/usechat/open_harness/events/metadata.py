@@ -1,7 +1,7 @@
 """Data parts from which a page draws the flow: the run, its nodes and its edges, updated in place."""
 
 import itertools
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any, TypeGuard
 
 import msgspec
@@ -56,9 +56,13 @@ class FlowData:
         """Return the last state of an invocation; empty if it has ended already."""
         return self._ended(event["runId"], status, event)
 
-    def all_ended(self, event: Event, status: str) -> list[Data]:
-        """Return the last states of all open invocations, because the flow has ended."""
-        return [data for run_id in list(self._nodes) for data in self._ended(run_id, status, event)]
+    def all_ended(self, event: Event, status: str, *, failed: Collection[str] = ()) -> list[Data]:
+        """Return the last states of all open invocations, because the flow has ended; ``failed`` have failed."""
+        return [
+            data
+            for run_id in list(self._nodes)
+            for data in self._ended(run_id, "failed" if run_id in failed else status, event)
+        ]
 
     def waiting(self) -> list[Data]:
         """Return everything as paused while a person is asked. The next message begins with :meth:`again`."""
