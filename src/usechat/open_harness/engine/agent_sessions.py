@@ -89,7 +89,7 @@ class AgentSessions:
     def _turn(self, asked: Mapping[int, str], last: int) -> int:
         """Return the number of this turn; what the session has from this number on is dropped."""
         numbers = {message_id: turn for turn, message_id in asked.items()}
-        *_, before, latest = [None, None, *self._user_messages]
+        before, latest = ["", "", *self._user_messages][-2:]
         if latest in numbers:
             return numbers[latest]
         return numbers[before] + 1 if before in numbers else last + 1

@@ -131,7 +131,7 @@ def _called(symbol: Any) -> str | None:
 
 def _takes_context(call: Any, name: str | None) -> bool:
     """Return whether a call may read the value around it: ``$keys()`` is ``$keys($)``."""
-    from jsonata import Jsonata
+    from jsonata import Jsonata  # type: ignore[import-untyped]  # it has no types
 
     function = Jsonata.static_frame.lookup(name) if name is not None else None
     signature = getattr(function, "signature", None)
