@@ -42,6 +42,7 @@ demo-agent-ops: $(UV_STAMP) $(PAGE) ## run an agent session, the gateway that pu
 
 test: install ## every test, the core covered by its unit tests completely; then the unit tests on the other Pythons
 	$(RUN) pytest -n auto --cov --ignore=tests/conformance --ignore=tests/browser
+	USECHAT_TEST_PLAIN_ASGI=1 $(RUN) pytest -n auto tests/server
 	$(RUN) pytest -n auto tests/conformance
 	$(RUN) pytest -n auto tests/browser
 	@default=$$($(RUN) python -c 'import sys; print("%d.%d" % sys.version_info[:2])'); \
@@ -67,8 +68,8 @@ conformance: install ## only the tests in which the real npm clients and a real 
 fuzz: install ## look for new failures for FUZZ_SECONDS (60)
 	$(RUN) python -m scripts.fuzz $(FUZZ_SECONDS)
 
-bench: install ## measure against peers, side by side
-	$(UV) run --quiet --group bench python -m bench
+bench: install ## measure against peers, side by side; ONLY=core (server, agent-ops, open-harness) measures one part
+	$(UV) run --quiet --group bench python -m bench $(if $(ONLY),--only $(ONLY))
 
 docs: $(UV_STAMP) ## write the parts of the documentation that come from the code's tables
 	$(RUN) python -m scripts.generate_docs

@@ -11,7 +11,7 @@ from typing import Final, TypeAlias
 import msgspec
 
 from bench.sample import BLOCK_ID
-from usechat.parts import Text
+from usechat.parts import Reasoning, Text
 from usechat.protocol.sse import FrameStream, encode_frame
 from usechat.protocol.stream import MessageStream
 
@@ -21,6 +21,8 @@ Way: TypeAlias = Callable[[Sequence[str]], Run]
 FLOOR: Final = "floor: prebuilt prefix + escaped delta"
 PART_GIVEN: Final = "usechat: FrameStream.send, part given"
 PART_BUILT: Final = "usechat: FrameStream.send, part built"
+WITH_METADATA: Final = "usechat: FrameStream.send, part with provider metadata built"
+REASONING: Final = "usechat: FrameStream.send, reasoning part built"
 STREAM_AND_FRAME: Final = "usechat: MessageStream.send + encode_frame"
 PYDANTIC_AI_GIVEN: Final = "pydantic-ai: encode_event, chunk given"
 PYDANTIC_AI_BUILT: Final = "pydantic-ai: encode_event, chunk built"
@@ -68,6 +70,36 @@ def part_built(deltas: Sequence[str]) -> Run:
         frame = b""
         for delta in deltas:
             frame = send(Text(delta))
+        return frame
+
+    return run
+
+
+def with_metadata(deltas: Sequence[str]) -> Run:
+    """As adapters of agents write it: each delta names its agent, and all of a block name the same."""
+    metadata = {"open-harness": {"runId": "run-1", "nodeId": "writer"}}
+    frames = FrameStream(open_stream())
+    frames.send(Text("The block is open.", metadata))
+
+    def run() -> bytes:
+        send = frames.send
+        frame = b""
+        for delta in deltas:
+            frame = send(Text(delta, metadata))
+        return frame
+
+    return run
+
+
+def reasoning(deltas: Sequence[str]) -> Run:
+    frames = FrameStream(open_stream())
+    frames.send(Reasoning("The block is open."))
+
+    def run() -> bytes:
+        send = frames.send
+        frame = b""
+        for delta in deltas:
+            frame = send(Reasoning(delta))
         return frame
 
     return run
@@ -134,6 +166,8 @@ WAYS: Final[Mapping[str, Way]] = {
     FLOOR: floor,
     PART_GIVEN: part_given,
     PART_BUILT: part_built,
+    WITH_METADATA: with_metadata,
+    REASONING: reasoning,
     STREAM_AND_FRAME: stream_and_frame,
     JSON_DUMPS: json_dumps,
 }

@@ -40,7 +40,7 @@ from usechat.protocol.request import ChatRequest
 from usechat.protocol.sse import FrameStream
 from usechat.protocol.stream import MessageStream
 from usechat.server import ChatApp
-from usechat.server.auth.origin import listen, resolve
+from usechat.server.listening import listen, resolve
 from usechat.turn import TurnContext
 
 LIMIT: Final = 100.0

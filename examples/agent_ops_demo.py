@@ -1,6 +1,6 @@
-"""An agent session, the gateway that puts an AI SDK face on it, and the page: `make demo-agent-ops`.
+"""Runs an agent session, the gateway in front of it, and the page: `make demo-agent-ops`.
 
-Everything is made for the demo and forgotten after it: the session, its directory and the token.
+Session, directory and token are temporary.
 """
 
 import argparse
@@ -19,17 +19,15 @@ sys.path.insert(0, str(Path(__file__).parent.parent))  # the session server is a
 
 from examples.agent_ops_session.scripts import SCRIPTS
 from examples.agent_ops_session.server import serving
-from usechat.agent_ops.access.directory import DirectoryChanges, SessionDirectory
-from usechat.agent_ops.app import PATH, AgentOpsApp
-from usechat.agent_ops.transport import AgentOpsChatTransport
+from usechat.agent_ops import AgentOpsApp, AgentOpsChatTransport, DirectoryChanges, SessionDirectory
 from usechat.errors import PageMissing
-from usechat.runs.memory import MemoryRuns
-from usechat.server.page import PageSettings, WithPage
+from usechat.server import MemoryRuns, PageSettings, WithPage
 
+PATH = "/api/sessions/{session_id}/chat"
 BODY = '{"messages":[{"id":"1","role":"user","parts":[{"type":"text","text":"tool"}]}]}'
 
 
-async def token_for_the_demo(directory: SessionDirectory) -> str:
+async def make_token(directory: SessionDirectory) -> str:
     changes = DirectoryChanges(directory)
     await changes.migrate()
     await changes.add("demo", "you", "interactive")
@@ -48,7 +46,7 @@ def gateway_to(address: str, directory: SessionDirectory) -> Any:
         return app
 
 
-def say(session: str, url: str, token: str) -> None:
+def print_addresses(session: str, url: str, token: str) -> None:
     gateway = f"{url}{PATH.replace('{session_id}', 'demo')}"
     print(f"The session:  {session}")
     print(f"The gateway:  POST {gateway}")
@@ -57,7 +55,7 @@ def say(session: str, url: str, token: str) -> None:
     print("Without the page:")
     print(f"  curl -N {gateway} -H 'authorization: Bearer {token}' \\")
     print(f"    -H 'content-type: application/json' -d {shlex.quote(BODY)}")
-    print(f"Texts that do something: {', '.join(SCRIPTS)}. Ctrl-C ends the demo.", flush=True)
+    print(f"Prompts with a script: {', '.join(SCRIPTS)}. Ctrl-C ends the demo.", flush=True)
 
 
 async def main() -> None:
@@ -70,10 +68,12 @@ async def main() -> None:
         parser.error(f"port {options.port} cannot be used: {error.strerror}")
     with listener, TemporaryDirectory() as place:
         directory = SessionDirectory(f"sqlite:///{place}/sessions.db")
-        token = await token_for_the_demo(directory)
+        token = await make_token(directory)
         async with serving() as sessions:
             app = gateway_to(sessions.url, directory)
-            say(sessions.url.replace("{id}", "demo"), f"http://127.0.0.1:{listener.getsockname()[1]}", token)
+            print_addresses(
+                sessions.url.replace("{id}", "demo"), f"http://127.0.0.1:{listener.getsockname()[1]}", token
+            )
             await uvicorn.Server(uvicorn.Config(app, log_level="warning")).serve([listener])
 
 

@@ -4,8 +4,7 @@ import asyncio
 from collections.abc import AsyncIterator
 
 from usechat import Text, ToolCall, ToolResult, Turn, emit
-from usechat.runs.run import Timeouts
-from usechat.server import ChatApp, Settings
+from usechat.server import ChatApp, Settings, Timeouts
 
 
 async def weather(city: str) -> dict[str, int]:

@@ -1,5 +1,11 @@
-"""Hypothesis profiles: the suite is the same on every run; `make fuzz` looks for what it has not seen yet."""
+"""Hypothesis profiles: the suite is the same on every run; `make fuzz` looks for what it has not seen yet.
 
+With `USECHAT_TEST_PLAIN_ASGI=1` servers use nothing of uvicorn's internals.
+"""
+
+import os
+
+import pytest
 from hypothesis import HealthCheck, settings
 
 settings.register_profile("default", deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
@@ -7,3 +13,11 @@ settings.register_profile(
     "fuzz", settings.get_profile("default"), derandomize=False, max_examples=1000, print_blob=True
 )
 settings.load_profile("default")
+
+
+if os.environ.get("USECHAT_TEST_PLAIN_ASGI") == "1":
+    from tests.plain_asgi import switch_off_internals
+
+    @pytest.fixture(autouse=True, scope="session")
+    def _plain_asgi() -> None:
+        switch_off_internals(pytest.MonkeyPatch())

@@ -12,8 +12,10 @@ from bench.contestants import (
     PART_BUILT,
     PART_GIVEN,
     PYDANTIC_AI_BUILT,
+    REASONING,
     STREAM_AND_FRAME,
     WAYS,
+    WITH_METADATA,
     frames_of,
 )
 from bench.encoding import python_ways
@@ -24,7 +26,7 @@ from bench.report import encoding_table, goal_list, growth_table, made_with, rep
 from bench.results import Results, where_the_time_goes
 from bench.rounds import Figure, measure_in_rounds, timed
 from bench.sample import BLOCK_ID, text_deltas
-from usechat.protocol.chunks import TextDeltaChunk
+from usechat.protocol.chunks import Chunk, ReasoningDeltaChunk, TextDeltaChunk
 from usechat.protocol.sse import ChunkDecoder
 
 DELTAS = [*text_deltas(100), '"', "%b", "\u2028", "\x00"]
@@ -56,10 +58,12 @@ def test_everyone_writes_legal_frames_of_the_same_deltas() -> None:
             frames |= {name: node.frames(name, DELTAS) for name in NODE_WAYS}
     read = {name: ChunkDecoder().receive(b"".join(written)) for name, written in frames.items()}
     assert frames.keys() >= WAYS.keys()
-    assert read == {name: [TextDeltaChunk(BLOCK_ID, delta) for delta in DELTAS] for name in frames}
+    expected: dict[str, list[Chunk]] = {name: [TextDeltaChunk(BLOCK_ID, delta) for delta in DELTAS] for name in frames}
+    expected[REASONING] = [ReasoningDeltaChunk(BLOCK_ID, delta) for delta in DELTAS]
+    assert read == expected
 
 
-@pytest.mark.parametrize("name", [PART_GIVEN, PART_BUILT, STREAM_AND_FRAME])
+@pytest.mark.parametrize("name", [PART_GIVEN, PART_BUILT, WITH_METADATA, STREAM_AND_FRAME])
 def test_our_ways_write_the_bytes_of_the_floor(name: str) -> None:
     assert frames_of(WAYS[name], DELTAS) == frames_of(WAYS[FLOOR], DELTAS)
 

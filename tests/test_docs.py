@@ -15,7 +15,7 @@ import pytest
 import usechat
 from scripts.generate_docs import OPENAPI, ROOT, openapi_page, pages, regenerate
 from usechat import ChunkDecoder, MessageBuilder
-from usechat.cli.serve import Plan, make_app
+from usechat.cli.plan import Plan, make_app
 
 PAGES = {str(page.relative_to(ROOT)): page for page in pages()}
 README = PAGES["README.md"].read_text(encoding="utf-8")

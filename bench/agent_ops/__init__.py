@@ -1,1 +1,1 @@
-"""What the gateway adds to a session's own WebSocket."""
+"""The latency that the gateway adds to a session's own WebSocket."""

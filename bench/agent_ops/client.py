@@ -1,4 +1,4 @@
-"""The client: many connections in one loop that searches what it reads for marks, whatever they are framed in."""
+"""The client: many connections in one loop, which searches the received bytes for marks in any framing."""
 
 import json
 import os
@@ -13,13 +13,13 @@ from typing import Final, Self, TypeAlias
 from bench.server.load import DIGITS, MARK
 
 Opener: TypeAlias = Callable[[int], socket.socket]
-"""Opens the stream of this number: a connection on which its deltas will arrive."""
+"""Opens a stream by its number: the connection on which its deltas arrive."""
 
 _PATIENCE: Final = 30
 
 
 def bare(port: int, deltas: int) -> Opener:
-    """Ask a session over its own WebSocket (RFC 6455)."""
+    """Return an opener that prompts a session over its own WebSocket (RFC 6455)."""
 
     def open_stream(number: int) -> socket.socket:
         connection = _connect(port)
@@ -45,7 +45,7 @@ def bare(port: int, deltas: int) -> Opener:
 
 
 def through_the_gateway(port: int, token: str, deltas: int) -> Opener:
-    """Ask the route."""
+    """Return an opener that posts to the gateway."""
 
     def open_stream(number: int) -> socket.socket:
         connection = _connect(port)
@@ -80,12 +80,12 @@ class _Stream:
 
 
 class Client:
-    """Opens streams, and notes how long after its sending each delta arrives. Times are nanoseconds."""
+    """Opens streams, and records how long each delta takes to arrive. Times are nanoseconds."""
 
     def __init__(self, opener: Opener, first_frame: bytes = MARK) -> None:
         self.delays = array("q")
         self.first = array("q")
-        """How long after its request the first frame of each stream came; by then the answer has begun."""
+        """The time from each request to its first frame."""
         self._open = opener
         self._first_frame = first_frame
         self._streams: dict[int, _Stream] = {}
@@ -102,11 +102,11 @@ class Client:
 
     @property
     def waiting(self) -> int:
-        """How many streams have not begun."""
+        """How many streams wait for their first frame."""
         return sum(stream.asked > 0 for stream in self._streams.values())
 
     def open(self, streams: int, *, per_second: float) -> None:
-        """Open streams, evenly spread in time, and read meanwhile."""
+        """Open streams at a constant rate, and read meanwhile."""
         begin = monotonic_ns()
         for number in range(streams):
             self._read_until(begin + int(number * 1e9 / per_second))
@@ -118,7 +118,7 @@ class Client:
             self._poll.register(connection, select.EPOLLIN)
 
     def read(self, seconds: float) -> None:
-        """Read for so long."""
+        """Read for some seconds."""
         self._read_until(monotonic_ns() + int(seconds * 1e9))
 
     def _read_until(self, end: int) -> None:

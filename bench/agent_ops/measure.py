@@ -1,4 +1,4 @@
-"""The measurements: what a frame takes on both ways, and how many requests a second begin in time."""
+"""The measurements: the latency of a frame with and without the gateway, and the highest rate of requests."""
 
 import asyncio
 import os
@@ -16,11 +16,11 @@ from bench.agent_ops.client import Client, Opener, bare, through_the_gateway
 from bench.rounds import say
 from bench.server.load import PER_SECOND
 from bench.server.process import CLIENT_CORE, SERVER_CORE
-from usechat.agent_ops.access.directory import DirectoryChanges, SessionDirectory
+from usechat.agent_ops import DirectoryChanges, SessionDirectory
 
 _ROOT: Final = Path(__file__).parent.parent.parent
 SLOW: Final = 200.0
-"""Milliseconds: a rate is held as long as 99 of 100 requests get their first frame before this."""
+"""Milliseconds: a rate is sustained if 99 of 100 requests get their first frame within this time."""
 _FIRST_FRAME: Final = b"event: message-start"
 
 
@@ -44,7 +44,7 @@ QUICK: Final = Plan(streams=4, seconds=1, rounds=1, first_rate=20, most=20, rate
 
 
 class Way(msgspec.Struct, frozen=True):
-    """How long frames took, in milliseconds."""
+    """The latency of frames, in milliseconds."""
 
     frames: int
     p50: float
@@ -52,7 +52,7 @@ class Way(msgspec.Struct, frozen=True):
 
 
 class Rate(msgspec.Struct, frozen=True):
-    """How soon the first frames came at a rate of requests, in milliseconds."""
+    """The latency of first frames at a rate of requests, in milliseconds."""
 
     per_second: float
     p50: float
@@ -65,7 +65,7 @@ class Rate(msgspec.Struct, frozen=True):
 
 
 class Figures(msgspec.Struct, frozen=True):
-    """What was found: pairs of a bare and a gateway's round, and every rate that was tried."""
+    """The results: pairs of a round without and a round with the gateway, and every rate that was tried."""
 
     streams: int
     rounds: list[tuple[Way, Way]]
@@ -73,12 +73,12 @@ class Figures(msgspec.Struct, frozen=True):
 
     @property
     def highest(self) -> Rate | None:
-        """The highest rate that was held."""
+        """The highest sustained rate."""
         return max((rate for rate in self.rates if rate.held), key=lambda rate: rate.per_second, default=None)
 
 
 def measure(plan: Plan) -> Figures:
-    """Measure both ways in turns, then the rates."""
+    """Measure latency with and without the gateway in alternation, then the rates."""
     cores = os.sched_getaffinity(0)
     os.sched_setaffinity(0, CLIENT_CORE)
     try:
@@ -139,7 +139,7 @@ def _rates(opener: Opener, plan: Plan) -> list[Rate]:
 
 
 def _better_rate(opener: Opener, per_second: float, plan: Plan) -> Rate:
-    """Try a rate, and try it again if it was not held: whatever else the machine does takes a while, not long."""
+    """Try a rate, and try it again if it was not sustained, because other load on the machine may be the cause."""
     first = _rate(opener, per_second, plan)
     return first if first.held else min(first, _rate(opener, per_second, plan), key=lambda rate: rate.p99)
 
@@ -165,7 +165,7 @@ def _percentile(nanoseconds: Sequence[int], share: float) -> float:
 
 @contextmanager
 def _serving(*arguments: str) -> Iterator[int]:
-    """Run one of the two servers in a process of its own; its port. The gateway has a core for itself."""
+    """Run one of the two servers in its own process, and return its port. The gateway has a core for itself."""
     cores = SERVER_CORE if arguments[0] == "gateway" else CLIENT_CORE
     process = subprocess.Popen(
         [sys.executable, "-m", "bench.agent_ops.serve", *arguments],

@@ -1,4 +1,4 @@
-"""A run as Markdown: tables, the judgement of the goals, and where it was made."""
+"""The report of a run as Markdown: tables, goals and circumstances."""
 
 import statistics
 from typing import Final
@@ -11,11 +11,11 @@ from bench.report import table
 from bench.results import Goal
 
 BUSY: Final = 0.5
-"""Processes that wanted to run when the run began, on average; with more than this the figures are not worth much."""
+"""The load average above which the figures are not reliable."""
 
 
 class AgentOpsResults(msgspec.Struct, frozen=True):
-    """One run. ``load``: what else the machine did."""
+    """One run; ``load`` is the load average of the machine before it."""
 
     circumstances: Circumstances
     load: float
@@ -23,7 +23,7 @@ class AgentOpsResults(msgspec.Struct, frozen=True):
 
 
 def goals(figures: Figures) -> list[Goal]:
-    """Judge the run."""
+    """Return the goals, and whether the run met them."""
     p50 = statistics.median(gateway.p50 - bare.p50 for bare, gateway in figures.rounds)
     p99 = statistics.median(gateway.p99 - bare.p99 for bare, gateway in figures.rounds)
     highest = figures.highest
@@ -37,7 +37,7 @@ def goals(figures: Figures) -> list[Goal]:
 
 
 def summary(results: AgentOpsResults) -> str:
-    """Return what the README shows of it."""
+    """Return the summary for the README."""
     judged = [f"- {'met' if goal.met else 'MISSED'}: {goal.text}: {goal.measured}" for goal in goals(results.figures)]
     return "\n\n".join([made_with(results), "\n".join(judged)])
 
@@ -67,7 +67,7 @@ def report(results: AgentOpsResults) -> str:
 
 
 def made_with(results: AgentOpsResults) -> str:
-    """Say when, where and with what the run was made."""
+    """Return the date, machine and versions of the run."""
     made = results.circumstances
     versions = ", ".join(f"{name} {version}" for name, version in made.versions.items())
     busy = f" The machine was busy (a load of {results.load:.1f} before the run): run it again."

@@ -1,4 +1,4 @@
-"""`python -m bench.agent_ops.serve upstream|gateway …`: one of the two on a free port, which the first line tells."""
+"""`python -m bench.agent_ops.serve upstream|gateway …`: run one of the two on a free port, and print the port."""
 
 import asyncio
 import contextlib
@@ -15,16 +15,15 @@ from websockets.exceptions import ConnectionClosed
 
 from bench.server.load import INTERVAL
 from bench.server.serve import listen
-from usechat.agent_ops.access.directory import SessionDirectory
-from usechat.agent_ops.app import AgentOpsApp
+from usechat.agent_ops import AgentOpsApp, SessionDirectory
 
 _numbers: Final = itertools.count(1)
 
 
 async def session(client: ServerConnection) -> None:
-    """Answer every prompt of a client until it goes."""
+    """Answer every prompt of a client until it disconnects."""
     with contextlib.suppress(ConnectionClosed):
-        await tell(client, {"type": "init", "session": {"id": "s", "status": "running"}, "data": {"runnerBusy": False}})
+        await send(client, {"type": "init", "session": {"id": "s", "status": "running"}, "data": {"runnerBusy": False}})
         async for frame in client:
             command = json.loads(frame)
             if command["type"] == "prompt":
@@ -32,12 +31,12 @@ async def session(client: ServerConnection) -> None:
 
 
 async def turn(client: ServerConnection, prompt: str) -> None:
-    """Send deltas that carry the time at which they are sent, as many as the prompt says."""
+    """Send as many deltas as the prompt says, each with the time at which it was sent."""
     turn_id = f"turn-{next(_numbers)}"
     message = {"id": turn_id, "role": "assistant", "content": "", "parts": []}
-    await tell(client, {"type": "message", "data": {"id": f"user-{turn_id}", "role": "user", "content": prompt}})
-    await tell(client, {"type": "status", "data": {"runnerBusy": True}})
-    await tell(client, {"type": "message", "data": message})
+    await send(client, {"type": "message", "data": {"id": f"user-{turn_id}", "role": "user", "content": prompt}})
+    await send(client, {"type": "status", "data": {"runnerBusy": True}})
+    await send(client, {"type": "message", "data": message})
     begin = monotonic_ns()
     for number in range(int(prompt)):
         early = begin + number * INTERVAL - monotonic_ns()
@@ -45,11 +44,11 @@ async def turn(client: ServerConnection, prompt: str) -> None:
             await asyncio.sleep(early / 1e9)
         await client.send(f'{{"type":"chunk","messageId":"{turn_id}","content":"@{monotonic_ns():016d}"}}')
     finish = {**message, "parts": [{"type": "finish", "reason": "end_turn"}]}
-    await tell(client, {"type": "message.updated", "data": finish})
-    await tell(client, {"type": "status", "data": {"runnerBusy": False}})
+    await send(client, {"type": "message.updated", "data": finish})
+    await send(client, {"type": "status", "data": {"runnerBusy": False}})
 
 
-async def tell(client: ServerConnection, event: dict[str, Any]) -> None:
+async def send(client: ServerConnection, event: dict[str, Any]) -> None:
     await client.send(json.dumps(event))
 
 

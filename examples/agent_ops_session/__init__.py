@@ -1,1 +1,1 @@
-"""A small agent session behind a WebSocket, to try the gateway with: it does what the prompt's first words say."""
+"""A small session server for trying the gateway: the first words of a prompt select what its agent does."""

@@ -1,4 +1,4 @@
-"""How a session tells browsers what its runner says: as chunks of text and whole messages."""
+"""The runner's events in the browser's dialect: chunks of text and whole messages."""
 
 from collections.abc import Iterator, Mapping
 from time import time
@@ -47,7 +47,7 @@ def _joined(part: dict[str, Any]) -> dict[str, Any]:
 
 
 class Rewriter:
-    """Turns the runner's events into what browsers get. It forgets a turn when the next one begins."""
+    """Turns the runner's events into those for browsers. It keeps one turn at a time."""
 
     def __init__(self) -> None:
         self.turn: Turn | None = None

@@ -1,4 +1,4 @@
-"""The agent: it plays the script that a prompt names, in the runner's own words."""
+"""The agent: it runs the script that a prompt names, and reports it in the runner's dialect."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
@@ -8,22 +8,22 @@ Event: TypeAlias = Mapping[str, Any]
 
 
 class Stage(Protocol):
-    """Where an agent plays."""
+    """What a script can do in its session."""
 
-    def tell(self, event: Event) -> None:
-        """Tell the session what happens."""
+    def publish(self, event: Event) -> None:
+        """Publish an event of the runner."""
         ...
 
     async def drain(self) -> None:
-        """Wait until everybody has nearly all that was told."""
+        """Wait until nearly all published events are sent."""
         ...
 
     async def ask(self, text: str, options: list[str]) -> Any:
-        """Ask people, and wait for the answer."""
+        """Ask people a question, and wait for the answer."""
         ...
 
     def cut_off(self) -> None:
-        """Break every connection."""
+        """Abort every connection."""
         ...
 
 
@@ -36,19 +36,19 @@ class Play:
         self._channel = channel
 
     def begin(self) -> None:
-        self.stage.tell({"type": "agentStatus", "status": "thinking", **self._channel})
-        self.stage.tell({"type": "message.create", "turnId": self.turn_id, **self._channel})
+        self.stage.publish({"type": "agentStatus", "status": "thinking", **self._channel})
+        self.stage.publish({"type": "message.create", "turnId": self.turn_id, **self._channel})
 
     def write(self, *deltas: str) -> None:
         for delta in deltas:
-            self.stage.tell({"type": "message.part.text-delta", "turnId": self.turn_id, "delta": delta})
+            self.stage.publish({"type": "message.part.text-delta", "turnId": self.turn_id, "delta": delta})
 
     def tool(self, call_id: str, status: str, **more: Any) -> None:
         known = {"turnId": self.turn_id, "callId": f"{self.turn_id}-{call_id}", "toolName": "read_file"}
-        self.stage.tell({"type": "message.part.tool-update", **known, "status": status, **more})
+        self.stage.publish({"type": "message.part.tool-update", **known, "status": status, **more})
 
     def finalize(self, reason: str = "end_turn", **more: Any) -> None:
-        self.stage.tell({"type": "message.finalize", "turnId": self.turn_id, "reason": reason, **more})
+        self.stage.publish({"type": "message.finalize", "turnId": self.turn_id, "reason": reason, **more})
 
 
 ARGS = {"path": "README.md"}
@@ -95,13 +95,13 @@ async def fail(play: Play, _rest: str) -> None:
 
 
 async def fail_early(play: Play, _rest: str) -> None:
-    play.stage.tell({"type": "message.finalize", "turnId": None, "reason": "error", "error": "No model is set up."})
+    play.stage.publish({"type": "message.finalize", "turnId": None, "reason": "error", "error": "No model is set up."})
 
 
 async def report_error(play: Play, _rest: str) -> None:
     play.begin()
     play.write("I will")
-    play.stage.tell({"type": "error", "messageId": play.turn_id, "error": "The sandbox is gone."})
+    play.stage.publish({"type": "error", "messageId": play.turn_id, "error": "The sandbox is gone."})
 
 
 async def be_empty(play: Play, _rest: str) -> None:
@@ -190,10 +190,10 @@ async def die(play: Play, _rest: str) -> None:
 
 async def be_strange(play: Play, _rest: str) -> None:
     play.begin()
-    play.stage.tell({"type": "quantum-state", "spin": 1})
-    play.stage.tell({"type": "git-state", "data": {"branch": "main"}})
-    play.stage.tell({"type": "toast", "title": "Hello"})
-    play.stage.tell({"type": "message.part.text-delta", "turnId": 7})
+    play.stage.publish({"type": "quantum-state", "spin": 1})
+    play.stage.publish({"type": "git-state", "data": {"branch": "main"}})
+    play.stage.publish({"type": "toast", "title": "Hello"})
+    play.stage.publish({"type": "message.part.text-delta", "turnId": 7})
     play.write("Still here.")
     play.finalize()
 
@@ -220,11 +220,11 @@ SCRIPTS: Mapping[str, Callable[[Play, str], Awaitable[None]]] = {
     "die": die,
     "strange": be_strange,
 }
-"""What the first words of a prompt make the agent do; longer names stand before their beginnings."""
+"""The scripts by the first words of a prompt; a longer name comes before its own prefix."""
 
 
 async def perform(play: Play, prompt: str) -> None:
-    """Play the script that the prompt names, or say what it says."""
+    """Run the script that the prompt names, or echo the prompt."""
     for name, script in SCRIPTS.items():
         if prompt == name or prompt.startswith(f"{name} "):
             await script(play, prompt[len(name) :].strip())

@@ -1,4 +1,4 @@
-"""Sessions at ``/api/sessions/{id}/ws?role=client``; whoever has a token is let in, and the token is their name."""
+"""Sessions at ``/api/sessions/{id}/ws?role=client``. Every token is accepted; it is the name of the user."""
 
 import http
 import re
@@ -15,7 +15,7 @@ _PATH = re.compile(r"/api/sessions/([^/?]+)/ws(?:\?.*)?")
 
 
 class Sessions:
-    """All sessions of a server; they exist as soon as somebody asks for them."""
+    """All sessions of a server. A session is created when it is first used."""
 
     def __init__(self, dialect: Dialect, release: Release) -> None:
         self.refused = 0
@@ -28,7 +28,7 @@ class Sessions:
 
     @property
     def url(self) -> str:
-        """The address of a session's socket, with ``{id}`` where its id stands."""
+        """The address of a session's socket, with ``{id}`` in place of its id."""
         return f"ws://127.0.0.1:{self.port}/api/sessions/{{id}}/ws?role=client"
 
     def __getitem__(self, session_id: str) -> Session:
@@ -43,7 +43,7 @@ class Sessions:
         await self[found[1]].serve(client, token_of(client.request) or "")
 
     def admit(self, client: ServerConnection, request: Request) -> Response | None:
-        """Refuse who has no token, and what is no session."""
+        """Reject requests without a token, and other paths."""
         if _PATH.fullmatch(request.path) is None:
             return client.respond(http.HTTPStatus.NOT_FOUND, "No such session.\n")
         if token_of(request) is None:
@@ -68,7 +68,7 @@ def token_of(request: Request) -> str | None:
 
 
 def choose(_client: ServerConnection, offered: Sequence[Subprotocol]) -> Subprotocol | None:
-    """Choose the subprotocol that is a name, not a token."""
+    """Select the subprotocol that is not a token."""
     return next((name for name in offered if not name.startswith("bearer.")), None)
 
 

@@ -1,4 +1,4 @@
-"""One session: who is connected, what waits, what runs."""
+"""One session: its connections, its queue of prompts and its running turn."""
 
 import asyncio
 import contextlib
@@ -28,12 +28,12 @@ class Prompt(NamedTuple):
 
 
 class Session:
-    """Queues prompts, lets the agent answer one at a time, and tells everybody everything."""
+    """Queues prompts, lets the agent answer one at a time, and sends every event to every client."""
 
     def __init__(self, session_id: str, dialect: Dialect, release: Release) -> None:
         self.session_id = session_id
-        self.heard: deque[tuple[str, Mapping[str, Any]]] = deque(maxlen=10_000)
-        """The commands that came in, and from whom."""
+        self.commands: deque[tuple[str, Mapping[str, Any]]] = deque(maxlen=10_000)
+        """The received commands, each with its user."""
         self.clients: dict[ServerConnection, str] = {}
         self.queue: deque[Prompt] = deque()
         self._dialect = dialect
@@ -52,19 +52,19 @@ class Session:
     # Sockets
 
     async def serve(self, client: ServerConnection, user: str) -> None:
-        """Serve a client until it goes."""
-        self._tell_all({"type": "user.joined", "userId": user, "connectedUsers": [*self._users(), user]})
+        """Serve a client until it disconnects."""
+        self._broadcast({"type": "user.joined", "userId": user, "connectedUsers": [*self._users(), user]})
         self.clients[client] = user
-        self._tell(client, self._init())
+        self._send(client, self._init())
         for question, _answer in self._questions.values():
-            self._tell(client, question)
+            self._send(client, question)
         try:
             with contextlib.suppress(ConnectionClosedError):
                 async for frame in client:
                     self._command(client, user, json.loads(frame))
         finally:
             del self.clients[client]
-            self._tell_all({"type": "user.left", "userId": user, "connectedUsers": self._users()})
+            self._broadcast({"type": "user.left", "userId": user, "connectedUsers": self._users()})
 
     def _init(self) -> Event:
         running = self._rewriter.turn.as_message() if self.busy and self._rewriter.turn is not None else None
@@ -85,16 +85,16 @@ class Session:
     def _users(self) -> list[str]:
         return sorted(set(self.clients.values()))
 
-    def _tell(self, client: ServerConnection, event: Event) -> None:
+    def _send(self, client: ServerConnection, event: Event) -> None:
         broadcast([client], json.dumps(event))
 
-    def _tell_all(self, event: Event) -> None:
+    def _broadcast(self, event: Event) -> None:
         broadcast(self.clients, json.dumps(event))
 
     # Commands
 
     def _command(self, client: ServerConnection, user: str, command: Mapping[str, Any]) -> None:
-        self.heard.append((user, command))
+        self.commands.append((user, command))
         match command.get("type"):
             case "prompt":
                 self._prompt(client, user, command)
@@ -104,25 +104,25 @@ class Session:
                 self._abort()
             case "queue.withdraw" if self._release == "later":
                 self.queue.clear()
-                self._tell_queue()
+                self._broadcast_queue()
             case "ping":
-                self._tell(client, {"type": "pong"})
+                self._send(client, {"type": "pong"})
             case _:
-                self._tell(client, {"type": "error", "message": f"Unknown message type: {command.get('type')}"})
+                self._send(client, {"type": "error", "message": f"Unknown message type: {command.get('type')}"})
 
     def _prompt(self, client: ServerConnection, user: str, command: Mapping[str, Any]) -> None:
         if not command.get("content") and not command.get("attachments"):
-            self._tell(client, {"type": "error", "message": "A prompt needs content or attachments."})
+            self._send(client, {"type": "error", "message": "A prompt needs content or attachments."})
             return
         channel = {key: command[key] for key in _CHANNEL_KEYS if key in command}
         message = {"id": f"user-{next(self._numbers)}", "role": "user", "content": command.get("content", "")}
         prompt = Prompt({**message, "authorId": user, "createdAt": int(time()), **channel}, channel)
         if self._release == "early":
-            self._tell_message(prompt)
+            self._broadcast_message(prompt)
         if self.busy:
             self.queue.append(prompt)
             self._status(promptQueued=True, queuePosition=len(self.queue))
-            self._tell_queue()
+            self._broadcast_queue()
         else:
             self._dispatch(prompt)
 
@@ -131,21 +131,21 @@ class Session:
         if question_id in self._questions:
             self.answer(question_id, command.get("answer"))
         else:
-            self._tell(client, {"type": "error", "message": "No such question."})
+            self._send(client, {"type": "error", "message": "No such question."})
 
     def answer(self, question_id: str, answer: Any) -> None:
-        """Let the agent know what a person answered."""
+        """Give the agent a person's answer."""
         _question, waiting = self._questions.pop(question_id)
         waiting.set_result(answer)
         if self._release == "later":
             resolution = {"value": answer}
             resolved = {"promptId": question_id, "promptType": "question", "resolution": resolution}
-            self._tell_all({"type": "interactive_prompt_resolved", **resolved})
+            self._broadcast({"type": "interactive_prompt_resolved", **resolved})
         else:
             self._status(questionAnswered=question_id, answer=answer)
 
     def _abort(self) -> None:
-        """Stop what runs, and empty everybody's queue, as early releases do."""
+        """Stop the running turn and empty the queue, as early releases do."""
         if self.queue:
             self._status(queueCleared=True, cleared=len(self.queue))
             self.queue.clear()
@@ -156,7 +156,7 @@ class Session:
 
     def _dispatch(self, prompt: Prompt) -> None:
         if self._release == "later":
-            self._tell_message(prompt)
+            self._broadcast_message(prompt)
         self._channel = prompt.channel
         self._status(runnerBusy=True)
         play = Play(self, f"turn-{next(self._numbers)}", self._channel)
@@ -169,51 +169,51 @@ class Session:
         if self._rewriter.turn is not None:
             self._messages.append(self._rewriter.turn.as_message())
         if turn.cancelled():
-            self.tell({"type": "agentStatus", "status": "idle", **self._channel})
+            self.publish({"type": "agentStatus", "status": "idle", **self._channel})
             self._status(runnerBusy=False, aborted=True)
             self._next()
         else:
-            self.tell({"type": "complete"})
+            self.publish({"type": "complete"})
             if not self.queue:
                 self._status(runnerBusy=False)
             channel = self._channel
             self._next()
-            self.tell({"type": "agentStatus", "status": "idle", **channel})
+            self.publish({"type": "agentStatus", "status": "idle", **channel})
 
     def _next(self) -> None:
         if self.queue:
             prompt = self.queue.popleft()
             self._status(promptDequeued=True, remaining=len(self.queue))
-            self._tell_queue()
+            self._broadcast_queue()
             self._dispatch(prompt)
 
-    def _tell_message(self, prompt: Prompt) -> None:
+    def _broadcast_message(self, prompt: Prompt) -> None:
         self._messages.append(prompt.message)
-        self._tell_all({"type": "message", "data": prompt.message})
+        self._broadcast({"type": "message", "data": prompt.message})
 
     def _status(self, **data: Any) -> None:
-        self._tell_all({"type": "status", "data": data})
+        self._broadcast({"type": "status", "data": data})
 
-    def _tell_queue(self) -> None:
+    def _broadcast_queue(self) -> None:
         if self._release == "later":
             first = self.queue[0].message if self.queue else None
             pending = {"messageId": first["id"], "content": first["content"]} if first else None
-            self._tell_all({"type": "queue.state", "data": {"pending": pending}})
+            self._broadcast({"type": "queue.state", "data": {"pending": pending}})
 
     # What the agent can do
 
-    def tell(self, event: Event) -> None:
+    def publish(self, event: Event) -> None:
         if self._dialect != "client":
-            self._tell_all(event)
+            self._broadcast(event)
         rewritten = list(self._rewriter.rewrite(event, self._channel))
         if self._dialect != "runner":
             for each in rewritten:
                 if self._dialect == "client" or each is not event:
-                    self._tell_all(each)
+                    self._broadcast(each)
 
     async def drain(self) -> None:
         await asyncio.sleep(0)
-        while any(client.transport.get_write_buffer_size() > _UNSENT for client in self.clients):  # noqa: ASYNC110 (sockets do not tell)
+        while any(client.transport.get_write_buffer_size() > _UNSENT for client in self.clients):  # noqa: ASYNC110 (sockets have no event for it)
             await asyncio.sleep(0.001)
 
     async def ask(self, text: str, options: list[str]) -> Any:
@@ -228,8 +228,8 @@ class Session:
             question = {"type": "question", **asked, **self._channel}
         waiting = asyncio.get_running_loop().create_future()
         self._questions[question_id] = (question, waiting)
-        self._tell_all(question)
-        self.tell({"type": "agentStatus", "status": "idle", **self._channel})
+        self._broadcast(question)
+        self.publish({"type": "agentStatus", "status": "idle", **self._channel})
         return await waiting
 
     def cut_off(self) -> None:
@@ -237,7 +237,7 @@ class Session:
             client.transport.abort()
 
     async def close(self) -> None:
-        """Stop what runs."""
+        """Stop the running turn."""
         self.queue.clear()
         if self._running is not None:
             self._running.cancel()

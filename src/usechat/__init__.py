@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 from usechat.errors import PublicError, UnknownEvent, UsechatError
 from usechat.protocol.message import MessageBuilder
+from usechat.protocol.model_messages import model_messages
 from usechat.protocol.parts import (
     Data,
     File,
@@ -59,6 +60,7 @@ __all__ = [
     "chat_response",
     "emit",
     "encode_frame",
+    "model_messages",
     "parts_of",
     "validate_messages",
 ]

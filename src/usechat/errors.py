@@ -18,11 +18,14 @@ UsechatError
 │   ├── ForeignOrigin             403: a page of another site
 │   ├── ChatNotFound              404: no such chat, or somebody else's
 │   ├── ChatBusy                  409: the chat is being answered
+│   ├── ChatChanged               409: the chat has another version than the client expects
+│   ├── ChatExists                409: an imported chat is there already
 │   ├── RequestTooLarge           413: a limit was exceeded
 │   ├── Unprocessable             422: contradicts what the server knows
 │   ├── TooManyRequests           429: too many answers over one socket
 │   ├── ShuttingDown              503: no new runs
 │   ├── StoreUnreachable          503: the run store does not answer
+│   ├── ChatsUnreachable          503: the chat store does not answer
 │   ├── CannotCheckTokens         503: the token file is broken
 │   └── AccessUnknown             503: the session directory does not answer
 ├── InvalidMessages               a message history that the AI SDK would refuse
@@ -37,6 +40,7 @@ UsechatError
 ├── MissingDependency             an optional package is not installed (also an ImportError)
 ├── UnknownEvent                  an event that its adapter does not know; it is counted and skipped
 ├── RunLost                       the worker that owned a run has died
+├── ClaimLost                     a worker may not write to a chat any more: its lease has expired
 ├── CannotStart                   a command that cannot begin; the text says why
 │   ├── CannotLoad                the object to serve cannot be imported, or cannot answer
 │   ├── CannotServe               options that contradict each other
@@ -46,6 +50,7 @@ UsechatError
 │   │   └── LocalModelMissing     the packages of ``--model local`` are missing
 │   ├── UnusableFile              a file that cannot be read, or does not hold what it should
 │   ├── UnusableDirectory         a session database that cannot be used
+│   ├── UnusableChats             a chat database that cannot be used
 │   ├── PageMissing               the chat page was not built
 │   └── LibraryMissing            the documentation is not in this installation
 ├── NodeError                     a node of a flow failed
@@ -78,7 +83,11 @@ __all__ = [
     "CannotStart",
     "CannotUseModel",
     "ChatBusy",
+    "ChatChanged",
+    "ChatExists",
     "ChatNotFound",
+    "ChatsUnreachable",
+    "ClaimLost",
     "ExpressionFailed",
     "FalseEncoding",
     "ForeignOrigin",
@@ -124,6 +133,7 @@ __all__ = [
     "Unprocessable",
     "Unreachable",
     "UnreadableFrame",
+    "UnusableChats",
     "UnusableDirectory",
     "UnusableFile",
     "UnusableKey",
@@ -197,7 +207,7 @@ class RequestTooLarge(RequestError):
 
 
 class InvalidMessages(UsechatError):
-    """Messages that ``validateUIMessages`` refuses; ``path`` is the offending place."""
+    """Messages that ``validateUIMessages`` or ``convertToModelMessages`` refuses; ``path`` is the offending place."""
 
     def __init__(self, text: str, *, path: str = "messages") -> None:
         super().__init__(text)
@@ -258,6 +268,18 @@ class ChatBusy(RequestError):
     status = 409
 
 
+class ChatChanged(RequestError):
+    """The chat has another version than the one that the client wants to change."""
+
+    status = 409
+
+
+class ChatExists(RequestError):
+    """A chat with the id of the imported one is in the store already."""
+
+    status = 409
+
+
 class Unprocessable(RequestError):
     """The request contradicts what the server knows."""
 
@@ -283,6 +305,15 @@ class StoreUnreachable(RequestError):
 
     def __init__(self) -> None:
         super().__init__("The store of runs cannot be reached.")
+
+
+class ChatsUnreachable(RequestError):
+    """The chat store does not answer; the text names neither its address nor a value."""
+
+    status = 503
+
+    def __init__(self) -> None:
+        super().__init__("The store of chats cannot be reached.")
 
 
 class CannotCheckTokens(RequestError):
@@ -345,6 +376,10 @@ class RunLost(UsechatError):
     """The worker that owned the run has died, or nothing is left of the run."""
 
 
+class ClaimLost(UsechatError):
+    """The lease of a worker on a chat has expired, or another worker holds it: nothing was written."""
+
+
 class CannotStart(UsechatError):
     """A command that cannot begin; the text says why, and what would help."""
 
@@ -375,6 +410,10 @@ class UnusableFile(CannotStart):
 
 class UnusableDirectory(CannotStart):
     """The session database cannot be used; the text never repeats a password."""
+
+
+class UnusableChats(CannotStart):
+    """The chat database cannot be used, or its tables are old; the text never repeats a password."""
 
 
 class PageMissing(CannotStart):

@@ -5,8 +5,8 @@ from typing import Any, TypeAlias
 
 from usechat import parts as p
 from usechat.agent_ops.adapter import SessionAdapter
-from usechat.agent_ops.prompt_tracker import OwnTurn
-from usechat.agent_ops.questions import Questions, QuestionsAs
+from usechat.agent_ops.prompt_tracker import PromptTracker
+from usechat.errors import UnknownEvent
 from usechat.protocol.chunks import Chunk, FinishStepChunk, StartStepChunk
 from usechat.protocol.stream import MessageStream
 
@@ -64,17 +64,22 @@ def finish_part(reason: str = "end_turn") -> Frame:
     return {"type": "finish", "reason": reason}
 
 
-def adapter(
-    *, own: OwnTurn | None = None, questions: QuestionsAs = "data", events: Iterable[str] = (), **options: Any
-) -> SessionAdapter:
+def adapter(*, prompt: PromptTracker | None = None, events: Iterable[str] = (), **options: Any) -> SessionAdapter:
     """Return the adapter of a prompt that was just sent."""
-    return SessionAdapter(own or OwnTurn(PROMPT), Questions(questions), events=frozenset(events), **options)
+    return SessionAdapter(prompt or PromptTracker(PROMPT), events=frozenset(events), **options)
 
 
-def fed(frames: Iterable[Frame], to: SessionAdapter | None = None) -> list[p.Part]:
-    """Return the parts of these frames."""
+def fed(frames: Iterable[Frame], to: SessionAdapter | None = None, unknown: list[str] | None = None) -> list[p.Part]:
+    """Return the parts of these frames; the types of unknown ones are appended to `unknown`."""
     to = to or adapter()
-    return [part for frame in frames for part in to.feed(frame)]
+    parts: list[p.Part] = []
+    for frame in frames:
+        try:
+            parts.extend(to.feed(frame))
+        except UnknownEvent as error:
+            if unknown is not None:
+                unknown.append(error.kind)
+    return parts
 
 
 def chunks_of(parts: Iterable[p.Part]) -> list[Chunk]:

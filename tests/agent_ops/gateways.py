@@ -45,12 +45,12 @@ class Upstream:
     def start(self, dialect: Dialect = "client", release: Release = "early") -> Sessions:
         return self.run(self._servers.enter_async_context(serving_sessions(dialect=dialect, release=release)))
 
-    def tell(self, session: Session, *events: Mapping[str, Any]) -> None:
+    def publish(self, session: Session, *events: Mapping[str, Any]) -> None:
         """Let the runner of a session say this."""
 
         async def say() -> None:
             for event in events:
-                session.tell(event)
+                session.publish(event)
 
         self.run(say())
 
@@ -64,10 +64,10 @@ class Upstream:
         delta = {"type": "message.part.text-delta", "turnId": turn_id, "delta": "x" * 16 * 1024}
         came: int = 0
         for step in range(1, 4 * mebibytes + 1):
-            self.tell(session, *[delta] * 16)
+            self.publish(session, *[delta] * 16)
             while came < step * 256 * 1024:
                 came += next(chunks).get("delta", "").count("x")
-        self.tell(session, {"type": "message.finalize", "turnId": turn_id, "reason": "end_turn"})
+        self.publish(session, {"type": "message.finalize", "turnId": turn_id, "reason": "end_turn"})
         for chunk in chunks:
             came += chunk.get("delta", "").count("x")
         self.run(session.close())

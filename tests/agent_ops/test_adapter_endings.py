@@ -96,7 +96,7 @@ def test_what_is_no_end(frames: list[Frame]) -> None:
 def test_an_idle_agent_is_given_time_to_say_why() -> None:
     to = adapter()
     fed([*OUTPUT, IDLE], to)
-    assert (to.settling, list(to.settle()), to.ended) == (True, [p.Finish()], True)
+    assert (to.settling, list(to.close()), to.ended) == (True, [p.Finish()], True)
 
 
 @pytest.mark.parametrize(
@@ -121,8 +121,8 @@ def test_late_updates_behind_the_finish_are_waited_for(late: list[Frame], said: 
 def test_tools_that_stay_open_are_settled() -> None:
     to = adapter()
     fed([CREATE, tool("running", args=ARGS), finalize("error", error="Bad")], to)
-    assert list(to.settle()) == [UNSETTLED_CALL, p.Error("Bad")]
-    assert (to.settling, list(to.settle()), list(to.close())) == (False, [], [])
+    assert list(to.close()) == [UNSETTLED_CALL, p.Error("Bad")]
+    assert (to.settling, list(to.close())) == (False, [])
 
 
 @pytest.mark.parametrize(
@@ -130,12 +130,12 @@ def test_tools_that_stay_open_are_settled() -> None:
     [
         pytest.param([], None, [p.Error(INTERRUPTED)], id="before-anything"),
         pytest.param(OUTPUT, None, [p.Error(INTERRUPTED)], id="in-the-middle"),
-        pytest.param(OUTPUT, "Too slow", [p.Error("Too slow")], id="for-a-reason"),
+        pytest.param(OUTPUT, TimeoutError(), [], id="because-of-an-error-which-the-run-reports"),
         pytest.param([*OUTPUT, updated("", finish_part())], None, [], id="behind-the-end"),
         pytest.param([CREATE, tool("running", args=ARGS), finalize()], None, [UNSETTLED_CALL, p.Finish()], id="late"),
     ],
 )
-def test_a_socket_that_closes(frames: list[Frame], error: str | None, said: list[p.Part]) -> None:
+def test_a_socket_that_closes(frames: list[Frame], error: Exception | None, said: list[p.Part]) -> None:
     to = adapter()
     fed(frames, to)
     assert list(to.close(error)) == said

@@ -94,9 +94,9 @@ def test_empty_turn() -> None:
 
 def test_unknown_v2_event_to_empty_array() -> None:
     unknown: list[str] = []
-    to = adapter(on_unknown=unknown.append)
+    to = adapter()
     fed([CREATE], to)
-    assert fed([{"type": "quantum-state"}, {"type": 7}, {}], to) == []
+    assert fed([{"type": "quantum-state"}, {"type": 7}, {}], to, unknown) == []
     assert unknown == ["quantum-state", "7", "None"]
 
 
@@ -170,7 +170,7 @@ def test_skipped_events() -> None:
         {"type": "diff", "requestId": "r1", "data": {"files": []}},
     ]
     unknown: list[str] = []
-    to = adapter(on_unknown=unknown.append)
+    to = adapter()
     begun = fed([CREATE], to)
-    assert chunks_of([*begun, *fed(skipped, to)]) == chunks_of(begun)
+    assert chunks_of([*begun, *fed(skipped, to, unknown)]) == chunks_of(begun)
     assert unknown == []

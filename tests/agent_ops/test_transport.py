@@ -33,7 +33,7 @@ async def plain() -> AsyncIterator[Sessions]:
 
 
 def commands(sessions: Sessions, session_id: str = "s1") -> list[Any]:
-    return [command for _user, command in sessions[session_id].heard]
+    return [command for _user, command in sessions[session_id].commands]
 
 
 def user_message(text: str) -> Any:
@@ -109,7 +109,7 @@ async def test_the_upstream_is_called_with_the_callers_own_token_or_that_of_the_
     plain: Sessions, options: dict[str, str], users: list[str]
 ) -> None:
     await Asked(AgentOpsChatTransport(plain.url, **options), "hello").end()  # type: ignore[arg-type]
-    assert [user for user, _command in plain["s1"].heard] == users
+    assert [user for user, _command in plain["s1"].commands] == users
 
 
 async def test_with_the_token_of_the_service_the_author_is_the_service(plain: Sessions) -> None:
@@ -138,7 +138,7 @@ async def test_the_session_is_that_of_the_route_or_always_the_same(plain: Sessio
 async def test_without_a_session_it_is_said_how_to_name_one(plain: Sessions) -> None:
     asked = Asked(AgentOpsChatTransport(plain.url), "hello", session_id=None)
     assert await asked.failure() == (
-        "LocalProtocolError: the route names no session; "
+        "InvalidSetting: the route names no session; "
         "serve it with AgentOpsApp, or give AgentOpsChatTransport(session_id=…)"
     )
 

@@ -13,7 +13,7 @@ from tests.agent_ops.talking import Asked, until
 from usechat import parts as p
 from usechat.agent_ops import AgentOpsChatTransport
 from usechat.agent_ops import connection as client
-from usechat.agent_ops.connection import SILENT
+from usechat.agent_ops.transport import SILENT
 
 
 @pytest.fixture
@@ -23,7 +23,7 @@ async def sessions() -> AsyncIterator[Sessions]:
 
 
 def kinds(sessions: Sessions, user: str) -> list[str]:
-    return [command["type"] for heard, command in sessions["s1"].heard if heard == user]
+    return [command["type"] for heard, command in sessions["s1"].commands if heard == user]
 
 
 @pytest.mark.parametrize("dialect", ["client", "runner"])
@@ -35,7 +35,7 @@ async def test_a_page_that_goes_away_aborts_its_turn(dialect: Any, query: dict[s
         await asked.stop()
         await until(lambda: not sessions["s1"].busy and not sessions["s1"].clients)
         scope = {"channelType": "web", "channelId": "7"} if query else {}
-        assert sessions["s1"].heard[-1] == ("ada", {"type": "abort", **scope})
+        assert sessions["s1"].commands[-1] == ("ada", {"type": "abort", **scope})
         assert asked.counted.connected == 0
 
 
@@ -57,7 +57,7 @@ async def bob_runs_and_ada_waits(sessions: Sessions) -> tuple[Asked, Asked]:
     await until(lambda: bob.text)
     ada = Asked(transport, "hello", user="ada")
     await until(lambda: sessions["s1"].queue)
-    sessions["s1"].tell({"type": "marker"})
+    sessions["s1"].publish({"type": "marker"})
     await until(lambda: ada.counted.unknown == ["marker"])
     return bob, ada
 
@@ -116,7 +116,7 @@ async def test_a_session_that_says_anything_is_not_silent(sessions: Sessions) ->
     asked = Asked(AgentOpsChatTransport(sessions.url, idle_timeout=2), "hang")
     await until(lambda: asked.text)
     for number in range(15):
-        sessions["s1"].tell({"type": "git-state", "data": {"commitCount": number}})
+        sessions["s1"].publish({"type": "git-state", "data": {"commitCount": number}})
         await asyncio.sleep(0.2)
     assert not asked.task.done()
     await asked.stop()

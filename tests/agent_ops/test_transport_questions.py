@@ -24,7 +24,7 @@ async def sessions(request: pytest.FixtureRequest) -> AsyncIterator[Sessions]:
 
 
 def heard(sessions: Sessions) -> list[str]:
-    return [command["type"] for _user, command in sessions["s1"].heard]
+    return [command["type"] for _user, command in sessions["s1"].commands]
 
 
 async def test_the_clock_stands_still_while_a_question_is_open(sessions: Sessions) -> None:
@@ -91,7 +91,7 @@ async def test_an_approval_is_sent_back_as_the_answer_and_the_same_turn_goes_on(
     given = {"reason": reason} if reason is not None else {}
     question |= {"state": "approval-responded", "approval": {"id": "question-3", "approved": approved, **given}}
     await page.send()
-    assert sessions["s1"].heard[-1] == ("ada", {"type": "answer", "questionId": "question-3", "answer": answer})
+    assert sessions["s1"].commands[-1] == ("ada", {"type": "answer", "questionId": "question-3", "answer": answer})
     message = page.messages[-1]
     texts = [part["text"] for part in message["parts"] if part["type"] == "text"]
     states = [(part["toolName"], part["state"]) for part in message["parts"] if part["type"] == "dynamic-tool"]
@@ -107,7 +107,7 @@ async def test_clients_without_approvals_answer_with_a_tool_of_theirs(sessions: 
     assert question["input"]["input"] is not None
     question |= {"state": "output-available", "output": {"approved": True, "reason": "yes"}}
     await page.send()
-    assert sessions["s1"].heard[-1][1] == {"type": "answer", "questionId": "question-3", "answer": "yes"}
+    assert sessions["s1"].commands[-1][1] == {"type": "answer", "questionId": "question-3", "answer": "yes"}
     assert page.messages[-1]["parts"][-1]["text"] == "You answered: yes"
 
 

@@ -12,7 +12,7 @@ from websockets.asyncio.server import ServerConnection, serve
 from tests.agent_ops.frames import PROMPT, Frame, message, status, user_says
 from tests.agent_ops.talking import PATIENCE, Asked, until
 from usechat.agent_ops import AgentOpsChatTransport
-from usechat.agent_ops import connection as session_connection
+from usechat.agent_ops import transport as session_transport
 
 PENDING: Frame = {"type": "queue.state", "data": {"pending": {"messageId": "u1", "content": PROMPT}}}
 
@@ -59,7 +59,7 @@ async def upstream(said: list[Frame], *, closes: bool = False) -> AsyncIterator[
 )
 async def test_what_becomes_of_it(said: list[Frame], heard: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
     if said:
-        monkeypatch.setattr(session_connection, "_LEAVING", PATIENCE)
+        monkeypatch.setattr(session_transport, "_WITHDRAW_SECONDS", PATIENCE)
     async with upstream(said) as running:
         asked = Asked(AgentOpsChatTransport(running.url), PROMPT)
         await until(lambda: running.heard)

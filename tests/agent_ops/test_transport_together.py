@@ -54,10 +54,10 @@ async def test_a_turn_that_somebody_asks_for_elsewhere_is_not_shown() -> None:
         transport = AgentOpsChatTransport(sessions.url)
         ada = Asked(transport, "hang")
         await until(lambda: ada.text == "Well")
-        sessions["s1"].tell({"type": "message.create", "turnId": "reminder"})
-        sessions["s1"].tell({"type": "message.part.text-delta", "turnId": "reminder", "delta": "Stand up!"})
+        sessions["s1"].publish({"type": "message.create", "turnId": "reminder"})
+        sessions["s1"].publish({"type": "message.part.text-delta", "turnId": "reminder", "delta": "Stand up!"})
         marker = {"type": "agentStatus", "status": "streaming"}
-        sessions["s1"].tell(marker)
+        sessions["s1"].publish(marker)
         await until(lambda: p.Data("agent-status", {"status": "streaming"}, transient=True) in ada.parts)
         assert ada.text == "Well"
         await ada.stop()
@@ -73,7 +73,7 @@ async def test_a_turn_that_is_over_leaves_no_objects_behind() -> None:
                 await asked.end()
                 assert asked.text == f"You said: hello {number}"
             await until(lambda: not sessions["s1"].clients)
-            sessions["s1"].heard.clear()
+            sessions["s1"].commands.clear()
 
         def objects() -> int:
             gc.collect()

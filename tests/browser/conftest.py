@@ -14,7 +14,7 @@ from tests.browser.chromium import ARGUMENTS, find_chromium
 from tests.conformance.served import PATIENCE, Served, serving
 from usechat.server import ChatApp
 from usechat.server.page import PageSettings, WithPage
-from usechat.server.requests import allow
+from usechat.server.requests import allow_all
 
 SCREENSHOTS: Final = Path(__file__).parent / "screenshots"
 OpenPage = Callable[..., Page]
@@ -39,7 +39,7 @@ def page_served(agent: Any, *, directory: Path | None = None) -> Iterator[Served
     """Serve an agent with the page in front, under the prefix ``/chat``."""
     chats = ChatApp(agent, metrics=False)
     told = PageSettings(title="Under test", suggestions=("hello there",))
-    with serving({"chat": WithPage(chats, settings=told, authorize=allow, directory=directory)}) as served:
+    with serving({"chat": WithPage(chats, settings=told, authorize=allow_all, directory=directory)}) as served:
         yield served
         served.run(chats.shut_down()).result(PATIENCE)
 

@@ -9,7 +9,7 @@ from starlette.applications import Starlette
 from starlette.routing import Mount
 from starlette.staticfiles import StaticFiles
 
-from examples.agent_ops_demo import gateway_to, token_for_the_demo
+from examples.agent_ops_demo import gateway_to, make_token
 from tests.agent_ops.directories import sqlite
 from tests.agent_ops.gateways import upstream
 from tests.browser.building import EXAMPLES, front_end
@@ -40,7 +40,7 @@ class Both:
 async def token_in(url: str) -> str:
     directory = SessionDirectory(url)
     try:
-        return await token_for_the_demo(directory)
+        return await make_token(directory)
     finally:
         await directory.close()
 

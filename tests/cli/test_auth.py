@@ -6,8 +6,9 @@ import pytest
 from starlette.requests import Request
 
 from tests.server.signing import AUDIENCE, EC, ISSUER, RSA, SECRET, SHARED, claims, key_set, sign
-from usechat.cli.auth import authorize_by
+from usechat.cli.auth import token_rules
 from usechat.errors import Unauthenticated, UsechatError
+from usechat.server.auth.bearer import bearer
 from usechat.server.auth.tokens import new_api_token
 
 
@@ -29,7 +30,7 @@ def api_token(tmp_path: Path) -> str:
 
 async def subject_of(token: str, *texts: str) -> str:
     headers = [(b"authorization", f"Bearer {token}".encode())]
-    identity = await authorize_by(texts)(Request({"type": "http", "headers": headers}), "c1", "send")
+    identity = await bearer(*token_rules(texts))(Request({"type": "http", "headers": headers}), "c1", "send")
     assert identity is not None
     return identity.subject
 
@@ -60,13 +61,13 @@ async def test_several_rules_know_more_tokens(api_token: str) -> None:
 @pytest.mark.parametrize(
     ("text", "complaint"),
     [
-        ("", "--auth '' is no rule; give tokens:FILE or jwt:jwks=FILE,audience=NAME,issuer=URL"),
-        ("tokens:", "--auth 'tokens:' is no rule; give tokens:FILE or "),
+        ("", "--auth '' is not a rule; give tokens:FILE or jwt:jwks=FILE,audience=NAME,issuer=URL"),
+        ("tokens:", "--auth 'tokens:' is not a rule; give tokens:FILE or "),
         ("tokens:none.txt", "none.txt cannot be read: No such file or directory"),
         ("tokens:keys.json", "keys.json: line 1 is not name:sha256"),
-        ("jwt:", "--auth 'jwt:' is no rule: '' is none of jwks, public-key, secret, audience, issuer with a value"),
-        ("jwt:keys.json", "--auth 'jwt:keys.json' is no rule: 'keys.json' is none of jwks, "),
-        ("jwt:jwks=", "--auth 'jwt:jwks=' is no rule: 'jwks=' is none of jwks, "),
+        ("jwt:", "--auth 'jwt:' is not a rule: '' is none of jwks, public-key, secret, audience, issuer with a value"),
+        ("jwt:keys.json", "--auth 'jwt:keys.json' is not a rule: 'keys.json' is none of jwks, "),
+        ("jwt:jwks=", "--auth 'jwt:jwks=' is not a rule: 'jwks=' is none of jwks, "),
         (
             "jwt:audience=chat",
             "--auth 'jwt:audience=chat' must name one file: jwks=FILE, public-key=FILE or secret=FILE",
@@ -82,6 +83,6 @@ async def test_several_rules_know_more_tokens(api_token: str) -> None:
 )
 def test_what_is_no_rule_is_told_in_one_line(text: str, complaint: str) -> None:
     with pytest.raises(UsechatError) as caught:
-        authorize_by([text])
+        token_rules([text])
     assert str(caught.value).startswith(complaint)
     assert "\n" not in str(caught.value)

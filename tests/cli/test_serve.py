@@ -12,16 +12,18 @@ import httpx2
 import msgspec
 import pytest
 
+from tests.plain_asgi import PLAIN_ASGI
 from tests.redis_server import redis_server
 from tests.server.process import PATIENCE, eventually, question, serve_process
 from usechat import ChunkDecoder, MessageBuilder
 from usechat.cli import main
-from usechat.cli.serve import Plan, disconnect_of, make_app
+from usechat.cli.plan import Plan, make_app
 from usechat.server.auth.tokens import new_api_token
-from usechat.server.settings import Disconnect, cancel_after
+from usechat.server.settings import Disconnect, Settings, cancel_after
 
 AGENTS = """
-import asyncio, time
+import asyncio, functools, time
+import framework_of_others
 from starlette.applications import Starlette
 from starlette.middleware.gzip import GZipMiddleware
 from starlette.responses import PlainTextResponse
@@ -60,6 +62,26 @@ class Transport:
         return None
 
 transport = Transport()
+
+class Words:
+    async def __call__(self, turn):
+        yield "You said: "
+        yield turn.text
+
+class Sentence:
+    async def __call__(self, turn):
+        return "You said: " + turn.text
+
+def greet(greeting, turn):
+    return greeting + turn.text
+
+async def greet_in_words(greeting, turn):
+    yield greeting
+    yield turn.text
+
+words, sentence = Words(), Sentence()
+partial, partial_words = functools.partial(greet, "You said: "), functools.partial(greet_in_words, "You said: ")
+foreign = framework_of_others.Agent("You said: ")
 chats = ChatApp(stream)
 wrapped = GZipMiddleware(chats)
 mounted = Starlette(routes=[Mount("/", wrapped)])
@@ -89,6 +111,20 @@ async def failing(turn):
     yield
 """
 
+FRAMEWORK = """
+class Agent:  # neither callable nor a source
+    def __init__(self, greeting):
+        self.greeting = greeting
+"""
+ADAPTER = """
+from framework_of_others import Agent
+from usechat.sources import FunctionSource
+
+def source_of(found):
+    return FunctionSource(lambda turn: found.greeting + turn.text) if isinstance(found, Agent) else None
+"""
+ENTRY_POINTS = "[usechat.adapters]\nframework_of_others = adapter_of_others:source_of\n"
+
 CUT = (httpx2.NetworkError, httpx2.RemoteProtocolError)
 
 
@@ -98,8 +134,15 @@ def _directory_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> It
     monkeypatch.setattr(sys, "path", list(sys.path))
     monkeypatch.setattr(sys, "dont_write_bytecode", True)
     (tmp_path / "served_agents.py").write_text(AGENTS, encoding="utf-8")
+    (tmp_path / "framework_of_others.py").write_text(FRAMEWORK, encoding="utf-8")
+    (tmp_path / "adapter_of_others.py").write_text(ADAPTER, encoding="utf-8")
+    installed = tmp_path / "adapter_of_others-1.0.dist-info"  # as pip installs it
+    installed.mkdir()
+    (installed / "METADATA").write_text("Metadata-Version: 2.1\nName: adapter-of-others\nVersion: 1.0\n")
+    (installed / "entry_points.txt").write_text(ENTRY_POINTS)
     yield
-    sys.modules.pop("served_agents", None)
+    for name in ("served_agents", "framework_of_others", "adapter_of_others"):
+        sys.modules.pop(name, None)
 
 
 @pytest.fixture
@@ -127,10 +170,31 @@ async def ask(plan: Plan, **options: Any) -> httpx2.Response:
 
 
 @pytest.mark.parametrize(
-    "name", ["stream", "generate", "plain", "coroutine", "transport", "chats", "wrapped", "mounted"]
+    "name",
+    [
+        "stream",
+        "generate",
+        "plain",
+        "coroutine",
+        "transport",
+        "words",
+        "sentence",
+        "partial",
+        "partial_words",
+        "chats",
+        "wrapped",
+        "mounted",
+    ],
 )
 async def test_whatever_can_answer_is_served(name: str) -> None:
     assert text_of((await ask(Plan(target=f"served_agents:{name}"))).content) == "You said: Hi"
+
+
+@pytest.mark.parametrize("name", ["words", "partial_words", "foreign"])
+def test_what_is_accepted_at_the_start_answers_at_the_request(tmp_path: Path, name: str) -> None:
+    with serve_process(tmp_path, f"served_agents:{name}") as served:
+        answer = httpx2.post(f"{served.url}/api/chat", json=question(), timeout=PATIENCE)
+        assert text_of(answer.content) == "You said: Hi"
 
 
 async def test_another_asgi_app_is_served_as_it_is() -> None:
@@ -174,14 +238,17 @@ def complaint_about(arguments: list[str], capsys: pytest.CaptureFixture[str]) ->
     ("arguments", "complaint"),
     [
         (["served_agents:nothing"], "served_agents has no 'nothing'"),
-        (["served_agents:Transport"], "served_agents:Transport is a class; "),
+        (["served_agents:Transport"], "served_agents:Transport cannot be served: Transport is a class; "),
         (["served_agents:plain", "--sdk", "4"], "'4' is not an AI SDK release; "),
-        (["served_agents:plain", "--host", "0.0.0.0"], "--host 0.0.0.0 lets other machines in; say with --auth "),
-        (["served_agents:plain", "--host", "::"], "--host :: lets other machines in; say with --auth "),
+        (
+            ["served_agents:plain", "--host", "0.0.0.0"],
+            "--host 0.0.0.0 lets other machines in; say with --auth who is allowed",
+        ),
+        (["served_agents:plain", "--host", "::"], "--host :: lets other machines in; say with --auth who is allowed"),
         (["served_agents:plain", "--workers", "2"], "--workers 2 needs a store that they share: a run lives in one "),
         (["served_agents:chats", "--workers", "2"], "--workers 2 needs a store that they share: a run lives in one "),
         (["served_agents:mounted", "--workers", "2"], "--workers 2 needs a store that they share: a run lives in one "),
-        (["served_agents:plain", "--auth", "everyone"], "--auth 'everyone' is no rule; give tokens:FILE or jwt:"),
+        (["served_agents:plain", "--auth", "everyone"], "--auth 'everyone' is not a rule; give tokens:FILE or jwt:"),
         (["served_agents:plain", "--auth", "tokens:none.txt"], "none.txt cannot be read: No such file or directory"),
         (["served_agents:plain", "--workers", "2", "--reload"], "--reload is for one worker, so leave --workers out"),
         (["served_agents:plain", "--cors", "example.com"], "--cors: 'example.com' is not an origin; "),
@@ -192,7 +259,10 @@ def complaint_about(arguments: list[str], capsys: pytest.CaptureFixture[str]) ->
             ["served_agents:plain", "--approval-secret", "short.txt"],
             "--approval-secret: short.txt holds fewer than 32 characters",
         ),
-        (["served_agents:plain", "--approval-secret", "binary.txt"], "--approval-secret: binary.txt is no text"),
+        (
+            ["served_agents:plain", "--approval-secret", "binary.txt"],
+            "--approval-secret: binary.txt is not a text file",
+        ),
         (
             ["served_agents:chats", "--sdk", "6"],
             "served_agents:chats is an ASGI app and served as it is: set --sdk in ",
@@ -321,8 +391,18 @@ def test_changes_are_served_under_reload(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("said", "policy"), [("cancel", "cancel"), ("continue", "continue"), (5, cancel_after(5)), (0.5, cancel_after(0.5))]
 )
-def test_what_becomes_of_an_answer_that_nobody_reads(said: Any, policy: Disconnect) -> None:
-    assert disconnect_of(Plan(target="a:b", disconnect=said)) == policy
+def test_the_disconnect_policy_reaches_the_settings(said: Any, policy: Disconnect) -> None:
+    assert settings_of(Plan(target="served_agents:plain", disconnect=said)).disconnect == policy
+
+
+@pytest.mark.parametrize("plain", [False, True])
+def test_uvicorn_s_internals_can_be_switched_off(plain: bool) -> None:
+    assert settings_of(Plan(target="served_agents:plain", plain_asgi=plain)).plain_asgi is (plain or PLAIN_ASGI)
+
+
+def settings_of(plan: Plan) -> Settings:
+    [chats] = make_app(plan).chats
+    return chats.settings
 
 
 def test_the_plan_reaches_workers_as_it_is() -> None:

@@ -89,6 +89,17 @@ class ConvertResult(TypedDict):
     error: ErrorDescription | None
 
 
+class PromptResult(TypedDict):
+    prompt: list[Json] | None
+    """What the language model was sent; None if the AI SDK refused the messages."""
+    error: ErrorDescription | None
+
+
+class HrefResult(TypedDict):
+    href: str | None
+    """The URL as JavaScript spells it; None if it cannot be parsed."""
+
+
 class CompleteResult(TypedDict):
     toolCalls: bool
     approvals: bool | None
@@ -136,6 +147,26 @@ class Read:
 
     def to_json(self) -> Json:
         return {"chunks": list(self.chunks)} | ({} if self.message is None else {"message": self.message})
+
+
+@dataclass(frozen=True, slots=True)
+class Conversion:
+    """A history and the options of its conversion to model messages."""
+
+    messages: Sequence[Json]
+    ignore_incomplete_tool_calls: bool = False
+    converts_data: bool = False
+    """Whether `data-note` becomes a text and `data-file` a file, with the data as text or data."""
+    has_tools: bool = False
+    """Whether there are two tools: `plain`, and `converted` whose output becomes `content` with itself as one item."""
+
+    def to_json(self) -> Json:
+        return {
+            "messages": list(self.messages),
+            "ignoreIncompleteToolCalls": self.ignore_incomplete_tool_calls,
+            "convertsData": self.converts_data,
+            "hasTools": self.has_tools,
+        }
 
 
 class JudgeError(Exception):
@@ -196,6 +227,21 @@ class Judge:
     def convert(self, release: str, cases: Iterable[Sequence[Json]]) -> list[ConvertResult]:
         """Call `convertToModelMessages` on each list of messages."""
         return self._ask("convert", release, [{"messages": messages} for messages in cases])
+
+    def model_messages(self, release: str, cases: Iterable[Conversion]) -> list[ConvertResult]:
+        """Call `convertToModelMessages` on each history, with options."""
+        return self._ask("model_messages", release, [case.to_json() for case in cases])
+
+    def prompt(self, release: str, cases: Iterable[Sequence[Json]]) -> list[PromptResult]:
+        """Call `generateText` with each list of model messages, and return what reaches the language model."""
+        specification = {"5": "v2", "6": "v3", "7": "v4"}[release[0]]
+        return self._ask(
+            "prompt", release, [{"messages": messages, "specification": specification} for messages in cases]
+        )
+
+    def href(self, texts: Iterable[str]) -> list[HrefResult]:
+        """Call `URL.parse` on each text."""
+        return self._ask("href", ALL_RELEASES[-1], list(texts))
 
     def complete(self, release: str, cases: Iterable[Sequence[Json]]) -> list[CompleteResult]:
         """Say whether the client would send each history again by itself (`sendAutomaticallyWhen`)."""

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from usechat.errors import UIMessageStreamError
 from usechat.protocol.chunks import chunk_from_json
 from usechat.protocol.releases import CHUNKS, FINISH_REASONS, STRICT_UNTIL, Release
-from usechat.protocol.states import ToolState, tool_state_after
+from usechat.protocol.states import ToolState, tool_state_set_by
 
 Json = Any
 
@@ -348,7 +348,7 @@ def reach(case: Case, received: Sequence[Json], error: Exception | None) -> Coun
     counted: Counter[str] = Counter({f"chunk {row_of(chunk['type'])}" for chunk in received})
     for chunk in received:
         if chunk["type"].startswith("tool-"):
-            counted[f"state {tool_state_after(chunk_from_json(chunk))}"] += 1
+            counted[f"state {tool_state_set_by(chunk_from_json(chunk))}"] += 1
     if isinstance(error, UIMessageStreamError):
         counted[f"failure {error.chunk_type}"] += 1
     if case.message is not None:

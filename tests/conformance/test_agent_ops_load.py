@@ -60,12 +60,13 @@ def gate(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Gateway]:
 def test_a_flood_of_50_mb_against_a_client_that_does_not_read(browser: Browser, gate: Gateway, release: str) -> None:
     session = gate.sessions["interactive"]
     before = gate.memory("VmHWM")
-    session.heard.clear()
+    session.commands.clear()
     page = gate.open(browser, release, f"flood {release}", reads=False)
     page.send("flood 50")
     # From the abort on a client that reads in time gets the last words.
     eventually(
-        lambda: [command["type"] for _, command in list(session.heard)] == ["prompt", "abort"], "the agent is stopped"
+        lambda: [command["type"] for _, command in list(session.commands)] == ["prompt", "abort"],
+        "the agent is stopped",
     )
     page.read()
     view = page.settled()

@@ -106,7 +106,7 @@ def test_2_abort(chats: Chats, gate: Gateway, release: str, app: str) -> None:
     assert (view["status"], view["error"]) == ("ready", None)
     assert text_of(view).startswith("tick tick")
     eventually(lambda: not session.busy and not session.clients, "the turn is canceled")
-    assert [command["type"] for _, command in session.heard][-2:] == ["prompt", "abort"]
+    assert [command["type"] for _, command in session.commands][-2:] == ["prompt", "abort"]
     page.send("hello")
     page.answer()
     assert text_of(page.look()) == "You said: hello"
@@ -197,7 +197,7 @@ def test_5_error_handling_of_a_turn_that_fails_without_a_word(
     page.send("hang")
     view = page.until_text("Well")
     turn_id = view["messages"][-1]["id"]
-    behind.tell(gate.sessions[app]["s2"], {"type": "message.finalize", "turnId": turn_id, "reason": "error"})
+    behind.publish(gate.sessions[app]["s2"], {"type": "message.finalize", "turnId": turn_id, "reason": "error"})
     view = page.settled()
     assert (view["status"], view["error"]) == ("error", {"name": "Error", "message": "Turn failed"})
     assert text_of(view) == "Well"
@@ -214,10 +214,10 @@ def test_5_error_handling_of_a_tool_that_fails_without_a_word(
     turn_id = page.until_text("Well")["messages"][-1]["id"]
     session = gate.sessions[app]["s2"]
     tool = {"type": "message.part.tool-update", "turnId": turn_id, "callId": "c1", "toolName": "deploy", "args": {}}
-    behind.tell(session, {**tool, "status": "running"})
-    behind.tell(session, {**tool, "status": "error"})
-    behind.tell(session, {"type": "message.part.text-delta", "turnId": turn_id, "delta": "It failed."})
-    behind.tell(session, {"type": "message.finalize", "turnId": turn_id, "reason": "end_turn"})
+    behind.publish(session, {**tool, "status": "running"})
+    behind.publish(session, {**tool, "status": "error"})
+    behind.publish(session, {"type": "message.part.text-delta", "turnId": turn_id, "delta": "It failed."})
+    behind.publish(session, {"type": "message.finalize", "turnId": turn_id, "reason": "end_turn"})
     view = page.settled()
     assert (view["status"], view["error"]) == ("ready", None)
     assert shape(view) == [("text", "Well"), ("dynamic-tool", "output-error"), ("text", "It failed.")]
@@ -341,7 +341,7 @@ def answered(page: Page, gate: Gateway, session_id: str) -> None:
     view = page.look()
     assert (view["status"], len(view["messages"])) == ("ready", 2)
     assert text_of(view).endswith("You answered: yes")
-    heard = [command["type"] for _, command in gate.sessions["approval"][session_id].heard]
+    heard = [command["type"] for _, command in gate.sessions["approval"][session_id].commands]
     assert heard == ["prompt", "answer"]
 
 
@@ -373,7 +373,7 @@ def test_a_page_that_goes_on_without_a_new_message_sends_no_prompt(chats: Chats,
     page = chats.open(release, session_id="s5")
     page.send("tool")
     before = page.answer()
-    heard = len(gate.sessions["client"]["s5"].heard)
+    heard = len(gate.sessions["client"]["s5"].commands)
     page.call("sendMessage")
     page.until(lambda now: len(now["requests"]) == 2)
     after = page.answer()
@@ -383,4 +383,4 @@ def test_a_page_that_goes_on_without_a_new_message_sends_no_prompt(chats: Chats,
     assert [part for part in after["parts"] if part["type"] != "step-start"] == [
         part for part in before["parts"] if part["type"] != "step-start"
     ]
-    assert len(gate.sessions["client"]["s5"].heard) == heard
+    assert len(gate.sessions["client"]["s5"].commands) == heard

@@ -100,7 +100,7 @@ def test_regenerate_sends_the_last_message_as_a_new_prompt(
     page.call("regenerate")
     page.until(lambda view: len(view["requests"]) == 2)
     second = page.answer()
-    heard = [command["content"] for _, command in gate.sessions[app]["interactive"].heard][-2:]
+    heard = [command["content"] for _, command in gate.sessions[app]["interactive"].commands][-2:]
     assert heard == ["hello", "hello"]
     assert first["id"] != second["id"]
     view = page.look()

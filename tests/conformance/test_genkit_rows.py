@@ -13,7 +13,7 @@ import pytest
 from tests.conformance.genkit_servers import NodeServer, node_server
 from tests.conformance.http_client import NEWEST, Browser, Page, View, said, text_of
 from tests.conformance.served import Served, serving
-from usechat.cli.serve import Plan, make_app
+from usechat.cli.plan import Plan, make_app
 
 STEPS = ["text", "start", "input", "complete", "output", "more text"]
 """What the gated model does, one after the other; then it is done."""

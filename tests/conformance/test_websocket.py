@@ -216,7 +216,7 @@ def test_a_server_that_goes_is_a_network_error(browser: Browser) -> None:
         page.send("hello")
         page.until_text("You said hello")
         assert server.loop is not None
-        server.loop.call_soon_threadsafe(app.break_off)
+        server.loop.call_soon_threadsafe(app.disconnect_readers)
         view = page.settled()
     assert view["status"] == "error"
     assert view["finishes"][-1]["isDisconnect"] is True, "so useChat resumes when the page is seen again"

@@ -18,7 +18,7 @@ from tests.agent_ops import frames as agent_ops
 from tests.genkit import short as genkit
 from tests.open_harness.scripted import deltas, event, flow, node
 from usechat import parts
-from usechat.genkit.wire import Message, Result, Unknown
+from usechat.genkit.wire import FlowChunk, FlowResult, UnknownFrame
 from usechat.open_harness.events.adapter import OpenHarnessAdapter
 from usechat.parts import Abort, Error, Finish, Part, Text
 from usechat.protocol import chunks
@@ -84,7 +84,7 @@ ADAPTERS = {
         [agent_ops.CREATE, *(agent_ops.delta(word) for word in WORDS), agent_ops.finalize(), agent_ops.COMPLETE],
         {"type": "telepathy"},
     ),
-    "Genkit": Case(genkit.adapter, [*map(Message, WORDS), Result("".join(WORDS))], Unknown("telepathy")),
+    "Genkit": Case(genkit.adapter, [*map(FlowChunk, WORDS), FlowResult("".join(WORDS))], UnknownFrame("telepathy")),
     "docs/adapters.md": example(),
 }
 EVERY = pytest.mark.parametrize("case", ADAPTERS.values(), ids=ADAPTERS)
@@ -261,5 +261,5 @@ async def test_two_turns_share_nothing(case: Case) -> None:
 @EVERY
 def test_what_it_says_are_parts(case: Case) -> None:
     adapter = case.adapter()
-    said = [part for each in case.events for part in adapter.feed(each)] + list(adapter.close())
-    assert [part for part in said if not isinstance(part, parts.Part)] == []
+    said: list[Any] = [part for each in case.events for part in adapter.feed(each)]
+    assert [part for part in [*said, *adapter.close()] if not isinstance(part, parts.Part)] == []

@@ -281,7 +281,7 @@ async def test_many_readers_of_another_worker_read_the_same(workers: tuple[Worke
     assert texts == {"answer to hi: one two"}
 
 
-async def test_a_reader_with_another_release_gets_its_own_dialect(workers: tuple[Worker, Worker]) -> None:
+async def test_a_reader_with_another_release_gets_a_stream_for_it(workers: tuple[Worker, Worker]) -> None:
     here, there = workers
     agent = Agent()
     await here.start(agent)

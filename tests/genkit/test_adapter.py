@@ -6,7 +6,7 @@ import pytest
 
 from tests.genkit.short import PARIS, ROME, chunk, fed, request, response, said
 from usechat import parts as p
-from usechat.genkit.wire import Event, Message, Unknown
+from usechat.genkit.wire import FlowChunk, FlowEvent, FlowResult, UnknownFrame
 
 SIGNED = {"signature": "s"}
 
@@ -68,9 +68,21 @@ def test_data_of_genkit_s_own_is_sent_when_asked_for(streamed: Any, part: p.Part
 
 def test_what_is_not_known_is_counted() -> None:
     unknown: list[str] = []
-    events: list[Event] = [Message({"status": 1}), Message(chunk({"hologram": 1})), Unknown("other")]
-    assert fed(*events, on_unknown=unknown.append) == []
+    events: list[FlowEvent] = [FlowChunk({"status": 1}), FlowChunk(chunk({"hologram": 1})), UnknownFrame("other")]
+    assert fed(*events, unknown=unknown) == []
     assert unknown == ["chunk", "part", "other"]
+
+
+def test_a_part_that_is_not_known_does_not_lose_those_beside_it() -> None:
+    unknown: list[str] = []
+    streamed = FlowChunk(chunk({"text": "a"}, {"hologram": 1}, {"text": "b"}, {"hologram": 2}))
+    assert fed(streamed, FlowChunk("c"), FlowResult("abc"), unknown=unknown) == [
+        p.Text("a"),
+        p.Text("b"),
+        p.Text("c"),
+        p.Finish(),
+    ]
+    assert unknown == ["part"]
 
 
 def test_a_mapper_is_asked_first_and_may_leave_a_chunk_to_us() -> None:

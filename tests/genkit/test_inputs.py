@@ -6,17 +6,17 @@ from typing import Any
 import pytest
 
 from tests.genkit.asking import assistant, turn, user
-from usechat.errors import LocalProtocolError, PublicError
+from usechat.errors import CannotAnswer, PublicError
 from usechat.genkit.inputs import (
     FlowInput,
     agent_input,
     history_input,
+    input_for,
     messages_input,
     session_id,
     stateless_agent_input,
     text_input,
 )
-from usechat.genkit.local import input_for
 from usechat.turn import Identity
 
 SESSION = str(uuid.uuid5(uuid.NAMESPACE_URL, "c1"))
@@ -207,7 +207,7 @@ async def test_a_schema_tells_what_a_flow_takes(schema: dict[str, Any], data: An
     ],
 )
 def test_a_flow_that_is_no_chat_needs_a_builder(schema: dict[str, Any], takes: str) -> None:
-    with pytest.raises(LocalProtocolError, match=f"^the flow add takes {takes}, which a chat does not have; serve Gen"):
+    with pytest.raises(CannotAnswer, match=f"^the flow add takes {takes}, which a chat does not have; serve Gen"):
         input_for("add", schema)
 
 

@@ -17,7 +17,7 @@ from usechat.genkit import GenkitChatTransport, agent_input, text_input
 from usechat.genkit.inputs import FlowInput
 from usechat.genkit.remote import RemoteFlow
 from usechat.genkit.transport import PASSED_ON
-from usechat.genkit.wire import Event, Message, Result
+from usechat.genkit.wire import FlowChunk, FlowEvent, FlowResult
 from usechat.turn import Turn
 
 Answer = Callable[[Request], Awaitable[Response]]
@@ -93,13 +93,13 @@ def url(served: Served, name: str) -> str:
     return f"http://127.0.0.1:{served.port}/genkit/{name}"
 
 
-async def events(flow: RemoteFlow, flow_input: FlowInput, asking: Turn) -> list[Event]:
+async def events(flow: RemoteFlow, flow_input: FlowInput, asking: Turn) -> list[FlowEvent]:
     return [event async for event in flow.run(flow_input, asking)]
 
 
 async def test_a_request_is_data_and_init(served: Served) -> None:
     flow = RemoteFlow(url(served, "listening"), headers={}, pass_on=())
-    assert await events(flow, FlowInput("hi"), turn(user("hi"))) == [Message("Hi"), Result("Hi")]
+    assert await events(flow, FlowInput("hi"), turn(user("hi"))) == [FlowChunk("Hi"), FlowResult("Hi")]
     await events(flow, FlowInput("hi", {"sessionId": "s"}), turn(user("hi")))
     assert [body for _, body in HEARD] == [{"data": "hi"}, {"data": "hi", "init": {"sessionId": "s"}}]
 

@@ -15,14 +15,16 @@ from websockets.asyncio.client import connect
 from websockets.exceptions import InvalidStatus
 from websockets.typing import Origin
 
+from tests.cli.common_options import COMMON
 from tests.server.process import question, serve_process
 from usechat import ChunkDecoder, MessageBuilder
 from usechat.cli import main
-from usechat.cli.serve import Plan, make_app
+from usechat.cli.plan import Plan, make_app
+from usechat.cli.targets import Answer, NoOptions
 from usechat.errors import InvalidFlow, UsechatError
 from usechat.open_harness.remote.flows import RemoteRuntime
 from usechat.open_harness.remote.sessions import RemoteSessions
-from usechat.open_harness.target import open_target
+from usechat.open_harness.target import OpenHarnessTarget
 
 FLOW = """\
 name: greeting
@@ -58,6 +60,10 @@ from usechat.open_harness import FlowRuntime, load_flow, serve_runtime
 flow = load_flow("flow.yaml")
 serve_runtime(lambda: FlowRuntime(flow), port=0)
 """
+
+
+def open_target(target: str) -> Answer:
+    return OpenHarnessTarget().open(target, NoOptions(), COMMON)
 
 
 @pytest.fixture
@@ -177,12 +183,13 @@ def test_a_target_that_cannot_be_one_is_told_before_anything_is_served(target: s
 
 @pytest.mark.parametrize("target", ["ws://localhost:42069/ws", "wss://example.org/ws", "http://127.0.0.1:42069"])
 def test_an_address_is_not_looked_at_before_somebody_asks(target: str) -> None:
-    assert make_app(Plan(target=target, kind="open-harness")).made_here
+    assert make_app(Plan(target=target, kind="open-harness")).built_here
 
 
 def test_what_is_made_of_an_address_depends_on_its_scheme() -> None:
     program = (
-        "import sys; from usechat.open_harness.target import open_target; open_target('ws://localhost/ws');"
+        "import sys; from usechat.cli.plan import Plan, make_app;"
+        "make_app(Plan(target='ws://localhost/ws', kind='open-harness'));"
         "print('jsonata' in sys.modules, 'yaml' in sys.modules)"
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)

@@ -1,5 +1,9 @@
 """Parts to bytes: the same frames as stream and encoder give, whichever way they take."""
 
+import json
+from typing import Any
+
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -40,10 +44,75 @@ def test_a_failure_ends_the_bytes_too() -> None:
     )
 
 
-@settings(max_examples=300)
-@given(
-    st.lists(any_part | st.builds(parts.Text, st.text(max_size=3)), max_size=12), st.lists(endings), ids, st.booleans()
+def delta(block: str, text: str, kind: str = "text", **more: Any) -> bytes:
+    chunk = {"type": f"{kind}-delta", "id": block, "delta": text, **more}
+    return f"data: {json.dumps(chunk, separators=(',', ':'))}\n\n".encode()
+
+
+@pytest.mark.parametrize("kind", [parts.Text, parts.Reasoning])
+def test_metadata_that_a_block_has_already_is_not_repeated(kind: type[parts.Text | parts.Reasoning]) -> None:
+    name = "text" if kind is parts.Text else "reasoning"
+    frames = FrameStream(MessageStream(message_id="m1", sdk="7"))
+    metadata = {"openai": {"itemId": "x"}}
+    assert frames.send(kind("a", metadata)).endswith(delta("1", "a", name))
+    for same in (metadata, {"openai": {"itemId": "x"}}, None, metadata):
+        assert frames.send(kind("b", same)) == delta("1", "b", name)
+    other = {"openai": {"itemId": "y"}}
+    assert frames.send(kind("c", other)) == delta("1", "c", name, providerMetadata=other)
+    assert frames.send(kind("d", other)) == delta("1", "d", name)
+    assert frames.send(kind("e", metadata)) == delta("1", "e", name, providerMetadata=metadata)
+    assert frames.send(kind("f")) == delta("1", "f", name)
+
+
+class Incomparable:
+    def __eq__(self, other: object) -> bool:
+        raise ValueError("the truth value of an array is ambiguous")
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __str__(self) -> str:
+        return "array"
+
+
+def test_metadata_that_cannot_be_compared_is_sent_again() -> None:
+    frames = FrameStream(MessageStream(message_id="m1", sdk="7"))
+    same = {"p": {"v": Incomparable()}}
+    frames.send(parts.Text("a", same))
+    assert frames.send(parts.Text("b", same)) == delta("1", "b")
+    other = {"p": {"v": Incomparable()}}
+    assert frames.send(parts.Text("c", other)) == delta("1", "c", providerMetadata={"p": {"v": "array"}})
+
+
+def test_text_that_waited_in_another_lane_does_not_take_over_the_next_text() -> None:
+    frames = FrameStream(MessageStream(message_id="m1", sdk="7"))
+    for part in (
+        parts.ToolCall("c1", "t", {}),
+        parts.ToolResult("c1", 1),
+        parts.ToolInputStart("c2", "t"),
+        parts.Text("waits", lane="x"),
+    ):
+        frames.send(part)
+    assert frames.send(parts.ToolCall("c2", "t", {})).endswith(delta("1", "waits"))
+    assert frames.send(parts.Text("own")).endswith(delta("2", "own"))
+
+
+def test_settling_writes_what_the_stream_settles() -> None:
+    frames = FrameStream(MessageStream(message_id="m1", sdk="7"))
+    frames.send(parts.Text("Hel"))
+    assert frames.settle() == b'data: {"type":"text-end","id":"1"}\n\n'
+    assert frames.settle() == b""
+    assert frames.send(parts.Text("lo")).endswith(delta("2", "lo"))
+
+
+_metadata = st.sampled_from([None, {"p": {"a": 1}}, {"p": {"a": 2}}])
+_lanes = st.sampled_from(["", "x"])
+_text = st.builds(parts.Text, st.text(max_size=3), _metadata, lane=_lanes) | st.builds(
+    parts.Reasoning, st.text(max_size=3), _metadata, lane=_lanes
 )
+
+
+@settings(max_examples=300)
+@given(st.lists(any_part | _text, max_size=12), st.lists(endings), ids, st.booleans())
 def test_the_short_way_writes_what_the_long_way_writes(
     sent: list[Part], ended: list[Part], block_id: str, event_names: bool
 ) -> None:

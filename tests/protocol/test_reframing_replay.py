@@ -1,4 +1,4 @@
-"""A reader who comes late gets the same message: shortened, in another dialect, or behind what was there before."""
+"""A reader that comes late gets the same message: shortened, for another release, or behind what was there before."""
 
 from typing import Any
 
@@ -13,7 +13,7 @@ from usechat.parts import Part
 from usechat.protocol import chunks
 from usechat.protocol.chunks import Chunk
 from usechat.protocol.message import MessageBuilder
-from usechat.protocol.reframing import Reframer, compact, earlier_parts, pieces_of, shorten
+from usechat.protocol.reframing import Reframer, compact, earlier_parts, shorten
 from usechat.protocol.sse import DONE, ChunkDecoder, FrameStream
 from usechat.protocol.stream import MessageStream
 from usechat.protocol.ui_messages import UIMessage
@@ -218,18 +218,3 @@ def test_any_continuation_can_be_replayed(sent: list[Part], continues: dict[str,
     message, _ = read(Reframer("m1", "7", earlier=continues).receive(frames_of(sent, continues=continues)))
     assert message["id"] == "m1"
     assert message["parts"][1]["type"] == "text"
-
-
-@pytest.mark.parametrize(
-    ("frames", "size", "expected"),
-    [
-        (b"", 4, []),
-        (b"a\n\nb\n\n", 1, [b"a\n\n", b"b\n\n"]),
-        (b"a\n\nb\n\n", 3, [b"a\n\n", b"b\n\n"]),
-        (b"a\n\nb\n\nc\n\n", 4, [b"a\n\nb\n\n", b"c\n\n"]),
-        (b"a\n\nb\n\n", 100, [b"a\n\nb\n\n"]),
-        (b"a\nb\n\nc\n\n", 2, [b"a\nb\n\n", b"c\n\n"]),
-    ],
-)
-def test_what_there_is_so_far_is_cut_between_frames(frames: bytes, size: int, expected: list[bytes]) -> None:
-    assert list(pieces_of(frames, size)) == expected

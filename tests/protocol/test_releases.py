@@ -79,7 +79,7 @@ def test_what_is_no_release_is_refused(text: str) -> None:
     )
 
 
-def test_a_setting_that_names_no_dialect_is_refused_with_all_that_would_do() -> None:
+def test_a_setting_that_names_no_release_is_refused_with_all_that_would_do() -> None:
     with pytest.raises(UnknownRelease, match=r"^'latest' is not .* 6\.0\.150, or any for what every release accepts$"):
         releases_for("latest")
 
@@ -113,7 +113,7 @@ def test_a_setting_that_names_no_dialect_is_refused_with_all_that_would_do() -> 
         ("7.1.0", "steering-message", None, True),
     ],
 )
-def test_a_dialect_knows_what_all_its_releases_know(
+def test_a_set_of_releases_knows_what_all_of_them_know(
     sdk: str, chunk_type: str, field: str | None, expected: bool
 ) -> None:
     assert releases_for(sdk).knows(chunk_type, field) is expected

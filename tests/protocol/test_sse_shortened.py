@@ -7,8 +7,7 @@ from hypothesis import strategies as st
 from usechat.protocol import chunks
 from usechat.protocol.chunks import Chunk
 from usechat.protocol.reframing import shorten
-from usechat.protocol.sse import DONE, ChunkDecoder, encode_frame
-from usechat.runs.shortened import Shortened
+from usechat.protocol.sse import DONE, ChunkDecoder, ShortenedFrames, encode_frame
 
 IDS = st.sampled_from(["1", "2", 'a"b', "\\", "\n\n", "é"])
 TEXTS = st.text() | st.sampled_from(
@@ -28,7 +27,7 @@ CHUNKS: st.SearchStrategy[Chunk] = st.one_of(
 
 
 def kept(pieces: list[bytes]) -> bytes:
-    shortened = Shortened()
+    shortened = ShortenedFrames()
     for piece in pieces:
         shortened.add(piece)
     return bytes(shortened)
@@ -89,3 +88,37 @@ def test_no_frame_becomes_too_large_to_be_read(at_once: bool) -> None:
 
 def test_what_is_no_frame_is_kept_too() -> None:
     assert kept([b"a", b"\n\n\n\nb"]) == b"a\n\n\n\nb"
+
+
+def test_whole_frames_are_read_from_a_place_on() -> None:
+    first, second = encode_frame(chunks.ErrorChunk("one")), encode_frame(chunks.ErrorChunk("two"))
+    shortened = ShortenedFrames()
+    shortened.add(first + second)
+    both = len(first + second)
+    assert shortened.read(0, both) == first + second
+    assert shortened.read(0, both - 1) == first
+    assert shortened.read(0, 1) == first, "at least one frame"
+    assert shortened.read(len(first), 1) == second
+    assert shortened.read(both, 1) == b""
+
+
+def test_nothing_is_added_to_a_frame_that_was_read() -> None:
+    shortened = ShortenedFrames()
+    written = deltas("a", "b", "c")
+    shortened.add(written[0])
+    shortened.add(written[1])
+    (merged,) = deltas("ab")
+    assert shortened.read(0, 1000) == merged
+    shortened.add(written[2])
+    assert shortened.read(len(merged), 1000) == written[2]
+
+
+def test_a_last_frame_that_was_not_read_still_grows() -> None:
+    shortened = ShortenedFrames()
+    error = encode_frame(chunks.ErrorChunk("one"))
+    written = deltas("a", "b")
+    shortened.add(error)
+    shortened.add(written[0])
+    assert shortened.read(0, len(error)) == error
+    shortened.add(written[1])
+    assert shortened.read(len(error), 1000) == deltas("ab")[0]

@@ -78,7 +78,7 @@ async def test_a_live_reader() -> None:
 
 @pytest.mark.parametrize("sdk", ["7", "5"])
 @pytest.mark.parametrize("continues", [None, EARLIER])
-async def test_a_late_reader_also_in_another_dialect_and_of_a_continuation(sdk: str, continues: Any) -> None:
+async def test_a_late_reader_also_of_another_release_and_of_a_continuation(sdk: str, continues: Any) -> None:
     kept, go_on = manager(), asyncio.Event()
     await start(kept, go_on, continues)
     await asyncio.sleep(0.05)

@@ -100,7 +100,7 @@ async def answered(
     continues: Mapping[str, Any] | None = None,
     known: tuple[OpenCall, ...] = (),
 ) -> tuple[Any, tuple[OpenCall, ...]]:
-    """Run a source that says this; return the metadata of its finish and the calls that it left open."""
+    """Run a source that sends this; return the message metadata that it sent and the calls that it left open."""
     messages = [USER] if continues is None else [USER, continues]
     run = Run(
         RunInfo("r1", "c1", "m1", "7", subject="ada", open_calls=known),
@@ -120,9 +120,15 @@ async def answered(
 
     run.start(as_source(Says()))
     await run.wait(10)
-    last = ChunkDecoder().receive(run.log.so_far())[-1]
-    assert isinstance(last, chunks.FinishChunk)
-    return last.message_metadata, run.info.open_calls
+    sent = ChunkDecoder().receive(run.log.so_far())
+    assert isinstance(sent[-1], chunks.FinishChunk)
+    found = [chunk.message_metadata for chunk in sent if isinstance(chunk, chunks.MessageMetadataChunk)]
+    return _merged([*found, sent[-1].message_metadata]), run.info.open_calls
+
+
+def _merged(found: list[Any]) -> Any:
+    """Return all metadata as a page without any would store it; later keys win."""
+    return {key: value for metadata in found for key, value in (metadata or {}).items()} or None
 
 
 @pytest.mark.parametrize(
@@ -156,7 +162,9 @@ async def answered(
         pytest.param([parts.Text("hi")], None, id="no calls"),
     ],
 )
-async def test_the_finish_vouches_for_the_calls_that_wait_for_the_page(said: list[parts.Part], metadata: Any) -> None:
+async def test_the_calls_that_wait_for_the_page_are_signed_before_the_finish(
+    said: list[parts.Part], metadata: Any
+) -> None:
     assert (await answered(*said))[0] == metadata
     # Nothing but the signature differs from a run that has no secret.
     without = {key: value for key, value in (metadata or {}).items() if key != "usechat"}

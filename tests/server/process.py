@@ -11,6 +11,8 @@ from typing import Any, Final
 
 import httpx2
 
+from tests.plain_asgi import PLAIN_ASGI
+
 PATIENCE: Final = 60.0
 """Seconds to wait for something that should happen soon; a loaded machine is slow."""
 
@@ -60,9 +62,13 @@ class ServeProcess:
 def serve_process(directory: Path, *arguments: str, command: str = "serve") -> Iterator[ServeProcess]:
     """Run `usechat serve`, or a command like it, in a directory until the block ends; what is left is killed."""
     log = directory / "output.txt"
+    plain = ["--plain-asgi"] if PLAIN_ASGI and command == "serve" else []
     with log.open("wb") as output:
         process = subprocess.Popen(
-            [*_COMMAND, command, *arguments, "--port", "0"], cwd=directory, stdout=output, stderr=subprocess.STDOUT
+            [*_COMMAND, command, *arguments, *plain, "--port", "0"],
+            cwd=directory,
+            stdout=output,
+            stderr=subprocess.STDOUT,
         )
     served = ServeProcess(process, log)
     try:

@@ -17,7 +17,7 @@ from starlette.routing import Mount
 from tests.server.process import serve_process
 from usechat.errors import PageMissing, Unauthenticated
 from usechat.server.page import MAXIMUM_CHECKED_BYTES, PageSettings, WithPage
-from usechat.server.requests import Action, allow
+from usechat.server.requests import Action, allow_all
 from usechat.turn import Identity
 
 STREAM = (
@@ -37,7 +37,7 @@ def built(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def client(built: Path, *, settings: PageSettings | None = None, authorize: Any = allow) -> httpx2.AsyncClient:
+def client(built: Path, *, settings: PageSettings | None = None, authorize: Any = allow_all) -> httpx2.AsyncClient:
     app = WithPage(
         PlainTextResponse("from the app"),
         settings=settings or PageSettings(),
@@ -103,7 +103,7 @@ async def test_the_rest_is_passed_on(built: Path) -> None:
 
 def test_without_a_build_there_is_a_sentence(tmp_path: Path) -> None:
     with pytest.raises(PageMissing, match="make page"):
-        WithPage(None, settings=PageSettings(), authorize=allow, directory=tmp_path)
+        WithPage(None, settings=PageSettings(), authorize=allow_all, directory=tmp_path)
 
 
 async def test_the_checker_says_what_usechat_check_says(built: Path) -> None:

@@ -15,12 +15,26 @@ from usechat.runs.log import Log, Reader
 from usechat.runs.reading import LogReading
 from usechat.runs.run import Run
 from usechat.server import ChatApp, Settings, chat_response
+from usechat.server.connection import ClientWatch, Sender
 from usechat.server.response import StreamResponse
-from usechat.server.uvicorn import Leaving, Sender
+from usechat.server.uvicorn import DirectSender, SteppedClientWatch
 from usechat.turn import Turn, TurnContext
 
 PATIENCE = 30.0
-KEPT_WHILE_OPEN = (Run, Log, Reader, LogReading, StreamResponse, Sender, Leaving, MessageStream, Turn, TurnContext)
+KEPT_WHILE_OPEN = (
+    Run,
+    Log,
+    Reader,
+    LogReading,
+    StreamResponse,
+    Sender,
+    DirectSender,
+    ClientWatch,
+    SteppedClientWatch,
+    MessageStream,
+    Turn,
+    TurnContext,
+)
 
 
 class Connection:

@@ -66,7 +66,7 @@ def rules(tmp_path: Path) -> dict[str, Any]:
     [
         ("bearer", {}, 401, b"The request carries no bearer token."),
         ("bearer", {"authorization": "Bearer wrong"}, 401, b"The token is not valid."),
-        ("local", {"origin": "https://evil.example"}, 403, b"Pages of https://evil.example may not ask this server."),
+        ("local", {"origin": "https://evil.example"}, 403, b"Pages of https://evil.example may not use this server."),
     ],
 )
 async def test_who_is_not_let_in_is_not_listened_to(

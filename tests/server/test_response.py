@@ -10,6 +10,7 @@ from typing import Any, Literal, TypeAlias, cast, get_args
 
 import pytest
 
+from tests.plain_asgi import needs_uvicorn_internals, new_server
 from usechat.runs.log import Log, Wake
 from usechat.runs.reading import LogReading
 from usechat.runs.timers import timer_for
@@ -112,7 +113,7 @@ class Answering:
         keep_alive: float = 60,
         maximum_behind: int | None = None,
         last_words: bytes = b"",
-        patience: float = 60,
+        stuck_timeout: float = 60,
     ) -> None:
         self.log, self.listener, self.closed = Log(), Listener(), False
         send: Any = connection.send_wrapped() if way == "task" else connection.send
@@ -125,7 +126,12 @@ class Answering:
         )
         received = asyncio.get_running_loop().time()
         response = StreamResponse(
-            reading, keep_alive=keep_alive, observer=self.listener, received=received, patience=patience
+            reading,
+            server=new_server(),
+            keep_alive=keep_alive,
+            observer=self.listener,
+            received=received,
+            stuck_timeout=stuck_timeout,
         )
         self.task = asyncio.ensure_future(response({}, connection.receive, send))
 
@@ -180,6 +186,7 @@ async def test_frames_go_out_as_they_come_and_the_end_is_clean(way: Way) -> None
     assert answering.listener.bytes == len(OPEN) + 4
 
 
+@needs_uvicorn_internals
 async def test_what_is_pushed_needs_no_task_of_its_own() -> None:
     connection = Connection()
     answering = Answering(connection, way="push")
@@ -209,6 +216,7 @@ async def test_streams_that_speak_in_one_turn_of_the_loop_are_sent_one_after_the
         await answering.end()
 
 
+@needs_uvicorn_internals
 async def test_what_is_written_is_not_sent() -> None:
     connection = Connection()
     answering = Answering(connection, way="write")
@@ -232,7 +240,11 @@ async def test_what_passes_through_others_is_sent_by_the_task() -> None:
 async def test_a_stream_that_is_collected_is_sent_by_whoever_collects_it() -> None:
     connection, log = Connection(), Log()
     response = StreamResponse(
-        LogReading(log.reader(), log, on_close=lambda _read: None), keep_alive=60, observer=Unobserved(), received=0
+        LogReading(log.reader(), log, on_close=lambda _read: None),
+        server=new_server(),
+        keep_alive=60,
+        observer=Unobserved(),
+        received=0,
     )
     scope: dict[str, Any] = {}
     streams = collect_streams(scope)
@@ -265,6 +277,7 @@ async def test_a_silence_is_broken_in_time(keep_alive: float) -> None:
     connection, log = Connection(), Log()
     response = StreamResponse(
         LogReading(log.reader(), log, on_close=lambda _read: None),
+        server=new_server(),
         keep_alive=keep_alive,
         observer=Unobserved(),
         received=0,

@@ -6,7 +6,7 @@ from typing import Any, cast
 import pytest
 
 from scripts.generate_docs import ROOT
-from usechat.errors import LocalProtocolError
+from usechat.errors import InvalidSetting
 from usechat.protocol.request import Limits
 from usechat.runs.run import Timeouts
 from usechat.server import ChatApp, Settings, cancel_after
@@ -66,5 +66,5 @@ def test_without_a_policy_a_run_waits_only_where_readers_may_come_back(kept: boo
 
 @pytest.mark.parametrize("policy", ["never", 15, cancel_after(-1), cast("Any", CancelAfter)("15")])
 def test_another_policy_is_refused_when_the_app_is_made(policy: Any) -> None:
-    with pytest.raises(LocalProtocolError, match="disconnect is 'cancel', 'continue' or cancel_after"):
+    with pytest.raises(InvalidSetting, match="disconnect is 'cancel', 'continue' or cancel_after"):
         ChatApp(lambda _turn: "Hi", settings=Settings(disconnect=policy))

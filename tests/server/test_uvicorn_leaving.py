@@ -8,7 +8,8 @@ import pytest
 
 from usechat.runs.log import Log, Wake
 from usechat.runs.reading import LogReading
-from usechat.server.uvicorn import Leaving, is_uvicorn
+from usechat.server.connection import ClientWatch
+from usechat.server.uvicorn import SteppedClientWatch, UvicornServer
 
 
 class Connection:
@@ -41,10 +42,11 @@ def wrapped(receive: Callable[[], Awaitable[Any]]) -> Callable[[], Awaitable[Any
 
 
 @pytest.fixture(params=[False, True], ids=["uvicorn", "another"])
-def connection(request: pytest.FixtureRequest) -> tuple[Connection, Any]:
+async def connection(request: pytest.FixtureRequest) -> tuple[Connection, Any]:
     connection = Connection()
     receive = wrapped(connection.receive) if request.param else connection.receive
-    assert is_uvicorn(receive) is not request.param
+    watch = UvicornServer().watch_client(receive, new_reading())
+    assert type(watch) is (ClientWatch if request.param else SteppedClientWatch)
     return connection, receive
 
 
@@ -60,17 +62,17 @@ async def turns(count: int = 10) -> None:
 async def test_a_client_that_goes_wakes_the_reading(connection: tuple[Connection, Any]) -> None:
     server, receive = connection
     reading = new_reading()
-    leaving = Leaving(reading)
-    leaving.listen(receive)
+    client = UvicornServer().watch_client(receive, reading)
+    client.start()
     await turns()
     server.messages.put_nowait("http.request")
     await turns()
-    assert (leaving.gone, server.receiving) == (False, 1)
+    assert (client.gone, server.receiving) == (False, 1)
     server.messages.put_nowait("http.disconnect")
     async with asyncio.timeout(10):
         assert await reading.read() is Wake.GONE
-    assert (leaving.gone, server.receiving) == (True, 0)
-    leaving.close()
+    assert (client.gone, server.receiving) == (True, 0)
+    client.close()
 
 
 async def test_a_client_that_has_gone_already_is_noticed_too(connection: tuple[Connection, Any]) -> None:
@@ -78,30 +80,30 @@ async def test_a_client_that_has_gone_already_is_noticed_too(connection: tuple[C
     for message in ("http.request", "http.disconnect"):
         server.messages.put_nowait(message)
     reading = new_reading()
-    leaving = Leaving(reading)
-    leaving.listen(receive)
+    client = UvicornServer().watch_client(receive, reading)
+    client.start()
     async with asyncio.timeout(10):
         assert await reading.read() is Wake.GONE
-    assert leaving.gone
+    assert client.gone
 
 
 async def test_a_connection_that_cannot_be_listened_to_is_lost() -> None:
     server, reading = Connection(), new_reading()
     server.messages = Broken()
-    leaving = Leaving(reading)
-    leaving.listen(server.receive)
+    client = UvicornServer().watch_client(server.receive, reading)
+    client.start()
     async with asyncio.timeout(10):
         assert await reading.read() is Wake.GONE
-    assert leaving.gone
-    leaving.close()
+    assert client.gone
+    client.close()
 
 
 async def test_nobody_listens_to_a_stream_that_has_ended(connection: tuple[Connection, Any]) -> None:
     server, receive = connection
-    leaving = Leaving(new_reading())
-    leaving.listen(receive)
+    client = UvicornServer().watch_client(receive, new_reading())
+    client.start()
     await turns()
     server.messages.put_nowait("http.disconnect")
-    leaving.close()
+    client.close()
     await turns()
-    assert (leaving.gone, server.receiving) == (False, 0)
+    assert (client.gone, server.receiving) == (False, 0)

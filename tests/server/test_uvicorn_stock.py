@@ -4,19 +4,27 @@ import re
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from datetime import UTC, datetime, timedelta
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
 import httpx2
 import pytest
+import uvicorn
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
+from tests.plain_asgi import needs_uvicorn_internals
 from tests.server.process import PATIENCE, eventually, question
+from usechat.runs.log import Log
+from usechat.runs.reading import LogReading
+from usechat.server.connection import ClientWatch
+from usechat.server.uvicorn import SteppedClientWatch, UvicornServer
 
 APPS = """
 import asyncio
@@ -25,7 +33,7 @@ from starlette.middleware import Middleware
 from starlette.middleware.base import BaseHTTPMiddleware
 from starlette.middleware.gzip import GZipMiddleware
 from usechat import chat_response
-from usechat.server import ChatApp
+from usechat.server import ChatApp, Settings
 
 async def endless(turn):
     try:
@@ -40,6 +48,7 @@ async def silent(turn):
     await asyncio.sleep(3600)
 
 alone = ChatApp(endless, drain=0.2)
+plain = ChatApp(endless, drain=0.2, settings=Settings(plain_asgi=True))
 quiet = ChatApp(silent, drain=0.2)
 
 mounted = FastAPI()
@@ -82,7 +91,9 @@ _READY = ("running on http", "Application startup complete")
 
 
 @contextmanager
-def uvicorn_process(directory: Path, *arguments: str) -> Iterator[tuple[subprocess.Popen[bytes], str]]:
+def uvicorn_process(
+    directory: Path, *arguments: str, is_quiet: bool = True
+) -> Iterator[tuple[subprocess.Popen[bytes], str]]:
     """Run uvicorn as anyone would; yield the process and its URL."""
     (directory / "stock_apps.py").write_text(APPS, encoding="utf-8")
     log = directory / "output.txt"
@@ -97,7 +108,7 @@ def uvicorn_process(directory: Path, *arguments: str) -> Iterator[tuple[subproce
         eventually(lambda: all(line in log.read_text() for line in _READY), "it starts")
         [url] = re.findall(r"running on (https?://\S+)", log.read_text())
         yield process, url
-        assert not re.search("Traceback|ERROR|WARNING", log.read_text())
+        assert not is_quiet or not re.search("Traceback|ERROR|WARNING", log.read_text())
     finally:
         process.kill()
         process.wait()
@@ -136,6 +147,7 @@ def read_until_it_goes(process: subprocess.Popen[bytes], *urls: str) -> list[Str
     return streams
 
 
+@needs_uvicorn_internals
 @pytest.mark.parametrize("app", ["alone", "quiet", "mounted", "bare"])
 def test_an_open_stream_is_broken_off_at_once(tmp_path: Path, app: str) -> None:
     with uvicorn_process(tmp_path, f"stock_apps:{app}") as (process, url):
@@ -145,11 +157,13 @@ def test_an_open_stream_is_broken_off_at_once(tmp_path: Path, app: str) -> None:
         assert process.returncode == -signal.SIGTERM
 
 
+@needs_uvicorn_internals
 def test_workers_break_their_streams_off_too(tmp_path: Path) -> None:
     with uvicorn_process(tmp_path, "stock_apps:mounted", "--workers", "2") as (process, url):
         assert not read_until_it_goes(process, url)[0].complete
 
 
+@needs_uvicorn_internals
 @pytest.mark.parametrize("loop", LOOPS)
 @pytest.mark.parametrize("http", PROTOCOLS)
 def test_an_open_stream_behind_middleware_is_broken_off_likewise(tmp_path: Path, http: str, loop: str) -> None:
@@ -175,6 +189,7 @@ def write_certificate(file: Path) -> None:
     file.write_bytes(key.private_bytes(pem, *plain) + certificate.public_bytes(pem))
 
 
+@needs_uvicorn_internals
 @pytest.mark.parametrize("loop", LOOPS)
 def test_an_encrypted_stream_is_broken_off_likewise(tmp_path: Path, loop: str) -> None:
     write_certificate(tmp_path / "both.pem")
@@ -183,3 +198,52 @@ def test_an_encrypted_stream_is_broken_off_likewise(tmp_path: Path, loop: str) -
         assert url.startswith("https:")
         [stream] = read_until_it_goes(process, url)
         assert (stream.complete, b"error" in stream.seen) == (False, False)
+
+
+def test_over_plain_asgi_an_open_stream_ends_with_uvicorn_s_grace_period(tmp_path: Path) -> None:
+    options = ("stock_apps:plain", "--timeout-graceful-shutdown", "1")
+    with uvicorn_process(tmp_path, *options, is_quiet=False) as (process, url):
+        began = time.monotonic()
+        [stream] = read_until_it_goes(process, url)
+        assert not stream.complete, "a clean end would look like success"
+        assert time.monotonic() - began >= 1, "uvicorn waits for the stream, of which it knows no end"
+        assert process.returncode == -signal.SIGTERM
+
+
+@pytest.mark.parametrize("release", ["0.39.0", "0.55.0", "1.0", "nonsense"])
+async def test_a_release_that_was_not_tested_is_served_over_plain_asgi_and_the_log_says_so_once(
+    release: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(uvicorn, "__version__", release)
+    for _ in range(2):
+        assert type(watch()) is ClientWatch
+    [line] = {record.getMessage() for record in caplog.records}
+    assert line.startswith(f"usechat was tested with uvicorn 0.40 to 0.54, not with {release}: ")
+
+
+@pytest.mark.parametrize("release", ["0.40.0", "0.54.7", "0.47.0rc1"])
+async def test_the_internals_of_a_tested_release_are_used(
+    release: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(uvicorn, "__version__", release)
+    assert type(watch()) is SteppedClientWatch
+    assert caplog.records == []
+
+
+async def test_the_release_in_this_environment_is_a_tested_one() -> None:
+    assert type(watch()) is SteppedClientWatch
+
+
+def watch() -> ClientWatch:
+    """Return how the client of a request to uvicorn is watched."""
+
+    class RequestResponseCycle:
+        __module__ = "uvicorn.protocols.http.h11_impl"
+
+        async def receive(self) -> Any:
+            raise NotImplementedError
+
+    log = Log()
+    return UvicornServer().watch_client(
+        RequestResponseCycle().receive, LogReading(log.reader(), log, on_close=lambda _log: None)
+    )

@@ -136,7 +136,7 @@ def test_a_server_that_goes_breaks_its_sockets_off() -> None:
         client.send("r1", "going")
         client.until("r1", "one ")
         assert server.loop is not None
-        server.loop.call_soon_threadsafe(app.break_off)
+        server.loop.call_soon_threadsafe(app.disconnect_readers)
         assert client.closed() == (1012, "The server is shutting down; resume.")
 
 
@@ -223,4 +223,8 @@ async def test_a_client_that_does_not_wait_for_answers_is_sent_away() -> None:
     app = ChatApp(agent, settings=Settings(websocket_requests=2), drain=0)
     incoming = queue_of(*[{"type": "resume", "requestId": str(number), "id": "a"} for number in range(5)])
     await asyncio.wait_for(app(SCOPE, incoming.get, send), PATIENCE)
-    assert sent[-1] == {"type": "websocket.close", "code": 1008, "reason": "The client does not wait for answers."}
+    assert sent[-1] == {
+        "type": "websocket.close",
+        "code": 1008,
+        "reason": "The client sends requests without waiting for answers.",
+    }

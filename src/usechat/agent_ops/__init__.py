@@ -1,14 +1,19 @@
-"""Agent Ops: an AI SDK face for agent sessions behind a WebSocket."""
+"""Agent Ops: agent sessions behind a WebSocket as AI SDK chats.
+
+:class:`AgentOpsApp` serves sessions, :class:`AgentOpsChatTransport` answers one chat, :class:`SessionDirectory` and
+:class:`HttpLookup` say who may use which session. ``docs/agent-ops.md`` has the rest.
+"""
 
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
-    from usechat.agent_ops.access.directory import SessionDirectory
+    from usechat.agent_ops.access.directory import DirectoryChanges, SessionDirectory
     from usechat.agent_ops.access.lookup import HttpLookup
-    from usechat.agent_ops.access.roles import AccessRule, Role, Standing
+    from usechat.agent_ops.access.roles import AccessRule, Membership, Role
     from usechat.agent_ops.adapter import SessionAdapter
     from usechat.agent_ops.app import SESSION_SETTINGS, AgentOpsApp
+    from usechat.agent_ops.prompt_tracker import PromptTracker
     from usechat.agent_ops.transport import AgentOpsChatTransport
 
 __all__ = [
@@ -16,24 +21,28 @@ __all__ = [
     "AccessRule",
     "AgentOpsApp",
     "AgentOpsChatTransport",
+    "DirectoryChanges",
     "HttpLookup",
+    "Membership",
+    "PromptTracker",
     "Role",
     "SessionAdapter",
     "SessionDirectory",
-    "Standing",
 ]
 
-# Imported on use: the adapter needs no server, and only the directory needs a database.
+# Imported on use: the adapter needs no server library, and only the directory needs a database library.
 _HOMES: Final = {
     "AccessRule": "access.roles",
     "AgentOpsApp": "app",
     "AgentOpsChatTransport": "transport",
+    "DirectoryChanges": "access.directory",
     "HttpLookup": "access.lookup",
+    "Membership": "access.roles",
+    "PromptTracker": "prompt_tracker",
     "Role": "access.roles",
     "SESSION_SETTINGS": "app",
     "SessionAdapter": "adapter",
     "SessionDirectory": "access.directory",
-    "Standing": "access.roles",
 }
 
 

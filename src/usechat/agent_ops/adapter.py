@@ -1,36 +1,52 @@
-"""The frames of a session's socket to the parts of one turn: ours, whoever else is on the socket."""
+"""The frames of a session's socket to the parts of one turn.
+
+The socket carries everything that happens in a session: other people's turns, presence, git state, queue. The adapter
+takes every frame and yields the parts of one turn only. It combines four things, each with a module of its own:
+
+- :mod:`~usechat.agent_ops.prompt_tracker` decides which turn is ours;
+- :mod:`~usechat.agent_ops.turn_events` puts both dialects into one vocabulary;
+- :mod:`~usechat.agent_ops.turn_parts` yields what is new in a turn;
+- :mod:`~usechat.agent_ops.questions` shows what the agent asks people.
+
+**Endings.** The upstream reports the end of a turn in many ways: a ``finish`` part, ``message.finalize``, ``complete``,
+``runnerBusy: false``, an idle agent, an aborted or emptied queue, a session that is terminated. Whichever comes first
+ends the turn, with one exception: tools may report their outcome after their turn has ended, and an agent may go idle
+before it says why. Then the adapter is *settling*: the ending is known but for what may arrive late. The caller waits
+for a short time and calls ``close``, which yields the ending.
+
+Invariants: nothing is yielded after an ending; every text and every tool state is yielded once; an event of another
+turn or another channel yields nothing.
+"""
 
 import contextlib
 import itertools
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Any, Final
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, Final, TypeAlias
 
 import msgspec
 
-from usechat.agent_ops.prompt_tracker import OwnTurn, Phase
-from usechat.agent_ops.questions import Questions, without_questions
+from usechat.agent_ops.prompt_tracker import PromptPhase, PromptTracker
+from usechat.agent_ops.questions import QuestionMode, Questions, parts_from_answer, without_questions
 from usechat.agent_ops.turn_events import (
-    Ended,
-    Happening,
     TextAppended,
     TextSnapshot,
     ToolChanged,
+    TurnEnded,
+    TurnEvent,
     TurnStarted,
-    beginning_of,
-    changes_of,
-    happening_of,
+    turn_event_from_runner,
+    turn_events_from_message,
+    turn_start_from_message,
 )
 from usechat.agent_ops.turn_parts import TURN_FAILED, RunningTurn
 from usechat.agent_ops.wire import (
     AgentStatus,
-    Chunk,
     Complete,
-    Event,
-    Failure,
     Frame,
     Init,
     InteractivePrompt,
-    Message,
+    MessageAdded,
+    MessageChunk,
     MessageCreate,
     MessageFinalize,
     MessageObject,
@@ -38,7 +54,9 @@ from usechat.agent_ops.wire import (
     PromptClosed,
     Question,
     QueueState,
-    Status,
+    SessionError,
+    SessionEvent,
+    SessionStatus,
     TextDelta,
     ToolUpdate,
     channel_key,
@@ -47,246 +65,255 @@ from usechat.agent_ops.wire import (
 )
 from usechat.errors import UnknownEvent
 from usechat.protocol.parts import Abort, Data, Error, Finish, Part
+from usechat.protocol.request import ApprovalAnswer
 
-__all__ = ["INTERRUPTED", "SessionAdapter"]
+__all__ = ["INTERRUPTED", "REMOVED", "TOO_LATE", "SessionAdapter", "SessionInput"]
 
 INTERRUPTED: Final = "Stream interrupted"
 REMOVED: Final = "The prompt was removed from the queue."
 TOO_LATE: Final = "The turn had ended before the answer came."
 
-_ABOUT_TURNS: Final = frozenset({"runnerBusy", "promptQueued", "promptDequeued"})
+_TURN_KEYS: Final = frozenset({"runnerBusy", "promptQueued", "promptDequeued"})
 _FINAL_STATES: Final = ("terminated", "archived", "error")
 _STATES_WITHOUT_TURNS: Final = (*_FINAL_STATES, "hibernated")
 
-
-def _forget(_kind: str) -> None:
-    """Nobody counts."""
+SessionInput: TypeAlias = Frame | ApprovalAnswer
+"""What the adapter takes: a frame of the socket, or a person's answer that was sent to the agent."""
 
 
 class SessionAdapter:
-    """Takes every frame of a socket, says the parts of one turn, and knows when that turn is over.
+    """Turns the frames of a session's socket into the parts of one turn. It does no I/O.
 
-    ``shown`` is the message that the page has of a turn to which this stream comes back. ``events`` are the names of
-    further events that become ``data-…`` parts. Frames that nobody knows are told to ``on_unknown``.
+    ``prompt`` decides which turn on the socket is ours. ``questions`` says how the agent's questions are shown, and
+    ``answered`` names those that this request answers. ``events`` are the types of further frames that become
+    ``data-…`` parts. ``shown`` is the page's message of a turn that this request continues.
+
+    ``feed`` raises :class:`~usechat.errors.UnknownEvent` for a frame of an unknown type.
+
+    >>> adapter = SessionAdapter(PromptTracker("Hello"))
+    >>> frames = [
+    ...     {"type": "message.create", "turnId": "t1"},
+    ...     {"type": "message.part.text-delta", "turnId": "t1", "delta": "Hi!"},
+    ...     {"type": "message.finalize", "turnId": "t1", "reason": "end_turn"},
+    ... ]
+    >>> [type(part).__name__ for frame in frames for part in adapter.feed(frame)]
+    ['Start', 'Text', 'Text', 'Finish']
     """
 
     def __init__(
         self,
-        own: OwnTurn,
-        questions: Questions,
+        prompt: PromptTracker,
         *,
+        questions: QuestionMode = "data",
+        answered: frozenset[str] = frozenset(),
         events: frozenset[str] = frozenset(),
         shown: Mapping[str, Any] | None = None,
-        on_unknown: Callable[[str], None] = _forget,
     ) -> None:
-        self.own = own
+        self.prompt = prompt
         self.ended = False
-        """Whether the last part was said."""
+        """Whether the ending was yielded."""
         self.withdrawable = False
-        """Whether our prompt stands alone in the queue, and the upstream can take it out."""
-        self._questions = questions
+        """Whether our prompt is alone in the queue of an upstream that can withdraw it."""
+        self._questions = Questions(questions, answered)
         self._events = events
-        self._on_unknown = on_unknown
         self._early_status: Part | None = None
         self._turn: RunningTurn | None = None
-        if own.turn_id is not None and shown is not None:
-            self._turn = RunningTurn(own.turn_id, without_questions(shown))
-        self._is_back = self._turn is not None
+        if prompt.turn_id is not None and shown is not None:
+            self._turn = RunningTurn(prompt.turn_id, without_questions(shown))
+        self._is_continued = self._turn is not None
         self._settling = False
-        self._has_statuses = False  # then `complete`, from the other dialect, would count the same end twice
+        self._has_statuses = False  # then `complete`, from the other dialect, would report the same end twice
 
     @property
     def settling(self) -> bool:
-        """Whether the turn is over but for what may come late: outcomes of tools, the reason why it went idle."""
+        """Whether the turn has ended but for what may come late: outcomes of tools, the reason why it went idle."""
         return self._settling and not self.ended
 
     @property
-    def asking(self) -> bool:
+    def is_asking(self) -> bool:
         """Whether the agent waits for a person."""
         return self._questions.are_open
 
-    def feed(self, frame: Frame) -> Iterator[Part]:
-        """Yield what a frame means for our turn; nothing once it has ended."""
+    def feed(self, event: SessionInput) -> Iterator[Part]:
+        """Yield the parts of our turn in a frame; nothing after the ending."""
         if self.ended:
             return
-        for part in self._parts_of(frame):
+        if isinstance(event, ApprovalAnswer):
+            yield from parts_from_answer(event)
+            return
+        for part in self._parts_of(event):
             yield part
             if isinstance(part, Finish | Error | Abort):
                 self.ended = True
                 return
 
-    def close(self, error: str | None = None) -> Iterator[Part]:
-        """Yield the ending when nothing more comes, and ``error`` or a cut connection is why."""
-        if self.settling and error is None:
-            yield from self.settle()
-        elif not self.ended:
-            self.ended = True
-            yield Error(error or INTERRUPTED)
-
-    def settle(self) -> Iterator[Part]:
-        """Yield the ending: nothing late came in time."""
-        if self._turn is not None and not self.ended:
-            self.ended = True
+    def close(self, error: BaseException | None = None) -> Iterator[Part]:
+        """Yield the ending of a turn whose socket was closed or fell silent; ``error`` ends it by itself."""
+        if self.ended:
+            return
+        self.ended = True
+        if error is None and self._turn is not None and self._settling:
             yield from self._turn.settle()
+        elif error is None:
+            yield Error(INTERRUPTED)
 
     def _parts_of(self, frame: Frame) -> Iterable[Part]:
         try:
             event = read_event(frame)
-        except UnknownEvent as unknown:
+        except UnknownEvent:
             if kind_of(frame) not in self._events:
-                self._on_unknown(unknown.kind)
-            return self._listed(frame)
+                raise
+            return self._as_data(frame)
         if event is None:
-            return self._listed(frame)
-        if isinstance(event, AgentStatus | Question | InteractivePrompt | Failure) and self._is_elsewhere(event):
+            return self._as_data(frame)
+        if isinstance(event, AgentStatus | Question | InteractivePrompt | SessionError) and self._is_elsewhere(event):
             return ()
-        if isinstance(event, Status):
-            return itertools.chain(self._listed(frame), self._status(event.data))
+        if isinstance(event, SessionStatus):
+            return itertools.chain(self._as_data(frame), self._session_status(event.data))
         return self._handle(event, frame)
 
-    def _handle(self, event: Event, frame: Frame) -> Iterable[Part]:
+    def _handle(self, event: SessionEvent, frame: Frame) -> Iterable[Part]:
         match event:
-            case Chunk():
-                return self._happened(TextAppended(event.message_id, event.content, "client"))
+            case MessageChunk():
+                return self._turn_event(TextAppended(event.message_id, event.content, "client"))
             case MessageCreate() | TextDelta() | ToolUpdate() | MessageFinalize():
-                return self._happened(happening_of(event))
-            case Message():
-                self.own.said(event.data)
-                began = beginning_of(event)
-                return () if began is None else self._happened(began)
+                return self._turn_event(turn_event_from_runner(event))
+            case MessageAdded():
+                self.prompt.on_message(event.data)
+                started = turn_start_from_message(event)
+                return () if started is None else self._turn_event(started)
             case MessageUpdated():
-                return self._updated(event.data)
+                return self._message_updated(event.data)
             case Complete() if self._turn is not None or not self._has_statuses:
-                return self._turn_over(busy=self.own.phase is Phase.QUEUED)
+                return self._turn_over(busy=self.prompt.phase is PromptPhase.QUEUED)
             case AgentStatus():
-                return self._status_of_agent(event)
+                return self._agent_status(event)
             case Question() | InteractivePrompt():
-                return self._asked(event, frame)
+                return self._question(event, frame)
             case PromptClosed():
                 self._questions.close(event.prompt_id)
-            case Failure():
-                return self._failed(event)
+            case SessionError():
+                return self._session_error(event)
             case Init():
-                return self._opened(event)
+                return self._init(event)
             case QueueState():
-                self._note_queue(event)
+                self._queue_state(event)
         return ()
 
-    def _is_elsewhere(self, event: Event) -> bool:
-        """Tell whether an event names another channel than ours."""
-        named = event.channel_type is not None or event.channel_id is not None
-        return named and channel_key(event.channel_type, event.channel_id) != self.own.channel
+    def _is_elsewhere(self, event: SessionEvent) -> bool:
+        """Return whether an event names another channel than ours."""
+        names_channel = event.channel_type is not None or event.channel_id is not None
+        return names_channel and channel_key(event.channel_type, event.channel_id) != self.prompt.channel
+
+    def _as_data(self, frame: Frame) -> Iterator[Part]:
+        """Yield a frame as a data part, if its type is one of those that the caller chose."""
+        kind = kind_of(frame)
+        if self._turn is not None and kind in self._events:
+            yield Data(kind, {key: value for key, value in frame.items() if key != "type"})
 
     # Turns
 
-    def _happened(self, what: Happening) -> Iterator[Part]:
-        if isinstance(what, TurnStarted):
-            yield from self._begun(what)
+    def _turn_event(self, event: TurnEvent) -> Iterator[Part]:
+        if isinstance(event, TurnStarted):
+            yield from self._turn_started(event)
             return
         turn = self._turn
-        if turn is None or what.turn_id != turn.turn_id:
-            if isinstance(what, Ended) and what.turn_id is None and self.own.is_running:
-                yield Error(what.error or TURN_FAILED)
+        if turn is None or event.turn_id != turn.turn_id:
+            if isinstance(event, TurnEnded) and event.turn_id is None and self.prompt.is_active:
+                yield Error(event.error or TURN_FAILED)
             return
         if turn.ended is None:
             self._settling = False
-        match what:
+        match event:
             case TextAppended():
-                yield from turn.write(what.text, what.dialect)
+                yield from turn.append_text(event.text, event.dialect)
             case TextSnapshot():
-                yield from turn.write_so_far(what.text)
+                yield from turn.update_text(event.text)
             case ToolChanged():
-                yield from turn.change_tool(what)
+                yield from turn.update_tool(event)
                 if turn.ended is not None and not turn.has_open_tools:
                     yield from turn.settle()
-            case Ended() if turn.ended is None:
-                yield from turn.end(what)
+            case TurnEnded() if turn.ended is None:
+                yield from turn.end(event)
                 if turn.has_open_tools:
                     self._settling = True
                 else:
                     yield from turn.settle()
 
-    def _begun(self, began: TurnStarted) -> Iterator[Part]:
-        if self.own.began(began):
-            self._turn = RunningTurn(began.turn_id)
-            yield from self._turn.begin()
+    def _turn_started(self, started: TurnStarted) -> Iterator[Part]:
+        if self.prompt.on_turn_started(started):
+            self._turn = RunningTurn(started.turn_id)
+            yield from self._turn.start()
             if self._early_status is not None:
                 yield self._early_status
 
-    def _updated(self, message: MessageObject) -> Iterator[Part]:
+    def _message_updated(self, message: MessageObject) -> Iterator[Part]:
         if self._turn is not None and message.id == self._turn.turn_id:
-            for change in changes_of(message):
-                yield from self._happened(change)
+            for event in turn_events_from_message(message):
+                yield from self._turn_event(event)
 
     def _turn_over(self, *, busy: bool) -> Iterator[Part]:
-        """The runner is done with whatever it did. What ran was ours, or somebody else's before ours."""
+        """Handle the end of a turn: ours, or another one before it."""
         if self._turn is not None:
             yield from self._turn.settle()
-        elif self.own.phase is Phase.DISPATCHED:
-            yield Error(TURN_FAILED)  # it failed before it said anything
+        elif self.prompt.phase is PromptPhase.DISPATCHED:
+            yield Error(TURN_FAILED)  # it failed before any output
         else:
-            self.own.turn_over(busy=busy)
+            self.prompt.on_turn_over(busy=busy)
 
-    # How things stand
+    # The state of agent, session and queue
 
-    def _status_of_agent(self, event: AgentStatus) -> Iterator[Part]:
+    def _agent_status(self, event: AgentStatus) -> Iterator[Part]:
         detail = {} if event.detail is None else {"detail": event.detail}
-        shown = Data("agent-status", {"status": event.status, **detail}, transient=True)
+        status = Data("agent-status", {"status": event.status, **detail}, transient=True)
         if self._turn is not None:
-            yield shown
-            # While a question waits the agent is idle, too; and early releases end an aborted turn with this alone.
+            yield status
+            # An agent is also idle while a question waits; and early releases end an aborted turn with this alone.
             if self._turn.ended is None:
-                self._settling = event.status == "idle" and not self.asking
-        elif self.own.phase is Phase.DISPATCHED and event.status != "idle":
-            self._early_status = shown  # idle was said of the turn before
+                self._settling = event.status == "idle" and not self.is_asking
+        elif self.prompt.phase is PromptPhase.DISPATCHED and event.status != "idle":
+            self._early_status = status  # an idle status is about the turn before
 
-    def _status(self, data: Mapping[str, Any]) -> Iterator[Part]:
-        self._has_statuses = self._has_statuses or not _ABOUT_TURNS.isdisjoint(data)
+    def _session_status(self, data: Mapping[str, Any]) -> Iterator[Part]:
+        self._has_statuses = self._has_statuses or not _TURN_KEYS.isdisjoint(data)
         if data.get("promptQueued"):
-            self.own.queued(data.get("queuePosition"))
+            self.prompt.on_queued(data.get("queuePosition"))
         if "questionAnswered" in data or "questionExpired" in data:
             self._questions.close(data.get("questionAnswered") or data.get("questionExpired"))
-        if data.get("queueCleared") and self.own.phase is Phase.QUEUED:
+        if data.get("queueCleared") and self.prompt.phase is PromptPhase.QUEUED:
             yield Abort(REMOVED)
-        elif data.get("aborted") and self.own.is_running:
+        elif data.get("aborted") and self.prompt.is_active:
             yield Abort("aborted")
-        elif data.get("status") in (_STATES_WITHOUT_TURNS if self.own.is_running else _FINAL_STATES):
+        elif data.get("status") in (_STATES_WITHOUT_TURNS if self.prompt.is_active else _FINAL_STATES):
             yield Error(TURN_FAILED)
         elif data.get("runnerBusy") is False or data.get("promptDequeued"):
             yield from self._turn_over(busy="promptDequeued" in data)
 
-    def _opened(self, init: Init) -> Iterator[Part]:
-        if self._turn is None or not self._is_back:
-            self.own.opened(init)
+    def _init(self, init: Init) -> Iterator[Part]:
+        if self._turn is None or not self._is_continued:
+            self.prompt.on_init(init)
             return
         messages = init.session.get("messages")
         for message in messages if isinstance(messages, list) else ():
             if isinstance(message, dict) and message.get("id") == self._turn.turn_id:
                 with contextlib.suppress(msgspec.ValidationError):
-                    yield from self._updated(msgspec.convert(message, MessageObject))
+                    yield from self._message_updated(msgspec.convert(message, MessageObject))
         if init.data.get("runnerBusy") is False and not self.settling:
             yield Error(TOO_LATE)
 
-    def _failed(self, failure: Failure) -> Iterator[Part]:
-        """A refused command is ours: nobody else is told. A failed agent is ours while it works for us."""
-        names_ours = failure.message_id is not None and failure.message_id == self.own.message_id
-        if failure.error is None or self.own.is_running or names_ours:
-            yield Error(failure.error or failure.message or TURN_FAILED)
+    def _queue_state(self, state: QueueState) -> None:
+        pending = state.data.get("pending")
+        self.withdrawable = isinstance(pending, dict) and self.prompt.has_content(pending.get("content"))
 
-    # Everything else
+    def _session_error(self, error: SessionError) -> Iterator[Part]:
+        """Yield an error of ours: a refused command, which only its sender sees, or an agent that fails in our turn."""
+        names_ours = error.message_id is not None and error.message_id == self.prompt.message_id
+        if error.error is None or self.prompt.is_active or names_ours:
+            yield Error(error.error or error.message or TURN_FAILED)
 
-    def _asked(self, question: Question | InteractivePrompt, frame: Frame) -> Iterator[Part]:
+    def _question(self, question: Question | InteractivePrompt, frame: Frame) -> Iterator[Part]:
         if self._turn is not None and self._turn.ended is None:
             self._settling = False
-            if self._questions.end_the_stream:
+            if self._questions.end_stream:
                 yield from self._turn.complete_inputs()
             yield from self._questions.ask(question, frame)
-
-    def _note_queue(self, state: QueueState) -> None:
-        pending = state.data.get("pending")
-        self.withdrawable = isinstance(pending, dict) and self.own.is_content(pending.get("content"))
-
-    def _listed(self, frame: Frame) -> Iterator[Part]:
-        kind = kind_of(frame)
-        if self._turn is not None and kind in self._events:
-            yield Data(kind, {key: value for key, value in frame.items() if key != "type"})

@@ -1,7 +1,6 @@
 """The route of Agent Ops sessions as one ASGI app, mounted anywhere or served alone."""
 
 import asyncio
-import contextlib
 import hashlib
 import os
 from collections.abc import Mapping
@@ -9,20 +8,18 @@ from typing import Any, Final
 
 import msgspec
 from starlette.requests import Request
-from starlette.responses import Response
 from starlette.routing import Route
 
 from usechat.agent_ops.access.roles import AccessRule, is_session_id, may_prompt
 from usechat.agent_ops.transport import AgentOpsChatTransport
 from usechat.errors import ChatNotFound
-from usechat.runs.manager import Reading
 from usechat.runs.memory import MemoryRuns
 from usechat.runs.run import RunInfo, Timeouts
 from usechat.runs.store import RunStore
-from usechat.server.app import EndpointsApp, run_routes, watching
+from usechat.server.app import EndpointsApp, observing, run_routes
 from usechat.server.endpoints import Endpoints
 from usechat.server.observers.observer import Observer
-from usechat.server.requests import Action, Authorize, ask, chat_key
+from usechat.server.requests import Action, Authorize, authorize_request, chat_key
 from usechat.server.settings import Settings
 from usechat.turn import Identity
 
@@ -32,7 +29,7 @@ __all__ = [
     "SWITCH",
     "AgentOpsApp",
     "ConcurrentRuns",
-    "SessionEndpoints",
+    "SessionPolicy",
     "for_sessions",
     "is_switched_on",
 ]
@@ -47,24 +44,21 @@ the frames of which nothing is shown. To change one: ``msgspec.structs.replace(S
 
 
 def for_sessions(settings: Settings, *, kept: bool) -> Settings:
-    """Return the settings as the route can keep them: there is no 409, and who cannot come back stops the run."""
+    """Return the settings that the route can honour: no 409, and without a store the run ends with its connection."""
     disconnect = settings.disconnect if kept else "cancel"
     return msgspec.structs.replace(settings, conflict="queue", disconnect=disconnect)
 
 
 def is_switched_on(environment: Mapping[str, str], *, consent: bool = False) -> bool:
-    """Tell whether the route answers: as the variable says, or where it is not set, by ``consent``."""
+    """Tell whether the route answers: as the environment variable says, or ``consent`` where it is not set."""
     said = environment.get(SWITCH)
     return consent if said is None else said.strip().lower() in ("true", "1")
 
 
-# -- Runs that stand beside each other: a session's prompts are queued upstream, not here.
-
-
 class ConcurrentRuns(MemoryRuns):
-    """Knows the last run of each chat, and refuses none while another goes on.
+    """A store that allows several runs of one chat at once: a session's prompts are queued upstream, not here.
 
-    Nobody can read a run again, so of one that has ended only what the page may answer is remembered.
+    No client can read a run again, so of a run that has ended only what the page may answer is remembered.
     """
 
     is_concurrent = True
@@ -76,7 +70,7 @@ class ConcurrentRuns(MemoryRuns):
         continues: Mapping[str, Any] | None = None,  # noqa: ARG002
         after: str | None = None,  # noqa: ARG002
     ) -> RunInfo | None:
-        """Make this the last run of its chat, whatever else goes on."""
+        """Make this the last run of its chat, whether or not others are running."""
         self._latest[info.chat_id] = info
         return None
 
@@ -92,34 +86,27 @@ class ConcurrentRuns(MemoryRuns):
         return True
 
 
-# -- The endpoints of a session: first who asks, then whether they may, then the chat; no upstream before that.
-
 PATH: Final = "/api/sessions/{session_id}/chat"
 
 _ADMITTED: Final = "usechat.admitted"
 
 
-class SessionEndpoints(Endpoints):
-    """Endpoints behind an access rule. Runs are named by session, person and chat: people share a session, not runs."""
+class SessionPolicy:
+    """The policy of the route: authenticate first, then check the session's access rule; no upstream before that.
 
-    def __init__(self, answer: Any, *, access: AccessRule, **options: Any) -> None:
-        super().__init__(answer, **options)
+    Runs are keyed by session, person and chat: people share a session, not runs.
+    """
+
+    def __init__(self, authorize: Authorize, access: AccessRule) -> None:
+        self._authorize = authorize
         self._access = access
 
-    async def _send(self, request: Request) -> Response:
-        await self._identify(request, "", "send")  # before the body is read: a stranger is told nothing about it
-        return await super()._send(request)
+    async def authenticate(self, request: Request) -> None:
+        """Check the session before the body is read, so that a stranger learns nothing about it."""
+        await self.identify(request, "", "send")
 
-    async def find(self, request: Request, chat_id: str, sdk: str) -> Reading | None:
-        """Read the run that goes on, from its start; nothing if there is none, or no log of it."""
-        if self.keep_log:
-            return await super().find(request, chat_id, sdk)
-        with contextlib.suppress(ChatNotFound):
-            await self._identify(request, chat_id, "resume")
-        return None
-
-    async def _identify(self, request: Request, chat_id: str, action: Action) -> Identity:  # noqa: ARG002 (a session is asked for)
-        """Return who asks, if they may; asked once per request."""
+    async def identify(self, request: Request, chat_id: str, action: Action) -> Identity:  # noqa: ARG002 (the session counts)
+        """Return who sent the request, if they may use the session; decided once per request."""
         # Not in `request.state`: whether that is one request's own depends on the server.
         known: Identity | None = request.scope.get(_ADMITTED)
         if known is None:
@@ -128,20 +115,17 @@ class SessionEndpoints(Endpoints):
 
     async def _admit(self, request: Request, action: Action) -> Identity:
         session_id = str(request.path_params["session_id"])
-        identity = await ask(self._authorize, request, session_id, action)
+        identity = await authorize_request(self._authorize, request, session_id, action)
         if identity is None or not is_session_id(session_id):
             raise ChatNotFound("No such session.")
         if not may_prompt(await self._access.role_of(identity, session_id)):
             raise ChatNotFound("No such session.")
         return identity
 
-    def _key(self, request: Request, identity: Identity, chat_id: str) -> str:
-        # A digest, because the name stands in logs, and a subject is often an address.
+    def key(self, request: Request, identity: Identity, chat_id: str) -> str:
+        """Return the key of the chat's runs; a digest names the person, because a subject is often an address."""
         person = hashlib.sha256(identity.subject.encode("utf-8", "surrogatepass")).hexdigest()[:16]
         return chat_key({"session": request.path_params["session_id"], "person": person}, chat_id)
-
-
-# -- The route of Agent Ops sessions as one ASGI app, mounted anywhere or served alone.
 
 
 class AgentOpsApp(EndpointsApp):
@@ -150,6 +134,11 @@ class AgentOpsApp(EndpointsApp):
     ``upstream`` is the address of a session's WebSocket with ``{id}`` in it, or an ``AgentOpsChatTransport``. With
     ``runs`` there are resume, stop and state, and a run outlives its page as ``settings.disconnect`` says; without,
     it ends with the connection. ``enabled`` counts while ``ENABLE_AI_SDK_ADAPTER`` is not set.
+
+    >>> from usechat.agent_ops import SessionDirectory
+    >>> directory = SessionDirectory("sqlite:///usechat-sessions.db")
+    >>> address = "wss://agents.example.com/api/sessions/{id}/ws"
+    >>> app = AgentOpsApp(address, access=directory, authorize=directory.bearer(), enabled=True)
     """
 
     def __init__(
@@ -165,17 +154,16 @@ class AgentOpsApp(EndpointsApp):
         observer: Observer | None = None,
         metrics: bool = True,
     ) -> None:
-        counting, page = watching(observer, metrics=metrics)
+        observers, page = observing(observer, metrics=metrics)
         self.enabled = is_switched_on(os.environ, consent=enabled)
         """Whether the route answers; it is not there otherwise."""
         self._access = access
-        endpoints = SessionEndpoints(
+        endpoints = Endpoints(
             AgentOpsChatTransport(upstream) if isinstance(upstream, str) else upstream,
-            access=access,
-            authorize=authorize,
+            policy=SessionPolicy(authorize, access),
             store=runs or ConcurrentRuns(),
             settings=for_sessions(settings, kept=runs is not None),
-            observer=counting,
+            observer=observers,
             keep_log=runs is not None,
         )
         resume, *others = run_routes(PATH, endpoints)
@@ -184,11 +172,11 @@ class AgentOpsApp(EndpointsApp):
         super().__init__(endpoints, routes if self.enabled else [], drain=drain, metrics=page)
 
     async def shut_down(self) -> None:
-        """Break readers off, let runs come to an end; an app that is mounted elsewhere calls it by itself."""
+        """Disconnect readers, let runs finish for ``drain`` seconds, and close the access rule."""
         await super().shut_down()
         await self._access.close()
 
     async def check(self) -> None:
-        """Raise if it cannot answer at the moment."""
+        """Raise if the store of runs or the access rule cannot be reached."""
         await super().check()
         await self._access.check()

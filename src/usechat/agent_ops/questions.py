@@ -1,28 +1,33 @@
-"""What the agent asks people, and what they answer."""
+"""The questions that an agent asks people, and what the page shows of them.
+
+A question is shown in one of two ways. As ``data`` it is a ``data-question`` part, and the stream goes on; the
+application answers by its own means. As ``approval`` it is a tool call that needs approval: the stream ends, the
+turn upstream waits, and the person's answer arrives with the next request, which continues the same message.
+"""
 
 from collections.abc import Iterator, Mapping
 from typing import Any, Final, Literal, TypeAlias
 
-from usechat.agent_ops.wire import Frame, InteractivePrompt, Question
+from usechat.agent_ops.wire import Frame, InteractivePrompt, Question, answer_command
 from usechat.protocol.parts import ApprovalRequest, Data, Finish, Part, Step, ToolCall, ToolDenied, ToolResult
 from usechat.protocol.request import ApprovalAnswer
 from usechat.protocol.tool_calls import APPROVAL_TOOL
 
-__all__ = ["Questions", "QuestionsAs", "answer_of", "answered_parts", "without_questions"]
+__all__ = ["QuestionMode", "Questions", "parts_from_answer", "without_questions"]
 
-QuestionsAs: TypeAlias = Literal["data", "approval"]
-"""How the page is asked: with a ``data-question`` part, or with the approval of a tool call."""
+QuestionMode: TypeAlias = Literal["data", "approval"]
+"""How a question is shown: as a ``data-question`` part, or as the approval of a tool call."""
 
 _TOOL: Final = "question"
 _PREFIX: Final = "question-"
 
 
 class Questions:
-    """The questions of one turn. ``answered`` are those whose answer is under way: they are not asked again."""
+    """The questions of one turn. ``answered`` are the ids of those that this request answers."""
 
-    def __init__(self, shown_as: QuestionsAs, answered: frozenset[str] = frozenset()) -> None:
-        self.end_the_stream = shown_as == "approval"
-        """Whether the answer comes with another request."""
+    def __init__(self, mode: QuestionMode, answered: frozenset[str] = frozenset()) -> None:
+        self.end_stream = mode == "approval"
+        """Whether a question ends the stream, because its answer comes with the next request."""
         self._answered = answered
         self._open: set[str] = set()
 
@@ -32,46 +37,40 @@ class Questions:
         return bool(self._open)
 
     def ask(self, question: Question | InteractivePrompt, frame: Frame) -> Iterator[Part]:
-        """Yield the question, once."""
-        question_id, text = _named(question)
+        """Yield the parts of a question, unless it was asked or answered already."""
+        question_id, text = _id_and_text(question)
         if question_id in self._open or question_id in self._answered:
             return
         self._open.add(question_id)
         payload = {key: value for key, value in frame.items() if key != "type"}
-        if not self.end_the_stream:
+        if not self.end_stream:
             yield Data("question", payload, id=question_id)
             return
-        # A step of its own: the page posts again as soon as every call of the last step is answered.
+        # In a step of its own: the page posts again as soon as every call of the last step is answered.
         yield Step()
         yield ToolCall(_call_id(question_id), _TOOL, payload, dynamic=True)
         yield ApprovalRequest(question_id, _call_id(question_id), text or None)
         yield Finish()
 
     def close(self, question_id: object) -> None:
-        """Note that a question was answered or has expired; all of them, if it is not said which."""
-        if isinstance(question_id, str) and question_id in self._open:
+        """Note that a question was answered or has expired; without an id, that all of them were."""
+        if isinstance(question_id, str):
             self._open.discard(question_id)
-        elif not isinstance(question_id, str):
+        else:
             self._open.clear()
 
 
-def answer_of(approval: ApprovalAnswer) -> Mapping[str, Any]:
-    """Return the command that tells the agent what a person answered: their words if they gave any, else yes or no."""
-    answer = approval.reason if approval.approved and approval.reason else approval.approved
-    return {"type": "answer", "questionId": approval.approval_id, "answer": answer}
-
-
-def answered_parts(approval: ApprovalAnswer) -> Iterator[Part]:
-    """Yield what becomes of the call that asked."""
+def parts_from_answer(approval: ApprovalAnswer) -> Iterator[Part]:
+    """Yield the outcome of the tool call that asked a question."""
     call_id = _call_id(approval.approval_id)
     if approval.approved:
-        yield ToolResult(call_id, {"answer": answer_of(approval)["answer"]})
+        yield ToolResult(call_id, {"answer": answer_command(approval)["answer"]})
     else:
         yield ToolDenied(call_id, approval.reason)
 
 
 def without_questions(shown: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-    """Return the parts of a message that are not there to ask: no tool of the agent will ever settle those."""
+    """Return the parts of a message without the tool calls of questions: no tool of the agent settles those."""
     return [
         part
         for part in shown["parts"]
@@ -79,7 +78,7 @@ def without_questions(shown: Mapping[str, Any]) -> list[Mapping[str, Any]]:
     ]
 
 
-def _named(question: Question | InteractivePrompt) -> tuple[str, str]:
+def _id_and_text(question: Question | InteractivePrompt) -> tuple[str, str]:
     if isinstance(question, Question):
         return question.question_id, question.text
     return question.prompt.id, question.prompt.title

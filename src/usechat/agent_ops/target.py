@@ -1,125 +1,162 @@
-"""`usechat serve --as agent-ops ADDRESS`: sessions at the address of their WebSocket."""
+"""The kind `agent-ops` of `usechat serve`: sessions at the address of their WebSocket."""
 
 import hashlib
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, Literal, NamedTuple
 
 import msgspec
-from starlette.requests import HTTPConnection
 
-from usechat.agent_ops.access.lookup import HttpLookup
-from usechat.agent_ops.access.roles import AccessRule
-from usechat.agent_ops.app import PATH, SESSION_SETTINGS, SWITCH, AgentOpsApp
-from usechat.agent_ops.transport import AgentOpsChatTransport
-from usechat.cli.auth import rules_of
-from usechat.cli.serve import Plan, Served, disconnect_of, limit, served_as, store_of, tell
+from usechat.cli.targets import AnswerApp, CommonOptions, OptionGroup
 from usechat.errors import CannotServe, UnknownAccess
-from usechat.protocol.releases import releases_for
-from usechat.server.auth.bearer import bearer, identify
-from usechat.server.requests import Action, Authorize
-from usechat.turn import Identity
 
-__all__ = [
-    "Admission",
-    "admission_by",
-    "make_app",
-]
+if TYPE_CHECKING:
+    from starlette.requests import HTTPConnection
 
+    from usechat.agent_ops.access.lookup import HttpLookup
+    from usechat.agent_ops.access.roles import AccessRule
+    from usechat.agent_ops.transport import AgentOpsChatTransport
+    from usechat.server.auth.bearer import TokenRule
+    from usechat.server.requests import Action, Authorize
+    from usechat.turn import Identity
 
-_PLACES: Final = ("role", "kind", "owner")
+__all__ = ["Admission", "AgentOpsOptions", "AgentOpsTarget", "admission_by"]
+
+_FIELDS: Final = ("role", "kind", "owner")
 _EXAMPLES: Final = "directory, directory:sqlite:///FILE or lookup:https://HOST/api/sessions/{id},role=PATH"
 
 
+class AgentOpsOptions(msgspec.Struct, frozen=True, kw_only=True):
+    """The options of the kind; `usechat serve --help` explains them."""
+
+    access: str = "directory"
+    upstream_token: str | None = None
+    subprotocol: str | None = None
+    questions: Literal["data", "approval"] = "data"
+    event: tuple[str, ...] = ()
+
+
+class AgentOpsTarget:
+    """Serves sessions behind a route of their own, ``/api/sessions/{session_id}/chat``.
+
+    To name ``--as agent-ops`` is to enable the route, unless ``ENABLE_AI_SDK_ADAPTER`` says otherwise.
+    """
+
+    summary = "the address of a session's WebSocket: wss://HOST/api/sessions/{id}/ws?role=client"
+    options = AgentOpsOptions
+
+    def recognises(self, target: str) -> bool:  # noqa: ARG002
+        """Return False: an address may be anything."""
+        return False
+
+    def add_options(self, group: OptionGroup) -> None:
+        """Add who may use a session, and how the session is called."""
+        add = group.add_argument
+        add("--access", metavar="RULE",
+            help="who may use a session: directory (of usechat sessions), directory:URL, or lookup:URL,role=PATH,"
+            "kind=PATH,owner=PATH (ask the upstream with the caller's token) (default: directory)")  # fmt: skip
+        add("--upstream-token", metavar="FILE", help="call the upstream with this token instead of the caller's own")
+        add("--subprotocol", metavar="NAME",
+            help="send the token as a WebSocket subprotocol after this one, such as agent-ops, instead of in a"
+            " header")  # fmt: skip
+        add("--questions", choices=("data", "approval"), metavar="SHAPE",
+            help="show the agent's questions as data-question parts (data), or as approvals that a page answers"
+            " (approval) (default: data)")  # fmt: skip
+        add("--event", action="append", metavar="NAME",
+            help="pass this event of the session on as a data- part, such as git-state; repeatable"
+            " (default: none)")  # fmt: skip
+
+    def open(self, target: str, options: AgentOpsOptions, common: CommonOptions) -> AnswerApp:
+        """Return the app of the route."""
+        from usechat.agent_ops.app import PATH, SESSION_SETTINGS, SWITCH, AgentOpsApp
+
+        admission = admission_by(options.access, common.token_rules)
+        app = AgentOpsApp(
+            _upstream(target, options, common.idle_timeout),
+            access=admission.access,
+            authorize=admission.authorize,
+            runs=common.runs,
+            settings=msgspec.structs.replace(
+                common.settings, event_names=SESSION_SETTINGS.event_names, timeouts=SESSION_SETTINGS.timeouts
+            ),
+            enabled=True,
+            drain=common.drain,
+        )
+        unsupported = ("path", "conflict") if common.runs is not None else ("path", "conflict", "disconnect")
+        disabled_by = "" if app.enabled else SWITCH
+        return AnswerApp(app, PATH, admission.authorize, unsupported_options=unsupported, disabled_by=disabled_by)
+
+
 class Admission(NamedTuple):
-    """Who asks, and what they may."""
+    """Who sends a request, and what they may do."""
 
-    authorize: Authorize
-    access: AccessRule
+    authorize: "Authorize"
+    access: "AccessRule"
 
 
-def admission_by(text: str, auth: Sequence[str]) -> Admission:
-    """Return the rules that `--access` and `--auth` name together.
+def admission_by(text: str, token_rules: "Sequence[TokenRule]") -> Admission:
+    """Return the rules that ``--access`` and ``--auth`` name together.
 
-    A directory knows tokens of its own besides those of `--auth`. A look-up without `--auth` leaves it to the upstream
-    whether a token is good.
+    A directory has tokens of its own besides those of ``--auth``. A look-up without ``--auth`` leaves it to the
+    upstream whether a token is valid. Raises ``UnknownAccess`` for a text that names no rule.
     """
     kind, _, rest = text.partition(":")
     if kind == "directory":
         from usechat.agent_ops.access.directory import SessionDirectory, directory_url
 
         directory = SessionDirectory(directory_url(rest or None))
-        return Admission(directory.bearer(*rules_of(auth)), directory)
+        return Admission(directory.bearer(*token_rules), directory)
     if kind == "lookup" and rest:
-        return Admission(bearer(*rules_of(auth)) if auth else _ask_the_upstream, _lookup(text, rest))
-    raise UnknownAccess(f"--access {text!r} is no rule; give {_EXAMPLES}")
+        from usechat.server.auth.bearer import bearer
+
+        return Admission(bearer(*token_rules) if token_rules else _accept_for_lookup, _lookup(text, rest))
+    raise UnknownAccess(f"--access {text!r} is not a rule; give {_EXAMPLES}")
 
 
-def _lookup(text: str, rest: str) -> HttpLookup:
+def _lookup(text: str, rest: str) -> "HttpLookup":
+    from usechat.agent_ops.access.lookup import HttpLookup
+
     url, *items = rest.split(",")
-    places = dict(_place(text, item) for item in items)
+    paths = dict(_field(text, item) for item in items)
     if not url.startswith(("http://", "https://")) or "{id}" not in url:
-        raise UnknownAccess(f"--access {text!r} is no rule: its URL begins with https:// and has {{id}} in it")
-    return HttpLookup(url, **places)
+        raise UnknownAccess(f"--access {text!r} is not a rule: its URL begins with https:// and has {{id}} in it")
+    return HttpLookup(url, **paths)
 
 
-def _place(text: str, item: str) -> tuple[str, str]:
+def _field(text: str, item: str) -> tuple[str, str]:
     name, _, path = item.partition("=")
-    if name not in _PLACES or not path:
-        raise UnknownAccess(f"--access {text!r} is no rule: {item!r} is none of {', '.join(_PLACES)} with a path")
+    if name not in _FIELDS or not path:
+        raise UnknownAccess(f"--access {text!r} is not a rule: {item!r} is none of {', '.join(_FIELDS)} with a path")
     return name, path
 
 
-async def _ask_the_upstream(request: HTTPConnection, _session_id: str, action: Action) -> Identity | None:
-    """Take every token for a chat, because the look-up that follows asks the upstream about it; for nothing else."""
+async def _accept_for_lookup(request: "HTTPConnection", _session_id: str, action: "Action") -> "Identity | None":
+    """Accept every token for a chat, because the look-up that follows asks the upstream about it; for nothing else."""
+    from usechat.server.auth.bearer import identify
+
     identity = identify(request.headers, [_EveryToken()])
     return None if action == "check" else identity
 
 
 class _EveryToken:
-    def identify(self, token: str) -> Identity | None:
+    def identify(self, token: str) -> "Identity | None":
+        from usechat.turn import Identity
+
         return Identity(f"token {hashlib.sha256(token.encode()).hexdigest()}", token=token)
 
 
-# -- `usechat serve --as agent-ops ADDRESS`: sessions at the address of their WebSocket.
+def _upstream(target: str, options: AgentOpsOptions, idle_timeout: float | None) -> "AgentOpsChatTransport":
+    from usechat.agent_ops.transport import AgentOpsChatTransport
 
-
-def make_app(plan: Plan) -> Served:
-    """Return the app of the plan. To name ``--as agent-ops`` is to switch the route on."""
-    admission = admission_by(plan.access or "directory", plan.auth)
-    runs = store_of(plan)
-    settings = msgspec.structs.replace(
-        SESSION_SETTINGS,
-        sdk=releases_for(plan.sdk).name,
-        disconnect=disconnect_of(plan),
-        coalesce_ms=plan.coalesce_ms,
-        on_error=tell if plan.debug else None,
-        approval_secret=plan.approval_secret,
-    )
-    app = AgentOpsApp(
-        _upstream(plan),
-        access=admission.access,
-        authorize=admission.authorize,
-        runs=runs,
-        settings=settings,
-        enabled=True,
-        drain=plan.drain,
-    )
-    deaf_to = ("path", "conflict") if runs is not None else ("path", "conflict", "disconnect")
-    served = served_as(plan, app, path=PATH, asks=True, deaf_to=deaf_to, authorize=admission.authorize)
-    return served if app.enabled else served._replace(switched_off_by=SWITCH)
-
-
-def _upstream(plan: Plan) -> AgentOpsChatTransport:
-    if not plan.target.startswith(("ws://", "wss://")) or "{id}" not in plan.target:
-        raise CannotServe(f"{plan.target} is no address such as wss://HOST/api/sessions/{{id}}/ws?role=client")
+    if not target.startswith(("ws://", "wss://")) or "{id}" not in target:
+        raise CannotServe(f"{target} is not an address such as wss://HOST/api/sessions/{{id}}/ws?role=client")
     return AgentOpsChatTransport(
-        plan.target,
-        service_token=None if plan.upstream_token is None else _service_token(plan.upstream_token),
-        subprotocol=plan.subprotocol,
-        questions=plan.questions,
-        events=frozenset(plan.event),
-        idle_timeout=limit(plan.idle_timeout),
+        target,
+        service_token=None if options.upstream_token is None else _service_token(options.upstream_token),
+        subprotocol=options.subprotocol,
+        questions=options.questions,
+        events=frozenset(options.event),
+        idle_timeout=idle_timeout,
     )
 
 

@@ -1,36 +1,67 @@
-"""A session behind a WebSocket as something that answers a chat."""
+"""A session behind a WebSocket as something that answers a chat.
 
-from collections.abc import AsyncIterator, Callable
-from typing import Any, Final
+Each turn opens a socket, sends its commands, and reads frames until :class:`~usechat.agent_ops.adapter.SessionAdapter`
+has yielded the ending. :class:`TurnExchange` is that exchange as an async iterator, which
+:class:`~usechat.sources.AdapterSource` drives.
+"""
 
-from usechat.agent_ops.adapter import SessionAdapter
-from usechat.agent_ops.connection import Conversation, Room, Session, Sockets, prompt_of, url_of
-from usechat.agent_ops.prompt_tracker import OwnTurn
-from usechat.agent_ops.questions import Questions, QuestionsAs, answer_of
-from usechat.agent_ops.wire import Channel, channel_key
-from usechat.errors import LocalProtocolError, PublicError, SessionUnreachable, TooManySockets
+import asyncio
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager, closing, suppress
+from typing import Any, Final, cast
+
+from usechat.agent_ops.adapter import SessionAdapter, SessionInput
+from usechat.agent_ops.connection import SessionSocket, SessionStreams, SocketCounter, session_url
+from usechat.agent_ops.prompt_tracker import PromptPhase, PromptTracker
+from usechat.agent_ops.questions import QuestionMode
+from usechat.agent_ops.wire import Channel, Frame, abort_command, answer_command, channel_key, prompt_command
+from usechat.errors import (
+    InvalidSetting,
+    PublicError,
+    SessionClosed,
+    SessionUnreachable,
+    TooManySockets,
+    UnknownEvent,
+)
 from usechat.protocol.chunks import Chunk
-from usechat.protocol.request import ChatRequest
+from usechat.protocol.request import ApprovalAnswer, ChatRequest
 from usechat.runs.run import Timeouts
 from usechat.runs.store import RunStore
 from usechat.runs.transport import RunChatTransport
+from usechat.sources import AdapterSource
 from usechat.turn import Turn, TurnContext
 
-__all__ = ["AgentOpsChatTransport"]
+__all__ = ["NOTHING", "SILENT", "TOO_MANY", "UNREACHABLE", "AgentOpsChatTransport", "TurnExchange"]
 
 UNREACHABLE: Final = "Connection failed"
 TOO_MANY: Final = "Too many connections to this session; please try again later."
 NOTHING: Final = "The message is empty."
+SILENT: Final = "The session was silent for too long, so the answer was stopped."
+
+_SETTLE_SECONDS: Final = 2.0
+"""How long tools may still report their outcome after their turn has ended."""
+_WITHDRAW_SECONDS: Final = 1.0
+"""How long a cancelled turn waits for the upstream to say whether its prompt runs."""
 
 
 class AgentOpsChatTransport:
-    """Answers a chat by turns of an agent session.
+    """Answers a chat by turns of an agent session. It is a source and a chat transport.
 
-    ``url`` is the address of a session's WebSocket, with ``{id}`` where the session's id stands; the id comes from the
-    route (``session_id``), or is the same for all. The upstream is called with the caller's own token, or with
-    ``service_token``; as a header, or behind ``subprotocol`` (``agent-ops``). ``questions`` are shown as
-    ``data-question`` parts or as tool approvals. ``events`` names further events that become ``data-…`` parts.
-    ``idle_timeout`` is how many seconds the session may be silent; ``None`` is for ever.
+    ``url`` is the address of a session's WebSocket, with ``{id}`` in place of the session's id. The id comes from the
+    route's ``session_id``, unless ``session_id`` names one session for all requests. The upstream is called with the
+    caller's token, or with ``service_token``; in the ``Authorization`` header, or after ``subprotocol`` (such as
+    ``agent-ops``) if that is given. ``questions`` are shown as ``data-question`` parts (``"data"``) or as tool
+    approvals (``"approval"``). ``events`` are the types of further frames that become ``data-…`` parts.
+    ``idle_timeout`` is how many seconds the session may be silent; ``None`` means without limit. ``runs``, ``sdk`` and
+    ``on_error`` are for :meth:`send_messages`; a server has its own.
+
+    Raises :class:`~usechat.errors.PublicError` in the run if the session cannot be reached, is silent for too long or
+    has too many sockets.
+
+    >>> from usechat.agent_ops import AgentOpsApp, SessionDirectory
+    >>> directory = SessionDirectory("sqlite:///usechat-sessions.db")
+    >>> transport = AgentOpsChatTransport("wss://agents.example.com/api/sessions/{id}/ws", idle_timeout=300)
+    >>> app = AgentOpsApp(transport, access=directory, authorize=directory.bearer(), enabled=True)
     """
 
     def __init__(
@@ -40,7 +71,7 @@ class AgentOpsChatTransport:
         session_id: str | None = None,
         service_token: str | None = None,
         subprotocol: str | None = None,
-        questions: QuestionsAs = "data",
+        questions: QuestionMode = "data",
         events: frozenset[str] = frozenset(),
         idle_timeout: float | None = 120,
         open_timeout: float = 10,
@@ -54,13 +85,13 @@ class AgentOpsChatTransport:
         self._session_id = session_id
         self._service_token = service_token
         self._subprotocol = subprotocol
-        self._questions: QuestionsAs = questions
+        self._questions: QuestionMode = questions
         self._events = events
         self._idle_timeout = idle_timeout
         self._open_timeout = open_timeout
         self._maximum_frame_bytes = maximum_frame_bytes
-        self.sockets = Sockets(maximum_sockets)
-        """The sockets that are open."""
+        self.sockets = SocketCounter(maximum_sockets)
+        """Counts the sockets that are open."""
         self._runs = RunChatTransport(
             self, runs=runs, sdk=sdk, timeouts=Timeouts(first_event=None, idle=None), on_error=on_error
         )
@@ -70,37 +101,63 @@ class AgentOpsChatTransport:
         return await self._runs.send_messages(request)
 
     async def reconnect_to_stream(self, chat_id: str) -> AsyncIterator[Chunk] | None:
-        """Return the answer that is being given, from its start, or nothing."""
+        """Return the running answer of a chat from its start, or ``None``."""
         return await self._runs.reconnect_to_stream(chat_id)
 
     async def drive(self, context: TurnContext) -> None:
-        """Ask the agent, or tell it what a person answered, and pass on its turn."""
+        """Send the prompt, or a person's answers to questions, and write the parts of the turn."""
         turn = context.turn
         if turn.request.continues is not None and not turn.approvals:
-            return  # outputs of tools are of no use to it: its tools run upstream, and no prompt is sent twice
+            return  # The page's tool outputs are of no use: the session's tools run upstream. No prompt is sent twice.
         session_id = self._session_of(turn)
         try:
-            with self.sockets.place(session_id) as room:
-                await self._converse(context, session_id, room)
+            with self.sockets.reserve(session_id) as streams:
+                exchange = self._prompt(turn, streams) if turn.request.continues is None else self._continue(turn)
+                async with self._connect(context, session_id) as socket:
+                    source = AdapterSource(lambda _turn: exchange.events(socket), lambda: exchange.adapter)
+                    await source.drive(context)
         except TooManySockets:
             raise PublicError(TOO_MANY) from None
 
     def _session_of(self, turn: Turn) -> str:
         session_id = self._session_id or turn.path_params.get("session_id")
         if session_id is None:
-            raise LocalProtocolError(
+            raise InvalidSetting(
                 "the route names no session; serve it with AgentOpsApp, or give AgentOpsChatTransport(session_id=…)"
             )
         return str(session_id)
 
-    async def _converse(self, context: TurnContext, session_id: str, room: Room) -> None:
-        turn = context.turn
-        conversation = self._asking(context, room) if turn.request.continues is None else self._answering(context)
-        token = self._service_token or (turn.identity.token if turn.identity is not None else None)
+    def _prompt(self, turn: Turn, streams: SessionStreams) -> "TurnExchange":
+        if not turn.text.strip() and not turn.files:
+            raise PublicError(NOTHING)
+        channel = _channel_of(turn)
+        # With a service token the gateway is the author of every prompt upstream.
+        author = turn.identity.subject if turn.identity is not None and self._service_token is None else None
+        prompt = PromptTracker(turn.text, _key_of(channel), author=author, claim=streams.claim)
+        adapter = SessionAdapter(prompt, questions=self._questions, events=self._events)
+        commands = [prompt_command(turn.text, turn.files, channel)]
+        return TurnExchange(adapter, commands, channel=channel, idle_timeout=self._idle_timeout)
+
+    def _continue(self, turn: Turn) -> "TurnExchange":
+        shown: Any = turn.request.continues
+        channel = _channel_of(turn)
+        adapter = SessionAdapter(
+            PromptTracker.attached(shown["id"], _key_of(channel)),
+            questions=self._questions,
+            answered=frozenset(answer.approval_id for answer in turn.approvals),
+            events=self._events,
+            shown=shown,
+        )
+        commands = [answer_command(answer) for answer in turn.approvals]
+        return TurnExchange(adapter, commands, answers=turn.approvals, channel=channel, idle_timeout=self._idle_timeout)
+
+    @asynccontextmanager
+    async def _connect(self, context: TurnContext, session_id: str) -> AsyncIterator[SessionSocket]:
+        identity = context.turn.identity
         try:
-            session = await Session.open(
-                url_of(self._url, session_id),
-                token,
+            socket = await SessionSocket.open(
+                session_url(self._url, session_id),
+                self._service_token or (identity.token if identity is not None else None),
                 subprotocol=self._subprotocol,
                 open_timeout=self._open_timeout,
                 maximum_frame_bytes=self._maximum_frame_bytes,
@@ -110,33 +167,145 @@ class AgentOpsChatTransport:
             raise PublicError(UNREACHABLE) from None
         with context.connected():
             try:
-                await conversation.hold(session, self._idle_timeout)
+                yield socket
             finally:
-                await session.close()
+                await socket.close()
 
-    def _asking(self, context: TurnContext, room: Room) -> Conversation:
-        turn = context.turn
-        if not turn.text.strip() and not turn.files:
-            raise PublicError(NOTHING)
-        channel = _channel_of(turn)
-        # With a service token the upstream takes the gateway for the author, whoever asks.
-        author = turn.identity.subject if turn.identity is not None and self._service_token is None else None
-        own = OwnTurn(turn.text, _key_of(channel), author=author, claim=room.claim)
-        adapter = SessionAdapter(own, Questions(self._questions), events=self._events, on_unknown=context.event_unknown)
-        return Conversation(context, adapter, [prompt_of(turn.text, turn.files, channel)], channel)
 
-    def _answering(self, context: TurnContext) -> Conversation:
-        turn = context.turn
-        shown: Any = turn.request.continues
-        answered = frozenset(answer.approval_id for answer in turn.approvals)
-        adapter = SessionAdapter(
-            OwnTurn.attached(shown["id"], _key_of(_channel_of(turn))),
-            Questions(self._questions, answered),
-            events=self._events,
-            shown=shown,
-            on_unknown=context.event_unknown,
-        )
-        return Conversation(context, adapter, [answer_of(answer) for answer in turn.approvals], _channel_of(turn))
+class TurnExchange:
+    """One turn over a socket: the commands that are sent, the frames that come back, and how the turn is left.
+
+    The exchange ends when the adapter has yielded an ending, when the socket closes, or when the time for late tool
+    outcomes is over. Leaving it earlier, by cancelling or closing the iterator, stops the turn upstream.
+    """
+
+    def __init__(
+        self,
+        adapter: SessionAdapter,
+        commands: Sequence[Frame],
+        *,
+        answers: Sequence[ApprovalAnswer] = (),
+        channel: Channel | None = None,
+        idle_timeout: float | None = None,
+    ) -> None:
+        self.adapter = adapter
+        self._commands = commands
+        self._answers = answers
+        self._channel = channel
+        self._idle_timeout = idle_timeout
+
+    async def events(self, socket: SessionSocket) -> AsyncGenerator[SessionInput, None]:
+        """Send the commands; yield the answers that were sent and all frames until the turn is over.
+
+        Raises :class:`~usechat.errors.PublicError` if the session is silent for too long.
+        """
+        adapter = self.adapter
+        try:
+            for command in self._commands:
+                await socket.send(command)
+            for answer in self._answers:
+                yield answer
+            with closing(_FrameDeadline(adapter, self._idle_timeout)) as deadline:
+                while not adapter.ended:
+                    yield await deadline.receive(socket)
+        except SessionClosed:
+            return  # the adapter's `close` knows whether the turn was complete
+        except TimeoutError:
+            if adapter.settling:
+                return
+            await self._leave(socket)
+            raise PublicError(SILENT) from None
+        except BaseException:  # cancelled, closed or failed
+            await self._leave(socket)
+            raise
+
+    async def _leave(self, socket: SessionSocket) -> None:
+        """Stop our turn and no other: on an abort, some upstreams also empty the whole queue."""
+        adapter = self.adapter
+        if adapter.prompt.phase is PromptPhase.SENT:
+            await self._find_phase(socket)
+        if adapter.ended:
+            return
+        if adapter.prompt.is_active:
+            await socket.send_last(abort_command(self._channel))
+        elif adapter.withdrawable:
+            await socket.send_last({"type": "queue.withdraw"})
+
+    async def _find_phase(self, socket: SessionSocket) -> None:
+        """Read on for a moment until the upstream says what became of the prompt; drop the parts."""
+        adapter = self.adapter
+        with suppress(TimeoutError, SessionClosed):
+            async with asyncio.timeout(_WITHDRAW_SECONDS):
+                while adapter.prompt.phase is PromptPhase.SENT and not adapter.ended:
+                    with suppress(UnknownEvent):
+                        list(adapter.feed(await socket.receive()))
+
+
+class _FrameDeadline:
+    """Limits how long a frame may take, with one timer for the whole turn.
+
+    ``asyncio.timeout`` does not fit. Around the loop it would also cancel the code that handles a frame, which runs
+    while the generator is suspended at its ``yield``; around each frame it costs several microseconds. This is the same
+    mechanism (cancel the task, then turn the ``CancelledError`` into a ``TimeoutError``), active only while a frame is
+    awaited, with a timer that is moved only when it would fire too early.
+    """
+
+    def __init__(self, adapter: SessionAdapter, idle_timeout: float | None) -> None:
+        self._adapter = adapter
+        self._idle_timeout = idle_timeout
+        self._tolerance = (idle_timeout or 0) / 50
+        self._loop = asyncio.get_running_loop()
+        self._last_frame = self._loop.time()
+        self._settled_at: float | None = None
+        self._timer: asyncio.TimerHandle | None = None
+        self._waiting: asyncio.Task[Any] | None = None
+        self._expired = False
+
+    async def receive(self, socket: SessionSocket) -> Frame:
+        """Return the next frame; raise ``TimeoutError`` if it does not come in time."""
+        self._set_timer(self._deadline())
+        task = self._waiting = cast("asyncio.Task[Any]", asyncio.current_task())
+        cancelling = task.cancelling()
+        try:
+            frame = await socket.receive()
+        except asyncio.CancelledError:
+            if self._expired and task.uncancel() <= cancelling:
+                raise TimeoutError from None
+            raise
+        finally:
+            self._waiting = None
+        if frame.get("type") != "pong":  # an answer to our own ping is no sign of life
+            self._last_frame = self._loop.time()
+        return frame
+
+    def _deadline(self) -> float | None:
+        if self._adapter.settling:
+            self._settled_at = self._settled_at or self._loop.time() + _SETTLE_SECONDS
+            return self._settled_at
+        self._settled_at = None
+        if self._adapter.is_asking or self._idle_timeout is None:
+            return None  # people take their time
+        return self._last_frame + self._idle_timeout
+
+    def _set_timer(self, deadline: float | None) -> None:
+        timer = self._timer
+        if deadline is not None and timer is not None and 0 <= deadline - timer.when() <= self._tolerance:
+            return
+        self.close()
+        if deadline is not None:
+            self._timer = self._loop.call_at(deadline, self._expire)
+
+    def close(self) -> None:
+        """Cancel the timer."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _expire(self) -> None:
+        self._timer = None
+        if self._waiting is not None:
+            self._expired = True
+            self._waiting.cancel()
 
 
 def _channel_of(turn: Turn) -> Channel | None:

@@ -1,4 +1,9 @@
-"""What happens in a turn, in words that both dialects share."""
+"""What happens in a turn, in one vocabulary for both dialects.
+
+The runner's dialect reports changes (``message.part.text-delta``). The browser's dialect sends text in chunks and
+everything else as whole messages, so one frame of it becomes several events, most of which repeat what is known.
+:class:`~usechat.agent_ops.turn_parts.RunningTurn` drops the repetitions.
+"""
 
 from collections.abc import Iterator, Mapping
 from typing import Any, Literal, TypeAlias
@@ -6,7 +11,7 @@ from typing import Any, Literal, TypeAlias
 import msgspec
 
 from usechat.agent_ops.wire import (
-    Message,
+    MessageAdded,
     MessageCreate,
     MessageFinalize,
     MessageObject,
@@ -17,24 +22,25 @@ from usechat.agent_ops.wire import (
 
 __all__ = [
     "Dialect",
-    "Ended",
-    "Happening",
     "RunnerEvent",
     "TextAppended",
     "TextSnapshot",
     "ToolChanged",
+    "TurnEnded",
+    "TurnEvent",
     "TurnStarted",
-    "beginning_of",
-    "changes_of",
-    "happening_of",
+    "turn_event_from_runner",
+    "turn_events_from_message",
+    "turn_start_from_message",
 ]
 
 
 Dialect: TypeAlias = Literal["runner", "client"]
+RunnerEvent: TypeAlias = MessageCreate | TextDelta | ToolUpdate | MessageFinalize
 
 
 class TurnStarted(msgspec.Struct, frozen=True):
-    """A turn began, in this channel."""
+    """A turn started in a channel."""
 
     turn_id: str
     channel: str
@@ -42,7 +48,7 @@ class TurnStarted(msgspec.Struct, frozen=True):
 
 
 class TextAppended(msgspec.Struct, frozen=True):
-    """More text came."""
+    """Text to append to a turn."""
 
     turn_id: str
     text: str
@@ -50,14 +56,14 @@ class TextAppended(msgspec.Struct, frozen=True):
 
 
 class TextSnapshot(msgspec.Struct, frozen=True):
-    """All text of the turn so far; it fills gaps."""
+    """All text of a turn so far; it fills gaps."""
 
     turn_id: str
     text: str
 
 
 class ToolChanged(msgspec.Struct, frozen=True, rename="camel"):
-    """A tool call stands like this now, perhaps as before."""
+    """The current state of a tool call, which may be the same as before."""
 
     turn_id: str
     call_id: str
@@ -68,7 +74,7 @@ class ToolChanged(msgspec.Struct, frozen=True, rename="camel"):
     error: str | None = None
 
 
-class Ended(msgspec.Struct, frozen=True):
+class TurnEnded(msgspec.Struct, frozen=True):
     """A turn ended. One that failed before any output may have no id."""
 
     turn_id: str | None
@@ -77,61 +83,11 @@ class Ended(msgspec.Struct, frozen=True):
     error: str | None = None
 
 
-Happening: TypeAlias = TurnStarted | TextAppended | TextSnapshot | ToolChanged | Ended
+TurnEvent: TypeAlias = TurnStarted | TextAppended | TextSnapshot | ToolChanged | TurnEnded
 
 
-# -- The dialect that browsers get: text in chunks, and everything else as whole messages.
-
-
-def beginning_of(event: Message) -> TurnStarted | None:
-    """Return the turn that begins with a message: one of the assistant's in which there is nothing yet."""
-    message = event.data
-    if message.role != "assistant" or message.parts != [] or message.content:
-        return None
-    return TurnStarted(message.id, channel_key(message.channel_type, message.channel_id), "client")
-
-
-def changes_of(message: MessageObject) -> Iterator[Happening]:
-    """Yield how a whole message stands; who hears it knows what of that is new."""
-    parts = [part for part in message.parts if isinstance(part, dict)] if isinstance(message.parts, list) else []
-    text = message.content or _text_of(parts)
-    finish = next((part for part in parts if part.get("type") == "finish"), None)
-    if text and finish is None:
-        yield TextSnapshot(message.id, text)
-    for part in parts:
-        if part.get("type") == "tool-call" and (changed := _tool(message.id, part)) is not None:
-            yield changed
-    if finish is not None:
-        yield Ended(message.id, str(finish.get("reason")), text, _error_of(parts))
-
-
-def _text_of(parts: list[dict[str, Any]]) -> str:
-    """Return the text of parts. Early releases repeat the whole text in each part behind a tool."""
-    texts = [text for part in parts if part.get("type") == "text" and isinstance(text := part.get("text"), str)]
-    if len(texts) > 1 and all(texts[-1].startswith(text) for text in texts):
-        return texts[-1]
-    return "".join(texts)
-
-
-def _tool(turn_id: str, part: Mapping[str, Any]) -> ToolChanged | None:
-    try:
-        return msgspec.convert({**part, "turnId": turn_id}, ToolChanged)
-    except msgspec.ValidationError:
-        return None
-
-
-def _error_of(parts: list[dict[str, Any]]) -> str | None:
-    errors = [text for part in parts if part.get("type") == "error" and isinstance(text := part.get("message"), str)]
-    return errors[-1] if errors else None
-
-
-# -- The dialect of the Agent Ops RFC: what the runner itself says.
-
-RunnerEvent = MessageCreate | TextDelta | ToolUpdate | MessageFinalize
-
-
-def happening_of(event: RunnerEvent) -> Happening:
-    """Return what happened."""
+def turn_event_from_runner(event: RunnerEvent) -> TurnEvent:
+    """Return the turn event in an event of the runner's dialect."""
     match event:
         case TextDelta():
             return TextAppended(event.turn_id, event.delta, "runner")
@@ -141,4 +97,46 @@ def happening_of(event: RunnerEvent) -> Happening:
             return ToolChanged(
                 event.turn_id, event.call_id, event.tool_name, event.status, event.args, event.result, event.error
             )
-    return Ended(event.turn_id, event.reason, event.final_text, event.error)
+    return TurnEnded(event.turn_id, event.reason, event.final_text, event.error)
+
+
+def turn_start_from_message(event: MessageAdded) -> TurnStarted | None:
+    """Return the turn that a new message starts: an empty message of the assistant does, every other one does not."""
+    message = event.data
+    if message.role != "assistant" or message.parts != [] or message.content:
+        return None
+    return TurnStarted(message.id, channel_key(message.channel_type, message.channel_id), "client")
+
+
+def turn_events_from_message(message: MessageObject) -> Iterator[TurnEvent]:
+    """Yield the state of a whole message as events, known or new: its text, its tools, its end."""
+    parts = [part for part in message.parts if isinstance(part, dict)] if isinstance(message.parts, list) else []
+    text = message.content or _text_of(parts)
+    finish = next((part for part in parts if part.get("type") == "finish"), None)
+    if text and finish is None:
+        yield TextSnapshot(message.id, text)
+    for part in parts:
+        if part.get("type") == "tool-call" and (changed := _tool_changed(message.id, part)) is not None:
+            yield changed
+    if finish is not None:
+        yield TurnEnded(message.id, str(finish.get("reason")), text, _error_of(parts))
+
+
+def _text_of(parts: list[dict[str, Any]]) -> str:
+    """Return the text of parts. Early releases repeat the whole text in each part that follows a tool."""
+    texts = [text for part in parts if part.get("type") == "text" and isinstance(text := part.get("text"), str)]
+    if len(texts) > 1 and all(texts[-1].startswith(text) for text in texts):
+        return texts[-1]
+    return "".join(texts)
+
+
+def _tool_changed(turn_id: str, part: Mapping[str, Any]) -> ToolChanged | None:
+    try:
+        return msgspec.convert({**part, "turnId": turn_id}, ToolChanged)
+    except msgspec.ValidationError:
+        return None
+
+
+def _error_of(parts: list[dict[str, Any]]) -> str | None:
+    errors = [text for part in parts if part.get("type") == "error" and isinstance(text := part.get("message"), str)]
+    return errors[-1] if errors else None

@@ -1,29 +1,32 @@
-"""What goes over the WebSocket of an agent session: the frames that are read, and the commands that are sent.
+"""The JSON on the WebSocket of an agent session: the frames that are received, and the commands that are sent.
 
-Field names are the upstream's own. Two dialects exist: the runner's (``message.create`` …), and the one that browsers
-get (``message``, ``chunk``, ``message.updated``). Frames of both may come over one socket.
+Field names are the upstream's own. Two dialects exist: the runner's (``message.create`` …), and the one for browsers
+(``message``, ``chunk``, ``message.updated``). Frames of both may arrive on one socket.
+
+A frame is decoded in two steps, because most frames on a shared socket belong to other people's turns:
+:func:`read_frame` parses the JSON, :func:`read_event` validates the fields of a known type.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, Final, TypeAlias
 
 import msgspec
 
 from usechat.errors import UnknownEvent
+from usechat.protocol.request import ApprovalAnswer
+from usechat.protocol.ui_messages import FileUIPart
 from usechat.protocol.values import read_json
 
 __all__ = [
     "SKIPPED",
     "AgentStatus",
     "Channel",
-    "Chunk",
     "Complete",
-    "Event",
-    "Failure",
     "Frame",
     "Init",
     "InteractivePrompt",
-    "Message",
+    "MessageAdded",
+    "MessageChunk",
     "MessageCreate",
     "MessageFinalize",
     "MessageObject",
@@ -31,49 +34,53 @@ __all__ = [
     "PromptClosed",
     "Question",
     "QueueState",
-    "Status",
+    "SessionError",
+    "SessionEvent",
+    "SessionStatus",
     "TextDelta",
     "ToolUpdate",
+    "abort_command",
+    "answer_command",
     "channel_key",
     "kind_of",
+    "prompt_command",
     "read_event",
     "read_frame",
 ]
 
 Frame: TypeAlias = Mapping[str, Any]
 
-
 _Id: TypeAlias = Annotated[str, msgspec.Meta(min_length=1)]
-"""The id of a turn or message; the page's message bears it, and cannot bear an empty one."""
+"""The id of a turn or message. It becomes the id of the page's message, which must not be empty."""
 
 
 class Channel(msgspec.Struct, frozen=True):
-    """Where a conversation is held, besides the session's default channel."""
+    """A channel of the session other than the default one."""
 
     type: str
     id: str
 
 
-class _Event(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
+class _ChannelEvent(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
     channel_type: str | None = None
     channel_id: str | None = None
 
 
-class MessageCreate(_Event, frozen=True):
-    """The runner begins a turn."""
+class MessageCreate(_ChannelEvent, frozen=True):
+    """The runner started a turn."""
 
     turn_id: _Id
 
 
-class TextDelta(_Event, frozen=True):
-    """The runner writes text."""
+class TextDelta(_ChannelEvent, frozen=True):
+    """The runner appended text to a turn."""
 
     turn_id: str
     delta: str
 
 
-class ToolUpdate(_Event, frozen=True):
-    """The runner tells how a tool call stands: pending, running, completed or error."""
+class ToolUpdate(_ChannelEvent, frozen=True):
+    """The state of a tool call: pending, running, completed or error."""
 
     turn_id: str
     call_id: str
@@ -84,8 +91,8 @@ class ToolUpdate(_Event, frozen=True):
     error: str | None = None
 
 
-class MessageFinalize(_Event, frozen=True):
-    """The runner ends a turn. A turn that failed before any output may have no id."""
+class MessageFinalize(_ChannelEvent, frozen=True):
+    """The runner ended a turn. A turn that failed before any output may have no id."""
 
     reason: str
     turn_id: str | None = None
@@ -93,11 +100,11 @@ class MessageFinalize(_Event, frozen=True):
     error: str | None = None
 
 
-class Complete(_Event, frozen=True):
+class Complete(_ChannelEvent, frozen=True):
     """The runner is ready for the next prompt."""
 
 
-class MessageObject(_Event, frozen=True):
+class MessageObject(_ChannelEvent, frozen=True):
     """A whole message. ``parts`` is a list for turns, anything for other messages."""
 
     id: _Id
@@ -107,34 +114,34 @@ class MessageObject(_Event, frozen=True):
     author_id: str | None = None
 
 
-class Message(_Event, frozen=True):
-    """A message appears: what a user said, or the empty beginning of a turn."""
+class MessageAdded(_ChannelEvent, frozen=True):
+    """A new message: a user's prompt, or the empty start of a turn."""
 
     data: MessageObject
 
 
-class MessageUpdated(_Event, frozen=True):
-    """A message changed; it comes whole."""
+class MessageUpdated(_ChannelEvent, frozen=True):
+    """A message changed; ``data`` is all of it."""
 
     data: MessageObject
 
 
-class Chunk(_Event, frozen=True):
-    """More text of a turn."""
+class MessageChunk(_ChannelEvent, frozen=True):
+    """Text to append to a turn."""
 
     content: str
     message_id: str
 
 
-class AgentStatus(_Event, frozen=True):
-    """What the agent does: idle, thinking, tool_calling, streaming or error."""
+class AgentStatus(_ChannelEvent, frozen=True):
+    """The agent's activity: idle, thinking, tool_calling, streaming or error."""
 
     status: str
     detail: Any = None
 
 
-class Question(_Event, frozen=True):
-    """The agent asks."""
+class Question(_ChannelEvent, frozen=True):
+    """The agent asks a person a question."""
 
     question_id: str
     text: str = ""
@@ -146,80 +153,80 @@ class _Prompt(msgspec.Struct, frozen=True):
     body: str | None = None
 
 
-class InteractivePrompt(_Event, frozen=True):
-    """The agent asks, in later releases."""
+class InteractivePrompt(_ChannelEvent, frozen=True):
+    """The agent asks a person a question, as later releases send it."""
 
     prompt: _Prompt
 
 
-class PromptClosed(_Event, frozen=True):
-    """A question was answered, or nobody answered it in time."""
+class PromptClosed(_ChannelEvent, frozen=True):
+    """A question was answered or has expired."""
 
     prompt_id: str
 
 
-class Status(_Event, frozen=True):
-    """How session, runner and queue stand; any selection of keys."""
+class SessionStatus(_ChannelEvent, frozen=True):
+    """Changes to the state of session, runner and queue; any subset of keys."""
 
     data: Mapping[str, Any]
 
 
-class Failure(_Event, frozen=True):
-    """The agent failed (``error``), or a command was refused (``message``)."""
+class SessionError(_ChannelEvent, frozen=True):
+    """The agent failed (``error``), or one of our commands was refused (``message``)."""
 
     message: str | None = None
     error: str | None = None
     message_id: str | None = None
 
 
-class Init(_Event, frozen=True):
-    """How everything stands when the socket opens."""
+class Init(_ChannelEvent, frozen=True):
+    """The first frame: the state of everything when the socket opens."""
 
     session: Mapping[str, Any] = {}
     data: Mapping[str, Any] = {}
 
 
-class QueueState(_Event, frozen=True):
-    """What waits in the single slot that later releases have for a queue."""
+class QueueState(_ChannelEvent, frozen=True):
+    """The prompt that waits in the one-element queue of later releases."""
 
     data: Mapping[str, Any] = {}
 
 
-Event: TypeAlias = (
+SessionEvent: TypeAlias = (
     MessageCreate
     | TextDelta
     | ToolUpdate
     | MessageFinalize
     | Complete
-    | Message
+    | MessageAdded
     | MessageUpdated
-    | Chunk
+    | MessageChunk
     | AgentStatus
     | Question
     | InteractivePrompt
     | PromptClosed
-    | Status
-    | Failure
+    | SessionStatus
+    | SessionError
     | Init
     | QueueState
 )
 
-_EVENTS: Final[Mapping[str, type[Event]]] = {
+_EVENTS: Final[Mapping[str, type[SessionEvent]]] = {
     "message.create": MessageCreate,
     "message.part.text-delta": TextDelta,
     "message.part.tool-update": ToolUpdate,
     "message.finalize": MessageFinalize,
     "complete": Complete,
-    "message": Message,
+    "message": MessageAdded,
     "message.updated": MessageUpdated,
-    "chunk": Chunk,
+    "chunk": MessageChunk,
     "agentStatus": AgentStatus,
     "question": Question,
     "interactive_prompt": InteractivePrompt,
     "interactive_prompt_resolved": PromptClosed,
     "interactive_prompt_expired": PromptClosed,
-    "status": Status,
-    "error": Failure,
+    "status": SessionStatus,
+    "error": SessionError,
     "init": Init,
     "queue.state": QueueState,
 }
@@ -249,13 +256,13 @@ SKIPPED: Final = frozenset(
         "user.left",
     }
 )
-"""Known events that say nothing about a turn."""
+"""Known event types that do not concern a turn."""
 
 _READER: Final = msgspec.json.Decoder()
 
 
 def read_frame(frame: str | bytes) -> Frame:
-    """Read a frame: a JSON object. Whatever else comes is an :class:`UnknownEvent`."""
+    """Parse a frame, which is a JSON object; raise :class:`~usechat.errors.UnknownEvent` for anything else."""
     try:
         value = _read(frame)
     except (ValueError, RecursionError):
@@ -269,17 +276,20 @@ def _read(frame: str | bytes) -> Any:
     try:
         return _READER.decode(frame)
     except msgspec.DecodeError:
-        # Half a surrogate pair, which JavaScript cuts and writes without a qualm, is JSON to Python alone.
+        # JavaScript writes lone surrogates (half of a pair), which msgspec rejects and the standard library accepts.
         return read_json(frame if isinstance(frame, str) else frame.decode())
 
 
 def kind_of(frame: Frame) -> str:
-    """Return the type that a frame names, as text whatever it is."""
+    """Return the ``type`` of a frame, converted to text."""
     return str(frame.get("type"))
 
 
-def read_event(frame: Frame) -> Event | None:
-    """Return what a frame says, nothing if that is known to be of no concern; else raise :class:`UnknownEvent`."""
+def read_event(frame: Frame) -> SessionEvent | None:
+    """Return the event in a frame, or ``None`` for a type in :data:`SKIPPED`.
+
+    Raises :class:`~usechat.errors.UnknownEvent` for a type that is not known, and for fields that do not fit.
+    """
     kind = kind_of(frame)
     event = _EVENTS.get(kind)
     if event is None:
@@ -293,5 +303,39 @@ def read_event(frame: Frame) -> Event | None:
 
 
 def channel_key(channel_type: str | None, channel_id: str | None) -> str:
-    """Return the name of a channel; ``web:default`` is the one that needs no name."""
+    """Return the key of a channel; the default channel is ``web:default``."""
     return f"{channel_type or 'web'}:{channel_id or 'default'}"
+
+
+def prompt_command(text: str, files: Sequence[FileUIPart], channel: Channel | None) -> Frame:
+    """Return the command that sends a prompt; files become its attachments."""
+    attachments = [
+        {
+            "type": "file",
+            "mime": file.get("mediaType"),
+            "url": file.get("url"),
+            **({"filename": file["filename"]} if "filename" in file else {}),
+        }
+        for file in files
+    ]
+    return {
+        "type": "prompt",
+        "content": text,
+        **({"attachments": attachments} if attachments else {}),
+        **_channel_fields(channel),
+    }
+
+
+def answer_command(approval: ApprovalAnswer) -> Frame:
+    """Return the command that answers a question: with the person's words if there are any, else with yes or no."""
+    answer = approval.reason if approval.approved and approval.reason else approval.approved
+    return {"type": "answer", "questionId": approval.approval_id, "answer": answer}
+
+
+def abort_command(channel: Channel | None) -> Frame:
+    """Return the command that aborts the running turn of a channel."""
+    return {"type": "abort", **_channel_fields(channel)}
+
+
+def _channel_fields(channel: Channel | None) -> Mapping[str, str]:
+    return {} if channel is None else {"channelType": channel.type, "channelId": channel.id}

@@ -8,7 +8,7 @@ from usechat.check.page import updates_page
 from usechat.check.problems import Finding
 from usechat.protocol import chunks
 from usechat.protocol.chunks import Chunk
-from usechat.protocol.states import SETTLED, ToolState, tool_state_after
+from usechat.protocol.states import SETTLED, TOOL_TRANSITIONS, ToolState, tool_state_set_by
 
 __all__ = ["CheckedCall", "CheckedCalls"]
 
@@ -117,7 +117,7 @@ class CheckedCalls:
         elif known.dynamic is not dynamic and isinstance(chunk, chunks.ToolInputAvailableChunk):
             text = f'the tool call "{chunk.tool_call_id}" began {_kind(known.dynamic)} and is now {_kind(dynamic)}'
             yield Finding("UC416", chunk.tool_call_id, text)
-        known.state = tool_state_after(chunk)
+        known.state = tool_state_set_by(chunk)
         known.step = self._step
         known.is_provider_executed |= bool(chunk.provider_executed)
         if isinstance(chunk, chunks.ToolInputErrorChunk):
@@ -128,13 +128,13 @@ class CheckedCalls:
         call = self._calls.get(chunk.tool_call_id)
         if call is None:
             return
-        if call.state is not ToolState.INPUT_STREAMING:
+        if type(chunk) not in TOOL_TRANSITIONS[call.state]:
             text = f'the input of the tool call "{call.tool_call_id}" goes on after it was complete'
             yield Finding("UC423", call.tool_call_id, text)
         elif call.step != self._step:
             text = f'the input of the tool call "{call.tool_call_id}" goes on in another step'
             yield Finding("UC423", call.tool_call_id, text)
-        call.state = tool_state_after(chunk)
+        call.state = tool_state_set_by(chunk)
         call.step = self._step
 
     def _begin(self, chunk: Any, frame: Frame) -> CheckedCall:
@@ -153,7 +153,7 @@ class CheckedCalls:
         if isinstance(chunk, chunks.ToolOutputDeniedChunk) and not call.has_answer:
             text = f'the tool call "{call.tool_call_id}" is denied, and its approval was not answered'
             yield Finding("UC419", call.tool_call_id, text)
-        call.state = tool_state_after(chunk)
+        call.state = tool_state_set_by(chunk)
         call.is_preliminary = isinstance(chunk, chunks.ToolOutputAvailableChunk) and bool(chunk.preliminary)
         self._settle(call, frame)
 
@@ -165,14 +165,14 @@ class CheckedCalls:
     def _approval_request(self, chunk: chunks.ToolApprovalRequestChunk, _frame: Frame) -> Iterator[Finding]:
         call = self._calls.get(chunk.tool_call_id)
         if call is not None:
-            call.state = tool_state_after(chunk)
+            call.state = tool_state_set_by(chunk)
             self._by_approval[chunk.approval_id] = call
         yield from ()
 
     def _approval_response(self, chunk: chunks.ToolApprovalResponseChunk, _frame: Frame) -> Iterator[Finding]:
         call = self._by_approval.get(chunk.approval_id)
         if call is not None:
-            call.state = tool_state_after(chunk)
+            call.state = tool_state_set_by(chunk)
             call.has_answer = True
         yield from ()
 

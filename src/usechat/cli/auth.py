@@ -1,28 +1,22 @@
-"""What `--auth` says: `tokens:FILE`, or `jwt:` with a key, an audience and an issuer."""
+"""The option `--auth`: `tokens:FILE`, or `jwt:` with a key, an audience and an issuer."""
 
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final
 
 from usechat.errors import UnknownRule
-from usechat.server.auth.bearer import TokenRule, bearer
+from usechat.server.auth.bearer import TokenRule
 from usechat.server.auth.tokens import ApiTokens
-from usechat.server.requests import Authorize
 
-__all__ = ["authorize_by", "rules_of"]
+__all__ = ["token_rules"]
 
 _EXAMPLES: Final = "tokens:FILE or jwt:jwks=FILE,audience=NAME,issuer=URL"
 _KEYS: Final = ("jwks", "public-key", "secret")
 _CLAIMS: Final = ("audience", "issuer")
 
 
-def authorize_by(texts: Sequence[str]) -> Authorize:
-    """Return the rule that these texts name together: a token that one of them knows is good."""
-    return bearer(*rules_of(texts))
-
-
-def rules_of(texts: Sequence[str]) -> list[TokenRule]:
-    """Return the rules that these texts name."""
+def token_rules(texts: Sequence[str]) -> list[TokenRule]:
+    """Return the rules that the texts of ``--auth`` name; raise ``UnknownRule`` for a text that names none."""
     return [_rule(text) for text in texts]
 
 
@@ -32,14 +26,14 @@ def _rule(text: str) -> TokenRule:
         return ApiTokens(rest)
     if kind == "jwt":
         return _json_web_tokens(text, dict(_pair(text, item) for item in rest.split(",")))
-    raise UnknownRule(f"--auth {text!r} is no rule; give {_EXAMPLES}")
+    raise UnknownRule(f"--auth {text!r} is not a rule; give {_EXAMPLES}")
 
 
 def _pair(text: str, item: str) -> tuple[str, str]:
     name, _, value = item.partition("=")
     if name not in (*_KEYS, *_CLAIMS) or not value:
         raise UnknownRule(
-            f"--auth {text!r} is no rule: {item!r} is none of {', '.join((*_KEYS, *_CLAIMS))} with a value"
+            f"--auth {text!r} is not a rule: {item!r} is none of {', '.join((*_KEYS, *_CLAIMS))} with a value"
         )
     return name, value
 

@@ -1,26 +1,67 @@
-"""The command `usechat check`: reads each input, judges it, prints the report."""
+"""The command `usechat check`: its options; it reads each input, checks it and prints the report."""
 
+import argparse
 import os
 import shutil
 import sys
 from argparse import Namespace
 from collections.abc import Sequence
+from typing import Final
 
+from usechat import __version__
 from usechat.check.formats import json_report, junit_report, sarif_report, text_report
 from usechat.check.report import DEFAULT_SDKS, Report, Unjudged, check_capture, named_releases
 from usechat.check.response import Capture
 from usechat.check.sources import ChatQuestion, is_url, read_file, read_url
+from usechat.cli import options as read
 from usechat.errors import CannotJudge
 
-__all__ = ["run"]
+__all__ = ["add_arguments", "run"]
 
-_WIDEST = 120
+_DESCRIPTION: Final = """\
+Check a UI message stream as the real clients of AI SDK 5, 6 and 7 would read it: which chunk breaks which release, what
+the user sees of it, and how to fix it. Warns also about what no client rejects but users suffer from.
+"""
+_EPILOG: Final = """\
+exit code: 0 if every chosen release accepts every input, 1 if one rejects or shows nothing, 2 if an input could not be
+checked. A stream that ends with an `error` chunk is legal: it is accepted, with a warning.
+
+examples:
+  usechat check capture.sse
+  curl -sN -d @request.json localhost:3000/api/chat | usechat check -
+  usechat check http://localhost:3000/api/chat --header 'Authorization: Bearer …' --sdk any
+"""
+_WIDEST: Final = 120
 
 
-def run(options: Namespace, version: str) -> int:
-    """Check every input and return the exit code: 0 accepted, 1 rejected, 2 not judged; of several the highest."""
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the options of the command."""
+    parser.usage = "usechat check [options] INPUT …"
+    parser.description, parser.epilog = _DESCRIPTION, _EPILOG
+    add = parser.add_argument
+    add("inputs", nargs="+", metavar="INPUT", help="a file, a URL that is sent a chat request, or - for standard input")
+    add("--sdk", action="append", metavar="RELEASE",
+        help="5, 6 or 7 for the newest release of that major, one release such as 6.0.150, or any for the first and the"
+        " newest of all three, which means every release; repeatable (default: 5, 6 and 7)")  # fmt: skip
+    add("--format", choices=("text", "json", "sarif", "junit"), default="text", metavar="FORMAT",
+        help="text, json (one object per input and line), sarif or junit (default: text)")  # fmt: skip
+    add("--max-bytes", type=read.count, default=16 * 1024 * 1024, metavar="N",
+        help="read no more of an input than this (default: 16777216, 16 MiB)")  # fmt: skip
+    add = parser.add_argument_group("for a URL").add_argument
+    add("--message", default="Hello!", metavar="TEXT", help="what the user says (default: Hello!)")
+    add("--header", action="append", default=[], type=read.header, metavar="'NAME: VALUE'",
+        help="send this header, too; repeatable")  # fmt: skip
+    add("--body", default={}, type=read.json_object, metavar="JSON",
+        help="merge this object into the body of the request; its keys win")  # fmt: skip
+    add("--timeout", default=60.0, type=read.seconds, metavar="SECONDS",
+        help="stop reading after this time (default: 60)")  # fmt: skip
+    parser.set_defaults(run=run)
+
+
+def run(options: Namespace) -> int:
+    """Check every input; return the exit code: 0 accepted, 1 rejected, 2 not checked; of several the highest."""
     sdks = options.sdk or DEFAULT_SDKS
-    named_releases(sdks)  # a release that cannot be is worth no request
+    named_releases(sdks)  # before any request is sent
     reports: list[Report | Unjudged] = []
     for name in options.inputs:
         report = _check(name, sdks, options)
@@ -32,7 +73,7 @@ def run(options: Namespace, version: str) -> int:
             sys.stdout.write(json_report(report))
         reports.append(report)
     if options.format == "sarif":
-        sys.stdout.write(sarif_report(reports, version=version))
+        sys.stdout.write(sarif_report(reports, version=__version__))
     elif options.format == "junit":
         sys.stdout.write(junit_report(reports))
     return max(report.exit_code for report in reports)

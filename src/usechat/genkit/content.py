@@ -1,23 +1,33 @@
-"""The content of Genkit's messages as parts: text, reasoning, tools, media, data; and what opens a step."""
+"""The content of Genkit's messages as parts: text, reasoning, tools, media, data; and where steps start.
+
+A chunk may be *aggregated*: it holds the whole message so far instead of what is new. And Genkit sends tool requests
+once more when it knows their outcome or interrupts them. :class:`StreamedContent` remembers what was streamed of the
+current message, so that both yield only what is new.
+"""
 
 import mimetypes
-from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final, TypeAlias
 from urllib.parse import urlsplit
 
-from usechat.genkit.tool_requests import CallBook, OpenCall
+from usechat.genkit.tool_requests import ToolRequest, ToolRequests
 from usechat.protocol import parts
 from usechat.protocol.values import json_text, json_value
 
 __all__ = [
-    "Content",
+    "ContentReader",
     "JsonObject",
-    "Said",
+    "StreamedContent",
 ]
 
+JsonObject: TypeAlias = Mapping[str, Any]
 
-class Said:
-    """What one message of Genkit has said so far."""
+_KINDS: Final = ("text", "reasoning", "toolRequest", "toolResponse", "media", "data", "resource", "custom")
+_OUTCOMES: Final = {"interrupt", "pendingOutput"}
+
+
+class StreamedContent:
+    """The content of one message that was streamed so far."""
 
     def __init__(self) -> None:
         self._texts: dict[str, list[str]] = {"text": [], "reasoning": []}
@@ -31,8 +41,8 @@ class Said:
                 return
         self._others.append(part)
 
-    def news(self, content: Iterable[Mapping[str, Any]]) -> Iterator[Mapping[str, Any]]:
-        """Yield what an ``aggregated`` chunk holds beyond what was said; a text that was changed is said anew."""
+    def new_in(self, content: Iterable[Mapping[str, Any]]) -> Iterator[Mapping[str, Any]]:
+        """Yield what the whole message holds beyond what was streamed; a text that differs is yielded as a whole."""
         texts = {kind: "".join(pieces) for kind, pieces in self._texts.items()}
         others = list(self._others)
         for part in content:
@@ -43,42 +53,36 @@ class Said:
                 else:
                     yield part
                 continue
-            text, said = part[kind], texts[kind]
-            if said.startswith(text):
-                texts[kind] = said[len(text) :]
+            text, streamed = part[kind], texts[kind]
+            if streamed.startswith(text):
+                texts[kind] = streamed[len(text) :]
             else:
                 texts[kind] = ""
-                yield {**part, kind: text.removeprefix(said)}
+                yield {**part, kind: text.removeprefix(streamed)}
 
 
-# -- The content of Genkit's messages as parts: text, reasoning, tools, media, data; and what opens a step.
+class ContentReader:
+    """Turns the chunks of one generation into parts: model messages and tool messages, each with its index.
 
-JsonObject: TypeAlias = Mapping[str, Any]
-
-_KINDS: Final = ("text", "reasoning", "toolRequest", "toolResponse", "media", "data", "resource", "custom")
-_OUTCOMES: Final = {"interrupt", "pendingOutput"}
-
-
-class Content:
-    """Reads the chunks of one generation: model messages and tool messages, each under its index."""
+    ``has_unknown`` is set when a part of the content is not known; that part is skipped.
+    """
 
     def __init__(
         self,
-        calls: CallBook,
+        calls: ToolRequests,
         *,
         send_data: bool,
         approvals: bool,
         denied: Container[str],
-        on_unknown: Callable[[str], None],
     ) -> None:
+        self.has_unknown = False
         self._calls = calls
         self._send_data = send_data
         self._approvals = approvals
         self._denied = denied
-        self._on_unknown = on_unknown
         self._role: str | None = None
         self._index: Any = None
-        self._said = Said()
+        self._streamed = StreamedContent()
 
     @property
     def ends_in_tools(self) -> bool:
@@ -87,13 +91,13 @@ class Content:
 
     def chunk(self, chunk: JsonObject) -> Iterator[parts.Part]:
         """Yield the parts of a ``ModelResponseChunk``."""
-        told = chunk.get("content")
-        content = [part for part in told if isinstance(part, Mapping)] if isinstance(told, list) else []
-        yield from self._place(chunk, content)
-        fresh = self._said.news(content) if chunk.get("aggregated") is True else content
+        found = chunk.get("content")
+        content = [part for part in found if isinstance(part, Mapping)] if isinstance(found, list) else []
+        yield from self._start_message(chunk, content)
+        fresh = self._streamed.new_in(content) if chunk.get("aggregated") is True else content
         restated = []
         for part in fresh:
-            self._said.add(part)
+            self._streamed.add(part)
             if _is_restated(part):
                 restated.append(part)
             else:
@@ -103,12 +107,12 @@ class Content:
         if self._send_data and chunk.get("custom"):
             yield parts.Data("genkit-custom", chunk["custom"])
 
-    def unsaid(self, content: Iterable[JsonObject]) -> Iterator[JsonObject]:
-        """Yield what the last message, now that it is whole, holds beyond what was streamed of it."""
-        return self._said.news(content)
+    def not_streamed(self, content: Iterable[JsonObject]) -> Iterator[JsonObject]:
+        """Yield what the complete last message holds beyond what was streamed of it."""
+        return self._streamed.new_in(content)
 
     def part(self, part: JsonObject) -> Iterator[parts.Part]:
-        """Yield what one content part says."""
+        """Yield the parts of one content part."""
         kind = next((kind for kind in _KINDS if part.get(kind) is not None), None)
         value = part.get(kind or "")
         match kind, value:
@@ -126,10 +130,10 @@ class Content:
                 if self._send_data:
                     yield parts.Data(f"genkit-{kind}", value)
             case _ if part.keys() - {"metadata"}:
-                self._on_unknown("part")
+                self.has_unknown = True
 
     def restate(self, requests: Sequence[JsonObject]) -> Iterator[parts.Part]:
-        """Yield what became of requests that Genkit tells once more: some have an outcome, some are interrupted."""
+        """Yield the outcome of requests that Genkit sends once more: some have an output, some are interrupted."""
         calls = self._calls.restated([part["toolRequest"] for part in requests])
         for part, call in zip(requests, calls, strict=True):
             metadata = _metadata(part)
@@ -142,14 +146,14 @@ class Content:
                 call.asked = True
                 yield parts.ApprovalRequest(self._calls.new_id(), call.id, _reason(metadata["interrupt"]))
 
-    def _place(self, chunk: JsonObject, content: Iterable[JsonObject]) -> Iterator[parts.Part]:
-        """Begin a step where the model speaks anew: behind its tools, or under another index."""
+    def _start_message(self, chunk: JsonObject, content: Iterable[JsonObject]) -> Iterator[parts.Part]:
+        """Start a step where another model message starts: after tool messages, or at another index."""
         role, index = chunk.get("role"), chunk.get("index")
         if not isinstance(role, str):
             role = "tool" if any("toolResponse" in part for part in content) else "model"
         moved = index is not None and self._index is not None and index != self._index
         if self._role is not None and (role != self._role or moved):
-            self._said = Said()
+            self._streamed = StreamedContent()
             if role != "tool":
                 self._calls.next_message()
                 yield parts.Step()
@@ -171,7 +175,7 @@ class Content:
         elif not call.complete:
             yield from self._call(call, part)
 
-    def _call(self, call: OpenCall, part: JsonObject) -> Iterator[parts.Part]:
+    def _call(self, call: ToolRequest, part: JsonObject) -> Iterator[parts.Part]:
         call.complete = True
         value, metadata = part["toolRequest"].get("input"), _call_metadata(call, part)
         yield parts.ToolCall(call.id, call.name, {} if value is None else value, provider_metadata=metadata)
@@ -197,18 +201,18 @@ def _metadata(part: JsonObject) -> JsonObject:
 
 
 def _is_restated(part: JsonObject) -> bool:
-    """Tell whether a part says what became of a request; the agents of JavaScript stream such parts."""
+    """Return whether a part reports the outcome of a request. JavaScript agents stream such parts."""
     return isinstance(part.get("toolRequest"), Mapping) and bool(_metadata(part).keys() & _OUTCOMES)
 
 
 def _reason(interrupt: Any) -> str | None:
-    """Return why a tool interrupts, if it says so."""
-    told = interrupt.get("reason", interrupt.get("message")) if isinstance(interrupt, Mapping) else interrupt
-    return told if isinstance(told, str) else None
+    """Return the reason of an interrupt, if it has one."""
+    reason = interrupt.get("reason", interrupt.get("message")) if isinstance(interrupt, Mapping) else interrupt
+    return reason if isinstance(reason, str) else None
 
 
-def _partial(call: OpenCall, value: Any) -> Iterator[parts.Part]:
-    """Send what was added to an input that is being written, if it is what stood there and more."""
+def _partial(call: ToolRequest, value: Any) -> Iterator[parts.Part]:
+    """Yield what was added to an input that is being streamed, if the new text extends the old one."""
     if not call.started:
         call.started = True
         yield parts.ToolInputStart(call.id, call.name)
@@ -219,25 +223,25 @@ def _partial(call: OpenCall, value: Any) -> Iterator[parts.Part]:
 
 
 def _open_text(value: Any) -> str:
-    """Return the JSON text of a value that is not complete: without the ends that are not written yet."""
+    """Return the JSON text of an incomplete value, without the closing brackets and quote."""
     if not isinstance(value, Mapping | list) or not value:
         return ""
     return json_text(json_value(value)).rstrip("]}").removesuffix('"')
 
 
-def _call_metadata(call: OpenCall, part: JsonObject) -> parts.ProviderMetadata | None:
-    """Return what must come back from the page with the call: Genkit's metadata, and a ``ref`` that is not the id."""
-    told = dict(_metadata(part))
+def _call_metadata(call: ToolRequest, part: JsonObject) -> parts.ProviderMetadata | None:
+    """Return what the page must send back with the call: Genkit's metadata, and a ``ref`` that differs from the id."""
+    metadata = dict(_metadata(part))
     if call.ref is not None and call.ref != call.id:
-        told["ref"] = call.ref
-    return {"genkit": told} if told else None
+        metadata["ref"] = call.ref
+    return {"genkit": metadata} if metadata else None
 
 
 def _media_type(media: JsonObject) -> str:
-    """Return what kind of file it is; servers leave it out where the URL tells."""
-    told, url = media.get("contentType"), str(media["url"])
-    if isinstance(told, str) and told:
-        return told
+    """Return the media type of a file. Servers omit it where the URL has it."""
+    content_type, url = media.get("contentType"), str(media["url"])
+    if isinstance(content_type, str) and content_type:
+        return content_type
     if url.startswith("data:"):
         return url[5:].partition(",")[0].partition(";")[0] or "text/plain"  # RFC 2397
     return mimetypes.guess_type(urlsplit(url).path)[0] or "application/octet-stream"

@@ -1,4 +1,4 @@
-"""Failures of Genkit as exceptions: people read a sentence and a reference, the log keeps what the server said."""
+"""Failures of Genkit: people read a sentence and a reference, the log has what the server said under that reference."""
 
 import logging
 import secrets
@@ -8,7 +8,7 @@ from typing import Any, Final
 import msgspec
 
 from usechat.errors import PublicError
-from usechat.genkit.wire import Failure, failure_of
+from usechat.genkit.wire import FlowFailure, failure_of
 
 __all__ = [
     "BLOCKED",
@@ -26,6 +26,7 @@ __all__ = [
     "unreachable",
 ]
 
+_logger: Final = logging.getLogger("usechat.genkit")
 
 BROKEN_OFF: Final = "The connection to the agent broke before the answer was complete. Send the message again."
 UNREACHABLE: Final = "The agent cannot be reached right now. Try again in a moment."
@@ -35,7 +36,7 @@ TOOL_FAILED: Final = "This tool failed, so the answer could not go on."
 TOO_FAST: Final = "The agent said more at once than can be passed on. Ask for a shorter answer."
 CANNOT_RESUME: Final = "This agent cannot go on after an answer to its tools. Write it in a message instead."
 
-_AGAIN: Final = "The agent failed while it answered. Try again."
+_DEFAULT_SENTENCE: Final = "The agent failed while it answered. Try again."
 SENTENCES: Final = {
     "ABORTED": "The agent broke its answer off. Send the message again.",
     "CANCELLED": "The agent broke its answer off. Send the message again.",
@@ -50,7 +51,7 @@ SENTENCES: Final = {
     "UNAVAILABLE": "The agent is not available right now. Try again in a moment.",
     "UNIMPLEMENTED": "The agent cannot do this. Ask for something else.",
 }
-"""What people are told by Genkit's name of a failure."""
+"""The sentence that people read, by Genkit's status."""
 STATUSES: Final = {
     400: "INVALID_ARGUMENT",
     401: "UNAUTHENTICATED",
@@ -66,21 +67,16 @@ STATUSES: Final = {
     503: "UNAVAILABLE",
     504: "DEADLINE_EXCEEDED",
 }
-"""What HTTP says when the body does not: of proxies, rate limiters, and handlers that write plain text."""
+"""Genkit's status for an HTTP status whose body names none: of proxies, rate limiters and plain-text handlers."""
 
 
-def sentence_of(failure: Failure) -> str:
-    """Return what people are told of a failure."""
-    return SENTENCES.get(failure.status, _AGAIN)
+def sentence_of(failure: FlowFailure) -> str:
+    """Return the sentence that people read of a failure."""
+    return SENTENCES.get(failure.status, _DEFAULT_SENTENCE)
 
 
-# -- Failures of Genkit as exceptions: people read a sentence and a reference, the log keeps what the server said.
-
-_logger: Final = logging.getLogger("usechat.genkit")
-
-
-def describe(failure: Failure, *, retry_after: str = "", error: Exception | None = None) -> str:
-    """Return what people are told of a failure; what the server said goes to the log, under a reference."""
+def describe(failure: FlowFailure, *, retry_after: str = "", error: Exception | None = None) -> str:
+    """Return the sentence that people read of a failure, with a reference; log what the server said under it."""
     sentence = sentence_of(failure)
     if retry_after.isdecimal() and failure.status == "RESOURCE_EXHAUSTED":
         sentence = f"The agent gets too many requests right now. Try again in {retry_after} seconds."
@@ -98,25 +94,25 @@ def describe(failure: Failure, *, retry_after: str = "", error: Exception | None
 
 
 def error_page(code: int, headers: Mapping[str, str], body: bytes) -> PublicError:
-    """Return the failure that an answer other than a stream tells of: JSON, plain text or a page of a proxy."""
+    """Return the error for a response that is not a stream: JSON, plain text or an HTML page of a proxy."""
     text = body.decode("utf-8", "replace").strip()
     if "html" in headers.get("content-type", "") or text.startswith("<"):
-        said = Failure("UNKNOWN", text[:500])
+        reported = FlowFailure("UNKNOWN", text[:500])
     else:
-        said = failure_of(_json_or_text(text[:10_000]))
-    status = STATUSES.get(code, "INTERNAL") if said.status == "UNKNOWN" else said.status
+        reported = failure_of(_json_or_text(text[:10_000]))
+    status = STATUSES.get(code, "INTERNAL") if reported.status == "UNKNOWN" else reported.status
     if code == 200:
-        _logger.warning("Genkit answered with a page instead of a stream: %s", said.message)
+        _logger.warning("Genkit answered with an HTML page instead of a stream: %s", reported.message)
         return PublicError(ERROR_PAGE)
     if location := headers.get("location"):
-        status, said = "NOT_FOUND", Failure(message=f"the flow has moved to {location}; give that address")
-    failure = Failure(status, f"HTTP {code}: {said.message}", said.details)
+        status, reported = "NOT_FOUND", FlowFailure(message=f"the flow has moved to {location}; give that address")
+    failure = FlowFailure(status, f"HTTP {code}: {reported.message}", reported.details)
     return PublicError(describe(failure, retry_after=headers.get("retry-after", "")))
 
 
 def unreachable(url: str, error: Exception) -> PublicError:
-    """Return the failure of a connection that could not be opened."""
-    _logger.warning("Genkit cannot be reached at %s: %s", url, str(error) or type(error).__name__)
+    """Return the error for a connection that could not be opened."""
+    _logger.warning("cannot connect to Genkit at %s: %s", url, str(error) or type(error).__name__)
     return PublicError(UNREACHABLE)
 
 

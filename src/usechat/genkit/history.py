@@ -3,18 +3,19 @@
 from collections.abc import Container, Iterable, Iterator, Mapping
 from typing import Any, NamedTuple, TypeAlias, cast
 
-from usechat.genkit.tool_requests import OWN_ID, OpenCall
+from usechat.genkit.tool_requests import OWN_ID, ToolRequest
 from usechat.protocol.states import SETTLED, ToolState
 from usechat.protocol.tool_calls import APPROVAL_TOOL
 from usechat.protocol.ui_messages import UIMessage, is_dynamic_tool, is_static_tool
 from usechat.turn import Turn
 
-__all__ = ["Resume", "genkit_messages", "known_calls", "resume_of", "text_of", "user_content"]
+__all__ = ["Resume", "genkit_messages", "known_calls", "resume_of", "text_of_message", "user_content"]
 
 Wire: TypeAlias = dict[str, Any]
+"""An object of Genkit's JSON."""
 
 
-def text_of(message: UIMessage) -> str:
+def text_of_message(message: UIMessage) -> str:
     """Return the text of a message."""
     texts = (part.get("text") for part in _parts(message) if part["type"] == "text")
     return "".join(text for text in texts if isinstance(text, str))
@@ -26,22 +27,22 @@ def user_content(message: UIMessage | None) -> list[Wire]:
 
 
 def genkit_messages(messages: Iterable[UIMessage], *, answered: Container[str] = ()) -> list[Wire]:
-    """Return the history. A call without an outcome is left out.
+    """Return the history as Genkit messages. A call without an outcome is left out.
 
-    ``answered`` are the calls of the last step whose answers stand in ``resume``: Genkit wants them to end the history,
-    and beside them what the other tools of that step returned as ``pendingOutput``.
+    ``answered`` are the calls of the last step whose answers are in ``resume``. Genkit requires that their requests end
+    the history, and that the outputs of the other tools of that step are beside them as ``pendingOutput``.
     """
-    said: list[Wire] = []
+    converted: list[Wire] = []
     for message in messages:
         if message["role"] == "user":
-            said.append({"role": "user", "content": user_content(message)})
+            converted.append({"role": "user", "content": user_content(message)})
         elif message["role"] == "assistant":
-            said += _model_messages(message, answered)
-    return [message for message in said if message["content"]]
+            converted += _model_messages(message, answered)
+    return [message for message in converted if message["content"]]
 
 
 class Resume(NamedTuple):
-    """What a person or a page answered to interrupted calls: Genkit's ``resume``, and the ids of those calls."""
+    """The answers to interrupted calls: Genkit's ``resume``, and the ids of those calls."""
 
     wire: dict[str, list[Wire]]
     call_ids: frozenset[str]
@@ -49,7 +50,7 @@ class Resume(NamedTuple):
 
 
 def resume_of(turn: Turn) -> Resume | None:
-    """Return the answers of a turn that goes on: outputs of the page's tools, and calls that may run now."""
+    """Return the answers of a turn that continues a message: tool outputs of the page, approved and denied calls."""
     outputs = {output.tool_call_id for output in turn.tool_outputs}
     outputs &= {part.get("toolCallId") for part in _last_step(turn.request.continues)}
     approvals = {answer.tool_call_id: answer for answer in turn.approvals}
@@ -71,12 +72,12 @@ def resume_of(turn: Turn) -> Resume | None:
     return Resume(wire, frozenset(call_ids), denied) if wire else None
 
 
-def known_calls(turn: Turn) -> list[OpenCall]:
-    """Return the calls of the message that a turn goes on with."""
+def known_calls(turn: Turn) -> list[ToolRequest]:
+    """Return the calls of the message that a turn continues."""
     return [
-        OpenCall(
+        ToolRequest(
             part["toolCallId"],
-            _named(part)["name"],
+            _name_and_ref(part)["name"],
             _ref_of(part),
             complete=True,
             answered=part.get("state") in SETTLED,
@@ -87,7 +88,7 @@ def known_calls(turn: Turn) -> list[OpenCall]:
 
 
 def _model_messages(message: UIMessage, answered: Container[str]) -> Iterator[Wire]:
-    """Yield the messages of the steps: what the model said, then what its tools returned."""
+    """Yield the messages of each step: the model's, then that of its tools."""
     steps: list[list[Mapping[str, Any]]] = [[]]
     for part in _parts(message):
         if part["type"] == "step-start":
@@ -126,37 +127,39 @@ def _plain_content(part: Mapping[str, Any]) -> Iterator[Wire]:
 
 
 def _metadata(part: Mapping[str, Any], key: str) -> Wire:
-    """Return what Genkit said of a part besides, such as the signature of a thought, without what is said elsewhere."""
+    """Return Genkit's metadata of a part, such as the signature of a thought, without keys that are sent elsewhere."""
     kept = {
-        name: value for name, value in _told(part, key).items() if name not in ("interrupt", "pendingOutput", "ref")
+        name: value
+        for name, value in _genkit_metadata(part, key).items()
+        if name not in ("interrupt", "pendingOutput", "ref")
     }
     return {"metadata": kept} if kept else {}
 
 
-def _told(part: Mapping[str, Any], key: str) -> Mapping[str, Any]:
-    """Return what Genkit said of a part, as it comes back from the page."""
+def _genkit_metadata(part: Mapping[str, Any], key: str) -> Mapping[str, Any]:
+    """Return Genkit's metadata of a part as the page sends it back."""
     provider_metadata = part.get(key)
-    told = provider_metadata.get("genkit") if isinstance(provider_metadata, Mapping) else None
-    return told if isinstance(told, Mapping) else {}
+    metadata = provider_metadata.get("genkit") if isinstance(provider_metadata, Mapping) else None
+    return metadata if isinstance(metadata, Mapping) else {}
 
 
 def _request(part: Mapping[str, Any]) -> Wire:
-    return _named(part) | {"input": part.get("input")}
+    return _name_and_ref(part) | {"input": part.get("input")}
 
 
 def _response(part: Mapping[str, Any], output: Any) -> Wire:
-    return {"toolResponse": _named(part) | {"output": output}}
+    return {"toolResponse": _name_and_ref(part) | {"output": output}}
 
 
 def _ref_of(part: Mapping[str, Any]) -> str | None:
-    """Return the ``ref`` of the tool request that a tool part stands for."""
-    ref, call_id = _told(part, "callProviderMetadata").get("ref"), str(part["toolCallId"])
+    """Return the ``ref`` of the tool request behind a tool part."""
+    ref, call_id = _genkit_metadata(part, "callProviderMetadata").get("ref"), str(part["toolCallId"])
     if isinstance(ref, str):
         return ref
     return None if call_id.startswith(OWN_ID) else call_id
 
 
-def _named(part: Mapping[str, Any]) -> Wire:
+def _name_and_ref(part: Mapping[str, Any]) -> Wire:
     name = part.get("toolName") if is_dynamic_tool(part["type"]) else part["type"].removeprefix("tool-")
     ref = _ref_of(part)
     return {"name": name} | ({"ref": ref} if ref is not None else {})

@@ -1,7 +1,7 @@
 """Which tool requests are open, and which response belongs to which request.
 
-The Go plugin for Gemini gives a request no ``ref`` (up to 1.12.0), others count it anew in every model call. So a
-response belongs to the request with its ``ref``, or else to the oldest open one of its name.
+The Go plugin for Gemini sets no ``ref`` (up to 1.12.0); others restart numbering it in every model call. So a response
+belongs to the request with its ``ref``, or else to the oldest open one of its name.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -9,14 +9,14 @@ from typing import Any, Final
 
 import msgspec
 
-__all__ = ["OWN_ID", "CallBook", "OpenCall"]
+__all__ = ["OWN_ID", "ToolRequest", "ToolRequests"]
 
 OWN_ID: Final = "genkit-"
-"""How the ids of calls begin that Genkit gave no ``ref``."""
+"""The prefix of ids that we assign to requests without a ``ref``."""
 
 
-class OpenCall(msgspec.Struct):
-    """A request: ``id`` is what the page knows it by, ``written`` is the JSON text of its input so far.
+class ToolRequest(msgspec.Struct):
+    """A tool request: ``id`` is its id on the page, ``written`` is the JSON text of its input so far.
 
     ``echo``: the page knows its outcome, and Genkit may repeat it. ``asked``: a person was asked to approve it.
     """
@@ -33,25 +33,25 @@ class OpenCall(msgspec.Struct):
     written: str = ""
 
 
-class CallBook:
-    """The requests of one answer; ``known`` are those of the message that the answer goes on with."""
+class ToolRequests:
+    """The tool requests of one answer; ``known`` are those of the message that the answer continues."""
 
-    def __init__(self, new_id: Callable[[], str], known: Iterable[OpenCall] = ()) -> None:
+    def __init__(self, new_id: Callable[[], str], known: Iterable[ToolRequest] = ()) -> None:
         self.new_id = new_id
         self._calls = list(known)
         self._message = 1
 
     def next_message(self) -> None:
-        """Another model message begins: requests from now on are new ones, even under a ``ref`` that was used."""
+        """Note that another model message starts: later requests are new, even under a ``ref`` that was used."""
         self._message += 1
 
     @property
-    def open(self) -> list[OpenCall]:
+    def open(self) -> list[ToolRequest]:
         """The requests without a response."""
         return [call for call in self._calls if not call.answered]
 
-    def request(self, request: Mapping[str, Any]) -> OpenCall:
-        """Return the call of a request: one that is being written or repeated, or a new one."""
+    def request(self, request: Mapping[str, Any]) -> ToolRequest:
+        """Return the tracked request: one that is being streamed or repeated, or a new one."""
         name, ref = _name_and_ref(request)
         for call in self._calls:
             same = call.ref == ref if ref is not None else not call.complete and call.ref is None
@@ -59,8 +59,8 @@ class CallBook:
                 return call
         return self._new(name, ref)
 
-    def response(self, response: Mapping[str, Any]) -> OpenCall | None:
-        """Return the call that a response belongs to: a new one if nobody asked, none if the page knows the answer."""
+    def response(self, response: Mapping[str, Any]) -> ToolRequest | None:
+        """Return the request of a response: a new one if there was none, ``None`` if the page has the response."""
         name, ref = _name_and_ref(response)
         call = _pick(name, ref, self.open)
         if call is None and (echo := _pick(name, ref, [call for call in self._calls if call.echo])):
@@ -70,9 +70,9 @@ class CallBook:
         call.complete = call.answered = True
         return call
 
-    def restated(self, requests: Iterable[Mapping[str, Any]]) -> list[OpenCall]:
-        """Return the calls of requests that are told once more, all together; those that are new are taken in."""
-        found: list[OpenCall] = []
+    def restated(self, requests: Iterable[Mapping[str, Any]]) -> list[ToolRequest]:
+        """Return the requests that Genkit sends once more, together; new ones are added."""
+        found: list[ToolRequest] = []
         for request in requests:
             name, ref = _name_and_ref(request)
             known = (call for call in self._calls if call.message == self._message and call not in found)
@@ -80,14 +80,14 @@ class CallBook:
             found.append(next(same, None) or self._new(name, ref))
         return found
 
-    def _new(self, name: str, ref: str | None) -> OpenCall:
+    def _new(self, name: str, ref: str | None) -> ToolRequest:
         own = ref is None or any(call.id == ref for call in self._calls)
-        call = OpenCall(f"{OWN_ID}{self.new_id()}" if own else str(ref), name, ref, self._message)
+        call = ToolRequest(f"{OWN_ID}{self.new_id()}" if own else str(ref), name, ref, self._message)
         self._calls.append(call)
         return call
 
 
-def _pick(name: str, ref: str | None, calls: list[OpenCall]) -> OpenCall | None:
+def _pick(name: str, ref: str | None, calls: list[ToolRequest]) -> ToolRequest | None:
     by_ref = [call for call in reversed(calls) if ref is not None and call.ref == ref]
     by_name = [call for call in calls if call.name == name and (ref is None or call.ref is None)]
     return next(iter([*by_ref, *by_name]), None)

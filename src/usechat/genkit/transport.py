@@ -7,7 +7,7 @@ from usechat.genkit.adapter import GenkitAdapter, Interrupts, Mapper
 from usechat.genkit.errors import describe
 from usechat.genkit.history import known_calls, resume_of
 from usechat.genkit.inputs import FlowInput, InputBuilder
-from usechat.genkit.wire import Event
+from usechat.genkit.wire import FlowEvent
 from usechat.ids import new_id
 from usechat.protocol.chunks import Chunk
 from usechat.protocol.request import ChatRequest
@@ -15,32 +15,41 @@ from usechat.runs.transport import RunChatTransport
 from usechat.sources import AdapterSource
 from usechat.turn import Turn, TurnContext
 
-__all__ = ["PASSED_ON", "GenkitChatTransport"]
+__all__ = ["PASSED_ON", "FlowRunner", "GenkitChatTransport", "source_of"]
 
 PASSED_ON: Final = ("accept-language", "authorization", "traceparent", "tracestate", "x-request-id")
-"""Headers of the page's request that a Genkit server gets to see."""
+"""The headers of the page's request that are passed on to a Genkit server by default."""
 
 
-class Flow(Protocol):
-    """Where a flow runs."""
+class FlowRunner(Protocol):
+    """Runs a flow, on a server or in this process."""
 
     @property
     def default_input(self) -> InputBuilder:
-        """What makes its input, if nobody says otherwise."""
+        """The builder of its input, unless the caller names another."""
         ...
 
-    def run(self, flow_input: FlowInput, turn: Turn) -> AsyncGenerator[Event, None]:
-        """Run the flow and yield what it says. Closing the iterator stops the flow."""
+    def run(self, flow_input: FlowInput, turn: Turn) -> AsyncGenerator[FlowEvent, None]:
+        """Run the flow and yield its events. Closing the iterator stops the flow."""
         ...
 
 
 class GenkitChatTransport:
-    """Answers with a Genkit flow: at a URL such as ``http://127.0.0.1:3400/chatFlow``, or a Python ``genkit`` object.
+    """Answers a chat with a Genkit flow, prompt or agent. It is a source and a chat transport.
 
-    ``build_input`` makes the flow's input of the turn: by default ``{message, conversationHistory}`` for a URL, and
-    what its schema asks for of an object. ``headers`` are sent with every request; ``pass_on`` names those of the
-    page's request that go along. The others are those of :class:`~usechat.genkit.adapter.GenkitAdapter`; ``sdk`` is
-    the AI SDK release that :meth:`send_messages` answers for.
+    ``flow`` is a URL such as ``http://127.0.0.1:3400/chatFlow``, or an object of the Python package ``genkit``.
+    ``build_input`` makes the flow's input from the turn; by default it is :func:`history_input` for a URL, and the
+    builder that fits the schema for an object. ``headers`` are sent with every request to a server; ``pass_on`` names
+    the headers of the page's request that are passed on. ``map_chunk``, ``map_result``, ``send_data`` and
+    ``interrupts`` are those of :class:`GenkitAdapter`. ``sdk`` is the AI SDK release for :meth:`send_messages`; a
+    server has its own setting.
+
+    Raises :class:`~usechat.errors.InvalidAddress` for a URL of another kind, and
+    :class:`~usechat.errors.CannotAnswer` for an object that is no flow, or whose input a chat cannot make.
+
+    >>> from usechat.genkit import messages_input
+    >>> from usechat.server import ChatApp
+    >>> app = ChatApp(GenkitChatTransport("http://127.0.0.1:3400/chatFlow", build_input=messages_input))
     """
 
     def __init__(
@@ -56,7 +65,7 @@ class GenkitChatTransport:
         interrupts: Interrupts = "tool",
         sdk: str = "any",
     ) -> None:
-        self._flow = _flow_of(flow, headers or {}, pass_on)
+        self._flow = _runner_of(flow, headers or {}, pass_on)
         self._build_input = build_input or self._flow.default_input
         self._map_chunk = map_chunk
         self._map_result = map_result
@@ -65,10 +74,10 @@ class GenkitChatTransport:
         self._runs = RunChatTransport(self, sdk=sdk)
 
     async def drive(self, context: TurnContext) -> None:
-        """Answer the turn; the flow is stopped in this task if the turn is."""
-        await AdapterSource(self._run, lambda: self._adapter(context)).drive(context)
+        """Answer the turn. The flow is stopped in this task if the turn is."""
+        await AdapterSource(self._run, lambda: self._adapter(context.turn)).drive(context)
 
-    def _run(self, turn: Turn) -> AsyncGenerator[Event, None]:
+    def _run(self, turn: Turn) -> AsyncGenerator[FlowEvent, None]:
         return self._flow.run(self._build_input(turn), turn)
 
     async def send_messages(self, request: ChatRequest) -> AsyncIterator[Chunk]:
@@ -76,11 +85,10 @@ class GenkitChatTransport:
         return await self._runs.send_messages(request)
 
     async def reconnect_to_stream(self, chat_id: str) -> AsyncIterator[Chunk] | None:
-        """Return the answer that is being given, from its start, or nothing."""
+        """Return the running answer of a chat from its start, or ``None``."""
         return await self._runs.reconnect_to_stream(chat_id)
 
-    def _adapter(self, context: TurnContext) -> GenkitAdapter:
-        turn = context.turn
+    def _adapter(self, turn: Turn) -> GenkitAdapter:
         resume = resume_of(turn)
         return GenkitAdapter(
             new_id=new_id,
@@ -91,11 +99,17 @@ class GenkitChatTransport:
             known=known_calls(turn),
             denied=resume.denied if resume else (),
             describe=describe,
-            on_unknown=context.event_unknown,
         )
 
 
-def _flow_of(flow: Any, headers: Mapping[str, str], pass_on: Iterable[str]) -> Flow:
+def source_of(flow: Any) -> GenkitChatTransport | None:
+    """Return the source of a Genkit object, or ``None`` if the object cannot answer. An entry point names this."""
+    from usechat.genkit.local import can_answer
+
+    return GenkitChatTransport(flow) if can_answer(flow) else None
+
+
+def _runner_of(flow: Any, headers: Mapping[str, str], pass_on: Iterable[str]) -> FlowRunner:
     if isinstance(flow, str):
         from usechat.genkit.remote import RemoteFlow
 

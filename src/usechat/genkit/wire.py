@@ -1,6 +1,6 @@
-"""What Genkit servers send, read with tolerance: every generation of the Go, JavaScript and Python servers.
+"""The stream of a Genkit server, read tolerantly: every generation of the Go, JavaScript and Python servers.
 
-A stream is a list of frames, ``data: {"message": …}`` and at last ``data: {"result": …}`` or an error. Servers differ
+A stream is a list of frames: ``data: {"message": …}``, and finally ``data: {"result": …}`` or an error. Servers differ
 in the rest (genkit-ai/genkit, its Go, Express, Next, FastAPI and Flask handlers): errors under ``error:`` instead of
 ``data:``, error JSON that is not escaped, a missing blank line, an error within an error, a bare ``END``.
 """
@@ -12,46 +12,46 @@ from typing import Any, Final, TypeAlias
 
 import msgspec
 
-__all__ = ["Event", "Failure", "Message", "Result", "StreamReader", "Unknown", "failure_of"]
+__all__ = ["FlowChunk", "FlowEvent", "FlowFailure", "FlowResult", "StreamReader", "UnknownFrame", "failure_of"]
 
 MAXIMUM_FRAME: Final = 16 * 1024 * 1024
-"""Bytes of one frame; media comes as data URLs, so it is much."""
+"""The largest frame, in bytes. Media is sent as data URLs, so it is large."""
 
-_ASIDES: Final = ("event:", "id:", "retry:", ":")
-"""Lines that server-sent events may have besides, for example of a proxy that keeps the connection alive."""
+_OTHER_LINES: Final = ("event:", "id:", "retry:", ":")
+"""Other lines of server-sent events, such as the keep-alive comments of a proxy."""
 
 
-class Message(msgspec.Struct, frozen=True):
-    """A chunk that the flow streamed: whatever it chose."""
+class FlowChunk(msgspec.Struct, frozen=True):
+    """A chunk that the flow streamed: any JSON value."""
 
     chunk: Any
 
 
-class Result(msgspec.Struct, frozen=True):
-    """What the flow returned; the stream is complete."""
+class FlowResult(msgspec.Struct, frozen=True):
+    """The return value of the flow; the stream is complete."""
 
     value: Any
 
 
-class Failure(msgspec.Struct, frozen=True):
-    """What the server says went wrong; ``status`` is Genkit's name of it, such as ``INVALID_ARGUMENT``."""
+class FlowFailure(msgspec.Struct, frozen=True):
+    """An error that the server reports; ``status`` is Genkit's name of it, such as ``INVALID_ARGUMENT``."""
 
     status: str = "UNKNOWN"
     message: str = ""
     details: Any = None
 
 
-class Unknown(msgspec.Struct, frozen=True):
-    """A frame that none of these servers sends; ``kind`` is what it holds."""
+class UnknownFrame(msgspec.Struct, frozen=True):
+    """A frame that none of these servers sends; ``kind`` describes its content."""
 
     kind: str
 
 
-Event: TypeAlias = Message | Result | Failure | Unknown
+FlowEvent: TypeAlias = FlowChunk | FlowResult | FlowFailure | UnknownFrame
 
 
 class StreamReader:
-    """Bytes in, events out. Nothing is read after the result or the failure; ``ended`` tells whether one came."""
+    """Turns bytes into events, up to the result or the failure; ``ended`` says whether one came."""
 
     def __init__(self) -> None:
         self.ended = False
@@ -59,8 +59,8 @@ class StreamReader:
         self._frame: list[str] = []
         self._size = 0
 
-    def receive(self, data: bytes) -> Iterator[Event]:
-        """Yield the events that these bytes complete."""
+    def receive(self, data: bytes) -> Iterator[FlowEvent]:
+        """Yield the events that are complete with these bytes."""
         self._line += data
         if b"\n" not in data:
             if len(self._line) > MAXIMUM_FRAME:
@@ -71,13 +71,13 @@ class StreamReader:
         for line in lines:
             yield from self._read_line(line.decode("utf-8", "replace").removesuffix("\r"))
 
-    def close(self) -> Iterator[Event]:
-        """Yield what the last bytes hold, which need no blank line behind them."""
+    def close(self) -> Iterator[FlowEvent]:
+        """Yield the last event, which needs no blank line after it."""
         last, self._line = self._line.decode("utf-8", "replace"), bytearray()
         yield from self._read_line(last)
         yield from self._flush(cut=True)
 
-    def _read_line(self, line: str) -> Iterator[Event]:
+    def _read_line(self, line: str) -> Iterator[FlowEvent]:
         if not line.strip():
             yield from self._flush()
         elif line.startswith(("data:", "error:")):
@@ -85,10 +85,10 @@ class StreamReader:
             yield from self._flush()
             self._add(line.partition(":")[2])
         elif self._frame or line.lstrip().startswith("{"):
-            # More of a text that is not escaped (Go up to 1.2.0), or a body without any framing.
+            # The next line of a text that is not escaped (Go up to 1.2.0), or a body without framing.
             self._add(line)
-        elif line.strip() != "END" and not line.startswith(_ASIDES) and not self.ended:
-            yield Unknown("text")
+        elif line.strip() != "END" and not line.startswith(_OTHER_LINES) and not self.ended:
+            yield UnknownFrame("text")
         if self._size > MAXIMUM_FRAME:
             yield from self._end(_TOO_LARGE)
 
@@ -97,55 +97,55 @@ class StreamReader:
             self._frame.append(text)
             self._size += len(text)
 
-    def _flush(self, *, cut: bool = False) -> Iterator[Event]:
+    def _flush(self, *, cut: bool = False) -> Iterator[FlowEvent]:
         text = "\n".join(self._frame).strip()
         self._frame, self._size = [], 0
         event = _event_of(text) if text and not self.ended else None
         if event is not None:
             yield from self._end(event)
-        elif text and not self.ended and not cut:  # a frame that was cut is no failure of its own
-            yield from self._end(Failure("DATA_LOSS", f"a frame is not JSON: {text[:200]}"))
+        elif text and not self.ended and not cut:  # a truncated frame is not reported twice
+            yield from self._end(FlowFailure("DATA_LOSS", f"a frame is not JSON: {text[:200]}"))
 
-    def _end(self, event: Event) -> Iterator[Event]:
+    def _end(self, event: FlowEvent) -> Iterator[FlowEvent]:
         if not self.ended:
-            self.ended = isinstance(event, Result | Failure)
+            self.ended = isinstance(event, FlowResult | FlowFailure)
             if self.ended:
                 self._line, self._frame, self._size = bytearray(), [], 0
             yield event
 
 
-def failure_of(value: Any) -> Failure:
-    """Read an error in any of the shapes that servers give it; one may be wrapped in another."""
+def failure_of(value: Any) -> FlowFailure:
+    """Read an error in any of the shapes that servers use; errors may be nested."""
     while isinstance(value, Mapping) and "error" in value:
         value = value["error"]
     if not isinstance(value, Mapping):
-        return Failure(message=value if isinstance(value, str) else "")
+        return FlowFailure(message=value if isinstance(value, str) else "")
     status, message = value.get("status"), value.get("message")
-    return Failure(
+    return FlowFailure(
         status.replace(" ", "_") if isinstance(status, str) else "UNKNOWN",  # Express itself writes INVALID ARGUMENT
         message if isinstance(message, str) else "",
         value.get("details"),
     )
 
 
-_TOO_LARGE: Final = Failure("DATA_LOSS", "a frame of the stream is too large")
+_TOO_LARGE: Final = FlowFailure("DATA_LOSS", "a frame of the stream is too large")
 
 
-def _event_of(text: str) -> Event | None:
-    """Read a frame; nothing if it is not JSON."""
+def _event_of(text: str) -> FlowEvent | None:
+    """Read a frame; return ``None`` if it is not JSON."""
     try:
         value = _read_json(text)
     except (ValueError, RecursionError):
         return _malformed(text)
     if not isinstance(value, dict):
-        return Unknown(type(value).__name__)
+        return UnknownFrame(type(value).__name__)
     if "message" in value and "status" not in value:
-        return Message(value["message"])
+        return FlowChunk(value["message"])
     if "result" in value or not value:
-        return Result(value.get("result"))  # JavaScript leaves the key out for a flow that returns nothing
+        return FlowResult(value.get("result"))  # JavaScript leaves the key out for a flow that returns nothing
     if "error" in value or "message" in value:
         return failure_of(value)
-    return Unknown(",".join(value))
+    return UnknownFrame(",".join(value))
 
 
 def _read_json(text: str) -> Any:
@@ -155,11 +155,11 @@ def _read_json(text: str) -> Any:
         return json.loads(text)  # Python servers write NaN and lone surrogates
 
 
-def _malformed(text: str) -> Failure | None:
-    """Read what can be read: Go up to 1.2.0 puts the text of an error into the JSON without escaping it."""
+def _malformed(text: str) -> FlowFailure | None:
+    """Read what can be read of invalid JSON: Go up to 1.2.0 does not escape the text of an error."""
     if not re.match(r'\{\s*"error"', text):
         return None
     found = {name: re.search(rf'"{name}"\s*:\s*"([^"]*)"', text) for name in ("status", "message")}
     status, message = (match.group(1) if match else "" for match in found.values())
     details = re.search(r'"details"\s*:\s*"(.*?)"?[\s}]*$', text, re.DOTALL)
-    return Failure(status or "INTERNAL", message, details.group(1) if details else text)
+    return FlowFailure(status or "INTERNAL", message, details.group(1) if details else text)

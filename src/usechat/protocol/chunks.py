@@ -1,7 +1,10 @@
 """The chunks of the UI message stream, AI SDK 5 to 7: one Struct per wire ``type``.
 
 The class name is the wire type in PascalCase, a field is the wire key in snake_case. Which release knows which chunk
-and field is the business of :mod:`usechat.protocol.releases`; import the chunks from :mod:`usechat.protocol.chunks`.
+and field stands in :mod:`usechat.protocol.releases`.
+
+:func:`encode_chunk` is strict: whatever values a chunk holds, every client accepts its JSON. :func:`decode_chunk` is as
+tolerant as clients are: unknown keys are left out, and what a client would reject raises a typed error.
 """
 
 from typing import Any, Final, Literal, NamedTuple, TypeAlias, Union, get_args, get_origin
@@ -352,7 +355,7 @@ CHUNK_TYPES: Final[dict[str, type[ChunkBase]]] = {
 """Every chunk class by its wire type; ``data-*`` apart, whose types are open."""
 
 
-# -- The chunks of the UI message stream and their JSON: decoded tolerantly, encoded strictly.
+# Chunks to JSON and back
 
 
 class _Field(NamedTuple):

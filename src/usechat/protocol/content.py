@@ -1,4 +1,4 @@
-"""What adapters hand over, in the shapes that clients demand."""
+"""Convert content that stands by itself (files, sources, data) to chunks, in the shapes that clients demand."""
 
 from collections.abc import Mapping
 from typing import Any, Final, TypeAlias, assert_never, get_args

@@ -1,7 +1,15 @@
-"""Chunks in, the message out: the mirror of the AI SDK's own reader, for every release of 5, 6 and 7.
+"""Build the message from its chunks, as the AI SDK's own reader does, for every release of 5, 6 and 7.
 
-What the page would show after each chunk is what :attr:`MessageBuilder.message` holds; what would make the page fail
-raises, with the text that the page would get.
+``MessageBuilder`` is the mirror of ``MessageStream``, and of ``processUIMessageStream`` in the npm package ``ai``. What
+the page would show after each chunk is what :attr:`MessageBuilder.message` holds; what would make the page fail raises,
+with the text that the page would show. So what was streamed is what is stored, and a stream can be judged without a
+browser.
+
+Readers differ from release to release: whether a block outlives its step, which part a tool chunk is about, which keys
+an update replaces. Every difference is a row of ``READER`` in :mod:`~usechat.protocol.releases`, asked with ``_reads``.
+Tool parts are built in :mod:`~usechat.protocol.tool_parts`.
+
+Long messages take linear time: text and tool input are collected in pieces, and joined or parsed when somebody looks.
 """
 
 import functools
@@ -66,9 +74,7 @@ def _first(members: dict[str, Any]) -> str:
     return min(indexes, key=int, default=next(iter(members)))
 
 
-# -- Chunks in, the message out: the mirror of the AI SDK's own reader, for every release of 5, 6 and 7. What the
-# page would show after each chunk is what :attr:`MessageBuilder.message` holds; what would make the page fail
-# raises, with the text that the page would get.
+# Blocks, by type and id
 
 _BLOCK_TYPES: Final[Mapping[type[Chunk], str]] = {
     chunks.TextStartChunk: "text",
@@ -85,8 +91,8 @@ _WHILE_OPEN: Final = BLOCK_TRANSITIONS[BlockState.OPEN]
 _WHILE_CLOSED: Final = BLOCK_TRANSITIONS[BlockState.CLOSED]
 
 
-class _Block:
-    """An open text or reasoning part."""
+class _GrowingText:
+    """An open text or reasoning part of the message, and the pieces of its text."""
 
     __slots__ = ("buffer", "part")
 
@@ -99,11 +105,26 @@ class _Block:
 
 
 class MessageBuilder:
-    """Builds one assistant message from its chunks, as the client of ``sdk`` does (a major or one release).
+    """Build one assistant message from its chunks, as the client of one release does.
 
-    ``message`` is the assistant message that the stream continues; it is copied. One of another role is not continued.
-    A new message bears ``message_id`` until a ``start`` chunk names it. Values that are no JSON are converted as
-    :mod:`usechat.protocol.values` says.
+    >>> from usechat import MessageStream
+    >>> from usechat.parts import Text
+    >>> stream, builder = MessageStream(message_id="m1", sdk="7"), MessageBuilder(sdk="7")
+    >>> for chunk in [*stream.send(Text("Hello")), *stream.close()]:
+    ...     builder.receive(chunk)
+    >>> builder.message["parts"]
+    [{'type': 'step-start'}, {'type': 'text', 'text': 'Hello', 'state': 'done'}]
+    >>> builder.finish_reason
+    'stop'
+
+    :param sdk: the client: a major such as ``"6"`` (its newest release), or one release such as ``"6.0.150"``.
+    :param message_id: the id of a new message until a ``start`` chunk names it.
+    :param message: the assistant message that the stream continues. It is copied. One of another role is not continued.
+    :raises UnknownRelease: if ``sdk`` names no release.
+    :raises LocalProtocolError: if ``message`` is no message.
+
+    Values that are no JSON are converted as :mod:`usechat.protocol.values` says. An instance is for one message and one
+    thread.
     """
 
     def __init__(self, *, sdk: str = "7", message_id: str = "", message: UIMessage | None = None) -> None:
@@ -116,7 +137,7 @@ class MessageBuilder:
         self._fields = {key: plain_json(value) for key, value in base.items() if key != "parts"}
         self._parts = PartList([{key: plain_json(value) for key, value in part.items()} for part in base["parts"]])
         self._tools = ToolParts(self._release, self._parts)
-        self._blocks: dict[_Key, _Block] = {}
+        self._blocks: dict[_Key, _GrowingText] = {}
         self._continues = continued is not None
         self._updates = 0
         self._finish_reason: str | None = None
@@ -155,7 +176,7 @@ class MessageBuilder:
 
     @property
     def updates(self) -> int:
-        """How often the client has told the page of a change: not at steps, transient data and a bare ``start``."""
+        """How often the client has updated the page: not for steps, transient data and a ``start`` without id."""
         return self._updates
 
     @property
@@ -188,7 +209,7 @@ class MessageBuilder:
         self._parts.append(part)
         if previous := self._blocks.get((part_type, chunk.id)):
             previous.catch_up()
-        self._blocks[part_type, chunk.id] = _Block(part)
+        self._blocks[part_type, chunk.id] = _GrowingText(part)
         return True
 
     def _block_delta(self, chunk: chunks.TextDeltaChunk | chunks.ReasoningDeltaChunk) -> bool:

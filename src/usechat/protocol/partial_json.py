@@ -1,4 +1,4 @@
-"""JSON that is still being written: what a client shows of a tool's input while the model streams it.
+"""Parse JSON that is still being written, as clients do to show a tool's input while the model streams it.
 
 The text is read as it stands; if it is not JSON yet, it is cut after the last character that a value can end with, what
 is open is closed, and it is read again. The scanner below decides where to cut. It is deliberately as forgiving as the

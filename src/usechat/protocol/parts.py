@@ -1,7 +1,20 @@
-"""The neutral vocabulary of adapters: what happened, with no word about framing.
+"""What a source can say: the neutral vocabulary of agents and adapters.
 
-A part says *what* the source did; :class:`~usechat.protocol.stream.MessageStream` decides which chunks that takes.
-``lane`` names the speaker (a node, an agent): parts of one lane are in order, lanes interleave freely.
+A part says *what happened*, with no word about framing; :class:`~usechat.protocol.stream.MessageStream` decides which
+chunks that takes. Send parts in the order in which things happen. No order is wrong: what is missing is added, and what
+a client cannot show is left out or replaced. Nothing is checked when a part is built; ``MessageStream.send`` raises
+:class:`~usechat.errors.LocalProtocolError` for a field of the wrong type. Any Python value may stand where JSON is sent
+(:mod:`usechat.protocol.values` has the conversion).
+
+Fields that several parts share:
+
+- ``lane`` names the speaker (a node, an agent). Parts of one lane keep their order; lanes interleave freely, and each
+  has a text block of its own.
+- ``provider_metadata`` is an object of objects, by the name of the provider; the page keeps it with the part.
+- ``tool_call_id`` is the source's own id of a call. ``tool_name`` and ``dynamic`` on an outcome only matter if the call
+  was never announced. ``dynamic`` marks a tool that the page does not know beforehand.
+- ``provider_executed`` says that the model's provider ran the tool. ``tool_metadata`` and ``title`` are for the page.
+- ``usage`` and ``metadata`` of an ending go to the message metadata, usage under the key ``usage``.
 """
 
 from collections.abc import Mapping
@@ -49,14 +62,28 @@ class _Part(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Start(_Part, frozen=True):
-    """Names the assistant message. Only the first part can: a later one keeps its metadata and loses its id."""
+    """Name the assistant message, and give it metadata. Only the first part names it; a later one adds its metadata.
+
+    >>> from usechat import MessageStream
+    >>> MessageStream(sdk="7").send(Start("m1", {"model": "small"}))
+    [StartChunk(message_id='m1', message_metadata={'model': 'small'})]
+    """
 
     message_id: str | None = None
     metadata: Mapping[str, Any] | None = None
 
 
 class Text(_Part, frozen=True, gc=False):
-    """More answer text. ``Text("")`` opens a block and adds nothing. ``id`` names the block, if the text opens one."""
+    """Add text to the answer.
+
+    >>> from usechat import MessageStream
+    >>> stream = MessageStream(message_id="m1", sdk="7")
+    >>> chunks = stream.send(Text("Hel"))
+    >>> stream.send(Text("lo"))
+    [TextDeltaChunk(id='1', delta='lo', provider_metadata=None)]
+
+    ``Text("")`` opens a block and adds nothing. ``id`` names the block, if this text opens one and the id is free.
+    """
 
     text: str
     provider_metadata: ProviderMetadata | None = None
@@ -64,21 +91,43 @@ class Text(_Part, frozen=True, gc=False):
 
 
 class Reasoning(_Part, frozen=True):
-    """More thinking text. ``Reasoning("")`` opens a block and adds nothing."""
+    """Add text to the thinking that the page shows apart from the answer. ``Reasoning("")`` only opens a block.
+
+    >>> from usechat import MessageStream
+    >>> MessageStream(message_id="m1", sdk="7").send(Reasoning("Let me see."))[-1]
+    ReasoningDeltaChunk(id='1', delta='Let me see.', provider_metadata=None)
+    """
 
     text: str
     provider_metadata: ProviderMetadata | None = None
 
 
 class BlockEnd(_Part, frozen=True):
-    """The lane's open text or reasoning block is complete; the next text starts a new one."""
+    """Complete the lane's open text or reasoning block; the next text begins a new one.
+
+    >>> from usechat import MessageStream
+    >>> stream = MessageStream(message_id="m1", sdk="7")
+    >>> chunks = stream.send(Text("Hello"))
+    >>> stream.send(BlockEnd())
+    [TextEndChunk(id='1', citations=None, provider_metadata=None)]
+
+    Blocks end by themselves before tools, files and steps. ``citations`` belong to the text of the block.
+    """
 
     provider_metadata: ProviderMetadata | None = None
     citations: tuple[Mapping[str, Any], ...] | None = None
 
 
 class ToolInputStart(_Part, frozen=True):
-    """The model began to write a tool call; its input follows in pieces."""
+    """Begin a tool call whose input follows in pieces.
+
+    >>> from usechat import MessageStream
+    >>> stream = MessageStream(message_id="m1", sdk="7")
+    >>> stream.send(ToolInputStart("c1", "weather"))[-1]
+    ToolInputStartChunk(tool_call_id='c1', tool_name='weather', ...)
+
+    ``input_encoding`` is ``"json"`` (the default) or ``"text"``, for an input that is shown as it is.
+    """
 
     tool_call_id: str
     tool_name: str
@@ -91,14 +140,27 @@ class ToolInputStart(_Part, frozen=True):
 
 
 class ToolInputDelta(_Part, frozen=True):
-    """A piece of the tool call's input, as the JSON text the model writes."""
+    """Add a piece to the input of a tool call, as the JSON text that the model writes.
+
+    >>> from usechat import MessageStream
+    >>> stream = MessageStream(message_id="m1", sdk="7")
+    >>> chunks = stream.send(ToolInputStart("c1", "weather"))
+    >>> stream.send(ToolInputDelta("c1", '{"city": "Os'))
+    [ToolInputDeltaChunk(tool_call_id='c1', input_text_delta='{"city": "Os')]
+    """
 
     tool_call_id: str
     text: str
 
 
 class ToolCall(_Part, frozen=True):
-    """A tool call whose input is complete. Without a result it waits for the client."""
+    """Call a tool with its whole input. Without a result before the turn ends, the call waits for the client.
+
+    >>> from usechat import MessageStream
+    >>> stream = MessageStream(message_id="m1", sdk="7")
+    >>> stream.send(ToolCall("c1", "weather", {"city": "Oslo"}))[-1]
+    ToolInputAvailableChunk(tool_call_id='c1', tool_name='weather', input={'city': 'Oslo'}, ...)
+    """
 
     tool_call_id: str
     tool_name: str
@@ -111,7 +173,13 @@ class ToolCall(_Part, frozen=True):
 
 
 class ToolInputError(_Part, frozen=True):
-    """A tool call that cannot run: unknown tool, or input that does not fit it."""
+    """Report a tool call that cannot run: the tool is unknown, or the input does not fit it.
+
+    >>> from usechat import MessageStream
+    >>> stream = MessageStream(message_id="m1", sdk="7")
+    >>> stream.send(ToolInputError("c1", "weather", "There is no city.", {}))[-1]
+    ToolInputErrorChunk(tool_call_id='c1', tool_name='weather', input={}, error_text='There is no city.', ...)
+    """
 
     tool_call_id: str
     tool_name: str
@@ -125,7 +193,16 @@ class ToolInputError(_Part, frozen=True):
 
 
 class ToolResult(_Part, frozen=True):
-    """What a tool returned. ``tool_name`` and ``dynamic`` only matter when the call was never announced."""
+    """Report what a tool returned.
+
+    >>> from usechat import MessageStream
+    >>> stream = MessageStream(message_id="m1", sdk="7")
+    >>> chunks = stream.send(ToolCall("c1", "weather", {"city": "Oslo"}))
+    >>> stream.send(ToolResult("c1", {"celsius": 21}))
+    [ToolOutputAvailableChunk(tool_call_id='c1', output={'celsius': 21}, ...)]
+
+    A ``preliminary`` result is replaced by the next one. The last one becomes final if no other comes.
+    """
 
     tool_call_id: str
     output: Any = None
@@ -138,7 +215,14 @@ class ToolResult(_Part, frozen=True):
 
 
 class ToolError(_Part, frozen=True):
-    """A tool failed; the turn goes on. The text is shown to people."""
+    """Report that a tool failed; the turn goes on. The text is shown to the user.
+
+    >>> from usechat import MessageStream
+    >>> stream = MessageStream(message_id="m1", sdk="7")
+    >>> chunks = stream.send(ToolCall("c1", "weather", {"city": "Oslo"}))
+    >>> stream.send(ToolError("c1", "The weather service is down."))
+    [ToolOutputErrorChunk(tool_call_id='c1', error_text='The weather service is down.', ...)]
+    """
 
     tool_call_id: str
     error_text: str
@@ -150,7 +234,14 @@ class ToolError(_Part, frozen=True):
 
 
 class ToolDenied(_Part, frozen=True):
-    """A tool call was not allowed to run."""
+    """Report that a tool call was not allowed to run.
+
+    >>> from usechat import MessageStream
+    >>> stream = MessageStream(message_id="m1", sdk="7")
+    >>> chunks = stream.send(ApprovalRequest("a1", "c1", tool_name="delete"))
+    >>> stream.send(ToolDenied("c1", "Not today."))[-1]
+    ToolOutputDeniedChunk(tool_call_id='c1')
+    """
 
     tool_call_id: str
     reason: str | None = None
@@ -159,7 +250,17 @@ class ToolDenied(_Part, frozen=True):
 
 
 class ApprovalRequest(_Part, frozen=True):
-    """A person must allow this tool call first."""
+    """Ask a person to allow a tool call. If the turn ends now, the client posts again with the answer.
+
+    >>> from usechat import MessageStream
+    >>> stream = MessageStream(message_id="m1", sdk="7")
+    >>> chunks = stream.send(ToolCall("c1", "delete", {"file": "a.txt"}))
+    >>> stream.send(ApprovalRequest("a1", "c1"))
+    [ToolApprovalRequestChunk(approval_id='a1', tool_call_id='c1', ...)]
+
+    ``is_automatic`` marks a request that the server answers itself. ``reason``, ``descriptor`` and
+    ``input_schema_input`` are for the page. ``signature`` is made by the server if it has a secret.
+    """
 
     approval_id: str
     tool_call_id: str
@@ -173,7 +274,14 @@ class ApprovalRequest(_Part, frozen=True):
 
 
 class ApprovalResponse(_Part, frozen=True):
-    """An approval was given or refused during the turn."""
+    """Report that an approval was given or refused during the turn.
+
+    >>> from usechat import MessageStream
+    >>> stream = MessageStream(message_id="m1", sdk="7")
+    >>> chunks = stream.send(ApprovalRequest("a1", "c1", tool_name="delete"))
+    >>> stream.send(ApprovalResponse("a1", approved=True))
+    [ToolApprovalResponseChunk(approval_id='a1', approved=True, ...)]
+    """
 
     approval_id: str
     approved: bool
@@ -183,7 +291,12 @@ class ApprovalResponse(_Part, frozen=True):
 
 
 class SourceUrl(_Part, frozen=True):
-    """A web page the answer rests on."""
+    """Cite a web page that the answer rests on.
+
+    >>> from usechat import MessageStream
+    >>> MessageStream(message_id="m1", sdk="7").send(SourceUrl("s1", "https://example.com", "An example"))[-1]
+    SourceUrlChunk(source_id='s1', url='https://example.com', title='An example', provider_metadata=None)
+    """
 
     source_id: str
     url: str
@@ -192,7 +305,12 @@ class SourceUrl(_Part, frozen=True):
 
 
 class SourceDocument(_Part, frozen=True):
-    """A document the answer rests on."""
+    """Cite a document that the answer rests on.
+
+    >>> from usechat import MessageStream
+    >>> MessageStream(message_id="m1", sdk="7").send(SourceDocument("s1", "application/pdf", "The manual"))[-1]
+    SourceDocumentChunk(source_id='s1', media_type='application/pdf', title='The manual', ...)
+    """
 
     source_id: str
     media_type: str
@@ -202,7 +320,12 @@ class SourceDocument(_Part, frozen=True):
 
 
 class File(_Part, frozen=True):
-    """A file made by the model; ``url`` may be a ``data:`` URL."""
+    """Send a file that the model made; ``url`` may be a ``data:`` URL.
+
+    >>> from usechat import MessageStream
+    >>> MessageStream(message_id="m1", sdk="7").send(File("https://example.com/a.png", "image/png"))[-1]
+    FileChunk(url='https://example.com/a.png', media_type='image/png', provider_metadata=None)
+    """
 
     url: str
     media_type: str
@@ -210,7 +333,12 @@ class File(_Part, frozen=True):
 
 
 class ReasoningFile(_Part, frozen=True):
-    """A file made while thinking."""
+    """Send a file that the model made while thinking.
+
+    >>> from usechat import MessageStream
+    >>> MessageStream(message_id="m1", sdk="7").send(ReasoningFile("https://example.com/a.png", "image/png"))[-1]
+    ReasoningFileChunk(url='https://example.com/a.png', media_type='image/png', provider_metadata=None)
+    """
 
     url: str
     media_type: str
@@ -218,14 +346,26 @@ class ReasoningFile(_Part, frozen=True):
 
 
 class Custom(_Part, frozen=True):
-    """Provider-specific content; ``kind`` reads ``provider.kind``."""
+    """Send content of a provider's own kind; ``kind`` reads ``provider.kind``.
+
+    >>> from usechat import MessageStream
+    >>> MessageStream(message_id="m1", sdk="7").send(Custom("openai.compaction"))[-1]
+    CustomChunk(kind='openai.compaction', provider_metadata=None)
+    """
 
     kind: str
     provider_metadata: ProviderMetadata | None = None
 
 
 class Data(_Part, frozen=True):
-    """The application's own data. The same name and id replaces; transient data is not kept in the message."""
+    """Send data of the application's own, which the page gets as the part ``data-<name>``.
+
+    >>> from usechat import MessageStream
+    >>> MessageStream(message_id="m1", sdk="7").send(Data("progress", {"percent": 40}, id="p1"))[-1]
+    DataChunk(type='data-progress', data={'percent': 40}, id='p1', transient=None, extra={})
+
+    Data of the same name and ``id`` replaces the earlier one. ``transient`` data is not kept in the message.
+    """
 
     name: str
     data: Any
@@ -234,28 +374,60 @@ class Data(_Part, frozen=True):
 
 
 class SteeringMessage(_Part, frozen=True):
-    """A user message that joined the run while it was going on."""
+    """Report a user message that joined the run; ``parts`` are text and file parts as pages hold them.
+
+    >>> from usechat import MessageStream
+    >>> stream = MessageStream(message_id="m1", sdk="7")
+    >>> stream.send(SteeringMessage("u2", ({"type": "text", "text": "In Celsius."},)))[-1]
+    SteeringMessageChunk(id='u2', parts=[{'type': 'text', 'text': 'In Celsius.'}])
+    """
 
     id: str
     parts: tuple[Mapping[str, Any], ...]
 
 
 class Step(_Part, frozen=True):
-    """The source moved on: another model call, another node."""
+    """Begin a step: another model call, another node. A step with nothing in it is not ended.
+
+    >>> from usechat import MessageStream
+    >>> stream = MessageStream(message_id="m1", sdk="7")
+    >>> chunks = stream.send(File("https://example.com/a.png", "image/png"))
+    >>> stream.send(Step())
+    [FinishStepChunk(), StartStepChunk()]
+    """
 
 
 class ResetStep(_Part, frozen=True):
-    """Everything since the last step began is void, for example because the model call is retried."""
+    """Declare everything since the last step began void, for example because the model call is retried.
+
+    >>> from usechat import MessageStream
+    >>> stream = MessageStream(message_id="m1", sdk="7")
+    >>> chunks = stream.send(Text("Hm"))
+    >>> stream.send(ResetStep())
+    [TextEndChunk(id='1', ...), ResetStepChunk()]
+    """
 
 
 class Metadata(_Part, frozen=True):
-    """Facts about the whole message, merged deeply into what was sent before."""
+    """Add facts about the whole message; the page merges them deeply into what was sent before.
+
+    >>> from usechat import MessageStream
+    >>> MessageStream(message_id="m1", sdk="7").send(Metadata({"model": "small"}))[-1]
+    MessageMetadataChunk(message_metadata={'model': 'small'})
+    """
 
     metadata: Mapping[str, Any]
 
 
 class Finish(_Part, frozen=True):
-    """The turn ended well. ``reason`` defaults to ``tool-calls`` while a call waits for the client, else ``stop``."""
+    """End the turn well.
+
+    >>> from usechat import MessageStream
+    >>> MessageStream(message_id="m1", sdk="7").send(Finish("length", usage={"outputTokens": 7}))[-1]
+    FinishChunk(finish_reason='length', message_metadata={'usage': {'outputTokens': 7}})
+
+    ``reason`` defaults to ``tool-calls`` while a call waits for the client, and else to ``stop``.
+    """
 
     reason: str | None = None
     usage: Mapping[str, Any] | None = None
@@ -263,7 +435,12 @@ class Finish(_Part, frozen=True):
 
 
 class Error(_Part, frozen=True):
-    """The turn failed. The text is shown to people."""
+    """End the turn as failed. The text is shown to the user.
+
+    >>> from usechat import MessageStream
+    >>> MessageStream(message_id="m1", sdk="7").send(Error("The model does not answer."))[-2:]
+    [ErrorChunk(error_text='The model does not answer.'), FinishChunk(finish_reason='error', message_metadata=None)]
+    """
 
     error_text: str
     usage: Mapping[str, Any] | None = None
@@ -271,7 +448,12 @@ class Error(_Part, frozen=True):
 
 
 class Abort(_Part, frozen=True):
-    """The turn was stopped on purpose."""
+    """End the turn as stopped on purpose.
+
+    >>> from usechat import MessageStream
+    >>> MessageStream(message_id="m1", sdk="7").send(Abort("The user pressed stop."))[-2]
+    AbortChunk(reason='The user pressed stop.')
+    """
 
     reason: str | None = None
     usage: Mapping[str, Any] | None = None

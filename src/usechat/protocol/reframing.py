@@ -1,6 +1,17 @@
-"""Chunks back to parts: what another AI SDK endpoint streamed, in the words that adapters speak."""
+"""Read a stream back into parts, to write it anew: for another release, or for a reader that comes late.
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+Chunks say how a message is framed, parts say what happened. Going back from chunks to parts drops the framing, and
+sending the parts to a new ``MessageStream`` makes framing that is legal for whatever release reads it. That serves:
+
+- a source that is itself an AI SDK endpoint: :class:`ChunkReader`, an adapter whose events are chunks;
+- a client of another release than the run was written for: :class:`Reframer`;
+- a client that joins late: :func:`shorten` merges the deltas of each block, because nobody watches old text being
+  typed, and a ``Reframer`` puts the parts of the continued message in front, which the client may not have.
+
+Each block on the wire becomes a lane of its own, so that blocks which interleave stay apart.
+"""
+
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final, cast
 
 import msgspec
@@ -9,7 +20,7 @@ from msgspec import UNSET
 from usechat.protocol import chunks, parts
 from usechat.protocol.chunks import Chunk
 from usechat.protocol.parts import Part
-from usechat.protocol.sse import DONE, ChunkDecoder, FrameStream, encode_frame
+from usechat.protocol.sse import ChunkDecoder, FrameStream, encode_frames
 from usechat.protocol.stream import MessageStream
 from usechat.protocol.ui_messages import is_dynamic_tool, is_static_tool
 
@@ -20,7 +31,6 @@ __all__ = [
     "compact",
     "earlier_parts",
     "parts_from_chunk",
-    "pieces_of",
     "shorten",
 ]
 
@@ -29,14 +39,14 @@ BROKE_OFF: Final = "The answer broke off before it was complete."
 
 
 class ChunkReader:
-    """Reads the chunks of one message; knows whether they came to an end."""
+    """Turn the chunks of one message into parts; an adapter whose events are chunks."""
 
     def __init__(self) -> None:
         self._abort: parts.Abort | None = None
         self._ended = False
 
     def feed(self, chunk: Chunk) -> list[Part]:
-        """Return what a chunk says; a stop is told when the message is complete, with its metadata."""
+        """Return the parts of a chunk; an abort is returned when the message is complete, with its metadata."""
         match chunk:
             case chunks.AbortChunk():
                 self._abort = parts.Abort(chunk.reason)
@@ -49,14 +59,14 @@ class ChunkReader:
         return parts_from_chunk(chunk)
 
     def close(self, error: BaseException | None = None) -> list[Part]:
-        """Return the ending of a stream that told none: one that was cut short is a failure, never a silent end."""
+        """Return the ending of a stream that has none: one that was cut short is a failure, never a good end."""
         if self._ended or error is not None:
             return []
         return [self._abort or parts.Error(BROKE_OFF)]
 
 
 def parts_from_chunk(chunk: Chunk) -> list[Part]:
-    """Return what a chunk says. Each block speaks in a lane of its own, so that none tears another."""
+    """Return the parts of a chunk. Each block is a lane of its own, so that none splits another."""
     if isinstance(chunk, chunks.DataChunk):
         return [parts.Data(chunk.type.removeprefix("data-"), chunk.data, chunk.id, bool(chunk.transient))]
     return _READERS[type(chunk)](chunk)
@@ -213,24 +223,12 @@ _READERS: Final[Mapping[type[Any], Callable[[Any], list[Part]]]] = {
 }
 
 
-# -- What a reader gets who comes late: the whole message so far, short, and for its own release.
+# For readers that come late
 
 
 def shorten(frames: bytes, *, event_names: bool = False) -> bytes:
-    """Return the frames of a run so far with one delta per block."""
-    end = DONE if frames.endswith(DONE) else b""
-    short = compact(ChunkDecoder().receive(frames))
-    return b"".join([encode_frame(chunk, event_names=event_names) for chunk in short]) + end
-
-
-def pieces_of(frames: bytes, size: int) -> Iterator[bytes]:
-    """Yield the same in pieces of whole frames, each of about so many bytes."""
-    begin = 0
-    while begin < len(frames):
-        place = frames.find(b"\n\n", begin + max(0, size - 2))
-        end = len(frames) if place < 0 else place + 2
-        yield frames[begin:end]
-        begin = end
+    """Write the frames of a run so far again, with one delta per block."""
+    return encode_frames(compact(ChunkDecoder().receive(frames)), event_names=event_names)
 
 
 def compact(found: Iterable[Chunk]) -> list[Chunk]:
@@ -279,7 +277,7 @@ def _delta(chunk: Chunk) -> tuple[tuple[type[Chunk], str] | None, str]:
 
 
 def earlier_parts(message: Mapping[str, Any]) -> list[Part]:
-    """Return what a message says, in parts."""
+    """Return the parts that make a message as it is stored."""
     return [said for number, part in enumerate(message.get("parts", ())) for said in _said(part, f"earlier {number}")]
 
 
@@ -323,7 +321,7 @@ def _called(part: Mapping[str, Any], kind: str) -> list[Part]:
 
 
 class Reframer:
-    """Writes a run anew: for a client of another release, or behind the message that it continues."""
+    """Write a run anew: for a client of another release, or behind the message that it continues."""
 
     def __init__(
         self, message_id: str, sdk: str, *, earlier: Mapping[str, Any] | None = None, event_names: bool = False
@@ -334,10 +332,10 @@ class Reframer:
         self._earlier = earlier_parts(earlier) if earlier else []
 
     def receive(self, frames: bytes) -> bytes:
-        """Return the same, for the other release."""
+        """Take frames of the run, and return those for the other release."""
         said = [part for chunk in compact(self._decoder.receive(frames)) for part in self._reader.feed(chunk)]
         if self._earlier and said:
-            # The first part is the start of the message; what it held already follows.
+            # The first part is the start of the message; what the message held before comes right behind it.
             said[1:1] = self._earlier
             self._earlier = []
         return b"".join([self._frames.send(part) for part in said])

@@ -2,7 +2,7 @@
 
 The whole history under ``messages`` (the default transport), or only the last message, under ``messages`` or
 ``message`` (``prepareSendMessagesRequest``); messages with ``parts``, or with the ``content`` of AI SDK 4.
-Everything in a request is the client's word: tool outputs, approvals and assistant messages can be forged.
+Treat all of it as untrusted client input: tool outputs, approvals and assistant messages can be forged.
 """
 
 from collections.abc import Iterator, Mapping
@@ -49,7 +49,7 @@ DEFAULT_LIMITS: Final = Limits()
 
 
 class ToolOutput(msgspec.Struct, frozen=True):
-    """What the client says a tool returned, or why it failed (``error_text``)."""
+    """The output of a client-side tool, or why it failed (``error_text``); untrusted client input."""
 
     tool_call_id: str
     tool_name: str
@@ -67,11 +67,22 @@ class ApprovalAnswer(msgspec.Struct, frozen=True):
 
 
 class ChatRequest(msgspec.Struct, frozen=True, kw_only=True):
-    """One request for an assistant turn.
+    """One request for an assistant turn; read it with :meth:`parse`.
 
-    ``chat_id`` is empty when the body had none. Each message has an ``id`` (empty when it had none) and ``parts``;
-    unknown keys and parts are kept. ``body`` holds the application's own keys. ``pending_calls`` are the calls whose
-    outputs may be taken, because they were asked for: a server sets it, whatever the body says; without, nobody looked.
+    >>> request = ChatRequest.parse(
+    ...     b'{"id": "c1", "messages": [{"id": "u1", "role": "user", "parts": [{"type": "text", "text": "Hi"}]}]}'
+    ... )
+    >>> request.chat_id, request.text, request.trigger
+    ('c1', 'Hi', 'submit-message')
+
+    :param chat_id: the id of the chat; empty if the body had none.
+    :param messages: the messages as they came. Each has an ``id`` (empty if it had none) and ``parts``; unknown keys
+        and parts are kept.
+    :param trigger: ``submit-message`` or ``regenerate-message``.
+    :param message_id: the message that is regenerated or continued, if the client names one.
+    :param body: the application's own keys.
+    :param pending_calls: the calls whose outputs may be accepted, because they were asked for. The server sets it,
+        whatever the body says. ``None`` means that nobody has checked.
     """
 
     chat_id: str = ""
@@ -83,7 +94,11 @@ class ChatRequest(msgspec.Struct, frozen=True, kw_only=True):
 
     @classmethod
     def parse(cls, body: _Body, *, limits: Limits = DEFAULT_LIMITS) -> "ChatRequest":
-        """Read the body of a POST; a mapping is taken as parsed JSON, whose size in bytes is not limited."""
+        """Read the body of a POST; a mapping is taken as parsed JSON, whose size in bytes is not limited.
+
+        :raises InvalidRequest: if the body is no chat request; the text says where, and what would be right.
+        :raises RequestTooLarge: if it exceeds one of the ``limits``.
+        """
         value = _read_object(body, limits)
         listed = value.get("messages") is not None
         envelope = _ENVELOPE if listed else _ENVELOPE | {"message"}
@@ -139,8 +154,8 @@ class ChatRequest(msgspec.Struct, frozen=True, kw_only=True):
     def tool_outputs(self) -> list[ToolOutput]:
         """The outcomes of ``pending_calls`` in the continued message.
 
-        Where nobody looked which those are, it is every outcome, the server's own included: match them by
-        ``tool_call_id``.
+        If nobody has checked which those are (``None``), it is every outcome, including the server's own: match them
+        by ``tool_call_id``.
         """
         return [
             ToolOutput(call.id, call.name, call.part.get("output"), _error_text(call))
@@ -161,7 +176,7 @@ class ChatRequest(msgspec.Struct, frozen=True, kw_only=True):
         message = self.last_user_message
         return [] if message is None else [part for part in _parts_of(message) if part["type"] == part_type]
 
-    def _calls(self) -> "Iterator[_Call]":
+    def _calls(self) -> "Iterator[_RequestCall]":
         message = self.continues
         for part in [] if message is None else _parts_of(message):
             tool_call_id, name = part.get("toolCallId"), part.get("toolName")
@@ -170,10 +185,10 @@ class ChatRequest(msgspec.Struct, frozen=True, kw_only=True):
             elif not is_dynamic_tool(part["type"]):
                 continue
             if isinstance(tool_call_id, str) and isinstance(name, str):
-                yield _Call(tool_call_id, name, part)
+                yield _RequestCall(tool_call_id, name, part)
 
 
-class _Call(NamedTuple):
+class _RequestCall(NamedTuple):
     """A tool part of the continued message."""
 
     id: str
@@ -198,7 +213,7 @@ class _Call(NamedTuple):
         return question if isinstance(question.get("approvalId"), str) else None
 
 
-def _approval_answer(call: _Call) -> ApprovalAnswer | None:
+def _approval_answer(call: _RequestCall) -> ApprovalAnswer | None:
     """Read an answer; whatever is not a plain yes is a no."""
     question = call.question
     if question is None:
@@ -220,7 +235,7 @@ def _approval_answer(call: _Call) -> ApprovalAnswer | None:
     )
 
 
-def _error_text(call: _Call) -> str | None:
+def _error_text(call: _RequestCall) -> str | None:
     if call.state != ToolState.OUTPUT_ERROR:
         return None
     return _string(call.part.get("errorText")) or "The tool failed."

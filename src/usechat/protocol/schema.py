@@ -1,4 +1,4 @@
-"""Is this JSON value a legal chunk for that release? The AI SDK's own schemas, as one table, with reasons for people.
+"""Judge whether a JSON value is a legal chunk for a release: the AI SDK's own schemas as one table, with reasons.
 
 :func:`flaws` judges one parsed value as the client does with zod 4.4 or later, where a missing ``input``, ``output``
 or ``data`` is fatal. It says everything that is wrong, not only the first thing. The table is made from the Structs of
@@ -53,13 +53,13 @@ class Flaw(NamedTuple):
 Check: TypeAlias = Callable[[Any, str], Iterator[Flaw]]
 
 
-class _Field(NamedTuple):
+class _KeyRule(NamedTuple):
     required: bool
     check: Check
 
 
 class _Schema(NamedTuple):
-    known: Mapping[str, _Field]
+    known: Mapping[str, _KeyRule]
     keys: frozenset[str]
     elsewhere: Mapping[str, Since]
     """Keys that this release does not know and others do."""
@@ -130,7 +130,7 @@ def _shortened(text: str) -> str:
     return text if len(text) <= 40 else text[:39] + "…"
 
 
-def _object_flaws(value: dict[str, Any], fields: Mapping[str, _Field], path: str) -> Iterator[Flaw]:
+def _object_flaws(value: dict[str, Any], fields: Mapping[str, _KeyRule], path: str) -> Iterator[Flaw]:
     for key, field in fields.items():
         if key in value:
             yield from field.check(value[key], f"{path}.{key}")
@@ -275,7 +275,7 @@ def _array_of(check_item: Check) -> Check:
     return check
 
 
-def _object_by(key: str, variants: Mapping[str, Mapping[str, _Field]]) -> Check:
+def _object_by(key: str, variants: Mapping[str, Mapping[str, _KeyRule]]) -> Check:
     """Return the check of an object whose ``key`` says which of several shapes it has."""
     check_key = _one_of(*variants)
 
@@ -287,7 +287,7 @@ def _object_by(key: str, variants: Mapping[str, Mapping[str, _Field]]) -> Check:
     return _only_objects(check)
 
 
-def _object(fields: Mapping[str, _Field]) -> Check:
+def _object(fields: Mapping[str, _KeyRule]) -> Check:
     return _only_objects(lambda value, path: _object_flaws(value, fields, path))
 
 
@@ -297,26 +297,26 @@ def _string_values(value: Any, path: str) -> Iterator[Flaw]:
         yield from _string(item, f"{path}.{key}")
 
 
-_TEXT: Final = _Field(True, _string)
-_TEXT_OR_NONE: Final = _Field(False, _string)
-_METADATA: Final = _Field(False, _provider_metadata)
+_TEXT: Final = _KeyRule(True, _string)
+_TEXT_OR_NONE: Final = _KeyRule(False, _string)
+_METADATA: Final = _KeyRule(False, _provider_metadata)
 
 _CITATION: Final = _object(
     {
-        "source": _Field(
+        "source": _KeyRule(
             True,
             _object_by(
                 "sourceType",
                 {
                     "url": {
-                        "type": _Field(True, _one_of("source")),
+                        "type": _KeyRule(True, _one_of("source")),
                         "id": _TEXT,
                         "url": _TEXT,
                         "title": _TEXT_OR_NONE,
                         "providerMetadata": _METADATA,
                     },
                     "document": {
-                        "type": _Field(True, _one_of("source")),
+                        "type": _KeyRule(True, _one_of("source")),
                         "id": _TEXT,
                         "mediaType": _TEXT,
                         "title": _TEXT,
@@ -326,8 +326,8 @@ _CITATION: Final = _object(
                 },
             ),
         ),
-        "startIndex": _Field(False, _index),
-        "endIndex": _Field(False, _index),
+        "startIndex": _KeyRule(False, _index),
+        "endIndex": _KeyRule(False, _index),
         "citedText": _TEXT_OR_NONE,
     }
 )
@@ -339,7 +339,7 @@ _STEERING_PART: Final = _object_by(
             "mediaType": _TEXT,
             "url": _TEXT,
             "filename": _TEXT_OR_NONE,
-            "providerReference": _Field(False, _string_values),
+            "providerReference": _KeyRule(False, _string_values),
             "providerMetadata": _METADATA,
         },
     },
@@ -359,13 +359,13 @@ _CHECKS_BY_KEY: Final = {
 
 # ---- the table ----
 
-_RELICS: Final[Mapping[str, Mapping[str, _Field]]] = {
+_RELICS: Final[Mapping[str, Mapping[str, _KeyRule]]] = {
     "reasoning": {"text": _TEXT, "providerMetadata": _METADATA},
     "reasoning-part-finish": {},
 }
 """Types that the schemas of 5.0.0 to 5.0.51 list, that nothing ever sent and that the reader ignores."""
 _RELICS_GONE: Final = Since(52, 0, 0)
-_TYPE: Final = _Field(True, _anything)
+_TYPE: Final = _KeyRule(True, _anything)
 
 
 @functools.lru_cache(maxsize=1024)
@@ -377,7 +377,7 @@ def _schema(chunk_type: str, release: Release) -> _Schema | None:
         return None
     struct = CHUNK_TYPES.get(chunk_type, DataChunk)
     fields = {
-        field.encode_name: _Field(field.required, _check_of(chunk_type, field, release))
+        field.encode_name: _KeyRule(field.required, _check_of(chunk_type, field, release))
         for field in msgspec.structs.fields(struct)
         if field.name not in ("type", "extra")
     }
@@ -386,7 +386,7 @@ def _schema(chunk_type: str, release: Release) -> _Schema | None:
     return _make_schema(known, {key: since[key] for key in fields if key not in known})
 
 
-def _make_schema(known: Mapping[str, _Field], elsewhere: Mapping[str, Since]) -> _Schema:
+def _make_schema(known: Mapping[str, _KeyRule], elsewhere: Mapping[str, Since]) -> _Schema:
     return _Schema({"type": _TYPE, **known}, frozenset({"type", *known}), elsewhere)
 
 

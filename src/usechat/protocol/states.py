@@ -1,14 +1,26 @@
-"""What may follow what: the life of a text block and of a tool call, as tables.
+"""What may follow what: the life of a text block and of a tool call, as two tables.
 
-The sender (:mod:`~usechat.protocol.stream`) asks them what it must send first; the reader
-(:mod:`~usechat.protocol.message`) asks them what state a part is in and which chunk came without its prerequisite.
+The UI message stream has few rules of order, and all of them are about two things. A *block* (text or reasoning, by its
+id) is opened, grows and is closed. A *tool call* (by its id) goes through the states that the page shows. Each table
+maps the state before and the class of the chunk to the state after; a pair that is not in the table is a move that no
+stream of ours makes.
+
+- The sender (:mod:`~usechat.protocol.stream`, :mod:`~usechat.protocol.tool_calls`) looks up every move where it makes
+  it, with :func:`block_state_after` and :func:`tool_state_after`. A missing pair is a bug of this package and raises
+  LocalProtocolError, whatever parts were sent.
+- The reader (:mod:`~usechat.protocol.message`) and the checker (:mod:`usechat.check`) look at streams of other senders.
+  They ask whether a pair is in the table, and what a client does if it is not: it raises (:func:`missing_prerequisite`)
+  or sets the state regardless (:func:`tool_state_set_by`).
+
+The diagrams in ARCHITECTURE.md are generated from the tables. A property test demands that every move of generated
+streams is in them, and that every pair is taken.
 """
 
 import enum
 from collections.abc import Mapping
 from typing import Any, Final
 
-from usechat.errors import UIMessageStreamError
+from usechat.errors import LocalProtocolError, UIMessageStreamError
 from usechat.protocol import chunks
 from usechat.protocol.chunks import Chunk, type_of
 from usechat.protocol.releases import Release, reads
@@ -19,8 +31,10 @@ __all__ = [
     "TOOL_TRANSITIONS",
     "BlockState",
     "ToolState",
+    "block_state_after",
     "missing_prerequisite",
     "tool_state_after",
+    "tool_state_set_by",
 ]
 
 
@@ -44,29 +58,33 @@ class ToolState(enum.StrEnum):
     OUTPUT_DENIED = "output-denied"
 
 
-BLOCK_TRANSITIONS: Final[Mapping[BlockState, Mapping[type[chunks.Chunk], BlockState]]] = {
+BLOCK_TRANSITIONS: Final[Mapping[BlockState, Mapping[type[Chunk], BlockState]]] = {
     BlockState.CLOSED: {
         chunks.TextStartChunk: BlockState.OPEN,
         chunks.ReasoningStartChunk: BlockState.OPEN,
-    },
-    BlockState.OPEN: {
-        chunks.TextDeltaChunk: BlockState.OPEN,
-        chunks.TextEndChunk: BlockState.CLOSED,
-        chunks.ReasoningDeltaChunk: BlockState.OPEN,
-        chunks.ReasoningEndChunk: BlockState.CLOSED,
-        # Readers before 7.0.79 forget open blocks here, so a later delta would throw in the browser.
+        # Only here: clients before 7.0.79 forget open blocks at finish-step, and all of them at reset-step, so a later
+        # delta would throw in the browser. Every block is ended before the step is.
         chunks.FinishStepChunk: BlockState.CLOSED,
         chunks.ResetStepChunk: BlockState.CLOSED,
     },
+    BlockState.OPEN: {
+        chunks.TextDeltaChunk: BlockState.OPEN,
+        chunks.ReasoningDeltaChunk: BlockState.OPEN,
+        chunks.TextEndChunk: BlockState.CLOSED,
+        chunks.ReasoningEndChunk: BlockState.CLOSED,
+    },
 }
 
-_OUTPUTS: Final[Mapping[type[chunks.Chunk], ToolState]] = {
+_OUTPUTS: Final[Mapping[type[Chunk], ToolState]] = {
     chunks.ToolOutputAvailableChunk: ToolState.OUTPUT_AVAILABLE,
     chunks.ToolOutputErrorChunk: ToolState.OUTPUT_ERROR,
-    chunks.ToolOutputDeniedChunk: ToolState.OUTPUT_DENIED,
+}
+_OUTPUTS_AND_DENIAL: Final = {**_OUTPUTS, chunks.ToolOutputDeniedChunk: ToolState.OUTPUT_DENIED}
+_REQUEST: Final[Mapping[type[Chunk], ToolState]] = {
+    chunks.ToolApprovalRequestChunk: ToolState.APPROVAL_REQUESTED,
 }
 
-TOOL_TRANSITIONS: Final[Mapping[ToolState, Mapping[type[chunks.Chunk], ToolState]]] = {
+TOOL_TRANSITIONS: Final[Mapping[ToolState, Mapping[type[Chunk], ToolState]]] = {
     ToolState.ABSENT: {
         chunks.ToolInputStartChunk: ToolState.INPUT_STREAMING,
         chunks.ToolInputAvailableChunk: ToolState.INPUT_AVAILABLE,
@@ -77,33 +95,63 @@ TOOL_TRANSITIONS: Final[Mapping[ToolState, Mapping[type[chunks.Chunk], ToolState
         chunks.ToolInputAvailableChunk: ToolState.INPUT_AVAILABLE,
         chunks.ToolInputErrorChunk: ToolState.OUTPUT_ERROR,
     },
-    ToolState.INPUT_AVAILABLE: {
-        chunks.ToolApprovalRequestChunk: ToolState.APPROVAL_REQUESTED,
-        **_OUTPUTS,
-    },
+    # A denial needs an approval on the page; without one the part does not validate (validateUIMessages).
+    ToolState.INPUT_AVAILABLE: {**_REQUEST, **_OUTPUTS},
+    # A request may be made again, also after an answer: the newest replaces the one that the part shows.
     ToolState.APPROVAL_REQUESTED: {
+        **_REQUEST,
         chunks.ToolApprovalResponseChunk: ToolState.APPROVAL_RESPONDED,
-        **_OUTPUTS,
+        **_OUTPUTS_AND_DENIAL,
     },
-    ToolState.APPROVAL_RESPONDED: _OUTPUTS,
-    # A later output replaces an earlier one: preliminary results, and results that come twice.
-    ToolState.OUTPUT_AVAILABLE: _OUTPUTS,
-    ToolState.OUTPUT_ERROR: _OUTPUTS,
-    ToolState.OUTPUT_DENIED: _OUTPUTS,
+    ToolState.APPROVAL_RESPONDED: {**_REQUEST, **_OUTPUTS_AND_DENIAL},
+    # A later output replaces an earlier one: preliminary results, behind which even a request may come, and results
+    # that come twice.
+    ToolState.OUTPUT_AVAILABLE: {**_REQUEST, **_OUTPUTS_AND_DENIAL},
+    ToolState.OUTPUT_ERROR: _OUTPUTS_AND_DENIAL,
+    ToolState.OUTPUT_DENIED: _OUTPUTS_AND_DENIAL,
 }
 
 SETTLED: Final = frozenset({ToolState.OUTPUT_AVAILABLE, ToolState.OUTPUT_ERROR, ToolState.OUTPUT_DENIED})
 """The states in which a call waits for nothing any more."""
 
-_STATE_AFTER: Final = {chunk: state for row in TOOL_TRANSITIONS.values() for chunk, state in row.items()}
+_SET_BY: Final = {chunk: state for row in TOOL_TRANSITIONS.values() for chunk, state in row.items()}
 
 
-def tool_state_after(chunk: chunks.Chunk) -> ToolState:
-    """Return the state that a tool chunk puts its call into, wherever the call stood before."""
-    return _STATE_AFTER[type(chunk)]
+def block_state_after(state: BlockState, chunk: Chunk) -> BlockState:
+    """Look up the state of a block after a chunk; LocalProtocolError if the table has no such move."""
+    after = BLOCK_TRANSITIONS[state].get(type(chunk))
+    if after is None:
+        raise _illegal("block", getattr(chunk, "id", None), state, chunk)
+    return after
 
 
-# -- What a client says to a chunk that came without its prerequisite, word for word.
+def tool_state_after(state: ToolState, chunk: Chunk) -> ToolState:
+    """Look up the state of a tool call after a chunk; LocalProtocolError if the table has no such move."""
+    after = TOOL_TRANSITIONS[state].get(type(chunk))
+    if after is None:
+        raise _illegal("tool call", getattr(chunk, "tool_call_id", None), state, chunk)
+    return after
+
+
+def tool_state_set_by(chunk: Chunk) -> ToolState:
+    """Return the state that a tool chunk gives to its part on the page: clients do not look at the state before."""
+    return _SET_BY[type(chunk)]
+
+
+def _illegal(what: str, chunk_id: str | None, state: BlockState | ToolState, chunk: Chunk) -> LocalProtocolError:
+    transitions: Mapping[Any, Mapping[type[Chunk], Any]] = (
+        BLOCK_TRANSITIONS if isinstance(state, BlockState) else TOOL_TRANSITIONS
+    )
+    legal = ", ".join(sorted(str(kind.__struct_config__.tag) for kind in transitions[state]))
+    named = what if chunk_id is None else f"{what} {chunk_id!r}"
+    return LocalProtocolError(
+        f"{type_of(chunk)!r} is illegal for the {named} while it is {state.value}; legal here: {legal}",
+        chunk_type=type_of(chunk),
+        chunk_id=chunk_id,
+    )
+
+
+# The error of each client for a chunk without its prerequisite, word for word
 
 _STARTS: Final[Mapping[type[Chunk], tuple[str, str]]] = {
     chunks.TextDeltaChunk: ("text part", "text-start"),

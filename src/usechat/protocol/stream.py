@@ -1,12 +1,35 @@
-"""Parts in, chunks out: the one place that knows framing.
+"""Turn parts into chunks: the only place that knows how a message is framed.
 
-Whatever parts arrive, in whatever order, the chunks are legal for every release the stream is made for, and there is
-exactly one ending.
+A source says *what happened*, in parts: more text, a tool was called, the turn is over. A client wants *frames of a
+message*: a start, steps, blocks that are opened, filled and closed under an id, tool calls that pass through their
+states in order, one ending. ``MessageStream`` is the function between the two. It is a plain object without I/O: a part
+goes in, a list of chunks comes out, and nothing else happens.
+
+What it guarantees, whatever parts arrive in whatever order:
+
+1. **Every stream is legal** for all releases that it is made for (``sdk``). A chunk or field that one of them does not
+   know is replaced or left out, and counted in ``downgraded`` (:mod:`~usechat.protocol.releases` has the table).
+2. **Every move is in the tables** of :mod:`~usechat.protocol.states`. Each block and each call carries its state, and
+   each chunk about it is looked up by that state before it is sent.
+3. **Nothing is lost, repeated or reordered within a lane.** A lane is one speaker. Lanes interleave freely, so several
+   blocks can be open at once, at most one per lane.
+4. **There is exactly one ending**, and nothing after it. What is incomplete by then is settled first: inputs that were
+   cut off fail, blocks are closed, preliminary results become final.
+
+Steps are where most of the thought is. Clients decide by the *last step* whether to post again by themselves
+(``lastAssistantMessageIsCompleteWithToolCalls``: its calls all have results, and no text follows them), so text behind
+a result begins a step of its own, or the page would post for ever. A step cannot end while the input of a tool is
+being streamed, because readers look a call up in its own step: a part that needs a new step waits in ``_waiting``, and
+what follows in its lane waits behind it. Clients before 7.0.79 forget open blocks when a step ends, so all blocks are
+closed first, and reopen under fresh ids.
+
+Tool calls have rules enough for a module of their own, :mod:`~usechat.protocol.tool_calls`. Content that stands by
+itself (files, sources, data) is converted in :mod:`~usechat.protocol.content`.
 """
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, ClassVar, Final, get_args
+from typing import Any, ClassVar, Final, NamedTuple, get_args
 
 import msgspec
 
@@ -15,34 +38,43 @@ from usechat.protocol import chunks, parts
 from usechat.protocol.chunks import Chunk, type_of
 from usechat.protocol.content import ContentPart, check_part, content_chunk, is_citation, provider_metadata
 from usechat.protocol.releases import releases_for
+from usechat.protocol.states import BlockState, block_state_after
 from usechat.protocol.tool_calls import Call, ToolCalls
 from usechat.protocol.values import json_object, json_value
 
 __all__ = [
     "BlockIds",
     "MessageStream",
+    "OpenBlock",
+    "same_metadata",
 ]
+
+BROKEN_OFF: Final = "The run ended before this tool finished."
+STOPPED: Final = "The run was stopped before this tool finished."
+# Shared until they are needed: most messages have no tools and no waiting lanes, and thousands of streams are open.
+_NO_LANES: Final = frozenset[str]()
+_NO_TOOLS: Final = ToolCalls(releases_for("any"), Counter())
 
 
 class BlockIds:
-    """Gives ids to blocks: the one that a source wants if no block had it, else the next of ``new_id``."""
+    """Choose the ids of blocks: the one that a source asks for if it is free, else the next of ``new_id``."""
 
-    __slots__ = ("_given", "_new_id", "_number")
+    __slots__ = ("_new_id", "_number", "_used")
 
     def __init__(self, new_id: Callable[[], str] | None = None) -> None:
         self._new_id = new_id
         self._number = 0
-        self._given: dict[str, bool] = {}  # and whether a source wanted it
+        self._used: dict[str, bool] = {}  # and whether a source asked for it
 
     def give(self, wanted: str | None = None) -> str:
         """Return the id of a new block."""
-        if wanted is not None and wanted not in self._given:
-            self._given[wanted] = True
+        if wanted is not None and wanted not in self._used:
+            self._used[wanted] = True
             return wanted
         new = self._next()
-        while self._given.get(new):
+        while self._used.get(new):
             new = self._next()
-        self._given[new] = False
+        self._used[new] = False
         return new
 
     def _next(self) -> str:
@@ -52,22 +84,47 @@ class BlockIds:
         return str(self._number)
 
 
-# -- Parts in, chunks out: the one place that knows framing. Whatever parts arrive, in whatever order, the chunks
-# are legal for every release the stream is made for, and there is exactly one ending.
+class _BlockChunks(NamedTuple):
+    """The chunks of one kind of block."""
 
-BROKEN_OFF: Final = "The run ended before this tool finished."
-STOPPED: Final = "The run was stopped before this tool finished."
-# What most messages need none of, and a thousand open streams would have a megabyte of.
-_NO_LANES: Final = frozenset[str]()
-_NO_TOOLS: Final = ToolCalls(releases_for("any"), Counter())
+    start: type[chunks.TextStartChunk | chunks.ReasoningStartChunk]
+    delta: type[chunks.TextDeltaChunk | chunks.ReasoningDeltaChunk]
 
 
-class _Block(msgspec.Struct, frozen=True):
-    """An open text or reasoning block of one lane."""
+_BLOCK_CHUNKS: Final[Mapping[type[parts.Text | parts.Reasoning], _BlockChunks]] = {
+    parts.Text: _BlockChunks(chunks.TextStartChunk, chunks.TextDeltaChunk),
+    parts.Reasoning: _BlockChunks(chunks.ReasoningStartChunk, chunks.ReasoningDeltaChunk),
+}
 
-    kind: type[parts.Text | parts.Reasoning]
-    id: str
-    provider_metadata: Mapping[str, Any] | None
+
+class OpenBlock:
+    """A text or reasoning block of one lane: its id on the wire, its state, and the provider metadata it has so far."""
+
+    __slots__ = ("delta", "id", "kind", "provider_metadata", "state")
+
+    def __init__(self, kind: type[parts.Text | parts.Reasoning], block_id: str, metadata: Any) -> None:
+        self.kind = kind
+        self.id = block_id
+        self.provider_metadata: Mapping[str, Any] | None = metadata
+        self.state = BlockState.CLOSED
+        self.delta = _BLOCK_CHUNKS[kind].delta
+
+    def advance(self, chunk: Chunk) -> None:
+        """Make the move of a chunk about this block; LocalProtocolError if the table has no such move."""
+        self.state = block_state_after(self.state, chunk)
+
+    def has_metadata(self, metadata: Mapping[str, Any] | None) -> bool:
+        """Tell whether provider metadata of a delta says nothing new about this block."""
+        own = self.provider_metadata
+        return metadata is None or metadata is own or (own is not None and same_metadata(metadata, own))
+
+
+def same_metadata(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
+    """Compare provider metadata; values that cannot be compared (numpy arrays raise) count as different."""
+    try:
+        return bool(one == other)
+    except Exception:  # whatever __eq__ of a foreign class raises
+        return False
 
 
 class _Step(msgspec.Struct):
@@ -81,10 +138,35 @@ class _Step(msgspec.Struct):
 
 
 class MessageStream:
-    """Turns the parts of one assistant message into chunks.
+    """Turn the parts of one assistant message into chunks.
 
-    ``continues`` is the assistant message that this stream goes on with after a tool result or an approval: its id is
-    reused and its open calls are known. ``new_id`` names blocks; by default they are numbered.
+    Send each part with :meth:`send` and pass the chunks on in order; end with :meth:`close`, :meth:`fail` or one of
+    the ending parts. Everything that frames the message is added: starts and ends, ids, steps.
+
+    >>> from usechat.parts import Text
+    >>> stream = MessageStream(message_id="m1", sdk="7")
+    >>> for chunk in [*stream.send(Text("Hel")), *stream.send(Text("lo")), *stream.close()]:
+    ...     print(chunk)
+    StartChunk(message_id='m1', message_metadata=None)
+    StartStepChunk()
+    TextStartChunk(id='1', provider_metadata=None)
+    TextDeltaChunk(id='1', delta='Hel', provider_metadata=None)
+    TextDeltaChunk(id='1', delta='lo', provider_metadata=None)
+    TextEndChunk(id='1', citations=None, provider_metadata=None)
+    FinishStepChunk()
+    FinishChunk(finish_reason='stop', message_metadata=None)
+
+    :param message_id: the id of the message; the first part may give it instead (``Start(message_id=…)``).
+    :param sdk: the clients that must accept the stream: ``"any"`` (all releases of AI SDK 5, 6 and 7), a major such as
+        ``"6"`` (its newest release), or one release such as ``"6.0.150"``.
+    :param new_id: makes the ids of blocks; by default they are numbered.
+    :param send_reasoning: whether reasoning is sent at all.
+    :param send_steps: whether a ``Step`` part begins a step. Steps that the protocol needs are sent in any case.
+    :param continues: the assistant message that this stream goes on with after a tool result or an approval. Its id is
+        kept and its open calls are known.
+    :raises UnknownRelease: if ``sdk`` names no AI SDK release.
+
+    An instance is for one message and one thread. Parts are values: change no mapping that a part holds.
     """
 
     __slots__ = (
@@ -103,7 +185,6 @@ class MessageStream:
         "downgraded",
         "ending",
         "message_id",
-        "vouch",
     )
 
     def __init__(
@@ -118,22 +199,20 @@ class MessageStream:
     ) -> None:
         continued_id = continues.get("id") if continues else None
         self.message_id = continued_id if isinstance(continued_id, str) and continued_id else message_id
+        """The id of the message; it may change with the first part."""
         self.ending: parts.Finish | parts.Error | parts.Abort | None = None
         """The part that ended the stream."""
         self.downgraded: Counter[str] = Counter()
-        """What the clients cannot take as it was said, and how often: ``custom``, ``tool-input-start.title``."""
-        self.vouch: Callable[[], Mapping[str, Any]] | None = None
-        """Asked at a good end for metadata of its own about the calls that wait for the client."""
+        """What some client does not know, and how often it was replaced or left out: ``tool-input-start.title``."""
         self._releases = releases_for(sdk)
         self._block_ids = BlockIds(new_id)
         self._send_reasoning = send_reasoning
         self._send_steps = send_steps
         self._continues = continues is not None
-        self._blocks: dict[str, _Block] = {}
+        self._blocks: dict[str, OpenBlock] = {}  # by lane
         self._tools = _NO_TOOLS
         if continues:
-            self._open_tool_book()
-            self._tools.restore(continues)
+            self._own_tools().restore(continues)
         self._out: list[Chunk] = []
         self._waiting: list[parts.Part] = []
         self._waiting_lanes = _NO_LANES
@@ -154,20 +233,28 @@ class MessageStream:
         """Return the call that the source means by an id; on the wire it may have another."""
         return self._tools.meant_by(tool_call_id)
 
+    def open_block(self, lane: str) -> OpenBlock | None:
+        """Return the block that is open in a lane."""
+        return self._blocks.get(lane)
+
     def send(self, part: parts.Part) -> list[Chunk]:
-        """Return the chunks that this part takes; nothing once the stream has ended."""
-        if type(part) is parts.Text:
-            # The hot path: more text for a block that is open.
+        """Return the chunks that this part takes; nothing once the stream has ended.
+
+        :raises LocalProtocolError: if it is no part, if a field of it has the wrong type, or if no message id is known.
+            The stream can go on after that.
+        """
+        if part.__class__ is parts.Text or part.__class__ is parts.Reasoning:
+            # The hot path: more text for a block that is open, which is the table's move from open to open.
             block = self._blocks.get(part.lane)
             if (
                 block is not None
-                and block.kind is parts.Text
-                and part.provider_metadata is block.provider_metadata
-                and part.text
-                and part.text.__class__ is str
+                and block.kind is part.__class__
+                and (text := part.text)
+                and text.__class__ is str
                 and not self._waiting
+                and ((metadata := part.provider_metadata) is None or block.has_metadata(metadata))
             ):
-                return [chunks.TextDeltaChunk(block.id, part.text)]
+                return [block.delta(block.id, text)]
         if self.ending is not None:
             return []
         check_part(part)
@@ -180,6 +267,21 @@ class MessageStream:
         self._send_waiting()
         return self._out
 
+    def settle(self) -> list[Chunk]:
+        """Settle everything that is incomplete, as a good ending would; nothing once the stream has ended.
+
+        Inputs that were cut off fail, blocks are closed, preliminary results become final, approved calls without a
+        result fail. :attr:`waiting_calls` is final then, and facts about those calls can be sent before the ending.
+        """
+        if self.ending is not None:
+            return []
+        self._out = []
+        if not self._started:
+            self._start()
+        self._settle()
+        self._send_tool_chunks(self._tools.complete())
+        return self._out
+
     def fail(self, text: str) -> list[Chunk]:
         """End the stream with an error that the user sees."""
         return self.send(parts.Error(text))
@@ -190,20 +292,21 @@ class MessageStream:
 
     def _send(self, part: parts.Part) -> None:
         if isinstance(part, parts.ToolPart):
-            self._open_tool_book()
+            self._own_tools()
         if self._must_wait(part):
             self._waiting.append(part)
             self._waiting_lanes |= {part.lane}
             return
         self._handlers[type(part)](self, part)
 
-    def _open_tool_book(self) -> None:
+    def _own_tools(self) -> ToolCalls:
         if self._tools is _NO_TOOLS:
             self._tools = ToolCalls(self._releases, self.downgraded)
+        return self._tools
 
     # Beginning
 
-    def _start(self, part: parts.Part) -> None:
+    def _start(self, part: parts.Part | None = None) -> None:
         metadata = None
         if isinstance(part, parts.Start):
             if part.message_id is not None and not self._continues:
@@ -220,55 +323,56 @@ class MessageStream:
     # Text and reasoning
 
     def _send_text(self, part: parts.Text | parts.Reasoning) -> None:
-        kind = type(part)
-        if kind is parts.Reasoning and not self._send_reasoning:
+        if isinstance(part, parts.Reasoning) and not self._send_reasoning:
             return
-        is_text = kind is parts.Text
         block = self._blocks.get(part.lane)
-        if block is None or block.kind is not kind:
+        if block is None or block.kind is not type(part):
             block = self._open_block(part)
-        elif part.provider_metadata is not None and part.provider_metadata != block.provider_metadata:
-            metadata = provider_metadata(part.provider_metadata)
-            self._blocks[part.lane] = _Block(kind, block.id, part.provider_metadata)
-            delta = chunks.TextDeltaChunk if is_text else chunks.ReasoningDeltaChunk
-            self._emit(delta(block.id, part.text, metadata))
+        elif not block.has_metadata(part.provider_metadata):
+            block.provider_metadata = part.provider_metadata
+            self._about(block, block.delta(block.id, part.text, provider_metadata(part.provider_metadata)))
             return
         if part.text:
-            self._emit(
-                chunks.TextDeltaChunk(block.id, part.text)
-                if is_text
-                else chunks.ReasoningDeltaChunk(block.id, part.text)
-            )
+            self._about(block, block.delta(block.id, part.text))
 
-    def _open_block(self, part: parts.Text | parts.Reasoning) -> _Block:
+    def _open_block(self, part: parts.Text | parts.Reasoning) -> OpenBlock:
         self._close_block(part.lane)
         if self._step.output:
             self._next_step()
         self._step.text_after_call = self._step.text_after_call or self._tools.has_calls_in_step()
         block_id = self._block_ids.give(part.id if isinstance(part, parts.Text) else None)
-        block = self._blocks[part.lane] = _Block(type(part), block_id, part.provider_metadata)
-        start = chunks.TextStartChunk if block.kind is parts.Text else chunks.ReasoningStartChunk
-        self._content(start(block.id, provider_metadata(part.provider_metadata)))
+        block = OpenBlock(type(part), block_id, part.provider_metadata)
+        start = _BLOCK_CHUNKS[block.kind].start(block_id, provider_metadata(part.provider_metadata))
+        block.advance(start)
+        self._content(start)
+        self._blocks[part.lane] = block
         return block
 
     def _close_block(self, lane: str, part: parts.BlockEnd | None = None) -> None:
-        block = self._blocks.pop(lane, None)
-        if block is None:
-            return
+        if block := self._blocks.get(lane):
+            self._end_block(block, part)
+            del self._blocks[lane]
+
+    def _close_blocks(self) -> None:
+        for block in self._blocks.values():
+            self._end_block(block)
+        self._blocks.clear()
+
+    def _end_block(self, block: OpenBlock, part: parts.BlockEnd | None = None) -> None:
         metadata = provider_metadata(part.provider_metadata) if part else None
         if block.kind is parts.Reasoning:
-            self._emit(chunks.ReasoningEndChunk(block.id, metadata))
+            self._about(block, chunks.ReasoningEndChunk(block.id, metadata))
             return
         citations = json_value(part.citations) if part and part.citations else None
         if citations and not (self._releases.knows("text-end", "citations") and all(map(is_citation, citations))):
             self.downgraded["text-end.citations"] += 1
             self._emit(chunks.DataChunk("data-citations", {"citations": citations}))
             citations = None
-        self._emit(chunks.TextEndChunk(block.id, citations, metadata))
+        self._about(block, chunks.TextEndChunk(block.id, citations, metadata))
 
-    def _close_blocks(self) -> None:
-        for lane in list(self._blocks):
-            self._close_block(lane)
+    def _about(self, block: OpenBlock, chunk: Chunk) -> None:
+        block.advance(chunk)
+        self._emit(chunk)
 
     # Tools
 
@@ -353,9 +457,8 @@ class MessageStream:
         self._step = _Step(open=True, empty=True)
 
     def _finish_step(self) -> None:
-        self._close_blocks()
         if self._step.open:
-            self._emit(chunks.FinishStepChunk())
+            self._end_step(chunks.FinishStepChunk())
             self._tools.end_step()
             self._step.open = False
 
@@ -364,16 +467,23 @@ class MessageStream:
             self.downgraded["reset-step"] += 1
             self._next_step()
         elif self._step.open:
-            self._close_blocks()
+            self._end_step(chunks.ResetStepChunk())
             self._tools.reset_step()
-            self._emit(chunks.ResetStepChunk())
             self._step = _Step(open=True, empty=True)
+
+    def _end_step(self, boundary: chunks.FinishStepChunk | chunks.ResetStepChunk) -> None:
+        """End all blocks, and then the step: the table allows a boundary for closed blocks alone."""
+        for block in self._blocks.values():
+            self._end_block(block)
+        for block in self._blocks.values():
+            block.advance(boundary)
+        self._blocks.clear()
+        self._emit(boundary)
 
     # Endings
 
     def _end(self, part: parts.Finish | parts.Error | parts.Abort) -> None:
-        self._flush()
-        self._close_blocks()
+        self._settle()
         metadata = {**({"usage": part.usage} if part.usage else {}), **json_object(part.metadata or {})}
         match part:
             case parts.Finish():
@@ -411,15 +521,15 @@ class MessageStream:
             # lastAssistantMessageIsCompleteWithToolCalls would re-post for ever.
             self._next_step()
         self._finish_step()
-        vouched = self.vouch() if self.vouch is not None else {}
-        self._finish(part.reason or ("tool-calls" if waiting else "stop"), {**metadata, **vouched})
+        self._finish(part.reason or ("tool-calls" if waiting else "stop"), metadata)
 
-    def _flush(self) -> None:
-        """Settle the inputs that are half written, so that nothing that waits for them is lost."""
+    def _settle(self) -> None:
+        """Settle inputs that are half written, send what waited for them, and close all blocks."""
         self._send_tool_chunks(self._tools.cut_off_inputs())
         while self._waiting:
             self._send_waiting()
             self._send_tool_chunks(self._tools.cut_off_inputs())
+        self._close_blocks()
 
     def _finish(self, reason: str, metadata: Mapping[str, Any]) -> None:
         merged = json_object(self._with_reason(metadata, reason))

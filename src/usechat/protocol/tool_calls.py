@@ -1,4 +1,30 @@
-"""One tool call of a message: what the page knows of it."""
+"""Turn what tools did into chunks that are legal now, whatever was announced before.
+
+Sources are careless about tools. They report a result for a call that they never announced, announce a call twice, use
+an id again, stream half an input and go on, ask for an approval and never say what came of it. Clients are strict: a
+chunk about a call that the page does not know ends the turn with an error, and a message whose parts contradict each
+other is refused when it comes back (``validateUIMessages``). ``ToolCalls`` stands between the two. It keeps one
+``Call`` per tool part on the page, with the state that the page shows, and answers each part with the chunks that are
+missing plus the chunk that was meant.
+
+What it guarantees:
+
+1. **Every chunk is a move of the table** ``TOOL_TRANSITIONS``. ``Call.advance`` looks it up by the state of the call;
+   the methods here ask the table first and complete the input, or say nothing, where the chunk is not legal.
+2. **One id on the wire is one call.** Readers look calls up by id, old ones in the whole message, so a second call
+   under the id of a settled one gets an id of its own (``c1-2``). Parts go on naming it by the source's id.
+3. **A finished call validates.** An output of a call whose approval is pending implies the approval; a denial without
+   a request gets its request and its answer, or becomes an error where the client knows no denials.
+4. **Nothing is left that makes a page post for ever**: when the turn ends, preliminary results become final and
+   approved calls without a result fail. Calls that wait for the client (its own tools, pending approvals) stay open;
+   if the turn fails, only pending approvals do.
+
+Where a client has no approvals (AI SDK 5), the request becomes a call of the client-side tool ``approval`` whose output
+is the answer. ``_questions`` holds those calls.
+
+A continued message is untrusted client input. Its calls are restored with a state that agrees with the rest of the
+part, so that no claim of a client can lead to a move outside the table.
+"""
 
 from collections import Counter
 from collections.abc import Callable, Mapping
@@ -23,12 +49,18 @@ __all__ = [
 
 
 UNKNOWN_TOOL: Final = "unknown"
+APPROVAL_TOOL: Final = "approval"
+"""The client-side tool that stands for an approval request where the client has none."""
+
+CUT_OFF: Final = "The tool call was cut off before its input was complete."
+NO_RESULT: Final = "The approved tool call gave no result."
+DENIED: Final = "The tool call was denied."
 
 
 class Call:
-    """One tool call as the page knows it. ``wire_id`` differs from the source's id only when that id came twice."""
+    """One tool call as the page shows it. ``wire_id`` differs from the source's id only when that id came twice."""
 
-    # A long turn has many, and they are kept to its end: an id that comes again must not meet the earlier call.
+    # A long turn has many, and all are kept to its end: an id that is used again must not find the earlier call.
     __slots__ = (
         "_streaming",
         "approval_id",
@@ -59,8 +91,8 @@ class Call:
         self.approval_id: str | None = None
         self.approval_shown = False  # the part on the page carries the approval
         self.approved: bool | None = None
-        self.asked = False  # for its approval, by this stream
-        self.restored = False  # all that is known of the call is the client's word
+        self.asked = False  # whether this stream asked for its approval
+        self.restored = False  # known only from a message that the client sent
 
     @property
     def settled(self) -> bool:
@@ -68,9 +100,9 @@ class Call:
         return self.state in SETTLED and not self.interim
 
     def advance(self, *sent: Chunk) -> list[Chunk]:
-        """Note what was sent about this call, and pass it on."""
+        """Make the moves of chunks about this call, and return them; LocalProtocolError if one is not in the table."""
         for chunk in sent:
-            self.state = tool_state_after(chunk)
+            self.state = tool_state_after(self.state, chunk)
         if self.state is ToolState.INPUT_STREAMING:
             self._streaming.add(self.wire_id)
         else:
@@ -80,7 +112,7 @@ class Call:
         return list(sent)
 
     def written_input(self) -> Any:
-        """Return what was streamed of the input: its value, or the bare text when that is no JSON."""
+        """Return the input that was streamed so far: its value, or the text itself if that is not JSON."""
         text = "".join(self.input_text)
         if self.input_encoding == "text":
             return text
@@ -91,7 +123,7 @@ class Call:
 
 
 def tool_parts_of(message: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-    """Return the tool parts of a message that a client sent back; what has no type and id of text is none."""
+    """Return the tool parts of a message that a client sent back; parts without a type and an id are left out."""
     parts = message.get("parts")
     return [
         part
@@ -104,40 +136,46 @@ def tool_parts_of(message: Mapping[str, Any]) -> list[Mapping[str, Any]]:
 
 
 def call_of(part: Mapping[str, Any], streaming: set[str]) -> Call:
-    """Return the call that a tool part tells of."""
+    """Return the call that a tool part describes, in a state that agrees with its approval."""
     dynamic = part["type"] == "dynamic-tool"
     name = str(part.get("toolName", UNKNOWN_TOOL)) if dynamic else part["type"].removeprefix("tool-")
     call = Call(part["toolCallId"], name, dynamic, streaming)
+    call.restored = True
     call.state = _state_of(part)
     call.input = part.get("input")
     call.interim = [part.get("output")] if part.get("preliminary") else []
-    call.restored = True
+    approval = part.get("approval")
+    if call.state is ToolState.INPUT_AVAILABLE or not isinstance(approval, Mapping):
+        return call
+    call.approval_id = approval["id"] if isinstance(approval.get("id"), str) else None
+    call.approval_shown = call.approval_id is not None
+    if call.approval_shown and call.state is not ToolState.APPROVAL_REQUESTED:
+        # What has an output and was not denied was approved, even if the client does not say so.
+        approved = approval.get("approved")
+        call.approved = approved if isinstance(approved, bool) else call.state is not ToolState.OUTPUT_DENIED
     return call
 
 
 def _state_of(part: Mapping[str, Any]) -> ToolState:
-    """Return the state of a tool part that a client sent back."""
+    """Return the state of a tool part that a client sent back, as far as the part bears it out."""
     try:
         state = ToolState(str(part.get("state")))
     except ValueError:
         return ToolState.INPUT_AVAILABLE
-    # A half-written call of an earlier turn is never written further.
-    return ToolState.INPUT_AVAILABLE if state in (ToolState.ABSENT, ToolState.INPUT_STREAMING) else state
-
-
-# -- The book of tool calls of one message: the chunks that each event of a call takes, whatever was announced
-# before.
-
-APPROVAL_TOOL: Final = "approval"
-"""The client-side tool that stands for an approval request where the client has none."""
-
-CUT_OFF: Final = "The tool call was cut off before its input was complete."
-NO_RESULT: Final = "The approved tool call gave no result."
-DENIED: Final = "The tool call was denied."
+    if state in (ToolState.ABSENT, ToolState.INPUT_STREAMING):
+        return ToolState.INPUT_AVAILABLE  # an input of an earlier turn is never continued
+    if state in (ToolState.APPROVAL_REQUESTED, ToolState.APPROVAL_RESPONDED):
+        match part.get("approval"):
+            case {"id": str(), "approved": bool()}:
+                return state
+            case {"id": str()}:
+                return ToolState.APPROVAL_REQUESTED
+        return ToolState.INPUT_AVAILABLE
+    return state
 
 
 class ToolCalls:
-    """Turns what tools did into chunks that are legal now, whatever was or was not announced before."""
+    """The tool calls of one message: returns the chunks that each tool part takes."""
 
     def __init__(self, releases: Releases, downgraded: Counter[str]) -> None:
         self._releases = releases
@@ -162,11 +200,8 @@ class ToolCalls:
             self._restore_approval(call, part)
 
     def _restore_approval(self, call: Call, part: Mapping[str, Any]) -> None:
-        approval = part.get("approval")
-        if isinstance(approval, Mapping) and isinstance(approval.get("id"), str):
-            self._remember_approval(approval["id"], call)
-            call.approval_shown = True
-            call.approved = approval.get("approved")
+        if call.approval_id is not None:
+            self._remember_approval(call.approval_id, call)
         if call.name == APPROVAL_TOOL and isinstance(call.input, Mapping):
             approval_id = str(call.input.get("approvalId"))
             self._questions[approval_id] = call
@@ -217,7 +252,7 @@ class ToolCalls:
         return self._handlers[type(part)](self, part)
 
     def input_start(self, part: parts.ToolInputStart) -> list[Chunk]:
-        """A call begins; nothing is sent for one that is known and not over."""
+        """Begin a call; nothing is sent for one that is known and not settled."""
         call = self._open(part.tool_call_id, part.tool_name, part.dynamic)
         if call.state is not ToolState.ABSENT:
             return []
@@ -236,7 +271,7 @@ class ToolCalls:
         )
 
     def input_delta(self, part: parts.ToolInputDelta) -> list[Chunk]:
-        """More input; late pieces, after the input was complete, say nothing new."""
+        """Add to the input; pieces that come after the input was complete are dropped."""
         sent = []
         if part.tool_call_id not in self._calls:
             sent = self.input_start(parts.ToolInputStart(part.tool_call_id, UNKNOWN_TOOL))
@@ -247,7 +282,7 @@ class ToolCalls:
         return sent + call.advance(chunks.ToolInputDeltaChunk(call.wire_id, part.text))
 
     def call(self, part: parts.ToolCall) -> list[Chunk]:
-        """The input is complete. A call announced twice is one call."""
+        """Complete the input. A call that is announced twice is one call."""
         return self._available(self._open(part.tool_call_id, part.tool_name, part.dynamic), part)
 
     def _available(self, call: Call, part: parts.ToolCall) -> list[Chunk]:
@@ -268,7 +303,7 @@ class ToolCalls:
         )
 
     def input_error(self, part: parts.ToolInputError) -> list[Chunk]:
-        """The call cannot run; where ``tool-input-error`` is unknown it is a call and its failure."""
+        """Refuse the call; where ``tool-input-error`` is unknown, send a call and its failure."""
         return self._refuse(self._open(part.tool_call_id, part.tool_name, part.dynamic), part)
 
     def _refuse(self, call: Call, part: parts.ToolInputError) -> list[Chunk]:
@@ -291,7 +326,7 @@ class ToolCalls:
         return call.advance(available, self._error(call, part.error_text))
 
     def result(self, part: parts.ToolResult) -> list[Chunk]:
-        """A tool returned. Interim results that the client cannot take are kept until the call is over."""
+        """Send an output. Preliminary ones that the client does not know are kept until the call is settled."""
         sent = self._announce(part)
         return sent + self._output(self._calls[part.tool_call_id], part)
 
@@ -319,7 +354,7 @@ class ToolCalls:
         )
 
     def error(self, part: parts.ToolError) -> list[Chunk]:
-        """A tool failed."""
+        """Send the failure of a tool."""
         sent = self._announce(part)
         call = self._calls[part.tool_call_id]
         call.interim = []
@@ -336,7 +371,7 @@ class ToolCalls:
         )
 
     def denied(self, part: parts.ToolDenied) -> list[Chunk]:
-        """A tool was not allowed to run.
+        """Settle a call that was not allowed to run.
 
         A denied part without an answered approval does not validate afterwards (``validateUIMessages``), so the
         answer is supplied where the client knows it, and a plain tool error stands in where it does not.
@@ -352,7 +387,7 @@ class ToolCalls:
         return sent + self._settle_denied(call, part.reason)
 
     def request(self, part: parts.ApprovalRequest) -> list[Chunk]:
-        """A person is asked. Clients without approvals get a client-side tool; automatic ones are for 7 alone."""
+        """Ask for an approval: clients without approvals get a client-side tool; automatic ones are for 7 alone."""
         sent = self._announce(part)
         call = self._calls[part.tool_call_id]
         if call.settled:
@@ -379,7 +414,7 @@ class ToolCalls:
         )
 
     def response(self, part: parts.ApprovalResponse) -> list[Chunk]:
-        """An approval was answered; an answer to no question, or a second one, says nothing."""
+        """Answer an approval; an answer without a request, and a second one, are dropped."""
         call = self._approvals.get(part.approval_id)
         if call is None or call.approved is not None or call.settled:
             return []
@@ -401,7 +436,7 @@ class ToolCalls:
         )
 
     def cut_off_inputs(self) -> list[Chunk]:
-        """The turn is over: no input can be completed any more."""
+        """Fail the calls whose input is incomplete, because the turn is over."""
         sent: list[Chunk] = []
         for call in self._shown.values():
             if call.state is ToolState.INPUT_STREAMING:
@@ -409,7 +444,7 @@ class ToolCalls:
         return sent
 
     def complete(self) -> list[Chunk]:
-        """The turn ended well: settle what the source left half said; calls that wait for the client stay open."""
+        """Settle what is incomplete at a good ending; calls that wait for the client stay open."""
         sent: list[Chunk] = []
         for call in self._shown.values():
             if call.interim:
@@ -420,7 +455,7 @@ class ToolCalls:
         return sent
 
     def fail(self, text: str) -> list[Chunk]:
-        """The turn broke off: no call may stay open but one whose approval is pending, which history allows."""
+        """Fail the open calls when the turn breaks off, except those whose approval is pending: history allows them."""
         sent: list[Chunk] = []
         for call in self._shown.values():
             if call.approved is False and not call.settled:
@@ -430,16 +465,16 @@ class ToolCalls:
         return sent
 
     def end_step(self) -> None:
-        """A step is over: calls announced from now on belong to the next."""
+        """End the step: calls announced from now on belong to the next."""
         self._in_step = {}
 
     def reset_step(self) -> None:
         """Forget the calls announced in the current step."""
         void = set(self._in_step)
         self._streaming -= void
-        for book in (self._shown, self._calls, self._approvals, self._questions):
-            for key in [key for key, call in book.items() if call.wire_id in void]:
-                del book[key]
+        for index in (self._shown, self._calls, self._approvals, self._questions):
+            for key in [key for key, call in index.items() if call.wire_id in void]:
+                del index[key]
         self._in_step = {}
 
     def _open(self, tool_call_id: str, name: str, dynamic: bool) -> Call:
@@ -461,7 +496,7 @@ class ToolCalls:
     def _announce(
         self, part: parts.ToolResult | parts.ToolError | parts.ToolDenied | parts.ApprovalRequest
     ) -> list[Chunk]:
-        """Make sure that the page knows the call and its whole input."""
+        """Complete what the page knows of the call: its name and its whole input."""
         call = self._calls.get(part.tool_call_id)
         if call is None:
             name = part.tool_name or UNKNOWN_TOOL
@@ -483,7 +518,7 @@ class ToolCalls:
         return self._available(asked, parts.ToolCall(asked.wire_id, APPROVAL_TOOL, question))
 
     def _imply_approval(self, call: Call) -> list[Chunk]:
-        """A tool that answers was allowed to run: say so, or the finished part does not validate afterwards."""
+        """Answer a pending approval with yes, because the tool ran: the finished part would not validate otherwise."""
         if call.approval_id is None or call.approved is not None:
             return []
         return self.response(parts.ApprovalResponse(call.approval_id, True))

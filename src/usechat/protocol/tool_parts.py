@@ -1,4 +1,8 @@
-"""The parts of a message that is being read, with the indexes that make finding one cheap."""
+"""The parts of a message that is being read: finding one, and what each tool chunk makes of it, release by release.
+
+``PartList`` holds the parts with the indexes that make finding one cheap, ``TextBuffer`` collects text in pieces, and
+``ToolParts`` applies tool chunks: it finds the part that a chunk is about, or creates it, and updates its keys.
+"""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, ClassVar, Final, TypeAlias
@@ -9,7 +13,7 @@ from usechat.protocol import chunks
 from usechat.protocol.chunks import Chunk
 from usechat.protocol.partial_json import UNDEFINED, parse_partial_json
 from usechat.protocol.releases import Release, reads, releases_for
-from usechat.protocol.states import ToolState, missing_prerequisite, tool_state_after
+from usechat.protocol.states import ToolState, missing_prerequisite, tool_state_set_by
 from usechat.protocol.ui_messages import is_dynamic_tool, is_static_tool
 from usechat.protocol.values import plain_json
 
@@ -97,11 +101,8 @@ def _key(part: Part, name: str) -> str | None:
     return value if isinstance(value, str) else None
 
 
-# -- Text that arrives in pieces.
-
-
 class TextBuffer:
-    """Collects pieces and joins them when someone looks, so that a long text costs linear time."""
+    """Collect pieces of a text and join them when somebody looks, so that a long text takes linear time."""
 
     __slots__ = ("_pieces",)
 
@@ -128,7 +129,7 @@ def _with_whole_characters(text: str) -> str:
     return text
 
 
-# -- The tool parts of a message that is being read: what each tool chunk makes of them, release by release.
+# Tool chunks
 
 _InputChunk: TypeAlias = chunks.ToolInputStartChunk | chunks.ToolInputAvailableChunk | chunks.ToolInputErrorChunk
 _OutputChunk: TypeAlias = chunks.ToolOutputAvailableChunk | chunks.ToolOutputErrorChunk
@@ -164,7 +165,7 @@ class _StreamingInput:
 
 
 class ToolParts:
-    """Applies tool chunks to the parts of a message."""
+    """Apply tool chunks to the parts of a message."""
 
     def __init__(self, release: Release, parts: PartList) -> None:
         self._release = release
@@ -319,12 +320,12 @@ class ToolParts:
 
     def _denied(self, chunk: chunks.ToolOutputDeniedChunk) -> None:
         self._catch_up(chunk.tool_call_id)
-        self._find_for_output(chunk, is_tool)["state"] = tool_state_after(chunk).value
+        self._find_for_output(chunk, is_tool)["state"] = tool_state_set_by(chunk).value
 
     def _approval_request(self, chunk: chunks.ToolApprovalRequestChunk) -> None:
         self._catch_up(chunk.tool_call_id)
         part = self._find_for_output(chunk, is_tool)
-        part["state"] = tool_state_after(chunk).value
+        part["state"] = tool_state_set_by(chunk).value
         part["approval"] = {"id": chunk.approval_id}
         for field, key in _APPROVAL_FIELDS.items():
             value = getattr(chunk, field)
@@ -338,7 +339,7 @@ class ToolParts:
         if part is None:
             raise missing_prerequisite(chunk, chunk.approval_id, self._release)
         self._catch_up(str(part.get("toolCallId")))
-        part["state"] = tool_state_after(chunk).value
+        part["state"] = tool_state_set_by(chunk).value
         answer = {"id": chunk.approval_id, "approved": chunk.approved} | _without_none({"reason": chunk.reason})
         part["approval"] = self._kept_of_request(part["approval"]) | answer
         self._set_given(
@@ -376,7 +377,7 @@ class ToolParts:
         created: bool = False,
     ) -> None:
         """Set the state; ``replaced`` values are taken over or cleared, ``kept`` ones stay if the chunk has none."""
-        state = tool_state_after(chunk)
+        state = tool_state_set_by(chunk)
         dynamic = is_dynamic_tool(part["type"])
         part["state"] = state.value
         if dynamic:

@@ -1,7 +1,7 @@
-"""The message as the page holds it and as a chat request carries it, in the wire's own shape.
+"""The types of messages, as pages hold them and chat requests carry them: plain dictionaries with the wire's keys.
 
-Optional keys are absent, never ``None``. The parts of AI SDK 5, 6 and 7 are all here; which release knows which is the
-business of :mod:`usechat.protocol.releases`.
+Optional keys are absent, never ``None``. The parts of AI SDK 5, 6 and 7 are all here; which release knows which
+stands in :mod:`usechat.protocol.releases`.
 """
 
 from typing import Any, Literal, NotRequired, TypeAlias, TypedDict
@@ -28,7 +28,7 @@ __all__ = [
 
 ProviderMetadata: TypeAlias = dict[str, dict[str, Any]]
 TextState: TypeAlias = Literal["streaming", "done"]
-ToolState: TypeAlias = Literal[
+ToolPartState: TypeAlias = Literal[
     "input-streaming",
     "input-available",
     "approval-requested",
@@ -131,7 +131,7 @@ class DataUIPart(TypedDict):
 
 
 class ToolApproval(TypedDict):
-    """A person's leave to run a tool: asked for, and once answered with ``approved``."""
+    """A request to allow a tool call; ``approved`` is there once a person has answered."""
 
     id: str
     approved: NotRequired[bool]
@@ -147,7 +147,7 @@ class _ToolCall(TypedDict):
     """What both kinds of tool part share; ``state`` says which of the other keys are there."""
 
     toolCallId: str
-    state: ToolState
+    state: ToolPartState
     input: NotRequired[Any]
     rawInput: NotRequired[Any]
     inputEncoding: NotRequired[Literal["json", "text"]]
@@ -193,7 +193,15 @@ UIPart: TypeAlias = (
 
 
 class UIMessage(TypedDict):
-    """One message of a chat."""
+    """One message of a chat, as pages hold it and requests carry it. It is a plain dictionary.
+
+    >>> question: UIMessage = {"id": "u1", "role": "user", "parts": [{"type": "text", "text": "Hello"}]}
+    >>> question["parts"][0]["type"]
+    'text'
+
+    ``metadata`` is the application's own, and absent if there is none. A dictionary that came from a client is
+    untrusted: check it with :func:`~usechat.protocol.validation.validate_messages`.
+    """
 
     id: str
     role: Literal["system", "user", "assistant"]

@@ -1,6 +1,7 @@
-"""What a legal ``UIMessage`` looks like, release by release: the shapes behind ``validateUIMessages``, as tables.
+"""Check a history as the AI SDK does: the mirror of ``validateUIMessages``, release by release.
 
-A shape says which keys an object may have. Keys it does not name are left out of the result, as the AI SDK does.
+First the shapes, as tables: a shape says which keys an object may have, and keys it does not name are left out of the
+result. Then the caller's own schemas for tools, data and metadata.
 """
 
 import functools
@@ -276,7 +277,7 @@ def clean_message(value: Any, path: str, release: Release) -> dict[str, Any]:
     return message
 
 
-# -- Is this history one that the AI SDK would take? The mirror of ``validateUIMessages``.
+# The caller's schemas
 
 Schema: TypeAlias = Callable[[Any], Any]
 """Returns the value as it should be, or raises ValueError or TypeError (as pydantic's ``validate_python`` does)."""
@@ -301,11 +302,26 @@ def validate_messages(
     data_schemas: Mapping[str, Schema] | None = None,
     metadata_schema: Schema | None = None,
 ) -> list[UIMessage]:
-    """Return the messages without unknown keys, or raise InvalidMessages with the offending ``path``.
+    """Check messages as the AI SDK's ``validateUIMessages`` does, and return them without unknown keys.
 
-    Schemas are optional; given ``tools`` or ``data_schemas`` (by the name after ``data-``) must name every tool with a
-    pending call and all data. A finished call of an unknown tool, or one whose input no longer fits, becomes a
-    ``dynamic-tool`` part. Shapes are those of the release, the rules for schemas those of its major's newest.
+    >>> validate_messages([{"id": "u1", "role": "user", "parts": [{"type": "text", "text": "Hi"}], "x": 1}])
+    [{'id': 'u1', 'role': 'user', 'parts': [{'type': 'text', 'text': 'Hi'}]}]
+    >>> validate_messages([{"id": "u1", "role": "user", "parts": []}])
+    Traceback (most recent call last):
+        ...
+    usechat.errors.InvalidMessages: messages[0].parts must have a part in a message of this role
+
+    :param messages: the messages, as parsed JSON. They are not changed.
+    :param sdk: the client whose shapes count: a major, or one release. The rules for schemas are those of the newest
+        release of its major.
+    :param tools: what each tool takes and gives; if given, every tool with a pending call must be named. A finished
+        call of an unknown tool, or one whose input no longer fits, becomes a ``dynamic-tool`` part.
+    :param data_schemas: a schema for each name behind ``data-``; if given, all data must be named.
+    :param metadata_schema: the schema of the metadata of every message.
+    :raises InvalidMessages: with the offending ``path``.
+    :raises LocalProtocolError: if one of the schemas is not callable.
+
+    A schema takes a value, and returns it as it should be or raises ValueError or TypeError.
     """
     candidate = release(sdk)
     _check_schemas(tools or {}, data_schemas or {}, metadata_schema)

@@ -365,7 +365,7 @@ _CONVERTERS_BY_METHOD: Final[tuple[tuple[Literal["model_dump", "tolist"], _Conve
 )
 
 
-# -- A copy of a value that was received, so that nobody's later change reaches it.
+# Copies of values that were received, so that later changes to them have no effect here
 
 
 def plain_json(value: Any) -> Any:

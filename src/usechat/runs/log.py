@@ -38,7 +38,7 @@ from collections.abc import Callable
 from typing import Final, Protocol
 from weakref import WeakKeyDictionary
 
-from usechat.runs.shortened import Shortened
+from usechat.protocol.sse import ShortenedFrames, end_of_piece
 
 __all__ = [
     "Flusher",
@@ -134,7 +134,7 @@ class Log:
         self._coalesce = coalesce
         self._on_flush = on_flush
         self._flusher = flusher_of(self.loop)
-        self._shortened: Shortened | None = None
+        self._shortened: ShortenedFrames | None = None
         self._shortened_to = 0  # the position up to which frames are in the replay; they may be in _kept, too
         self._kept = bytearray()
         self._first = 0  # the position of the first byte in _kept
@@ -234,8 +234,8 @@ class Log:
     def take(self, place: int) -> bytes:
         """Return the flushed bytes from ``place`` on; if they are many, a slice of whole frames."""
         begin, end = place - self._first, self.flushed - self._first
-        if end - begin > _SLICE and (cut := self._kept.find(b"\n\n", begin + _SLICE - 2, end)) >= 0:
-            end = cut + 2
+        if end - begin > _SLICE:
+            end = end_of_piece(self._kept, begin, _SLICE, end)
         return bytes(self._kept[begin:end])
 
     def remove_reader(self, reader: "Reader") -> None:
@@ -261,7 +261,7 @@ class Log:
     def _shorten(self, until: int) -> None:
         begin = max(self._shortened_to, self._first)
         if until > begin:
-            self._shortened = self._shortened or Shortened()
+            self._shortened = self._shortened or ShortenedFrames()
             self._shortened.add(bytes(self._kept[begin - self._first : until - self._first]))
             self._shortened_to = until
 

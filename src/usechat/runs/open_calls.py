@@ -100,7 +100,9 @@ def _base64url(data: bytes) -> str:
     return base64.urlsafe_b64encode(data).rstrip(b"=").decode()
 
 
-# The calls that wait for the client's output, signed in the message's metadata.
+# Signed pending calls: outputs of the page are accepted even when their run is forgotten. Before its ``finish`` a run
+# that leaves such calls names and signs them in the message's metadata. Pages of all releases keep metadata with the
+# message and send it back (``ai``, ``updateMessageMetadata``).
 
 _PENDING_VERSION: Final = "usechat-pending-calls-v1"
 

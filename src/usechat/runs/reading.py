@@ -13,7 +13,7 @@ run fails instead, and ``give_up`` returns the frames that tell the client so.
 from collections.abc import Callable, Coroutine, Iterator
 from typing import Any, Final, Generic, Protocol, TypeAlias, TypeVar
 
-from usechat.protocol.reframing import pieces_of
+from usechat.protocol.sse import pieces_of
 from usechat.runs.log import Pusher, Reader, Wake
 
 __all__ = ["LogReading", "Reading"]

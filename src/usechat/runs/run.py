@@ -42,9 +42,10 @@ import msgspec
 
 from usechat.errors import PublicError, UsechatError
 from usechat.protocol import chunks, parts
-from usechat.protocol.sse import DONE, FrameStream, encode_frame
+from usechat.protocol.sse import FrameStream, encode_frames
 from usechat.protocol.stream import MessageStream
 from usechat.protocol.tool_calls import Call
+from usechat.protocol.values import json_object
 from usechat.runs.log import Log
 from usechat.runs.open_calls import (
     NOTHING_PENDING,
@@ -75,8 +76,8 @@ TOO_MUCH: Final = "The answer grew too long and was stopped."
 NO_ENDING: Final = "The answer ended in an error."
 SILENT: Final = "The agent was silent for too long, so the answer was stopped."
 
-_NOTED: Final[frozenset[type]] = frozenset(get_args(parts.ToolPart))
-"""What a run does not just pass on."""
+_HANDLED: Final[frozenset[type]] = frozenset({*get_args(parts.ToolPart), parts.Finish})
+"""The parts that a run looks at before it passes them on."""
 
 
 class RunState(enum.StrEnum):
@@ -204,8 +205,6 @@ class Run:
         self._ordered: parts.Error | parts.Abort | None = None
         self._task: asyncio.Task[None] | None = None
         context.connect(self.write)
-        if context.turn.request.continues:
-            stream.vouch = self._pending
 
     @property
     def seconds(self) -> float:
@@ -226,9 +225,7 @@ class Run:
     def write(self, part: parts.Part) -> bool:
         """Write a part to the log; dropped once the run has ended. Returns whether to yield to the event loop."""
         self._sent_part = True
-        if part.__class__ in _NOTED:
-            part = self._noted(part)
-        frames = self._frames.send(part)
+        frames = self._handle(part) if part.__class__ in _HANDLED else self._frames.send(part)
         if not frames:
             return False
         log = self.log
@@ -339,17 +336,16 @@ class Run:
         )
         self.log.flush()
         self._context.disconnect(self.write)
-        self._stream.vouch = None
         self._on_end(self)
 
     def _last_frames(self, ending: parts.Finish | parts.Error | parts.Abort) -> bytes:
         try:
-            return self._frames.send(ending)
+            return self._handle(ending)
         except UsechatError:  # the source named the message badly, or an error text is none: the run ends all the same
             _logger.exception("run %s: its ending cannot be written", self.info.run_id)
             self._stream.ending = parts.Error(NO_ENDING)
             last = (chunks.ErrorChunk(NO_ENDING), chunks.FinishChunk())
-            return b"".join(encode_frame(chunk, event_names=self._frames.event_names) for chunk in last) + DONE
+            return encode_frames(last, event_names=self._frames.event_names)
 
     def _outcome(self) -> RunState:
         match self._stream.ending:
@@ -374,15 +370,32 @@ class Run:
             return next((made for made in self.info.open_calls if made.tool_call_id == call.wire_id), None)
         return OpenCall(call.wire_id, call.name, input_digest(call.input), call.approval_id)
 
-    def _noted(self, part: parts.Part) -> parts.Part:
-        """Return what is to be passed on; a call whose outcome the agent tells is not open any more."""
-        self._stream.vouch = self._pending
-        if isinstance(part, parts.ApprovalRequest):
-            return self._signed(part)
-        if self.info.open_calls and isinstance(part, parts.ToolResult | parts.ToolError | parts.ToolDenied):
-            still = [call for call in self.info.open_calls if call.tool_call_id != part.tool_call_id]
-            self.info = msgspec.structs.replace(self.info, open_calls=tuple(still))
-        return part
+    def _handle(self, part: parts.Part) -> bytes:
+        """Return the frames of a part: a good ending and an approval request are signed, outcomes close open calls."""
+        match part:
+            case parts.Finish():
+                return self._finish(part)
+            case parts.ApprovalRequest():
+                part = self._signed(part)
+            case parts.ToolResult() | parts.ToolError() | parts.ToolDenied() if self.info.open_calls:
+                still = [call for call in self.info.open_calls if call.tool_call_id != part.tool_call_id]
+                self.info = msgspec.structs.replace(self.info, open_calls=tuple(still))
+        return self._frames.send(part)
+
+    def _finish(self, part: parts.Finish) -> bytes:
+        """Return the frames of a good ending: everything is settled first, so that it is known which calls stay open.
+
+        The metadata that signs them is sent before the ending, whose own metadata must not replace it on the page.
+        """
+        if self._stream.ending is not None:
+            return b""
+        settled = self._frames.settle()
+        pending = self._pending()
+        if pending:
+            own = {key: value for key, value in json_object(part.metadata or {}).items() if key not in pending}
+            part = msgspec.structs.replace(part, metadata=own or None)
+            settled += self._frames.send(parts.Metadata(pending))
+        return settled + self._frames.send(part)
 
     def _signed(self, part: parts.ApprovalRequest) -> parts.ApprovalRequest:
         """Sign an approval request, so that its answer can be verified when the store no longer has this run."""
@@ -397,7 +410,10 @@ class Run:
         return msgspec.structs.replace(part, signature=approval_signature(secret, asked))
 
     def _pending(self) -> Mapping[str, Any]:
-        """Vouch for the calls that wait for the page's outputs, so that those are taken when this run is forgotten."""
+        """Return metadata that signs the calls which wait for the page's outputs.
+
+        With it the outputs are accepted even when this run is forgotten.
+        """
         calls = [call for call in self._open_calls() if call.approval_id is None]
         if self._approval_secret is None:
             return {}

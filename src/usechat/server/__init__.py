@@ -1,17 +1,84 @@
-"""Runs on the network: ASGI endpoints that a stock AI SDK front end talks to."""
+"""Runs on the network: ASGI endpoints that a stock AI SDK front end talks to.
 
-from typing import Any
+``chat_response`` answers one request in a route of your own; ``ChatApp`` has all routes. Everything that
+documentation and examples need is importable from here.
+"""
 
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Final
+
+from usechat.protocol.request import Limits
+from usechat.runs.memory import MemoryRuns
+from usechat.runs.run import RunInfo, RunState, Timeouts
+from usechat.runs.store import RunStore
 from usechat.server.app import ChatApp
+from usechat.server.auth.bearer import TokenRule, bearer
+from usechat.server.auth.origin import LocalPagesOnly
+from usechat.server.auth.tokens import ApiTokens, new_api_token
+from usechat.server.cors import with_cors
 from usechat.server.endpoints import chat_response
+from usechat.server.observers.logs import JsonFormatter
+from usechat.server.observers.observer import Observer, Observers, Unobserved
+from usechat.server.observers.workers import counted_together
+from usechat.server.openapi import openapi
+from usechat.server.requests import Action, Authorize, allow_all
 from usechat.server.settings import Settings, cancel_after
+from usechat.turn import Identity
 
-__all__ = ["ChatApp", "RedisRuns", "Settings", "cancel_after", "chat_response"]
+if TYPE_CHECKING:
+    from usechat.runs.redis.store import RedisRuns
+    from usechat.server.auth.jwt import JsonWebTokens
+    from usechat.server.observers.opentelemetry import OpenTelemetryObserver
+    from usechat.server.observers.prometheus import process_metrics
+    from usechat.server.page import PageSettings, WithPage
+
+__all__ = [
+    "Action",
+    "ApiTokens",
+    "Authorize",
+    "ChatApp",
+    "Identity",
+    "JsonFormatter",
+    "JsonWebTokens",
+    "Limits",
+    "LocalPagesOnly",
+    "MemoryRuns",
+    "Observer",
+    "Observers",
+    "OpenTelemetryObserver",
+    "PageSettings",
+    "RedisRuns",
+    "RunInfo",
+    "RunState",
+    "RunStore",
+    "Settings",
+    "Timeouts",
+    "TokenRule",
+    "Unobserved",
+    "WithPage",
+    "allow_all",
+    "bearer",
+    "cancel_after",
+    "chat_response",
+    "counted_together",
+    "new_api_token",
+    "openapi",
+    "process_metrics",
+    "with_cors",
+]
+
+# Imported on use: the page needs the checker, the others an extra.
+_HOMES: Final = {
+    "JsonWebTokens": "usechat.server.auth.jwt",
+    "OpenTelemetryObserver": "usechat.server.observers.opentelemetry",
+    "PageSettings": "usechat.server.page",
+    "RedisRuns": "usechat.runs.redis.store",
+    "WithPage": "usechat.server.page",
+    "process_metrics": "usechat.server.observers.prometheus",
+}
 
 
 def __getattr__(name: str) -> Any:
-    if name == "RedisRuns":  # imported on use: it needs the extra `redis`
-        from usechat.runs.redis.store import RedisRuns
-
-        return RedisRuns
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(_HOMES[name]), name)

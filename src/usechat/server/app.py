@@ -1,8 +1,9 @@
-"""The whole set of routes as one ASGI app, mounted anywhere or served alone."""
+"""All routes of a chat as one ASGI app, mounted anywhere or served alone."""
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from contextlib import asynccontextmanager
-from typing import Any, TypeAlias
+import gc
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from contextlib import asynccontextmanager, contextmanager
+from typing import Any, Final, TypeAlias
 
 from starlette.applications import Starlette
 from starlette.requests import Request
@@ -15,13 +16,12 @@ from usechat.runs.store import RunStore
 from usechat.server.endpoints import Endpoints
 from usechat.server.observers.logs import LoggingObserver
 from usechat.server.observers.observer import Observer, Observers, Unobserved
-from usechat.server.requests import CHAT_ID, AuthorizeFunction, allow
+from usechat.server.requests import CHAT_ID, AuthorizedChats, AuthorizeFunction, allow_all
 from usechat.server.response import collect_streams
 from usechat.server.settings import Settings
-from usechat.server.uvicorn import rare_collections
 from usechat.server.websocket import ChatSockets
 
-__all__ = ["ChatApp", "EndpointsApp", "run_routes", "watching"]
+__all__ = ["ChatApp", "EndpointsApp", "observing", "rare_collections", "run_routes"]
 
 MetricsPage: TypeAlias = Callable[[Request], Awaitable[Response]]
 
@@ -53,8 +53,13 @@ class EndpointsApp:
 
     @property
     def runs(self) -> RunStore:
-        """Where its runs are known."""
+        """The store of its runs."""
         return self._endpoints.store
+
+    @property
+    def settings(self) -> Settings:
+        """How runs are made and served."""
+        return self._endpoints.settings
 
     @property
     def is_resumable(self) -> bool:
@@ -63,19 +68,25 @@ class EndpointsApp:
 
     @property
     def routes(self) -> list[BaseRoute]:
-        """What it answers."""
+        """The routes that it answers."""
         return self._app.routes
 
-    def break_off(self) -> None:
-        """Cut all readers off, because the server goes; a server that waits for open connections calls it first."""
+    def disconnect_readers(self) -> None:
+        """Disconnect all readers, so that their pages resume at another worker; runs go on.
+
+        Call it in the event loop before a server exits that waits for open connections. With uvicorn this is automatic.
+        """
         self._endpoints.manager.disconnect_readers()
 
     async def shut_down(self) -> None:
-        """Break readers off, let runs come to an end; an app that is mounted elsewhere calls it by itself."""
+        """Disconnect readers and let runs finish for ``drain`` seconds.
+
+        A server calls it through the lifespan. Frameworks do not tell mounted apps: call it in their lifespan.
+        """
         await self._endpoints.manager.shut_down(drain=self._drain)
 
     async def check(self) -> None:
-        """Raise if it cannot answer at the moment."""
+        """Raise if it cannot answer at the moment; ``/readyz`` reports that."""
         await self._endpoints.store.check()
 
     @asynccontextmanager
@@ -98,11 +109,30 @@ class EndpointsApp:
 
 
 class ChatApp(EndpointsApp):
-    """Answers a chat page: send, resume, stop, state; and tells whether it is well.
+    """An ASGI app that answers a chat page: send, resume, stop, state, over HTTP and WebSocket; health and metrics.
 
-    ``path`` is where ``DefaultChatTransport`` posts to; ``also`` are further paths that answer a POST alike.
-    ``drain`` is how many seconds runs get when the server shuts down; their readers are broken off at once and resume
-    elsewhere. ``metrics`` counts for Prometheus and tells it at ``/metrics``; ``observer`` is told as well.
+    Args:
+        answer: what answers the chat: an async generator function, a generator function, a function, a
+            ``ChatTransport``, or an object of a framework whose adapter is installed.
+        runs: the store of runs; by default :class:`~usechat.server.MemoryRuns`. Several processes need
+            :class:`~usechat.server.RedisRuns`.
+        authorize: returns who sent a request; see ``docs/auth.md``. By default everyone is allowed.
+        settings: see :class:`~usechat.server.Settings`.
+        path: where ``DefaultChatTransport`` posts to; it may have parameters, such as ``/projects/{project}/chat``.
+        also: further paths that answer a POST in the same way.
+        drain: how many seconds runs get to finish when the server shuts down. Their readers are disconnected at once,
+            and resume elsewhere.
+        observer: receives what happens, such as an :class:`~usechat.server.OpenTelemetryObserver`.
+        metrics: count for Prometheus, and serve the counts at ``/metrics``.
+
+    Raises:
+        CannotAnswer: ``answer`` is nothing that can answer a chat.
+
+    One app belongs to one event loop.
+
+    >>> async def agent(turn):
+    ...     yield f"You said: {turn.text}"
+    >>> app = ChatApp(agent, settings=Settings(sdk="7"))  # uvicorn my_app:app
     """
 
     def __init__(
@@ -110,7 +140,7 @@ class ChatApp(EndpointsApp):
         answer: Any,
         *,
         runs: RunStore | None = None,
-        authorize: AuthorizeFunction = allow,
+        authorize: AuthorizeFunction = allow_all,
         settings: Settings | None = None,
         path: str = "/api/chat",
         also: Sequence[str] = (),
@@ -118,13 +148,13 @@ class ChatApp(EndpointsApp):
         observer: Observer | None = None,
         metrics: bool = True,
     ) -> None:
-        counting, page = watching(observer, metrics=metrics)
+        observers, page = observing(observer, metrics=metrics)
         endpoints = Endpoints(
             answer,
             store=runs or MemoryRuns(),
             settings=settings or Settings(),
-            authorize=authorize,
-            observer=counting,
+            policy=AuthorizedChats(authorize),
+            observer=observers,
         )
         routes = [
             Route(path, endpoints.send, methods=["POST"]),
@@ -136,7 +166,7 @@ class ChatApp(EndpointsApp):
 
 
 def run_routes(path: str, endpoints: Endpoints) -> list[BaseRoute]:
-    """Return the routes for what becomes of a run once it has begun: resume, stop, state."""
+    """Return the routes of a run that has begun: resume, stop, state."""
     return [
         Route(f"{path}/{CHAT_ID}/stream", endpoints.resume, methods=["GET"]),
         Route(f"{path}/{CHAT_ID}/stop", endpoints.stop, methods=["POST"]),
@@ -144,14 +174,14 @@ def run_routes(path: str, endpoints: Endpoints) -> list[BaseRoute]:
     ]
 
 
-def watching(observer: Observer | None, *, metrics: bool) -> tuple[Observer, MetricsPage | None]:
-    """Return who is told what happens, and the page with the counts, if there is to be one."""
+def observing(observer: Observer | None, *, metrics: bool) -> tuple[Observer, MetricsPage | None]:
+    """Return the observers of an app, and the page with the metrics if there is to be one."""
     counting, page = _metrics() if metrics else (Unobserved(), None)
     return Observers(LoggingObserver(), counting, observer or Unobserved()), page
 
 
 def _metrics() -> tuple[Observer, MetricsPage]:
-    """Return who counts, and the page with the counts; without prometheus-client, a page that says how to get it."""
+    """Return the observer that counts, and the page with the counts; without prometheus-client, how to install it."""
     try:
         from usechat.server.observers.prometheus import process_metrics
     except MissingDependency as missing:
@@ -162,3 +192,32 @@ def _metrics() -> tuple[Observer, MetricsPage]:
 
         return Unobserved(), say_how
     return process_metrics(), process_metrics().page
+
+
+_THRESHOLDS: Final = (20_000, 10, 10)
+"""An open stream has about a hundred objects, which live as long as it does. With the default of 700 the streams that
+are opened, and the deltas of a busy moment, lead to full collections, which stop the process for 100 ms with 1,500
+streams (CPython 3.11). A stream that has ended is freed by its reference count; cycles of other code wait a little
+longer.
+"""
+
+_thresholds_before: Final[list[tuple[int, int, int]]] = []
+"""The thresholds that each running app has found; the last one to stop restores those that the first found."""
+
+
+@contextmanager
+def rare_collections() -> Iterator[None]:
+    """Exclude what exists now from garbage collection, and make collections rare, while an app runs."""
+    if not _thresholds_before:  # another app may have streams open, which must not be frozen
+        gc.collect()
+        gc.freeze()
+    _thresholds_before.append(gc.get_threshold())
+    gc.set_threshold(*_THRESHOLDS)
+    try:
+        yield
+    finally:
+        # Apps need not stop in the order in which they started.
+        found = _thresholds_before.pop()
+        if not _thresholds_before:
+            gc.set_threshold(*found)
+            gc.unfreeze()

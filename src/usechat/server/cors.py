@@ -1,4 +1,4 @@
-"""Pages of other origins: none may ask unless it is named."""
+"""CORS: pages of other origins are refused unless their origin is named."""
 
 from collections.abc import Sequence
 from typing import Final
@@ -6,6 +6,8 @@ from urllib.parse import urlsplit
 
 from starlette.middleware.cors import CORSMiddleware
 from starlette.types import ASGIApp
+
+from usechat.errors import InvalidSetting
 
 __all__ = ["with_cors"]
 
@@ -19,13 +21,19 @@ _RESPONSE_HEADERS: Final = ("x-vercel-ai-ui-message-stream",)
 
 
 def with_cors(app: ASGIApp, origins: Sequence[str]) -> ASGIApp:
-    """Let pages of these origins ask (``https://example.com``, or ``*`` for all); without any, the app stays as it is.
+    """Return the app with CORS for pages of these origins; without any, the app itself.
 
-    Tokens travel in a header, so cookies of other origins are never accepted.
+    An origin is written as the browser does, ``https://example.com:8443``; ``*`` stands for all. Credentials are tokens
+    in a header, so cookies of other origins are never accepted.
+
+    Raises :class:`~usechat.errors.InvalidSetting` for a text that is no origin.
+
+    >>> from usechat.server import ChatApp
+    >>> app = with_cors(ChatApp(lambda turn: "Hello!"), ["https://app.example.com"])
     """
     for origin in origins:
         if origin != "*" and not _is_origin(origin):
-            raise ValueError(f"{origin!r} is not an origin; write it as the browser does: https://example.com:8443")
+            raise InvalidSetting(f"{origin!r} is not an origin; write it as the browser does: https://example.com:8443")
     if not origins:
         return app
     return CORSMiddleware(

@@ -1,4 +1,4 @@
-"""The endpoints: start a run and stream it, resume, stop, tell the state."""
+"""The endpoints: start a run and stream it, resume, stop, report the state."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
@@ -16,29 +16,29 @@ from usechat.runs.memory import MemoryRuns
 from usechat.runs.open_calls import Answers, own_secret, secret_of_chat
 from usechat.runs.run import RunInfo, RunState, describe_with
 from usechat.runs.store import RunStore
+from usechat.server.connection import AsgiServer
 from usechat.server.observers.observer import Observer, Unobserved
 from usechat.server.requests import (
+    AccessPolicy,
     Action,
-    Authenticates,
+    AuthorizedChats,
     AuthorizeFunction,
     RequestHeaders,
-    allow,
-    ask,
-    chat_key,
+    allow_all,
     read_request,
     release_of,
 )
 from usechat.server.response import StreamResponse
 from usechat.server.settings import Settings, linger
-from usechat.server.uvicorn import hang_up_in_time
+from usechat.server.uvicorn import UvicornServer
 from usechat.sources import as_source
-from usechat.turn import Identity, TurnContext
+from usechat.turn import TurnContext
 
 __all__ = ["Endpoints", "chat_response"]
 
 
 class Endpoints:
-    """Answers the requests of a chat page, one method per route."""
+    """Answers the requests of a chat page, one method per route. ``policy`` decides who may do what with which chat."""
 
     def __init__(
         self,
@@ -46,13 +46,14 @@ class Endpoints:
         *,
         store: RunStore,
         settings: Settings,
-        authorize: AuthorizeFunction,
+        policy: AccessPolicy,
         observer: Observer,
         keep_log: bool = True,
     ) -> None:
         self._source = as_source(answer)
         self.settings = settings
-        self._authorize = authorize
+        self._policy = policy
+        self.server = AsgiServer() if settings.plain_asgi else UvicornServer()
         self.observer = observer
         self.store = store
         self.keep_log = keep_log
@@ -79,31 +80,29 @@ class Endpoints:
         return await self._answered(self._send, request)
 
     async def resume(self, request: Request) -> Response:
-        """Stream the run that goes on, from its start; 204 when there is nothing to see."""
+        """Stream the chat's running answer from its start; 204 when there is none."""
         return await self._answered(self._resume, request)
 
     async def stop(self, request: Request) -> Response:
-        """Stop the chat's run, wherever it lives."""
+        """Stop the chat's run, in whichever worker it lives. Returns 204 once the run has ended. Idempotent."""
         return await self._answered(self._stop, request)
 
     async def state(self, request: Request) -> Response:
-        """Tell how the chat's last run stands."""
+        """Return the state of the chat's last run."""
         return await self._answered(self._state, request)
 
     async def _send(self, request: Request) -> Response:
         received = asyncio.get_running_loop().time()
-        rule: Any = self._authorize
-        if isinstance(rule, Authenticates):
-            await rule.authenticate(request)
+        await self._policy.authenticate(request)
         asked = await read_request(request, self.settings.limits)
         return self._stream(await self.begin(request, asked, self.settings.sdk), received)
 
     async def begin(self, request: Request, asked: ChatRequest, sdk: str) -> Reading:
-        """Start a run; a RequestError says why not. ``sdk`` is the release it is for if the request names none."""
+        """Start a run; raise a ``RequestError`` if that cannot be. ``sdk`` counts if the request names no release."""
         in_path = str(request.path_params.get("chat_id", ""))
         asked = msgspec.structs.replace(asked, chat_id=asked.chat_id or in_path or new_id())
-        identity = await self._identify(request, asked.chat_id, "send")
-        key = self._key(request, identity, asked.chat_id)
+        identity = await self._policy.identify(request, asked.chat_id, "send")
+        key = self._policy.key(request, identity, asked.chat_id)
         # A message that is sent twice is answered once; a regenerated answer is wanted anew.
         repeatable = asked.last_user_message if asked.trigger == "submit-message" and not asked.continues else None
         info = RunInfo(
@@ -133,10 +132,11 @@ class Endpoints:
         return await self.manager.start(info, self._source, prepare, continues=asked.continues)
 
     def _stream(self, reading: Reading, received: float) -> Response:
-        hang_up_in_time(self.manager)
+        self.server.disconnect_readers_at_exit(self.manager)
         settings = self.settings
         return StreamResponse(
             reading,
+            server=self.server,
             keep_alive=settings.keep_alive,
             observer=self.observer,
             received=received,
@@ -150,12 +150,15 @@ class Endpoints:
         return Response(status_code=204) if reading is None else self._stream(reading, received)
 
     async def find(self, request: Request, chat_id: str, sdk: str) -> Reading | None:
-        """Read the run that goes on, from its start; nothing if the chat is unknown, idle or not theirs."""
+        """Return a reading of the chat's running answer from its start.
+
+        ``None`` if there is none, if nothing of it is kept, or if the chat is unknown or somebody else's.
+        """
         try:
             info = await self._run_of(request, chat_id, "resume")
         except ChatNotFound:
             return None
-        if info.state is not RunState.RUNNING:
+        if info.state is not RunState.RUNNING or not self.keep_log:
             return None
         return await self.manager.attach(info, sdk=release_of(request, sdk))
 
@@ -171,8 +174,8 @@ class Endpoints:
         return JSONResponse(known)
 
     async def _run_of(self, request: Request, chat_id: str, action: Action) -> RunInfo:
-        identity = await self._identify(request, chat_id, action)
-        info = await self.manager.latest(self._key(request, identity, chat_id))
+        identity = await self._policy.identify(request, chat_id, action)
+        info = await self.manager.latest(self._policy.key(request, identity, chat_id))
         if info is None or info.subject != identity.subject:
             raise ChatNotFound("No such chat.")
         return info
@@ -186,36 +189,44 @@ class Endpoints:
             headers = {"www-authenticate": "Bearer"} if isinstance(error, Unauthenticated) else None
             return PlainTextResponse(str(error), error.status, headers)
 
-    async def _identify(self, request: Request, chat_id: str, action: Action) -> Identity:
-        identity = await ask(self._authorize, request, chat_id, action)
-        if identity is None:
-            raise ChatNotFound("No such chat.")
-        return identity
-
-    def _key(self, request: Request, identity: Identity, chat_id: str) -> str:  # noqa: ARG002 (for those who keep people apart)
-        """Return the name of a chat among the runs: its id, behind what else the route's path names."""
-        return chat_key(request.path_params, chat_id)
-
 
 async def chat_response(
     request: Request,
     answer: Any,
     *,
     settings: Settings | None = None,
-    authorize: AuthorizeFunction = allow,
+    authorize: AuthorizeFunction = allow_all,
     observer: Observer | None = None,
 ) -> Response:
-    """Answer one chat request in a route of your own: ``return await chat_response(request, agent)``.
+    """Answer one chat request in a route of your own.
 
-    Nothing is kept: a page that goes away stops the run, unless ``settings.disconnect`` says otherwise. For resume and
-    stop use :class:`~usechat.server.ChatApp`.
-    ``observer`` is told what happens; ``process_metrics()`` of ``usechat.server.observers.prometheus`` counts it.
+    Nothing is kept: a page that leaves stops the run, unless ``settings.disconnect`` says otherwise. For resume and
+    stop use :class:`~usechat.server.ChatApp`. Call it in the event loop of the server, once per request.
+
+    Args:
+        request: the request of the route, of Starlette or FastAPI.
+        answer: what answers the chat: an async generator function, a generator function, a function, a
+            ``ChatTransport``, or an object of a framework whose adapter is installed.
+        settings: see :class:`~usechat.server.Settings`.
+        authorize: returns who sent the request; see ``docs/auth.md``. By default everyone is allowed.
+        observer: receives what happens, such as :func:`~usechat.server.process_metrics` for Prometheus.
+
+    Returns:
+        The streaming response; or a plain one with a status and a sentence, if the request cannot be served.
+
+    Raises:
+        CannotAnswer: ``answer`` is nothing that can answer a chat.
+
+    >>> async def agent(turn):
+    ...     yield f"You said: {turn.text}"
+    >>> async def chat(request):  # @app.post("/api/chat")
+    ...     return await chat_response(request, agent)
     """
     endpoints = Endpoints(
         answer,
         store=MemoryRuns(),
         settings=settings or Settings(),
-        authorize=authorize,
+        policy=AuthorizedChats(authorize),
         observer=observer or Unobserved(),
         keep_log=False,
     )

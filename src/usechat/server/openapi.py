@@ -1,4 +1,4 @@
-"""The routes of a chat app as an OpenAPI description, for gateways, client generators and tests."""
+"""An OpenAPI description of the routes of a chat app, for gateways, client generators and tests."""
 
 from collections.abc import Iterator
 from typing import Any, Final, TypeAlias
@@ -12,9 +12,9 @@ Json: TypeAlias = dict[str, Any]
 
 _SENTENCES: Final = {
     400: "The request is not a chat request, or names an unknown release; the text says what is wrong.",
-    401: "Nobody knows who asks.",
-    403: "A page of another site asks a server without authentication.",
-    404: "There is no such chat, or it is not theirs.",
+    401: "The request carries no valid credentials.",
+    403: "A page of another site uses a server without authentication.",
+    404: "There is no such chat, or it belongs to somebody else.",
     409: "The chat is being answered already.",
     413: "The request exceeds a limit.",
     422: "An approval that was never asked for, or of another input.",
@@ -74,7 +74,11 @@ _STATE: Final = {
 
 
 def openapi(version: str, path: str = "/api/chat") -> Json:
-    """Return the description (OpenAPI 3.1) of a chat app whose page posts to ``path``."""
+    """Return the OpenAPI 3.1 description of a :class:`~usechat.server.ChatApp` whose page posts to ``path``.
+
+    >>> sorted(openapi("1.0")["paths"])[0]
+    '/api/chat'
+    """
     return {
         "openapi": "3.1.0",
         "info": {"title": "usechat", "version": version, "license": {"name": "Apache-2.0", "identifier": "Apache-2.0"}},
@@ -92,19 +96,21 @@ def _paths(path: str) -> Iterator[tuple[str, Json]]:
     send["parameters"] = _NAMES_RELEASE
     send["requestBody"] = {"required": True, "content": {"application/json": {"schema": _reference("ChatRequest")}}}
     yield path, {"post": send}
-    nothing = {"description": "Nothing runs that the caller may see."}
+    nothing = {"description": "There is no running answer that the caller may see."}
     resume = _operation(
         "resume", "Stream the run from its start.", {"200": _STREAM, "204": nothing}, 400, 401, 403, 503
     )
     yield f"{path}/{{id}}/stream", {"parameters": [_CHAT, *_NAMES_RELEASE], "get": resume}
-    stop = _operation("stop", "Stop the run.", {"204": {"description": "Nothing runs any more."}}, 401, 403, 404, 503)
+    stop = _operation(
+        "stop", "Stop the run. Idempotent.", {"204": {"description": "The run has ended."}}, 401, 403, 404, 503
+    )
     yield f"{path}/{{id}}/stop", {"parameters": [_CHAT], "post": stop}
     known = {"description": "The last run.", "content": {"application/json": {"schema": _reference("RunState")}}}
-    state = _operation("state", "Tell how the last run stands.", {"200": known}, 401, 403, 404, 503)
+    state = _operation("state", "Return the state of the last run.", {"200": known}, 401, 403, 404, 503)
     yield f"{path}/{{id}}", {"parameters": [_CHAT], "get": state}
-    yield "/healthz", {"get": _open("health", "Tell whether the process lives.")}
-    yield "/readyz", {"get": _open("readiness", "Tell whether the store of runs can be reached.", 503)}
-    yield "/metrics", {"get": _open("metrics", "Count for Prometheus.", 501)}
+    yield "/healthz", {"get": _open("health", "Report whether the process is alive.")}
+    yield "/readyz", {"get": _open("readiness", "Report whether the store of runs can be reached.", 503)}
+    yield "/metrics", {"get": _open("metrics", "Metrics for Prometheus.", 501)}
 
 
 def _operation(name: str, summary: str, responses: Json, *statuses: int) -> Json:
@@ -113,7 +119,7 @@ def _operation(name: str, summary: str, responses: Json, *statuses: int) -> Json
 
 
 def _open(name: str, summary: str, *statuses: int) -> Json:
-    """Return an operation that asks nobody who they are."""
+    """Return an operation without authentication."""
     responses = {str(status): {"description": summary, "content": _TEXT} for status in (200, *statuses)}
     return {"operationId": name, "summary": summary, "responses": responses, "security": []}
 

@@ -1,4 +1,4 @@
-"""The chat page: static files around any app of ours, and the checker that its inspector asks."""
+"""The chat page: static files around a chat app, and the checker that its inspector uses."""
 
 import asyncio
 import gzip
@@ -15,7 +15,7 @@ from starlette.responses import JSONResponse, PlainTextResponse, RedirectRespons
 
 from usechat.check import check_bytes
 from usechat.errors import CannotJudge, ChatNotFound, PageMissing, RequestError
-from usechat.server.requests import AuthorizeFunction, ask, read_body
+from usechat.server.requests import AuthorizeFunction, authorize_request, read_body
 
 __all__ = ["PageSettings", "WithPage"]
 
@@ -34,9 +34,16 @@ _SAFE: Final = {
 
 
 class PageSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """What the page is told: the title, where it posts to, whether it needs a token, what a newcomer may ask.
+    """The settings of the chat page.
 
-    Names in braces in ``api`` are taken from the query of the page's own address.
+    Args:
+        title: its title.
+        api: the path it posts to. Names in braces are taken from the query of the page's own address.
+        auth: whether it asks for a token.
+        suggestions: questions that a new user can choose from.
+
+    >>> PageSettings(title="Support").api
+    '/api/chat'
     """
 
     title: str = "usechat"
@@ -52,10 +59,21 @@ class _File(msgspec.Struct, frozen=True):
 
 
 class WithPage:
-    """Shows the page at ``/``, answers ``POST /api/check``, and passes all else on to the app.
+    """An ASGI app that serves the chat page at ``/`` and passes other requests on to ``app``.
 
-    ``directory`` holds the files of the page, ours unless it is given; ``texts`` are further files, by path, to which
-    answers may link.
+    Args:
+        app: the chat app, such as a :class:`~usechat.server.ChatApp`.
+        settings: see :class:`PageSettings`.
+        authorize: who may use ``POST /api/check``, the checker behind the page's inspector.
+        directory: the files of the page; by default those of this package.
+        texts: further files, by path, to which answers may link.
+
+    Raises:
+        PageMissing: the page was not built into this installation.
+
+    >>> from usechat.server import ChatApp, allow_all
+    >>> chats = ChatApp(lambda turn: "Hello!")
+    >>> app = WithPage(chats, settings=PageSettings(title="Support"), authorize=allow_all)
     """
 
     def __init__(
@@ -72,7 +90,7 @@ class WithPage:
         self._files = dict(_read(directory or files("usechat") / "web" / "built", ""))
         if "/index.html" not in self._files:
             raise PageMissing
-        self._files["/"] = _told(self._files.pop("/index.html"), settings)
+        self._files["/"] = _with_settings(self._files.pop("/index.html"), settings)
         self._files |= {path: _file(text.encode(), "text.txt") for path, text in (texts or {}).items()}
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
@@ -93,7 +111,7 @@ class WithPage:
 
     async def _check(self, request: Request) -> Response:
         try:
-            if await ask(self._authorize, request, "", "check") is None:
+            if await authorize_request(self._authorize, request, "", "check") is None:
                 raise ChatNotFound("Not found.")
             body = await read_body(request, MAXIMUM_CHECKED_BYTES)
             return JSONResponse(await asyncio.to_thread(check_bytes, body, name="stream"))
@@ -115,20 +133,20 @@ def _read(directory: Traversable, prefix: str) -> list[tuple[str, _File]]:
 
 
 def _file(content: bytes, name: str) -> _File:
-    # mimetypes asks the operating system, which may call JavaScript text/plain.
+    # mimetypes uses tables of the operating system, where JavaScript may be text/plain.
     media_type = "text/javascript" if name.endswith(".js") else mimetypes.guess_type(name)[0]
     return _File(content, gzip.compress(content, mtime=0), media_type or "application/octet-stream")
 
 
-def _told(index: _File, settings: PageSettings) -> _File:
-    told: Mapping[str, Any] = {
+def _with_settings(index: _File, settings: PageSettings) -> _File:
+    known: Mapping[str, Any] = {
         "title": settings.title,
         "api": settings.api.lstrip("/"),
         "check": CHECK_PATH.lstrip("/"),
         "auth": settings.auth,
         "suggestions": settings.suggestions,
     }
-    content = html.escape(msgspec.json.encode(told).decode())
+    content = html.escape(msgspec.json.encode(known).decode())
     text = index.content.decode().replace(_PLACE, f'<meta name="usechat" content="{content}" />')
     return _file(text.encode(), "index.html")
 

@@ -1,4 +1,4 @@
-"""Reading what a request asks: its body, the release it names, and who asks."""
+"""Read a request: its body, the release it names, who sends it, and which chat it is about."""
 
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from typing import Any, Final, Literal, Protocol, TypeAlias, runtime_checkable
@@ -14,14 +14,15 @@ from usechat.turn import Identity
 
 __all__ = [
     "CHAT_ID",
+    "AccessPolicy",
     "Action",
-    "Authenticates",
+    "Authenticator",
     "Authorize",
     "AuthorizeFunction",
-    "ChatNotFound",
+    "AuthorizedChats",
     "RequestHeaders",
-    "allow",
-    "ask",
+    "allow_all",
+    "authorize_request",
     "chat_key",
     "read_body",
     "read_request",
@@ -30,33 +31,83 @@ __all__ = [
 
 
 Action: TypeAlias = Literal["send", "resume", "stop", "state", "check"]
+"""What a client wants to do. ``check`` is the page's request to check a stream, which is about no chat."""
+
 Authorize: TypeAlias = Callable[[Request, str, Action], Awaitable[Identity | None]]
 AuthorizeFunction: TypeAlias = Authorize | Callable[[Request, str, Action], Identity | None]
-"""Tells who asks; nothing if the chat is not theirs. It raises :class:`Unauthenticated` if nobody knows who asks."""
+"""Returns who sent a request; ``None`` if the chat is not theirs. Called with the request, the chat's id and the
+action.
+
+It raises :class:`~usechat.errors.Unauthenticated`, or another ``RequestError``, if the request carries no valid
+credentials. An async function is called in the event loop, and so is a plain one: it must not block.
+"""
 
 
 @runtime_checkable
-class Authenticates(Protocol):
-    """A rule that knows who asks without knowing about which chat; so it is asked before a body is read, too."""
+class Authenticator(Protocol):
+    """An ``authorize`` rule that can check credentials without a chat's id, so also before the body is read."""
 
     async def authenticate(self, request: HTTPConnection) -> None:
-        """Raise :class:`Unauthenticated`, or another RequestError, if they would be let near no chat."""
+        """Raise ``Unauthenticated``, or another ``RequestError``, if the request carries no valid credentials."""
         ...
 
 
-async def allow(_request: Request, _chat_id: str, _action: Action) -> Identity | None:
-    """Let everyone do everything: the rule of a server without authentication."""
+async def allow_all(_request: Request, _chat_id: str, _action: Action) -> Identity | None:
+    """Allow every action on every chat: the ``authorize`` rule of a server without authentication."""
     return Identity("")
 
 
-async def ask(authorize: AuthorizeFunction, request: Request, chat_id: str, action: Action) -> Identity | None:
-    """Return what a rule says, async or not."""
-    said = authorize(request, chat_id, action)
-    return await said if isinstance(said, Awaitable) else said
+async def authorize_request(rule: AuthorizeFunction, request: Request, chat_id: str, action: Action) -> Identity | None:
+    """Call an ``authorize`` rule, async or not."""
+    identity = rule(request, chat_id, action)
+    return await identity if isinstance(identity, Awaitable) else identity
+
+
+class AccessPolicy(Protocol):
+    """Decides who may do what with which chat, and under which key the runs of a chat are stored.
+
+    :class:`Endpoints` asks it in this order: ``authenticate`` before the body is read, ``identify`` once the chat's
+    id is known, ``key`` for the identity that came out.
+    """
+
+    async def authenticate(self, request: Request) -> None:
+        """Raise a ``RequestError`` if the sender of this message would be refused whatever its body says."""
+        ...
+
+    async def identify(self, request: Request, chat_id: str, action: Action) -> Identity:
+        """Return who sent the request; raise a ``RequestError`` if they may not do this with this chat."""
+        ...
+
+    def key(self, request: Request, identity: Identity, chat_id: str) -> str:
+        """Return the key of a chat's runs, made with :func:`chat_key`: no two chats share one."""
+        ...
+
+
+class AuthorizedChats:
+    """The policy of a :class:`~usechat.server.ChatApp`: an ``authorize`` rule, and chats named by the route's path."""
+
+    def __init__(self, rule: AuthorizeFunction) -> None:
+        self._rule: Any = rule
+
+    async def authenticate(self, request: Request) -> None:
+        """Ask the rule, if it can tell without a chat's id."""
+        if isinstance(self._rule, Authenticator):
+            await self._rule.authenticate(request)
+
+    async def identify(self, request: Request, chat_id: str, action: Action) -> Identity:
+        """Return the identity that the rule gives; raise ``ChatNotFound`` if it gives none."""
+        identity = await authorize_request(self._rule, request, chat_id, action)
+        if identity is None:
+            raise ChatNotFound("No such chat.")
+        return identity
+
+    def key(self, request: Request, identity: Identity, chat_id: str) -> str:  # noqa: ARG002 (people may share a chat)
+        """Return the chat's id behind whatever else the route's path names."""
+        return chat_key(request.path_params, chat_id)
 
 
 async def read_request(request: Request, limits: Limits) -> ChatRequest:
-    """Read the chat request in the body of a POST; every flaw is a RequestError with a sentence."""
+    """Read the chat request in the body of a POST; raise a ``RequestError`` that says what is wrong with it."""
     # Every other type, and none at all, can be sent by a page of another site without asking (Fetch, CORS-safelisted).
     content_type = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if content_type != "application/json":
@@ -74,7 +125,7 @@ def release_of(request: Request, default: str) -> str:
 
 
 async def read_body(request: Request, maximum_bytes: int) -> bytes:
-    """Read the body of a request, but no more than so many bytes; one that announces more is not read at all."""
+    """Read the body of a request, up to ``maximum_bytes``; one that announces more is not read at all."""
     too_large = RequestTooLarge(f"The request holds more than {maximum_bytes} bytes.")
     announced = request.headers.get("content-length", "")
     if announced.isdecimal() and int(announced) > maximum_bytes:
@@ -91,13 +142,11 @@ async def read_body(request: Request, maximum_bytes: int) -> bytes:
     return b"".join(pieces)
 
 
-# -- The headers of a request, as the agent sees them.
-
-
 class RequestHeaders(Mapping[str, str]):
-    """Names in small letters, each once: of a header that was sent twice the first counts, as it does for access rules.
+    """The headers of a request as an agent sees them: lower-case names, each once, found in any case.
 
-    Names are found whatever their letters. Nothing is copied from the request, of which every open stream keeps this.
+    Of a header that was sent twice the first counts, as it does for access rules. Nothing is copied from the request,
+    because every open stream keeps this.
     """
 
     __slots__ = ("_sent",)
@@ -119,11 +168,11 @@ class RequestHeaders(Mapping[str, str]):
         return len({name for name, _ in self._sent})
 
     def __repr__(self) -> str:
-        """Tell the names alone: a log is no place for tokens and cookies."""
+        """Return the names alone: a log is no place for tokens and cookies."""
         return f"RequestHeaders({', '.join(self)})"
 
 
-# -- Which chat a path names. Pages choose the ids of chats, so they may be any text.
+# Pages choose the ids of chats, so they may be any text.
 
 CHAT_ID: Final = "{chat_id:usechat_id}"
 """The chat in the path of a route. It takes slashes: pages before 5.0.270, 6.0.297 and 7.0.122 send them as they are,
@@ -144,10 +193,10 @@ register_url_convertor("usechat_id", _ChatIdConvertor())
 
 
 def chat_key(path_params: Mapping[str, Any], chat_id: str) -> str:
-    """Return the name of a chat among the runs: its id, behind what else the path names; no two chats share one.
+    """Return the key of a chat's runs: its id, behind the other parameters of the path; no two chats share one.
 
-    It is part of log lines and of the names of Redis keys, so whatever is not plain is escaped as in a URL. A path that
-    names anything too long to be an id is NotTheirs: names are remembered for a while, and servers take long paths.
+    It is part of log lines and of Redis keys, so special characters are escaped as in a URL. A parameter that is too
+    long to be an id is ``ChatNotFound``: keys are remembered for a while, and servers accept long paths.
     """
     others = {name: str(value) for name, value in path_params.items() if name != "chat_id"}
     if any(len(text) > LONGEST_ID for text in (chat_id, *others.values())):

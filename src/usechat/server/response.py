@@ -11,8 +11,8 @@ from usechat.protocol.sse import KEEP_ALIVE, STREAM_OPEN, encode_frame
 from usechat.runs.log import Wake
 from usechat.runs.manager import Reading
 from usechat.runs.timers import timer_for
+from usechat.server.connection import AsgiServer, Sender, all_written, reset_at_once, unsent_bytes
 from usechat.server.observers.observer import Observer
-from usechat.server.uvicorn import Leaving, Sender, all_written, reset_at_once, transport_of, unsent_bytes
 
 __all__ = ["BROKEN_OFF", "STREAM_HEADERS", "StreamResponse", "collect_streams"]
 
@@ -29,29 +29,29 @@ STREAM_HEADERS: Final = (
 _REASONS: Final = {Wake.GONE: "client", Wake.TOO_SLOW: "slow", Wake.SHUTDOWN: "broken-off"}
 _STREAMS: Final = "usechat.streams"
 _LAST_WORDS: Final = 5.0
-"""Seconds that a client too slow to follow gets for the last frames."""
+"""Seconds that a client which is disconnected gets to take the last frames."""
 _TURNS: Final = 3
-"""Turns of the loop in which the server hears of a broken connection, and does not call the response incomplete. A
-socket takes one, TLS two (asyncio.sslproto)."""
+"""Turns of the event loop after which the server knows that the connection is closed, and does not report an incomplete
+response. A socket takes one, TLS two (asyncio.sslproto)."""
 _SENT: Final[list[tuple[bytes, bytes]]] = []
-_PATIENCE: Final = 60.0
-"""Seconds in which a client for which something waits must take some of it, or is taken for one that is gone."""
+_STUCK_TIMEOUT: Final = 60.0
+"""Seconds after which a client that has unread data and takes none of it is disconnected."""
 BROKEN_OFF: Final = ErrorChunk("The connection was broken off; reload the page to see the whole answer.")
-"""Where the connection cannot be broken; the page knows it by its beginning, and resumes."""
+"""Sent where the connection cannot be reset; our page recognises it by its beginning, and resumes."""
 
 
 def collect_streams(scope: Any) -> "list[StreamResponse]":
-    """Return a list in which the streams appear that an app answers this request with, for the caller to send.
+    """Make streaming responses to this request collect in the returned list, for the caller to send.
 
-    So nothing of the app waits for the end of a stream, of which a framework would keep a dozen coroutines, and the
-    stream is sent with the server's own ``send``, which a framework wraps.
+    So the framework's dozen coroutines per request do not wait for the end of a stream, and the stream is sent with the
+    server's own ``send``, which frameworks wrap.
     """
     scope[_STREAMS] = streams = list[StreamResponse]()
     return streams
 
 
 class Stuck(NamedTuple):
-    """A connection that takes nothing, how many bytes wait there, and since when they are as many."""
+    """A connection, how many bytes its client has not taken, and since when that number has not changed."""
 
     transport: asyncio.WriteTransport | None
     unsent: int
@@ -59,26 +59,28 @@ class Stuck(NamedTuple):
 
 
 class StreamResponse(Response):
-    """Sends what a reading gives, until it ends, the client goes, or the client cannot follow.
+    """Sends the frames of a reading until the run ends, the client leaves, or the client is disconnected.
 
-    A ``Response`` by name, because FastAPI serialises everything else.
+    It derives from ``Response`` because FastAPI serialises everything else.
     """
 
     def __init__(
         self,
         reading: Reading,
         *,
+        server: AsgiServer,
         keep_alive: float,
         observer: Observer,
         received: float,
         event_names: bool = False,
-        patience: float = _PATIENCE,
+        stuck_timeout: float = _STUCK_TIMEOUT,
     ) -> None:
         self.status_code = 200
         self.background = None
         self.body = b""
         self.raw_headers = list(STREAM_HEADERS)
         self._reading = reading
+        self._server = server
         self._keep_alive = keep_alive
         self._observer = observer
         self._received = received
@@ -90,71 +92,71 @@ class StreamResponse(Response):
         self._quiet_since = received
         self._task: asyncio.Task[Any] | None = None
         self._cut: Wake | None = None
-        self._patience = patience
+        self._stuck_timeout = stuck_timeout
         self._scope: Any = None
         self._receive: Any = None
         self._stuck: Stuck | None = None
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
-        """Answer one request, or leave that to whoever collects streams."""
+        """Send the response, or leave that to the caller of :func:`collect_streams`."""
         if (streams := scope.get(_STREAMS)) is None:
             await self.stream(scope, receive, send)
         else:
             streams.append(self)
 
     async def stream(self, scope: Any, receive: Any, send: Any) -> None:
-        """Send. A reader that is broken off sees a broken connection, never an end: it may resume."""
+        """Send the response. A client that is disconnected sees a reset connection, never an end: it may resume."""
         self._task = asyncio.current_task()
         self._scope, self._receive = scope, receive
         self._reading.on_cut(self._interrupt)
-        self._sender = sender = Sender(send, self._observer, self._reading)
+        self._sender = sender = self._server.sender(send, receive, self._observer, self._reading)
         reason = "client"
         self._observer.stream_opened()
-        leaving = Leaving(self._reading)
+        client = self._server.watch_client(receive, self._reading)
         try:
-            leaving.listen(receive)
+            client.start()
             why = await self._send_all(send, sender)
             reason = "ended" if why is None else _REASONS[why]
             if why in (Wake.TOO_SLOW, Wake.SHUTDOWN):
                 self._cut = why  # once is enough
-                await self._break_off(sender, self._reading.give_up() if why is Wake.TOO_SLOW else b"")
+                await self._disconnect(sender, why)
         except asyncio.CancelledError:
-            if reason == "client" and not leaving.gone:
+            if reason == "client" and not client.gone:
                 reason = "broken-off"  # the server has no more time
             raise
         finally:
-            leaving.close()
+            client.close()
             sender.close()
             self._timer.discard(self)
             self._reading.close()
             self._observer.stream_closed(reason)
 
     def tick(self, now: float) -> None:
-        """Fill a silence that has lasted too long, and leave a client that takes nothing any more."""
+        """Send a comment after a long silence, and disconnect a client that takes nothing."""
         sender = self._sender
         if sender is None or not sender.is_quiet:
             self._quiet_since = now
-        elif (
-            now - self._quiet_since >= self._keep_alive - 1.5 * self._timer.interval
-        ):  # the next look would be too late
+        elif now - self._quiet_since >= self._keep_alive - 1.5 * self._timer.interval:  # the next tick is too late
             self._reading.wake(Wake.SILENCE)
         if sender is not None:
             sender.is_quiet = True
             if sender.waits:
-                self._look_for_progress(now)
+                self._check_progress(now)
             else:
                 self._stuck = None
 
-    def _look_for_progress(self, now: float) -> None:
-        transport = transport_of(self._scope, self._receive) if self._stuck is None else self._stuck.transport
+    def _check_progress(self, now: float) -> None:
+        transport = (
+            self._server.transport_of(self._scope, self._receive) if self._stuck is None else self._stuck.transport
+        )
         unsent = 0 if transport is None else unsent_bytes(transport)
         if self._stuck is None or unsent != self._stuck.unsent:
             self._stuck = Stuck(transport, unsent, now)
-        elif transport is not None and now - self._stuck.since >= self._patience:
+        elif transport is not None and now - self._stuck.since >= self._stuck_timeout:
             self._interrupt(Wake.TOO_SLOW)
 
     async def _send_all(self, send: Any, sender: Sender) -> Wake | None:
-        """Send frames to the end; or tell why there are no more."""
+        """Send frames to the end, and return ``None``; or return why there are no more."""
         try:
             await send({"type": "http.response.start", "status": 200, "headers": self.raw_headers})
             self.raw_headers = _SENT  # every open stream would keep them
@@ -176,24 +178,28 @@ class StreamResponse(Response):
                         if self._first:
                             self._first = False
                             self._observer.first_frame(asyncio.get_running_loop().time() - self._received)
-                            if sender.can_push(self._receive):
-                                self._reading.push_to(sender)
+                            sender.start_pushing()
         except asyncio.CancelledError:
             if self._cut is None or self._task is None:
                 raise
             self._task.uncancel()
             return self._cut
 
-    async def _break_off(self, sender: Sender, last_words: bytes) -> None:
-        """Break the connection: closing it would wait until the client has read everything, perhaps for ever."""
-        transport = transport_of(self._scope, self._receive)
+    async def _disconnect(self, sender: Sender, why: Wake) -> None:
+        """Reset the connection: closing it would wait until the client has read everything, perhaps for ever.
+
+        Where it cannot be reset, the response may end well, whatever happens here. So the client gets an error instead;
+        a slow one gets it whenever it reads on, because an answer that just ends would look complete.
+        """
+        transport = self._server.transport_of(self._scope, self._receive)
+        last_words = self._reading.give_up() if why is Wake.TOO_SLOW else b""
         if transport is None:
-            # An unknown server, or middleware in front of it, may end the response well, whatever happens here.
             last_words = last_words or encode_frame(BROKEN_OFF, event_names=self._event_names)
+        waits = transport is None and why is Wake.TOO_SLOW
         taken = False
         if last_words:
             with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(_LAST_WORDS):
+                async with asyncio.timeout(None if waits else _LAST_WORDS):
                     await sender.send(last_words)
                     if transport is not None:
                         await all_written(transport)
@@ -206,13 +212,13 @@ class StreamResponse(Response):
                 await asyncio.sleep(0)
 
     def _interrupt(self, why: Wake) -> None:
-        """Read no further, although the task may wait for a client that takes nothing."""
+        """Stop sending, although the task may wait for a client that takes nothing."""
         if self._cut is None and self._task is not None:
             self._cut = why
             self._task.cancel()
 
     def __del__(self) -> None:
-        """Leave the run if this was never sent, because the route failed after it was made."""
+        """Close the reading if the response was never sent, because the route failed after it was made."""
         if self._task is None:
             with contextlib.suppress(RuntimeError):  # the loop is gone, and everything with it
                 self._loop.call_soon_threadsafe(self._reading.close)  # whichever thread collects the garbage

@@ -1,11 +1,11 @@
-"""What a server lets its users set."""
+"""The settings of a server."""
 
 from collections.abc import Callable
 from typing import Final, Literal, TypeAlias
 
 import msgspec
 
-from usechat.errors import LocalProtocolError
+from usechat.errors import InvalidSetting
 from usechat.protocol.request import Limits
 from usechat.runs.manager import Conflict
 from usechat.runs.run import Timeouts
@@ -20,28 +20,35 @@ __all__ = [
 
 
 _TIME_TO_RELOAD: Final = 15
-"""Seconds that a page which is reloaded has to come back."""
+"""Seconds that a page has to come back when it is reloaded."""
 
 
 class CancelAfter(msgspec.Struct, frozen=True):
-    """Cancel the run after so many seconds without any reader."""
+    """Cancel a run after this many seconds without a reader; made by :func:`cancel_after`."""
 
     seconds: float
 
 
 Disconnect: TypeAlias = Literal["cancel", "continue"] | CancelAfter
-"""``cancel`` stops the run at once, ``continue`` lets it go on to its end; or :func:`cancel_after`."""
+"""``"cancel"`` stops a run when its last reader leaves, ``"continue"`` lets it finish; or :func:`cancel_after`."""
 
 
 def cancel_after(seconds: float) -> CancelAfter:
-    """Cancel a run that had no reader for so many seconds: a page that is reloaded comes back sooner."""
+    """Return the ``disconnect`` policy that cancels a run after ``seconds`` without a reader.
+
+    A page that is reloaded comes back sooner and finds its answer.
+
+    >>> Settings(disconnect=cancel_after(60)).disconnect
+    CancelAfter(seconds=60)
+    """
     return CancelAfter(seconds)
 
 
 def linger(policy: Disconnect | None, *, kept: bool) -> float | None:
-    """Return how many seconds a run goes on without any reader; nothing means to its end.
+    """Return how many seconds a run goes on without a reader; ``None`` means to its end.
 
-    Without a policy, a run whose log is ``kept`` waits for a page that is reloaded. Nobody can come back to another.
+    Without a policy, a run whose log is ``kept`` waits for a page that is reloaded. Others stop: no page can come back.
+    Raises :class:`~usechat.errors.InvalidSetting` for any other policy.
     """
     match policy:
         case None:
@@ -52,28 +59,43 @@ def linger(policy: Disconnect | None, *, kept: bool) -> float | None:
             return None
         case CancelAfter(int() | float() as seconds) if seconds >= 0:
             return seconds
-    raise LocalProtocolError(f"disconnect is 'cancel', 'continue' or cancel_after(seconds), not {policy!r}")
+    raise InvalidSetting(f"disconnect is 'cancel', 'continue' or cancel_after(seconds), not {policy!r}")
 
-
-# -- What a server lets its users set.
 
 _DEFAULT_TIMEOUTS: Final = Timeouts()
 _DEFAULT_LIMITS: Final = Limits()
 
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True):
-    """How runs are made and served.
+    """How runs are made and served. Every field has a default, and all are keyword-only.
 
-    ``sdk`` is the AI SDK release that streams are made for. ``disconnect`` says what becomes of a run that nobody reads
-    any more: by default ``cancel_after(15)`` where readers may come back, ``"cancel"`` where nothing is kept
-    (``chat_response``). ``conflict`` is what a second request does while a chat is answered.
-    ``on_error`` turns an exception into the text that people see; by default it is a reference to the log.
-    ``approval_secret`` signs approval requests and the calls that wait for the page's tools, so that answers can be
-    checked when the run is forgotten; by default it is a secret of this process. Workers must share one.
-    ``websocket_origins`` are the origins (``https://example.org``) whose pages may open a WebSocket besides those of
-    the server's own host; ``websocket_requests`` is how many requests one socket may carry at once.
-    ``coalesce_ms`` is how many milliseconds frames may wait for others to share a write; endings never wait.
-    ``event_names`` writes an ``event:`` line with the type of the chunk before each; the AI SDK's readers ignore it.
+    Args:
+        sdk: the AI SDK release that streams are made for, if a request names none: ``"7"``, ``"6.0.150"`` or ``"any"``.
+        disconnect: what becomes of a run when its last reader has left: ``"cancel"``, ``"continue"`` or
+            :func:`cancel_after`. The default is ``cancel_after(15)`` where readers may come back, and ``"cancel"``
+            where nothing is kept (``chat_response``).
+        conflict: what a second request does while a chat is being answered: ``"reject"`` (409), ``"attach"``,
+        ``"queue"``
+            or ``"interrupt"``.
+        timeouts: how long an agent may be silent, and a run may take.
+        limits: the largest request that is accepted.
+        keep_alive: seconds of silence after which a comment is sent, so that proxies keep the connection open.
+        maximum_waiting_bytes: how many unread bytes a client may fall behind before it is disconnected.
+        maximum_run_bytes: the largest answer.
+        coalesce_ms: how many milliseconds frames may wait for others to share a write; endings never wait.
+        on_error: turns an exception into the text that people see; by default that is a reference to the log.
+        approval_secret: signs approval requests and calls of the page's tools, so that their answers can be checked
+        when
+            the run is forgotten. By default it is a random one of this process; processes that share chats must share
+            it.
+        websocket_origins: origins (``https://example.org``) whose pages may open a WebSocket, besides those of the
+            server's own host.
+        websocket_requests: how many requests one WebSocket may carry at once.
+        event_names: write an ``event:`` line with the type of the chunk before each; the AI SDK's readers ignore it.
+        plain_asgi: use nothing but ASGI, and nothing of uvicorn's internals (see ``docs/serving.md``).
+
+    >>> Settings(sdk="7", conflict="interrupt").keep_alive
+    15
     """
 
     sdk: str = "any"
@@ -90,3 +112,4 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     websocket_origins: tuple[str, ...] = ()
     websocket_requests: int = 32
     event_names: bool = False
+    plain_asgi: bool = False

@@ -1,73 +1,159 @@
-"""Noticing that a client goes away, while its stream is sent."""
+"""Everything that usechat knows about the inside of uvicorn.
 
-import array
+ASGI is enough to serve streams, and :class:`usechat.server.connection.AsgiServer` uses nothing else. This module uses
+more where uvicorn is the server, because ASGI costs or lacks four things:
+
+=========================  ============================================  ==============================================
+what is used               why                                           without it
+=========================  ============================================  ==============================================
+``receive`` and ``send``   both wait for plain futures and need no task  a task per stream that waits for the client to
+can be stepped by hand     of their own, so a stream needs no second     leave (1 KiB), and each write wakes the task of
+                           task and a write needs none                   the response first
+``cycle.transport``        for a chunked body over httptools, ``send``   each write passes through ``send``
+                           does no more than write to it
+``cycle.transport``        to reset the connection of a client that      such a client gets an ``error`` chunk, and the
+                           must resume: a body that ends well looks      response ends without its last chunk; a client
+                           like a complete answer                        that takes nothing at all is not disconnected
+``Server.should_exit``,    uvicorn tells the app of its exit only when   open streams delay the exit until they end, or
+found through the handler  all responses have ended, and mounted apps    until ``--timeout-graceful-shutdown``
+of SIGTERM                 never
+=========================  ============================================  ==============================================
+
+Checked with the releases in :data:`TESTED`, all their HTTP protocols, asyncio and uvloop. With any other release
+nothing of this is used, and one line in the log says so. ``Settings(plain_asgi=True)`` (``usechat serve
+--plain-asgi``) turns it off by hand; the test suite of the server runs both ways.
+
+A request is answered in a task that runs ``RequestResponseCycle.run_asgi``; a WebSocket's protocol has a method of that
+name, too. This cycle has the connection, and ``receive`` and ``send`` are its methods unless middleware replaced them
+(starlette 1.10, ``BaseHTTPMiddleware``). Such middleware also ends every response well, whatever happens below it. So
+to reset a connection, the cycle is looked up among the tasks by the request's state.
+
+:func:`run` and :func:`log_config` use uvicorn's documented interface, except for one literal log text.
+"""
+
 import asyncio
-import contextlib
-import gc
+import copy
+import functools
 import inspect
+import logging
+import math
 import signal
 import socket
-import struct
+import sys
 import types
-from collections.abc import Awaitable, Callable, Coroutine, Generator, Iterator, MutableMapping
-from contextlib import contextmanager
-from typing import Any, Final, TypeAlias
+from collections.abc import Awaitable, Coroutine, Generator, Iterator
+from pathlib import Path
+from typing import Any, Final, Literal, TypeAlias
 from weakref import WeakKeyDictionary, WeakSet
 
 from usechat.runs.log import Wake
 from usechat.runs.manager import RunManager
 from usechat.runs.reading import Reading
+from usechat.server.connection import GONE, AsgiServer, ClientWatch, Sender
+from usechat.server.observers.logs import JsonFormatter
 from usechat.server.observers.observer import Observer
+from usechat.server.observers.workers import counted_together
 
 __all__ = [
-    "Leaving",
-    "Sender",
-    "all_written",
-    "hang_up_in_time",
-    "is_uvicorn",
-    "rare_collections",
-    "reset_at_once",
-    "transport_of",
-    "unsent_bytes",
+    "STARTUP_FAILURE",
+    "TESTED",
+    "DirectSender",
+    "LogFormat",
+    "SteppedClientWatch",
+    "UvicornServer",
+    "log_config",
+    "run",
 ]
 
+TESTED: Final = ((0, 40), (0, 54))
+"""The first and the last minor release of uvicorn whose internals are used."""
 
-_GONE: Final = {"type": "http.disconnect"}
+STARTUP_FAILURE: Final = 3
+"""The exit code of a worker that uvicorn's supervisor does not start again."""
+
+_EXIT_POLL_SECONDS: Final = 0.1
+"""How often the flag of a server that shall exit is read; uvicorn itself reads it as often."""
+
+_logger: Final = logging.getLogger("usechat.server")
 
 
-def is_uvicorn(method: Any) -> bool:
-    """Tell whether ``receive`` or ``send`` is uvicorn's own (0.54), with nothing in between."""
-    return type(getattr(method, "__self__", None)).__module__.startswith("uvicorn.")
+class UvicornServer(AsgiServer):
+    """Uses the internals of uvicorn where the server is a tested release of it, and plain ASGI elsewhere."""
+
+    def watch_client(self, receive: Any, reading: Reading) -> ClientWatch:
+        """Return what wakes ``reading`` when the client has gone; it needs no task."""
+        return SteppedClientWatch(receive, reading) if _is_method(receive) else ClientWatch(receive, reading)
+
+    def sender(self, send: Any, receive: Any, observer: Observer, reading: Reading) -> Sender:
+        """Return a sender that can write without the task, if nothing stands between this and uvicorn's ``send``."""
+        is_direct = _is_method(receive) and getattr(send, "__self__", None) is receive.__self__
+        return DirectSender(send, observer, reading) if is_direct else Sender(send, observer)
+
+    def transport_of(self, scope: Any, receive: Any = None) -> asyncio.WriteTransport | None:
+        """Return the connection that a request came by, or that a WebSocket uses."""
+        cycle = receive.__self__ if _is_method(receive) else _cycles_by_state().get(id(scope.get("state")))
+        transport = getattr(cycle, "transport", None)
+        # Not by its type: those of uvloop (0.23) are no asyncio.WriteTransport.
+        return transport if hasattr(transport, "abort") else None
+
+    def disconnect_readers_at_exit(self, manager: RunManager) -> None:
+        """Disconnect the manager's readers as soon as the uvicorn that handles SIGTERM in this process shall exit."""
+        server = getattr(signal.getsignal(signal.SIGTERM), "__self__", None)
+        uvicorn = sys.modules.get("uvicorn")
+        if uvicorn is None or not isinstance(server, uvicorn.Server) or not _is_tested(uvicorn.__version__):
+            return  # another server, one in a thread, or another release
+        if server not in _managers:
+            _managers[server] = WeakSet()
+            _poll_exit(server, _managers[server])
+        _managers[server].add(manager)
 
 
-class Leaving:
-    """Receives until the client is gone, then wakes the reading.
+@functools.cache  # once per process: the log line, too
+def _is_tested(version: str) -> bool:
+    """Tell whether the internals of this release may be used."""
+    first, last = TESTED
+    numbers = version.split(".")[:2]
+    if all(number.isdecimal() for number in numbers) and first <= tuple(map(int, numbers)) <= last:
+        return True
+    _logger.warning(
+        "usechat was tested with uvicorn %d.%d to %d.%d, not with %s: streams are served over plain ASGI, without its"
+        " internals",
+        *first,
+        *last,
+        version,
+    )
+    return False
 
-    A task for each stream would take a kilobyte of it. uvicorn's ``receive`` waits for one future after the other and
-    asks for no task, so a plain callback can do its steps. Others may ask, and get one.
-    """
 
-    __slots__ = ("_reading", "_receive", "_receiving", "_task", "gone")
+def _is_internal(found: Any) -> bool:
+    """Tell whether an object is of a class of uvicorn's own, in a tested release."""
+    uvicorn = sys.modules.get("uvicorn")
+    return uvicorn is not None and type(found).__module__.startswith("uvicorn.") and _is_tested(uvicorn.__version__)
 
-    def __init__(self, reading: Reading) -> None:
-        self.gone = False
-        self._reading = reading
-        self._receive: Any = None
+
+def _is_method(function: Any) -> bool:
+    """Tell whether ``receive`` or ``send`` is uvicorn's own, with nothing in between."""
+    return _is_internal(getattr(function, "__self__", None))
+
+
+# Receiving and sending without a task.
+
+
+class SteppedClientWatch(ClientWatch):
+    """Receives without a task: uvicorn's ``receive`` waits for one future after the other, whose callbacks step it."""
+
+    __slots__ = ("_receiving",)
+
+    def __init__(self, receive: Any, reading: Reading) -> None:
+        super().__init__(receive, reading)
         self._receiving: Any = None
-        self._task: asyncio.Task[None] | None = None
 
-    def listen(self, receive: Any) -> None:
-        """Begin."""
-        self._receive = receive
-        if is_uvicorn(receive):
-            self._step()
-        else:
-            self._task = asyncio.get_running_loop().create_task(self._until_gone())
+    def start(self) -> None:
+        """Begin to receive."""
+        self._step()
 
     def close(self) -> None:
-        """Listen no further."""
-        if self._task is not None:
-            self._task.cancel()
+        """Stop receiving."""
         if self._receiving is not None:
             self._receiving.close()
             self._receiving = None
@@ -81,147 +167,37 @@ class Leaving:
                 waiting = self._receiving.send(None)
             except StopIteration as received:
                 self._receiving = None
-                self._hear(received.value)
+                self._handle(received.value)
             except Exception:  # a connection that cannot be listened to is lost
                 self._receiving = None
-                self._hear(_GONE)
+                self._handle(GONE)
             else:
                 waiting.add_done_callback(self._step)
                 return
 
-    async def _until_gone(self) -> None:
-        while not self.gone:
-            try:
-                message = await self._receive()
-            except Exception:  # as above
-                message = _GONE
-            self._hear(message)
 
-    def _hear(self, message: Any) -> None:
-        if message["type"] == _GONE["type"]:
-            self.gone = True
-            self._reading.wake(Wake.GONE)
+class DirectSender(Sender):
+    """Sends also by a plain call from wherever frames are made; its reading is woken when the task must wait.
 
-
-# -- The connection below a request, to break it: ASGI has no word for a reset. uvicorn (0.54, all its HTTP
-# protocols) answers each request in a task of its own that runs ``RequestResponseCycle.run_asgi``; a WebSocket's
-# protocol has a method of that name, too. The cycle has the connection, and ``receive`` is one of its methods,
-# unless middleware puts another in that place (starlette 1.10, ``BaseHTTPMiddleware``). Such middleware also ends
-# every response well, whatever happens below it. So the cycle is looked for among the tasks: it has the request's
-# scope.
-
-_LOOK_EVERY: Final = 0.02
-_LOOKS: Final = 3
-
-
-def transport_of(scope: Any, receive: Any = None) -> asyncio.WriteTransport | None:
-    """Return the connection that a request came by, or a WebSocket goes over; nothing if the server is not uvicorn."""
-    cycle = receive.__self__ if is_uvicorn(receive) else _cycles_by_state().get(id(scope.get("state")))
-    transport = getattr(cycle, "transport", None)
-    # Not by its type: those of uvloop (0.23) are no asyncio.WriteTransport.
-    return transport if hasattr(transport, "abort") else None
-
-
-async def all_written(transport: asyncio.WriteTransport, *, looks: int = _LOOKS) -> None:
-    """Wait until what was sent is on its way to the client. Layers of middleware hold a message each for some turns."""
-    idle = 0 if transport.get_write_buffer_size() else 1
-    while idle < looks:
-        await asyncio.sleep(_LOOK_EVERY)
-        idle = 0 if transport.get_write_buffer_size() else idle + 1
-
-
-def unsent_bytes(transport: asyncio.WriteTransport) -> int:
-    """Return how many bytes the client has not taken: those here, and where the system tells, those in its queue.
-
-    The system takes more from here only when a third of its queue is free, which for a slow client may be minutes.
-    """
-    queued = array.array("i", [0])
-    # Windows has neither; other servers' connections may have no socket, or it is closed already.
-    with contextlib.suppress(ImportError, OSError, AttributeError, TypeError, ValueError):
-        import fcntl
-        import termios
-
-        fcntl.ioctl(transport.get_extra_info("socket").fileno(), termios.TIOCOUTQ, queued)
-    return transport.get_write_buffer_size() + queued[0]
-
-
-def reset_at_once(transport: asyncio.WriteTransport) -> None:
-    """Let the connection end with a reset: a client takes a plain close for the end of a body without a length."""
-    with contextlib.suppress(OSError, AttributeError, TypeError):  # not all that a server calls a connection is one
-        at_once = struct.pack("ii", 1, 0)
-        transport.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, at_once)
-
-
-_found: Final[WeakKeyDictionary[asyncio.AbstractEventLoop, dict[int, Any]]] = WeakKeyDictionary()
-
-
-def _cycles_by_state() -> dict[int, Any]:
-    """Return the requests that are being answered.
-
-    The ``state`` in a scope is made for each request, and is the same in all copies of the scope. When a server goes,
-    all streams look in the same turn of the loop: they share what is found.
-    """
-    loop = asyncio.get_running_loop()
-    if (found := _found.get(loop)) is None:
-        _found[loop] = found = {id(cycle.scope["state"]): cycle for cycle in _cycles()}
-        loop.call_soon(_found.pop, loop, None)
-    return found
-
-
-def _cycles() -> Iterator[Any]:
-    for task in asyncio.all_tasks():
-        coroutine: Any = task.get_coro()
-        if getattr(coroutine, "__name__", "") == "run_asgi":
-            cycle = inspect.getcoroutinelocals(coroutine).get("self")
-            if type(cycle).__module__.startswith("uvicorn."):
-                yield cycle
-
-
-# -- Sending the body of a stream: in the task of the response, or by a plain call from wherever frames are made.
-
-Send: TypeAlias = Callable[[MutableMapping[str, Any]], Coroutine[Any, Any, None]]
-
-
-class Sender:
-    """Sends pieces of a body and counts their bytes; the reading is woken when its task has to wait with ``finish``.
-
-    A coroutine of uvicorn's ``send`` (0.54) ends with its first step, unless the client does not read fast enough. So
-    anybody can take that step; a task is needed only to wait. For a chunked body over its httptools protocol that step
-    does no more than to write a chunk to the connection, so while nothing waits there it is written here.
-
-    Behind middleware that does something with what is sent, such as compression, ``send`` is not uvicorn's own, and
-    every step needs the task.
+    A coroutine of uvicorn's ``send`` ends with its first step, unless the client does not read fast enough. So any code
+    can take that step; a task is needed only to wait. For a chunked body over the httptools protocol that step does no
+    more than write a chunk to the connection, so while the connection's buffer is empty it is written here.
     """
 
-    # Used for every delta of every stream: no __dict__, see usechat.runs.log.
-    __slots__ = ("_count_bytes", "_reading", "_send", "_transport", "_unsent", "is_quiet", "waits")
+    __slots__ = ("_reading", "_transport", "_unsent")
 
     def __init__(self, send: Any, observer: Observer, reading: Reading) -> None:
-        self.is_quiet = True
-        """Whether nothing was sent since somebody set this."""
-        self.waits = False
-        """Whether the task waits until the client has taken something."""
-        self._send: Send = send
-        self._count_bytes = observer.bytes_sent
-        self._unsent: Awaitable[None] | Exception | None = None
+        super().__init__(send, observer)
         self._reading = reading
         self._transport: asyncio.WriteTransport | None = None
+        self._unsent: Awaitable[None] | Exception | None = None
 
-    def can_push(self, receive: Any) -> bool:
-        """Tell whether ``push`` may be used from now on; asked when the response has begun."""
-        server = getattr(self._send, "__self__", None)
-        if not is_uvicorn(receive) or server is not receive.__self__:
-            return False
-        if type(server).__module__.endswith(".httptools_impl") and getattr(server, "chunked_encoding", False):
-            self._transport = getattr(server, "transport", None)
-        return True
-
-    async def send(self, body: bytes, *, more: bool = True) -> None:
-        """Send in the calling task, behind all that was pushed; if there is no ``more``, the response is complete."""
-        await self.finish()
-        self.is_quiet = False
-        await self._wait_for(self._send({"type": "http.response.body", "body": body, "more_body": more}))
-        self._count_bytes(len(body))
+    def start_pushing(self) -> None:
+        """Let the reading call ``push`` from now on."""
+        cycle: Any = getattr(self._send, "__self__", None)
+        if type(cycle).__module__.endswith(".httptools_impl") and getattr(cycle, "chunked_encoding", False):
+            self._transport = getattr(cycle, "transport", None)
+        self._reading.push_to(self)
 
     def push(self, frames: bytes) -> None:
         """Take the first step of sending, in no task; never raises."""
@@ -239,23 +215,21 @@ class Sender:
         except Exception as error:
             self._unsent = error
         else:
-            self._unsent = _go_on(sending, waiting)
+            self._unsent = _continue(sending, waiting)
         self._reading.wake(Wake.UNSENT)
 
+    async def send(self, body: bytes, *, more: bool = True) -> None:
+        """Send in the calling task, behind all that was pushed; if there is no ``more``, the response is complete."""
+        await self.finish()
+        await super().send(body, more=more)
+
     async def finish(self) -> None:
-        """Send in the calling task what was pushed and is not through, or raise what went wrong with it."""
+        """Send in the calling task what was pushed and is not yet written, or raise what went wrong with it."""
         unsent, self._unsent = self._unsent, None
         if isinstance(unsent, Exception):
             raise unsent
         if unsent is not None:
             await self._wait_for(unsent)
-
-    async def _wait_for(self, sending: Awaitable[None]) -> None:
-        self.waits = True
-        try:
-            await sending
-        finally:
-            self.waits = False
 
     def close(self) -> None:
         """Send nothing more."""
@@ -263,8 +237,8 @@ class Sender:
 
 
 @types.coroutine
-def _go_on(sending: Coroutine[Any, Any, None], waiting: Any) -> Generator[Any, Any, None]:
-    """Go on in this task with what was begun elsewhere; ``waiting`` is what it waits for."""
+def _continue(sending: Coroutine[Any, Any, None], waiting: Any) -> Generator[Any, Any, None]:
+    """Continue in this task a coroutine that was started elsewhere; ``waiting`` is the future it waits for."""
     error: BaseException | None = None
     try:
         while True:
@@ -280,64 +254,103 @@ def _go_on(sending: Coroutine[Any, Any, None], waiting: Any) -> Generator[Any, A
         error = None  # it knows this frame by its traceback
 
 
-# -- Hanging up: when the server goes, readers are broken off first, so that no open stream keeps the process alive.
-# uvicorn waits until all connections have finished before it tells the app (0.54, ``Server.shutdown``), and an app
-# that is mounted in another is told nothing. A stream would hold it up for as long as the agent speaks. But it
-# takes SIGTERM with a method of its server, so the handler leads to the server, and to the flag that is raised
-# first of all.
+# Finding the connection of a request behind middleware.
 
-_PAUSE: Final = 0.1
-"""Seconds between two looks, as many as between uvicorn's own."""
+_found: Final[WeakKeyDictionary[asyncio.AbstractEventLoop, dict[int, Any]]] = WeakKeyDictionary()
 
+
+def _cycles_by_state() -> dict[int, Any]:
+    """Return the requests that are being answered.
+
+    The ``state`` in a scope is made for each request, and is the same in all copies of the scope. At a shutdown all
+    streams look in the same turn of the event loop: they share what is found.
+    """
+    loop = asyncio.get_running_loop()
+    if (found := _found.get(loop)) is None:
+        _found[loop] = found = {id(cycle.scope["state"]): cycle for cycle in _cycles()}
+        loop.call_soon(_found.pop, loop, None)
+    return found
+
+
+def _cycles() -> Iterator[Any]:
+    for task in asyncio.all_tasks():
+        coroutine: Any = task.get_coro()
+        if getattr(coroutine, "__name__", "") == "run_asgi":
+            cycle = inspect.getcoroutinelocals(coroutine).get("self")
+            if _is_internal(cycle):
+                yield cycle
+
+
+# Noticing that the server shall exit.
 
 _managers: Final[WeakKeyDictionary[Any, WeakSet[RunManager]]] = WeakKeyDictionary()
-"""Whose readers to break off when a server goes."""
+"""Whose readers to disconnect when a server exits."""
 
 
-def hang_up_in_time(manager: RunManager) -> None:
-    """Break the manager's readers off as soon as the uvicorn that runs in this process is told to exit."""
-    server = getattr(signal.getsignal(signal.SIGTERM), "__self__", None)
-    if not hasattr(server, "should_exit"):
-        return  # another server, or one in a thread
-    if server not in _managers:
-        _managers[server] = WeakSet()
-        _look_at(server, _managers[server])
-    _managers[server].add(manager)
-
-
-def _look_at(server: Any, managers: WeakSet[RunManager]) -> None:
+def _poll_exit(server: Any, managers: WeakSet[RunManager]) -> None:
     if server.should_exit:
         for manager in managers:
             manager.disconnect_readers()
-    asyncio.get_running_loop().call_later(_PAUSE, _look_at, server, managers)
+    asyncio.get_running_loop().call_later(_EXIT_POLL_SECONDS, _poll_exit, server, managers)
 
 
-# -- The garbage collector of a process that holds many streams open.
+# Running uvicorn.
 
-_THRESHOLDS: Final = (20_000, 10, 10)
-"""An open stream has about a hundred objects, which live as long as it does. With the default of 700 the streams that
-are opened, and the deltas of a busy moment, lead to full collections, which take 100 ms of everybody's time with 1,500
-streams (CPython 3.11). A stream that has ended goes by its reference count; a cycle of others' waits a little longer.
-"""
+LogFormat: TypeAlias = Literal["text", "json"]
 
 
-_before: Final[list[tuple[int, int, int]]] = []
-"""The thresholds that each app which runs has found; the last to go leaves those that the first found."""
+def run(
+    factory: str,
+    *,
+    sockets: list[socket.socket],
+    workers: int,
+    reload_directory: Path | None,
+    log_format: LogFormat,
+    grace: float,
+) -> None:
+    """Serve the app that ``factory`` (``module:function``) makes until the process is told to exit.
+
+    ``grace`` is how many seconds responses get at an exit before they are cancelled. With ``reload_directory`` one
+    worker is started anew whenever a file below that directory changes.
+    """
+    import uvicorn
+    from uvicorn.supervisors import ChangeReload, Multiprocess
+
+    config = uvicorn.Config(
+        factory,
+        factory=True,
+        log_config=log_config(log_format),
+        workers=workers,
+        reload=reload_directory is not None,
+        reload_dirs=None if reload_directory is None else str(reload_directory),
+        timeout_graceful_shutdown=math.ceil(grace),
+    )
+    server = uvicorn.Server(config)
+    if reload_directory is not None:
+        ChangeReload(config, target=server.run, sockets=sockets).run()
+    elif workers > 1:
+        with counted_together():
+            Multiprocess(config, sockets=sockets).run()
+    else:
+        server.run(sockets)
 
 
-@contextmanager
-def rare_collections() -> Iterator[None]:
-    """Let the collector leave alone what is there now, and come rarely."""
-    if not _before:  # another app may have streams open, which must not be frozen
-        gc.collect()
-        gc.freeze()
-    _before.append(gc.get_threshold())
-    gc.set_threshold(*_THRESHOLDS)
-    try:
-        yield
-    finally:
-        # Apps need not go in the order in which they came.
-        found = _before.pop()
-        if not _before:
-            gc.set_threshold(*found)
-            gc.unfreeze()
+def log_config(style: LogFormat) -> dict[str, Any]:
+    """Return uvicorn's logging configuration with usechat's loggers in it."""
+    from uvicorn.config import LOGGING_CONFIG
+
+    config = copy.deepcopy(LOGGING_CONFIG)
+    config["filters"] = {"disconnected": {"()": DisconnectedReaders}}
+    config["handlers"]["default"]["filters"] = ["disconnected"]
+    config["loggers"]["usechat"] = {"handlers": ["default"], "level": "INFO", "propagate": False}
+    if style == "json":
+        config["formatters"] = {name: {"()": JsonFormatter} for name in config["formatters"]}
+    return config
+
+
+class DisconnectedReaders(logging.Filter):
+    """Drops uvicorn's error about a response without an end: that is how readers that must resume are disconnected."""
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """Tell whether to keep a record."""
+        return record.msg != "ASGI callable returned without completing response."

@@ -14,12 +14,13 @@ from starlette.websockets import WebSocket, WebSocketDisconnect
 
 from usechat.errors import InvalidRequest, RequestError, RequestTooLarge, TooManyRequests, UnreadableFrame
 from usechat.protocol.request import ChatRequest, Limits
+from usechat.protocol.sse import chunks_json
 from usechat.protocol.values import json_kind, read_json
 from usechat.runs.log import Wake
 from usechat.runs.manager import Reading
 from usechat.server.auth.bearer import TOKEN_SUBPROTOCOL
+from usechat.server.connection import all_written
 from usechat.server.endpoints import Endpoints
-from usechat.server.uvicorn import all_written, transport_of
 
 __all__ = [
     "ChatSockets",
@@ -43,14 +44,11 @@ _NOT_OF_A_FRAME: Final = re.compile(
     r"|keep-alive|origin|referer|set-cookie|te|trailer|transfer-encoding|upgrade|via|proxy-.*|sec-.*"
     r"|forwarded|x-forwarded-.*|x-real-ip"
 )
-"""What no page can set on a ``fetch`` (Fetch, forbidden request-header), and what a proxy says about the client."""
-
-_DATA: Final = b"data: "
-"""It begins a frame, or stands behind the name of the event; a comment of ours never holds it."""
+"""Headers that no page can set with ``fetch`` (Fetch, forbidden request-header), and that proxies set."""
 
 
 class ClientFrame(msgspec.Struct, frozen=True):
-    """One frame of a client: ``send``, ``resume`` or ``abort``. What else it holds is read, and judged, on use."""
+    """One frame of a client: ``send``, ``resume`` or ``abort``. Its other content is read and checked on use."""
 
     type: str
     request_id: str
@@ -59,7 +57,7 @@ class ClientFrame(msgspec.Struct, frozen=True):
 
     @classmethod
     def parse(cls, text: str) -> "ClientFrame":
-        """Read a frame as far as it takes to answer it; UnreadableFrame if that cannot be."""
+        """Read the type and the request id of a frame; raise ``UnreadableFrame`` if it has none."""
         try:
             content = read_json(text)
         except (ValueError, RecursionError):
@@ -103,8 +101,8 @@ class ClientFrame(msgspec.Struct, frozen=True):
 def merge_headers(handshake: Sequence[Header], frame: Mapping[str, str]) -> list[Header]:
     """Return the headers of a request that came as a frame: those of the handshake, and the frame's.
 
-    Only ``authorization`` replaces what the handshake said: a page cannot set other headers there, so they are the
-    browser's or a proxy's word, which a page must not be able to forge.
+    Only ``authorization`` replaces a header of the handshake: a page cannot set others there, so they come from the
+    browser or a proxy, and a page must not be able to forge them.
     """
     settled = {name for name, _ in handshake} - {b"authorization"}
     added = [
@@ -125,27 +123,27 @@ class ServerFrame:
         self._next = 0
 
     def start(self) -> str:
-        """There is a stream, and it begins."""
+        """Return the frame that a stream begins with."""
         return self._write("start")
 
     def chunks(self, frames: bytes) -> list[str]:
         """Return the chunks of server-sent events, as they were encoded there; comments and ``[DONE]`` are left out."""
-        found = [data for frame in frames.split(b"\n\n") if (data := frame.partition(_DATA)[2]) and data != b"[DONE]"]
+        found = chunks_json(frames)
         first, self._next = self._next, self._next + len(found)
         return [
             f'{self._before},"sequence":{number},"chunk":{data.decode()}}}' for number, data in enumerate(found, first)
         ]
 
     def end(self) -> str:
-        """The stream is complete."""
+        """Return the frame for the end of a complete stream."""
         return self._write("end")
 
     def no_active(self) -> str:
-        """There is nothing to resume."""
+        """Return the frame that says that there is nothing to resume."""
         return self._write("no-active")
 
     def error(self, text: str) -> str:
-        """The request is refused; the client shows the text."""
+        """Return the frame that refuses the request; the client shows the text."""
         return self._write("error", errorText=text)
 
     def _write(self, kind: str, **more: str) -> str:
@@ -159,19 +157,17 @@ def _read_object(content: Mapping[str, Any], key: str) -> dict[str, Any]:
     return found
 
 
-# -- The WebSocket route: many requests on one socket, for AI SDK 7's ``WebSocketChatTransport``.
-
 _logger: Final = logging.getLogger("usechat.server")
 
 _SDK: Final = "7.0.135"
 """The first release that has this transport, so a request that names none is of this one or later."""
 
 _GOODBYE: Final = 5.0
-"""Seconds that a client which cannot follow gets to take the last frame."""
+"""Seconds that a client which is disconnected gets to take the last frame."""
 
 
 class _Close(NamedTuple):
-    """With what a socket is closed (RFC 6455, 7.4)."""
+    """The code and reason with which a socket is closed (RFC 6455, 7.4)."""
 
     code: int
     reason: str
@@ -183,16 +179,18 @@ _SHUTTING_DOWN: Final = _Close(1012, "The server is shutting down; resume.")
 
 
 class ChatSockets:
-    """Answers what comes in over WebSockets with the same runs, rules and texts as the HTTP routes."""
+    """Answers requests over WebSockets with the same runs, rules and error texts as the HTTP routes."""
 
     def __init__(self, endpoints: Endpoints) -> None:
         self._endpoints = endpoints
 
     async def serve(self, websocket: WebSocket) -> None:
-        """Let a socket in, and serve it until it is closed."""
+        """Accept a socket, and serve it until it is closed."""
         headers = websocket.headers
         if not is_welcome(headers.get("origin"), headers.get("host", ""), self._endpoints.settings.websocket_origins):
-            _logger.warning("a page of %r may not connect; see websocket_origins", headers["origin"])
+            _logger.warning(
+                "a WebSocket of a page of %r was refused; see Settings.websocket_origins", headers["origin"]
+            )
             self._endpoints.observer.request_refused(403)
             await websocket.close()  # before it is accepted: the server answers 403 (ASGI, websocket.close)
             return
@@ -201,9 +199,10 @@ class ChatSockets:
 
 
 def is_welcome(origin: str | None, host: str, allowed: Collection[str]) -> bool:
-    """Tell whether a page of this origin may connect: one of the same host, or an allowed one; ``*`` allows all.
+    """Tell whether a page of this origin may connect: one of the same host, or an allowed one. ``*`` allows all.
 
-    Browsers let every page open a socket to every host, with the host's cookies; what has no origin is no browser.
+    Browsers let every page open a socket to every host, with the host's cookies. A client without an origin is no
+    browser.
     """
     if origin is None or origin in allowed or "*" in allowed:
         return True
@@ -213,9 +212,9 @@ def is_welcome(origin: str | None, host: str, allowed: Collection[str]) -> bool:
 
 
 def _choose(offered: Sequence[str]) -> str | None:
-    """Choose a subprotocol: a browser that offered some gives up unless it gets one (WHATWG WebSockets).
+    """Choose a subprotocol: a browser that offered some fails unless it gets one (WHATWG WebSockets).
 
-    If there is another, it is not the token: the answer to a handshake may be logged.
+    The token is chosen only if there is no other: the response to a handshake may be logged.
     """
     names = [name for name in offered if not name.startswith(TOKEN_SUBPROTOCOL)] or offered
     return names[0] if names else None
@@ -228,17 +227,17 @@ class _Socket:
         self.endpoints = endpoints
         self._websocket = websocket
         self._answers: dict[str, _Answer] = {}
-        self._broken_off: asyncio.Future[_Close | None] = asyncio.get_running_loop().create_future()
+        self._disconnected: asyncio.Future[_Close | None] = asyncio.get_running_loop().create_future()
         self._reason = "broken-off"
-        """Why its streams end before their end, as observers are told: unless the client goes, it is the server."""
+        """Why its streams end early, for observers: unless the client leaves, it is the server."""
 
     async def serve(self) -> None:
-        """Take frames until the client goes, breaks the rules or cannot follow; then leave all runs."""
+        """Take frames until the client leaves, breaks the protocol or is disconnected; then close all readings."""
         listener = asyncio.get_running_loop().create_task(self._listen())
-        ends: list[asyncio.Future[_Close | None]] = [listener, self._broken_off]
+        ends: list[asyncio.Future[_Close | None]] = [listener, self._disconnected]
         try:
             await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
-            close = (listener if listener.done() else self._broken_off).result()
+            close = (listener if listener.done() else self._disconnected).result()
         finally:
             listener.cancel()
             for answer in self._answers.values():
@@ -247,15 +246,15 @@ class _Socket:
         await self._close(close)
 
     async def _close(self, close: _Close | None) -> None:
-        """Close the socket; that of a client which takes nothing is broken, because no server would wait less."""
-        transport = transport_of(self._websocket.scope)
+        """Close the socket; reset that of a client which takes nothing, because servers wait longer than this."""
+        transport = self.endpoints.server.transport_of(self._websocket.scope)
         try:
             async with asyncio.timeout(_GOODBYE):
                 if close is not None:
                     with contextlib.suppress(WebSocketDisconnect):
                         await self._websocket.close(close.code, close.reason)
                 if transport is not None:
-                    await all_written(transport, looks=1)
+                    await all_written(transport, polls=1)
         except TimeoutError:
             if transport is not None:
                 transport.abort()
@@ -265,13 +264,13 @@ class _Socket:
         try:
             await self._websocket.send_text(frame)
         except RuntimeError:
-            # uvicorn 0.54 closes a socket whose client does not answer pings, and tells only whoever sends.
+            # uvicorn closes a socket whose client does not answer pings, and only `send` reports it.
             self._reason = "client"
-            self.break_off(None)
+            self.disconnect(None)
             raise WebSocketDisconnect(1006) from None
 
     def as_request(self, asked: ClientFrame) -> Request:
-        """Return the HTTP request that a frame stands for: rules see no difference."""
+        """Return a frame as the HTTP request that it stands for: access rules see no difference."""
         scope = self._websocket.scope
         return Request(
             {
@@ -284,10 +283,10 @@ class _Socket:
             }
         )
 
-    def break_off(self, close: _Close | None) -> None:
-        """End without an ending of the streams: the client sees a network error, and may resume."""
-        if not self._broken_off.done():
-            self._broken_off.set_result(close)
+    def disconnect(self, close: _Close | None) -> None:
+        """Close the socket without ending its streams: the client sees a network error, and may resume."""
+        if not self._disconnected.done():
+            self._disconnected.set_result(close)
 
     async def _listen(self) -> _Close | None:
         try:
@@ -296,12 +295,12 @@ class _Socket:
         except UnreadableFrame as error:
             self._reason = "client"
             return _Close(1008, str(error))
-        if message.get("code") != _SHUTTING_DOWN.code:  # uvicorn 0.54 closes sockets by itself when it goes
+        if message.get("code") != _SHUTTING_DOWN.code:  # uvicorn closes sockets with it at a shutdown
             self._reason = "client"
         return None
 
     def _take(self, text: str) -> None:
-        """Act on a frame; this never waits, so that a client which goes is always noticed."""
+        """Act on a frame, without waiting, so that a client which leaves is always noticed."""
         asked = ClientFrame.parse(text)
         known = self._answers.get(asked.request_id)
         if asked.type == "abort":
@@ -312,13 +311,13 @@ class _Socket:
             raise UnreadableFrame("The requestId is in use.")
         maximum = self.endpoints.settings.websocket_requests
         if len(self._answers) >= 2 * maximum:
-            raise UnreadableFrame("The client does not wait for answers.")
+            raise UnreadableFrame("The client sends requests without waiting for answers.")
         answer = self._answers[asked.request_id] = _Answer(self, asked, crowded=len(self._answers) >= maximum)
         answer.task.add_done_callback(lambda _: self._answers.pop(asked.request_id))
 
 
 class _Answer:
-    """The answer to one request: its run is found or started, and passed on."""
+    """The answer to one request: finds or starts its run, and passes its frames on."""
 
     def __init__(self, socket: _Socket, asked: ClientFrame, *, crowded: bool) -> None:
         loop = asyncio.get_running_loop()
@@ -326,7 +325,7 @@ class _Answer:
         self._endpoints = socket.endpoints
         self._asked = asked
         self._crowded = crowded
-        self._told = ServerFrame(asked.request_id)
+        self._frames = ServerFrame(asked.request_id)
         self._received = loop.time()
         self._beginning = True
         self._left: str | None = None
@@ -334,7 +333,7 @@ class _Answer:
         self.task = loop.create_task(self._answer(), name=f"usechat socket request {asked.request_id}")
 
     def leave(self, reason: str) -> None:
-        """Nobody waits for it any more. A run that is just being started is not cut in two, but left right after."""
+        """Stop answering. If the run is just being started, this waits until it has started."""
         self._left = reason
         if not self._beginning:
             self.task.cancel()
@@ -343,16 +342,16 @@ class _Answer:
         with contextlib.suppress(WebSocketDisconnect):
             try:
                 reading = await self._begin()
-                await (self._tell(self._told.no_active()) if reading is None else self._pass_on(reading))
+                await (self._send(self._frames.no_active()) if reading is None else self._pass_on(reading))
             except RequestError as error:
                 self._endpoints.observer.request_refused(error.status)
-                await self._tell(self._told.error(str(error)))
+                await self._send(self._frames.error(str(error)))
             except WebSocketDisconnect:
                 raise
-            except Exception:  # as the HTTP routes do it: the log has it all, the client hears no more than this
+            except Exception:  # as in the HTTP routes: the log has the details, the client gets only this
                 _logger.exception("a request on a socket failed")
                 self._endpoints.observer.request_refused(500)
-                await self._tell(self._told.error("Internal Server Error"))
+                await self._send(self._frames.error("Internal Server Error"))
 
     async def _begin(self) -> Reading | None:
         try:
@@ -367,37 +366,37 @@ class _Answer:
         finally:
             self._beginning = False
 
-    async def _tell(self, frame: str) -> None:
+    async def _send(self, frame: str) -> None:
         if not self._left:
             await self._socket.send(frame)
 
     async def _pass_on(self, reading: Reading) -> None:
-        """Send a stream to its end, or to the end of the client's patience or speed."""
+        """Send a stream until it ends or the client is disconnected."""
         observer = self._endpoints.observer
         observer.stream_opened()
         reading.on_cut(self._interrupt)
         reason = "client"
         try:
-            await self._tell(self._told.start())
+            await self._send(self._frames.start())
             reason = await self._copy(reading)
             if reason == "ended":
-                await self._tell(self._told.end())
+                await self._send(self._frames.end())
         except asyncio.CancelledError:
             if self._cut is None:
                 reason = self._left or "broken-off"
                 raise
             self.task.uncancel()
-            reason = _told(self._cut)
+            reason = _reason(self._cut)
         finally:
             reading.close()
             observer.stream_closed(reason)
         if reason == "slow":
-            self._socket.break_off(_TOO_SLOW)
+            self._socket.disconnect(_TOO_SLOW)
         elif reason == "broken-off":
-            self._socket.break_off(_SHUTTING_DOWN)
+            self._socket.disconnect(_SHUTTING_DOWN)
 
     async def _copy(self, reading: Reading) -> str:
-        """Send chunks; tell why there are no more."""
+        """Send chunks; return why there are no more."""
         observer = self._endpoints.observer
         first = True
         while not self._left:
@@ -405,12 +404,12 @@ class _Answer:
                 case None:
                     return "ended"
                 case Wake() as why:
-                    return _told(why)
+                    return _reason(why)
                 case frames:
                     if first:
                         first = False
                         observer.first_frame(asyncio.get_running_loop().time() - self._received)
-                    for frame in self._told.chunks(frames):
+                    for frame in self._frames.chunks(frames):
                         await self._socket.send(frame)
                     observer.bytes_sent(len(frames))
         return self._left
@@ -421,5 +420,5 @@ class _Answer:
             self.task.cancel()
 
 
-def _told(why: Wake) -> str:
+def _reason(why: Wake) -> str:
     return "slow" if why is Wake.TOO_SLOW else "broken-off"

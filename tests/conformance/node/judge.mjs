@@ -157,12 +157,64 @@ async function convert(ai, { messages }) {
   }
 }
 
+// With the options of the conversion. Functions cannot be sent, so what they do is agreed on: see the judge's caller.
+async function modelMessages(ai, { messages, ignoreIncompleteToolCalls, convertsData, hasTools }) {
+  const takesObject = "lastAssistantMessageIsCompleteWithApprovalResponses" in ai; // 6 and 7; 5 gives the output alone
+  const tools = {
+    plain: {},
+    converted: { toModelOutput: (given) => ({ type: "content", value: [takesObject ? given.output : given] }) },
+  };
+  const convertDataPart = ({ type, data }) => {
+    if (type === "data-note") return { type: "text", text: data };
+    if (type === "data-file") return { type: "file", mediaType: "text/plain", data };
+  };
+  try {
+    const options = { ignoreIncompleteToolCalls, ...(convertsData && { convertDataPart }), ...(hasTools && { tools }) };
+    return { messages: await ai.convertToModelMessages(messages, options), error: null };
+  } catch (error) {
+    return { messages: null, error: described(error) };
+  }
+}
+
+// What a language model is sent for these model messages. The model answers nothing: it fails once it has its prompt.
+async function prompt(ai, { messages, specification }) {
+  let received = null;
+  const doGenerate = async (options) => {
+    received = options.prompt;
+    throw new Error("received");
+  };
+  const supportedUrls = { "*/*": [/.*/] };
+  const model = { specificationVersion: specification, provider: "p", modelId: "m", supportedUrls, doGenerate };
+  const revived = JSON.parse(JSON.stringify(messages), (_, value) =>
+    value?.type === "url" && value.url ? { ...value, url: new URL(value.url) } : value,
+  );
+  try {
+    await ai.generateText({ model, messages: revived, maxRetries: 0, allowSystemInMessages: true });
+    return { prompt: null, error: null };
+  } catch (error) {
+    return { prompt: received, error: received ? null : described(error) };
+  }
+}
+
+const href = (_ai, text) => ({ href: URL.parse(text)?.href ?? null });
+
 const complete = (ai, options) => ({
   toolCalls: ai.lastAssistantMessageIsCompleteWithToolCalls(options),
   approvals: ai.lastAssistantMessageIsCompleteWithApprovalResponses?.(options) ?? null,
 });
 
-const operations = { chat, read, validate, schema, convert, complete, partial_json: (ai, text) => ai.parsePartialJson(text) };
+const operations = {
+  chat,
+  read,
+  validate,
+  schema,
+  convert,
+  complete,
+  partial_json: (ai, text) => ai.parsePartialJson(text),
+  model_messages: modelMessages,
+  prompt,
+  href,
+};
 
 const versions = () => ({
   node: process.versions.node,

@@ -116,3 +116,13 @@ def test_a_question_is_not_a_call_of_its_own() -> None:
     stream.send(WEATHER)
     stream.send(p.ApprovalRequest("a1", "c1"))
     assert [(call.wire_id, call.approval_id) for call in stream.waiting_calls] == [("c1", "a1")]
+
+
+def test_the_source_finds_its_call_by_its_own_id_whatever_the_wire_calls_it() -> None:
+    stream = MessageStream(message_id="m1", sdk="7")
+    for part in (WEATHER, SUNNY, WEATHER):
+        stream.send(part)
+    call = stream.call_meant_by("c1")
+    assert call is not None
+    assert (call.wire_id, call.settled) == ("c1-2", False)
+    assert stream.call_meant_by("c9") is None

@@ -138,14 +138,14 @@ async def test_a_run_is_resumed_and_stopped_by_another_worker(workers: tuple[Wor
     note = tmp_path / "note"
     async with owner.send("100000", note) as live:
         await live.until(b'"10 "')
-        async with other.resume() as replay, other.resume(sdk="7") as in_another_dialect:
+        async with other.resume() as replay, other.resume(sdk="7") as for_another_release:
             await replay.until(b"20 ")
             assert b'"5 "' not in replay.seen  # compacted
             assert await other.state() == "running"
             assert (await other.client.post("/api/chat/c1/stop")).status_code == 204
             assert note.read_text() == "stopped"
             assert await other.state() == "stopped"
-            texts = [text_of(await stream.rest()) for stream in (live, replay, in_another_dialect)]
+            texts = [text_of(await stream.rest()) for stream in (live, replay, for_another_release)]
     assert texts[0].startswith(counted(20))
     assert texts[1:] == texts[:1] * 2
     assert (await other.client.get("/api/chat/c1/stream")).status_code == 204
@@ -167,12 +167,12 @@ async def test_the_death_of_the_owner_is_an_error_for_every_reader(
     owner, other = workers
     async with owner.send("100000", tmp_path / "note") as live:
         await live.until(b'"3 "')
-        async with other.resume() as replay, other.resume(sdk="7") as in_another_dialect:
+        async with other.resume() as replay, other.resume(sdk="7") as for_another_release:
             await replay.until(b"10 ")
-            await in_another_dialect.until(b"10 ")
+            await for_another_release.until(b"10 ")
             owner.signal(signal.SIGKILL)
             died = monotonic()
-            frames = await replay.rest(), await in_another_dialect.rest()
+            frames = await replay.rest(), await for_another_release.rest()
             assert monotonic() - died < LEASE + PATIENCE / 2
     for each in frames:
         assert LOST in each

@@ -15,7 +15,7 @@ from joserfc.jws import serialize_compact
 
 from tests.server import signing
 from tests.server.signing import AUDIENCE, EC, ISSUER, OTHER_SECRET, RSA, SECRET, SHARED, claims, key_set, sign
-from usechat.errors import Unauthenticated, UnusableFile, UnusableKey
+from usechat.errors import InvalidSetting, Unauthenticated, UnusableFile, UnusableKey
 from usechat.server.auth.jwt import JsonWebTokens
 from usechat.turn import Identity
 
@@ -301,7 +301,7 @@ def test_a_short_rsa_key_is_refused() -> None:
     "options", [{}, {"secret": SECRET, "jwks": "keys.json"}, {"secret": SECRET, "public_key": "x"}]
 )
 def test_exactly_one_kind_of_key_is_given(options: dict[str, Any]) -> None:
-    with pytest.raises(TypeError, match="give one of"):
+    with pytest.raises(InvalidSetting, match="give one of"):
         JsonWebTokens(**options)
 
 

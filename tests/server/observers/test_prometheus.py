@@ -18,12 +18,8 @@ from prometheus_client.openmetrics.parser import text_string_to_metric_families
 from tests.server.metrics_page import ask, chat_request, parse_samples, read_samples
 from usechat.errors import MissingDependency
 from usechat.server import ChatApp
-from usechat.server.observers.prometheus import (
-    PrometheusObserver,
-    counted_together,
-    forget_dead_workers,
-    worker_directory,
-)
+from usechat.server.observers.prometheus import PrometheusObserver
+from usechat.server.observers.workers import counted_together, forget_dead_workers, worker_directory
 from usechat.turn import Turn
 
 FINISHED = 'adapter_request_count_total{outcome="finished",status="200"}'

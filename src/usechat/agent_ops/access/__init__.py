@@ -1,1 +1,1 @@
-"""Who may use a session, and as what: roles, the directory in a database, and the upstream's API."""
+"""Who may use a session: roles, the directory in a database, and the look-up at the upstream's API."""

@@ -1,4 +1,8 @@
-"""The directory of sessions in a database: who takes part in which, and whose token it is."""
+"""The directory of sessions in a database: their members, and the tokens of people.
+
+:class:`SessionDirectory` reads it for every request. :class:`DirectoryChanges` is what ``usechat sessions`` does: it
+creates the tables and edits them. Nothing is cached, so a change takes effect at the next request.
+"""
 
 import hashlib
 import logging
@@ -13,12 +17,23 @@ from typing import Any, Final
 import msgspec
 from starlette.requests import HTTPConnection
 
-from usechat.agent_ops.access.roles import Role, Standing, is_session_id
+from usechat.agent_ops.access.roles import Membership, Role, is_session_id
 from usechat.agent_ops.access.tables import PARTICIPANTS, SESSIONS, TOKENS
 from usechat.errors import AccessUnknown, MissingDependency, Unauthenticated, UnusableDirectory
 from usechat.server.auth.bearer import TokenRule, identify, token_of
 from usechat.server.requests import Action, Authorize
 from usechat.turn import Identity
+
+try:
+    from alembic import command
+    from alembic.config import Config
+    from alembic.migration import MigrationContext
+    from alembic.script import ScriptDirectory
+    from sqlalchemy import URL, Connection, and_, bindparam, delete, insert, make_url, select, update
+    from sqlalchemy.exc import ArgumentError, IntegrityError, SQLAlchemyError
+    from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_engine
+except ImportError:
+    raise MissingDependency("alembic", "agent-ops") from None
 
 __all__ = [
     "DirectoryChanges",
@@ -29,15 +44,6 @@ __all__ = [
     "directory_url",
 ]
 
-
-try:
-    from sqlalchemy import URL, and_, bindparam, make_url, select
-    from sqlalchemy.exc import ArgumentError, SQLAlchemyError
-    from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_engine
-except ImportError:
-    raise MissingDependency("sqlalchemy", "agent-ops") from None
-
-
 _logger: Final = logging.getLogger("usechat.server")
 _DEFAULT: Final = "sqlite:///usechat-sessions.db"
 _VARIABLE: Final = "USECHAT_SESSIONS"
@@ -46,9 +52,13 @@ _DRIVERS: Final = {
     "postgresql": ("postgresql+asyncpg", "postgresql"),
     "postgres": ("postgresql+asyncpg", "postgresql"),
 }
-"""The driver behind the scheme of a URL, and the extra that brings it."""
+"""The SQLAlchemy driver for the scheme of a URL, and the extra that installs it."""
+_MIGRATIONS: Final = Path(__file__).parent / "migrations"
+_DAY: Final = 24 * 3600
+_SHORTEST_PREFIX: Final = 8
+_LONGEST_NAME: Final = 200
 
-_STANDING: Final = (
+_MEMBERSHIP: Final = (
     select(SESSIONS.c.kind, SESSIONS.c.owner, SESSIONS.c.ai_sdk_enabled, PARTICIPANTS.c.role)
     .outerjoin_from(
         SESSIONS,
@@ -58,43 +68,49 @@ _STANDING: Final = (
     .where(SESSIONS.c.id == bindparam("session"))
 )
 _TOKEN: Final = select(TOKENS).where(TOKENS.c.digest == bindparam("token_digest"))
-"""Both are built once: a query costs more to build than to ask."""
+"""Both are built once: building a query costs more than running it."""
 
 
 def directory_url(given: str | None, environment: Mapping[str, str] = os.environ) -> str:
-    """Return where the directory is: as given, as ``USECHAT_SESSIONS`` says, or in a file beside."""
+    """Return the directory's URL: the given one, that in ``USECHAT_SESSIONS``, or a SQLite file of the default name."""
     return given or environment.get(_VARIABLE) or _DEFAULT
 
 
 def digest_of(token: str) -> str:
-    """Return what the directory keeps of a token."""
+    """Return the digest under which the directory stores a token."""
     return hashlib.sha256(token.encode()).hexdigest()
 
 
 class SessionDirectory:
-    """An access rule, and a rule for tokens, over a database: ``sqlite:///FILE`` or ``postgresql://…``.
+    """An access rule and a token rule backed by a database: ``sqlite:///FILE`` or ``postgresql://…``.
 
-    What is changed in it counts at the next request. ``usechat sessions`` manages it.
+    ``usechat sessions``, or :class:`DirectoryChanges`, edits it; a change takes effect at the next request. Use it in
+    one event loop. Raises :class:`~usechat.errors.UnusableDirectory` for a URL of another kind.
+
+    >>> from usechat.agent_ops import AgentOpsApp
+    >>> directory = SessionDirectory("sqlite:///usechat-sessions.db")
+    >>> address = "wss://agents.example.com/api/sessions/{id}/ws"
+    >>> app = AgentOpsApp(address, access=directory, authorize=directory.bearer(), enabled=True)
     """
 
     def __init__(self, url: str = _DEFAULT) -> None:
         self.engine: AsyncEngine = _engine(url)
-        # A single query needs no transaction; to begin one and roll it back would cost more than the query.
+        # A single query needs no transaction; starting one and rolling it back would cost more than the query.
         self._reader = self.engine.execution_options(isolation_level="AUTOCOMMIT")
 
-    async def role_of(self, identity: Identity, session_id: str) -> Standing | None:
-        """Return how somebody stands to a session of the directory."""
+    async def role_of(self, identity: Identity, session_id: str) -> Membership | None:
+        """Return somebody's membership in a session of the directory."""
         asked = {"session": session_id, "person": identity.subject}
         async with self._reading() as connection:
-            found = (await connection.execute(_STANDING, asked)).one_or_none()
+            found = (await connection.execute(_MEMBERSHIP, asked)).one_or_none()
         if found is None:
             return None
         if identity.subject and found.owner == identity.subject:
-            return Standing(Role.OWNER, found.kind, found.ai_sdk_enabled)
-        return None if found.role is None else Standing(Role[found.role.upper()], found.kind, found.ai_sdk_enabled)
+            return Membership(Role.OWNER, found.kind, found.ai_sdk_enabled)
+        return None if found.role is None else Membership(Role[found.role.upper()], found.kind, found.ai_sdk_enabled)
 
     async def identify(self, token: str) -> Identity | None:
-        """Return whose token it is, if the directory has it and it was not revoked."""
+        """Return the owner of a token, or ``None`` if the token is unknown or revoked."""
         async with self._reading() as connection:
             found = (await connection.execute(_TOKEN, {"token_digest": digest_of(token)})).one_or_none()
         if found is None or found.revoked_at is not None:
@@ -104,7 +120,7 @@ class SessionDirectory:
         return Identity(found.subject, token=token)
 
     def bearer(self, *rules: TokenRule) -> Authorize:
-        """Return an ``authorize`` that asks for a bearer token of the directory, or one that another rule knows."""
+        """Return an ``authorize`` function that requires a bearer token of the directory or of another rule."""
 
         async def authorize(request: HTTPConnection, _session_id: str, _action: Action) -> Identity | None:
             token = token_of(request.headers)
@@ -115,12 +131,12 @@ class SessionDirectory:
         return authorize
 
     async def check(self) -> None:
-        """Raise if the database cannot be asked."""
+        """Raise :class:`~usechat.errors.AccessUnknown` if the database cannot be read."""
         async with self._reading() as connection:
             await connection.execute(select(SESSIONS.c.id).limit(1))
 
     async def close(self) -> None:
-        """Let go of connections."""
+        """Close connections."""
         await self.engine.dispose()
 
     @asynccontextmanager
@@ -129,8 +145,8 @@ class SessionDirectory:
             async with self._reader.connect() as connection:
                 yield connection
         except (SQLAlchemyError, OSError) as error:
-            # The error's own text may hold values of the query, or the address with its password.
-            _logger.error("the session directory cannot be read: %s", type(error).__name__)
+            # Only the type: the text of the error may hold values of the query, or the URL with its password.
+            _logger.error("cannot read the session directory: %s", type(error).__name__)
             raise AccessUnknown("Access cannot be checked at the moment.") from None
 
 
@@ -148,28 +164,8 @@ def _engine(url: str) -> AsyncEngine:
         raise MissingDependency(error.name or driver, extra) from None
 
 
-# -- Changing the directory: its tables, sessions, participants and tokens.
-
-try:
-    from alembic import command
-    from alembic.config import Config
-    from alembic.migration import MigrationContext
-    from alembic.script import ScriptDirectory
-    from sqlalchemy import Connection, delete, insert, select, update
-    from sqlalchemy.exc import IntegrityError, SQLAlchemyError
-    from sqlalchemy.ext.asyncio import AsyncConnection
-except ImportError:
-    raise MissingDependency("alembic", "agent-ops") from None
-
-
-_MIGRATIONS: Final = Path(__file__).parent / "migrations"
-_DAY: Final = 24 * 3600
-_SHORTEST_PREFIX: Final = 8
-_LONGEST_NAME: Final = 200
-
-
 class ListedSession(msgspec.Struct, frozen=True):
-    """A session as it is listed; ``participants`` are subjects and their roles."""
+    """A session in a listing; ``participants`` maps subjects to roles."""
 
     session_id: str
     kind: str
@@ -179,7 +175,7 @@ class ListedSession(msgspec.Struct, frozen=True):
 
 
 class ListedToken(msgspec.Struct, frozen=True):
-    """A token as it is listed; times are seconds since 1970."""
+    """A token in a listing; times are seconds since 1970."""
 
     digest: str
     subject: str
@@ -189,18 +185,36 @@ class ListedToken(msgspec.Struct, frozen=True):
 
 
 class DirectoryChanges:
-    """Manages a directory. What does not go raises :class:`UnusableDirectory` with a sentence."""
+    """Edits a session directory: tables, sessions, members and tokens.
+
+    Every method raises :class:`~usechat.errors.UnusableDirectory` if the change is not possible; the text says why.
+
+    >>> import asyncio
+    >>> async def make_directory() -> list[ListedSession]:
+    ...     directory = SessionDirectory("sqlite:///:memory:")
+    ...     changes = DirectoryChanges(directory)
+    ...     await changes.migrate()
+    ...     await changes.add("s1", "alice", "interactive")
+    ...     await changes.switch("s1", enabled=True)
+    ...     token = await changes.new_token("alice")  # for alice's page; it cannot be read again
+    ...     try:
+    ...         return await changes.sessions()
+    ...     finally:
+    ...         await directory.close()
+    >>> asyncio.run(make_directory())
+    [ListedSession(session_id='s1', kind='interactive', owner='alice', enabled=True, participants={})]
+    """
 
     def __init__(self, directory: SessionDirectory) -> None:
         self._directory = directory
 
     async def migrate(self, revision: str = "head") -> None:
-        """Bring the tables to a revision: ``head`` is the newest, ``base`` is none at all."""
+        """Migrate the tables to a revision: ``head`` is the newest, ``base`` drops them."""
         async with self._connection() as connection:
             await connection.run_sync(_migrate, revision)
 
     async def add(self, session_id: str, owner: str, kind: str) -> None:
-        """Add a session, switched off."""
+        """Add a session. It is disabled until :meth:`switch` enables it."""
         if not is_session_id(session_id):
             raise UnusableDirectory(f"{session_id!r} cannot be the id of a session: letters, digits and _ - . : ~")
         _require_name(owner)
@@ -212,19 +226,19 @@ class DirectoryChanges:
                 raise UnusableDirectory(f"the session {session_id} is in the directory already") from None
 
     async def remove(self, session_id: str) -> None:
-        """Forget a session and who takes part in it."""
+        """Remove a session and its members."""
         async with self._changing() as connection:
-            # SQLite cascades only where it is told to, on every connection.
+            # SQLite cascades only if a pragma is set on every connection.
             await connection.execute(delete(PARTICIPANTS).where(PARTICIPANTS.c.session_id == session_id))
             found = await connection.execute(delete(SESSIONS).where(SESSIONS.c.id == session_id))
             _require(found.rowcount, f"no session {session_id} is in the directory")
 
     async def switch(self, session_id: str, *, enabled: bool) -> None:
-        """Let AI SDK pages use a session, or keep them from it."""
+        """Enable or disable a session for AI SDK pages."""
         await self._update_session(session_id, ai_sdk_enabled=enabled)
 
     async def grant(self, session_id: str, subject: str, role: Role) -> None:
-        """Give somebody a role; a session has one owner, so that role is handed over."""
+        """Give somebody a role. A session has one owner, so granting that role transfers it."""
         _require_name(subject)
         if role is Role.OWNER:
             await self._update_session(session_id, owner=subject)
@@ -236,14 +250,14 @@ class DirectoryChanges:
             await connection.execute(insert(PARTICIPANTS).values(values))
 
     async def revoke(self, session_id: str, subject: str) -> None:
-        """Take somebody's role away."""
+        """Remove somebody's role."""
         async with self._changing() as connection:
             await _require_not_owner(connection, session_id, subject)
             found = await connection.execute(delete(PARTICIPANTS).where(*_participant(session_id, subject)))
             _require(found.rowcount, f"{subject} takes no part in the session {session_id}")
 
     async def sessions(self) -> list[ListedSession]:
-        """Return all sessions by their ids."""
+        """Return all sessions, sorted by id."""
         async with self._changing() as connection:
             rows = (await connection.execute(select(SESSIONS).order_by(SESSIONS.c.id))).all()
             order = (PARTICIPANTS.c.session_id, PARTICIPANTS.c.subject)
@@ -254,7 +268,7 @@ class DirectoryChanges:
         return [ListedSession(row.id, row.kind, row.owner, row.ai_sdk_enabled, roles.get(row.id, {})) for row in rows]
 
     async def new_token(self, subject: str, *, days: int | None = None) -> str:
-        """Make a token and return it; it cannot be read again."""
+        """Create a token and return it. Only its digest is stored, so it cannot be shown again."""
         _require_name(subject)
         token = f"usechat-{secrets.token_urlsafe(32)}"
         expires_at = None if days is None else _now() + days * _DAY
@@ -264,14 +278,14 @@ class DirectoryChanges:
         return token
 
     async def tokens(self) -> list[ListedToken]:
-        """Return all tokens by whose they are, the oldest first."""
+        """Return all tokens, sorted by subject and age."""
         order = (TOKENS.c.subject, TOKENS.c.created_at, TOKENS.c.digest)
         async with self._changing() as connection:
             rows = (await connection.execute(select(TOKENS).order_by(*order))).all()
         return [ListedToken(row.digest, row.subject, row.created_at, row.expires_at, row.revoked_at) for row in rows]
 
     async def revoke_token(self, prefix: str) -> None:
-        """Make the one token useless whose digest begins like this."""
+        """Revoke the token whose digest starts with a prefix."""
         if len(prefix) < _SHORTEST_PREFIX or not set(prefix) <= set("0123456789abcdef"):
             raise UnusableDirectory(f"{prefix} are not {_SHORTEST_PREFIX} or more digits of a SHA-256")
         async with self._changing() as connection:
@@ -285,12 +299,12 @@ class DirectoryChanges:
         async with self._changing() as connection:
             found = await connection.execute(update(SESSIONS).where(SESSIONS.c.id == session_id).values(values))
             _require(found.rowcount, f"no session {session_id} is in the directory")
-            if "owner" in values:  # who owns a session takes no other part in it
+            if "owner" in values:  # the owner has no second role
                 await connection.execute(delete(PARTICIPANTS).where(*_participant(session_id, values["owner"])))
 
     @asynccontextmanager
     async def _changing(self) -> AsyncIterator[AsyncConnection]:
-        """Begin a transaction in a database whose tables are the newest."""
+        """Start a transaction, after checking that the tables are up to date."""
         async with self._connection() as connection:
             if await connection.run_sync(_revision) != _newest():
                 raise UnusableDirectory("the directory's tables are missing or old; run: usechat sessions migrate")

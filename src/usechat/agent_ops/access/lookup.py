@@ -1,4 +1,4 @@
-"""An access rule that asks the upstream's own API, with the caller's token."""
+"""An access rule that asks the upstream's own API, with the caller's token. It fails closed."""
 
 import logging
 from typing import Any, Final
@@ -7,24 +7,28 @@ from urllib.parse import quote
 import httpx2
 import msgspec
 
-from usechat.agent_ops.access.roles import Role, Standing
-from usechat.errors import AccessUnknown, Unauthenticated
+from usechat.agent_ops.access.roles import Membership, Role
+from usechat.errors import AccessUnknown, InvalidSetting, Unauthenticated
 from usechat.turn import Identity
 
 __all__ = ["HttpLookup"]
 
 _logger: Final = logging.getLogger("usechat.server")
 _TIMEOUT: Final = 10.0
-_LARGEST_ANSWER: Final = 1024 * 1024
+_MAXIMUM_RESPONSE: Final = 1024 * 1024
 _REFUSALS: Final = (403, 404)
 
 
 class HttpLookup:
-    """Asks ``url``, with ``{id}`` for the session, who the caller is there. It fails closed.
+    """Gets the caller's membership from ``url``, an HTTP API with ``{id}`` in place of the session's id.
 
-    ``role``, ``kind`` and ``owner`` say where the answer's JSON has them: keys, and numbers for places in lists, with
-    dots between them. The owner is the one whose ``subject`` stands there, or whose role is ``owner``. Without a kind
-    that it knows, a session is its owner's alone.
+    ``role``, ``kind`` and ``owner`` are the paths of these values in the JSON of the response: keys, and numbers as
+    indexes of lists, separated by dots. The caller is the owner if the value at ``owner`` is their subject, or if their
+    role is ``owner``. A session without a known kind is for its owner only.
+
+    Raises :class:`~usechat.errors.InvalidSetting` if ``url`` has no ``{id}``.
+
+    >>> access = HttpLookup("https://agents.example.com/api/sessions/{id}", role="session.role", owner="session.userId")
     """
 
     def __init__(
@@ -36,15 +40,21 @@ class HttpLookup:
         owner: str = "owner",
     ) -> None:
         if "{id}" not in url:
-            raise ValueError("the URL needs {id} where the session's id goes")
+            raise InvalidSetting(
+                f"{url!r} has no {{id}} in place of the session's id; give one such as https://HOST/api/sessions/{{id}}"
+            )
         self._url = url
         self._role = role
         self._kind = kind
         self._owner = owner
         self._client: httpx2.AsyncClient | None = None
 
-    async def role_of(self, identity: Identity, session_id: str) -> Standing | None:
-        """Ask for the session; 403 and 404 mean no, 401 that the token is none, and anything else that nobody knows."""
+    async def role_of(self, identity: Identity, session_id: str) -> Membership | None:
+        """Request the session with the caller's token.
+
+        403 and 404 mean that the caller is no member. 401 raises :class:`~usechat.errors.Unauthenticated`; any other
+        response raises :class:`~usechat.errors.AccessUnknown`.
+        """
         if identity.token is None:
             raise Unauthenticated("The request carries no bearer token.")
         try:
@@ -58,31 +68,31 @@ class HttpLookup:
         if status != 200:
             raise _unknown(f"status {status}")
         try:
-            return self._standing(msgspec.json.decode(body), identity.subject)
+            return self._membership(msgspec.json.decode(body), identity.subject)
         except (msgspec.DecodeError, RecursionError):
-            raise _unknown("the answer is not JSON") from None
+            raise _unknown("the response is not JSON") from None
 
     async def check(self) -> None:
-        """Nothing: without a caller there is nothing to ask."""
+        """Do nothing: without a caller's token there is nothing to request."""
 
     async def close(self) -> None:
-        """Let go of connections."""
+        """Close connections."""
         if self._client is not None:
             await self._client.aclose()
             self._client = None
 
-    def _standing(self, answer: Any, subject: str) -> Standing | None:
-        kind = _at(answer, self._kind)
+    def _membership(self, response: Any, subject: str) -> Membership | None:
+        kind = _at(response, self._kind)
         known_kind = kind if isinstance(kind, str) else ""
-        owner = _at(answer, self._owner)
+        owner = _at(response, self._owner)
         if isinstance(owner, str) and owner == subject and subject:
-            return Standing(Role.OWNER, known_kind)
-        role = _at(answer, self._role)
+            return Membership(Role.OWNER, known_kind)
+        role = _at(response, self._role)
         known_role = Role.__members__.get(role.upper()) if isinstance(role, str) else None
-        return None if known_role is None else Standing(known_role, known_kind)
+        return None if known_role is None else Membership(known_role, known_kind)
 
     async def _get(self, url: str, token: str) -> tuple[int, bytes]:
-        # A redirect is no answer: it would take the caller's token to another place.
+        # Redirects are not followed: they would send the caller's token to another host.
         if self._client is None:
             self._client = httpx2.AsyncClient(timeout=_TIMEOUT, follow_redirects=False, trust_env=False)
         headers = {"authorization": f"Bearer {token}", "accept": "application/json"}
@@ -90,13 +100,13 @@ class HttpLookup:
             body = bytearray()
             async for piece in response.aiter_bytes():
                 body += piece
-                if len(body) > _LARGEST_ANSWER:
-                    raise _unknown("the answer is too large")
+                if len(body) > _MAXIMUM_RESPONSE:
+                    raise _unknown("the response is too large")
             return response.status_code, bytes(body)
 
 
 def _at(value: Any, path: str) -> Any:
-    """Return what stands at a path, or nothing."""
+    """Return the value at a path, or ``None``."""
     for name in path.split("."):
         if isinstance(value, dict):
             value = value.get(name)
@@ -108,5 +118,5 @@ def _at(value: Any, path: str) -> Any:
 
 
 def _unknown(why: str) -> AccessUnknown:
-    _logger.error("the look-up of a session failed: %s", why)
+    _logger.error("cannot look up a session: %s", why)
     return AccessUnknown("Access cannot be checked at the moment.")

@@ -1,4 +1,4 @@
-"""Who may use a session: roles, kinds of sessions, and the rule over both."""
+"""Roles, kinds of sessions, and the rule that says who may send prompts."""
 
 import enum
 import re
@@ -8,24 +8,32 @@ import msgspec
 
 from usechat.turn import Identity
 
-__all__ = ["INTERACTIVE", "AccessRule", "Role", "Standing", "is_session_id", "may_prompt"]
+__all__ = ["INTERACTIVE", "AccessRule", "Membership", "Role", "is_session_id", "may_prompt"]
 
 INTERACTIVE: Final = "interactive"
-"""The one kind of session that people share; ``orchestrator`` and ``workflow`` are their owner's alone."""
+"""The kind of session that people share. Sessions of other kinds are for their owner only."""
 
 _SESSION_ID: Final = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9_.:~-]{0,199}")
 
 
 class Role(enum.IntEnum):
-    """What somebody is in a session; who may do more has the higher number."""
+    """A person's role in a session, ordered by permissions.
+
+    >>> Role.OWNER > Role.COLLABORATOR > Role.VIEWER
+    True
+    """
 
     VIEWER = 0
     COLLABORATOR = 1
     OWNER = 2
 
 
-class Standing(msgspec.Struct, frozen=True):
-    """How somebody stands to a session: their role, the session's kind, and whether AI SDK pages may use it."""
+class Membership(msgspec.Struct, frozen=True):
+    """A person's membership in a session: the role, the session's kind, and whether AI SDK pages may use the session.
+
+    >>> Membership(Role.COLLABORATOR, kind="workflow")
+    Membership(role=<Role.COLLABORATOR: 1>, kind='workflow', enabled=True)
+    """
 
     role: Role
     kind: str = INTERACTIVE
@@ -33,29 +41,42 @@ class Standing(msgspec.Struct, frozen=True):
 
 
 class AccessRule(Protocol):
-    """Knows who takes part in which session."""
+    """Looks up the members of sessions, as :class:`SessionDirectory` and :class:`HttpLookup` do.
 
-    async def role_of(self, identity: Identity, session_id: str) -> Standing | None:
-        """Return how somebody stands to a session; nothing if there is none, or they have no part in it."""
+    A rule of your own needs no base class:
+
+    >>> class EverybodyCollaborates:
+    ...     async def role_of(self, identity: Identity, session_id: str) -> Membership | None:
+    ...         return Membership(Role.COLLABORATOR)
+    ...     async def check(self) -> None: ...
+    ...     async def close(self) -> None: ...
+    >>> rule: AccessRule = EverybodyCollaborates()
+    """
+
+    async def role_of(self, identity: Identity, session_id: str) -> Membership | None:
+        """Return somebody's membership in a session; ``None`` if there is no such session, or they are not in it.
+
+        Raise :class:`~usechat.errors.AccessUnknown` if it cannot be found out; the request is refused then.
+        """
         ...
 
     async def check(self) -> None:
-        """Raise if the rule cannot be asked at the moment."""
+        """Raise if memberships cannot be looked up at the moment. Called by readiness checks."""
         ...
 
     async def close(self) -> None:
-        """Let go of connections."""
+        """Close connections. Called at shutdown."""
         ...
 
 
 def is_session_id(text: str) -> bool:
-    """Tell whether this can be the id of a session: nothing that means something in a URL, where it will stand."""
+    """Return whether a text can be the id of a session. Characters with a meaning in URLs are not allowed."""
     return _SESSION_ID.fullmatch(text) is not None
 
 
-def may_prompt(standing: Standing | None) -> bool:
-    """Tell whether somebody may send a prompt. A kind that nobody knows is its owner's alone."""
-    if standing is None or not standing.enabled:
+def may_prompt(membership: Membership | None) -> bool:
+    """Return whether a member may send prompts. A session of an unknown kind is for its owner only."""
+    if membership is None or not membership.enabled:
         return False
-    needed = Role.COLLABORATOR if standing.kind == INTERACTIVE else Role.OWNER
-    return standing.role >= needed
+    needed = Role.COLLABORATOR if membership.kind == INTERACTIVE else Role.OWNER
+    return membership.role >= needed

@@ -1,4 +1,4 @@
-"""The tables of the session directory. The migrations make them; a test keeps both in step."""
+"""The tables of the session directory. The migrations create them; a test compares both."""
 
 from typing import Final
 
@@ -33,7 +33,7 @@ PARTICIPANTS: Final = Table(
     Column("role", String(32), nullable=False),
     CheckConstraint("role IN ('viewer', 'collaborator')", name="participants_role"),
 )
-"""Who takes part in a session besides its owner."""
+"""The members of a session other than its owner."""
 
 TOKENS: Final = Table(
     "tokens",
@@ -44,4 +44,4 @@ TOKENS: Final = Table(
     Column("expires_at", BigInteger),
     Column("revoked_at", BigInteger),
 )
-"""Whose token it is, by its SHA-256; the token itself is nowhere."""
+"""The subject of each token. A token is stored as its SHA-256 only."""

@@ -17,7 +17,8 @@ from usechat.errors import RequestError
 from usechat.open_harness.remote.link import COMMANDS_HEADER
 from usechat.open_harness.runtime_protocol import Event, Runtime
 from usechat.protocol.values import json_text, json_value, read_json
-from usechat.server.auth.origin import LocalPagesOnly, listen, resolve
+from usechat.server.auth.origin import LocalPagesOnly
+from usechat.server.listening import listen, resolve
 from usechat.server.websocket import is_welcome
 
 __all__ = ["RuntimeSockets", "runtime_app", "serve_runtime"]

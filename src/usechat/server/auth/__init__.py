@@ -1,1 +1,1 @@
-"""Who asks: bearer tokens, JSON Web Tokens, and the origin check of servers without authentication."""
+"""Authentication: bearer tokens, JSON Web Tokens, and the origin check of servers without authentication."""

@@ -1,4 +1,4 @@
-"""Who asks: the bearer token of a request, and the rules that know whose it is."""
+"""Bearer tokens: find the token of a request, and ask rules whose it is."""
 
 import logging
 from collections.abc import Mapping, Sequence
@@ -16,25 +16,35 @@ _logger: Final = logging.getLogger("usechat.server")
 
 _MAXIMUM_LENGTH: Final = 8192
 TOKEN_SUBPROTOCOL: Final = "bearer."
-"""What begins a WebSocket subprotocol that is a token."""
+"""The prefix of a WebSocket subprotocol that is a token."""
 
 
 class TokenRule(Protocol):
-    """Knows one kind of token."""
+    """Recognises one kind of token, such as :class:`~usechat.server.ApiTokens`. Give it to :func:`bearer`."""
 
     def identify(self, token: str) -> Identity | None:
-        """Return whose token it is, or nothing; raise ``Unauthenticated`` if there is more to say about it."""
+        """Return whose token it is, or ``None``; raise ``Unauthenticated`` to say more, such as that it has expired.
+
+        It is called in the event loop and must not block.
+        """
         ...
 
 
 def bearer(*rules: TokenRule) -> Authorize:
-    """Return an ``authorize`` that asks for a bearer token; the first rule that knows it says whose it is."""
+    """Return an ``authorize`` function that requires a bearer token; the first rule that recognises it decides.
 
+    A request without a valid token gets 401. A chat belongs to the identity that began it; for others it does not
+    exist.
+
+    >>> from usechat.server import ChatApp, JsonWebTokens
+    >>> people = JsonWebTokens(secret="a secret of at least 32 characters", audience="chat")
+    >>> app = ChatApp(lambda turn: f"Hello, {turn.identity.subject}!", authorize=bearer(people))
+    """
     return _Bearer(rules)
 
 
 class _Bearer:
-    """Lets in whoever has a token; a chat is theirs if they began it."""
+    """Allows every action to the owner of a valid token."""
 
     def __init__(self, rules: Sequence[TokenRule]) -> None:
         self._rules = rules
@@ -47,7 +57,7 @@ class _Bearer:
 
 
 def identify(headers: Mapping[str, str], rules: Sequence[TokenRule]) -> Identity:
-    """Return who sent these headers, of a request or of a WebSocket frame; every flaw is ``Unauthenticated``."""
+    """Return who sent these headers, of a request or of a WebSocket frame; raise ``Unauthenticated`` otherwise."""
     token = token_of(headers)
     if token is None:
         raise Unauthenticated("The request carries no bearer token.")
@@ -66,8 +76,8 @@ def identify(headers: Mapping[str, str], rules: Sequence[TokenRule]) -> Identity
 def token_of(headers: Mapping[str, str]) -> str | None:
     """Return the token in ``Authorization: Bearer``, or else in the WebSocket subprotocol ``bearer.<token>``.
 
-    A page cannot set headers on a WebSocket, but it can offer subprotocols. Two ``Authorization`` headers are none:
-    a proxy in front may have checked the other one.
+    A page cannot set headers on a WebSocket, but it can offer subprotocols. Two ``Authorization`` headers count as
+    none: a proxy in front may have checked the other one.
     """
     values = _values(headers, "authorization")
     if values:

@@ -8,7 +8,7 @@ from typing import Any, Final, NamedTuple, cast
 
 import msgspec
 
-from usechat.errors import MissingDependency, Unauthenticated, UnusableKey
+from usechat.errors import InvalidSetting, MissingDependency, Unauthenticated, UnusableKey
 from usechat.server.auth.tokens import WatchedFile
 from usechat.turn import Identity
 
@@ -34,11 +34,26 @@ _SHORTEST_SECRET: Final = 32
 
 
 class JsonWebTokens:
-    """Knows tokens that one issuer signed. Give one of ``secret``, ``public_key`` (PEM) and ``jwks`` (a file's path).
+    """Recognises tokens that one issuer signed with HS256, RS256 or ES256. Give it to :func:`~usechat.server.bearer`.
 
-    A token needs ``sub`` and ``exp``; ``nbf`` and ``iat`` are checked if they are there. With ``issuer``, ``iss`` must
-    be that. With ``audience``, ``aud`` must name it; without, a token that names an audience is meant for another
-    server and refused (RFC 7519, section 4.1.3).
+    A token needs ``sub`` and ``exp``; ``nbf`` and ``iat`` are checked if they are there.
+
+    Args:
+        secret: a shared key of at least 32 bytes; or
+        public_key: a public key in PEM; or
+        jwks: the path of a JSON Web Key Set, which is read again when it changes. Exactly one of the three is given.
+        audience: ``aud`` must name it. Without it, a token with an ``aud`` is for another server and refused (RFC 7519,
+            section 4.1.3).
+        issuer: ``iss`` must be that.
+
+    Raises:
+        InvalidSetting: none or several of the keys are given.
+        UnusableKey: the key cannot check signatures safely.
+        UnusableFile: the key set cannot be read.
+
+    >>> from usechat.server import ChatApp, bearer
+    >>> people = JsonWebTokens(secret="a secret of at least 32 characters", issuer="https://login.example.com")
+    >>> app = ChatApp(lambda turn: "Hello!", authorize=bearer(people))
     """
 
     def __init__(
@@ -59,7 +74,7 @@ class JsonWebTokens:
             self._claims.options["iss"] = {"essential": True, "value": issuer}
 
     def identify(self, token: str) -> Identity | None:
-        """Return the token's subject; nothing if the token is none of this issuer's, or flawed."""
+        """Return the token's subject; ``None`` if it is not a valid token of this issuer."""
         if token.count(".") != 2:
             return None
         keys = self._keys()
@@ -82,7 +97,7 @@ class JsonWebTokens:
 
 
 class _VerificationKey(NamedTuple):
-    """A key and the one algorithm it is for, which follows from the key and never from a token."""
+    """A key and its one algorithm, which follows from the key and never from a token."""
 
     key: Key
     algorithm: str
@@ -94,10 +109,10 @@ class _VerificationKey(NamedTuple):
 
 
 def _verified(token: str, keys: list[_VerificationKey]) -> dict[str, Any]:
-    """Return the claims of a token with a good signature. Keys that the token itself brings along are not looked at."""
+    """Return the claims of a token with a valid signature. Keys inside the token are ignored."""
     signed = extract_compact(token.encode())
     for key, algorithm in [key for key in keys if key.fits(signed.headers())]:
-        # Headers that nobody knows are ignored (RFC 7515, section 4); issuers do add their own.
+        # Unknown headers are ignored (RFC 7515, section 4); issuers do add their own.
         registry = JWSRegistry(algorithms=[algorithm], strict_check_header=False)
         if validate_compact(signed, key, registry=registry):
             return msgspec.json.decode(signed.payload, type=dict[str, Any])
@@ -108,7 +123,7 @@ def _key_source(
     secret: str | bytes | None, public_key: str | bytes | None, jwks: str | os.PathLike[str] | None
 ) -> Callable[[], list[_VerificationKey]]:
     if [secret, public_key, jwks].count(None) != 2:
-        raise TypeError("give one of secret, public_key and jwks")
+        raise InvalidSetting("give one of secret, public_key and jwks")
     if jwks is not None:
         return WatchedFile(jwks, _from_set).read
     key = _imported(OctKey.import_key, secret) if secret is not None else _imported(_from_pem, public_key)
@@ -138,7 +153,7 @@ def _from_pem(pem: str | bytes) -> Key:
 
 
 def _imported(import_key: Callable[[Any], Key], data: object) -> _VerificationKey:
-    """Import a key. What the library only warns of, such as a short RSA key, is refused."""
+    """Import a key; refuse also what the library only warns of, such as a short RSA key."""
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("error", SecurityWarning)

@@ -1,4 +1,4 @@
-"""Files that are read again when they have changed."""
+"""API tokens in a file of digests, which is read again when it has changed."""
 
 import hashlib
 import hmac
@@ -10,7 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final, Generic, TypeVar
 
-from usechat.errors import UnusableFile
+from usechat.errors import InvalidSetting, UnusableFile
 from usechat.turn import Identity
 
 __all__ = [
@@ -23,11 +23,11 @@ __all__ = [
 Content = TypeVar("Content")
 
 _SETTLED: Final = 2_000_000_000
-"""Nanoseconds after which a second change cannot bear the same time as the first, even where time is kept coarsely."""
+"""Nanoseconds after which a second change has another timestamp than the first, even with coarse timestamps."""
 
 
 class WatchedFile(Generic[Content]):
-    """What a file holds. ``parse`` raises ``ValueError`` for what it cannot accept."""
+    """The content of a file, read again when it has changed. ``parse`` raises ``ValueError`` for bad content."""
 
     def __init__(self, path: str | os.PathLike[str], parse: Callable[[bytes], Content]) -> None:
         self._path = Path(path)
@@ -37,7 +37,7 @@ class WatchedFile(Generic[Content]):
         self.read()
 
     def read(self) -> Content:
-        """Return what the file holds now. A broken file never leaves the former content in force."""
+        """Return the current content; raise ``UnusableFile`` if it is broken. Old content never stays in force then."""
         try:
             stamp, changed = self._look()
             if stamp != self._stamp:
@@ -55,42 +55,55 @@ class WatchedFile(Generic[Content]):
             self._read = read
 
     def _look(self) -> tuple[tuple[int, ...], int]:
-        """Return what tells two states of the file apart, and when it was changed."""
+        """Return a stamp that differs between two states of the file, and when it was changed."""
         stat = self._path.stat()
         return (stat.st_ino, stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns), max(stat.st_mtime_ns, stat.st_ctime_ns)
 
-
-# -- Opaque API tokens: the server keeps only their SHA-256, one ``name:sha256`` per line of a file.
 
 _LINE: Final = re.compile(r"(?P<name>[^\s#:][^\r\n]*):(?P<digest>[0-9a-f]{64})")
 
 
 class ApiTokens:
-    """Knows the tokens of a file; the name before the digest is the identity's subject.
+    """Recognises the tokens of a file that holds only their SHA-256, one ``name:sha256`` per line.
 
-    A line that is taken out revokes its token at once. Two lines of one name are two tokens of one subject. Empty
-    lines and lines that begin with ``#`` are skipped.
+    The name is the identity's subject. Removing a line revokes its token at once. Two lines of one name are two
+    tokens of one subject. Empty lines and lines that begin with ``#`` are skipped. Make lines with
+    :func:`new_api_token`.
+
+    Raises :class:`~usechat.errors.UnusableFile` if the file cannot be read. If it breaks later, requests get 503.
+
+    >>> token, line = new_api_token("nightly")
+    >>> _ = Path("tokens.txt").write_text(line)
+    >>> ApiTokens("tokens.txt").identify(token)
+    Identity('nightly')
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self._file = WatchedFile(path, _parse)
 
     def identify(self, token: str) -> Identity | None:
-        """Return whose token it is, if it is one of the file's."""
+        """Return whose token it is; ``None`` if it is not in the file."""
         digest = _digest(token)
         name: str | None = None
-        for known, owner in self._file.read():  # to the end, so that time does not tell which line matched
+        for known, owner in self._file.read():  # to the end, so that the time it takes reveals nothing
             if hmac.compare_digest(digest, known):
                 name = owner
         return None if name is None else Identity(name, token=token)
 
 
 def new_api_token(name: str) -> tuple[str, str]:
-    """Make a token: the first text is for its owner alone, the second is the line for the server's file."""
+    """Return a new token, which is for its owner alone, and the line for the file of :class:`ApiTokens`.
+
+    Raises :class:`~usechat.errors.InvalidSetting` if the name cannot be in the file.
+
+    >>> token, line = new_api_token("nightly")
+    >>> line.startswith("nightly:"), token in line
+    (True, False)
+    """
     token = f"usechat-{secrets.token_urlsafe(32)}"
     line = f"{name}:{_digest(token).decode()}"
     if _LINE.fullmatch(line) is None:
-        raise ValueError(f"{name!r} cannot be the name of a token")
+        raise InvalidSetting(f"{name!r} cannot be the name of a token")
     return token, line
 
 

@@ -1,1 +1,1 @@
-"""Metrics, traces and log lines: everything that watches a server and changes nothing."""
+"""Metrics, traces and logs: everything that observes a server and changes nothing."""

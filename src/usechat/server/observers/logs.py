@@ -1,4 +1,4 @@
-"""Structured logs: one JSON object per line, and a line for every run that ended. Nothing of what was said."""
+"""Structured logs: one JSON object per line, and a line for every run that ended. No message content is logged."""
 
 import json
 import logging
@@ -11,7 +11,7 @@ from usechat.server.observers.observer import Unobserved
 __all__ = ["FIELDS", "JsonFormatter", "LoggingObserver"]
 
 FIELDS: Final = ("chat_id", "run_id", "reference", "state", "seconds", "kind")
-"""What a record may carry in ``extra``. Nothing else is written, so that nothing gets into a log by accident."""
+"""The keys of ``extra`` that are written. Nothing else is, so that nothing gets into a log by accident."""
 
 _KINDS_NAMED: Final = 100
 
@@ -19,10 +19,15 @@ _logger: Final = logging.getLogger("usechat.server")
 
 
 class JsonFormatter(logging.Formatter):
-    """Writes a record as one JSON object on one line."""
+    """A ``logging`` formatter that writes a record as one JSON object on one line.
+
+    >>> record = logging.makeLogRecord({"msg": "run r1 ended", "name": "usechat.server", "run_id": "r1"})
+    >>> json.loads(JsonFormatter().format(record))["run_id"]
+    'r1'
+    """
 
     def format(self, record: logging.LogRecord) -> str:
-        """Return that line."""
+        """Return the line."""
         line: dict[str, Any] = {
             "time": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
             "level": record.levelname.lower(),
@@ -36,13 +41,13 @@ class JsonFormatter(logging.Formatter):
 
 
 class LoggingObserver(Unobserved):
-    """Writes a line when a run ends, and when a source cannot be reached or not be understood."""
+    """Logs a line when a run ends, when a source cannot be reached, and for unknown events."""
 
     def __init__(self) -> None:
         self._kinds: set[str] = set()
 
     def run_ended(self, info: RunInfo, seconds: float) -> None:
-        """Say how it ended."""
+        """Log how it ended."""
         _logger.info(
             "run %s of chat %s %s after %.3f s",
             info.run_id,
@@ -58,11 +63,11 @@ class LoggingObserver(Unobserved):
         )
 
     def source_unreachable(self) -> None:
-        """Say so."""
+        """Log it."""
         _logger.warning("an upstream connection could not be opened")
 
     def event_unknown(self, kind: str) -> None:
-        """Name each kind once: a source that changed its protocol would fill the log."""
+        """Log each kind once: a source that changed its protocol would fill the log."""
         if kind not in self._kinds and len(self._kinds) < _KINDS_NAMED:
             self._kinds.add(kind)
             _logger.warning("the source sent an event of unknown kind %.100r", kind, extra={"kind": kind[:100]})

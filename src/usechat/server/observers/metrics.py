@@ -1,4 +1,4 @@
-"""What a server measures: one table of names for OpenTelemetry and Prometheus."""
+"""The metrics of a server: one table of names for OpenTelemetry and Prometheus."""
 
 from collections.abc import Callable
 from typing import Final, Literal, Protocol
@@ -46,7 +46,7 @@ class Instrument(msgspec.Struct, frozen=True):
 
 
 class Bind(Protocol):
-    """Gives the function that adds to, or records with, an instrument under fixed labels."""
+    """Returns the function that adds to, or records with, an instrument under fixed labels."""
 
     def __call__(self, instrument: Instrument, **labels: str) -> Callable[[float], None]:
         """Return that function."""
@@ -115,17 +115,15 @@ INSTRUMENTS: Final = (
 """All of them. ``adapter.request.error_rate`` is none: it follows from the labels of the count (docs/metrics.md)."""
 
 
-# -- From what happens to what is counted; where the counts go is somebody else's business.
-
 _PUBLISHED_TOGETHER: Final = 64 * 1024
-"""Bytes are told for every write. A sum of our own costs 0.1 µs; a counter of prometheus-client 0.4, in files 1.1."""
+"""Bytes are counted for every write. A local sum costs 0.1 µs; a counter of prometheus-client 0.4, in files 1.1."""
 
 
 class MetricsObserver:
-    """Counts and times everything a server does.
+    """Counts and times everything a server does; where the numbers go is decided by ``bind``.
 
-    Every series that can be foreseen exists from the beginning, at zero: Prometheus does not see the first increase of
-    a series that appears with it.
+    Every foreseeable series exists from the beginning, at zero: Prometheus does not see the first increase of a series
+    that appears with it.
     """
 
     def __init__(self, bind: Bind) -> None:

@@ -1,4 +1,4 @@
-"""What a server tells about itself while it works; metrics and traces listen."""
+"""Observers: what a server reports about itself while it works, for metrics, traces and logs."""
 
 from collections.abc import Callable
 from typing import Protocol
@@ -9,30 +9,33 @@ __all__ = ["Observer", "Observers", "Unobserved"]
 
 
 class Observer(Protocol):
-    """Hears what happens. Every method returns at once and never raises."""
+    """Receives what happens in a server. Derive yours from :class:`Unobserved` and override what you need.
+
+    Methods are called in the event loop, some for every write: they return at once and never raise.
+    """
 
     def request_refused(self, status: int) -> None:
         """A request was answered with an HTTP error."""
         ...
 
     def run_started(self, info: RunInfo) -> None:
-        """A run begins. This is called in its context: what is set here, such as a span, is what the agent finds."""
+        """A run begins. Called in its context: context variables that are set here, such as a span, reach the agent."""
         ...
 
     def run_ended(self, info: RunInfo, seconds: float) -> None:
-        """A run ended as ``info.state`` says; told once, in the worker that ended it, or that found it lost."""
+        """A run ended as ``info.state`` says. Called once, in the worker that ended it or that found it lost."""
         ...
 
     def run_lost(self, info: RunInfo) -> None:
-        """A run of this worker is not its own any more: the end of it is told elsewhere."""
+        """Another worker declared a run of this worker lost, and reports its end."""
         ...
 
     def stream_opened(self) -> None:
-        """A reader was let in."""
+        """A stream to a client was opened."""
         ...
 
     def first_frame(self, seconds: float) -> None:
-        """The first ``data:`` frame went out, so long after the request came in."""
+        """The first ``data:`` frame was sent, ``seconds`` after the request arrived."""
         ...
 
     def bytes_sent(self, count: int, /) -> None:
@@ -40,7 +43,7 @@ class Observer(Protocol):
         ...
 
     def stream_closed(self, reason: str) -> None:
-        """A reader left: ``ended``, ``client`` (it went away), ``slow``, ``broken-off``."""
+        """A stream was closed: ``ended``, ``client`` (it left), ``slow`` or ``broken-off`` (by the server)."""
         ...
 
     def source_unreachable(self) -> None:
@@ -61,111 +64,120 @@ class Observer(Protocol):
 
 
 class Unobserved:
-    """Nobody listens."""
+    """An observer that does nothing: the base of your own.
+
+    >>> class CountRuns(Unobserved):
+    ...     count = 0
+    ...     def run_started(self, info):
+    ...         self.count += 1
+    """
 
     def request_refused(self, status: int) -> None:
-        """Nothing."""
+        """Do nothing."""
 
     def run_started(self, info: RunInfo) -> None:
-        """Nothing."""
+        """Do nothing."""
 
     def run_ended(self, info: RunInfo, seconds: float) -> None:
-        """Nothing."""
+        """Do nothing."""
 
     def run_lost(self, info: RunInfo) -> None:
-        """Nothing."""
+        """Do nothing."""
 
     def stream_opened(self) -> None:
-        """Nothing."""
+        """Do nothing."""
 
     def first_frame(self, seconds: float) -> None:
-        """Nothing."""
+        """Do nothing."""
 
     def bytes_sent(self, count: int) -> None:
-        """Nothing."""
+        """Do nothing."""
 
     def stream_closed(self, reason: str) -> None:
-        """Nothing."""
+        """Do nothing."""
 
     def source_unreachable(self) -> None:
-        """Nothing."""
+        """Do nothing."""
 
     def source_connected(self) -> None:
-        """Nothing."""
+        """Do nothing."""
 
     def source_disconnected(self) -> None:
-        """Nothing."""
+        """Do nothing."""
 
     def event_unknown(self, kind: str) -> None:
-        """Nothing."""
+        """Do nothing."""
 
 
 class Observers:
-    """Several that listen."""
+    """Passes everything on to several observers.
+
+    >>> both = Observers(Unobserved(), Unobserved())
+    """
 
     def __init__(self, *observers: Observer) -> None:
         self._observers = observers
-        # Called for every write: whoever does nothing with it is not asked, and one alone is asked straight.
+        # Called for every write: observers that ignore it are left out, and a single one is called directly.
         counters = [each.bytes_sent for each in observers if _counts_bytes(each)]
         self._byte_counters = counters
-        self.bytes_sent: Callable[[int], None] = counters[0] if len(counters) == 1 else self._tell_bytes
+        self.bytes_sent: Callable[[int], None] = counters[0] if len(counters) == 1 else self._pass_on_bytes
 
     def request_refused(self, status: int) -> None:
-        """Tell all."""
+        """Pass it on."""
         for observer in self._observers:
             observer.request_refused(status)
 
     def run_started(self, info: RunInfo) -> None:
-        """Tell all."""
+        """Pass it on."""
         for observer in self._observers:
             observer.run_started(info)
 
     def run_ended(self, info: RunInfo, seconds: float) -> None:
-        """Tell all."""
+        """Pass it on."""
         for observer in self._observers:
             observer.run_ended(info, seconds)
 
     def run_lost(self, info: RunInfo) -> None:
-        """Tell all."""
+        """Pass it on."""
         for observer in self._observers:
             observer.run_lost(info)
 
     def stream_opened(self) -> None:
-        """Tell all."""
+        """Pass it on."""
         for observer in self._observers:
             observer.stream_opened()
 
     def first_frame(self, seconds: float) -> None:
-        """Tell all."""
+        """Pass it on."""
         for observer in self._observers:
             observer.first_frame(seconds)
 
-    def _tell_bytes(self, count: int) -> None:
+    def _pass_on_bytes(self, count: int) -> None:
         for count_bytes in self._byte_counters:
             count_bytes(count)
 
     def stream_closed(self, reason: str) -> None:
-        """Tell all."""
+        """Pass it on."""
         for observer in self._observers:
             observer.stream_closed(reason)
 
     def source_unreachable(self) -> None:
-        """Tell all."""
+        """Pass it on."""
         for observer in self._observers:
             observer.source_unreachable()
 
     def source_connected(self) -> None:
-        """Tell all."""
+        """Pass it on."""
         for observer in self._observers:
             observer.source_connected()
 
     def source_disconnected(self) -> None:
-        """Tell all."""
+        """Pass it on."""
         for observer in self._observers:
             observer.source_disconnected()
 
     def event_unknown(self, kind: str) -> None:
-        """Tell all."""
+        """Pass it on."""
         for observer in self._observers:
             observer.event_unknown(kind)
 

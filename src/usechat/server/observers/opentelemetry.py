@@ -1,4 +1,4 @@
-"""Metrics and spans for OpenTelemetry; where they go is the choice of whoever sets up its SDK."""
+"""Metrics and spans for OpenTelemetry; the SDK that the application sets up decides where they go."""
 
 from collections.abc import Callable
 
@@ -18,7 +18,11 @@ _SCOPE = "usechat"
 
 
 class OpenTelemetryObserver(Observers):
-    """Counts with a meter, and makes a span of every run. The providers are the global ones unless others are given."""
+    """Records metrics, and a span for every run. The providers are the global ones unless others are given.
+
+    >>> from usechat.server import ChatApp
+    >>> app = ChatApp(lambda turn: "Hello!", observer=OpenTelemetryObserver())
+    """
 
     def __init__(
         self,
@@ -39,7 +43,7 @@ class _RunSpans(Unobserved):
         self._spans: dict[str, trace.Span] = {}
 
     def run_started(self, info: RunInfo) -> None:
-        """Begin the span, and make it the current one of the run's context."""
+        """Start the span, and make it the current one of the run's context."""
         attributes = {"adapter.chat.id": info.chat_id, "adapter.run.id": info.run_id, "adapter.run.sdk": info.sdk}
         span = self._spans[info.run_id] = self._tracer.start_span("adapter.run", attributes=attributes)
         context.attach(trace.set_span_in_context(span))
@@ -63,7 +67,7 @@ class _RunSpans(Unobserved):
 
 
 class _Binding:
-    """Creates each instrument when it is first asked for."""
+    """Creates each instrument when it is first used."""
 
     def __init__(self, meter: metrics.Meter) -> None:
         self._meter = meter

@@ -1,73 +1,15 @@
-"""Metrics for Prometheus: counted with prometheus-client, told at ``/metrics``."""
+"""Metrics for Prometheus: counted with prometheus-client, served at ``/metrics``."""
 
 import asyncio
-import os
-import sys
-import tempfile
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from functools import cache
-from pathlib import Path
-from typing import Final
 
 from starlette.requests import Request
 from starlette.responses import Response
 
 from usechat.errors import MissingDependency
 from usechat.server.observers.metrics import Instrument, MetricsObserver
-
-__all__ = [
-    "PrometheusObserver",
-    "counted_together",
-    "forget_dead_workers",
-    "process_metrics",
-    "worker_directory",
-]
-
-
-_VARIABLE: Final = "PROMETHEUS_MULTIPROC_DIR"
-
-
-@contextmanager
-def counted_together() -> Iterator[None]:
-    """Make all processes that are started inside count together; a directory named by the environment is kept."""
-    if worker_directory() is not None:
-        yield
-        return
-    with tempfile.TemporaryDirectory(prefix="usechat-metrics-") as directory:
-        os.environ[_VARIABLE] = directory
-        try:
-            yield
-        finally:
-            del os.environ[_VARIABLE]
-
-
-def worker_directory() -> Path | None:
-    """Return where the workers keep their counts; nothing when this process counts alone."""
-    directory = os.environ.get(_VARIABLE)
-    return Path(directory) if directory else None
-
-
-def forget_dead_workers(directory: Path) -> None:
-    """Drop the gauges of processes that are gone: their streams are not open any more. What they counted stays."""
-    for file in directory.glob("gauge_live*_*.db"):
-        if not _lives(int(file.stem.rpartition("_")[2])):
-            file.unlink(missing_ok=True)
-
-
-def _lives(process_id: int) -> bool:
-    if sys.platform == "win32":
-        return True  # signal 0 would end it there
-    try:
-        os.kill(process_id, 0)
-    except ProcessLookupError:
-        return False
-    except PermissionError:  # somebody else's
-        return True
-    return True
-
-
-# -- Metrics for Prometheus: counted with prometheus-client, told at ``/metrics``.
+from usechat.server.observers.workers import forget_dead_workers, worker_directory
 
 try:
     from prometheus_client import REGISTRY, CollectorRegistry, Counter, Gauge, Histogram
@@ -75,6 +17,8 @@ try:
     from prometheus_client.multiprocess import MultiProcessCollector
 except ImportError as error:
     raise MissingDependency("prometheus-client", "metrics") from error
+
+__all__ = ["PrometheusObserver", "process_metrics"]
 
 
 class PrometheusObserver(MetricsObserver):
@@ -85,7 +29,7 @@ class PrometheusObserver(MetricsObserver):
         self._registry = registry
 
     async def page(self, request: Request) -> Response:
-        """Tell everything in the registry, or the sums of all workers."""
+        """Answer ``/metrics``: everything in the registry, or the sums of all workers."""
         self.publish()
         encode, content_type = choose_encoder(request.headers.get("accept", ""))
         # In a thread, because the files of many workers take milliseconds, and streams must not wait for them.
@@ -104,12 +48,17 @@ class PrometheusObserver(MetricsObserver):
 
 @cache
 def process_metrics() -> PrometheusObserver:
-    """Return the metrics of this process: all its apps count together, beside the metrics of the user's own code."""
+    """Return the observer that counts for this process, in prometheus-client's global registry; always the same one.
+
+    >>> from usechat.server import chat_response
+    >>> async def chat(request):
+    ...     return await chat_response(request, lambda turn: "Hello!", observer=process_metrics())
+    """
     return PrometheusObserver(REGISTRY)
 
 
 class _Binding:
-    """Registers each instrument when it is first asked for."""
+    """Registers each instrument when it is first used."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
         self._registry = registry

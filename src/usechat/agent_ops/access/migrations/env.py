@@ -1,4 +1,4 @@
-"""What alembic runs: the migrations, over the connection that it is given."""
+"""The environment of alembic: runs the migrations over the connection that the caller passes."""
 
 from alembic import context
 

@@ -1,4 +1,4 @@
-"""Sessions, participants and tokens."""
+"""Create sessions, participants and tokens."""
 
 import sqlalchemy as sa
 from alembic import op
@@ -10,7 +10,7 @@ depends_on = None
 
 
 def upgrade() -> None:
-    """Make the three tables."""
+    """Create the three tables."""
     op.create_table(
         "sessions",
         sa.Column("id", sa.String(200), primary_key=True),
@@ -38,7 +38,7 @@ def upgrade() -> None:
 
 
 def downgrade() -> None:
-    """Drop them, and all that they hold."""
+    """Drop the three tables."""
     op.drop_table("tokens")
     op.drop_table("participants")
     op.drop_table("sessions")

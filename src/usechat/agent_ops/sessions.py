@@ -1,0 +1,177 @@
+"""The command `usechat sessions`: manages the directory of sessions, and prints what it holds."""
+
+import argparse
+import sys
+from argparse import Namespace
+from collections.abc import AsyncIterator, Callable
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Final, TypeAlias
+
+from usechat.cli import options as read
+
+if TYPE_CHECKING:
+    from usechat.agent_ops.access.directory import DirectoryChanges
+
+__all__ = ["HELP", "add_arguments", "run"]
+
+Lines: TypeAlias = AsyncIterator[str]
+
+HELP: Final = "manage the sessions of --as agent-ops, their participants and tokens"
+_DESCRIPTION: Final = """\
+Manage the directory of sessions that `usechat serve --as agent-ops` uses: the sessions, their owners and participants,
+and the tokens. `usechat sessions migrate` creates the database and brings it up to date.
+"""
+_EPILOG: Final = """\
+exit code: 2 if something is wrong; one sentence says what.
+
+examples:
+  usechat sessions migrate
+  usechat sessions add s1 alice interactive
+  usechat sessions enable s1
+  usechat sessions grant s1 bob collaborator
+  usechat sessions token bob --days 30
+"""
+_HELP_OF_COMMANDS: Final = {
+    "migrate": ((), "create the tables, or bring them up to date"),
+    "add": (("session", "owner", "kind"), "add a session, disabled"),
+    "remove": (("session",), "remove a session and its participants"),
+    "enable": (("session",), "allow AI SDK pages to use a session"),
+    "disable": (("session",), "forbid AI SDK pages to use a session"),
+    "grant": (("session", "subject", "role"), "give a person a role; owner transfers the session"),
+    "revoke": (("session", "subject"), "remove a person from a session"),
+    "list": ((), "print the sessions and their participants"),
+    "token": (("subject",), "create a token and print it; it is not shown again"),
+    "tokens": ((), "print the tokens by the first digits of their SHA-256"),
+    "revoke-token": (("digest",), "revoke a token, named by the first digits of its SHA-256"),
+}
+_HELP_OF_ARGUMENTS: Final = {
+    "session": "the id of a session, as in the route",
+    "owner": "the name of its owner, as in tokens",
+    "subject": "the name of a person, as in tokens",
+    "digest": "8 or more of the digits that `usechat sessions tokens` prints",
+}
+_CHOICES: Final = {
+    "kind": ("interactive", "orchestrator", "workflow"),
+    "role": ("viewer", "collaborator", "owner"),
+}
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the options of the command, and its own commands."""
+    parser.usage = "usechat sessions [options] COMMAND …"
+    parser.description, parser.epilog = _DESCRIPTION, _EPILOG
+    parser.add_argument("--database", metavar="URL",
+                        help="such as sqlite:///sessions.db or postgresql://localhost/sessions (default:"
+                        " USECHAT_SESSIONS, or else sqlite:///usechat-sessions.db)")  # fmt: skip
+    actions = parser.add_subparsers(title="commands", prog="usechat sessions", metavar="COMMAND", required=True)
+    for name, (arguments, sentence) in _HELP_OF_COMMANDS.items():
+        places = " ".join(argument.upper() for argument in arguments)
+        action = actions.add_parser(
+            name, usage=f"usechat sessions {name} [options] {places}".rstrip(), help=sentence, description=sentence
+        )
+        for argument in arguments:
+            choices = _CHOICES.get(argument)
+            meaning = f"one of {', '.join(choices)}" if choices else _HELP_OF_ARGUMENTS[argument]
+            action.add_argument(argument, metavar=argument.upper(), choices=choices, help=meaning)
+        if name == "token":
+            action.add_argument("--days", type=read.count, metavar="N", help="how long it is valid (default: no limit)")
+        action.set_defaults(run=run, command=name)
+
+
+def run(options: Namespace) -> int:
+    """Run one command and return its exit code; what is wrong is a ``UsechatError``."""
+    import asyncio
+
+    asyncio.run(_run(options))
+    return 0
+
+
+async def _run(options: Namespace) -> None:
+    from usechat.agent_ops.access.directory import DirectoryChanges, SessionDirectory, directory_url
+
+    directory = SessionDirectory(directory_url(options.database))
+    try:
+        async for line in _COMMANDS[options.command](DirectoryChanges(directory), options):
+            sys.stdout.write(f"{line}\n")
+    finally:
+        await directory.close()
+
+
+async def _migrate(changes: "DirectoryChanges", _options: Namespace) -> Lines:
+    await changes.migrate()
+    yield "The tables are up to date."
+
+
+async def _add(changes: "DirectoryChanges", options: Namespace) -> Lines:
+    await changes.add(options.session, options.owner, options.kind)
+    yield f"{options.session} is {options.owner}'s, and disabled; run: usechat sessions enable {options.session}"
+
+
+async def _remove(changes: "DirectoryChanges", options: Namespace) -> Lines:
+    await changes.remove(options.session)
+    yield f"{options.session} is removed."
+
+
+async def _enable(changes: "DirectoryChanges", options: Namespace) -> Lines:
+    await changes.switch(options.session, enabled=True)
+    yield f"AI SDK pages can use {options.session}."
+
+
+async def _disable(changes: "DirectoryChanges", options: Namespace) -> Lines:
+    await changes.switch(options.session, enabled=False)
+    yield f"AI SDK pages cannot use {options.session}."
+
+
+async def _grant(changes: "DirectoryChanges", options: Namespace) -> Lines:
+    from usechat.agent_ops.access.roles import Role
+
+    await changes.grant(options.session, options.subject, Role[options.role.upper()])
+    yield f"{options.subject} is {options.role} of {options.session}."
+
+
+async def _revoke(changes: "DirectoryChanges", options: Namespace) -> Lines:
+    await changes.revoke(options.session, options.subject)
+    yield f"{options.subject} is removed from {options.session}."
+
+
+async def _list(changes: "DirectoryChanges", _options: Namespace) -> Lines:
+    for session in await changes.sessions():
+        state = "on" if session.enabled else "off"
+        yield f"{session.session_id}  {session.kind}  {state}  {session.owner} (owner)"
+        for subject, role in session.participants.items():
+            yield f"  {subject} ({role})"
+
+
+async def _token(changes: "DirectoryChanges", options: Namespace) -> Lines:
+    yield await changes.new_token(options.subject, days=options.days)
+
+
+async def _tokens(changes: "DirectoryChanges", _options: Namespace) -> Lines:
+    for token in await changes.tokens():
+        expires = "without limit" if token.expires_at is None else f"until {_day(token.expires_at)}"
+        revoked = "" if token.revoked_at is None else f", revoked {_day(token.revoked_at)}"
+        yield f"{token.digest[:12]}  {token.subject}  made {_day(token.created_at)}, {expires}{revoked}"
+
+
+async def _revoke_token(changes: "DirectoryChanges", options: Namespace) -> Lines:
+    await changes.revoke_token(options.digest)
+    yield f"The token {options.digest}… is revoked."
+
+
+_COMMANDS: Final[dict[str, "Callable[[DirectoryChanges, Namespace], Lines]"]] = {
+    "migrate": _migrate,
+    "add": _add,
+    "remove": _remove,
+    "enable": _enable,
+    "disable": _disable,
+    "grant": _grant,
+    "revoke": _revoke,
+    "list": _list,
+    "token": _token,
+    "tokens": _tokens,
+    "revoke-token": _revoke_token,
+}
+
+
+def _day(seconds: int) -> str:
+    return datetime.fromtimestamp(seconds, UTC).date().isoformat()

@@ -1,0 +1,135 @@
+"""Files of messages that are stored beside them.
+
+Pages send a file inline, as a ``data:`` URL. A large one is taken out of its message and stored as a blob, once per
+chat; the stored message holds ``usechat-file:ID`` instead. The id is a digest of the content, so that the same file
+gives the same message, however often it is sent. :class:`FileUrls` writes such URLs as routes of the server for a page
+and for a model, and reads them back when the page sends them.
+"""
+
+import base64
+import binascii
+import hashlib
+from collections.abc import Callable
+from typing import Any, Final, Protocol, cast
+from urllib.parse import unquote_to_bytes
+
+import msgspec
+
+from usechat.protocol.ui_messages import UIMessage
+
+__all__ = ["Blob", "BlobStore", "FileUrls", "extract_files", "stored_file_ids"]
+
+_SCHEME: Final = "usechat-file:"
+_FILES: Final = ("file", "reasoning-file")
+
+
+class Blob(msgspec.Struct, frozen=True):
+    """A file: the id is a digest of its content and type."""
+
+    id: str
+    media_type: str
+    data: bytes
+
+
+class BlobStore(Protocol):
+    """Where blobs are stored, if not in the database of the chats: such as a directory, or an object store.
+
+    A blob is put before the message that refers to it, and may be put again. Deleting a chat deletes its blobs.
+    """
+
+    async def put(self, chat_id: str, blob: Blob) -> None:
+        """Store a blob of a chat."""
+        ...
+
+    async def get(self, chat_id: str, blob_id: str) -> Blob | None:
+        """Return a blob of a chat."""
+        ...
+
+    async def delete(self, chat_id: str) -> None:
+        """Delete all blobs of a chat."""
+        ...
+
+
+def extract_files(message: UIMessage, larger_than: int) -> tuple[UIMessage, list[Blob]]:
+    """Return a message whose inline files of more than ``larger_than`` characters are replaced, and these files."""
+    blobs: dict[str, Blob] = {}
+
+    def replace(part: dict[str, Any]) -> str | None:
+        blob = _blob_of(part) if len(part["url"]) > larger_than else None
+        if blob is None:
+            return None
+        blobs[blob.id] = blob
+        return _SCHEME + blob.id
+
+    return _with_urls(message, replace), list(blobs.values())
+
+
+def stored_file_ids(message: UIMessage) -> list[str]:
+    """Return the ids of the stored files that a message refers to."""
+    found: list[str] = []
+
+    def note(part: dict[str, Any]) -> None:
+        if part["url"].startswith(_SCHEME):
+            found.append(part["url"].removeprefix(_SCHEME))
+
+    _with_urls(message, note)
+    return found
+
+
+class FileUrls:
+    """The URLs of stored files, for one chat: ``prefix`` and the id of the blob.
+
+    >>> urls = FileUrls("https://example.com/api/chat/c1/files/")
+    >>> part = {"type": "file", "mediaType": "image/png", "url": "usechat-file:5feceb66"}
+    >>> shown = urls.write({"id": "u1", "role": "user", "parts": [part]})
+    >>> shown["parts"][0]["url"]
+    'https://example.com/api/chat/c1/files/5feceb66'
+    >>> urls.read(shown)["parts"][0] == part
+    True
+    """
+
+    def __init__(self, prefix: str) -> None:
+        self._prefix = prefix
+
+    def write(self, message: UIMessage) -> UIMessage:
+        """Return a stored message with URLs that a page or a model can fetch."""
+        return _with_urls(message, lambda part: _renamed(part["url"], _SCHEME, self._prefix))
+
+    def read(self, message: UIMessage) -> UIMessage:
+        """Return a message that a page sent with the URLs that are stored."""
+        return _with_urls(message, lambda part: _renamed(part["url"], self._prefix, _SCHEME))
+
+
+def _renamed(url: str, before: str, after: str) -> str | None:
+    return after + url.removeprefix(before) if url.startswith(before) else None
+
+
+def _with_urls(message: UIMessage, replace: Callable[[dict[str, Any]], str | None]) -> UIMessage:
+    """Return a message whose file parts have the URLs that ``replace`` gives; nothing leaves one as it is."""
+    parts = cast("list[dict[str, Any]]", message["parts"])
+    changed = [_part_with_url(part, replace) for part in parts]
+    return cast("UIMessage", {**message, "parts": changed}) if changed != parts else message
+
+
+def _part_with_url(part: dict[str, Any], replace: Callable[[dict[str, Any]], str | None]) -> dict[str, Any]:
+    if part["type"] == "steering-message" and isinstance(part.get("parts"), list):
+        return {**part, "parts": [_part_with_url(inner, replace) for inner in part["parts"]]}
+    url = replace(part) if part["type"] in _FILES and isinstance(part.get("url"), str) else None
+    return part if url is None else {**part, "url": url}
+
+
+def _blob_of(part: dict[str, Any]) -> Blob | None:
+    """Return the file of a ``data:`` URL; nothing if it is another URL, or cannot be read."""
+    scheme, _, rest = part["url"].partition(":")
+    described, comma, text = rest.partition(",")
+    if scheme.lower() != "data" or not comma:
+        return None
+    try:
+        data = base64.b64decode(text, validate=True) if described.endswith(";base64") else unquote_to_bytes(text)
+    except (binascii.Error, ValueError):
+        return None
+    media_type = str(part.get("mediaType") or described.partition(";")[0])
+    if not (media_type.isascii() and media_type.isprintable()):
+        media_type = "application/octet-stream"
+    digest = hashlib.sha256(f"{media_type}\n".encode() + data).hexdigest()
+    return Blob(digest[:32], media_type, data)

@@ -1,0 +1,300 @@
+"""The model of a stored chat: a tree of messages, and what becomes of a message when it is stored. No I/O.
+
+**The tree.** A message has a ``key``, a number that grows within its chat, and the key of its parent. A parent always
+has a smaller key than its children, so that ordering by key puts parents first; no clock is involved. Siblings are
+versions: the children of a user message are its answers, and a user message with siblings was edited. The *leaf* of the
+chat is the last message of the branch that the page shows.
+
+**Ids.** The ``id`` of a node is unique in the chat and is what clients are given. The id that a page chose for a user
+message is its ``alias``: the AI SDK reuses it when the message is edited, and no chunk can rename a user message, so
+two siblings may share one alias. :meth:`Tree.find` resolves an id on the current branch first.
+
+**Open calls.** A tool call that waits for the page is a fact of the stored message: it is open there until
+:func:`take_answers` puts the answer in, once. The page's copy of the message is never stored.
+"""
+
+import hashlib
+import json
+from collections.abc import Callable, Collection, Iterable, Mapping
+from typing import Any, Final, Literal, TypeAlias, cast
+
+import msgspec
+
+from usechat.errors import InvalidRequest
+from usechat.protocol.states import SETTLED, ToolState
+from usechat.protocol.tool_calls import tool_parts_of
+from usechat.protocol.tool_parts import is_tool
+from usechat.protocol.ui_messages import UIMessage
+
+__all__ = [
+    "ENDED_BADLY",
+    "Node",
+    "Outcome",
+    "Tree",
+    "check_id",
+    "digest_of",
+    "is_behind",
+    "open_calls",
+    "read_text",
+    "searchable",
+    "settled",
+    "storable",
+    "take_answers",
+    "text_of",
+    "without_transient",
+    "write_text",
+]
+
+Outcome: TypeAlias = Literal["running", "finished", "waiting", "failed", "stopped", "lost"]
+"""How an answer stands: the states of a run, by the same names."""
+
+ENDED_BADLY: Final[frozenset[Outcome]] = frozenset({"failed", "stopped", "lost"})
+
+_LONGEST_ID: Final = 1_024
+"""Bytes in UTF-8. PostgreSQL indexes at most 2,704 bytes."""
+
+_UNFINISHED: Final = {
+    "failed": "The run ended before this tool finished.",
+    "stopped": "The run was stopped before this tool finished.",
+    "lost": "The run was lost before this tool finished.",
+}
+_WAITS_FOR_CLIENT: Final = frozenset({ToolState.INPUT_AVAILABLE, ToolState.APPROVAL_REQUESTED})
+
+
+class Node(msgspec.Struct, frozen=True, kw_only=True):
+    """A message of the tree without its content.
+
+    ``digest`` tells whether two versions of a user message have the same parts. ``outcome`` is ``None`` for messages
+    that no run has made. ``given`` are the calls whose answers the last run of an answer was given, if it ended badly:
+    the next run is given them again.
+    """
+
+    key: int
+    parent: int | None
+    id: str
+    role: Literal["system", "user", "assistant"]
+    alias: str = ""
+    digest: str = ""
+    outcome: Outcome | None = None
+    given: tuple[str, ...] = ()
+    created: float = 0
+    feedback: Any = None
+
+
+class Tree:
+    """The messages of a chat and the leaf of its current branch.
+
+    >>> tree = Tree([Node(key=1, parent=None, id="u1", role="user"), Node(key=2, parent=1, id="a1", role="assistant"),
+    ...              Node(key=3, parent=1, id="a2", role="assistant")], leaf=3)
+    >>> [node.id for node in tree.branch()], tree.siblings(3)
+    (['u1', 'a2'], ['a1', 'a2'])
+    """
+
+    def __init__(self, nodes: Iterable[Node] = (), leaf: int | None = None) -> None:
+        self.nodes = {node.key: node for node in sorted(nodes, key=lambda node: node.key)}
+        self.leaf = leaf
+
+    @property
+    def next_key(self) -> int:
+        """The key of the next message."""
+        return max(self.nodes, default=0) + 1
+
+    def branch(self, key: int | None = None) -> list[Node]:
+        """Return the messages from the root to ``key``, or to the leaf."""
+        found = []
+        key = self.leaf if key is None else key
+        while key is not None:
+            found.append(self.nodes[key])
+            key = self.nodes[key].parent
+        return found[::-1]
+
+    def siblings(self, key: int) -> list[str]:
+        """Return the ids of all versions of a message, the oldest first."""
+        parent = self.nodes[key].parent
+        return [node.id for node in self.nodes.values() if node.parent == parent]
+
+    def find(self, message_id: str | None, digest: str | None = None) -> Node | None:
+        """Return the message that a client means by an id.
+
+        With a ``digest``, a version that has these parts is preferred; then one on the current branch; then the one
+        whose own id it is; then the newest.
+        """
+        if not message_id:
+            return None
+        named = [node for node in self.nodes.values() if message_id in (node.id, node.alias)]
+        current = {node.key for node in self.branch()} if len(named) > 1 else set()
+        return max(
+            named,
+            key=lambda node: (
+                digest is not None and node.digest == digest,
+                node.key in current,
+                node.id == message_id,
+                node.key,
+            ),
+            default=None,
+        )
+
+    def free_id(self, wanted: str, new_id: Callable[[], str]) -> str:
+        """Return ``wanted`` if the chat does not have that id yet, otherwise a new one."""
+        taken = {node.id for node in self.nodes.values()}
+        while not wanted or wanted in taken:
+            wanted = new_id()
+        return wanted
+
+    def add(self, node: Node) -> None:
+        """Add a message, or replace what is known of it."""
+        self.nodes[node.key] = node
+
+
+def check_id(value: str, what: str) -> str:
+    """Return an id that every database can keep, or raise :class:`~usechat.errors.InvalidRequest`."""
+    try:
+        size = len(value.encode())
+    except UnicodeEncodeError:
+        raise InvalidRequest(f"{what} has half of a character; an id is text") from None
+    if size > _LONGEST_ID or "\0" in value:
+        raise InvalidRequest(f"{what} has {size} bytes; an id has at most {_LONGEST_ID}, and no NUL")
+    return value
+
+
+def write_text(value: Any) -> str:
+    """Write JSON that every database can keep: half characters and NUL are escaped."""
+    text = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return json.dumps(value, separators=(",", ":"))
+    return text
+
+
+def read_text(text: str) -> Any:
+    """Read what :func:`write_text` wrote."""
+    return json.loads(text)
+
+
+def digest_of(message: Mapping[str, Any]) -> str:
+    """Return a digest of the parts of a message; the order of keys does not matter."""
+    text = json.dumps(message["parts"], sort_keys=True, separators=(",", ":"))
+    return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
+
+
+def text_of(message: Mapping[str, Any]) -> str:
+    """Return the text parts of a message, one per line."""
+    texts = [part.get("text") for part in message["parts"] if part.get("type") == "text"]
+    return "\n".join(text for text in texts if isinstance(text, str))
+
+
+def storable(text: str) -> str:
+    """Return a text that every database can keep: without NUL and half characters."""
+    return text.replace("\0", "").encode("utf-8", "replace").decode()
+
+
+def searchable(text: str) -> str:
+    """Return a text to look for another one in, in any case; databases fold ASCII alone, if at all."""
+    return storable(text).casefold()
+
+
+def without_transient(message: UIMessage) -> UIMessage:
+    """Return a message without transient data."""
+    parts = [part for part in message["parts"] if not (part["type"].startswith("data-") and part.get("transient"))]
+    return message if len(parts) == len(message["parts"]) else {**message, "parts": parts}
+
+
+# -- Open calls.
+
+
+def open_calls(message: Mapping[str, Any]) -> frozenset[str]:
+    """Return the ids of the calls of a stored message that wait for the page."""
+    return frozenset(part["toolCallId"] for part in tool_parts_of(message) if _waits_for_client(part))
+
+
+def take_answers(stored: UIMessage, copy: Mapping[str, Any] | None) -> tuple[UIMessage, frozenset[str]]:
+    """Return the stored message with the answers that the page's copy brings, and the ids of the answered calls.
+
+    Only the outcome of an open call is taken: ``output`` or ``errorText``, or ``approved`` and ``reason`` of the
+    approval that was asked for. A call that the copy tells of twice is not answered. The calls of a message that was
+    answered before are not open any more, so that a second answer, contrary or not, changes nothing.
+    """
+    given: dict[str, list[Mapping[str, Any]]] = {}
+    for part in tool_parts_of(copy or {}):
+        given.setdefault(part["toolCallId"], []).append(part)
+    parts: list[Any] = []
+    taken = set()
+    for part in cast("list[dict[str, Any]]", stored["parts"]):
+        told = given.get(part["toolCallId"], []) if _is_call(part) and _waits_for_client(part) else []
+        answer = _answer(part, told[0]) if len(told) == 1 else None
+        parts.append(part if answer is None else {**part, **answer})
+        if answer is not None:
+            taken.add(part["toolCallId"])
+    return ({**stored, "parts": parts} if taken else stored), frozenset(taken)
+
+
+def _answer(part: Mapping[str, Any], told: Mapping[str, Any]) -> dict[str, Any] | None:
+    """Return what the page's copy of an open call changes in it."""
+    match part["state"], told.get("state"):
+        case ToolState.INPUT_AVAILABLE, ToolState.OUTPUT_AVAILABLE if not told.get("preliminary"):
+            # `output: undefined` is not written by JSON.stringify; the key is required in the stored part.
+            return {"state": "output-available", "output": told.get("output")}
+        case ToolState.INPUT_AVAILABLE, ToolState.OUTPUT_ERROR:
+            text = told.get("errorText")
+            return {"state": "output-error", "errorText": text if isinstance(text, str) else "The tool failed."}
+        case ToolState.APPROVAL_REQUESTED, ToolState.APPROVAL_RESPONDED:
+            return _approval(part["approval"], told.get("approval"))
+    return None
+
+
+def _approval(asked: Mapping[str, Any], told: Any) -> dict[str, Any] | None:
+    if not isinstance(told, Mapping) or told.get("id") != asked["id"] or not isinstance(told.get("approved"), bool):
+        return None
+    reason = {"reason": told["reason"]} if isinstance(told.get("reason"), str) else {}
+    return {"state": "approval-responded", "approval": {**asked, "approved": told["approved"], **reason}}
+
+
+def is_behind(copy: Mapping[str, Any], stored: UIMessage) -> bool:
+    """Tell whether the page has not seen all of a stored message: it has fewer parts, or an older state of a call."""
+    states = {part["toolCallId"]: part.get("state") for part in tool_parts_of(copy)}
+    return len(copy["parts"]) < len(stored["parts"]) or any(
+        part["state"] in SETTLED and states.get(part["toolCallId"], part["state"]) not in SETTLED
+        for part in tool_parts_of(stored)
+    )
+
+
+# -- The end of a run.
+
+
+def settled(message: UIMessage, outcome: Outcome, answerable: Collection[str] = ()) -> UIMessage:
+    """Return a message as it is stored after its run ended other than well.
+
+    Texts are ``done``. Calls that are still open become ``output-error``, because a page takes an open call for one
+    that it must answer itself, and waits for ever; those that it can answer (``answerable``) stay open. An approval
+    that was given to a run that was lost stays given.
+    """
+    if outcome not in ENDED_BADLY:
+        return message
+    parts = [_settled_part(part, outcome, answerable) for part in cast("list[dict[str, Any]]", message["parts"])]
+    return cast("UIMessage", {**message, "parts": parts})
+
+
+def _settled_part(part: dict[str, Any], outcome: Outcome, answerable: Collection[str]) -> dict[str, Any]:
+    if part["type"] in ("text", "reasoning") and part.get("state") == "streaming":
+        return {**part, "state": "done"}
+    if not _is_call(part) or part.get("state") in SETTLED:
+        return part
+    if part["toolCallId"] in answerable and _waits_for_client(part):
+        return part
+    approval = part.get("approval", {})
+    if approval.get("approved") is False:
+        return {**part, "state": "output-denied"}
+    if approval.get("approved") and outcome == "lost":
+        return part
+    kept = {key: value for key, value in part.items() if key != "approval" or approval.get("approved")}
+    # Releases before 5.0.250 and 6.0.182 require the key, even of a call whose input was cut off.
+    return {"input": {}, **kept, "state": "output-error", "errorText": _UNFINISHED[outcome]}
+
+
+def _is_call(part: Mapping[str, Any]) -> bool:
+    return is_tool(cast("dict[str, Any]", part)) and isinstance(part.get("toolCallId"), str)
+
+
+def _waits_for_client(part: Mapping[str, Any]) -> bool:
+    return part.get("state") in _WAITS_FOR_CLIENT and not part.get("providerExecuted")

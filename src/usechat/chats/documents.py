@@ -1,0 +1,163 @@
+"""A chat as a document: JSON that holds everything, and Markdown for people."""
+
+import json
+import re
+from collections.abc import Iterable, Mapping
+from typing import Any, Literal, TypeAlias, cast
+
+import msgspec
+
+from usechat.chats.chat import Node, Outcome, check_id, digest_of
+from usechat.errors import InvalidMessages, InvalidRequest
+from usechat.protocol.tool_parts import is_tool
+from usechat.protocol.ui_messages import UIMessage, is_dynamic_tool
+from usechat.protocol.validation import validate_messages
+
+__all__ = [
+    "ChatDocument",
+    "DocumentFile",
+    "DocumentMessage",
+    "TitledBy",
+    "document_json",
+    "markdown_of",
+    "nodes_of",
+    "read_document",
+]
+
+TitledBy: TypeAlias = Literal["words", "function", "person"]
+
+
+class DocumentMessage(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """A message of a document. ``client_id`` is the id by which the page knew a user message."""
+
+    parent_id: str | None
+    message: Any
+    client_id: str = ""
+    outcome: Outcome | None = None
+    created_at: float = 0
+    feedback: Any = None
+
+
+class DocumentFile(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """A file of a document; its data is base64 in JSON."""
+
+    id: str
+    media_type: str
+    data: bytes
+
+
+class ChatDocument(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """A whole chat: all branches, parents first, and the files. Times are seconds since 1970."""
+
+    version: Literal[1] = 1
+    id: str
+    owner: str = ""
+    title: str = ""
+    titled_by: TitledBy = "person"
+    agent: str = ""
+    created_at: float = 0
+    updated_at: float = 0
+    pinned: bool = False
+    archived: bool = False
+    head_id: str | None = None
+    messages: list[DocumentMessage]
+    files: list[DocumentFile] = []
+
+
+def document_json(document: ChatDocument) -> bytes:
+    """Write a document as JSON; half characters are escaped."""
+    return json.dumps(msgspec.to_builtins(document), separators=(",", ":")).encode()
+
+
+def read_document(document: "ChatDocument | Mapping[str, Any] | bytes") -> ChatDocument:
+    """Read a document, or raise :class:`~usechat.errors.InvalidRequest` with what is wrong."""
+    try:
+        if isinstance(document, bytes):
+            document = json.loads(document)
+        found = document if isinstance(document, ChatDocument) else msgspec.convert(document, ChatDocument)
+    except (ValueError, RecursionError) as error:  # msgspec's errors are ValueErrors
+        raise InvalidRequest(f"not an exported chat: {error}") from None
+    try:
+        cleaned = validate_messages([told.message for told in found.messages]) if found.messages else []
+    except InvalidMessages as error:
+        raise InvalidRequest(f"not an exported chat: {error}") from None
+    messages = [
+        msgspec.structs.replace(told, message=message) for told, message in zip(found.messages, cleaned, strict=True)
+    ]
+    return msgspec.structs.replace(found, messages=messages)
+
+
+def nodes_of(document: ChatDocument) -> list[Node]:
+    """Return the tree of a document, or raise :class:`~usechat.errors.InvalidRequest`."""
+    keys: dict[str, int] = {}
+    nodes = []
+    for place, told in enumerate(document.messages):
+        message: UIMessage = told.message
+        if message["id"] in keys or not message["id"]:
+            raise InvalidRequest(f"messages[{place}]: the id {message['id']!r} is empty, or not the only one")
+        if told.parent_id is not None and told.parent_id not in keys:
+            raise InvalidRequest(f"messages[{place}]: its parent {told.parent_id!r} does not stand before it")
+        keys[check_id(message["id"], f"messages[{place}].id")] = place + 1
+        nodes.append(
+            Node(
+                key=place + 1,
+                parent=None if told.parent_id is None else keys[told.parent_id],
+                id=message["id"],
+                role=message["role"],
+                alias=check_id(told.client_id, f"messages[{place}].clientId"),
+                digest="" if message["role"] == "assistant" else digest_of(message),
+                outcome="lost" if told.outcome == "running" else told.outcome,
+                created=told.created_at,
+                feedback=told.feedback,
+            )
+        )
+    if document.head_id is not None and document.head_id not in keys:
+        raise InvalidRequest(f"headId {document.head_id!r} is no message of the chat")
+    return nodes
+
+
+# -- Markdown.
+
+_ROLES = {"user": "User", "assistant": "Assistant", "system": "System"}
+
+
+def markdown_of(title: str, messages: Iterable[UIMessage]) -> str:
+    """Return messages as Markdown: texts as they are, tool calls and data as JSON, files by name."""
+    blocks = [f"# {title or 'Chat'}"]
+    for message in messages:
+        blocks.append(f"## {_ROLES[message['role']]}")
+        blocks += filter(None, (_block(part) for part in cast("list[dict[str, Any]]", message["parts"])))
+    return "\n\n".join(blocks) + "\n"
+
+
+def _block(part: dict[str, Any]) -> str:
+    match part["type"]:
+        case "text":
+            return str(part["text"])
+        case "reasoning":
+            return "\n".join(f"> {line}".rstrip() for line in str(part["text"]).splitlines())
+        case "file" | "reasoning-file":
+            return f"File: {part.get('filename') or part.get('mediaType', '')}"
+        case "source-url":
+            return f"Source: [{part.get('title') or part['url']}]({part['url']})"
+        case "source-document":
+            return f"Source: {part['title']}"
+    if is_tool(part):
+        return _call(part)
+    return _fenced(f"Data: {part['type']}", part["data"]) if part["type"].startswith("data-") else ""
+
+
+def _call(part: dict[str, Any]) -> str:
+    name = part["toolName"] if is_dynamic_tool(part["type"]) else part["type"].removeprefix("tool-")
+    blocks = [_fenced(f"Tool: {name} ({part['state']})", part.get("input"))]
+    if "output" in part:
+        blocks.append(_fenced("Output:", part["output"]))
+    if "errorText" in part:
+        blocks.append(f"Error: {part['errorText']}")
+    return "\n\n".join(blocks)
+
+
+def _fenced(label: str, value: Any) -> str:
+    text = json.dumps(value, ensure_ascii=False, indent=2)
+    fence = max(["``", *re.findall("`+", text)], key=len) + "`"
+    return f"{label}\n\n{fence}json\n{text}\n{fence}"

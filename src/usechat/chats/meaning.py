@@ -1,0 +1,187 @@
+"""What a chat request means, given what the store has of the chat. No I/O.
+
+The AI SDK's clients send the whole history, their last message, or nothing but an id, with or without a trigger and a
+``messageId``. Four questions decide, in this order:
+
+1. Does the trigger say ``regenerate-message``? Then there will be a new answer: to the question of the answer that
+``messageId`` names, to the question that it names, to the user message that was sent, or to the leaf's. 2. Does
+``messageId`` name an answer? Then that answer is continued, whatever message came with it. Tool outputs and approvals
+are taken from the page's copy of that very message, if it came, and from no other. 3. Was a user message sent? One that
+the chat does not have is stored. One that it has with other parts is an edit: a new version beside it. One that it has
+with the same parts is answered again, or joins the answer that is running. 4. Otherwise the leaf decides: a question is
+answered, an answer is continued.
+
+A new message goes below ``parentId``; without that, below the last message before it in ``messages`` that the chat has;
+without that, below the leaf (an edit: beside the version before). User messages directly before it that the chat does
+not have are stored first: their requests failed before they reached the store. All other unknown messages are ignored.
+"""
+
+from collections.abc import Mapping
+from typing import Any, TypeAlias, cast
+
+import msgspec
+
+from usechat.chats.chat import Node, Tree, digest_of
+from usechat.errors import InvalidRequest, Unprocessable
+from usechat.protocol.request import ChatRequest
+from usechat.protocol.ui_messages import UIMessage
+
+__all__ = ["AnswerTo", "Continue", "Join", "Meaning", "Running", "interpret"]
+
+
+class Running(msgspec.Struct, frozen=True):
+    """The answer of a chat that is running: its key, and that of the message it answers."""
+
+    key: int
+    parent: int | None
+
+
+class AnswerTo(msgspec.Struct, frozen=True):
+    """Make a new answer below ``parent``; ``new`` messages are stored first, one below the other, and it below them."""
+
+    parent: int | None
+    new: tuple[UIMessage, ...] = ()
+
+
+class Continue(msgspec.Struct, frozen=True):
+    """Continue the answer ``key``; ``copy`` is the page's copy of it, from which answers to open calls are taken."""
+
+    key: int
+    copy: UIMessage | None = None
+
+
+class Join(msgspec.Struct, frozen=True):
+    """Read the answer that is running."""
+
+
+Meaning: TypeAlias = AnswerTo | Continue | Join
+
+
+def interpret(tree: Tree, request: ChatRequest, running: Running | None = None) -> Meaning:
+    """Return what a request means for a chat.
+
+    File URLs in the request must be in the form in which the store keeps them. Raises
+    :class:`~usechat.errors.InvalidRequest` if there is nothing to answer, and :class:`~usechat.errors.Unprocessable` if
+    the request continues an answer that the chat does not have.
+
+    >>> question = Node(key=1, parent=None, id="u1", role="user")
+    >>> tree = Tree([question, Node(key=2, parent=1, id="a1", role="assistant")], leaf=2)
+    >>> interpret(tree, ChatRequest(messages=[], trigger="regenerate-message", message_id="a1"))
+    AnswerTo(parent=1, new=())
+    """
+    asked = _Asked(tree, request)
+    meaning = asked.regenerated() if request.trigger == "regenerate-message" else asked.submitted()
+    return Join() if running is not None and _joins(meaning, request, running) else meaning
+
+
+def _joins(meaning: AnswerTo | Continue, request: ChatRequest, running: Running) -> bool:
+    if isinstance(meaning, Continue):
+        return meaning.key == running.key
+    return not meaning.new and meaning.parent == running.parent and request.trigger == "submit-message"
+
+
+class _Asked:
+    """One request beside the tree of its chat."""
+
+    def __init__(self, tree: Tree, request: ChatRequest) -> None:
+        self._tree = tree
+        self._body: Mapping[str, Any] = request.body
+        self._messages = request.messages
+        self._message_id = request.message_id
+        self._named = tree.find(request.message_id)
+
+    def regenerated(self) -> AnswerTo:
+        if self._named is None:
+            at = self._last(ignoring_unknown_answers=True)
+            return self._answer_sent(at) if at is not None else self._answer_leaf()
+        question = self._question_of(self._named)
+        at = self._last()
+        sent = None if at is None else self._messages[at]
+        if question is None or at is None or sent is None or sent["id"] not in (question.id, question.alias):
+            return AnswerTo(None if question is None else question.key)
+        return self._answer_sent(at)
+
+    def submitted(self) -> AnswerTo | Continue:
+        if self._named is not None and self._named.role == "assistant":
+            return Continue(self._named.key, self._copy_of(self._named))
+        if self._message_id:
+            return self._submitted_by_id()
+        at = self._last(ignoring_unknown_answers=True)
+        if at is None:
+            return self._leaf()
+        if self._messages[at]["role"] == "assistant":
+            known = cast("Node", self._tree.find(self._messages[at]["id"]))
+            return Continue(known.key, self._messages[at])
+        return self._answer_sent(at)
+
+    def _submitted_by_id(self) -> AnswerTo:
+        """Answer the user message that ``messageId`` names: a new version if it was sent with other parts."""
+        at = next(
+            (at for at in reversed(range(len(self._messages))) if self._messages[at]["id"] == self._message_id), None
+        )
+        if at is not None and self._messages[at]["role"] != "assistant":
+            return self._answer_sent(at)
+        if self._named is None:
+            raise Unprocessable(f"The message {self._message_id!r} is not in this chat.")
+        return AnswerTo(self._named.key)
+
+    def _leaf(self) -> AnswerTo | Continue:
+        leaf = self._leaf_node()
+        return Continue(leaf.key) if leaf.role == "assistant" else AnswerTo(leaf.key)
+
+    def _answer_leaf(self) -> AnswerTo:
+        question = self._question_of(self._leaf_node())
+        return AnswerTo(None if question is None else question.key)
+
+    def _leaf_node(self) -> Node:
+        if self._tree.leaf is None:
+            raise InvalidRequest("the chat has no message to answer, and the request brings none")
+        return self._tree.nodes[self._tree.leaf]
+
+    def _question_of(self, node: Node) -> Node | None:
+        if node.role != "assistant":
+            return node
+        return None if node.parent is None else self._tree.nodes[node.parent]
+
+    def _answer_sent(self, at: int) -> AnswerTo:
+        """Answer a message that was sent: as it is stored, in a new version, or as a new message."""
+        sent = self._messages[at]
+        known = self._tree.find(sent["id"], digest_of(sent))
+        if known is not None and known.role == sent["role"]:
+            if known.role == "assistant" or known.digest == digest_of(sent):
+                return AnswerTo(known.key)
+            return AnswerTo(self._place(at, known.parent)[0], (sent,))
+        parent, unsent = self._place(at, self._tree.leaf)
+        return AnswerTo(parent, (*unsent, sent))
+
+    def _place(self, at: int, otherwise: int | None) -> tuple[int | None, list[UIMessage]]:
+        """Return the parent of a new message, and the user messages before it that have to be stored first."""
+        if "parentId" in self._body:
+            if self._body["parentId"] is None:
+                return None, []
+            parent_id = self._body["parentId"]
+            if (parent := self._tree.find(parent_id if isinstance(parent_id, str) else None)) is not None:
+                return parent.key, []
+        unsent: list[UIMessage] = []
+        unbroken = True
+        for message in reversed(self._messages[:at]):
+            if (before := self._tree.find(message["id"])) is not None:
+                return before.key, unsent[::-1]
+            unbroken = unbroken and message["role"] == "user"
+            if unbroken:
+                unsent.append(message)
+        return otherwise, unsent[::-1]
+
+    def _last(self, *, ignoring_unknown_answers: bool = False) -> int | None:
+        """Return the index of the last message that was sent."""
+        for at in reversed(range(len(self._messages))):
+            message = self._messages[at]
+            is_unknown_answer = message["role"] == "assistant" and self._tree.find(message["id"]) is None
+            if not (ignoring_unknown_answers and is_unknown_answer):
+                return at
+        return None
+
+    def _copy_of(self, node: Node) -> UIMessage | None:
+        """Return the page's copy of an answer; two copies are none."""
+        copies = [each for each in self._messages if each["role"] == "assistant" and each["id"] == node.id]
+        return copies[0] if len(copies) == 1 else None

@@ -1,0 +1,974 @@
+"""Chats that last: what a store of chats does, whichever database is below it.
+
+**The server owns the history.** A page may send all messages, the last one, or none: what the store has wins. A request
+is turned into one of a few meanings (:mod:`usechat.chats.meaning`) over the tree of the chat
+(:mod:`usechat.chats.chat`), and :meth:`ChatStore.begin` carries it out in one transaction::
+
+    begun = await chats.begin(request, owner="ada", run_id="r1")     # the user's message is stored, the chat is claimed
+    ...                                                              # the agent gets begun.request
+    await chats.save(begun.claim, message)                           # while the answer grows
+    await chats.finish(begun.claim, message, "finished")             # however it ends
+
+**One running answer per chat.** The store has at most one claim per chat (a primary key, not a process, guarantees it).
+A claim is held for ``lease`` seconds; every write renews it, and :meth:`ChatStore.renew` does so when nothing is
+written. When a worker dies its lease expires: the chat is free, and its answer is *lost*, with what was stored of it. A
+worker whose lease has expired cannot write any more (:class:`~usechat.errors.ClaimLost`), even if it wakes up later.
+Time is the database's, so that the clocks of workers do not matter.
+
+**Answers to open calls are taken once.** A call that waits for the page is open in the stored message. ``begin`` puts
+the answer into that message in the transaction that claims the chat. Whoever comes second finds the call answered: they
+join the answer while it runs, and get the stored message when it has ended (:class:`Answered`).
+
+**A growing answer is not rewritten.** A save writes the difference to the save before (:mod:`usechat.chats.growth`).
+The whole message is written when the differences have become as large as it is, so that all writes of an answer
+together are linear in its size.
+
+**A store is a transaction.** Everything here is written once, over :class:`Transaction`; a database implements that,
+and three queries over all chats. ``MemoryChats`` and ``SqlChats`` are the two.
+"""
+
+import abc
+import base64
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
+from typing import Any, Final, Protocol, TypeVar, cast
+
+import msgspec
+
+from usechat.chats.blobs import Blob, BlobStore, FileUrls, extract_files, stored_file_ids
+from usechat.chats.chat import (
+    ENDED_BADLY,
+    Node,
+    Outcome,
+    Tree,
+    check_id,
+    digest_of,
+    is_behind,
+    open_calls,
+    settled,
+    take_answers,
+    without_transient,
+    write_text,
+)
+from usechat.chats.documents import (
+    ChatDocument,
+    DocumentFile,
+    DocumentMessage,
+    TitledBy,
+    markdown_of,
+    nodes_of,
+    read_document,
+)
+from usechat.chats.growth import Growth, difference
+from usechat.chats.meaning import AnswerTo, Continue, Join, Running, interpret
+from usechat.chats.titles import clean_title, first_words
+from usechat.errors import (
+    ChatChanged,
+    ChatExists,
+    ChatNotFound,
+    ClaimLost,
+    InvalidMessages,
+    InvalidRequest,
+    Unprocessable,
+)
+from usechat.ids import new_id
+from usechat.protocol.request import ChatRequest
+from usechat.protocol.ui_messages import UIMessage
+from usechat.protocol.validation import validate_messages
+
+__all__ = [
+    "Answered",
+    "Begun",
+    "Busy",
+    "ChatPage",
+    "ChatRow",
+    "ChatStore",
+    "Claim",
+    "ClaimRow",
+    "Joined",
+    "ListedChat",
+    "LoadedChat",
+    "LostAnswer",
+    "Transaction",
+    "declare_lost",
+    "read_cursor",
+    "write_cursor",
+]
+
+_Position = TypeVar("_Position", bound=tuple[Any, ...])
+
+_ATTEMPTS: Final = 5
+_LARGEST_INLINE: Final = 16 * 1024
+
+
+class ChatRow(msgspec.Struct, frozen=True, kw_only=True):
+    """A chat without its messages. Times are seconds since 1970. ``leaf`` is the key of the last message that is shown.
+
+    ``version`` grows with every change that another page should know of. ``titled_by`` says who made the title: a
+    person's title is not replaced by a function's.
+    """
+
+    id: str
+    owner: str
+    title: str = ""
+    titled_by: TitledBy = "words"
+    agent: str = ""
+    created: float
+    updated: float
+    pinned: bool = False
+    archived: bool = False
+    leaf: int | None = None
+    version: int = 1
+
+
+class Claim(msgspec.Struct, frozen=True, kw_only=True):
+    """The right of one run to write the answer of a chat.
+
+    ``answerable`` are the calls that stay open for the page if the run ends badly: they were open before it. ``given``
+    are the calls whose answers the run was given.
+    """
+
+    chat_id: str
+    run_id: str
+    key: int
+    parent: int | None
+    message_id: str
+    answerable: tuple[str, ...] = ()
+    given: tuple[str, ...] = ()
+
+
+class ClaimRow(msgspec.Struct, frozen=True):
+    """A claim as it is stored; it is void when the time is ``expires``."""
+
+    claim: Claim
+    expires: float
+
+
+class Begun(msgspec.Struct, frozen=True, kw_only=True):
+    """A run may start. ``request`` is what its agent gets: the stored branch, and the answers that were taken.
+
+    ``continues`` is the stored message that the answer goes on with. ``known_ids`` are the ids that the answer must not
+    have, unless it continues that message.
+    """
+
+    claim: Claim
+    request: ChatRequest
+    chat: ChatRow
+    continues: UIMessage | None = None
+    known_ids: frozenset[str] = frozenset()
+    is_new: bool = False
+
+
+class Joined(msgspec.Struct, frozen=True):
+    """The request is for the answer that is running."""
+
+    claim: Claim
+
+
+class Busy(msgspec.Struct, frozen=True):
+    """Another answer is running; nothing was stored. The conflict policy decides, and may ask again."""
+
+    claim: Claim
+
+
+class Answered(msgspec.Struct, frozen=True):
+    """Everything that the request answers was answered before; ``message`` is what the page has not seen yet."""
+
+    message: UIMessage
+
+
+class LoadedChat(msgspec.Struct, frozen=True, kw_only=True):
+    """A chat as a page loads it: the current branch, and beside it what is no part of a message.
+
+    While an answer runs, ``messages`` ends before it, and ``running`` is its claim. ``siblings`` has an entry for each
+    message that has other versions: the ids of all of them, the oldest first.
+    """
+
+    chat: ChatRow
+    messages: list[UIMessage]
+    head_id: str | None
+    siblings: dict[str, list[str]]
+    running: Claim | None
+    outcomes: dict[str, Outcome]
+    created: dict[str, float]
+    feedback: dict[str, Any]
+
+    @property
+    def version(self) -> int:
+        """The version that a change must name."""
+        return self.chat.version
+
+
+class ListedChat(msgspec.Struct, frozen=True):
+    """A chat in the list."""
+
+    chat: ChatRow
+    running: bool
+
+
+class ChatPage(msgspec.Struct, frozen=True):
+    """A page of the list; ``next_cursor`` begins the next one, if there is one."""
+
+    chats: list[ListedChat]
+    next_cursor: str | None = None
+
+
+class LostAnswer(msgspec.Struct, frozen=True):
+    """An answer whose worker has died; ``message`` is what was stored of it, if anything was."""
+
+    chat: ChatRow
+    claim: Claim
+    message: UIMessage | None
+
+
+class Transaction(Protocol):
+    """Reads and writes one chat. All of it is written, or nothing.
+
+    No two transactions that write the same chat overlap. ``chat`` is the chat as the transaction sees it, ``now`` the
+    time of the database when the transaction began.
+    """
+
+    chat: ChatRow | None
+    now: float
+
+    async def put_chat(self, row: ChatRow) -> None:
+        """Insert or replace the chat. Raises ChatChanged if another transaction has inserted it meanwhile."""
+        ...
+
+    async def nodes(self) -> list[Node]:
+        """Return all messages without their content."""
+        ...
+
+    async def messages(self, keys: Collection[int]) -> dict[int, UIMessage]:
+        """Return the content of messages, grown as far as it was saved."""
+        ...
+
+    async def put_message(self, node: Node, message: UIMessage) -> None:
+        """Insert a message, or replace its content and outcome and forget how it has grown."""
+        ...
+
+    async def put_feedback(self, key: int, feedback: Any) -> None:
+        """Store what a person thinks of a message."""
+        ...
+
+    async def grow(self, key: int, number: int, growth: Growth) -> None:
+        """Store how a message has grown."""
+        ...
+
+    async def claim(self) -> ClaimRow | None:
+        """Return the claim of the chat, expired or not."""
+        ...
+
+    async def put_claim(self, claim: Claim, lease: float) -> None:
+        """Insert a claim that expires in ``lease`` seconds. The chat must have none."""
+        ...
+
+    async def renew_claim(self, run_id: str, lease: float) -> bool:
+        """Let a claim expire in ``lease`` seconds from now; tell whether that run still has it, unexpired."""
+        ...
+
+    async def delete_claim(self) -> None:
+        """Remove the claim of the chat."""
+        ...
+
+    async def put_blob(self, blob: Blob) -> None:
+        """Store a blob, unless it is there already."""
+        ...
+
+    async def blob(self, blob_id: str) -> Blob | None:
+        """Return a blob."""
+        ...
+
+    async def blobs(self) -> list[Blob]:
+        """Return all blobs of the chat."""
+        ...
+
+    async def delete(self) -> None:
+        """Delete the chat with everything that belongs to it."""
+        ...
+
+
+class _Growing(msgspec.Struct):
+    """What is stored of an answer that grows."""
+
+    message: UIMessage
+    number: int = 0
+    room: int = 0
+    """How many bytes may be written as growth before the whole message is written again."""
+
+
+class ChatStore(abc.ABC):
+    """Stores chats. Subclasses bring a database.
+
+    ``lease`` is how many seconds a chat stays claimed after the last sign of life of its worker. Inline files of more
+    than ``inline_limit`` characters go to ``blobs``, or to the database if there is no such store. ``owner`` is the
+    subject of the identity that asks; a chat of somebody else raises :class:`~usechat.errors.ChatNotFound`, like one
+    that does not exist. An owner of ``None`` is not checked: for commands of the operator.
+
+    All methods raise :class:`~usechat.errors.ChatsUnreachable` if the database does not answer. A store belongs to the
+    event loop in which it is used first.
+    """
+
+    def __init__(
+        self, *, lease: float = 30, inline_limit: int = _LARGEST_INLINE, blobs: BlobStore | None = None
+    ) -> None:
+        self.lease = lease
+        self._inline_limit = inline_limit
+        self._blobs = blobs
+        self._growing: dict[str, _Growing] = {}
+        self._lost: list[LostAnswer] = []
+
+    # -- What a database brings.
+
+    @abc.abstractmethod
+    def transaction(self, chat_id: str, *, writes: bool = True) -> AbstractAsyncContextManager[Transaction]:
+        """Begin a transaction over one chat, which need not exist."""
+
+    @abc.abstractmethod
+    async def list_chats(
+        self,
+        owner: str | None,
+        *,
+        limit: int = 20,
+        cursor: str | None = None,
+        starting_after: str | None = None,
+        query: str = "",
+        archived: bool | None = None,
+    ) -> ChatPage:
+        """Return chats, pinned ones first, then the last updated ones.
+
+        ``cursor`` is that of the page before; ``starting_after`` is the id of its last chat. A chat that is added or
+        updated meanwhile does not shift a page. ``query`` is looked for in titles and texts, in any case.
+        """
+
+    @abc.abstractmethod
+    async def ids_of(self, *, owner: str | None = None, unchanged_for: float | None = None) -> list[str]:
+        """Return the ids of the chats of an owner, or of those that nobody has changed for some seconds."""
+
+    @abc.abstractmethod
+    async def expired(self) -> list[str]:
+        """Return the ids of the chats whose claim has expired."""
+
+    async def open(self) -> None:  # noqa: B027 (memory needs none)
+        """Prepare the database. Raises :class:`~usechat.errors.UnusableChats` if it cannot be used."""
+
+    async def check(self) -> None:  # noqa: B027 (memory needs none)
+        """Raise :class:`~usechat.errors.ChatsUnreachable` if the database does not answer."""
+
+    async def close(self) -> None:  # noqa: B027 (memory needs none)
+        """Close the connections."""
+
+    # -- A turn.
+
+    async def begin(
+        self,
+        request: ChatRequest,
+        *,
+        owner: str,
+        run_id: str,
+        agent: str = "",
+        files: FileUrls | None = None,
+        import_history: bool = False,
+    ) -> Begun | Joined | Busy | Answered:
+        """Store what a request brings and claim the chat for its run, in one transaction.
+
+        ``import_history`` stores the messages of the request first, if the chat is not known. They are untrusted input:
+        answers to open calls in them must have been checked before. ``files`` reads the URLs of stored files.
+
+        Raises InvalidRequest, Unprocessable or ChatNotFound if the request cannot be served.
+        """
+        check_id(request.chat_id, "the chat id")
+        if files is not None:
+            request = msgspec.structs.replace(request, messages=[files.read(each) for each in request.messages])
+        extracted = [extract_files(_clean_if_valid(message), self._inline_limit) for message in request.messages]
+        request = msgspec.structs.replace(request, messages=[message for message, _ in extracted])
+        blobs = {blob.id: blob for _, found in extracted for blob in found}
+        for _ in range(_ATTEMPTS):
+            try:
+                return await self._begin(request, blobs, owner, run_id, agent, import_history=import_history)
+            except ChatChanged:  # two requests have made the same chat at the same time
+                continue
+        raise ChatChanged("The chat was changed by somebody else. Please try again.")
+
+    async def _begin(
+        self,
+        request: ChatRequest,
+        blobs: Mapping[str, Blob],
+        owner: str,
+        run_id: str,
+        agent: str,
+        *,
+        import_history: bool,
+    ) -> Begun | Joined | Busy | Answered:
+        async with self.transaction(request.chat_id) as transaction:
+            turn = _Turn(self, transaction, request, blobs, owner=owner, run_id=run_id, agent=agent)
+            begun = await turn.begin(import_history=import_history)
+        self._lost += turn.lost
+        if isinstance(begun, Begun) and begun.continues is not None:
+            self._growing[run_id] = _Growing(begun.continues, room=len(write_text(begun.continues)))
+        return begun
+
+    async def save(self, claim: Claim, message: UIMessage) -> None:
+        """Store an answer that grows, and renew the claim. Raises :class:`~usechat.errors.ClaimLost`."""
+        message, blobs = extract_files(without_transient(message), self._inline_limit)
+        growing = self._growing.get(claim.run_id)
+        growth = {} if growing is None else difference(growing.message, message)
+        if not message["parts"] or (growing is not None and not growth):
+            await self.renew(claim)
+            return
+        size = len(write_text(growth))
+        after = _Growing(message, growing.number + 1, growing.room - size) if growing is not None else None
+        if growing is not None:
+            growing.room = 0  # if this write fails, nobody knows whether it happened: the next one is whole
+        async with self.transaction(claim.chat_id) as transaction:
+            await self._hold(transaction, claim)
+            await self.put_blobs(transaction, claim.chat_id, blobs)
+            if after is not None and after.room >= 0:
+                await transaction.grow(claim.key, after.number, growth)
+            else:
+                await self._put_answer(transaction, claim, message, "running")
+                after = _Growing(message, room=len(write_text(message)))
+        self._growing[claim.run_id] = after
+
+    async def renew(self, claim: Claim) -> None:
+        """Renew a claim. Raises :class:`~usechat.errors.ClaimLost` if its lease has expired."""
+        async with self.transaction(claim.chat_id) as transaction:
+            await self._hold(transaction, claim)
+
+    async def finish(
+        self, claim: Claim, message: UIMessage, outcome: Outcome, *, answerable: Collection[str] | None = None
+    ) -> UIMessage | None:
+        """Store the end of an answer and give the claim back; return the message as it is stored.
+
+        ``answerable`` are the calls that the page can still answer after a bad end, if the run knows them better than
+        its claim. An answer without parts is not stored. Raises :class:`~usechat.errors.ClaimLost`.
+        """
+        message, blobs = extract_files(without_transient(message), self._inline_limit)
+        final = settled(message, outcome, claim.answerable if answerable is None else answerable)
+        async with self.transaction(claim.chat_id) as transaction:
+            await self._hold(transaction, claim)
+            await self.put_blobs(transaction, claim.chat_id, blobs)
+            stored = None
+            if final["parts"] or claim.run_id in self._growing:
+                stored = await self._put_answer(transaction, claim, final, outcome)
+            await transaction.delete_claim()
+            chat = _existing(transaction)
+            await transaction.put_chat(msgspec.structs.replace(chat, updated=transaction.now, version=chat.version + 1))
+        self._growing.pop(claim.run_id, None)
+        return stored
+
+    async def collect_lost(self) -> list[LostAnswer]:
+        """Declare the answers lost whose workers have died; return them. Each is returned once, by one worker."""
+        for chat_id in await self.expired():
+            async with self.transaction(chat_id) as transaction:
+                lost = await declare_lost(transaction)
+            self._lost += lost
+        found, self._lost = self._lost, []
+        return found
+
+    # -- Reading.
+
+    async def load(self, chat_id: str, *, owner: str | None) -> LoadedChat:
+        """Return the current branch of a chat."""
+        async with self.transaction(chat_id, writes=False) as transaction:
+            view = await _View.of(transaction, owner)
+            branch = view.visible_branch()
+            messages = await view.messages([node.key for node in branch])
+        siblings = {node.id: view.siblings(node.key) for node in branch}
+        return LoadedChat(
+            chat=view.chat,
+            messages=[messages[node.key] for node in branch],
+            head_id=branch[-1].id if branch else None,
+            siblings={message_id: ids for message_id, ids in siblings.items() if len(ids) > 1},
+            running=view.running,
+            outcomes={node.id: node.outcome for node in branch if node.outcome is not None},
+            created={node.id: node.created for node in branch},
+            feedback={node.id: node.feedback for node in branch if node.feedback is not None},
+        )
+
+    async def load_tree(self, chat_id: str, *, owner: str | None) -> list[dict[str, Any]]:
+        """Return all messages of a chat but a running one, as ``{parentId, message}``, parents first."""
+        async with self.transaction(chat_id, writes=False) as transaction:
+            view = await _View.of(transaction, owner)
+            nodes = view.visible()
+            messages = await view.messages([node.key for node in nodes])
+        ids = {node.key: node.id for node in nodes}
+        return [
+            {"parentId": None if node.parent is None else ids[node.parent], "message": messages[node.key]}
+            for node in nodes
+        ]
+
+    async def file(self, chat_id: str, blob_id: str, *, owner: str | None) -> Blob:
+        """Return a stored file of a chat."""
+        async with self.transaction(chat_id, writes=False) as transaction:
+            _owned(transaction, owner)
+            blob = await transaction.blob(blob_id) if self._blobs is None else await self._blobs.get(chat_id, blob_id)
+        if blob is None:
+            raise ChatNotFound("No such file.")
+        return blob
+
+    # -- Changing.
+
+    async def change(
+        self,
+        chat_id: str,
+        *,
+        owner: str | None,
+        title: str | None = None,
+        pinned: bool | None = None,
+        archived: bool | None = None,
+        head_id: str | None = None,
+        version: int | None = None,
+    ) -> ChatRow:
+        """Rename a chat, pin or archive it, or show the branch to ``head_id``; return the chat.
+
+        With a ``version``, a chat that has another one is not changed: :class:`~usechat.errors.ChatChanged`.
+        """
+        async with self.transaction(chat_id) as transaction:
+            chat = _owned(transaction, owner)
+            if version is not None and version != chat.version:
+                raise ChatChanged(f"The chat has version {chat.version}, not {version}. Load it again.")
+            changes: dict[str, Any] = {"pinned": pinned, "archived": archived}
+            changes = {name: value for name, value in changes.items() if value is not None}
+            if title is not None:
+                changes |= {"title": clean_title(title), "titled_by": "person"}
+            if head_id is not None:
+                tree = Tree(await transaction.nodes(), chat.leaf)
+                if (head := tree.find(head_id)) is None:
+                    raise Unprocessable(f"The message {head_id!r} is not in this chat.")
+                changes["leaf"] = head.key
+            changed = msgspec.structs.replace(chat, **changes, version=chat.version + 1)
+            await transaction.put_chat(changed)
+        return changed
+
+    async def suggest_title(self, chat_id: str, title: str) -> ChatRow | None:
+        """Give a chat the title that a function made, unless a person has given it one; return the chat if so."""
+        async with self.transaction(chat_id) as transaction:
+            chat = transaction.chat
+            if chat is None or chat.titled_by == "person":
+                return None
+            changed = msgspec.structs.replace(
+                chat, title=clean_title(title), titled_by="function", version=chat.version + 1
+            )
+            await transaction.put_chat(changed)
+        return changed
+
+    async def rate(self, chat_id: str, message_id: str, feedback: Any, *, owner: str | None) -> None:
+        """Store what a person thinks of a message, as any JSON value; ``None`` takes it back."""
+        async with self.transaction(chat_id) as transaction:
+            chat = _owned(transaction, owner)
+            node = Tree(await transaction.nodes(), chat.leaf).find(message_id)
+            if node is None:
+                raise Unprocessable(f"The message {message_id!r} is not in this chat.")
+            await transaction.put_feedback(node.key, feedback)
+
+    async def delete(self, chat_id: str, *, owner: str | None) -> None:
+        """Delete a chat with its messages and files. A run that answers it cannot write any more."""
+        async with self.transaction(chat_id) as transaction:
+            _owned(transaction, owner)
+            await transaction.delete()
+        if self._blobs is not None:
+            await self._blobs.delete(chat_id)
+
+    async def delete_owner(self, owner: str) -> int:
+        """Delete all chats of an owner; return how many."""
+        return await self._delete_all(await self.ids_of(owner=owner))
+
+    async def delete_unchanged(self, seconds: float) -> int:
+        """Delete the chats that nobody has changed for so long; return how many. For retention (``--keep 90d``)."""
+        return await self._delete_all(await self.ids_of(unchanged_for=seconds))
+
+    # -- Export and import.
+
+    async def export(self, chat_id: str, *, owner: str | None) -> ChatDocument:
+        """Return a whole chat, files included, as a document for :meth:`restore`. A running answer is left out."""
+        async with self.transaction(chat_id, writes=False) as transaction:
+            view = await _View.of(transaction, owner)
+            nodes = view.visible()
+            messages = await view.messages([node.key for node in nodes])
+            blobs = await transaction.blobs() if self._blobs is None else await self._foreign_blobs(chat_id, messages)
+        ids = {node.key: node.id for node in nodes}
+        chat, leaf = view.chat, view.tree.leaf
+        return ChatDocument(
+            id=chat.id,
+            owner=chat.owner,
+            title=chat.title,
+            titled_by=chat.titled_by,
+            agent=chat.agent,
+            created_at=chat.created,
+            updated_at=chat.updated,
+            pinned=chat.pinned,
+            archived=chat.archived,
+            head_id=None if leaf is None else ids.get(leaf),
+            messages=[
+                DocumentMessage(
+                    parent_id=None if node.parent is None else ids[node.parent],
+                    message=messages[node.key],
+                    client_id=node.alias,
+                    outcome=node.outcome,
+                    created_at=node.created,
+                    feedback=node.feedback,
+                )
+                for node in nodes
+            ],
+            files=[DocumentFile(id=blob.id, media_type=blob.media_type, data=blob.data) for blob in blobs],
+        )
+
+    async def export_markdown(self, chat_id: str, *, owner: str | None) -> str:
+        """Return the current branch as Markdown, for people to read."""
+        loaded = await self.load(chat_id, owner=owner)
+        return markdown_of(loaded.chat.title, loaded.messages)
+
+    async def restore(self, document: ChatDocument | Mapping[str, Any] | bytes, *, owner: str | None = None) -> ChatRow:
+        """Store an exported chat; with an ``owner``, as theirs. Raises :class:`~usechat.errors.ChatExists`."""
+        found = read_document(document)
+        check_id(found.id, "the chat id")
+        nodes = nodes_of(found)
+        leaf = None if found.head_id is None else next(node.key for node in nodes if node.id == found.head_id)
+        row = ChatRow(
+            id=found.id,
+            owner=found.owner if owner is None else owner,
+            title=clean_title(found.title),
+            titled_by=found.titled_by,
+            agent=found.agent,
+            created=found.created_at,
+            updated=found.updated_at,
+            pinned=found.pinned,
+            archived=found.archived,
+            leaf=leaf,
+        )
+        async with self.transaction(found.id) as transaction:
+            if transaction.chat is not None:
+                raise ChatExists(f"The chat {found.id!r} is in the store already.")
+            await transaction.put_chat(row)
+            await self.put_blobs(
+                transaction, found.id, [Blob(file.id, file.media_type, file.data) for file in found.files]
+            )
+            for node, told in zip(nodes, found.messages, strict=True):
+                await transaction.put_message(node, told.message)
+        return row
+
+    # -- Inside.
+
+    async def put_blobs(self, transaction: Transaction, chat_id: str, blobs: Iterable[Blob]) -> None:
+        """Store blobs where they belong."""
+        for blob in blobs:
+            if self._blobs is None:
+                await transaction.put_blob(blob)
+            else:
+                await self._blobs.put(chat_id, blob)
+
+    async def _foreign_blobs(self, chat_id: str, messages: Mapping[int, UIMessage]) -> list[Blob]:
+        blobs = cast("BlobStore", self._blobs)
+        ids = {blob_id: None for message in messages.values() for blob_id in stored_file_ids(message)}
+        found = [await blobs.get(chat_id, blob_id) for blob_id in ids]
+        return [blob for blob in found if blob is not None]
+
+    async def _hold(self, transaction: Transaction, claim: Claim) -> None:
+        if transaction.chat is None or not await transaction.renew_claim(claim.run_id, self.lease):
+            self._growing.pop(claim.run_id, None)
+            raise ClaimLost(f"The run {claim.run_id!r} does not hold the chat {claim.chat_id!r} any more.")
+
+    async def _put_answer(
+        self, transaction: Transaction, claim: Claim, message: UIMessage, outcome: Outcome
+    ) -> UIMessage:
+        """Write the whole answer; one that is new becomes the leaf, unless the page shows another branch by now."""
+        nodes = await transaction.nodes() if message["id"] != claim.message_id else []
+        is_taken = any(node.id == message["id"] for node in nodes if node.key != claim.key)
+        stored: UIMessage = {**message, "id": claim.message_id} if is_taken or not message["id"] else message
+        chat = _existing(transaction)
+        node = Node(
+            key=claim.key,
+            parent=claim.parent,
+            id=check_id(stored["id"], "the message id"),
+            role="assistant",
+            outcome=outcome,
+            given=claim.given if outcome == "running" or outcome in ENDED_BADLY else (),
+            created=transaction.now,
+        )
+        await transaction.put_message(node, stored)
+        if chat.leaf == claim.parent and claim.run_id not in self._growing:
+            await transaction.put_chat(msgspec.structs.replace(chat, leaf=claim.key))
+        return stored
+
+    async def _delete_all(self, chat_ids: Sequence[str]) -> int:
+        count = 0
+        for chat_id in chat_ids:
+            try:
+                await self.delete(chat_id, owner=None)
+            except ChatNotFound:  # somebody else was faster
+                continue
+            count += 1
+        return count
+
+
+def write_cursor(position: tuple[Any, ...]) -> str:
+    """Write a position in the list of chats as text that needs no escaping in a URL."""
+    return base64.urlsafe_b64encode(msgspec.json.encode(position)).rstrip(b"=").decode()
+
+
+def read_cursor(cursor: str, kind: type[_Position]) -> _Position:
+    """Read what :func:`write_cursor` wrote, or raise :class:`~usechat.errors.InvalidRequest`."""
+    try:
+        text = base64.b64decode(cursor + "=" * (-len(cursor) % 4), altchars=b"-_", validate=True)
+        return cast("_Position", msgspec.json.decode(text, type=kind))
+    except ValueError:  # of base64, of UTF-8 and of msgspec
+        raise InvalidRequest("cursor is not one that a list of chats has given out") from None
+
+
+def _existing(transaction: Transaction) -> ChatRow:
+    if transaction.chat is None:
+        raise ChatNotFound("No such chat.")
+    return transaction.chat
+
+
+def _owned(transaction: Transaction, owner: str | None) -> ChatRow:
+    chat = _existing(transaction)
+    if owner is not None and owner != chat.owner:
+        raise ChatNotFound("No such chat.")
+    return chat
+
+
+async def declare_lost(transaction: Transaction) -> list[LostAnswer]:
+    """End the answer of a chat whose claim has expired, if there is one."""
+    row = await transaction.claim()
+    if row is None or row.expires > transaction.now:
+        return []
+    chat, claim = _existing(transaction), row.claim
+    node = next((node for node in await transaction.nodes() if node.key == claim.key), None)
+    message = None
+    if node is not None:
+        stored = (await transaction.messages([claim.key]))[claim.key]
+        message = settled(stored, "lost", claim.answerable)
+        await transaction.put_message(msgspec.structs.replace(node, outcome="lost", given=claim.given), message)
+    await transaction.delete_claim()
+    await transaction.put_chat(msgspec.structs.replace(chat, version=chat.version + 1))
+    return [LostAnswer(chat, claim, message)]
+
+
+def _clean(message: UIMessage) -> UIMessage:
+    """Return a message as the AI SDK would accept it; raises InvalidRequest if it would not."""
+    try:
+        return validate_messages([message])[0]
+    except InvalidMessages as error:
+        raise InvalidRequest(f"a message cannot be stored: {error}") from None
+
+
+def _clean_if_valid(message: UIMessage) -> UIMessage:
+    """Return a user message without keys that are not stored, so that it can be compared with a stored one."""
+    try:
+        return message if message["role"] == "assistant" else _clean(message)
+    except InvalidRequest:
+        return message
+
+
+class _Turn:
+    """Carries out one request in a transaction."""
+
+    def __init__(
+        self,
+        store: ChatStore,
+        transaction: Transaction,
+        request: ChatRequest,
+        blobs: Mapping[str, Blob],
+        *,
+        owner: str,
+        run_id: str,
+        agent: str,
+    ) -> None:
+        self.lost: list[LostAnswer] = []
+        self._store = store
+        self._transaction = transaction
+        self._request = request
+        self._blobs = blobs
+        self._owner = owner
+        self._run_id = run_id
+        self._agent = agent
+        self._tree = Tree()
+        self._is_new = transaction.chat is None
+
+    async def begin(self, *, import_history: bool) -> Begun | Joined | Busy | Answered:
+        """Do what the request means; without effect if it cannot be done now."""
+        transaction = self._transaction
+        row = None
+        if not self._is_new:
+            chat = _owned(transaction, self._owner)
+            self.lost = await declare_lost(transaction)
+            self._tree = Tree(await transaction.nodes(), chat.leaf)
+            row = await transaction.claim()
+        elif import_history:
+            await self._import()
+        running = None if row is None else Running(row.claim.key, row.claim.parent)
+        match interpret(self._tree, self._request, running):
+            case Join():
+                assert row is not None
+                return Joined(row.claim)
+            case _ if row is not None:
+                return Busy(row.claim)
+            case AnswerTo() as meaning:
+                return await self._answer(meaning)
+            case Continue() as meaning:
+                return await self._continue(meaning)
+
+    async def _answer(self, meaning: AnswerTo) -> Begun:
+        parent = meaning.parent
+        for message in meaning.new:
+            parent = (await self._store_message(message, parent)).key
+        branch = [] if parent is None else self._tree.branch(parent)
+        message_id = self._tree.free_id("", lambda: f"msg-{new_id()}")
+        claim = Claim(
+            chat_id=self._request.chat_id,
+            run_id=self._run_id,
+            key=self._tree.next_key,
+            parent=parent,
+            message_id=message_id,
+        )
+        messages = await self._messages(branch)
+        request = msgspec.structs.replace(self._request, messages=messages, message_id=None, pending_calls=frozenset())
+        return await self._begun(claim, request, None, leaf=parent)
+
+    async def _continue(self, meaning: Continue) -> Begun | Answered:
+        node = self._tree.nodes[meaning.key]
+        *earlier, stored = await self._messages(self._tree.branch(meaning.key))
+        merged, taken = take_answers(stored, meaning.copy)
+        if not taken and meaning.copy is not None and is_behind(meaning.copy, stored):
+            return Answered(stored)
+        given = {*taken, *(node.given if node.outcome in ENDED_BADLY else ())}
+        if self._is_new:  # an imported message: its answers were checked by the server
+            given |= self._request.pending_calls or set()
+        claim = Claim(
+            chat_id=self._request.chat_id,
+            run_id=self._run_id,
+            key=node.key,
+            parent=node.parent,
+            message_id=node.id,
+            answerable=tuple(sorted(open_calls(merged))),
+            given=tuple(sorted(given)),
+        )
+        running = msgspec.structs.replace(node, outcome="running", given=claim.given)
+        await self._transaction.put_message(running, merged)
+        request = msgspec.structs.replace(
+            self._request,
+            messages=[*earlier, merged],
+            trigger="submit-message",
+            message_id=node.id,
+            pending_calls=frozenset(given),
+        )
+        is_current = node.key in {each.key for each in self._tree.branch()}
+        return await self._begun(claim, request, merged, leaf=self._tree.leaf if is_current else node.key)
+
+    async def _begun(
+        self, claim: Claim, request: ChatRequest, continues: UIMessage | None, *, leaf: int | None
+    ) -> Begun:
+        transaction = self._transaction
+        chat = await self._chat()
+        title = chat.title if chat.title or chat.titled_by != "words" else first_words(request.messages)
+        chat = msgspec.structs.replace(
+            chat,
+            leaf=leaf,
+            title=title,
+            agent=self._agent or chat.agent,
+            updated=transaction.now,
+            version=chat.version if self._is_new else chat.version + 1,
+        )
+        await transaction.put_chat(chat)
+        await transaction.put_claim(claim, self._store.lease)
+        known_ids = frozenset(node.id for node in self._tree.nodes.values())
+        return Begun(
+            claim=claim, request=request, chat=chat, continues=continues, known_ids=known_ids, is_new=self._is_new
+        )
+
+    async def _import(self) -> None:
+        """Store the messages that the page has of a chat that the store does not know, besides a new question."""
+        messages = self._request.messages
+        if messages and messages[-1]["role"] != "assistant":
+            messages = messages[:-1]
+        for message in messages:
+            try:
+                node = await self._store_message(message, self._tree.leaf)
+            except InvalidRequest:  # the page's copy is not to be trusted: what no client would accept is left out
+                continue
+            self._tree.leaf = node.key
+
+    async def _store_message(self, message: UIMessage, parent: int | None) -> Node:
+        message = without_transient(_clean(message))
+        check_id(message["id"], "the message id")
+        message_id = self._tree.free_id(message["id"], new_id)
+        is_answer = message["role"] == "assistant"
+        outcome: Outcome = "waiting" if open_calls(message) else "finished"
+        node = Node(
+            key=self._tree.next_key,
+            parent=parent,
+            id=message_id,
+            role=message["role"],
+            alias="" if is_answer else message["id"],
+            digest="" if is_answer else digest_of(message),
+            outcome=outcome if is_answer else None,
+            created=self._transaction.now,
+        )
+        await self._chat()
+        used = [self._blobs[blob_id] for blob_id in stored_file_ids(message) if blob_id in self._blobs]
+        await self._store.put_blobs(self._transaction, self._request.chat_id, used)
+        await self._transaction.put_message(node, {**message, "id": message_id})
+        self._tree.add(node)
+        return node
+
+    async def _chat(self) -> ChatRow:
+        """Return the chat, which is made if it does not exist."""
+        transaction = self._transaction
+        if transaction.chat is None:
+            now = transaction.now
+            await transaction.put_chat(ChatRow(id=self._request.chat_id, owner=self._owner, created=now, updated=now))
+        return _existing(transaction)
+
+    async def _messages(self, branch: Sequence[Node]) -> list[UIMessage]:
+        found = await self._transaction.messages([node.key for node in branch])
+        return [found[node.key] for node in branch]
+
+
+class _View:
+    """A chat as it is shown: without the answer that is running, and with the end of one that was lost."""
+
+    def __init__(self, transaction: Transaction, chat: ChatRow, nodes: Iterable[Node], row: ClaimRow | None) -> None:
+        is_running = row is not None and row.expires > transaction.now
+        self.chat = chat
+        self.running = row.claim if row is not None and is_running else None
+        self._lost = row.claim if row is not None and not is_running else None
+        self._transaction = transaction
+        nodes = [
+            msgspec.structs.replace(node, outcome="lost") if self._lost and node.key == self._lost.key else node
+            for node in nodes
+        ]
+        self.tree = Tree(nodes, chat.leaf)
+        self._hidden = self._below_running()
+
+    @classmethod
+    async def of(cls, transaction: Transaction, owner: str | None) -> "_View":
+        chat = _owned(transaction, owner)
+        return cls(transaction, chat, await transaction.nodes(), await transaction.claim())
+
+    def visible(self) -> list[Node]:
+        return [node for node in self.tree.nodes.values() if node.key not in self._hidden]
+
+    def visible_branch(self) -> list[Node]:
+        return [node for node in self.tree.branch() if node.key not in self._hidden]
+
+    def siblings(self, key: int) -> list[str]:
+        hidden = {self.tree.nodes[each].id for each in self._hidden if each in self.tree.nodes}
+        return [message_id for message_id in self.tree.siblings(key) if message_id not in hidden]
+
+    async def messages(self, keys: Collection[int]) -> dict[int, UIMessage]:
+        found = await self._transaction.messages(keys)
+        if self._lost is not None and self._lost.key in found:
+            found[self._lost.key] = settled(found[self._lost.key], "lost", self._lost.answerable)
+        return found
+
+    def _below_running(self) -> set[int]:
+        """Return the running answer and everything below it: a message whose parent is not shown cannot be."""
+        if self.running is None:
+            return set()
+        hidden = {self.running.key}
+        for node in self.tree.nodes.values():  # parents first
+            if node.parent in hidden:
+                hidden.add(node.key)
+        return hidden

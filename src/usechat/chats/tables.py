@@ -1,0 +1,112 @@
+"""The tables of the chat store. The migrations make them; a test keeps both in step.
+
+Their names begin with ``usechat_``, so that they can stand in a database of your own. Times are seconds since 1970, by
+the clock of the database.
+"""
+
+from typing import Final
+
+from usechat.errors import MissingDependency
+
+try:
+    from sqlalchemy import (
+        BigInteger,
+        Boolean,
+        CheckConstraint,
+        Column,
+        Double,
+        ForeignKey,
+        ForeignKeyConstraint,
+        Index,
+        Integer,
+        LargeBinary,
+        MetaData,
+        Table,
+        Text,
+        UniqueConstraint,
+    )
+except ImportError:
+    raise MissingDependency("sqlalchemy", "chats") from None
+
+__all__ = ["BLOBS", "CHATS", "CLAIMS", "GROWTH", "MESSAGES", "METADATA"]
+
+METADATA: Final = MetaData()
+
+_KEY: Final = BigInteger().with_variant(Integer, "sqlite")
+"""SQLite numbers the rows of a table by itself only if the type is called INTEGER."""
+
+CHATS: Final = Table(
+    "usechat_chats",
+    METADATA,
+    Column("key", _KEY, primary_key=True),
+    Column("id", Text, nullable=False, unique=True),
+    Column("owner", Text, nullable=False),
+    Column("title", Text, nullable=False),
+    Column("titled_by", Text, nullable=False),
+    Column("search", Text, nullable=False),
+    Column("agent", Text, nullable=False),
+    Column("created", Double, nullable=False),
+    Column("updated", Double, nullable=False),
+    Column("pinned", Boolean, nullable=False),
+    Column("archived", Boolean, nullable=False),
+    Column("leaf", Integer),
+    Column("version", Integer, nullable=False),
+    Index("usechat_chats_by_owner", "owner", "pinned", "updated", "key"),
+    Index("usechat_chats_by_update", "updated"),
+)
+"""A chat. ``leaf`` is the ``sequence`` of a message; ``search`` is the title in lower case."""
+
+MESSAGES: Final = Table(
+    "usechat_messages",
+    METADATA,
+    Column("chat", _KEY, ForeignKey("usechat_chats.key", ondelete="CASCADE"), primary_key=True),
+    Column("sequence", Integer, primary_key=True, autoincrement=False),
+    Column("parent", Integer),
+    Column("id", Text, nullable=False),
+    Column("alias", Text, nullable=False),
+    Column("role", Text, nullable=False),
+    Column("digest", Text, nullable=False),
+    Column("outcome", Text),
+    Column("given", Text, nullable=False),
+    Column("created", Double, nullable=False),
+    Column("feedback", Text),
+    Column("search", Text, nullable=False),
+    Column("body", Text, nullable=False),
+    UniqueConstraint("chat", "id", name="usechat_messages_id"),
+    CheckConstraint("parent < sequence", name="usechat_messages_parent"),
+)
+"""A message: ``sequence`` is its key within the chat, ``parent`` that of its parent, which was there before it."""
+
+GROWTH: Final = Table(
+    "usechat_growth",
+    METADATA,
+    Column("chat", _KEY, primary_key=True),
+    Column("sequence", Integer, primary_key=True),
+    Column("number", Integer, primary_key=True, autoincrement=False),
+    Column("growth", Text, nullable=False),
+    ForeignKeyConstraint(
+        ["chat", "sequence"], ["usechat_messages.chat", "usechat_messages.sequence"], ondelete="CASCADE"
+    ),
+)
+"""How a message has grown since its body was written."""
+
+CLAIMS: Final = Table(
+    "usechat_claims",
+    METADATA,
+    Column("chat", _KEY, ForeignKey("usechat_chats.key", ondelete="CASCADE"), primary_key=True),
+    Column("run_id", Text, nullable=False),
+    Column("claim", Text, nullable=False),
+    Column("expires", Double, nullable=False),
+    Index("usechat_claims_by_end", "expires"),
+)
+"""The run that may write a chat. The primary key is what guarantees that it is one."""
+
+BLOBS: Final = Table(
+    "usechat_blobs",
+    METADATA,
+    Column("chat", _KEY, ForeignKey("usechat_chats.key", ondelete="CASCADE"), primary_key=True),
+    Column("id", Text, primary_key=True),
+    Column("media_type", Text, nullable=False),
+    Column("data", LargeBinary, nullable=False),
+)
+"""The files of a chat."""

@@ -1,0 +1,90 @@
+"""The types of command-line options: each reads the text of an option, or says in a sentence what would be right."""
+
+import argparse
+import json
+from typing import Any
+
+__all__ = [
+    "count",
+    "disconnect",
+    "header",
+    "json_object",
+    "milliseconds",
+    "path",
+    "port",
+    "seconds",
+    "seconds_or_never",
+]
+
+
+def port(text: str) -> int:
+    """Read a port number; 0 stands for any that is free."""
+    if not text.isascii() or not text.isdigit() or int(text) > 65535:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a port: give a number up to 65535")
+    return int(text)
+
+
+def path(text: str) -> str:
+    """Read the path of a route."""
+    if not text.startswith("/") or not text.strip("/") or set(text) & set("{}?# "):
+        raise argparse.ArgumentTypeError(f"{text!r} is not a path such as /api/chat")
+    return text.rstrip("/")
+
+
+def count(text: str) -> int:
+    """Read a whole number above 0."""
+    if not text.isascii() or not text.isdigit() or not int(text):
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number above 0")
+    return int(text)
+
+
+def seconds(text: str) -> float:
+    """Read a number of seconds above 0."""
+    try:
+        number = float(text)
+    except ValueError:
+        number = 0
+    if not 0 < number < float("inf"):
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number of seconds above 0")
+    return number
+
+
+def seconds_or_never(text: str) -> float | str:
+    """Read a number of seconds above 0, or ``never``."""
+    return text if text == "never" else seconds(text)
+
+
+def disconnect(text: str) -> float | str:
+    """Read a disconnect policy: ``cancel``, ``continue`` or a number of seconds."""
+    if text in ("cancel", "continue"):
+        return text
+    try:
+        return seconds(text)
+    except argparse.ArgumentTypeError as error:
+        raise argparse.ArgumentTypeError(f"{error}, nor cancel or continue") from None
+
+
+def milliseconds(text: str) -> float:
+    """Read a whole number of milliseconds."""
+    if not text.isascii() or not text.isdigit():
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number of milliseconds")
+    return float(text)
+
+
+def header(text: str) -> tuple[str, str]:
+    """Read an HTTP header, ``Name: value``."""
+    name, colon, value = text.partition(":")
+    if not colon or not name.strip() or not text.isprintable() or not text.isascii():
+        raise argparse.ArgumentTypeError(f"{text!r} is not of the form 'Name: value'")
+    return name.strip(), value.strip()
+
+
+def json_object(text: str) -> dict[str, Any]:
+    """Read a JSON object."""
+    try:
+        value = json.loads(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(f"not JSON: {error}") from None
+    if not isinstance(value, dict):
+        raise argparse.ArgumentTypeError("not a JSON object")
+    return value

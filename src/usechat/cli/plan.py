@@ -1,0 +1,255 @@
+"""The plan of `usechat serve`: what is served and how, and the app that a worker makes of it."""
+
+import contextlib
+import logging
+import os
+import sys
+from collections.abc import Iterator, Mapping
+from typing import Any, Final, Literal, NamedTuple, TypeAlias
+
+import msgspec
+
+from usechat.cli.auth import token_rules
+from usechat.cli.targets import (
+    Answer,
+    AnswerApp,
+    CommonOptions,
+    HasPageFiles,
+    installed_targets,
+    is_asgi_app,
+    kind_of,
+    load_object,
+)
+from usechat.errors import CannotAnswer, CannotLoad, CannotServe, InvalidSetting, PageMissing, UsechatError
+from usechat.protocol.releases import releases_for
+from usechat.runs.manager import Conflict
+from usechat.runs.memory import MemoryRuns
+from usechat.runs.open_calls import share_secret
+from usechat.runs.run import Timeouts
+from usechat.runs.store import RunStore
+from usechat.server.app import ChatApp, EndpointsApp
+from usechat.server.auth.bearer import bearer
+from usechat.server.auth.origin import LocalPagesOnly
+from usechat.server.cors import with_cors
+from usechat.server.page import PageSettings, WithPage
+from usechat.server.requests import Authorize
+from usechat.server.settings import Disconnect, Settings, cancel_after
+from usechat.server.uvicorn import STARTUP_FAILURE
+from usechat.sources import as_source
+
+__all__ = ["FACTORY", "Plan", "Served", "create_app", "hand_to_workers", "make_app"]
+
+FACTORY: Final = "usechat.cli.plan:create_app"
+_VARIABLE: Final = "USECHAT_SERVE"
+
+Seconds: TypeAlias = float | Literal["never"]
+
+_logger: Final = logging.getLogger("usechat.server")
+
+
+class Plan(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What is served and how: all that a worker must know. ``options`` are those of the kind, by name."""
+
+    target: str
+    kind: str | None = None
+    options: dict[str, Any] = {}
+    path: str = "/api/chat"
+    sdk: str = "any"
+    redis: str | None = None
+    disconnect: float | Literal["cancel", "continue"] = 15.0
+    conflict: Conflict = "reject"
+    idle_timeout: Seconds = 120.0
+    coalesce_ms: float = 0.0
+    drain: float = 10.0
+    auth: tuple[str, ...] = ()
+    cors: tuple[str, ...] = ()
+    debug: bool = False
+    page: bool = True
+    title: str = ""
+    suggestions: tuple[str, ...] = ()
+    approval_secret: str | None = None
+    plain_asgi: bool = False
+
+
+_CHAT_OPTIONS: Final = (
+    "path",
+    "sdk",
+    "redis",
+    "disconnect",
+    "conflict",
+    "idle_timeout",
+    "coalesce_ms",
+    "approval_secret",
+    "auth",
+    "cors",
+    "plain_asgi",
+)
+"""Options that have no effect on an ASGI app which is served as it is."""
+
+
+class Served(NamedTuple):
+    """An ASGI app, and the chat apps in it as far as they can be found.
+
+    ``built_here`` tells whether the app was made for the plan, or is the user's own. If it was made here: ``path`` is
+    where a page posts to, ``requires_auth`` tells whether a token is needed, ``shows_page`` whether there is a page
+    at ``/``, and ``disabled_by`` names the environment variable that keeps its route from answering.
+    """
+
+    app: Any
+    chats: list[EndpointsApp]
+    built_here: bool
+    path: str = ""
+    requires_auth: bool = True
+    unsupported_options: tuple[str, ...] = ()
+    disabled_by: str = ""
+    shows_page: bool = False
+
+
+def hand_to_workers(plan: Plan) -> None:
+    """Put the plan into the environment, where :func:`create_app` finds it in each worker."""
+    os.environ[_VARIABLE] = msgspec.json.encode(plan).decode()
+
+
+def create_app() -> Any:
+    """Return the app of the plan in the environment; uvicorn calls it once in each worker."""
+    # Removed, because it holds secrets, and processes that the agent starts inherit the environment. The process that
+    # starts workers anew has an environment of its own.
+    plan = msgspec.json.decode(os.environ.pop(_VARIABLE), type=Plan)
+    try:
+        return make_app(plan).app
+    except UsechatError as error:  # the code has changed since the command began, such as under --reload
+        _logger.error("%s", error, exc_info=error.__cause__ if plan.debug else None)
+        sys.exit(STARTUP_FAILURE)
+
+
+def make_app(plan: Plan) -> Served:
+    """Return the app that serves the plan's target: itself if it is an ASGI app, a chat app around it otherwise."""
+    if plan.approval_secret is not None:
+        share_secret(plan.approval_secret)  # for an app that is served as it is, whose settings may name none
+    kind = plan.kind or kind_of(plan.target)
+    if kind is None:
+        found = load_object(plan.target)
+        if is_asgi_app(found):
+            return Served(found, list(_chats_in(found)), built_here=False, unsupported_options=_CHAT_OPTIONS)
+        return _serve_answer(plan, _answer_of(found, plan.target), _common_options(plan))
+    target = installed_targets()[kind]
+    try:
+        options = msgspec.convert(plan.options, target.options)
+    except msgspec.ValidationError as error:
+        raise CannotServe(f"the options of --as {kind} are wrong: {error}") from None
+    common = _common_options(plan)
+    opened = target.open(plan.target, options, common)
+    return _serve_app(plan, opened) if isinstance(opened, AnswerApp) else _serve_answer(plan, opened, common)
+
+
+def _answer_of(found: Any, target: str) -> Answer:
+    """Return a Python object as an answer; raise ``CannotLoad`` if it can answer no chat."""
+    try:
+        source = as_source(found)
+    except CannotAnswer as error:
+        raise CannotLoad(f"{target} cannot be served: {error}") from None
+    return Answer(source, page_files=found.page_files if isinstance(found, HasPageFiles) else None)
+
+
+def _common_options(plan: Plan) -> CommonOptions:
+    return CommonOptions(
+        settings=_settings(plan),
+        runs=_store(plan),
+        token_rules=token_rules(plan.auth),
+        idle_timeout=_limit(plan.idle_timeout),
+        drain=plan.drain,
+    )
+
+
+def _serve_answer(plan: Plan, opened: Answer, common: CommonOptions) -> Served:
+    authorize = bearer(*common.token_rules) if plan.auth else LocalPagesOnly(plan.cors)
+    chats = ChatApp(
+        opened.answer,
+        also=opened.also,
+        runs=common.runs or MemoryRuns(),
+        authorize=authorize,
+        settings=common.settings,
+        path=plan.path,
+        drain=common.drain,
+    )
+    served = Served(chats, [chats], built_here=True, path=plan.path, requires_auth=bool(plan.auth))
+    return _with_page(plan, served, authorize, opened.page_files)
+
+
+def _serve_app(plan: Plan, opened: AnswerApp) -> Served:
+    served = Served(
+        opened.app,
+        [opened.app],
+        built_here=True,
+        path=opened.path,
+        unsupported_options=opened.unsupported_options,
+        disabled_by=opened.disabled_by,
+    )
+    return _with_page(plan, served, opened.authorize)
+
+
+def _with_page(plan: Plan, served: Served, authorize: Authorize, files: Mapping[str, str] | None = None) -> Served:
+    """Add the page, if it is wanted and built, and allow the origins of ``--cors``."""
+    app = served.app
+    if plan.page:
+        settings = PageSettings(
+            title=plan.title or plan.target, api=served.path, auth=served.requires_auth, suggestions=plan.suggestions
+        )
+        with contextlib.suppress(PageMissing):
+            app = WithPage(app, settings=settings, authorize=authorize, texts=files)
+    shows_page = app is not served.app
+    try:
+        app = with_cors(app, plan.cors)
+    except InvalidSetting as error:
+        raise CannotServe(f"--cors: {error}") from None
+    return served._replace(app=app, shows_page=shows_page)
+
+
+def _settings(plan: Plan) -> Settings:
+    limit = _limit(plan.idle_timeout)
+    return Settings(
+        sdk=releases_for(plan.sdk).name,
+        disconnect=_disconnect(plan),
+        conflict=plan.conflict,
+        timeouts=Timeouts(first_event=limit, idle=limit),
+        coalesce_ms=plan.coalesce_ms,
+        on_error=_full_text if plan.debug else None,
+        approval_secret=plan.approval_secret,
+        websocket_origins=plan.cors,
+        plain_asgi=plan.plain_asgi,
+    )
+
+
+def _store(plan: Plan) -> RunStore | None:
+    if plan.redis is None:
+        return None
+    from usechat.runs.redis.store import RedisRuns
+
+    try:
+        return RedisRuns(plan.redis)
+    except ValueError:  # its text may repeat the URL, which may hold a password
+        raise CannotServe("--redis takes a URL such as redis://localhost:6379") from None
+
+
+def _disconnect(plan: Plan) -> Disconnect:
+    return plan.disconnect if isinstance(plan.disconnect, str) else cancel_after(plan.disconnect)
+
+
+def _limit(seconds: Seconds) -> float | None:
+    return None if seconds == "never" else seconds
+
+
+def _full_text(error: Exception) -> str:
+    """Return the whole text of an error, for ``--debug``."""
+    return f"{type(error).__name__}: {error}"
+
+
+def _chats_in(app: Any) -> Iterator[EndpointsApp]:
+    """Yield the chat apps behind middleware and mounts; Starlette and FastAPI name what they hold alike."""
+    if isinstance(app, EndpointsApp):
+        yield app
+        return
+    for inner in (app, *getattr(app, "routes", ())):
+        held = getattr(inner, "app", None)
+        if held is not None and held is not app:
+            yield from _chats_in(held)

@@ -1,0 +1,66 @@
+"""Listen at the addresses of a host name."""
+
+import os
+import socket
+from collections.abc import Sequence
+from typing import Final, NamedTuple
+
+from usechat.errors import CannotListen
+from usechat.server.auth.origin import is_loopback_host
+
+__all__ = ["Address", "is_loopback", "listen", "resolve"]
+
+_BACKLOG: Final = 2048
+
+
+class Address(NamedTuple):
+    """One address of a host name, as the ``socket`` module writes it."""
+
+    family: socket.AddressFamily
+    name: tuple[str | int, ...]
+
+
+def resolve(host: str, port: int) -> list[Address]:
+    """Return the addresses of a host name; raise ``CannotListen`` if it has none."""
+    try:
+        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+    except (OSError, UnicodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "it is no host name"
+        raise CannotListen(f"the host {host!r} cannot be found: {reason}") from None
+    return list(dict.fromkeys(Address(family, name) for family, _, _, _, name in found if isinstance(name[0], str)))
+
+
+def is_loopback(address: Address) -> bool:
+    """Tell whether only this machine can reach the address."""
+    return is_loopback_host(str(address.name[0]))
+
+
+def listen(addresses: Sequence[Address]) -> list[socket.socket]:
+    """Return a socket that listens at each address; raise ``CannotListen`` if one cannot.
+
+    With port 0 all get the port that the system gives to the first.
+    """
+    sockets: list[socket.socket] = []
+    port = addresses[0].name[1]
+    for family, name in addresses:
+        # asyncio turns Nagle's algorithm off, which holds small frames back for 40 ms, only where TCP is named.
+        listening = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
+        sockets.append(listening)
+        try:
+            _prepare(listening)
+            listening.bind((name[0], port, *name[2:]))
+            listening.listen(_BACKLOG)
+        except OSError as error:
+            for opened in sockets:
+                opened.close()
+            raise CannotListen(f"port {port} of {name[0]} cannot be used: {error.strerror}") from None
+        port = listening.getsockname()[1]
+    return sockets
+
+
+def _prepare(listening: socket.socket) -> None:
+    if os.name == "posix":  # elsewhere it would let two servers share a port
+        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    if listening.family is socket.AF_INET6:
+        listening.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+    listening.set_inheritable(True)

@@ -1,0 +1,215 @@
+"""Whose turn it is: others are on the same socket, and no frame says which prompt it answers."""
+
+import pytest
+
+from tests.agent_ops.frames import (
+    BEGIN,
+    COMPLETE,
+    CREATE,
+    IDLE,
+    PROMPT,
+    Frame,
+    adapter,
+    chunk,
+    delta,
+    fed,
+    finalize,
+    finish_part,
+    message,
+    status,
+    updated,
+    user_says,
+)
+from usechat import parts as p
+from usechat.agent_ops.prompt_tracker import PromptPhase, PromptTracker
+
+OTHERS_TURN = [message("t0"), chunk("theirs", "t0"), updated("theirs", finish_part(), turn_id="t0")]
+OURS = [message(), chunk("ours")]
+SAID = [*BEGIN, p.Text("ours")]
+OTHER = user_says("Something else", "u0")
+INIT: Frame = {"type": "init", "session": {}, "data": {"runnerBusy": False, "promptsQueued": 0}}
+QUEUED = status(promptQueued=True, queuePosition=1)
+DEQUEUED = status(promptDequeued=True, remaining=0)
+
+
+def busy(queued: int = 0, users: object = ()) -> Frame:
+    data = {"runnerBusy": True, "promptsQueued": queued, "connectedUsers": users}
+    return {"type": "init", "session": {}, "data": data}
+
+
+@pytest.mark.parametrize(
+    "frames",
+    [
+        pytest.param([INIT, user_says(), *OURS], id="at-once"),
+        pytest.param([INIT, OTHER, *OTHERS_TURN, user_says(), *OURS], id="another-came-first"),
+        pytest.param([busy(), *OTHERS_TURN[1:], status(runnerBusy=False), user_says(), *OURS], id="another-was-there"),
+        pytest.param([busy(), user_says(), QUEUED, *OTHERS_TURN, DEQUEUED, IDLE, *OURS], id="queued"),
+        pytest.param(
+            [
+                busy(1), user_says(), status(promptQueued=True, queuePosition=2), *OTHERS_TURN, DEQUEUED,
+                message("t00"), chunk("theirs", "t00"), DEQUEUED, *OURS,
+            ],
+            id="queued-behind-another",
+        ),
+        pytest.param([busy(), status(promptQueued=True), *OTHERS_TURN, DEQUEUED, user_says(), *OURS], id="told-late"),
+        pytest.param(
+            [INIT, user_says(), OTHER, QUEUED, *OURS, *OTHERS_TURN[1:]], id="another-is-queued-behind-ours"
+        ),
+        pytest.param(
+            [busy(), OTHER, QUEUED, user_says(), status(promptQueued=True, queuePosition=2), message("t9"), DEQUEUED,
+             *OTHERS_TURN, DEQUEUED, *OURS], id="another-queued-first",
+        ),
+        pytest.param([INIT, user_says(), message("t0", channelType="slack", channelId="7"), *OURS], id="channels"),
+        pytest.param([INIT, user_says(PROMPT, channelType="slack"), *OTHERS_TURN, user_says(), *OURS], id="elsewhere"),
+        pytest.param([INIT, user_says(f" {PROMPT}\n"), *OURS], id="trimmed"),
+    ],
+)  # fmt: skip
+def test_our_turn_is_found_and_no_other_leaks(frames: list[Frame]) -> None:
+    assert fed(frames) == SAID
+
+
+@pytest.mark.parametrize(
+    "frames",
+    [
+        pytest.param([CREATE, delta("ours")], id="at-once"),
+        pytest.param([busy(), delta("theirs", "t0"), COMPLETE, CREATE, delta("ours")], id="another-was-there"),
+        pytest.param([busy(1), COMPLETE, {**CREATE, "turnId": "t0"}, COMPLETE, CREATE, delta("ours")], id="two"),
+        pytest.param(
+            [INIT, OTHER, {**CREATE, "turnId": "t0"}, COMPLETE, user_says(), CREATE, delta("ours")], id="told"
+        ),
+    ],
+)
+def test_a_bare_stream_of_the_runner_is_followed_by_its_order(frames: list[Frame]) -> None:
+    assert fed(frames) == SAID
+
+
+def test_both_dialects_do_not_count_the_same_end_twice() -> None:
+    second = {**CREATE, "turnId": "t00"}
+    frames = [
+        *(busy(1), user_says(), status(promptQueued=True, queuePosition=2)),
+        *(COMPLETE, DEQUEUED, message("t00"), second, delta("theirs", "t00")),
+        *(DEQUEUED, COMPLETE, message(), CREATE, delta("ours"), chunk("ours")),
+    ]
+    assert fed(frames) == SAID
+
+
+@pytest.mark.parametrize("users", [["ada", "bob"], [{"id": "ada"}, {"userId": "bob"}, {}, 7]])
+def test_the_author_counts_where_the_upstream_knows_the_caller(users: object) -> None:
+    frames = [busy(users=users), user_says(PROMPT, "u0", authorId="bob"), *OTHERS_TURN]
+    frames += [user_says(authorId="ada"), *OURS]
+    assert fed(frames, adapter(prompt=PromptTracker(PROMPT, author="ada"))) == SAID
+
+
+def test_the_author_does_not_count_where_the_upstream_has_other_names() -> None:
+    frames = [busy(users=["user-1"]), user_says(authorId="user-1"), *OURS]
+    assert fed(frames, adapter(prompt=PromptTracker(PROMPT, author="ada@example.org"))) == SAID
+
+
+def test_two_streams_never_follow_the_same_turn() -> None:
+    taken: set[str] = set()
+
+    def claim(name: str) -> bool:
+        return name not in taken and not taken.add(name)  # type: ignore[func-returns-value]
+
+    ada, bob = (adapter(prompt=PromptTracker(PROMPT, claim=claim)) for _ in range(2))
+    frames = [user_says(), user_says(PROMPT, "u2"), QUEUED, *OURS, updated("ours", finish_part()), DEQUEUED]
+    frames += [message("t2"), chunk("bob's", "t2")]
+    said: dict[str, list[p.Part]] = {"ada": [], "bob": []}
+    for frame in frames:
+        said["ada"] += ada.feed(frame)
+        said["bob"] += bob.feed(frame)
+    assert said == {"ada": [*SAID, p.Finish()], "bob": [p.Start("t2"), p.Text("", id="t2"), p.Text("bob's")]}
+
+
+def test_a_turn_of_the_bare_runner_that_another_stream_follows_is_left_to_it() -> None:
+    to = adapter(prompt=PromptTracker(PROMPT, claim=lambda turn_id: turn_id != "t0"))
+    assert fed([{**CREATE, "turnId": "t0"}, delta("theirs", "t0"), COMPLETE, CREATE, delta("ours")], to) == SAID
+
+
+def test_a_channel_of_its_own() -> None:
+    to = adapter(prompt=PromptTracker(PROMPT, "web:42"))
+    channel = {"channelType": "web", "channelId": "42"}
+    assert fed([user_says(**channel), *OTHERS_TURN, message(**channel), chunk("ours")], to) == SAID
+
+
+@pytest.mark.parametrize(
+    ("frames", "phase"),
+    [
+        ([INIT], PromptPhase.SENT),
+        ([busy(), user_says(), QUEUED], PromptPhase.QUEUED),
+        ([INIT, user_says()], PromptPhase.DISPATCHED),
+        ([busy(), user_says(), QUEUED, DEQUEUED], PromptPhase.DISPATCHED),
+        ([INIT, user_says(), message()], PromptPhase.RUNNING),
+    ],
+)
+def test_how_far_a_prompt_has_come(frames: list[Frame], phase: PromptPhase) -> None:
+    to = adapter()
+    fed(frames, to)
+    assert (to.prompt.phase, to.prompt.is_active) == (phase, phase in (PromptPhase.DISPATCHED, PromptPhase.RUNNING))
+
+
+def test_what_the_agent_does_for_others_is_not_told() -> None:
+    thinking = {"type": "agentStatus", "status": "thinking"}
+    asked = {"type": "question", "questionId": "q0", "text": "Theirs?"}
+    assert fed([busy(), thinking, user_says(), QUEUED, asked, thinking, IDLE]) == []
+
+
+def test_what_the_agent_does_in_another_channel_is_not_told() -> None:
+    elsewhere = {"channelType": "slack", "channelId": "7"}
+    asked = {"type": "question", "questionId": "q0", "text": "Theirs?", **elsewhere}
+    failed = {"type": "error", "error": "Theirs", **elsewhere}
+    assert fed([CREATE, asked, failed, {**IDLE, **elsewhere}]) == BEGIN
+    assert len(fed([CREATE, {**IDLE, "channelType": "web", "channelId": "default"}])) == 3
+
+
+def test_what_the_agent_does_for_us_before_it_speaks_is_told_when_the_message_has_its_id() -> None:
+    thinking = {"type": "agentStatus", "status": "thinking"}
+    told = p.Data("agent-status", {"status": "thinking"}, transient=True)
+    assert fed([INIT, user_says(), thinking, message()]) == [*BEGIN, told]
+
+
+def test_a_prompt_alone_in_the_queue_can_be_withdrawn() -> None:
+    to = adapter()
+    fed([{"type": "queue.state", "data": {"pending": {"messageId": "u1", "content": PROMPT}}}], to)
+    assert to.withdrawable
+    fed([{"type": "queue.state", "data": {"pending": {"messageId": "u2", "content": "theirs"}}}], to)
+    assert not to.withdrawable
+
+
+def test_chosen_events_become_data_and_nothing_is_unknown_then() -> None:
+    unknown: list[str] = []
+    to = adapter(events=["git-state", "status", "later-event"])
+    state = {"type": "git-state", "data": {"branch": "main"}}
+    frames: list[Frame] = [state, CREATE, state, status(sandboxRunning=True), {"type": "later-event", "n": 1}]
+    assert fed([*frames, {"type": "toast", "title": "Hi"}], to, unknown) == [
+        *BEGIN,
+        p.Data("git-state", {"data": {"branch": "main"}}),
+        p.Data("status", {"data": {"sandboxRunning": True}}),
+        p.Data("later-event", {"n": 1}),
+    ]
+    assert unknown == []
+
+
+@pytest.mark.parametrize(
+    "frame",
+    [
+        {"type": "message.part.text-delta", "turnId": 7, "delta": "x"},
+        {"type": "chunk", "messageId": "t1"},
+        {"type": "message", "data": []},
+        {"type": "message.updated", "data": {"id": None}},
+        {"type": "status", "data": "busy"},
+        {"type": "question"},
+        {"type": "message.create", "turnId": ""},
+        {"type": "message", "data": {"id": "", "role": "assistant", "content": "", "parts": []}},
+        {"type": ["chunk"]},
+        {"type": None},
+    ],
+)
+def test_frames_of_the_wrong_shape_are_counted_and_do_no_harm(frame: Frame) -> None:
+    unknown: list[str] = []
+    assert fed([CREATE, frame, delta("ours"), finalize()], unknown=unknown) == [*SAID, p.Finish()]
+    assert len(unknown) == 1
+
+
+def test_a_turn_without_an_id_is_none() -> None:
+    assert fed([user_says(), message(""), {**CREATE, "turnId": ""}, COMPLETE]) == [p.Error("Turn failed")]

@@ -1,0 +1,148 @@
+"""`usechat sessions`: what it does to a directory, what it prints, and what it refuses."""
+
+import asyncio
+import re
+from pathlib import Path
+
+import pytest
+
+from tests.agent_ops.directories import directory_at
+from usechat.agent_ops.access.roles import Membership, Role, may_prompt
+from usechat.cli import main
+from usechat.turn import Identity
+
+URL = "sqlite:///usechat-sessions.db"
+
+
+@pytest.fixture(autouse=True)
+def _directory_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("USECHAT_SESSIONS", raising=False)
+
+
+@pytest.fixture
+def sessions(capsys: pytest.CaptureFixture[str]) -> "Sessions":
+    run = Sessions(capsys)
+    run("migrate")
+    return run
+
+
+class Sessions:
+    """Runs a command and returns what it printed; of one that fails, its complaint."""
+
+    def __init__(self, capsys: pytest.CaptureFixture[str]) -> None:
+        self._capsys = capsys
+
+    def __call__(self, *arguments: str) -> str:
+        code = main(["sessions", *arguments])
+        printed = self._capsys.readouterr()
+        assert (code == 0) == (printed.err == "")
+        return printed.out + printed.err
+
+
+def standing(subject: str, session_id: str) -> Membership | None:
+    async def ask() -> Membership | None:
+        async with directory_at(URL) as directory:
+            return await directory.role_of(Identity(subject), session_id)
+
+    return asyncio.run(ask())
+
+
+def identity(token: str) -> Identity | None:
+    async def ask() -> Identity | None:
+        async with directory_at(URL) as directory:
+            return await directory.identify(token)
+
+    return asyncio.run(ask())
+
+
+def test_a_session_from_its_beginning_to_its_end(sessions: Sessions) -> None:
+    assert sessions("add", "s1", "olivia", "interactive") == (
+        "s1 is olivia's, and disabled; run: usechat sessions enable s1\n"
+    )
+    assert not may_prompt(standing("olivia", "s1"))
+    assert sessions("enable", "s1") == "AI SDK pages can use s1.\n"
+    assert standing("olivia", "s1") == Membership(Role.OWNER)
+    assert sessions("grant", "s1", "carl", "collaborator") == "carl is collaborator of s1.\n"
+    assert standing("carl", "s1") == Membership(Role.COLLABORATOR)
+    assert sessions("revoke", "s1", "carl") == "carl is removed from s1.\n"
+    assert standing("carl", "s1") is None
+    assert sessions("grant", "s1", "carl", "owner") == "carl is owner of s1.\n"
+    assert standing("carl", "s1") == Membership(Role.OWNER)
+    assert sessions("disable", "s1") == "AI SDK pages cannot use s1.\n"
+    assert standing("carl", "s1") == Membership(Role.OWNER, enabled=False)
+    assert sessions("remove", "s1") == "s1 is removed.\n"
+    assert sessions("list") == ""
+
+
+def test_the_list(sessions: Sessions) -> None:
+    for arguments in (
+        "add s2 olivia workflow",
+        "add s1 olivia interactive",
+        "enable s1",
+        "grant s1 vera viewer",
+        "grant s1 carl collaborator",
+    ):
+        sessions(*arguments.split())
+    assert sessions("list") == (
+        "s1  interactive  on  olivia (owner)\n"
+        "  carl (collaborator)\n"
+        "  vera (viewer)\n"
+        "s2  workflow  off  olivia (owner)\n"
+    )
+
+
+def test_tokens_are_made_listed_and_revoked(sessions: Sessions) -> None:
+    token = sessions("token", "carl").strip()
+    brief = sessions("token", "carl", "--days", "30").strip()
+    assert identity(token) == Identity("carl", token=token)
+    listed = sessions("tokens")
+    today, later = r"made \d{4}-\d\d-\d\d", r"until \d{4}-\d\d-\d\d"
+    lines = sorted(listed.splitlines(), key=lambda line: "until" in line)
+    assert re.fullmatch(rf"[0-9a-f]{{12}}  carl  {today}, without limit", lines[0])
+    assert re.fullmatch(rf"[0-9a-f]{{12}}  carl  {today}, {later}", lines[1])
+    assert token not in listed
+    digest = lines[0].split()[0]
+    assert sessions("revoke-token", digest) == f"The token {digest}… is revoked.\n"
+    assert identity(token) is None
+    assert identity(brief) == Identity("carl", token=brief)
+    assert ", revoked " in sessions("tokens")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "complaint"),
+    [
+        ("enable nothing", "usechat: no session nothing is in the directory\n"),
+        ("revoke-token 0000", "usechat: 0000 are not 8 or more digits of a SHA-256\n"),
+        ("--database nonsense list", "usechat: a directory is sqlite:///FILE or postgresql://USER@HOST/DATABASE\n"),
+        (
+            "--database sqlite:///another.db list",
+            "usechat: the directory's tables are missing or old; run: usechat sessions migrate\n",
+        ),
+    ],
+)
+def test_what_does_not_go_is_one_sentence(sessions: Sessions, arguments: str, complaint: str) -> None:
+    assert sessions(*arguments.split()) == complaint
+
+
+@pytest.mark.parametrize(
+    ("arguments", "complaint"),
+    [
+        ("", "usechat sessions: the following arguments are required: COMMAND; see usechat sessions --help"),
+        ("grant s1 carl king", "usechat sessions grant: argument ROLE: invalid choice: 'king'"),
+        ("add s1 olivia unheard-of", "usechat sessions add: argument KIND: invalid choice: 'unheard-of'"),
+        ("token carl --days 0", "usechat sessions token: argument --days: '0' is not a whole number above 0;"),
+    ],
+)
+def test_a_command_that_is_none_is_refused(capsys: pytest.CaptureFixture[str], arguments: str, complaint: str) -> None:
+    with pytest.raises(SystemExit, match=r"^2$"):
+        main(["sessions", *arguments.split()])
+    assert capsys.readouterr().err.startswith(complaint)
+
+
+def test_the_environment_names_the_database(sessions: Sessions, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("USECHAT_SESSIONS", "sqlite:///elsewhere.db")
+    assert sessions("migrate") == "The tables are up to date.\n"
+    assert sessions("add", "s1", "olivia", "interactive").startswith("s1 is olivia's")
+    monkeypatch.delenv("USECHAT_SESSIONS")
+    assert sessions("list") == ""

@@ -1,0 +1,66 @@
+"""The tree of a chat."""
+
+import doctest
+from types import ModuleType
+
+import pytest
+
+from usechat.chats import blobs, chat, growth, history, meaning, sql, titles
+from usechat.chats.chat import Node, Tree
+
+
+def node(key: int, parent: int | None, message_id: str, alias: str = "", digest: str = "") -> Node:
+    return Node(key=key, parent=parent, id=message_id, role="user", alias=alias, digest=digest)
+
+
+FORKED = [
+    node(1, None, "a"),
+    node(2, 1, "x", "x", "one"),
+    node(3, 2, "b"),
+    node(4, 1, "y", "x", "two"),
+    node(5, 4, "c"),
+]
+
+
+@pytest.mark.parametrize("module", [blobs, chat, growth, history, meaning, sql, titles], ids=lambda m: m.__name__)
+def test_the_examples_in_the_docstrings_are_true(module: ModuleType) -> None:
+    assert doctest.testmod(module).attempted
+    assert doctest.testmod(module).failed == 0
+
+
+def test_a_branch_goes_from_the_root_to_its_end() -> None:
+    tree = Tree(FORKED, leaf=5)
+    assert [each.id for each in tree.branch()] == ["a", "y", "c"]
+    assert [each.id for each in tree.branch(3)] == ["a", "x", "b"]
+    assert Tree().branch() == []
+
+
+@pytest.mark.parametrize(
+    ("leaf", "message_id", "digest", "found"),
+    [
+        pytest.param(5, "x", None, "y", id="an-alias-on-the-current-branch"),
+        pytest.param(3, "x", None, "x", id="an-alias-on-the-other-branch"),
+        pytest.param(5, "y", None, "y", id="an-id"),
+        pytest.param(5, "x", "one", "x", id="the-version-with-these-parts"),
+        pytest.param(5, "x", "three", "y", id="no-version-has-these-parts"),
+        pytest.param(1, "x", None, "x", id="neither-is-shown"),
+        pytest.param(5, "b", None, "b", id="elsewhere"),
+    ],
+)
+def test_an_id_is_resolved_on_the_current_branch_first(
+    leaf: int, message_id: str, digest: str | None, found: str
+) -> None:
+    result = Tree(FORKED, leaf).find(message_id, digest)
+    assert result is not None
+    assert result.id == found
+
+
+@pytest.mark.parametrize("message_id", ["", None, "unknown"])
+def test_what_no_message_is_called_is_not_found(message_id: str | None) -> None:
+    assert Tree(FORKED, 5).find(message_id) is None
+
+
+def test_an_id_that_is_taken_is_replaced() -> None:
+    fresh = iter(["b", "new"])
+    assert Tree(FORKED).free_id("a", lambda: next(fresh)) == "new"
+    assert Tree(FORKED).free_id("free", lambda: "never") == "free"

@@ -1,0 +1,78 @@
+"""The limits of chats in memory."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+from tests.chats.talking import answer, ask, begin, text, turn, user
+from usechat.chats import MemoryChats
+from usechat.chats.chat import Node, write_text
+from usechat.chats.growth import Growth
+from usechat.protocol.ui_messages import UIMessage
+
+
+async def known(store: MemoryChats) -> list[str]:
+    return [each.chat.id for each in (await store.list_chats(None, limit=100)).chats]
+
+
+async def test_the_chats_that_were_not_changed_for_the_longest_time_are_forgotten() -> None:
+    store = MemoryChats(maximum_chats=3)
+    for chat_id in ("a", "b", "c"):
+        await turn(store, ask(user("u1"), chat_id=chat_id), "A")
+    await turn(store, ask(user("u2"), chat_id="a"), "A")
+    await turn(store, ask(user("u1"), chat_id="d"), "A")
+    assert await known(store) == ["d", "a", "c"]
+
+
+async def test_a_chat_that_is_being_answered_is_not_forgotten() -> None:
+    store = MemoryChats(maximum_chats=1)
+    begun = await begin(store, ask(user("u1"), chat_id="running"))
+    for chat_id in ("a", "b"):
+        await turn(store, ask(user("u1"), chat_id=chat_id), "A")
+    await store.finish(begun.claim, answer("a1", "A"), "finished")
+    assert await known(store) == ["running"]
+
+
+async def test_bytes_are_limited_too_but_the_newest_chat_stays() -> None:
+    store = MemoryChats(maximum_bytes=10_000)
+    for chat_id in ("a", "b", "c"):
+        await turn(store, ask(user("u1", "x" * 4_000), chat_id=chat_id), "A")
+    assert await known(store) == ["c", "b"]
+    await turn(store, ask(user("u1", "x" * 40_000), chat_id="large"), "A")
+    assert await known(store) == ["large"]
+    await store.delete("large", owner="ada")
+    await turn(store, ask(user("u1", "x" * 4_000), chat_id="d"), "A")
+    await turn(store, ask(user("u1", "x" * 4_000), chat_id="e"), "A")
+    assert await known(store) == ["e", "d"], "what was deleted does not count"
+
+
+async def test_all_writes_of_an_answer_together_are_a_few_times_its_size() -> None:
+    """However often it is saved: the test counts what the store is told to write."""
+    written: list[int] = []
+
+    class Counted(MemoryChats):
+        @asynccontextmanager
+        async def transaction(self, chat_id: str, *, writes: bool = True) -> AsyncIterator[Any]:
+            async with super().transaction(chat_id, writes=writes) as transaction:
+                put, grow = transaction.put_message, transaction.grow
+
+                async def put_message(node: Node, message: UIMessage) -> None:
+                    written.append(len(write_text(message)))
+                    await put(node, message)
+
+                async def grow_message(key: int, number: int, growth: Growth) -> None:
+                    written.append(len(write_text(growth)))
+                    await grow(key, number, growth)
+
+                transaction.put_message, transaction.grow = put_message, grow_message  # type: ignore[method-assign]
+                yield transaction
+
+    store = Counted()
+    begun = await begin(store, ask(user("u1")))
+    said = "word " * 10_000
+    for end in range(25, len(said) + 1, 25):
+        await store.save(begun.claim, answer("a1", text(said[:end], "streaming")))
+    final = answer("a1", said)
+    await store.finish(begun.claim, final, "finished")
+    assert len(written) > 2_000
+    assert sum(written) < 6 * len(write_text(final))

@@ -1,0 +1,184 @@
+"""What is special about databases: processes that share a file, migrations, and a database that is away."""
+
+import asyncio
+import sqlite3
+import sys
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from alembic.autogenerate import compare_metadata
+from alembic.migration import MigrationContext
+from sqlalchemy import Connection, inspect, text
+
+from tests.chats.sql_worker import CHATS
+from tests.chats.talking import answer, ask, begin, texts, turn, user
+from tests.postgres_server import postgres_server
+from usechat.chats import SqlChats
+from usechat.chats.sql import chats_url
+from usechat.chats.tables import METADATA
+from usechat.errors import ChatsUnreachable, MissingDependency, UnusableChats
+
+WORKERS = 3
+ROOT = Path(__file__).parent.parent.parent
+
+
+@pytest.fixture(scope="module")
+def postgres() -> Iterator[str]:
+    with postgres_server() as url:
+        yield url
+
+
+@pytest.fixture
+async def file(tmp_path: Path) -> AsyncIterator[SqlChats]:
+    store = SqlChats(str(tmp_path / "chats.db"))
+    yield store
+    await store.close()
+
+
+async def test_processes_that_share_a_file_take_turns(tmp_path: Path, file: SqlChats) -> None:
+    """They start at once: the tables are made once, and every chat has one answer at a time."""
+    path = str(tmp_path / "chats.db")
+    processes = [
+        await asyncio.create_subprocess_exec(
+            sys.executable, "-m", "tests.chats.sql_worker", path, f"w{number}", cwd=ROOT, stdout=asyncio.subprocess.PIPE
+        )
+        for number in range(WORKERS)
+    ]
+    ended = await asyncio.gather(*[process.communicate() for process in processes])
+    assert [process.returncode for process in processes] == [0] * WORKERS
+    finished = sum(int(output) for output, _ in ended)
+    found = []
+    for chat in range(CHATS):
+        messages = (await file.load(f"c{chat}", owner="ada")).messages
+        assert [message["role"] for message in messages] == ["user", "assistant"] * (len(messages) // 2)
+        found += texts(messages)[1::2]
+    assert found == ["All of it"] * finished
+
+
+async def test_a_file_is_in_wal_mode_and_keeps_its_foreign_keys(tmp_path: Path, file: SqlChats) -> None:
+    await turn(file, ask(user("u1")), "A1")
+    with sqlite3.connect(tmp_path / "chats.db") as connection:
+        assert connection.execute("PRAGMA journal_mode").fetchone() == ("wal",)
+    connection.close()
+    async with file.engine.connect() as opened:
+        assert (await opened.execute(text("PRAGMA foreign_keys"))).scalar() == 1
+        assert (await opened.execute(text("PRAGMA busy_timeout"))).scalar() == 30_000
+    await file.delete("c1", owner="ada")
+    async with file.engine.connect() as opened:
+        for table in METADATA.tables:
+            assert (await opened.execute(text(f"SELECT count(*) FROM {table}"))).scalar() == 0
+
+
+def _differences(connection: Connection) -> list[Any]:
+    context = MigrationContext.configure(connection, opts={"version_table": "usechat_chats_version"})
+    return list(compare_metadata(context, METADATA))
+
+
+@pytest.mark.parametrize("kind", ["sqlite", "postgresql"])
+async def test_the_migrations_make_the_tables_and_drop_them(
+    request: pytest.FixtureRequest, tmp_path: Path, kind: str
+) -> None:
+    store = SqlChats(str(tmp_path / "chats.db") if kind == "sqlite" else request.getfixturevalue("postgres"))
+    await store.migrate()
+    await store.migrate()
+    async with store.engine.connect() as connection:
+        assert await connection.run_sync(_differences) == []
+    await store.migrate("base")
+    async with store.engine.connect() as connection:
+        left = await connection.run_sync(lambda each: inspect(each).get_table_names())
+    assert left == ["usechat_chats_version"]
+    await store.close()
+
+
+async def test_a_postgresql_is_migrated_by_command_alone(postgres: str) -> None:
+    store = SqlChats(postgres)
+    with pytest.raises(UnusableChats, match="usechat chats migrate"):
+        await store.load("c1", owner="ada")
+    await store.migrate()
+    await turn(store, ask(user("u1")), "A1")
+    await store.migrate("base")
+    await store.close()
+
+
+async def test_the_tables_stand_beside_those_of_others(tmp_path: Path) -> None:
+    path = tmp_path / "own.db"
+    with sqlite3.connect(path) as connection:
+        connection.execute("CREATE TABLE alembic_version (version_num TEXT)")
+        connection.execute("INSERT INTO alembic_version VALUES ('their own')")
+    connection.close()
+    store = SqlChats(f"sqlite+aiosqlite:///{path}")
+    await turn(store, ask(user("u1")), "A1")
+    await store.close()
+    with sqlite3.connect(path) as connection:
+        assert connection.execute("SELECT * FROM alembic_version").fetchall() == [("their own",)]
+    connection.close()
+
+
+@pytest.mark.parametrize(
+    "url", ["mysql://x/y", "sqlite://", "sqlite+aiosqlite:///:memory:", "postgresql+psycopg://x/y", "://"]
+)
+def test_a_database_of_another_kind_is_refused(url: str) -> None:
+    with pytest.raises(UnusableChats):
+        SqlChats(url)
+
+
+def test_a_plain_path_is_a_file() -> None:
+    assert chats_url("/data/chats.db") == "sqlite+aiosqlite:////data/chats.db"
+    assert chats_url("postgresql://x/y") == "postgresql://x/y"
+
+
+async def test_a_file_that_cannot_be_opened_is_reported(tmp_path: Path) -> None:
+    broken = tmp_path / "broken.db"
+    broken.write_bytes(b"this is no database, but it is long enough to be taken for one" * 50)
+    for path in (tmp_path / "missing" / "chats.db", broken):
+        store = SqlChats(str(path))
+        with pytest.raises(UnusableChats, match="cannot be used"):
+            await store.open()
+        await store.close()
+
+
+async def test_a_database_that_goes_away_is_unreachable_without_telling_its_address(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    with postgres_server() as url:
+        store = SqlChats(url)
+        await store.migrate()
+        begun = await begin(store, ask(user("u1")))
+        await store.check()
+    for attempt in (
+        store.check(),
+        store.load("c1", owner="ada"),
+        store.save(begun.claim, answer("a1", "A1")),
+        store.begin(ask(user("u2")), owner="ada", run_id="r2"),
+    ):
+        with pytest.raises(ChatsUnreachable, match=r"^The store of chats cannot be reached\.$"):
+            await attempt
+    assert url not in caplog.text
+    await store.close()
+
+
+async def test_a_save_that_failed_is_made_good_by_the_next(tmp_path: Path, file: SqlChats) -> None:
+    """Nobody knows how far a write came whose connection broke: the next one writes the whole message."""
+    begun = await begin(file, ask(user("u1")))
+    await file.save(begun.claim, answer("a1", "One"))
+    await file.save(begun.claim, answer("a1", "One", "Two"))
+    with sqlite3.connect(tmp_path / "chats.db") as connection:
+        connection.execute("ALTER TABLE usechat_claims RENAME TO away")
+    with pytest.raises(ChatsUnreachable):
+        await file.save(begun.claim, answer("a1", "One", "Two", "Three"))
+    with connection:
+        connection.execute("ALTER TABLE away RENAME TO usechat_claims")
+    connection.close()
+    await file.save(begun.claim, answer("a1", "One", "Two", "Three", "Four"))
+    async with file.engine.connect() as opened:
+        body = (await opened.execute(text("SELECT body FROM usechat_messages WHERE role = 'assistant'"))).scalar()
+        growth = (await opened.execute(text("SELECT count(*) FROM usechat_growth"))).scalar()
+    assert ("Four" in str(body), growth) == (True, 0)
+
+
+def test_a_driver_that_is_not_installed_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "asyncpg", None)
+    with pytest.raises(MissingDependency, match="postgresql"):
+        SqlChats("postgresql://x/y")

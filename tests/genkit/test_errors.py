@@ -1,0 +1,63 @@
+"""Failures of Genkit servers as sentences; what they said is in the log, under the reference."""
+
+import logging
+
+import pytest
+
+from usechat.errors import InvalidAddress
+from usechat.genkit import GenkitChatTransport
+from usechat.genkit.errors import ERROR_PAGE, describe, error_page
+from usechat.genkit.wire import FlowFailure
+
+JSON, TEXT, HTML = ({"content-type": kind} for kind in ("application/json", "text/plain", "text/html"))
+
+
+@pytest.mark.parametrize(
+    ("code", "headers", "body", "sentence"),
+    [
+        (
+            429,
+            JSON,
+            b'{"error":"Rate limit exceeded."}',
+            "The agent gets too many requests right now. Wait a minute and",
+        ),
+        (
+            429,
+            JSON | {"retry-after": "30"},
+            b"",
+            "The agent gets too many requests right now. Try again in 30 seconds.",
+        ),
+        (429, JSON | {"retry-after": "Wed, 21 Oct"}, b"", "The agent gets too many requests right now. Wait a minute"),
+        (500, TEXT, b"panic: nil map", "The agent failed while it answered. Try again."),
+        (500, JSON, b'{"message":"m","status":"DEADLINE_EXCEEDED"}', "The agent took too long."),
+        (502, HTML, b"<html>", "The agent is not available right now."),
+        (503, {}, b"<!doctype html>", "The agent is not available right now."),
+        (403, JSON, b'{"error":{"status":"PERMISSION_DENIED"}}', "You are not allowed to use this agent."),
+        (302, {}, b"", "The agent failed while it answered."),
+        (308, {"location": "/b"}, b"moved", "The agent was not found. Tell its operators."),
+        (418, JSON, b"[1, 2", "The agent failed while it answered."),
+    ],
+)
+def test_an_answer_that_is_no_stream_is_a_sentence(
+    code: int, headers: dict[str, str], body: bytes, sentence: str
+) -> None:
+    said = str(error_page(code, headers, body))
+    assert said.startswith(sentence)
+    assert " Reference: " in said
+
+
+def test_a_page_with_status_200_is_no_answer() -> None:
+    assert str(error_page(200, HTML, b"<html>Sign in</html>")) == ERROR_PAGE
+
+
+def test_the_log_has_what_people_are_not_told(caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.WARNING, "usechat.genkit"):
+        said = describe(FlowFailure("INTERNAL", "a secret", {"stack": "deep"}))
+    reference = said.rpartition(" ")[2]
+    assert "secret" not in said
+    assert caplog.messages == [f"Genkit failed: INTERNAL: a secret {{'stack': 'deep'}}; reference {reference}"]
+
+
+def test_what_is_no_address_is_refused_at_once() -> None:
+    with pytest.raises(InvalidAddress, match="'chatFlow' is no address of a flow; give one such as http"):
+        GenkitChatTransport("chatFlow")

@@ -1,0 +1,100 @@
+"""Genkit behind `usechat serve` and in a route of one's own."""
+
+import sys
+from pathlib import Path
+
+import httpx2
+import pytest
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from tests.cli.common_options import COMMON
+from tests.genkit import scripted
+from tests.genkit.asking import text_of
+from tests.server.process import PATIENCE, question, serve_process
+from usechat import ChunkDecoder, MessageBuilder, chat_response
+from usechat.cli import main
+from usechat.cli.plan import Plan, make_app
+from usechat.cli.targets import Answer, NoOptions
+from usechat.errors import MissingDependency
+from usechat.genkit.target import GenkitTarget
+
+ROOT = Path(__file__).parent.parent.parent
+MINE = f"import sys\nsys.path.insert(0, {str(ROOT)!r})\nfrom tests.genkit.scripted import *\n"
+
+
+def open_target(target: str) -> Answer:
+    return GenkitTarget().open(target, NoOptions(), COMMON)
+
+
+def said(body: bytes) -> str:
+    decoder, builder = ChunkDecoder(), MessageBuilder(sdk="7")
+    for chunk in decoder.receive(body):
+        builder.receive(chunk)
+    return text_of(builder.message)
+
+
+@pytest.mark.parametrize(
+    ("target", "also"),
+    [
+        ("http://127.0.0.1:3400/chatFlow", ("/chatFlow/stream",)),
+        ("https://example.org/api/chatFlow/#messages", ("/api/chatFlow/stream",)),
+        ("http://127.0.0.1:3400", ()),
+        ("tests.genkit.scripted:chat_flow", ("/chatFlow/stream",)),
+        ("tests.genkit.scripted:prompt", ()),
+    ],
+)
+def test_a_target_is_an_address_or_an_object(target: str, also: tuple[str, ...]) -> None:
+    assert open_target(target).also == also
+
+
+@pytest.mark.parametrize(
+    ("target", "sentence"),
+    [
+        ("http://127.0.0.1/flow#json", "#json is not an input of a flow; there are #text, #history, #messages"),
+        ("http:///flow", "'http:///flow' is no address of a flow; give one such as http"),
+        ("tests.genkit.scripted:add", "the flow add takes first, second, which a chat does not have; serve"),
+        ("tests.genkit.scripted:ai", "Genkit is no Genkit flow; give a URL, or a flow, prompt or agent"),
+        ("127.0.0.1:3400/flow", "'127.0.0.1:3400/flow' is no address of a flow; give one such as http"),
+        ("chatFlow", "'chatFlow' names no object; give MODULE:NAME"),
+        ("my/app.py", "'my/app.py' names no object; give MODULE:NAME"),
+    ],
+)
+def test_a_bad_target_is_a_sentence(target: str, sentence: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["serve", "--as", "genkit", target]) == 2
+    assert sentence in capsys.readouterr().err
+
+
+async def test_a_flow_answers_in_a_route_of_one_s_own() -> None:
+    async def chat(request: Request) -> Response:
+        return await chat_response(request, scripted.words)
+
+    transport = httpx2.ASGITransport(app=Starlette(routes=[Route("/api/chat", chat, methods=["POST"])]))
+    async with httpx2.AsyncClient(transport=transport, base_url="http://localhost") as client:
+        assert said((await client.post("/api/chat", json=question("hi"))).content) == "You said: hi"
+
+
+def test_the_app_of_an_object_is_made_without_naming_its_kind() -> None:
+    assert make_app(Plan(target="tests.genkit.scripted:agent")).built_here
+
+
+def test_the_command_serves_a_flow(tmp_path: Path) -> None:
+    (tmp_path / "mine.py").write_text(MINE, encoding="utf-8")
+    with serve_process(tmp_path, "--as", "genkit", "mine:chat_flow") as served:
+        for path in ("api/chat", "chatFlow/stream"):
+            asked = question("hello", chat_id=path.replace("/", "-"))
+            answer = httpx2.post(f"{served.url}/{path}", json=asked, timeout=PATIENCE)
+            assert said(answer.content) == "Hello"
+        assert "  POST /chatFlow/stream\n" in served.written
+    with serve_process(tmp_path, "mine:words") as served:
+        answer = httpx2.post(f"{served.url}/api/chat", json=question("hi"), timeout=PATIENCE)
+        assert said(answer.content) == "You said: hi"
+
+
+def test_without_the_package_the_remedy_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "genkit", None)
+    monkeypatch.delitem(sys.modules, "usechat.genkit.local")
+    with pytest.raises(MissingDependency, match=r"pip install 'usechat\[genkit\]'"):
+        open_target("tests.genkit.scripted:words")

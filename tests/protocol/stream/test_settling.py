@@ -1,0 +1,95 @@
+"""Settling a stream before its ending: what the ending would settle, and no more."""
+
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import usechat.parts as p
+from tests.part_strategies import continued_messages, part_lists
+from tests.protocol.stream.sending import text
+from usechat.errors import LocalProtocolError
+from usechat.parts import Part
+from usechat.protocol.chunks import (
+    Chunk,
+    FinishChunk,
+    FinishStepChunk,
+    MessageMetadataChunk,
+    StartChunk,
+    StartStepChunk,
+    TextEndChunk,
+    ToolInputErrorChunk,
+    ToolOutputAvailableChunk,
+)
+from usechat.protocol.stream import MessageStream
+
+
+def test_what_is_half_said_is_settled_and_calls_for_the_client_stay_open() -> None:
+    stream = MessageStream(message_id="m1", sdk="7")
+    for part in (
+        p.ToolCall("c1", "ask", {}),
+        p.ToolCall("c2", "search", {}),
+        p.ToolResult("c2", 1, preliminary=True),
+        p.ToolInputStart("c3", "cut"),
+        p.Text("Well", lane="x"),
+    ):
+        stream.send(part)
+    error = "The tool call was cut off before its input was complete."
+    settled = stream.settle()
+    assert settled == [
+        ToolInputErrorChunk("c3", "cut", {}, error),
+        FinishStepChunk(),
+        StartStepChunk(),
+        *text("1", "Well"),
+        ToolOutputAvailableChunk("c2", 1),
+    ]
+    assert [call.wire_id for call in stream.waiting_calls] == ["c1"]
+    assert stream.ending is None
+
+
+def test_a_stream_that_has_not_begun_begins() -> None:
+    stream = MessageStream(message_id="m1", sdk="7")
+    assert stream.settle() == [StartChunk("m1")]
+    assert stream.close() == [StartStepChunk(), FinishStepChunk(), FinishChunk("stop", {})]
+
+
+def test_a_stream_that_has_ended_has_nothing_to_settle() -> None:
+    stream = MessageStream(message_id="m1", sdk="7")
+    stream.close()
+    assert stream.settle() == []
+
+
+def test_a_stream_goes_on_after_it_was_settled() -> None:
+    stream = MessageStream(message_id="m1", sdk="7")
+    stream.send(p.Text("Hel"))
+    assert stream.settle() == [TextEndChunk("1")]
+    assert stream.send(p.Metadata({"a": 1})) == [MessageMetadataChunk({"a": 1})]
+    assert stream.close() == [FinishStepChunk(), FinishChunk("stop")]
+
+
+def run(sent: list[Part], sdk: str, continues: dict[str, Any] | None, *, settle: bool) -> list[Chunk]:
+    stream = MessageStream(message_id="m1", sdk=sdk, continues=continues)
+    out = [chunk for part in sent for chunk in stream.send(part)]
+    if settle:
+        out += stream.settle()
+        waiting = [call.wire_id for call in stream.waiting_calls]
+        out += stream.close()
+        assert stream.ending is not None
+        if isinstance(stream.ending, p.Finish):
+            assert [call.wire_id for call in stream.waiting_calls] == waiting
+        return out
+    return out + stream.close()
+
+
+@settings(max_examples=300)
+@given(part_lists, st.sampled_from(["any", "5", "6", "7"]), st.none() | continued_messages(approvals=True))
+def test_a_good_ending_is_the_same_with_and_without_settling(
+    sent: list[Part], sdk: str, continues: dict[str, Any] | None
+) -> None:
+    assert run(sent, sdk, continues, settle=True) == run(sent, sdk, continues, settle=False)
+
+
+def test_settling_needs_a_message_id() -> None:
+    with pytest.raises(LocalProtocolError, match="the stream has no message id"):
+        MessageStream(sdk="7").settle()
