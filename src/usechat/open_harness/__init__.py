@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 from usechat.errors import InvalidFlow
 
 if TYPE_CHECKING:
-    from usechat.open_harness.engine.runtime import FlowRuntime
+    from usechat.open_harness.engine.runtime import FlowRuntime, FlowRuntimes
     from usechat.open_harness.engine.sqlite_store import SqliteRunStore
     from usechat.open_harness.engine.store import MemoryRunStore
     from usechat.open_harness.events.adapter import OpenHarnessAdapter
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 __all__ = [
     "FileRecordings",
     "FlowRuntime",
+    "FlowRuntimes",
     "InvalidFlow",
     "MemoryRunStore",
     "NodeContext",
@@ -46,6 +47,7 @@ __all__ = [
 _HOMES = {
     "FileRecordings": "models.recording",
     "FlowRuntime": "engine.runtime",
+    "FlowRuntimes": "engine.runtime",
     "MemoryRunStore": "engine.store",
     "NodeContext": "nodes.context",
     "NodeRegistry": "nodes.registry",

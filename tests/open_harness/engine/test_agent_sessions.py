@@ -1,6 +1,7 @@
 """What agents remember: per chat, per owner, over turns, pauses and restarts."""
 
 import asyncio
+import contextlib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
@@ -154,8 +155,31 @@ async def test_a_paused_agent_remembers_after_a_restart(tmp_path: Path) -> None:
         await paused_after(runtime, Heard(runtime), "agent:text:delta", turn("Tell me."))
     script = Script(["the end"])
     with SqliteRunStore(tmp_path / "runs.db") as store:
-        run_id = store.paused_run("c1")
+        run_id = store.unfinished_run("c1")
         again = FlowRuntime(CHAT, registry=script.registry, store=store, resume={"runId": run_id})
         snapshot = await again.resume("go on")
     assert script.asked == [[("user-prompt", "Tell me."), ("text", "I think"), ("user-prompt", "go on")]]
     assert (snapshot["runId"], snapshot["status"]) == (runtime.run_id, "complete")
+
+
+async def test_an_agent_whose_process_ended_is_asked_its_question_again_with_the_next_message() -> None:
+    """Nothing of the turn was stored, so that is what it has to be asked, whatever was said before."""
+    store, script = MemoryRunStore(), Script(["Hello."], [asyncio.Event()], ["the end"])
+    await run(CHAT, turn("I am Ann.", sent="m1"), store=store, registry=script.registry)
+    runtime = FlowRuntime(CHAT, registry=script.registry, store=store)
+    crashed = asyncio.create_task(runtime.run(turn("Tell me.", sent="m1 m2")))
+    async with asyncio.timeout(PATIENCE):
+        while len(script.asked) < 2:  # noqa: ASYNC110 (the flow runs in this loop)
+            await asyncio.sleep(0)
+    snapshot = store.load_snapshot(runtime.run_id)
+    assert snapshot is not None
+    again = FlowRuntime(CHAT, registry=script.registry, store=store, resume={"snapshot": snapshot})
+    await again.resume("Please.")
+    assert script.asked[2] == [
+        ("user-prompt", "I am Ann."),
+        ("text", "Hello."),
+        ("user-prompt", "Tell me.\n\nPlease."),
+    ]
+    crashed.cancel()
+    with contextlib.suppress(asyncio.CancelledError):
+        await crashed

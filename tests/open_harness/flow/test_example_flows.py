@@ -25,10 +25,10 @@ async def test_the_chat_flow_answers_the_message() -> None:
 
 async def test_the_summarizer_of_the_research_flow_reads_the_researcher() -> None:
     script = Script(["Bees dance."], ["They dance."])
-    heard, snapshot = await run(FLOWS / "research-flow.yaml", {"message": "bees"}, registry=script.registry)
+    heard, snapshot = await run(FLOWS / "research-flow.yaml", {"topic": "bees"}, registry=script.registry)
     assert script.asked == [
-        [("user-prompt", "Find out what is known about: bees")],
-        [("user-prompt", "Summarise this in three sentences:\n\nBees dance.\n")],
+        [("user-prompt", "Research: bees")],
+        [("user-prompt", "Summarize: Bees dance.")],
     ]
     assert snapshot["outputs"]["summarizer"]["text"] == "They dance."
     assert "edge:fire researcher->summarizer" in heard.brief()

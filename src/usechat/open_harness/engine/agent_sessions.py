@@ -38,6 +38,11 @@ class AgentSession:
         return [message for _, message in self._entries]
 
     @property
+    def has_begun(self) -> bool:
+        """Whether there are messages of this turn."""
+        return any(turn == self.turn for turn, _ in self._entries)
+
+    @property
     def entries(self) -> list[tuple[int, Any]]:
         """All messages, each with the number of the turn it belongs to."""
         return list(self._entries)
@@ -74,12 +79,14 @@ class AgentSessions:
         asked: dict[int, str] = dict(kept.get("asked", ()))
         last = max([0, *(turn for turn, _ in entries)])
         if is_known:
-            return AgentSession(session_id, entries, last or 1, asked)
+            return AgentSession(session_id, entries, max(last, *asked, 1), asked)
         turn = self._turn(asked, last)
         asked = {each: message_id for each, message_id in asked.items() if each < turn}
         if self._user_messages:
             asked[turn] = self._user_messages[-1]
-        return AgentSession(session_id, [entry for entry in entries if entry[0] < turn], turn, asked)
+        session = AgentSession(session_id, [entry for entry in entries if entry[0] < turn], turn, asked)
+        self.save(session)  # if the process ends, the session tells that this turn has no messages yet
+        return session
 
     def save(self, session: AgentSession) -> None:
         """Store a session."""

@@ -39,6 +39,7 @@ class Scheduler:
         try:
             while self._run.state.status == "running":
                 await self._start_ready()
+                self._run.save()  # if the process ends now, the nodes that run are those that run again
                 if not self._running:
                     return False
                 await asyncio.wait([node_run.task for node_run in self._running], return_when=asyncio.FIRST_COMPLETED)
@@ -132,7 +133,6 @@ class Scheduler:
             if node_run.failed and not node_run.node.policy.continue_on_error:
                 return True
             await self._fire_edges(node_run.node)
-        self._run.save()
         return False
 
     async def _fire_edges(self, node: Node) -> None:

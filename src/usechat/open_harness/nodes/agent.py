@@ -130,7 +130,7 @@ def _resumed(request: AgentRequest, session: AgentSession, context: NodeContext)
     sent = []
     while (command := context.inbox.next()) is not None:
         sent.append(str(command.get("message", command.get("content", ""))))
-    if session.messages:
+    if session.has_begun:
         return msgspec.structs.replace(request, prompt="\n\n".join(sent), conversation=(), files=())
     return msgspec.structs.replace(request, prompt="\n\n".join([request.prompt, *sent]))
 
