@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from usechat.open_harness.engine.store import MemoryRunStore
     from usechat.open_harness.events.adapter import OpenHarnessAdapter
     from usechat.open_harness.flow.reading import load_flow
+    from usechat.open_harness.models.provider import Answer, Execution, Provider
     from usechat.open_harness.models.recording import FileRecordings, Recorder, SqliteRecordings
     from usechat.open_harness.nodes.builtin import default_registry
     from usechat.open_harness.nodes.context import NodeContext
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
     from usechat.open_harness.transport import OpenHarnessChatTransport
 
 __all__ = [
+    "Answer",
+    "Execution",
     "FileRecordings",
     "FlowRuntime",
     "FlowRuntimes",
@@ -31,6 +34,7 @@ __all__ = [
     "NodeRegistry",
     "OpenHarnessAdapter",
     "OpenHarnessChatTransport",
+    "Provider",
     "Recorder",
     "RemoteRuntime",
     "RemoteSessions",
@@ -45,6 +49,8 @@ __all__ = [
 
 # Imported on use: a remote flow needs no JSONata, a local one no HTTP client.
 _HOMES = {
+    "Answer": "models.provider",
+    "Execution": "models.provider",
     "FileRecordings": "models.recording",
     "FlowRuntime": "engine.runtime",
     "FlowRuntimes": "engine.runtime",
@@ -53,6 +59,7 @@ _HOMES = {
     "NodeRegistry": "nodes.registry",
     "OpenHarnessAdapter": "events.adapter",
     "OpenHarnessChatTransport": "transport",
+    "Provider": "models.provider",
     "Recorder": "models.recording",
     "RemoteRuntime": "remote.flows",
     "RemoteSessions": "remote.sessions",

@@ -108,7 +108,8 @@ def _require_models(flow: "FlowDefinition", registry: "NodeRegistry", target: st
     from usechat.open_harness.flow.problems import FlowProblem
     from usechat.open_harness.nodes.agent import AgentNode
 
-    agents = [(node, kind) for node in flow.nodes if isinstance(kind := registry.get(node.type), AgentNode)]
+    kinds = [(node, registry.get(node.type)) for node in flow.nodes]
+    agents = [(node, kind) for node, kind in kinds if isinstance(kind, AgentNode) and not kind.has_own_provider]
     if not agents:
         return
     # This takes seconds; at this point no user waits for an answer.

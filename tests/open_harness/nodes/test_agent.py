@@ -10,6 +10,7 @@ from tests.open_harness.flow_runs import Heard, constant, edge, flow, run
 from tests.open_harness.scripted_models import Script, answering, call, thinking
 from usechat.errors import InvalidFlow
 from usechat.open_harness.engine.runtime import FlowRuntime
+from usechat.open_harness.models.provider import Answer, Execution
 from usechat.open_harness.models.pydantic_ai import agent_failure
 from usechat.open_harness.nodes.builtin import default_registry
 
@@ -113,7 +114,9 @@ async def test_wrong_arguments_are_a_tool_that_failed() -> None:
         (TimeoutError("too slow"), "timeout"),
         (ModelHTTPError(429, "m"), "rate_limit"),
         (ModelHTTPError(401, "m"), "auth"),
-        (ModelHTTPError(500, "m"), "execution_error"),
+        (ModelHTTPError(500, "m"), "network"),
+        (ModelHTTPError(529, "m"), "network"),
+        (ModelHTTPError(400, "m"), "execution_error"),
         (ConnectionRefusedError("refused"), "network"),
         (RuntimeError("Set the `OPENAI_API_KEY` environment variable"), "auth"),
         (RuntimeError("who knows"), "execution_error"),
@@ -314,3 +317,21 @@ async def test_messages_without_a_question_fail_the_agent(messages: list[Any]) -
 
 
 ECHO = answering(lambda text: f"you said {text}")
+
+
+class Parrot:
+    """A provider that repeats what it is asked."""
+
+    type = "parrot"
+
+    async def execute(self, execution: Execution) -> Answer:
+        execution.emit({"type": "text", "content": execution.request.prompt, "delta": True})
+        return Answer(execution.request.prompt, messages=[execution.request.prompt])
+
+
+async def test_a_provider_of_your_own_answers_the_agents() -> None:
+    registry = default_registry(provider=Parrot())
+    described = flow({"id": "a", "type": "agent", "input": {"prompt": "{{ flow.input.message }}"}})
+    heard, snapshot = await run(described, {"message": "Hello"}, registry=registry)
+    assert [event["content"] for event in heard.of("agent:text:delta")] == ["Hello"]
+    assert snapshot["outputs"]["a"]["text"] == "Hello"

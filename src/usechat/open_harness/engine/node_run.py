@@ -28,9 +28,16 @@ _GRACE: Final = 5.0
 
 
 async def run_with_policy(
-    attempt: Callable[[], Awaitable[Any]], policy: Policy, *, on_timeout: Callable[[], None]
+    attempt: Callable[[], Awaitable[Any]],
+    policy: Policy,
+    *,
+    on_timeout: Callable[[], None],
+    on_retry: Callable[[int, Exception], None],
 ) -> Any:
-    """Run an attempt until one succeeds or none is left. The pause before each further attempt doubles."""
+    """Run an attempt until one succeeds or none is left. The pause before each further attempt doubles.
+
+    ``on_retry`` is called with the number of each attempt that failed, and why, unless it was the last.
+    """
 
     def timed_out() -> Exception:
         on_timeout()
@@ -42,6 +49,7 @@ async def run_with_policy(
         except Exception as error:
             pause = policy.retry.backoff_ms * 2 ** (number - 1) / 1000
             _logger.warning("attempt %d failed; the next one is in %g s", number, pause, exc_info=error)
+            on_retry(number, error)
             await asyncio.sleep(pause)
     return await run_within(attempt(), policy.timeout_ms, timed_out)
 
@@ -210,7 +218,14 @@ class NodeRun:
             lambda: kind.run(fields, new_context()),
             self.node.policy,
             on_timeout=lambda: self._context.stop("timeout") if self._context else None,
+            on_retry=self._retry,
         )
+
+    def _retry(self, attempt: int, error: Exception) -> None:
+        """Emit that an attempt failed and another one follows, an event of ours: what was said so far is void."""
+        assert self._context is not None, "an attempt has a context"
+        told = {"nodeId": self.node.id, "runId": self._context.run_id, "attempt": attempt, "error": text_of(error)}
+        self._run.emit({"type": "node:retry", **told})
 
     def _contexts(self, run_id: str, session_name: str) -> Callable[[], NodeContext]:
         """Return a function that makes the context of each attempt."""

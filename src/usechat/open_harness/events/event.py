@@ -21,6 +21,7 @@ REQUIRED: Final[Mapping[str, tuple[str, ...]]] = {
     "node:start": _RUN,
     "node:complete": _RUN,
     "node:error": _RUN,
+    "node:retry": _RUN,
     "node:skipped": ("nodeId",),
     "edge:fire": ("from", "to"),
     "loop:iterate": (),

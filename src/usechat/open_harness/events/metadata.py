@@ -27,6 +27,12 @@ class FlowData:
         self._edges = itertools.count(1)
         self._skipped = itertools.count(1)
 
+    def learn(self, graph: Any) -> None:
+        """Take over the graph that a remote runtime tells, if none is known."""
+        is_graph = isinstance(graph, Mapping) and all(isinstance(graph.get(key), list) for key in ("nodes", "edges"))
+        if self._graph is None and is_graph:
+            self._graph = graph
+
     def again(self) -> list[Data]:
         """Return all current states, for a message that begins in the middle of the run."""
         status = [self.status(self._status)] if self._status else []
@@ -47,7 +53,7 @@ class FlowData:
 
     def node_started(self, event: Event) -> Data:
         """Return the state of a new invocation."""
-        data = {"nodeId": event["nodeId"], "runId": event["runId"], "status": "running"}
+        data = {"nodeId": event["nodeId"], **self._label(event), "runId": event["runId"], "status": "running"}
         data |= {"startedAt": moment(event), "durationMs": None}
         self._nodes[event["runId"]] = data
         return self._node(data)
@@ -71,7 +77,7 @@ class FlowData:
 
     def node_skipped(self, event: Event) -> Data:
         """Return the state of a node that was skipped."""
-        data = {"nodeId": event["nodeId"], "runId": None, "status": "skipped"}
+        data = {"nodeId": event["nodeId"], **self._label(event), "runId": None, "status": "skipped"}
         data |= {"startedAt": moment(event), "durationMs": 0}
         return Data("node-status", data, f"skipped-{next(self._skipped)}")
 
@@ -86,6 +92,13 @@ class FlowData:
         if self._edge is None:
             return []
         return [Data("edge", {**self._edge, "iteration": event.get("iteration")}, self._edge_id)]
+
+    def _label(self, event: Event) -> dict[str, str]:
+        """Return the label that the flow file gives to the node of an event."""
+        for node in self._graph["nodes"] if self._graph else ():
+            if node.get("id") == event["nodeId"] and (label := (node.get("ui") or {}).get("label")):
+                return {"label": str(label)}
+        return {}
 
     def _ended(self, run_id: str, status: str, event: Event) -> list[Data]:
         data = self._nodes.pop(run_id, None)

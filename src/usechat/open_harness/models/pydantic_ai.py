@@ -188,8 +188,11 @@ def agent_failure(error: BaseException) -> AgentFailed:
 
 
 def _error_type(error: BaseException) -> str | None:
-    if (found := _STATUSES.get(getattr(error, "status_code", 0) or 0)) is not None:
+    status = getattr(error, "status_code", 0) or 0
+    if (found := _STATUSES.get(status)) is not None:
         return found
+    if status >= 500:  # the provider's own failure; another attempt may succeed
+        return "network"
     names = " ".join(kind.__name__ for kind in type(error).__mro__)
     return next((name for name, pattern in _TYPES if pattern.search(names)), None)
 

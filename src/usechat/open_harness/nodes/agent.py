@@ -55,15 +55,21 @@ class AgentNode:
 
     def problems(self, fields: Mapping[str, Any]) -> Iterable[tuple[Place, str]]:
         """Yield the problems of the input."""
-        return request_problems(fields, has_model=self._claude or self._registry.default_model is not None)
+        has_model = self._claude or self._registry.default_model is not None or self.has_own_provider
+        return request_problems(fields, has_model=has_model)
 
     def model(self, fields: Mapping[str, Any]) -> Any:
         """Return the model that an input names, or the default model."""
         return self._registry.model(model_name(fields, claude=self._claude)) or _CLAUDE
 
+    @property
+    def has_own_provider(self) -> bool:
+        """Whether something else than pydantic-ai answers."""
+        return self._registry.provider is not None
+
     def require_model_library(self) -> None:
         """Raise MissingDependency if pydantic-ai is not installed: when a flow is loaded, not at the first message."""
-        if find_spec("pydantic_ai") is None:
+        if not self.has_own_provider and find_spec("pydantic_ai") is None:
             raise MissingDependency("pydantic-ai-slim", "pydantic-ai")
 
     async def run(self, fields: Mapping[str, Any], context: NodeContext) -> Any:
@@ -87,7 +93,7 @@ class AgentNode:
             inbox=context.inbox,
             emit=lambda event: context.emit(_runtime_event(event)),
         )
-        answer = await self._ask(_Models(), execution, session, context)
+        answer = await self._ask(self._registry.provider or _Models(), execution, session, context)
         return _output(answer, session)
 
     async def _ask(
