@@ -316,7 +316,8 @@ def test_attempts_are_not_glued_together_on_the_page(release: str, shown: list[s
     for part in said(attempts()):
         for chunk in stream.send(part):
             builder.receive(chunk)
-    assert [part["text"] for part in builder.message["parts"] if part["type"] == "text"] == shown
+    parts: list[Any] = list(builder.message["parts"])
+    assert [part["text"] for part in parts if part["type"] == "text"] == shown
 
 
 def test_the_step_of_an_attempt_is_not_reset_if_another_node_speaks_in_it() -> None:
@@ -378,7 +379,15 @@ def test_a_flow_of_nodes_that_say_nothing_shows_the_output_of_the_last(
 def test_the_graph_of_a_remote_flow_is_shown_if_its_runtime_tells_it() -> None:
     told = event("flow:start", flowName="f", graph=LABELLED)
     assert said([told], send_flow_metadata=True)[0] == p.Data("flow-graph", LABELLED, "flow-graph")
-    mine = {"nodes": [], "edges": []}
+    mine: dict[str, Any] = {"nodes": [], "edges": []}
     assert said([told], send_flow_metadata=True, graph=mine)[0] == p.Data("flow-graph", mine, "flow-graph")
-    for wrong in ("x", {"nodes": []}, {"nodes": 1, "edges": []}):
+    graphs: list[Any] = ["x", {"nodes": []}, {"nodes": 1, "edges": []}]
+    for wrong in graphs:
         assert len(said([event("flow:resumed", graph=wrong)], send_flow_metadata=True)) == 1
+
+
+def test_a_structured_output_is_a_data_part() -> None:
+    parts = said([event("flow:start"), event("agent:complete", "a1", structuredOutput={"n": 7})])
+    assert parts == [
+        p.Data("structured-output", {"nodeId": "a", "runId": "a1", "value": {"n": 7}}, "structured-a1"),
+    ]

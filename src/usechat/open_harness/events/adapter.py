@@ -27,7 +27,7 @@ from usechat.errors import PublicError, UnknownEvent
 from usechat.open_harness.events.dialects import Dialects
 from usechat.open_harness.events.event import REQUIRED, EndsAt, lacking
 from usechat.open_harness.events.failures import Notice, failed_step
-from usechat.open_harness.events.metadata import FlowData, Usage, node_output
+from usechat.open_harness.events.metadata import FlowData, Usage, node_output, structured_output
 from usechat.open_harness.events.tool_calls import AgentToolCalls
 from usechat.open_harness.runtime_protocol import Event
 from usechat.protocol.parts import (
@@ -311,6 +311,8 @@ class OpenHarnessAdapter:
 
     def _agent_completed(self, event: Event) -> Iterator[Part]:
         yield from self._end_agent(event)
+        if "structuredOutput" in event:
+            yield structured_output(event)
         if used := self._usage.add(event):
             yield Metadata(used)
         if self._is_bare:

@@ -11,7 +11,7 @@ from usechat.open_harness.flow.definition import FlowDefinition
 from usechat.open_harness.runtime_protocol import Event
 from usechat.protocol.parts import Data
 
-__all__ = ["FlowData", "Usage", "graph_of", "node_output"]
+__all__ = ["FlowData", "Usage", "graph_of", "node_output", "structured_output"]
 
 
 class FlowData:
@@ -124,6 +124,12 @@ def node_output(event: Event) -> Data:
     """Return the output of a node's invocation."""
     output = {"nodeId": event["nodeId"], "runId": event["runId"], "output": event.get("output")}
     return Data("node-output", output, f"output-{event['runId']}")
+
+
+def structured_output(event: Event) -> Data:
+    """Return the structured output of an agent."""
+    value = {"nodeId": event["nodeId"], "runId": event["runId"], "value": event["structuredOutput"]}
+    return Data("structured-output", value, f"structured-{event['runId']}")
 
 
 class Usage:

@@ -38,7 +38,10 @@ class PromptMessage(msgspec.Struct, frozen=True):
 
 
 class AgentRequest(msgspec.Struct, frozen=True):
-    """One question to a model: ``prompt`` is the last message, ``conversation`` the messages before it."""
+    """One question to a model: ``prompt`` is the last message, ``conversation`` the messages before it.
+
+    With ``output_schema``, a JSON schema, the answer has a ``structured_output`` that is valid by it.
+    """
 
     model: str | None
     prompt: str
@@ -49,6 +52,7 @@ class AgentRequest(msgspec.Struct, frozen=True):
     thinking: bool | str | None = None
     tool_timeout_ms: float = TOOL_TIMEOUT_MS
     max_turns: int = MAXIMUM_TURNS
+    output_schema: Mapping[str, Any] | None = None
 
 
 class Answer(msgspec.Struct, rename="camel"):
@@ -64,6 +68,7 @@ class Answer(msgspec.Struct, rename="camel"):
     num_turns: int = 1
     duration_ms: int = 0
     total_cost_usd: float | msgspec.UnsetType = msgspec.UNSET
+    structured_output: Any = msgspec.UNSET
     messages: list[Any] = []
 
 
