@@ -1,4 +1,4 @@
-"""Flows: how soon a page has what a node says, over HTTP; and what a flow with many tool calls costs.
+"""Flows: how soon a page has what a node says, over HTTP; what many tool calls cost, and lists of many items.
 
 `python -m bench.open_harness PORT` is the server that the first part asks, in a process of its own.
 """
@@ -45,6 +45,8 @@ from usechat.turn import TurnContext
 
 LIMIT: Final = 100.0
 """Milliseconds within which a page has what was said (SC-002, SC-009)."""
+LIST_SECONDS: Final = 3.0
+"""Seconds within which the longest list is done."""
 BUSY: Final = 0.5
 """Processes that wanted to run when the run began, on average; with more than this the figures are not worth much."""
 WAYS: Final = {"here": "in the server's process", "remote": "behind a WebSocket"}
@@ -60,10 +62,11 @@ class Plan(msgspec.Struct, frozen=True):
     pause: float = 0.02
     chats: tuple[int, ...] = (1, 50)
     calls: tuple[int, ...] = (50, 200, 800)
+    items: tuple[int, ...] = (100, 1_000, 10_000)
     rounds: int = 15
 
 
-QUICK: Final = Plan(deltas=3, pause=0.001, chats=(1, 2), calls=(5, 20), rounds=1)
+QUICK: Final = Plan(deltas=3, pause=0.001, chats=(1, 2), calls=(5, 20), items=(2, 5), rounds=1)
 
 
 class Delay(msgspec.Struct, frozen=True):
@@ -84,6 +87,13 @@ class Calls(msgspec.Struct, frozen=True):
     peak: int
 
 
+class Items(msgspec.Struct, frozen=True):
+    """What one item of a ``forEach`` costs: nanoseconds."""
+
+    count: int
+    time: Figure
+
+
 class FlowResults(msgspec.Struct, frozen=True):
     """One run. ``load``: what else the machine did."""
 
@@ -91,6 +101,7 @@ class FlowResults(msgspec.Struct, frozen=True):
     load: float
     delays: list[Delay]
     calls: list[Calls]
+    items: list[Items]
 
 
 # The flows
@@ -237,18 +248,47 @@ def measure_calls(plan: Plan) -> list[Calls]:
     return [Calls(count, times[str(count)], peak(count)) for count in plan.calls]
 
 
+# What the items of a list cost
+
+
+def list_flow(count: int) -> FlowRuntime:
+    """Return a flow whose second node runs once for each item of a list."""
+    nodes = [
+        {"id": "list", "type": "constant", "input": {"value": [{"number": number} for number in range(count)]}},
+        {"id": "each", "type": "echo", "input": {"text": "Number {{ item.number }}"}},
+    ]
+    edge = {"from": "list", "to": "each", "forEach": {"in": "{{ list.value }}", "as": "item"}}
+    return FlowRuntime({"name": "list", "nodes": nodes, "edges": [edge]})
+
+
+def run_list(count: int) -> None:
+    """Run the flow to its end."""
+    output = asyncio.run(list_flow(count).run())["outputs"]["each"]
+    assert len(output["iterations"]) == count
+
+
+def measure_items(plan: Plan) -> list[Items]:
+    """Measure lists of all lengths in the same rounds."""
+    ways = {str(count): timed(partial(run_list, count), count) for count in plan.items}
+    times = measure_in_rounds(ways, rounds=plan.rounds, warm_up=1, title="items of a list")
+    return [Items(count, times[str(count)]) for count in plan.items]
+
+
 # The report
 
 
 def measure(plan: Plan) -> FlowResults:
     """Measure everything."""
-    return FlowResults(circumstances(_PACKAGES), os.getloadavg()[0], measure_delays(plan), measure_calls(plan))
+    found = circumstances(_PACKAGES), os.getloadavg()[0]
+    return FlowResults(*found, measure_delays(plan), measure_calls(plan), measure_items(plan))
 
 
 def goals(results: FlowResults) -> list[Goal]:
     """Judge the run."""
     few, *_, many = results.calls
     growth = many.time.median / few.time.median
+    short, *_, long = results.items
+    seconds = long.time.median * long.count / 1e9
     kept = (many.peak - few.peak) / (many.count - few.count)
     return [
         *(
@@ -265,6 +305,12 @@ def goals(results: FlowResults) -> list[Goal]:
             growth < FLAT,
         ),
         Goal("less than 1 KiB kept of a tool call", f"{kept:,.0f} bytes", kept < 1024),
+        Goal(
+            f"time per item of a list flat (within {FLAT}x) from {short.count} to {long.count} items",
+            f"{long.time.median / short.time.median:.2f}x",
+            long.time.median < FLAT * short.time.median,
+        ),
+        Goal(f"{long.count} items in less than {LIST_SECONDS:g} s", f"{seconds:.2f} s", seconds < LIST_SECONDS),
     ]
 
 
@@ -287,6 +333,7 @@ def report(results: FlowResults) -> str:
         [f"{calls.count} calls", f"{calls.time.median / 1000:.1f}", f"{calls.peak / 1024:,.0f}"]
         for calls in results.calls
     ]
+    items = [[f"{items.count} items", f"{items.time.median / 1000:.1f}"] for items in results.items]
     return "\n\n".join(
         [
             "# Flows",
@@ -295,6 +342,8 @@ def report(results: FlowResults) -> str:
             table(["what", "chats", "median ms", "p99 ms"], delays),
             "## A flow of many tool calls: runtime, adapter and frames",
             table(["flow", "median µs per call", "peak KiB"], calls),
+            "## A node that runs for each item of a list",
+            table(["list", "median µs per item"], items),
         ]
     )
 

@@ -7,8 +7,14 @@ python examples/open_harness/chat.py, and then: usechat serve --as open-harness 
 import sys
 from pathlib import Path
 
-from usechat import Turn
-from usechat.open_harness import FlowRuntime, OpenHarnessChatTransport, SqliteRunStore, load_flow, serve_runtime
+from usechat.open_harness import (
+    FlowRuntime,
+    FlowRuntimes,
+    OpenHarnessChatTransport,
+    SqliteRunStore,
+    load_flow,
+    serve_runtime,
+)
 
 HERE = Path(__file__).parent
 sys.path.insert(0, str(HERE))
@@ -16,14 +22,7 @@ sys.path.insert(0, str(HERE))
 flow = load_flow(HERE / "trip-flow.yaml")
 store = SqliteRunStore("runs.db")
 
-
-def runtime(turn: Turn) -> FlowRuntime:
-    """Resume the chat's paused run, or start another."""
-    paused = store.paused_run(turn.chat_id, turn.identity.subject if turn.identity else "")
-    return FlowRuntime(flow, store=store, resume={"runId": paused} if paused else None)
-
-
-transport = OpenHarnessChatTransport(runtime, send_flow_metadata=True)
+transport = OpenHarnessChatTransport(FlowRuntimes(flow, store=store), send_flow_metadata=True)
 
 if __name__ == "__main__":
     serve_runtime(lambda: FlowRuntime(flow, store=store))

@@ -148,12 +148,12 @@ def test_research_flow_shows_the_researcher_and_then_the_summarizer(
     browser: Browser, served: Served, release: str
 ) -> None:
     parts = parts_of(ask(browser, served, release, "research", "cats"))
-    found = "About [Find out what is known about: cats]"
+    found = "About [Research: cats]"
     assert outline(parts) == [
         "step-start",
         found,
         "step-start",
-        f"About [Summarise this in three sentences:\n\n{found}]",
+        f"About [Summarize: {found}]",
     ]
     assert [speaker(part) for part in parts if part["type"] == "text"] == ["researcher", "summarizer"]
 

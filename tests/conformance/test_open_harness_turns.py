@@ -98,7 +98,7 @@ async def session_asks(runtime: ScriptedRuntime) -> AsyncIterator[Event]:
 
 async def session_goes_on(runtime: ScriptedRuntime) -> AsyncIterator[Event]:
     answer = runtime.resumed_with[-1]
-    approved = {"approved": answer == "approved"} if answer in ("approved", "denied") else {}
+    approved = {"approved": answer == "yes"} if answer in ("yes", "no") else {}
     yield session("input:received", id="q1", value=answer, **approved)
     yield session("text:delta", agent="a", delta=f"So: {answer}.")
     yield session("workflow:completed")
@@ -268,7 +268,7 @@ def test_a_session_that_asks_for_approval_goes_on_with_the_pages_answer(
     [call] = parts_of(view, "tool-")
     assert (call["type"], call["state"], call["input"]) == ("tool-approve", "approval-requested", {"prompt": "Sure?"})
     page.call("addToolApprovalResponse", {"id": call["approval"]["id"], "approved": approved})
-    said = "approved" if approved else "denied"
+    said = "yes" if approved else "no"
     done = page.until(lambda now: text_of(now) == f"Let me ask. So: {said}." and now["status"] == "ready")
     assert (good(done), len(done["messages"])) == (True, 2)
     assert [part["state"] for part in parts_of(done, "tool-")] == ["output-available" if approved else "output-denied"]

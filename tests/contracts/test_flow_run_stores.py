@@ -1,11 +1,15 @@
 """Every store of flow runs keeps the same promises."""
 
+import os
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from usechat.open_harness.engine.processes import new_start, this_process
 from usechat.open_harness.engine.sqlite_store import SqliteRunStore
 from usechat.open_harness.engine.store import FlowRunStore, MemoryRunStore
 
@@ -50,9 +54,37 @@ def test_a_session_is_replaced(store: FlowRunStore) -> None:
 def test_a_paused_run_is_found_by_its_chat_and_owner_while_it_is_the_latest(store: FlowRunStore) -> None:
     store.save_snapshot("one", snapshot("paused"))
     store.save_snapshot("two", snapshot("paused", owner="ann"))
-    assert (store.paused_run("c"), store.paused_run("c", "ann"), store.paused_run("d")) == ("one", "two", None)
+    assert (store.unfinished_run("c"), store.unfinished_run("c", "ann"), store.unfinished_run("d")) == (
+        "one",
+        "two",
+        None,
+    )
     store.save_snapshot("one", snapshot("complete"))
-    assert store.paused_run("c") is None
+    assert store.unfinished_run("c") is None
+
+
+def test_a_run_whose_process_is_gone_is_found_and_one_that_runs_is_not(store: FlowRunStore) -> None:
+    with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as process:
+        gone = this_process().replace(f"/{os.getpid()}/", f"/{process.pid}/")
+        process.kill()
+    for chat_id, name in (("gone", gone), ("here", this_process()), ("elsewhere", "another-host/1/2"), ("old", "")):
+        run = {"status": "running", "owner": "", "input": {"chatId": chat_id}, "process": name}
+        store.save_snapshot(f"run of {chat_id}", run)
+    assert [store.unfinished_run(chat_id) for chat_id in ("gone", "here", "elsewhere", "old")] == [
+        "run of gone",
+        None,
+        None,
+        "run of old",
+    ]
+
+
+def test_the_later_of_two_runs_of_one_instant_is_the_latest(store: FlowRunStore) -> None:
+    """They are stored in one transaction, with one time; their ids say nothing."""
+    for run_id in ("b", "c", "a"):
+        store.save_snapshot(run_id, {**snapshot("paused"), "startedAt": new_start()})
+    assert store.unfinished_run("c") == "a"
+    store.save_snapshot("a", {**snapshot("complete"), "startedAt": new_start()})
+    assert store.unfinished_run("c") is None
 
 
 def test_flush_returns_when_nothing_waits(store: FlowRunStore) -> None:

@@ -139,3 +139,12 @@ async def meets(fields: Mapping[str, Any], context: NodeContext) -> Any:
         await asyncio.sleep(0.001)
     together.remove(context.node_id)
     return context.node_id
+
+
+async def waits_for_a_resume(_given: Mapping[str, Any], context: NodeContext) -> Any:
+    """Wait for ever, unless the flow was resumed."""
+    if context.resume_message is None:
+        sys.stdout.write("waiting\n")
+        sys.stdout.flush()
+        await asyncio.Event().wait()
+    return {"text": context.resume_message}

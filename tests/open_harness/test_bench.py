@@ -1,7 +1,18 @@
 """The benchmark of flows measures what it says. Nothing is judged by the clock."""
 
 from bench.machine import Circumstances
-from bench.open_harness import QUICK, Calls, Delay, FlowResults, goals, measure_calls, measure_delays, report
+from bench.open_harness import (
+    QUICK,
+    Calls,
+    Delay,
+    FlowResults,
+    Items,
+    goals,
+    measure_calls,
+    measure_delays,
+    measure_items,
+    report,
+)
 from bench.rounds import Figure
 
 
@@ -11,6 +22,7 @@ def results(p50: float, longest: float, peak: int) -> FlowResults:
         0.0,
         [Delay("here", kind, 1, p50, 2 * p50) for kind in ("text", "thinking")],
         [Calls(50, Figure(1000, 900), 1000), Calls(800, Figure(longest, longest), peak)],
+        [Items(100, Figure(250_000, 250_000)), Items(10_000, Figure(250 * longest, 250 * longest))],
     )
 
 
@@ -28,9 +40,15 @@ def test_flows_of_all_lengths_are_measured() -> None:
     assert all(each.time.median > 0 and each.peak > 0 for each in calls)
 
 
+def test_lists_of_all_lengths_are_measured() -> None:
+    items = measure_items(QUICK)
+    assert [each.count for each in items] == [2, 5]
+    assert all(each.time.median > 0 for each in items)
+
+
 def test_the_goals_are_judged() -> None:
-    assert [goal.met for goal in goals(results(20.0, 1100, 500_000))] == [True, True, True, True]
-    assert [goal.met for goal in goals(results(101.0, 1300, 5_000_000))] == [False, False, False, False]
+    assert [goal.met for goal in goals(results(20.0, 1100, 500_000))] == [True] * 6
+    assert [goal.met for goal in goals(results(101.0, 1300, 5_000_000))] == [False] * 6
 
 
 def test_the_report_names_ways_and_figures() -> None:

@@ -47,6 +47,29 @@ def test_sc_005_ten_times_the_tool_calls_take_about_ten_times_the_time() -> None
     assert many < 40 * few  # were it quadratic, it would be a hundred times
 
 
+def seconds_of_list(count: int) -> float:
+    nodes = [
+        {"id": "list", "type": "constant", "input": {"value": [{"n": number} for number in range(count)]}},
+        {"id": "each", "type": "echo", "input": {"text": "{{ item.n }} of {{ list.value[0].n }}"}},
+    ]
+    edges = [{"from": "list", "to": "each", "forEach": {"in": "{{ list.value }}", "as": "item"}}]
+    runtime = FlowRuntime({"name": "list", "nodes": nodes, "edges": edges})
+    began = time.thread_time()
+    snapshot = asyncio.run(runtime.run())
+    assert len(snapshot["outputs"]["each"]["iterations"]) == count
+    return time.thread_time() - began
+
+
+def test_ten_times_the_items_of_a_list_take_about_ten_times_the_time() -> None:
+    few = min(seconds_of_list(100) for _ in range(5))
+    many = min(seconds_of_list(1000) for _ in range(3))
+    assert many < 30 * few  # it was a hundred times, when each evaluation walked through all outputs
+
+
+def test_ten_thousand_items_take_less_than_three_seconds_of_work() -> None:
+    assert min(seconds_of_list(10_000) for _ in range(3)) < 3
+
+
 def test_sc_005_an_adapter_keeps_nothing_of_the_calls_that_have_ended() -> None:
     adapter = OpenHarnessAdapter(send_flow_metadata=True, send_node_outputs=True)
     adapter.feed(event("flow:start", flowName="f"))

@@ -20,11 +20,11 @@ from tests.server.process import question, serve_process
 from usechat import ChunkDecoder, MessageBuilder
 from usechat.cli import main
 from usechat.cli.plan import Plan, make_app
-from usechat.cli.targets import NoOptions, ServedAnswer
+from usechat.cli.targets import ServedAnswer
 from usechat.errors import InvalidFlow, UsechatError
 from usechat.open_harness.remote.flows import RemoteRuntime
 from usechat.open_harness.remote.sessions import RemoteSessions
-from usechat.open_harness.target import OpenHarnessTarget
+from usechat.open_harness.target import OpenHarnessOptions, OpenHarnessTarget
 
 FLOW = """\
 name: greeting
@@ -62,8 +62,8 @@ serve_runtime(lambda: FlowRuntime(flow), port=0)
 """
 
 
-def open_target(target: str) -> ServedAnswer:
-    return OpenHarnessTarget().open(target, NoOptions(), COMMON)
+def open_target(target: str, **options: str) -> ServedAnswer:
+    return OpenHarnessTarget().open(target, OpenHarnessOptions(**options), COMMON)
 
 
 @pytest.fixture
@@ -164,6 +164,53 @@ def test_models_that_cannot_be_asked_are_told_before_anything_is_served(
     assert re.match(r'node "a", model: (Please install the `anthropic` package|Set the `ANTHROPIC_API_KEY`)', claude)
     assert unknown == 'node "b", model: Unknown model: nonsense:x'
     assert nobody == """node "c", model: module 'greetings' has no attribute 'nobody'"""
+
+
+MAPPED = """\
+name: mapped
+nodes: [{id: a, type: shout, input: {text: "{{ flow.input.topic }} at {{ flow.input.depth }}"}}]
+edges: []
+"""
+REGISTRY = """\
+from usechat.open_harness import default_registry
+
+async def shout(given):
+    yield given["text"].upper()
+
+registry = default_registry()
+registry.add("shout", shout)
+"""
+
+
+def test_input_and_types_of_nodes_come_from_the_command_line(folder: Path) -> None:
+    (folder / "mapped.yaml").write_text(MAPPED, encoding="utf-8")
+    (folder / "my_nodes.py").write_text(REGISTRY, encoding="utf-8")
+    options = ["--input", "topic=text,depth=body.depth", "--registry", "my_nodes:registry"]
+    with serve_process(folder, "mapped.yaml", *options) as process:
+        response = httpx2.post(f"{process.url}/api/chat", json={**question("bees"), "depth": 3}, timeout=60)
+    assert "BEES AT 3" in response.text
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        ({"input": "topic"}, "maps no input"),
+        ({"input": "message=text"}, "'message' is always that of the chat"),
+        ({"registry": "greetings:greet"}, "greetings:greet is no NodeRegistry"),
+        ({"registry": "greetings:nobody"}, "greetings has no 'nobody'"),
+    ],
+)
+def test_options_that_cannot_be_are_told_before_anything_is_served(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, options: dict[str, str], told: str
+) -> None:
+    monkeypatch.chdir(folder)
+    with pytest.raises(UsechatError, match=told):
+        open_target("flow.yaml", **options)
+
+
+def test_a_registry_is_of_no_use_to_flows_that_run_elsewhere() -> None:
+    with pytest.raises(UsechatError, match="--registry is for flow files"):
+        open_target("ws://localhost/ws", registry="greetings:greet")
 
 
 @pytest.mark.parametrize(

@@ -6,11 +6,12 @@ from typing import TYPE_CHECKING, Any
 from usechat.errors import InvalidFlow
 
 if TYPE_CHECKING:
-    from usechat.open_harness.engine.runtime import FlowRuntime
+    from usechat.open_harness.engine.runtime import FlowRuntime, FlowRuntimes
     from usechat.open_harness.engine.sqlite_store import SqliteRunStore
     from usechat.open_harness.engine.store import MemoryRunStore
     from usechat.open_harness.events.adapter import OpenHarnessAdapter
     from usechat.open_harness.flow.reading import load_flow
+    from usechat.open_harness.models.provider import Answer, Execution, Provider
     from usechat.open_harness.models.recording import FileRecordings, Recorder, SqliteRecordings
     from usechat.open_harness.nodes.builtin import default_registry
     from usechat.open_harness.nodes.context import NodeContext
@@ -22,14 +23,18 @@ if TYPE_CHECKING:
     from usechat.open_harness.transport import OpenHarnessChatTransport
 
 __all__ = [
+    "Answer",
+    "Execution",
     "FileRecordings",
     "FlowRuntime",
+    "FlowRuntimes",
     "InvalidFlow",
     "MemoryRunStore",
     "NodeContext",
     "NodeRegistry",
     "OpenHarnessAdapter",
     "OpenHarnessChatTransport",
+    "Provider",
     "Recorder",
     "RemoteRuntime",
     "RemoteSessions",
@@ -44,13 +49,17 @@ __all__ = [
 
 # Imported on use: a remote flow needs no JSONata, a local one no HTTP client.
 _HOMES = {
+    "Answer": "models.provider",
+    "Execution": "models.provider",
     "FileRecordings": "models.recording",
     "FlowRuntime": "engine.runtime",
+    "FlowRuntimes": "engine.runtime",
     "MemoryRunStore": "engine.store",
     "NodeContext": "nodes.context",
     "NodeRegistry": "nodes.registry",
     "OpenHarnessAdapter": "events.adapter",
     "OpenHarnessChatTransport": "transport",
+    "Provider": "models.provider",
     "Recorder": "models.recording",
     "RemoteRuntime": "remote.flows",
     "RemoteSessions": "remote.sessions",

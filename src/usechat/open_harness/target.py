@@ -6,8 +6,10 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from usechat.cli.targets import CommonOptions, NoOptions, OptionGroup, ServedAnswer
-from usechat.errors import CannotLoad, InvalidFlow
+import msgspec
+
+from usechat.cli.targets import CommonOptions, OptionGroup, ServedAnswer, load_object
+from usechat.errors import CannotLoad, InvalidFlow, InvalidSetting
 
 if TYPE_CHECKING:
     from usechat.open_harness.flow.definition import FlowDefinition
@@ -19,26 +21,45 @@ __all__ = ["OpenHarnessTarget"]
 _SCHEMES: Final = ("ws", "wss", "http", "https")
 
 
+class OpenHarnessOptions(msgspec.Struct, frozen=True):
+    """The options of this kind."""
+
+    input: str = ""
+    registry: str = ""
+
+
 class OpenHarnessTarget:
     """Serves a flow file, or the flows at an address. The page gets the flow's nodes, too, so that it can draw them."""
 
     summary = "a flow file (.yaml, also without --as), or flows at ws://HOST/PATH or http://HOST"
-    options = NoOptions
+    options = OpenHarnessOptions
 
     def recognises(self, target: str) -> bool:
         """Tell whether this is the name of a flow file."""
         return target.endswith((".yaml", ".yml"))
 
     def add_options(self, group: OptionGroup) -> None:
-        """Add nothing: the flow says it all."""
+        """Add where the flow's input comes from, and its types of nodes."""
+        group.add_argument(
+            "--input",
+            metavar="KEY=SOURCE,...",
+            help="where keys of flow.input come from: text (of the message) or body.FIELD, such as topic=text",
+        )
+        group.add_argument(
+            "--registry", metavar="MODULE:NAME", help="a NodeRegistry with types of nodes and models of your own"
+        )
 
-    def open(self, target: str, options: NoOptions, common: CommonOptions) -> ServedAnswer:  # noqa: ARG002
+    def open(self, target: str, options: OpenHarnessOptions, common: CommonOptions) -> ServedAnswer:  # noqa: ARG002
         """Return a transport; a broken flow or address is an error now, not for the first user."""
+        from usechat.open_harness.inputs import read_mapping
         from usechat.open_harness.transport import OpenHarnessChatTransport
 
         scheme, is_address, _ = target.partition("://")
-        factory = _flows_at(scheme, target) if is_address else _open_file(target)
-        return ServedAnswer(OpenHarnessChatTransport(factory, send_flow_metadata=True))
+        if is_address and options.registry:
+            raise InvalidSetting("--registry is for flow files: a flow at an address has its own types of nodes")
+        factory = _flows_at(scheme, target) if is_address else _open_file(target, options.registry)
+        mapping = read_mapping(options.input) if options.input else None
+        return ServedAnswer(OpenHarnessChatTransport(factory, input=mapping, send_flow_metadata=True))
 
 
 def _flows_at(scheme: str, url: str) -> "RuntimeFactory":
@@ -56,23 +77,30 @@ def _flows_at(scheme: str, url: str) -> "RuntimeFactory":
     return partial(RemoteRuntime, url)
 
 
-def _open_file(target: str) -> "RuntimeFactory":
+def _open_file(target: str, registry_name: str) -> "RuntimeFactory":
     path = Path(target)
     if not path.is_file():
         raise CannotLoad(f"there is no flow file {target}; give one, or an address such as ws://localhost:42069/ws")
-    from functools import partial
-
-    from usechat.open_harness.engine.runtime import FlowRuntime
+    from usechat.open_harness.engine.runtime import FlowRuntimes
     from usechat.open_harness.flow.reading import load_flow
     from usechat.open_harness.nodes.builtin import default_registry
 
     directory = str(path.resolve().parent)
     if directory not in sys.path:  # its functions live beside it
         sys.path.insert(0, directory)
-    registry = default_registry()
+    registry = _registry(registry_name) if registry_name else default_registry()
     flow = load_flow(path, registry=registry)
     _require_models(flow, registry, target)
-    return partial(FlowRuntime, flow, registry=registry)
+    return FlowRuntimes(flow, registry=registry)
+
+
+def _registry(name: str) -> "NodeRegistry":
+    from usechat.open_harness.nodes.registry import NodeRegistry
+
+    found = load_object(name)
+    if not isinstance(found, NodeRegistry):
+        raise InvalidSetting(f"--registry: {name} is no NodeRegistry; make one with default_registry()")
+    return found
 
 
 def _require_models(flow: "FlowDefinition", registry: "NodeRegistry", target: str) -> None:
@@ -80,7 +108,8 @@ def _require_models(flow: "FlowDefinition", registry: "NodeRegistry", target: st
     from usechat.open_harness.flow.problems import FlowProblem
     from usechat.open_harness.nodes.agent import AgentNode
 
-    agents = [(node, kind) for node in flow.nodes if isinstance(kind := registry.get(node.type), AgentNode)]
+    kinds = [(node, registry.get(node.type)) for node in flow.nodes]
+    agents = [(node, kind) for node, kind in kinds if isinstance(kind, AgentNode) and not kind.has_own_provider]
     if not agents:
         return
     # This takes seconds; at this point no user waits for an answer.

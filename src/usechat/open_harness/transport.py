@@ -4,8 +4,8 @@ import asyncio
 import inspect
 import logging
 import secrets
-from collections.abc import AsyncIterator, Awaitable, Callable
-from typing import Any, Final, TypeAlias
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from typing import Final, TypeAlias
 
 import msgspec
 
@@ -13,6 +13,8 @@ from usechat.errors import PublicError
 from usechat.open_harness.chat import FlowChat, FlowChats, FlowTurn, FlowTurns
 from usechat.open_harness.events.adapter import OpenHarnessAdapter
 from usechat.open_harness.events.metadata import graph_of
+from usechat.open_harness.flow.definition import FlowDefinition
+from usechat.open_harness.inputs import FlowInputs
 from usechat.open_harness.runtime_protocol import Runtime
 from usechat.protocol.chunks import Chunk
 from usechat.protocol.parts import Start
@@ -38,8 +40,10 @@ class OpenHarnessChatTransport:
     """Answers chats with flows. It is a chat transport and a source: give it to ``ChatApp`` or ``chat_response``.
 
     ``runtime`` is a function that makes a runtime for each turn, or one runtime, which runs once. The flow's input is
-    ``message``, ``messages``, ``files`` and ``chatId``. The chat's next message resumes a paused flow. A message that
-    comes while the flow runs is sent to the running node, and the answer continues in a new message.
+    ``message``, ``messages``, ``files``, ``chatId`` and the application's own fields of the request body; ``input``
+    names the sources of further keys, as in ``{"topic": "text", "depth": "body.depth"}``. The chat's next message
+    resumes a paused flow. A message that comes while the flow runs is sent to the running node, and the answer
+    continues in a new message.
 
     ``send_reasoning`` sends what agents think, ``send_step_markers`` starts a step with each node,
     ``send_flow_metadata`` sends data parts from which a page can draw the flow, ``send_node_outputs`` sends the output
@@ -55,6 +59,7 @@ class OpenHarnessChatTransport:
         self,
         runtime: Runtime | RuntimeFactory,
         *,
+        input: Mapping[str, str] | None = None,  # noqa: A002
         send_reasoning: bool = True,
         send_step_markers: bool = True,
         send_flow_metadata: bool = False,
@@ -62,6 +67,9 @@ class OpenHarnessChatTransport:
         generate_message_id: Callable[[], str] | None = None,
     ) -> None:
         self._runtime = runtime
+        self._inputs = FlowInputs(input)
+        if (flow := _flow_of(runtime)) is not None:
+            self._inputs.prepare(flow)
         self._send_reasoning = send_reasoning
         self._send_step_markers = send_step_markers
         self._send_flow_metadata = send_flow_metadata
@@ -143,12 +151,13 @@ class OpenHarnessChatTransport:
         status = runtime.get_snapshot().get("status")
         if status in ("complete", "aborted"):
             raise PublicError(USED_UP)
+        given = {} if status in ("running", "paused") else self._inputs.of(turn, _flow_of(runtime))
         flow = FlowTurns(runtime, self._adapter(runtime))
         if status == "running":
             return flow, lambda: flow.deliver(_text_alone(turn))
         if status == "paused":
             return flow, lambda: flow.start(lambda: runtime.resume(_answer(turn)), context)
-        return flow, lambda: flow.start(lambda: runtime.run(_input(turn)), context)
+        return flow, lambda: flow.start(lambda: runtime.run(given), context)
 
     async def _make(self, turn: Turn) -> Runtime:
         if isinstance(self._runtime, Runtime) and not isinstance(self._runtime, type):
@@ -174,7 +183,7 @@ class OpenHarnessChatTransport:
             send_flow_metadata=self._send_flow_metadata,
             send_node_outputs=self._send_node_outputs,
             ends_at=getattr(runtime, "ends_at", None),
-            graph=graph_of(getattr(runtime, "flow", None)),
+            graph=graph_of(_flow_of(runtime)),
             new_reference=lambda: secrets.token_hex(4),
         )
 
@@ -193,15 +202,20 @@ def _takes_turn(factory: RuntimeFactory) -> bool:
     return any(each.kind in positional and each.default is inspect.Parameter.empty for each in given)
 
 
-def _input(turn: Turn) -> dict[str, Any]:
-    return {"message": turn.text, "messages": turn.messages, "files": turn.files, "chatId": turn.chat_id}
+def _flow_of(runtime: object) -> FlowDefinition | None:
+    """Return the flow that a runtime runs, or that a factory makes runtimes for, if it runs in this process."""
+    flow = getattr(runtime, "flow", None)
+    return flow if isinstance(flow, FlowDefinition) else None
 
 
 def _answer(turn: Turn) -> str:
-    """Return what resumes a paused flow: the user's approval or choice if it asked for one, or the message's text."""
+    """Return what resumes a paused flow: the user's approval or choice if it asked for one, or the message's text.
+
+    Open Harness takes what begins with "y" as an approval, and everything else as a refusal.
+    """
     if turn.request.continues:
         for approval in turn.approvals:
-            return "approved" if approval.approved else approval.reason or "denied"
+            return "yes" if approval.approved else f"no: {approval.reason}" if approval.reason else "no"
         for output in turn.tool_outputs:
             return output.output if isinstance(output.output, str) else msgspec.json.encode(output.output).decode()
     return _text_alone(turn)

@@ -1,9 +1,12 @@
 """What agents remember: per chat, per owner, over turns, pauses and restarts."""
 
 import asyncio
+import contextlib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
+
+import pytest
 
 from tests.open_harness.flow_runs import Heard, constant, edge, flow, run
 from tests.open_harness.scripted_models import Script
@@ -17,11 +20,11 @@ CHAT: Final = flow({"id": "a", "type": "agent", "input": {"prompt": "{{ flow.inp
 PATIENCE: Final = 30.0
 
 
-def turn(text: str, chat_id: str = "c1", before: int | None = None) -> Mapping[str, Any]:
-    """Return a flow's input; `before` says how many user's messages the page shows before this one."""
+def turn(text: str, chat_id: str = "c1", *, sent: str = "") -> Mapping[str, Any]:
+    """Return a flow's input; `sent` are the ids of the user's messages that the page sends."""
     given: dict[str, Any] = {"message": text, "chatId": chat_id}
-    if before is not None:
-        given["messages"] = [{"id": "1", "role": "user", "parts": []}] * (before + 1)
+    if sent:
+        given["messages"] = [{"id": message_id, "role": "user", "parts": []} for message_id in sent.split()]
     return given
 
 
@@ -63,11 +66,36 @@ async def test_who_asks_in_the_turn_that_runs_is_the_owner() -> None:
     assert script.asked[1] == [("user-prompt", "hi")]
 
 
-async def test_an_answer_that_is_asked_for_anew_forgets_the_old_one() -> None:
-    store, script = MemoryRunStore(), Script(["one"], ["two"], ["two again"])
-    for text, before in (("first", 0), ("second", 1), ("second, but better", 1)):
-        await run(CHAT, turn(text, before=before), store=store, registry=script.registry)
-    assert script.asked[2] == [("user-prompt", "first"), ("text", "one"), ("user-prompt", "second, but better")]
+FIRST: Final = [("user-prompt", "first"), ("text", "one")]
+SECOND: Final = [("user-prompt", "second"), ("text", "two")]
+
+
+@pytest.mark.parametrize(
+    ("sent", "remembered"),
+    [
+        ("m1 m2 m3", [*FIRST, *SECOND]),
+        ("m3", [*FIRST, *SECOND]),
+        ("m1 m2", FIRST),
+        ("m2", FIRST),
+        ("m1 edited", FIRST),
+        ("m1", []),
+    ],
+    ids=["a new one", "a new one alone", "regenerated", "regenerated alone", "edited under a new id", "the first anew"],
+)
+async def test_an_agent_forgets_only_what_was_regenerated_or_edited(sent: str, remembered: list[Any]) -> None:
+    """A page that sends its last message alone must not make the agent forget the others."""
+    store, script = MemoryRunStore(), Script(["one"], ["two"], ["three"])
+    for text, messages in (("first", "m1"), ("second", "m1 m2"), ("third", sent)):
+        await run(CHAT, turn(text, sent=messages), store=store, registry=script.registry)
+    assert script.asked[2] == [*remembered, ("user-prompt", "third")]
+
+
+async def test_what_was_forgotten_stays_forgotten_in_later_turns() -> None:
+    store, script = MemoryRunStore(), Script(["one"], ["two"], ["two again"], ["three"])
+    for text, sent in (("first", "m1"), ("second", "m2"), ("second, better", "m2"), ("third", "m3")):
+        await run(CHAT, turn(text, sent=sent), store=store, registry=script.registry)
+    better = [("user-prompt", "second, better"), ("text", "two again")]
+    assert script.asked[3] == [*FIRST, *better, ("user-prompt", "third")]
 
 
 async def test_an_agent_in_a_loop_remembers_its_rounds_and_items_of_a_list_are_strangers() -> None:
@@ -127,8 +155,31 @@ async def test_a_paused_agent_remembers_after_a_restart(tmp_path: Path) -> None:
         await paused_after(runtime, Heard(runtime), "agent:text:delta", turn("Tell me."))
     script = Script(["the end"])
     with SqliteRunStore(tmp_path / "runs.db") as store:
-        run_id = store.paused_run("c1")
+        run_id = store.unfinished_run("c1")
         again = FlowRuntime(CHAT, registry=script.registry, store=store, resume={"runId": run_id})
         snapshot = await again.resume("go on")
     assert script.asked == [[("user-prompt", "Tell me."), ("text", "I think"), ("user-prompt", "go on")]]
     assert (snapshot["runId"], snapshot["status"]) == (runtime.run_id, "complete")
+
+
+async def test_an_agent_whose_process_ended_is_asked_its_question_again_with_the_next_message() -> None:
+    """Nothing of the turn was stored, so that is what it has to be asked, whatever was said before."""
+    store, script = MemoryRunStore(), Script(["Hello."], [asyncio.Event()], ["the end"])
+    await run(CHAT, turn("I am Ann.", sent="m1"), store=store, registry=script.registry)
+    runtime = FlowRuntime(CHAT, registry=script.registry, store=store)
+    crashed = asyncio.create_task(runtime.run(turn("Tell me.", sent="m1 m2")))
+    async with asyncio.timeout(PATIENCE):
+        while len(script.asked) < 2:  # noqa: ASYNC110 (the flow runs in this loop)
+            await asyncio.sleep(0)
+    snapshot = store.load_snapshot(runtime.run_id)
+    assert snapshot is not None
+    again = FlowRuntime(CHAT, registry=script.registry, store=store, resume={"snapshot": snapshot})
+    await again.resume("Please.")
+    assert script.asked[2] == [
+        ("user-prompt", "I am Ann."),
+        ("text", "Hello."),
+        ("user-prompt", "Tell me.\n\nPlease."),
+    ]
+    crashed.cancel()
+    with contextlib.suppress(asyncio.CancelledError):
+        await crashed

@@ -43,7 +43,18 @@ async def test_retries_are_one_invocation_and_stop_at_the_first_success() -> Non
     flow_functions.attempts.clear()
     described = python("a", "fails_until", input={"name": "x", "good": 3}, policy={"retry": {"maxAttempts": 5}})
     heard, snapshot = await run(flow(described))
-    assert heard.brief() == ["flow:start", "node:start a.1", "node:complete a.1", "flow:complete complete"]
+    assert heard.brief() == [
+        "flow:start",
+        "node:start a.1",
+        "node:retry a.1",
+        "node:retry a.1",
+        "node:complete a.1",
+        "flow:complete complete",
+    ]
+    assert [(event["attempt"], event["error"]) for event in heard.of("node:retry")] == [
+        (1, "attempt 1"),
+        (2, "attempt 2"),
+    ]
     assert snapshot["outputs"]["a"] == 3
 
 
@@ -62,7 +73,7 @@ async def test_the_pause_between_attempts_doubles() -> None:
         raise RuntimeError("no")
 
     with pytest.raises(RuntimeError):
-        await node_run.run_with_policy(fail, Policy(Retry(4, 20)), on_timeout=lambda: None)
+        await node_run.run_with_policy(fail, Policy(Retry(4, 20)), on_timeout=lambda: None, on_retry=lambda *_: None)
     pauses = [later - earlier for earlier, later in itertools.pairwise(begun)]
     assert [pause >= least for pause, least in zip(pauses, (0.019, 0.039, 0.079), strict=True)] == [True] * 3
 
@@ -92,7 +103,9 @@ async def test_a_node_that_cannot_be_cancelled_is_left_behind(monkeypatch: pytes
 
     began = time.monotonic()
     with pytest.raises(NodeTimedOut):
-        await node_run.run_with_policy(stubborn, Policy(timeout_ms=10), on_timeout=lambda: None)
+        await node_run.run_with_policy(
+            stubborn, Policy(timeout_ms=10), on_timeout=lambda: None, on_retry=lambda *_: None
+        )
     assert time.monotonic() - began < 20
     go_on.set()
     await asyncio.sleep(0)

@@ -13,13 +13,20 @@ from typing import Any
 
 import pytest
 
+from tests.open_harness.engine import crashing
 from tests.open_harness.flow_runs import constant, flow, python, run
 from usechat.errors import InvalidSetting, NotResumable
-from usechat.open_harness.engine.runtime import FlowRuntime
+from usechat.open_harness.engine.runtime import FlowRuntime, FlowRuntimes
 from usechat.open_harness.engine.sqlite_store import SqliteRunStore
 from usechat.open_harness.engine.store import MemoryRunStore
+from usechat.open_harness.runtime_protocol import Snapshot
+from usechat.protocol.request import ChatRequest
+from usechat.turn import TurnContext
 
 ROOT = Path(__file__).parents[3]
+
+
+STORED = "SELECT 1 FROM run_snapshots WHERE json_extract(snapshot, '$.nodeStatus.wait') = 'running'"
 
 
 def in_a_process(path: Path, run_id: str, message: str) -> dict[str, Any]:
@@ -49,6 +56,40 @@ def test_a_paused_flow_goes_on_in_another_process(tmp_path: Path) -> None:
     )
 
 
+def test_after_a_crash_the_next_message_goes_on_with_the_run_that_was_running(tmp_path: Path) -> None:
+    path = tmp_path / "runs.db"
+    command = [sys.executable, "-m", "tests.open_harness.engine.crashing", str(path)]
+    with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "waiting\n"
+        with closing(sqlite3.connect(path, timeout=30)) as connection:
+            while not connection.execute(STORED).fetchone():
+                time.sleep(0.01)  # until the store has written what it gathers
+        process.kill()
+
+    async def go_on() -> Snapshot:
+        request = ChatRequest.parse({"id": "c", "messages": [user("go on")]})
+        runtime = await FlowRuntimes(crashing.FLOW, store=store)(TurnContext(request).turn)
+        return await runtime.resume("go on")
+
+    with SqliteRunStore(path) as store:
+        snapshot = asyncio.run(asyncio.wait_for(go_on(), 60))
+    assert (snapshot["status"], snapshot["outputs"]) == ("complete", {"count": {"count": 1}, "wait": {"text": "go on"}})
+
+
+async def test_a_regenerated_answer_is_a_run_of_its_own() -> None:
+    store = MemoryRunStore()
+    store.save_snapshot("one", {"status": "paused", "input": {"chatId": "c"}, "owner": ""})
+    runtimes = FlowRuntimes(flow(constant("a")), store=store)
+    for trigger, status in (("submit-message", "paused"), ("regenerate-message", "idle")):
+        request = ChatRequest.parse({"id": "c", "messages": [user("hi")], "trigger": trigger})
+        assert (await runtimes(TurnContext(request).turn)).get_snapshot()["status"] == status
+
+
+def user(text: str) -> dict[str, Any]:
+    return {"id": text, "role": "user", "parts": [{"type": "text", "text": text}]}
+
+
 async def test_every_event_is_kept_as_it_was_told(tmp_path: Path) -> None:
     with SqliteRunStore(tmp_path / "runs.db") as store:
         heard, snapshot = await run(flow(python("a", "said"), constant("b", {"x": [1]})), store=store)
@@ -65,13 +106,13 @@ async def test_the_paused_run_of_a_chat_is_found_by_its_owner_alone_and_only_whi
     for owner in ("ann", "bob"):
         runs[owner] = FlowRuntime(flow(python("a", "asks_and_pauses")), store=store, owner=owner)
         await runs[owner].run({"chatId": "c1"})
-    assert [store.paused_run("c1", owner) for owner in ("ann", "bob", "eve", "")] == [
+    assert [store.unfinished_run("c1", owner) for owner in ("ann", "bob", "eve", "")] == [
         *(runs["ann"].run_id, runs["bob"].run_id),
         *(None, None),
     ]
-    assert store.paused_run("c2", "ann") is None
+    assert store.unfinished_run("c2", "ann") is None
     await runs["ann"].resume("blue")
-    assert (store.paused_run("c1", "ann"), store.paused_run("c1", "bob")) == (None, runs["bob"].run_id)
+    assert (store.unfinished_run("c1", "ann"), store.unfinished_run("c1", "bob")) == (None, runs["bob"].run_id)
     if isinstance(store, SqliteRunStore):
         store.close()
 

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from tests.open_harness.scripted import deltas, event, flow, node
+from usechat import MessageBuilder, MessageStream
 from usechat import parts as p
 from usechat.errors import PublicError, UnknownEvent
 from usechat.open_harness.events.adapter import ABORTED, BROKEN_OFF, OpenHarnessAdapter
@@ -275,3 +276,118 @@ def test_every_type_of_event_is_known() -> None:
         if kind not in ("flow:complete", "flow:paused", "flow:aborted", "input:requested"):
             adapter.feed(event(kind, "a1", **fields))
     assert [notice for notice in adapter.take_notices() if notice.kind == "unknown"] == []
+
+
+# Attempts, labels, silent flows
+
+
+def attempts(*others: Event) -> list[Event]:
+    """Return a node that says “Hello”, fails, and says it again."""
+    return flow(
+        *others,
+        event("node:start", "a1"),
+        event("agent:text:delta", "a1", content="Hello "),
+        event("node:retry", "a1", attempt=1, error="oops"),
+        *deltas("a1", "Hello ", "world"),
+        event("node:complete", "a1"),
+    )
+
+
+def retried(run_id: str = "a1") -> p.Data:
+    return p.Data("node-retry", {"nodeId": "a", "runId": run_id, "attempt": 1}, lane=run_id)
+
+
+def test_what_a_failed_attempt_said_is_taken_back() -> None:
+    again = [text("Hello "), text("world"), end()]
+    assert said(attempts()) == [
+        step(),
+        text("Hello "),
+        end(),
+        p.ResetStep(lane="a1"),
+        retried(),
+        *again,
+        p.Finish(),
+    ]
+
+
+@pytest.mark.parametrize(("release", "shown"), [("6", ["Hello ", "Hello world"]), ("7", ["Hello world"])])
+def test_attempts_are_not_glued_together_on_the_page(release: str, shown: list[str]) -> None:
+    stream, builder = MessageStream(sdk=release, message_id="m"), MessageBuilder(sdk=release)
+    for part in said(attempts()):
+        for chunk in stream.send(part):
+            builder.receive(chunk)
+    parts: list[Any] = list(builder.message["parts"])
+    assert [part["text"] for part in parts if part["type"] == "text"] == shown
+
+
+def test_the_step_of_an_attempt_is_not_reset_if_another_node_speaks_in_it() -> None:
+    parts = said(attempts(event("node:start", "b1"), event("agent:text:delta", "b1", content="me")))
+    assert (p.ResetStep(lane="a1") in parts, retried() in parts) == (False, True)
+
+
+def test_a_retry_that_helps_is_no_failure_and_the_log_names_it() -> None:
+    adapter = OpenHarnessAdapter()
+    parts = [part for each in attempts() for part in adapter.feed(each)]
+    assert (parts[-1], adapter.failure) == (p.Finish(), "")
+    assert [notice.text for notice in adapter.notices] == ["node 'a' failed in run a1: 'oops'"]
+
+
+def test_an_error_that_a_retry_had_too_is_still_the_failure_of_the_node() -> None:
+    events = [
+        event("flow:start"),
+        event("node:start", "a1"),
+        event("node:retry", "a1", attempt=1, error="oops"),
+        event("node:error", "a1", error="oops"),
+        event("flow:complete", status="failed"),
+    ]
+    assert said(events)[-1] == p.Error("The step “a” failed. Reference: 2")
+
+
+LABELLED: dict[str, Any] = {"nodes": [{"id": "a", "type": "agent", "ui": {"label": "Writer"}}], "edges": []}
+
+
+def test_the_label_of_a_node_stands_in_its_parts() -> None:
+    events = [event("node:start", "a1"), *deltas("a1", "Hi"), event("agent:tool", "a1", toolName="t", toolOutput=1)]
+    parts = said(events, graph=LABELLED, send_flow_metadata=True)
+    named = {"openHarness": {"nodeId": "a", "runId": "a1", "label": "Writer"}}
+    assert [part.provider_metadata for part in parts if isinstance(part, p.Text | p.ToolCall)] == [named, named]
+    assert [part.data["label"] for part in parts if isinstance(part, p.Data)] == ["Writer"]
+
+
+def silent(*types: str) -> dict[str, Any]:
+    return {"nodes": [{"id": name, "type": kind} for name, kind in zip("ab", types, strict=False)], "edges": []}
+
+
+@pytest.mark.parametrize(
+    ("types", "output", "shown"),
+    [
+        (("echo", "echo"), {"text": "Hi"}, "Hi"),
+        (("echo", "constant"), {"value": "Hi"}, "Hi"),
+        (("constant", "constant"), {"value": [1, 2]}, "[1,2]"),
+        (("constant", "constant"), {"value": None}, ""),
+        (("constant", "echo"), {"text": ""}, ""),
+        (("echo", "python"), {"text": "Hi"}, ""),
+    ],
+)
+def test_a_flow_of_nodes_that_say_nothing_shows_the_output_of_the_last(
+    types: tuple[str, ...], output: Any, shown: str
+) -> None:
+    events = flow(*node("a1", output={"text": "first"}), *node("b1", output=output))
+    assert "".join(part.text for part in said(events, graph=silent(*types)) if isinstance(part, p.Text)) == shown
+
+
+def test_the_graph_of_a_remote_flow_is_shown_if_its_runtime_tells_it() -> None:
+    told = event("flow:start", flowName="f", graph=LABELLED)
+    assert said([told], send_flow_metadata=True)[0] == p.Data("flow-graph", LABELLED, "flow-graph")
+    mine: dict[str, Any] = {"nodes": [], "edges": []}
+    assert said([told], send_flow_metadata=True, graph=mine)[0] == p.Data("flow-graph", mine, "flow-graph")
+    graphs: list[Any] = ["x", {"nodes": []}, {"nodes": 1, "edges": []}]
+    for wrong in graphs:
+        assert len(said([event("flow:resumed", graph=wrong)], send_flow_metadata=True)) == 1
+
+
+def test_a_structured_output_is_a_data_part() -> None:
+    parts = said([event("flow:start"), event("agent:complete", "a1", structuredOutput={"n": 7})])
+    assert parts == [
+        p.Data("structured-output", {"nodeId": "a", "runId": "a1", "value": {"n": 7}}, "structured-a1"),
+    ]

@@ -89,6 +89,27 @@ def test_nodes_end_with_their_flow(now: str) -> None:
     assert data(events)[1:] == [state("a1", "running"), state("a1", now, duration=500), status(now)]
 
 
+def test_a_node_that_ran_beside_one_that_failed_is_aborted() -> None:
+    events = [
+        event("flow:start", flowName="flow"),
+        event("node:start", "a1"),
+        event("node:start", "b1"),
+        event("node:error", "b1", error="oops"),
+        event("flow:complete", status="failed", timestamp=1500),
+    ]
+    assert data(events)[-2:] == [state("a1", "aborted", duration=500), status("failed")]
+
+
+def test_a_node_whose_agent_failed_has_failed_even_without_an_end_of_its_own() -> None:
+    events = [
+        event("flow:start", flowName="flow"),
+        event("node:start", "a1"),
+        event("agent:error", "a1", message="oops"),
+        event("flow:complete", status="failed", timestamp=1500),
+    ]
+    assert data(events)[-2:] == [state("a1", "failed", duration=500), status("failed")]
+
+
 def test_an_edge_tells_its_iteration_when_it_is_a_loop() -> None:
     fired = event("edge:fire", **{"from": "a", "to": "a", "edgeId": "again"})
     events = [event("edge:fire", **{"from": "a", "to": "b"}), fired, event("loop:iterate", edgeId="again", iteration=1)]

@@ -1,5 +1,6 @@
 """Bindings: what `{{ … }}` becomes."""
 
+import asyncio
 import json
 import string
 from typing import Any
@@ -48,18 +49,18 @@ SCOPE = Scope(VALUES, {"iteration": 2, "first": False})
         ("{{ never ends", "{{ never ends"),
     ],
 )
-def test_a_text_becomes_its_value(text: str, value: Any) -> None:
-    assert resolve(text, SCOPE) == value
+async def test_a_text_becomes_its_value(text: str, value: Any) -> None:
+    assert await resolve(text, SCOPE) == value
 
 
-def test_bindings_are_found_at_any_depth_and_other_values_stay() -> None:
+async def test_bindings_are_found_at_any_depth_and_other_values_stay() -> None:
     given_value = {"list": ["{{ a.text }}", {"deep": "{{ state.count }}"}], "number": 1, "none": None, "on": True}
-    assert resolve(given_value, SCOPE) == {"list": ["A", {"deep": 3}], "number": 1, "none": None, "on": True}
+    assert await resolve(given_value, SCOPE) == {"list": ["A", {"deep": 3}], "number": 1, "none": None, "on": True}
 
 
-def test_a_binding_that_fails_tells_where() -> None:
+async def test_a_binding_that_fails_tells_where() -> None:
     with pytest.raises(ExpressionFailed, match=r"^input\.prompt\.1: the expression .+ failed: "):
-        resolve({"prompt": ["ok", "{{ $number('x') }}"]}, SCOPE, ("input",))
+        await resolve({"prompt": ["ok", "{{ $number('x') }}"]}, SCOPE, ("input",))
 
 
 @pytest.mark.parametrize("text", ["{{ a. }}", "{{ (1 }}", "hello {{ 'open }} there", "{{ a {{ b }}", "{{ a }", "{{ a"])
@@ -67,14 +68,14 @@ def test_a_binding_that_is_not_jsonata_is_a_problem(text: str) -> None:
     assert [place for place, _ in binding_problems({"x": [text]}, ("input",))] == [("input", "x", 0)]
 
 
-def test_what_a_user_wrote_is_never_evaluated() -> None:
+async def test_what_a_user_wrote_is_never_evaluated() -> None:
     scope = Scope({"flow": {"input": {"message": "{{ state.secret }}"}}, "state": {"secret": "s"}})
-    assert resolve("say {{ flow.input.message }}", scope) == "say {{ state.secret }}"
+    assert await resolve("say {{ flow.input.message }}", scope) == "say {{ state.secret }}"
 
 
-def test_an_expression_that_never_ends_is_stopped() -> None:
+async def test_an_expression_that_never_ends_is_stopped() -> None:
     with pytest.raises(ExpressionFailed):
-        evaluate("($f := function($n) { $f($n + 1) + 1 }; $f(1))", SCOPE)
+        await evaluate("($f := function($n) { $f($n + 1) + 1 }; $f(1))", SCOPE)
 
 
 json_values = st.recursive(
@@ -89,8 +90,8 @@ json_values = st.recursive(
 @given(json_values)
 def test_a_value_that_is_only_a_binding_keeps_its_type_and_a_mixed_one_is_its_json(value: Any) -> None:
     scope = Scope({"a": {"value": value}})
-    assert resolve("{{ a.value }}", scope) == value
-    written = resolve("<{{ a.value }}>", scope)[1:-1]
+    assert asyncio.run(resolve("{{ a.value }}", scope)) == value
+    written = asyncio.run(resolve("<{{ a.value }}>", scope))[1:-1]
     expected = "" if value is None else value
     assert (written if isinstance(expected, str) else json.loads(written)) == expected
 
@@ -98,7 +99,7 @@ def test_a_value_that_is_only_a_binding_keeps_its_type_and_a_mixed_one_is_its_js
 @given(st.text(max_size=40))
 def test_any_text_is_resolved_or_refused_and_without_braces_it_stays(text: str) -> None:
     try:
-        resolved = resolve(text, SCOPE)
+        resolved = asyncio.run(resolve(text, SCOPE))
     except ExpressionFailed:
         assert "{{" in text
     else:

@@ -1,5 +1,6 @@
 """Conditions: JSONata texts and the operator form."""
 
+import asyncio
 from collections.abc import Mapping
 from typing import Any
 
@@ -40,8 +41,8 @@ SCOPE = Scope(
         ({"and": ["a.n = 1", {"equals": {"var": "a.text", "value": "x"}}]}, True),
     ],
 )
-def test_a_condition_holds_or_not(condition: Any, expected: bool) -> None:
-    assert holds(condition, SCOPE) is expected
+async def test_a_condition_holds_or_not(condition: Any, expected: bool) -> None:
+    assert await holds(condition, SCOPE) is expected
 
 
 @pytest.mark.parametrize(
@@ -97,4 +98,5 @@ def as_jsonata(condition: Mapping[str, Any]) -> str:
 def test_the_operator_form_means_what_its_words_say_and_what_the_same_jsonata_says(condition: dict[str, Any]) -> None:
     scope = Scope({"yes": True})
     assert list(condition_problems(condition, ())) == []
-    assert holds(condition, scope) is meaning(condition) is holds(as_jsonata(condition), scope)
+    assert asyncio.run(holds(condition, scope)) is meaning(condition)
+    assert asyncio.run(holds(as_jsonata(condition), scope)) is meaning(condition)

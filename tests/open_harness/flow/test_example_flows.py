@@ -1,7 +1,12 @@
 """The flows in `examples/flows`, with models that follow a script."""
 
+import json
+from typing import Any
+
+from pydantic_ai.models.function import DeltaToolCall
+
 from tests.open_harness.flow_runs import FLOWS, run
-from tests.open_harness.scripted_models import Script, answering
+from tests.open_harness.scripted_models import Script, answering, call
 from usechat.open_harness.nodes.builtin import default_registry
 
 
@@ -25,10 +30,10 @@ async def test_the_chat_flow_answers_the_message() -> None:
 
 async def test_the_summarizer_of_the_research_flow_reads_the_researcher() -> None:
     script = Script(["Bees dance."], ["They dance."])
-    heard, snapshot = await run(FLOWS / "research-flow.yaml", {"message": "bees"}, registry=script.registry)
+    heard, snapshot = await run(FLOWS / "research-flow.yaml", {"topic": "bees"}, registry=script.registry)
     assert script.asked == [
-        [("user-prompt", "Find out what is known about: bees")],
-        [("user-prompt", "Summarise this in three sentences:\n\nBees dance.\n")],
+        [("user-prompt", "Research: bees")],
+        [("user-prompt", "Summarize: Bees dance.")],
     ]
     assert snapshot["outputs"]["summarizer"]["text"] == "They dance."
     assert "edge:fire researcher->summarizer" in heard.brief()
@@ -56,3 +61,39 @@ async def test_the_article_flow_runs_branches_together_and_loops_until_the_edito
         "flow:complete complete",
     ]
     assert (snapshot["outputs"]["writer"]["text"], snapshot["loopCounters"]["revise"]) == ("An article again.", 1)
+
+
+def result(value: Any) -> list[dict[int, DeltaToolCall]]:
+    """Return how a model gives a structured output: as the call of a tool."""
+    return [call("final_result", json.dumps(value))]
+
+
+async def test_the_feature_flow_plans_codes_each_task_and_repeats_until_the_reviewer_agrees() -> None:
+    """It has the nodes, the loop and the bindings of Open Harness's own agent loop, written anew."""
+    tasks = [{"id": f"t{number}", "title": "T", "description": f"part {number}"} for number in (1, 2)]
+    script = Script(
+        result({"tasks": tasks}),
+        ["one"],
+        ["two"],
+        result({"passed": False, "feedback": "Shorter."}),
+        ["1"],
+        ["2"],
+        result({"passed": True}),
+    )
+    heard, snapshot = await run(FLOWS / "feature-flow.yaml", {"feature": "login"}, registry=script.registry)
+    assert heard.brief()[-1] == "flow:complete complete"
+    assert [line for line in heard.brief() if line.startswith(("node:start", "loop"))] == [
+        "node:start planner.1",
+        "node:start coder.1",
+        "node:start coder.2",
+        "node:start reviewer.1",
+        "loop:iterate 1",
+        "node:start coder.3",
+        "node:start coder.4",
+        "node:start reviewer.2",
+    ]
+    assert snapshot["outputs"]["planner"]["structuredOutput"] == {"tasks": tasks}
+    assert snapshot["outputs"]["reviewer"]["structuredOutput"] == {"passed": True}
+    prompts = [asked[-1][1].strip() for asked in script.asked]
+    assert prompts[1] == "Do task t1, T: part 1"
+    assert prompts[4].endswith("The reviewer said: Shorter.")

@@ -1,6 +1,9 @@
 """Agents: text, thinking and tools as they come, failures in words, messages while they run."""
 
 import asyncio
+import json
+import re
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -10,6 +13,7 @@ from tests.open_harness.flow_runs import Heard, constant, edge, flow, run
 from tests.open_harness.scripted_models import Script, answering, call, thinking
 from usechat.errors import InvalidFlow
 from usechat.open_harness.engine.runtime import FlowRuntime
+from usechat.open_harness.models.provider import Answer, Execution
 from usechat.open_harness.models.pydantic_ai import agent_failure
 from usechat.open_harness.nodes.builtin import default_registry
 
@@ -113,7 +117,9 @@ async def test_wrong_arguments_are_a_tool_that_failed() -> None:
         (TimeoutError("too slow"), "timeout"),
         (ModelHTTPError(429, "m"), "rate_limit"),
         (ModelHTTPError(401, "m"), "auth"),
-        (ModelHTTPError(500, "m"), "execution_error"),
+        (ModelHTTPError(500, "m"), "network"),
+        (ModelHTTPError(529, "m"), "network"),
+        (ModelHTTPError(400, "m"), "execution_error"),
         (ConnectionRefusedError("refused"), "network"),
         (RuntimeError("Set the `OPENAI_API_KEY` environment variable"), "auth"),
         (RuntimeError("who knows"), "execution_error"),
@@ -314,3 +320,95 @@ async def test_messages_without_a_question_fail_the_agent(messages: list[Any]) -
 
 
 ECHO = answering(lambda text: f"you said {text}")
+
+
+class Parrot:
+    """A provider that repeats what it is asked."""
+
+    type = "parrot"
+
+    async def execute(self, execution: Execution) -> Answer:
+        execution.emit({"type": "text", "content": execution.request.prompt, "delta": True})
+        return Answer(execution.request.prompt, messages=[execution.request.prompt])
+
+
+async def test_a_provider_of_your_own_answers_the_agents() -> None:
+    registry = default_registry(provider=Parrot())
+    described = flow({"id": "a", "type": "agent", "input": {"prompt": "{{ flow.input.message }}"}})
+    heard, snapshot = await run(described, {"message": "Hello"}, registry=registry)
+    assert [event["content"] for event in heard.of("agent:text:delta")] == ["Hello"]
+    assert snapshot["outputs"]["a"]["text"] == "Hello"
+
+
+SCHEMA = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}
+
+
+def structured(**fields: Any) -> dict[str, Any]:
+    return flow({"id": "a", "type": "agent", "input": {"prompt": "?", **fields}})
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"outputFormat": {"type": "json_schema", "schema": SCHEMA}},
+        {"options": {"outputFormat": {"type": "json_schema", "schema": SCHEMA}}},
+        {"output": {"schema": SCHEMA}},
+    ],
+)
+async def test_an_agent_with_a_schema_has_a_structured_output(fields: dict[str, Any]) -> None:
+    script = Script(["Let me see. ", call("final_result", '{"n": 7}')])
+    heard, snapshot = await run(structured(**fields), {}, registry=script.registry)
+    assert snapshot["outputs"]["a"]["structuredOutput"] == {"n": 7}
+    assert snapshot["outputs"]["a"]["text"] == '{"n":7}'
+    assert heard.of("agent:complete")[0]["structuredOutput"] == {"n": 7}
+    assert heard.of("agent:tool") == [], "how the output is given is no tool of the flow"
+
+
+async def test_an_output_that_is_not_valid_is_asked_for_again_and_then_fails_the_node() -> None:
+    wrong = [call("final_result", '{"n": "seven"}')]
+    script = Script(wrong, [call("final_result", '{"n": 7}')])
+    _, snapshot = await run(structured(output={"schema": SCHEMA}), {}, registry=script.registry)
+    assert snapshot["outputs"]["a"]["structuredOutput"] == {"n": 7}
+    assert "$.n: 'seven' is not of type 'integer'" in str(script.asked[1][-1][1])
+    _, snapshot = await run(structured(output={"schema": SCHEMA}), {}, registry=Script(*[wrong] * 9).registry)
+    assert "error" in snapshot["outputs"]["a"]
+
+
+@pytest.mark.parametrize(
+    ("fields", "told"),
+    [
+        ({"outputFormat": "json"}, "outputFormat: must be an object with the key schema"),
+        ({"output": {"schema": 1}}, "output: must be an object with the key schema"),
+        ({"output": {"schema": {"type": "array"}}}, "must be a JSON schema of the type object"),
+        ({"output": {"schema": {"type": "object", "required": 1}}}, "is not a JSON schema"),
+        ({"outputSchemaFile": "nothing.json"}, "outputSchemaFile: there is no file nothing.json"),
+        ({"options": {"outputSchemaFile": "{{ flow.input.x }}"}}, "must be the path of a file, without bindings"),
+    ],
+)
+def test_a_schema_that_cannot_be_used_is_a_problem_of_the_flow(fields: dict[str, Any], told: str) -> None:
+    with pytest.raises(InvalidFlow, match=re.escape(told)):
+        FlowRuntime(structured(**fields), registry=Script().registry)
+
+
+async def test_prompts_and_schemas_come_from_files_beside_the_flow_or_in_the_working_directory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    beside, working = tmp_path / "flows", tmp_path / "work"
+    beside.mkdir()
+    working.mkdir()
+    monkeypatch.chdir(working)
+    (beside / "ask.md").write_text("How many {{ flow.input.what }}?", encoding="utf-8")
+    (working / "schema.json").write_text(json.dumps(SCHEMA), encoding="utf-8")
+    node = {
+        "id": "a",
+        "type": "agent",
+        "input": {"promptFile": "ask.md", "options": {"outputSchemaFile": "schema.json"}},
+    }
+    (beside / "flow.yaml").write_text(json.dumps(flow(node)), encoding="utf-8")
+    script = Script([call("final_result", '{"n": 7}')])
+    _, snapshot = await run(beside / "flow.yaml", {"what": "bees"}, registry=script.registry)
+    assert script.asked == [[("user-prompt", "How many bees?")]]
+    assert snapshot["outputs"]["a"]["structuredOutput"] == {"n": 7}
+    (working / "schema.json").write_text("{", encoding="utf-8")
+    with pytest.raises(InvalidFlow, match=r"schema\.json cannot be read"):
+        FlowRuntime(beside / "flow.yaml", registry=script.registry)

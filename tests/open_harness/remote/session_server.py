@@ -22,6 +22,7 @@ class Session:
     def __init__(self) -> None:
         self.events: list[dict[str, Any]] = []
         self.inputs: list[str] = []
+        self.asks_approval = False
         self.task: asyncio.Task[None] | None = None
         self.changed = asyncio.Condition()
 
@@ -41,7 +42,10 @@ class Session:
 
 
 class SessionServer:
-    """The routes, and what goes wrong with them: `miss` loses events between history and live, as the real one may."""
+    """The routes, and what goes wrong with them: `miss` loses events between history and live, as the real one may.
+
+    With `says_response` an answer is told as the newest server tells it: `input:received {response}`, without an id.
+    """
 
     def __init__(self) -> None:
         self.sessions: dict[str, Session] = {}
@@ -51,6 +55,7 @@ class SessionServer:
         self.status = 200
         self.noise: list[str] = []
         self.nameless = False
+        self.says_response = False
         self.let_create = asyncio.Event()
         self.let_create.set()
         self._numbers = itertools.count(1)
@@ -85,8 +90,12 @@ class SessionServer:
         session = self._find(request)
         session.inputs.append((await request.json())["input"])
         value = session.inputs[-1]
-        approval = {"approved": value == "approved"} if value in ("approved", "denied") else {}
-        await session.emit("input:received", id="q1", value=value, **approval)
+        if self.says_response:
+            await session.emit("input:received", response=value)
+        else:
+            # The engine takes what begins with "y" as an approval, and everything else as a refusal.
+            approval = {"approved": value.lower().startswith("y")} if session.asks_approval else {}
+            await session.emit("input:received", id="q1", value=value, **approval)
         return JSONResponse({"ok": True})
 
     async def _pause(self, request: Request) -> Response:
@@ -126,6 +135,7 @@ async def workflow(session: Session, session_id: str, script: str) -> None:
         match word:
             case "ask" | "approve":
                 count = len(session.inputs)
+                session.asks_approval = word == "approve"
                 asked = {"type": "approval"} if word == "approve" else {"type": "choice", "options": ["yes", "no"]}
                 await session.emit("input:requested", id="q1", prompt="Really?", **asked)
                 while len(session.inputs) == count:

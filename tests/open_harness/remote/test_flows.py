@@ -107,6 +107,21 @@ async def test_a_run_that_is_over_takes_no_message_and_the_user_is_told(ended: E
         await server.until(lambda server: not server.clients)
 
 
+async def test_a_run_that_was_complete_at_the_end_of_a_turn_is_not_resumed_by_the_next() -> None:
+    """What a resume of a finished run does depends on the server: some run it anew, others fail."""
+    async with broadcasting(lambda server, _: server.emit({"type": "flow:resumed"}, START, DONE, END)) as server:
+        await RemoteRuntime(server.url, silence=PATIENCE).run({"message": "one"})
+        with pytest.raises(PublicError, match="neither paused nor running"):
+            await RemoteRuntime(server.url, silence=1).run({"message": "two"})
+        assert [command["message"] for command in server.commands] == ["one"]
+        await server.until(lambda server: not server.clients)
+        turn = asyncio.create_task(RemoteRuntime(server.url, silence=PATIENCE).run({"message": "three"}))
+        await server.until(lambda server: server.clients)
+        server.emit({"type": "flow:start", "flowName": "f"}, START)  # its host has started it again
+        await turn
+        assert [command["message"] for command in server.commands] == ["one", "three"]
+
+
 async def test_a_resume_of_which_nothing_comes_is_told() -> None:
     async with broadcasting(lambda server, _: server.emit({"type": "flow:resumed"})) as server:
         with pytest.raises(PublicError, match=NOT_WAITING):
@@ -197,11 +212,11 @@ async def test_a_stop_of_a_turn_that_waits_leaves_the_turn_of_the_other_alone() 
 
 
 async def test_one_runtime_serves_one_turn_after_another() -> None:
-    async with broadcasting(lambda server, _: server.emit(START, END)) as server:
+    async with broadcasting(lambda server, _: server.emit(START, {"type": "flow:aborted"})) as server:
         runtime = RemoteRuntime(server.url, silence=5)
         for message in ("one", "two"):
             assert runtime.get_snapshot()["status"] == "idle"
-            assert (await runtime.run({"message": message}))["status"] == "complete"
+            assert (await runtime.run({"message": message}))["status"] == "aborted"
         assert [command["message"] for command in server.commands] == ["one", "two"]
 
 

@@ -13,6 +13,7 @@ from websockets.exceptions import ConnectionClosed, InvalidStatus
 from tests.open_harness.remote.obedient_runtime import ObedientRuntime
 from tests.open_harness.serving import PATIENCE, Serving, serving, until
 from usechat.errors import PublicError
+from usechat.open_harness.engine.runtime import FlowRuntime
 from usechat.open_harness.remote import flows
 from usechat.open_harness.remote.flows import RemoteRuntime
 from usechat.open_harness.remote.server import runtime_app
@@ -58,6 +59,17 @@ async def test_a_run_is_started_followed_and_ended_over_the_wire() -> None:
         ]
         assert snapshot == {"status": "complete", "outputs": {"a": [1, 2]}, "nodeStatus": {"a": "done"}}
         await until(lambda: not server.connections)
+
+
+async def test_the_graph_of_the_flow_is_told_when_a_run_starts() -> None:
+    node = {"id": "a", "type": "echo", "input": {"text": "a secret"}, "ui": {"label": "A"}}
+    async with served(lambda: FlowRuntime({"name": "f", "nodes": [node], "edges": []})) as (_, url):
+        runtime = RemoteRuntime(url)
+        heard = heard_by(runtime)
+        await runtime.run({"message": "hi"})
+        nodes = [{"id": "a", "type": "echo", "ui": {"label": "A"}}]
+        assert heard[0]["graph"] == {"name": "f", "nodes": nodes, "edges": []}
+        assert [event["type"] for event in heard if "graph" in event] == ["flow:start"]
 
 
 async def test_half_a_character_does_no_harm() -> None:

@@ -89,6 +89,26 @@ async def test_a_session_that_requests_input_pauses_and_goes_on_with_the_answer(
         assert here.server.asked[-1] == "GET events history=true&fromPosition=4"
 
 
+@pytest.mark.parametrize(("answer", "approved"), [("Yes, do it", True), ("no", False), ("approved", False)])
+async def test_an_answer_without_an_id_belongs_to_the_question_that_was_asked(answer: str, approved: bool) -> None:
+    """The newest server says so; what begins with "y" is an approval there, and nothing else."""
+    async with running() as here:
+        here.server.says_response = True
+        await here.run("approve")
+        await here.session.resume(answer)
+        [received] = [event["payload"] for event in here.heard if event["name"] == "input:received"]
+        assert received == {"id": "q1", "value": answer, "approved": approved, "response": answer}
+
+
+async def test_a_choice_without_an_id_is_no_approval() -> None:
+    async with running() as here:
+        here.server.says_response = True
+        await here.run("ask")
+        await here.session.resume("no")
+        [received] = [event["payload"] for event in here.heard if event["name"] == "input:received"]
+        assert received == {"id": "q1", "value": "no", "response": "no"}
+
+
 async def test_a_broken_connection_is_opened_again_at_the_last_position_and_nothing_comes_twice() -> None:
     async with running() as here:
         here.server.break_after = 3

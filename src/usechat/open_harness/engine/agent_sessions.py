@@ -19,17 +19,28 @@ _NAMESPACE: Final = uuid.UUID("6f1c2a52-7f0e-4c55-9a53-2b1f6a2f7f0b")
 
 
 class AgentSession:
-    """The messages that one agent of one chat has exchanged with its model, as plain JSON values."""
+    """The messages that one agent of one chat has exchanged with its model, as plain JSON values.
 
-    def __init__(self, session_id: str, entries: Sequence[tuple[int, Any]], turn: int) -> None:
+    ``asked`` holds the id of the user's message for each turn that has one.
+    """
+
+    def __init__(
+        self, session_id: str, entries: Sequence[tuple[int, Any]], turn: int, asked: Mapping[int, str] | None = None
+    ) -> None:
         self.session_id = session_id
         self.turn = turn
+        self.asked = dict(asked or {})
         self._entries = list(entries)
 
     @property
     def messages(self) -> list[Any]:
         """All messages so far."""
         return [message for _, message in self._entries]
+
+    @property
+    def has_begun(self) -> bool:
+        """Whether there are messages of this turn."""
+        return any(turn == self.turn for turn, _ in self._entries)
 
     @property
     def entries(self) -> list[tuple[int, Any]]:
@@ -44,8 +55,9 @@ class AgentSession:
 class AgentSessions:
     """The sessions of a run's agents.
 
-    A session is identified by flow, owner, chat and node. If the user edits a message or regenerates an answer, what
-    came after that point is dropped: ``messages`` of the flow's input tell how many turns there are.
+    A session is identified by flow, owner, chat and node. A page may send all its messages or the last one alone, so
+    their number says nothing. Their ids do: if the user's message is known, its answer is regenerated or it was edited,
+    and what came from there on is dropped. If it is new but the one before it is known, what came after that is.
     """
 
     def __init__(
@@ -56,23 +68,38 @@ class AgentSessions:
         self._flow_name = flow_name
         self._owner = owner
         self._chat_id = flow_input.get("chatId")
-        self._turn = _turn_of(flow_input)
+        self._user_messages = _user_messages(flow_input)
 
     async def open(self, name: str) -> AgentSession:
         """Return the session of an agent. Within one run it continues where it was."""
         is_known = name in self.ids
         session_id = self.ids.setdefault(name, self._session_id(name))
-        kept = await in_thread(lambda: self._store.load_session(session_id))
-        entries = [(turn, message) for turn, message in kept["messages"]] if kept else []
-        last = entries[-1][0] if entries else 0
+        kept = await in_thread(lambda: self._store.load_session(session_id)) or {}
+        entries = [(turn, message) for turn, message in kept.get("messages", ())]
+        asked: dict[int, str] = dict(kept.get("asked", ()))
+        last = max([0, *(turn for turn, _ in entries)])
         if is_known:
-            return AgentSession(session_id, entries, last or self._turn or 1)
-        turn = self._turn or last + 1
-        return AgentSession(session_id, [entry for entry in entries if entry[0] < turn], turn)
+            return AgentSession(session_id, entries, max(last, *asked, 1), asked)
+        turn = self._turn(asked, last)
+        asked = {each: message_id for each, message_id in asked.items() if each < turn}
+        if self._user_messages:
+            asked[turn] = self._user_messages[-1]
+        session = AgentSession(session_id, [entry for entry in entries if entry[0] < turn], turn, asked)
+        self.save(session)  # if the process ends, the session tells that this turn has no messages yet
+        return session
 
     def save(self, session: AgentSession) -> None:
         """Store a session."""
-        self._store.save_session(session.session_id, {"messages": session.entries})
+        asked = list(session.asked.items())
+        self._store.save_session(session.session_id, {"messages": session.entries, "asked": asked})
+
+    def _turn(self, asked: Mapping[int, str], last: int) -> int:
+        """Return the number of this turn; what the session has from this number on is dropped."""
+        numbers = {message_id: turn for turn, message_id in asked.items()}
+        before, latest = ["", "", *self._user_messages][-2:]
+        if latest in numbers:
+            return numbers[latest]
+        return numbers[before] + 1 if before in numbers else last + 1
 
     def _session_id(self, name: str) -> str:
         if not isinstance(self._chat_id, str):
@@ -81,9 +108,10 @@ class AgentSessions:
         return str(uuid.uuid5(_NAMESPACE, key.decode()))
 
 
-def _turn_of(flow_input: Mapping[str, Any]) -> int | None:
+def _user_messages(flow_input: Mapping[str, Any]) -> list[str]:
+    """Return the ids of the user's messages that the page sent."""
     messages = flow_input.get("messages")
     if not isinstance(messages, Sequence) or isinstance(messages, str):
-        return None
-    roles = [message.get("role") if isinstance(message, Mapping) else None for message in messages]
-    return roles.count("user") or None
+        return []
+    sent = [message for message in messages if isinstance(message, Mapping) and message.get("role") == "user"]
+    return [str(message["id"]) for message in sent if message.get("id")]

@@ -32,7 +32,8 @@ FlowRunStatus: TypeAlias = Literal["idle", "running", "paused", "aborted", "comp
 class FlowRunState(msgspec.Struct, rename="camel"):
     """A run's statuses and outputs, its input and its owner: what a snapshot holds.
 
-    ``state`` and ``inbox`` are those of the last snapshot.
+    ``state`` and ``inbox`` are those of the last snapshot. ``started_at`` orders the runs of a chat; ``process`` names
+    the process in which the run runs.
     """
 
     run_id: str
@@ -46,6 +47,8 @@ class FlowRunState(msgspec.Struct, rename="camel"):
     agent_sessions: dict[str, str] = {}
     input: dict[str, Any] = {}
     owner: str = ""
+    started_at: int = 0
+    process: str = ""
 
     @classmethod
     def new(cls, flow: FlowDefinition, run_id: str) -> "FlowRunState":
@@ -82,6 +85,8 @@ class FlowRunState(msgspec.Struct, rename="camel"):
             "agentSessions": dict(self.agent_sessions),
             "input": dict(self.input),
             "owner": self.owner,
+            "startedAt": self.started_at,
+            "process": self.process,
         }
 
 

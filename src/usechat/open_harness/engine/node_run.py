@@ -9,7 +9,7 @@ from typing import Any, Final
 from usechat.errors import AgentFailed, NodeFailed, NodeTimedOut, PublicError
 from usechat.open_harness.engine.flow_run import FlowRun
 from usechat.open_harness.flow.definition import Edge, Node, Policy
-from usechat.open_harness.flow.expressions import Scope, holds, resolve, resolve_text
+from usechat.open_harness.flow.expressions import Scope, holds, resolve
 from usechat.open_harness.nodes.context import NodeContext, StopReason, text_of
 from usechat.open_harness.runtime_protocol import Command
 from usechat.protocol.values import json_value
@@ -28,9 +28,16 @@ _GRACE: Final = 5.0
 
 
 async def run_with_policy(
-    attempt: Callable[[], Awaitable[Any]], policy: Policy, *, on_timeout: Callable[[], None]
+    attempt: Callable[[], Awaitable[Any]],
+    policy: Policy,
+    *,
+    on_timeout: Callable[[], None],
+    on_retry: Callable[[int, Exception], None],
 ) -> Any:
-    """Run an attempt until one succeeds or none is left. The pause before each further attempt doubles."""
+    """Run an attempt until one succeeds or none is left. The pause before each further attempt doubles.
+
+    ``on_retry`` is called with the number of each attempt that failed, and why, unless it was the last.
+    """
 
     def timed_out() -> Exception:
         on_timeout()
@@ -42,6 +49,7 @@ async def run_with_policy(
         except Exception as error:
             pause = policy.retry.backoff_ms * 2 ** (number - 1) / 1000
             _logger.warning("attempt %d failed; the next one is in %g s", number, pause, exc_info=error)
+            on_retry(number, error)
             await asyncio.sleep(pause)
     return await run_within(attempt(), policy.timeout_ms, timed_out)
 
@@ -121,7 +129,7 @@ class NodeRun:
 
     async def _run_for_each(self, edges: list[Edge]) -> None:
         try:
-            items, name = self._items(edges)
+            items, name = await self._items(edges)
         except Exception as error:
             self._fault = error
             await self._run_once(self._run.scope(), self.node.id, settle=self._settle)
@@ -155,19 +163,19 @@ class NodeRun:
             return []
         return list(iterations)
 
-    def _items(self, edges: list[Edge]) -> tuple[list[Any], str]:
+    async def _items(self, edges: list[Edge]) -> tuple[list[Any], str]:
         if len(edges) > 1:
             raise NodeFailed(f'several forEach edges fired into the node "{self.node.id}"')
         for_each = edges[0].for_each
         assert for_each is not None, "the graph returns edges with forEach"
-        items = resolve_text(for_each.in_, self._run.scope())
+        items = await resolve(for_each.in_, self._run.scope(), ("forEach",), timeout_ms=self.node.policy.timeout_ms)
         if not isinstance(items, list):
             raise NodeFailed(f"forEach expects a list at {for_each.in_}")
         return items, for_each.as_
 
     async def _run_item(self, scope: Scope, index: int) -> dict[str, Any]:
         try:
-            if not holds(self.node.when, scope):
+            if not await holds(self.node.when, scope, timeout_ms=self.node.policy.timeout_ms):
                 return {"skipped": True}
         except Exception as error:
             self._fault = error
@@ -203,14 +211,21 @@ class NodeRun:
         kind = self._run.registry.get(self.node.type)
         if kind is None:
             raise NodeFailed(f'there is no type "{self.node.type}"')
-        fields = resolve(self.node.input, scope, ("input",))
+        fields = await resolve(self.node.input, scope, ("input",), timeout_ms=self.node.policy.timeout_ms)
         for place, problem in kind.problems(fields):
             raise NodeFailed(f"input.{'.'.join(map(str, place))}: {problem}")
         return await run_with_policy(
             lambda: kind.run(fields, new_context()),
             self.node.policy,
             on_timeout=lambda: self._context.stop("timeout") if self._context else None,
+            on_retry=self._retry,
         )
+
+    def _retry(self, attempt: int, error: Exception) -> None:
+        """Emit that an attempt failed and another one follows, an event of ours: what was said so far is void."""
+        assert self._context is not None, "an attempt has a context"
+        told = {"nodeId": self.node.id, "runId": self._context.run_id, "attempt": attempt, "error": text_of(error)}
+        self._run.emit({"type": "node:retry", **told})
 
     def _contexts(self, run_id: str, session_name: str) -> Callable[[], NodeContext]:
         """Return a function that makes the context of each attempt."""

@@ -26,11 +26,13 @@ import asyncio
 import logging
 import uuid
 from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
 from usechat.errors import InvalidSetting, LocalProtocolError, NotResumable
 from usechat.open_harness.engine.flow_run import FlowRun, FlowRunState
+from usechat.open_harness.engine.processes import new_start, this_process
 from usechat.open_harness.engine.scheduler import Scheduler
 from usechat.open_harness.engine.store import FlowRunStore, MemoryRunStore
 from usechat.open_harness.events.event import EndsAt
@@ -43,9 +45,9 @@ from usechat.open_harness.nodes.registry import NodeRegistry
 from usechat.open_harness.runtime_protocol import Command, Listener, Snapshot
 from usechat.open_harness.threads import in_thread
 from usechat.protocol.values import json_value
-from usechat.turn import current_turn
+from usechat.turn import Turn, current_turn
 
-__all__ = ["FlowRuntime"]
+__all__ = ["FlowRuntime", "FlowRuntimes"]
 
 _logger: Final = logging.getLogger("usechat.open_harness")
 
@@ -115,6 +117,7 @@ class FlowRuntime:
         state.input = json_value(input or {})
         state.owner = _owner_of_turn() if self._owner is None else self._owner
         state.status = "running"
+        state.started_at = new_start()
         self._run.emit({"type": "flow:start", "flowName": self.flow.name})
         return await self._drive(Scheduler(self._run, on_cancelled=self._on_cancelled))
 
@@ -211,6 +214,7 @@ class FlowRuntime:
 
     async def _drive(self, scheduler: Scheduler) -> Snapshot:
         self._run.begin()
+        self._run.state.process = this_process()
         self._scheduler = scheduler
         self._rested.clear()
         try:
@@ -228,6 +232,49 @@ class FlowRuntime:
         self._run.save()
         await in_thread(self._run.flush)
         return self.get_snapshot()
+
+
+class FlowRuntimes:
+    """Makes the runtimes of one flow, one per turn. The arguments are those of :class:`FlowRuntime`.
+
+    With a store, a turn goes on with the chat's latest run if that is paused, or if its process ended before it did:
+    completed nodes do not run twice.
+
+    .. code-block:: python
+
+        app = ChatApp(OpenHarnessChatTransport(FlowRuntimes("trip-flow.yaml", store=SqliteRunStore("runs.db"))))
+    """
+
+    def __init__(
+        self,
+        flow: FlowDefinition | str | Path | Mapping[str, Any],
+        *,
+        registry: NodeRegistry | None = None,
+        store: FlowRunStore | None = None,
+        recording: Recorder | None = None,
+    ) -> None:
+        self._registry = registry or default_registry()
+        self.flow = flow if isinstance(flow, FlowDefinition) else load_flow(flow, registry=self._registry)
+        self._store = store
+        self._recording = recording
+
+    async def __call__(self, turn: Turn) -> FlowRuntime:
+        """Return the runtime of a turn."""
+        run_id = None if self._store is None else await in_thread(partial(_unfinished_run, self._store, turn))
+        return FlowRuntime(
+            self.flow,
+            registry=self._registry,
+            store=self._store,
+            resume=None if run_id is None else {"runId": run_id},
+            recording=self._recording,
+        )
+
+
+def _unfinished_run(store: FlowRunStore, turn: Turn) -> str | None:
+    """Return the run that a turn goes on with. A regenerated answer begins anew."""
+    if turn.request.trigger == "regenerate-message":
+        return None
+    return store.unfinished_run(turn.chat_id, "" if turn.identity is None else turn.identity.subject)
 
 
 def _owner_of_turn() -> str:

@@ -7,7 +7,7 @@ from typing import Any
 from usechat.errors import NodeFailed
 from usechat.open_harness.engine.flow_run import FlowRun
 from usechat.open_harness.engine.node_run import NodeRun
-from usechat.open_harness.flow.definition import Edge, Node
+from usechat.open_harness.flow.definition import Condition, Edge, Node
 from usechat.open_harness.flow.expressions import holds
 from usechat.open_harness.nodes.context import StopReason
 
@@ -32,16 +32,18 @@ class Scheduler:
         self._handed_over = run.take_waiting() if self._resuming else []
         self._running: list[NodeRun] = []
         self._faults: dict[str, Exception] = {}
+        self._evaluating: asyncio.Task[bool] | None = None
 
     async def drive(self) -> bool:
         """Run until nothing is left, a node failed for good, or the run's status changed. Return whether one failed."""
         try:
             while self._run.state.status == "running":
-                self._start_ready()
+                await self._start_ready()
+                self._run.save()  # if the process ends now, the nodes that run are those that run again
                 if not self._running:
                     return False
                 await asyncio.wait([node_run.task for node_run in self._running], return_when=asyncio.FIRST_COMPLETED)
-                if self._settle_ended():
+                if await self._settle_ended():
                     return True
             return False
         except asyncio.CancelledError:
@@ -52,9 +54,11 @@ class Scheduler:
             await self._wait_for_all()
 
     def stop(self, reason: StopReason) -> None:
-        """Stop every running node."""
+        """Stop every running node. A pause waits for the conditions that are being evaluated: a snapshot holds them."""
         for node_run in self._running:
             node_run.stop(reason)
+        if reason == "abort" and self._evaluating is not None:
+            self._evaluating.cancel()
 
     async def _wait_for_all(self) -> None:
         if tasks := [node_run.task for node_run in self._running]:
@@ -63,29 +67,31 @@ class Scheduler:
             if not task.cancelled() and (error := task.exception()) is not None:
                 raise error
 
-    def _start_ready(self) -> None:
+    async def _start_ready(self) -> None:
         limit = len(self._run.flow.nodes) if self._run.flow.parallel else 1
         while len(self._running) < limit and self._run.state.status == "running":
             ready = self._run.graph.ready(self._run.state.node_status)
             if not ready:
                 return
-            self._decide(self._run.graph.nodes[ready[0]])
+            await self._decide(self._run.graph.nodes[ready[0]])
 
-    def _decide(self, node: Node) -> None:
+    async def _decide(self, node: Node) -> None:
         """Start a node, or skip it."""
         state = self._run.state
         fault = self._faults.pop(node.id, None)
         if fault is None and not self._run.graph.lets_run(node.id, state.edge_status):
-            self._skip(node, "edge")
+            await self._skip(node, "edge")
             return
         # With forEach the node's own condition is asked for each item.
         if fault is None and not self._run.graph.for_each(node.id, state.edge_status):
             try:
-                if not holds(node.when, self._run.scope()):
-                    self._skip(node, "when")
+                if not await self._holds(node.when, node.policy.timeout_ms):
+                    await self._skip(node, "when")
                     return
             except Exception as error:
                 fault = error
+        if self._run.state.status != "running":  # it was paused or stopped during the evaluation
+            return
         self._running.append(self._new_run(node, fault))
 
     def _new_run(self, node: Node, fault: Exception | None) -> NodeRun:
@@ -95,34 +101,44 @@ class Scheduler:
         handed_over, self._handed_over = self._handed_over, []
         return NodeRun(self._run, node, fault=fault, resume_message=self._resume_message, handed_over=handed_over)
 
-    def _skip(self, node: Node, reason: str) -> None:
+    async def _holds(self, condition: Condition | None, timeout_ms: float | None = None) -> bool:
+        """Evaluate a condition; ``False`` if the run is stopped meanwhile."""
+        if condition is None:
+            return True
+        self._evaluating = asyncio.create_task(holds(condition, self._run.scope(), timeout_ms=timeout_ms))
+        try:
+            await asyncio.wait({self._evaluating})
+            return not self._evaluating.cancelled() and self._evaluating.result()
+        finally:
+            self._evaluating.cancel()
+            self._evaluating = None
+
+    async def _skip(self, node: Node, reason: str) -> None:
+        if self._run.state.status != "running":  # it was paused or stopped during the evaluation
+            return
         self._run.state.node_status[node.id] = "done"
         self._run.state.outputs[node.id] = {"skipped": True, "reason": reason}
         self._run.emit({"type": "node:skipped", "nodeId": node.id, "reason": reason})
-        self._fire_edges(node)
+        await self._fire_edges(node)
 
-    def _settle_ended(self) -> bool:
+    async def _settle_ended(self) -> bool:
         """Fire the edges of the nodes that have ended. Return whether one of them failed for good."""
         ended = [node_run for node_run in self._running if node_run.task.done()]
         self._running = [node_run for node_run in self._running if not node_run.task.done()]
         for node_run in ended:
-            if node_run.task.cancelled():
-                continue
-            node_run.task.result()
+            if self._run.state.node_status[node_run.node.id] == "running":
+                if not node_run.task.cancelled():
+                    node_run.task.result()
+                continue  # it was stopped; one that was stopped after its end has ended
             if node_run.failed and not node_run.node.policy.continue_on_error:
                 return True
-            self._fire_edges(node_run.node)
-        self._run.save()
+            await self._fire_edges(node_run.node)
         return False
 
-    def _fire_edges(self, node: Node) -> None:
-        edges = self._run.graph.outgoing[node.id]
-        if not edges:
-            return
-        scope = self._run.scope()
-        for edge in edges:
+    async def _fire_edges(self, node: Node) -> None:
+        for edge in self._run.graph.outgoing[node.id]:
             try:
-                fires = holds(edge.when, scope)
+                fires = await self._holds(edge.when)
             except Exception as error:
                 # The target cannot run now, so the target is what fails.
                 self._faults[edge.to] = error

@@ -10,7 +10,7 @@ from typing import Any, Final
 import msgspec
 
 from usechat.errors import StoreClosed
-from usechat.open_harness.engine.store import Session
+from usechat.open_harness.engine.store import Session, is_unfinished
 from usechat.open_harness.runtime_protocol import Event, Snapshot
 from usechat.protocol.values import json_value
 
@@ -41,9 +41,9 @@ _ADD_SNAPSHOT: Final = _APPEND.format(table="run_snapshots", column="snapshot")
 _PUT_SESSION: Final = "INSERT OR REPLACE INTO agent_sessions VALUES (:name, :text, :now)"
 _GET_SNAPSHOT: Final = "SELECT snapshot FROM run_snapshots WHERE run_id = ? ORDER BY seq DESC LIMIT 1"
 _GET_LATEST: Final = """
-SELECT run_id, json_extract(snapshot, '$.status') FROM run_snapshots
+SELECT run_id, snapshot FROM run_snapshots
 WHERE json_extract(snapshot, '$.input.chatId') = ? AND json_extract(snapshot, '$.owner') = ?
-ORDER BY created_at DESC, seq DESC LIMIT 1
+ORDER BY json_extract(snapshot, '$.startedAt') DESC, created_at DESC, seq DESC LIMIT 1
 """
 _GET_EVENTS: Final = "SELECT seq, event FROM run_events WHERE run_id = ? AND seq > ? ORDER BY seq"
 _GET_SESSION: Final = "SELECT session FROM agent_sessions WHERE session_id = ?"
@@ -59,7 +59,7 @@ class SqliteRunStore:
 
     >>> with SqliteRunStore(":memory:") as store:
     ...     store.save_snapshot("run-1", {"status": "paused", "input": {"chatId": "c1"}, "owner": ""})
-    ...     store.paused_run("c1")
+    ...     store.unfinished_run("c1")
     'run-1'
     """
 
@@ -108,10 +108,10 @@ class SqliteRunStore:
         """Return the events of a run."""
         return [(number, msgspec.json.decode(event)) for number, event in self._read(_GET_EVENTS, run_id, after)]
 
-    def paused_run(self, chat_id: str, owner: str = "") -> str | None:
-        """Return the latest run of a chat if it is paused."""
+    def unfinished_run(self, chat_id: str, owner: str = "") -> str | None:
+        """Return the latest run of a chat if it can be resumed."""
         rows = self._read(_GET_LATEST, chat_id, owner)
-        return rows[0][0] if rows and rows[0][1] == "paused" else None
+        return rows[0][0] if rows and is_unfinished(msgspec.json.decode(rows[0][1])) else None
 
     def load_session(self, session_id: str) -> Session | None:
         """Return a session."""

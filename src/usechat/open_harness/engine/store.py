@@ -4,9 +4,10 @@ from collections import OrderedDict
 from collections.abc import Mapping
 from typing import Any, Final, Protocol, TypeAlias
 
+from usechat.open_harness.engine.processes import is_alive
 from usechat.open_harness.runtime_protocol import Event, Snapshot
 
-__all__ = ["FlowRunStore", "MemoryRunStore", "Session"]
+__all__ = ["FlowRunStore", "MemoryRunStore", "Session", "is_unfinished"]
 
 Session: TypeAlias = Mapping[str, Any]
 """The messages that an agent remembers, as plain JSON values."""
@@ -33,8 +34,8 @@ class FlowRunStore(Protocol):
         """Return the events of a run that follow number ``after``, each with its number."""
         ...
 
-    def paused_run(self, chat_id: str, owner: str = "") -> str | None:
-        """Return the id of a chat's latest run if that is paused: the next message may resume it."""
+    def unfinished_run(self, chat_id: str, owner: str = "") -> str | None:
+        """Return the id of a chat's latest run if the next message can resume it: see :func:`is_unfinished`."""
         ...
 
     def save_session(self, session_id: str, session: Session) -> None:
@@ -85,12 +86,15 @@ class MemoryRunStore:
         """Return the events of a run."""
         return list(enumerate(self._events.get(run_id, ()), start=1))[after:]
 
-    def paused_run(self, chat_id: str, owner: str = "") -> str | None:
-        """Return the latest run of a chat if it is paused."""
-        for run_id, snapshot in reversed(self._snapshots.items()):
-            if (snapshot.get("input", {}).get("chatId"), snapshot.get("owner")) == (chat_id, owner):
-                return run_id if snapshot.get("status") == "paused" else None
-        return None
+    def unfinished_run(self, chat_id: str, owner: str = "") -> str | None:
+        """Return the latest run of a chat if it can be resumed."""
+        of_chat = [
+            (snapshot.get("startedAt", 0), run_id)
+            for run_id, snapshot in self._snapshots.items()
+            if (snapshot.get("input", {}).get("chatId"), snapshot.get("owner")) == (chat_id, owner)
+        ]
+        latest = max(of_chat, default=(0, ""))[1]
+        return latest if latest and is_unfinished(self._snapshots[latest]) else None
 
     def save_session(self, session_id: str, session: Session) -> None:
         """Store a session."""
@@ -103,6 +107,12 @@ class MemoryRunStore:
 
     def flush(self) -> None:
         """Return at once: memory needs no flush."""
+
+
+def is_unfinished(snapshot: Snapshot) -> bool:
+    """Return whether a run can be resumed: it is paused, or its process ended before it did."""
+    status = snapshot.get("status")
+    return status == "paused" or (status == "running" and not is_alive(str(snapshot.get("process", ""))))
 
 
 def _make_room(kept: OrderedDict[str, Any], latest: str, maximum: int) -> None:

@@ -27,24 +27,27 @@ from usechat.errors import PublicError, UnknownEvent
 from usechat.open_harness.events.dialects import Dialects
 from usechat.open_harness.events.event import REQUIRED, EndsAt, lacking
 from usechat.open_harness.events.failures import Notice, failed_step
-from usechat.open_harness.events.metadata import FlowData, Usage, node_output
+from usechat.open_harness.events.metadata import FlowData, Usage, node_output, structured_output
 from usechat.open_harness.events.tool_calls import AgentToolCalls
 from usechat.open_harness.runtime_protocol import Event
 from usechat.protocol.parts import (
     ApprovalRequest,
     BlockEnd,
+    Data,
     Error,
     Finish,
     Metadata,
     Part,
     ProviderMetadata,
     Reasoning,
+    ResetStep,
     Step,
     Text,
     ToolCall,
     ToolDenied,
     ToolResult,
 )
+from usechat.protocol.values import json_text
 
 __all__ = ["OpenHarnessAdapter"]
 
@@ -59,6 +62,10 @@ _SPOKEN: Final[Mapping[str, type[Text | Reasoning]]] = {
     "agent:thinking:delta": Reasoning,
     "agent:thinking": Reasoning,
 }
+
+
+_SILENT_TYPES: Final = ("echo", "constant")
+"""Types of nodes that say nothing: a flow of these alone shows the output of its last node."""
 
 
 class _Invocation(msgspec.Struct):
@@ -107,6 +114,10 @@ class OpenHarnessAdapter:
         self._send_step_markers = send_step_markers
         self._send_node_outputs = send_node_outputs
         self._data = FlowData(graph) if send_flow_metadata else None
+        nodes = graph["nodes"] if graph else ()
+        self._labels = {node["id"]: label for node in nodes if (label := (node.get("ui") or {}).get("label"))}
+        self._is_silent = bool(nodes) and all(node["type"] in _SILENT_TYPES for node in nodes)
+        self._latest: Event | None = None
         self._ends_at = ends_at
         self._has_flow_events = False
         self._new_reference = new_reference or map(str, itertools.count(1)).__next__
@@ -178,11 +189,13 @@ class OpenHarnessAdapter:
 
     def _flow_started(self, event: Event) -> Iterator[Part]:
         if self._data:
+            self._data.learn(event.get("graph"))
             yield from self._data.graph()
             yield self._data.status("running", event.get("flowName"))
 
-    def _flow_resumed(self, _event: Event) -> Iterator[Part]:
+    def _flow_resumed(self, event: Event) -> Iterator[Part]:
         if self._data:
+            self._data.learn(event.get("graph"))
             yield from self._data.graph()
             yield self._data.status("running")
 
@@ -190,7 +203,17 @@ class OpenHarnessAdapter:
         if event.get("status") == "failed":
             yield from self._end_failed(event, self.failure or FAILED, event.get("flowName"))
         else:
+            if self._is_silent and self._latest is not None:
+                yield from self._said(self._latest)
             yield from self._end(event, "complete", Finish(), event.get("flowName"))
+
+    def _said(self, event: Event) -> Iterator[Part]:
+        """Return the output of a node as text."""
+        output = event.get("output")
+        value = output.get("text", output.get("value")) if isinstance(output, Mapping) else None
+        text = value if isinstance(value, str) else json_text(value)
+        if text and value is not None:
+            yield Text(text, self._invocation(event).provider_metadata, lane=event["runId"])
 
     def _flow_paused(self, event: Event) -> Iterator[Part]:
         yield from self._end(event, "paused", Finish(metadata={"openHarness": {"status": "paused"}}))
@@ -216,6 +239,7 @@ class OpenHarnessAdapter:
             yield self._data.node_started(event)
 
     def _node_completed(self, event: Event) -> Iterator[Part]:
+        self._latest = event
         yield from self._node_ended(event, "complete")
         if self._send_node_outputs:
             yield node_output(event)
@@ -229,6 +253,23 @@ class OpenHarnessAdapter:
         self._invocations.pop(event["runId"], None)
         if self._data:
             yield from self._data.node_ended(event, status)
+
+    def _node_retried(self, event: Event) -> Iterator[Part]:
+        """Take back what a failed attempt said. Where that cannot be, its blocks end and a data part marks them.
+
+        AI SDK 7 can reset a step. A step that holds the parts of other nodes, too, is not reset.
+        """
+        yield from self._end_agent(event)
+        invocation = self._invocation(event)
+        invocation.heard.clear()
+        before = self.failure
+        self._fail(event, None, event.get("error"))  # for the log; another attempt follows
+        self.failure = before
+        invocation.errors.clear()
+        if self._send_step_markers and list(self._invocations) == [invocation.run_id]:
+            yield ResetStep(lane=invocation.run_id)
+        told = {"nodeId": invocation.node_id, "runId": invocation.run_id, "attempt": event.get("attempt")}
+        yield Data("node-retry", told, lane=invocation.run_id)
 
     def _node_skipped(self, event: Event) -> Iterator[Part]:
         if self._data:
@@ -261,7 +302,7 @@ class OpenHarnessAdapter:
 
     def _tool(self, event: Event) -> Iterator[Part]:
         self._invocation(event).speaking = None
-        yield from self._tools.read(event)
+        yield from self._tools.read(event, self._invocation(event).provider_metadata)
 
     def _agent_failed(self, event: Event) -> Iterator[Part]:
         self._fail(event, event.get("errorType"), event.get("message"))
@@ -270,6 +311,8 @@ class OpenHarnessAdapter:
 
     def _agent_completed(self, event: Event) -> Iterator[Part]:
         yield from self._end_agent(event)
+        if "structuredOutput" in event:
+            yield structured_output(event)
         if used := self._usage.add(event):
             yield Metadata(used)
         if self._is_bare:
@@ -317,10 +360,14 @@ class OpenHarnessAdapter:
         return named.provider_metadata if named else None
 
     def _input_received(self, event: Event) -> Iterator[Part]:
+        """Read the answer to a question. The newest session server does not say to which: its event has no id."""
+        call_id = event.get("id")
+        if not isinstance(call_id, str):
+            return
         if event.get("approved") is False:
-            yield ToolDenied(event["id"])
+            yield ToolDenied(call_id)
         else:
-            yield ToolResult(event["id"], event.get("value"))
+            yield ToolResult(call_id, event.get("value"))
 
     # Endings
 
@@ -351,16 +398,20 @@ class OpenHarnessAdapter:
         yield ending
 
     def _end_statuses(self, event: Event, status: str, flow_name: Any = None) -> Iterator[Part]:
+        """End all statuses. Where the flow failed, nodes that did not fail themselves were aborted."""
         self.ended = True
         if self._data:
-            yield from self._data.all_ended(event, status)
+            failed = [run_id for run_id, invocation in self._invocations.items() if invocation.errors]
+            yield from self._data.all_ended(event, "aborted" if status == "failed" else status, failed=failed)
             yield self._data.status(status, flow_name)
 
     def _invocation(self, event: Event) -> _Invocation:
         run_id = event["runId"]
         found = self._invocations.get(run_id)
         if found is None:
-            spoken_by = {"openHarness": {"nodeId": event["nodeId"], "runId": run_id}}
+            label = self._labels.get(event["nodeId"])
+            named = {"nodeId": event["nodeId"], "runId": run_id, **({"label": label} if label else {})}
+            spoken_by: ProviderMetadata = {"openHarness": named}
             found = self._invocations[run_id] = _Invocation(run_id, event["nodeId"], spoken_by)
         return found
 
@@ -373,6 +424,7 @@ class OpenHarnessAdapter:
         "node:start": _node_started,
         "node:complete": _node_completed,
         "node:error": _node_failed,
+        "node:retry": _node_retried,
         "node:skipped": _node_skipped,
         "edge:fire": _edge_fired,
         "loop:iterate": _loop_iterated,

@@ -21,6 +21,7 @@ REQUIRED: Final[Mapping[str, tuple[str, ...]]] = {
     "node:start": _RUN,
     "node:complete": _RUN,
     "node:error": _RUN,
+    "node:retry": _RUN,
     "node:skipped": ("nodeId",),
     "edge:fire": ("from", "to"),
     "loop:iterate": (),
@@ -38,7 +39,7 @@ REQUIRED: Final[Mapping[str, tuple[str, ...]]] = {
     "agent:aborted": _RUN,
     "recording:linked": (),
     "input:requested": ("id",),  # of sessions alone
-    "input:received": ("id",),
+    "input:received": (),
 }
 """Every type of event, and the fields that it must have."""
 

@@ -1,7 +1,7 @@
 """Data parts from which a page draws the flow: the run, its nodes and its edges, updated in place."""
 
 import itertools
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any, TypeGuard
 
 import msgspec
@@ -11,7 +11,7 @@ from usechat.open_harness.flow.definition import FlowDefinition
 from usechat.open_harness.runtime_protocol import Event
 from usechat.protocol.parts import Data
 
-__all__ = ["FlowData", "Usage", "graph_of", "node_output"]
+__all__ = ["FlowData", "Usage", "graph_of", "node_output", "structured_output"]
 
 
 class FlowData:
@@ -26,6 +26,12 @@ class FlowData:
         self._edge_id: str | None = None
         self._edges = itertools.count(1)
         self._skipped = itertools.count(1)
+
+    def learn(self, graph: Any) -> None:
+        """Take over the graph that a remote runtime tells, if none is known."""
+        is_graph = isinstance(graph, Mapping) and all(isinstance(graph.get(key), list) for key in ("nodes", "edges"))
+        if self._graph is None and is_graph:
+            self._graph = graph
 
     def again(self) -> list[Data]:
         """Return all current states, for a message that begins in the middle of the run."""
@@ -47,7 +53,7 @@ class FlowData:
 
     def node_started(self, event: Event) -> Data:
         """Return the state of a new invocation."""
-        data = {"nodeId": event["nodeId"], "runId": event["runId"], "status": "running"}
+        data = {"nodeId": event["nodeId"], **self._label(event), "runId": event["runId"], "status": "running"}
         data |= {"startedAt": moment(event), "durationMs": None}
         self._nodes[event["runId"]] = data
         return self._node(data)
@@ -56,9 +62,13 @@ class FlowData:
         """Return the last state of an invocation; empty if it has ended already."""
         return self._ended(event["runId"], status, event)
 
-    def all_ended(self, event: Event, status: str) -> list[Data]:
-        """Return the last states of all open invocations, because the flow has ended."""
-        return [data for run_id in list(self._nodes) for data in self._ended(run_id, status, event)]
+    def all_ended(self, event: Event, status: str, *, failed: Collection[str] = ()) -> list[Data]:
+        """Return the last states of all open invocations, because the flow has ended; ``failed`` have failed."""
+        return [
+            data
+            for run_id in list(self._nodes)
+            for data in self._ended(run_id, "failed" if run_id in failed else status, event)
+        ]
 
     def waiting(self) -> list[Data]:
         """Return everything as paused while a person is asked. The next message begins with :meth:`again`."""
@@ -67,7 +77,7 @@ class FlowData:
 
     def node_skipped(self, event: Event) -> Data:
         """Return the state of a node that was skipped."""
-        data = {"nodeId": event["nodeId"], "runId": None, "status": "skipped"}
+        data = {"nodeId": event["nodeId"], **self._label(event), "runId": None, "status": "skipped"}
         data |= {"startedAt": moment(event), "durationMs": 0}
         return Data("node-status", data, f"skipped-{next(self._skipped)}")
 
@@ -82,6 +92,13 @@ class FlowData:
         if self._edge is None:
             return []
         return [Data("edge", {**self._edge, "iteration": event.get("iteration")}, self._edge_id)]
+
+    def _label(self, event: Event) -> dict[str, str]:
+        """Return the label that the flow file gives to the node of an event."""
+        for node in self._graph["nodes"] if self._graph else ():
+            if node.get("id") == event["nodeId"] and (label := (node.get("ui") or {}).get("label")):
+                return {"label": str(label)}
+        return {}
 
     def _ended(self, run_id: str, status: str, event: Event) -> list[Data]:
         data = self._nodes.pop(run_id, None)
@@ -107,6 +124,12 @@ def node_output(event: Event) -> Data:
     """Return the output of a node's invocation."""
     output = {"nodeId": event["nodeId"], "runId": event["runId"], "output": event.get("output")}
     return Data("node-output", output, f"output-{event['runId']}")
+
+
+def structured_output(event: Event) -> Data:
+    """Return the structured output of an agent."""
+    value = {"nodeId": event["nodeId"], "runId": event["runId"], "value": event["structuredOutput"]}
+    return Data("structured-output", value, f"structured-{event['runId']}")
 
 
 class Usage:

@@ -21,12 +21,11 @@ class _Open(NamedTuple):
     name: str
     input: Any
     source_id: str | None
-    node_id: str
+    called_by: ProviderMetadata
 
     def announced(self, run_id: str) -> ToolCall:
         """Return the call as a part. Its provider metadata names the node, as that of texts does."""
-        said_by: ProviderMetadata = {"openHarness": {"nodeId": self.node_id, "runId": run_id}}
-        return ToolCall(self.id, self.name, self.input, provider_metadata=said_by, lane=run_id)
+        return ToolCall(self.id, self.name, self.input, provider_metadata=self.called_by, lane=run_id)
 
 
 class AgentToolCalls:
@@ -41,8 +40,8 @@ class AgentToolCalls:
         self._numbers = itertools.count(1)
         self._open: dict[str, list[_Open]] = {}  # by run id
 
-    def read(self, event: Event) -> list[ToolPart]:
-        """Return the parts of an `agent:tool` event."""
+    def read(self, event: Event, called_by: ProviderMetadata) -> list[ToolPart]:
+        """Return the parts of an `agent:tool` event; ``called_by`` names the node."""
         run_id, name = event["runId"], event.get("toolName")
         if event.get("toolCallId") is None and not (isinstance(name, str) and name):
             self._notices.append(
@@ -52,7 +51,7 @@ class AgentToolCalls:
         found = self._find(event)
         announced: list[ToolPart] = []
         if found is None:
-            found = self._new(event)
+            found = self._new(event, called_by)
             self._open.setdefault(run_id, []).append(found)
             announced = [found.announced(run_id)]
         elif "toolInput" not in event:
@@ -93,14 +92,14 @@ class AgentToolCalls:
         named = [call for call in calls if call.name == name] or (calls if name == UNKNOWN else [])
         return named[0] if named else None
 
-    def _new(self, event: Event) -> _Open:
+    def _new(self, event: Event, called_by: ProviderMetadata) -> _Open:
         name, source_id = event.get("toolName"), event.get("toolCallId")
         return _Open(
             id=self._new_id(event["runId"]) if source_id is None else str(source_id),
             name=name if isinstance(name, str) and name else UNKNOWN,
             input=event.get("toolInput", {}),
             source_id=source_id,
-            node_id=event["nodeId"],
+            called_by=called_by,
         )
 
     def _new_id(self, run_id: str) -> str:

@@ -1,28 +1,38 @@
-"""JSONata: the language of bindings and conditions."""
+"""JSONata: the language of bindings and conditions.
 
-from collections.abc import Iterator, Mapping
+Expressions come from the author of a flow, but their values come from users: a harmless regular expression and a
+certain message can take hours. So only *trivial* expressions are evaluated in the event loop's thread: paths,
+literals, variables, comparisons and conditions of these. All others are sent to a worker process, those of one value
+together, with the values that they can read and no others.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import lru_cache
 from typing import Any, Final, NamedTuple
 
 from usechat.errors import ExpressionFailed, MissingDependency
+from usechat.open_harness.flow import evaluation
 from usechat.open_harness.flow.definition import Condition, Place
+from usechat.open_harness.flow.workers import evaluate_in_worker
 from usechat.protocol.values import json_text, json_value
 
 __all__ = [
     "Scope",
+    "Syntax",
     "binding_problems",
     "check_expression",
     "condition_problems",
     "evaluate",
+    "expressions_in",
+    "expressions_of_condition",
     "holds",
+    "read_syntax",
     "resolve",
-    "resolve_text",
 ]
 
 
-_TIMEOUT_MS: Final = 2000
-_DEEPEST: Final = 100
-"""How deep an expression may nest. A level takes four Python frames, so this stays below the recursion limit."""
+LIMIT_MS: Final = 5_000.0
+"""How many milliseconds expressions may take, if the time limit of their node is not shorter."""
 
 _KEPT_EXPRESSIONS: Final = 1024
 
@@ -35,37 +45,162 @@ class Scope:
         self.variables: Mapping[str, Any] = variables or {}
 
 
+# What the syntax of an expression tells
+
+_TRIVIAL: Final = frozenset(
+    {"path", "name", "string", "number", "value", "variable", "binary", "condition", "block", "filter"}
+)
+_COMPARISONS: Final = frozenset({"=", "!=", "<", "<=", ">", ">=", "in", "and", "or"})
+_WHOLE: Final = frozenset({"wildcard", "descendant", "parent"})
+
+
+class Syntax(NamedTuple):
+    """What the syntax of an expression tells.
+
+    ``names`` are the values that it can read; ``None`` if that may be any. ``input_keys`` are the keys of
+    ``flow.input`` that it reads, and ``optional_keys`` those of them whose existence it asks for.
+    """
+
+    is_trivial: bool
+    names: frozenset[str] | None
+    input_keys: frozenset[str]
+    optional_keys: frozenset[str]
+
+
+@lru_cache(maxsize=_KEPT_EXPRESSIONS)
+def read_syntax(text: str) -> Syntax:
+    """Return what the syntax of an expression tells; raise ExpressionFailed if it is not JSONata."""
+    try:
+        tree = evaluation.compile_expression(text).ast
+    except ImportError:
+        raise MissingDependency("jsonata-python", "open-harness") from None
+    except Exception as error:
+        raise ExpressionFailed(f"the expression {text!r} is not JSONata: {error}") from error
+    symbols = list(_symbols(tree, set()))
+    is_whole = any(_reads_everything(symbol) for symbol in symbols)
+    asked = [call.arguments[0] for call in symbols if _called(call) == "exists" and call.arguments]
+    return Syntax(
+        all(_is_trivial(symbol) for symbol in symbols),
+        None if is_whole else frozenset(str(symbol.value) for symbol in symbols if symbol.type == "name"),
+        _input_keys(symbols),
+        _input_keys(asked),
+    )
+
+
+def _symbols(symbol: Any, seen: set[int]) -> Iterator[Any]:
+    """Yield the symbols of a syntax tree; they refer to each other in lists and lists of pairs."""
+    if isinstance(symbol, list | tuple):
+        for each in symbol:
+            yield from _symbols(each, seen)
+    elif hasattr(symbol, "lbp") and id(symbol) not in seen:  # what every symbol of jsonata has
+        seen.add(id(symbol))
+        yield symbol
+        for each in vars(symbol).values():
+            yield from _symbols(each, seen)
+
+
+def _is_trivial(symbol: Any) -> bool:
+    if symbol.type not in _TRIVIAL or symbol.focus is not None or symbol.index is not None:
+        return False
+    match symbol.type:
+        case "binary":
+            return symbol.value in _COMPARISONS
+        case "filter":
+            return bool(symbol.expr.type == "number")
+        case "variable":
+            return not _reads_everything(symbol)
+    return True
+
+
+def _reads_everything(symbol: Any) -> bool:
+    if symbol.type == "variable":
+        return symbol.value in ("", "$")
+    name = _called(symbol)
+    return (
+        symbol.type in _WHOLE
+        or name == "eval"
+        or (symbol.type in ("function", "partial") and _takes_context(symbol, name))
+    )
+
+
+def _called(symbol: Any) -> str | None:
+    """Return the name of the function that a symbol calls, if it has one."""
+    procedure = symbol.procedure if symbol.type in ("function", "partial") else None
+    return str(procedure.value) if procedure is not None and procedure.type == "variable" else None
+
+
+def _takes_context(call: Any, name: str | None) -> bool:
+    """Return whether a call may read the value around it: ``$keys()`` is ``$keys($)``."""
+    from jsonata import Jsonata  # type: ignore[import-untyped]  # it has no types
+
+    function = Jsonata.static_frame.lookup(name) if name is not None else None
+    signature = getattr(function, "signature", None)
+    if signature is None:
+        return not call.arguments
+    parameters = signature._params  # noqa: SLF001 (jsonata has no public name for it)
+    return len(call.arguments) < len(parameters) and any(each.context for each in parameters)
+
+
+def _input_keys(symbols: Iterable[Any]) -> frozenset[str]:
+    paths = [symbol.steps for symbol in symbols if symbol.type == "path"]
+    names = [[step.value if step.type == "name" else None for step in steps[:3]] for steps in paths]
+    return frozenset(
+        str(key)
+        for flow, given, key in (each for each in names if len(each) == 3)
+        if (flow, given) == ("flow", "input") and key
+    )
+
+
 def check_expression(text: str) -> str | None:
     """Return what is wrong with an expression, or ``None``."""
     try:
-        _compile(text)
+        read_syntax(text)
     except ExpressionFailed as error:
         return str(error)
     return None
 
 
-def evaluate(text: str, scope: Scope) -> Any:
+# Values of expressions
+
+_Values = Callable[[str], Any]
+"""Returns the value of an expression by its text, or raises ExpressionFailed."""
+
+
+async def evaluate(text: str, scope: Scope, timeout_ms: float | None = None) -> Any:
     """Return the value of an expression as plain JSON values; what does not exist is ``None``."""
-    compiled = _compile(text)
-    try:
-        # The clock of the bounds starts when they are set.
-        compiled.environment.set_runtime_bounds(_TIMEOUT_MS, _DEEPEST)
-        # Bindings are always given: without them the library would write into the compiled expression.
-        return json_value(compiled.evaluate(scope.values, scope.variables))
-    except Exception as error:
-        raise ExpressionFailed(f"the expression {text!r} failed: {error}") from error
+    return (await _values([text], scope, timeout_ms))(text)
 
 
-@lru_cache(maxsize=_KEPT_EXPRESSIONS)
-def _compile(text: str) -> Any:
-    try:
-        from jsonata import Jsonata  # type: ignore[import-untyped]  # it has no types
-    except ImportError:
-        raise MissingDependency("jsonata-python", "open-harness") from None
-    try:
-        return Jsonata(text)
-    except Exception as error:
-        raise ExpressionFailed(f"the expression {text!r} is not JSONata: {error}") from error
+async def _values(texts: Iterable[str], scope: Scope, timeout_ms: float | None) -> _Values:
+    """Evaluate the expressions that are not trivial, and return a function that returns the value of each."""
+    limit = min(timeout_ms or LIMIT_MS, LIMIT_MS)
+    found: dict[str, Mapping[str, Any]] = {}
+    if sent := [text for text in dict.fromkeys(texts) if not read_syntax(text).is_trivial]:
+        found = dict(
+            zip(sent, await evaluate_in_worker(sent, _readable(sent, scope), scope.variables, limit), strict=True)
+        )
+
+    def value_of(text: str) -> Any:
+        try:
+            answer = (
+                found[text]
+                if text in found
+                else {"value": evaluation.evaluate(text, scope.values, scope.variables, limit)}
+            )
+        except Exception as error:
+            raise ExpressionFailed(f"the expression {text!r} failed: {error}") from error
+        if "error" in answer:
+            raise ExpressionFailed(f"the expression {text!r} failed: {answer['error']}")
+        return json_value(answer["value"])
+
+    return value_of
+
+
+def _readable(texts: Iterable[str], scope: Scope) -> Mapping[str, Any]:
+    """Return the values that expressions can read: to send them all for each item of a list would be quadratic."""
+    names = [read_syntax(text).names for text in texts]
+    wanted = None if None in names else frozenset[str]().union(*(each for each in names if each is not None))
+    return scope.values if wanted is None else {name: scope.values[name] for name in wanted & scope.values.keys()}
 
 
 # Bindings: ``{{ expression }}`` within the strings of a node's input
@@ -78,33 +213,48 @@ class _Segment(NamedTuple):
     is_expression: bool
 
 
-def resolve(value: Any, scope: Scope, place: Place = ()) -> Any:
+async def resolve(value: Any, scope: Scope, place: Place = (), *, timeout_ms: float | None = None) -> Any:
     """Return the value with every binding in it replaced.
 
     A text that is a binding and nothing else becomes the value with its type; in any other text the value is written:
-    nothing for what does not exist, JSON for objects and arrays. An ExpressionFailed names the place.
+    nothing for what does not exist, JSON for objects and arrays. An ExpressionFailed names the place, unless the
+    expressions together take too long.
     """
+    return _resolved(value, await _values(expressions_in(value), scope, timeout_ms), place)
+
+
+def _resolved(value: Any, values: _Values, place: Place) -> Any:
     if isinstance(value, str):
         try:
-            return resolve_text(value, scope)
+            return _resolved_text(value, values)
         except ExpressionFailed as error:
             raise ExpressionFailed(f"{'.'.join(map(str, place))}: {error}") from error
     if isinstance(value, Mapping):
-        return {key: resolve(item, scope, (*place, key)) for key, item in value.items()}
+        return {key: _resolved(item, values, (*place, key)) for key, item in value.items()}
     if isinstance(value, list | tuple):
-        return [resolve(item, scope, (*place, index)) for index, item in enumerate(value)]
+        return [_resolved(item, values, (*place, index)) for index, item in enumerate(value)]
     return value
 
 
-def resolve_text(text: str, scope: Scope) -> Any:
-    """Resolve the bindings of one string."""
+def _resolved_text(text: str, values: _Values) -> Any:
     segments = _segments(text.strip())
     if len(segments) == 1 and segments[0].is_expression:
-        return evaluate(segments[0].text, scope)
+        return values(segments[0].text)
     return "".join(
-        _written(evaluate(segment.text, scope)) if segment.is_expression else segment.text
-        for segment in _segments(text)
+        _written(values(segment.text)) if segment.is_expression else segment.text for segment in _segments(text)
     )
+
+
+def expressions_in(value: Any) -> Iterator[str]:
+    """Yield the expressions of all bindings within a value."""
+    if isinstance(value, str):
+        yield from (segment.text for segment in _segments(value) if segment.is_expression)
+    elif isinstance(value, Mapping):
+        for item in value.values():
+            yield from expressions_in(item)
+    elif isinstance(value, list | tuple):
+        for item in value:
+            yield from expressions_in(item)
 
 
 def binding_problems(value: Any, place: Place) -> Iterator[tuple[Place, str]]:
@@ -172,19 +322,36 @@ def _end_of_expression(text: str, position: int) -> int:
 _OPERATORS: Final = ("equals", "not", "and", "or")
 
 
-def holds(condition: Condition | None, scope: Scope) -> bool:
+async def holds(condition: Condition | None, scope: Scope, *, timeout_ms: float | None = None) -> bool:
     """Return whether a condition holds: there is none, or the value of its expression is truthy in JavaScript."""
     if condition is None:
         return True
+    return _holds(condition, await _values(expressions_of_condition(condition), scope, timeout_ms))
+
+
+def _holds(condition: Condition, values: _Values) -> bool:
     if isinstance(condition, str):
-        return _truthy(evaluate(condition, scope))
+        return _truthy(values(condition))
     ((operator, operand),) = condition.items()
     if operator == "equals":
-        found = evaluate(operand["var"], scope)
+        found = values(operand["var"])
         return found is not None and _same(found, operand.get("value"))
     if operator == "not":
-        return not holds(operand, scope)
-    return (all if operator == "and" else any)(holds(item, scope) for item in operand)
+        return not _holds(operand, values)
+    return (all if operator == "and" else any)(_holds(item, values) for item in operand)
+
+
+def expressions_of_condition(condition: Condition | None) -> Iterator[str]:
+    """Yield the expressions of a condition without problems."""
+    if isinstance(condition, str):
+        yield condition
+    elif condition is not None:
+        ((operator, operand),) = condition.items()
+        if operator == "equals":
+            yield operand["var"]
+        else:
+            for item in [operand] if operator == "not" else operand:
+                yield from expressions_of_condition(item)
 
 
 def condition_problems(condition: Any, place: Place) -> Iterator[tuple[Place, str]]:

@@ -6,10 +6,11 @@ from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from usechat.errors import InvalidFlow, MissingDependency
+from usechat.errors import InvalidFlow, InvalidSetting, MissingDependency
 from usechat.open_harness.flow.definition import Edge, FlowDefinition, FlowState, ForEach, Node, Place, Policy, Retry
 from usechat.open_harness.flow.expressions import binding_problems, condition_problems
 from usechat.open_harness.flow.problems import FlowProblem, Lines, ProblemReport
+from usechat.open_harness.nodes.agent import AgentNode, with_files
 from usechat.open_harness.nodes.builtin import default_registry
 from usechat.open_harness.nodes.registry import NodeRegistry
 
@@ -138,9 +139,10 @@ _RESERVED: Final = ("flow", "state")
 class FlowReader:
     """Turns plain values into a flow. Keys that it does not know are ignored, unless they look misspelt."""
 
-    def __init__(self, report: ProblemReport, registry: NodeRegistry) -> None:
+    def __init__(self, report: ProblemReport, registry: NodeRegistry, directory: Path) -> None:
         self._report = report
         self._registry = registry
+        self._directory = directory
 
     def read(self, value: Any) -> FlowDefinition | None:
         """Return the flow. It is valid only if the report holds no problems."""
@@ -182,6 +184,8 @@ class FlowReader:
         node_id = self._text(value, "id", place, owner) or f"#{index}"
         node_type = self._text(value, "type", place, owner)
         fields = self._object(value, "input", place, owner)
+        if isinstance(self._registry.get(node_type), AgentNode):
+            fields = self._with_files(fields, place, owner)
         for where, problem in binding_problems(fields, (*place, "input")):
             self._report.add(where, _owned(owner, where), problem)
         if node_type:
@@ -190,6 +194,13 @@ class FlowReader:
         return Node(
             node_id, node_type, fields, self._condition(value, place, owner), self._policy(value, place, owner), ui
         )
+
+    def _with_files(self, fields: Mapping[str, Any], place: Place, owner: str) -> Mapping[str, Any]:
+        try:
+            return with_files(fields, self._directory)
+        except InvalidSetting as error:
+            self._report.add((*place, "input"), f"{owner}, input", str(error))
+            return {"prompt": "", **fields}
 
     def _check_type(self, node_type: str, fields: Mapping[str, Any], place: Place, owner: str) -> None:
         kind = self._registry.get(node_type)
@@ -381,9 +392,10 @@ def load_flow(source: str | Path | Mapping[str, Any], *, registry: NodeRegistry 
     """
     registry = registry or default_registry()
     if isinstance(source, Mapping):
-        return _read(source, Lines(), [], "flow", registry)
+        return _read(source, Lines(), [], "flow", registry, Path())
+    directory = Path()
     if isinstance(source, Path) or not ("\n" in source or source.lstrip().startswith("{")):
-        name = str(source)
+        name, directory = str(source), Path(source).parent
         try:
             text = Path(source).read_text(encoding="utf-8")
         except (OSError, UnicodeDecodeError) as error:
@@ -391,14 +403,16 @@ def load_flow(source: str | Path | Mapping[str, Any], *, registry: NodeRegistry 
     else:
         name, text = "flow", source
     value, lines, twice = read_yaml(text, name)
-    return _read(value, lines, twice, name, registry)
+    return _read(value, lines, twice, name, registry, directory)
 
 
-def _read(value: Any, lines: Lines, twice: list[Any], name: str, registry: NodeRegistry) -> FlowDefinition:
+def _read(
+    value: Any, lines: Lines, twice: list[Any], name: str, registry: NodeRegistry, directory: Path
+) -> FlowDefinition:
     report = ProblemReport(lines)
     for place in twice:
         report.add(place, "", f"the key {place[-1]!r} occurs twice")
-    flow = FlowReader(report, registry).read(value)
+    flow = FlowReader(report, registry, directory).read(value)
     report.raise_for(name)
     assert flow is not None, "a flow that could not be read has problems"
     return flow

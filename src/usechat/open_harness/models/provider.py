@@ -38,7 +38,10 @@ class PromptMessage(msgspec.Struct, frozen=True):
 
 
 class AgentRequest(msgspec.Struct, frozen=True):
-    """One question to a model: ``prompt`` is the last message, ``conversation`` the messages before it."""
+    """One question to a model: ``prompt`` is the last message, ``conversation`` the messages before it.
+
+    With ``output_schema``, a JSON schema, the answer has a ``structured_output`` that is valid by it.
+    """
 
     model: str | None
     prompt: str
@@ -49,22 +52,36 @@ class AgentRequest(msgspec.Struct, frozen=True):
     thinking: bool | str | None = None
     tool_timeout_ms: float = TOOL_TIMEOUT_MS
     max_turns: int = MAXIMUM_TURNS
+    output_schema: Mapping[str, Any] | None = None
 
 
 class Answer(msgspec.Struct, rename="camel"):
-    """The complete answer of a model; ``messages`` is what the agent remembers of it."""
+    """The complete answer of a model; ``messages`` is what the agent remembers of it.
+
+    >>> Answer("Hello").text
+    'Hello'
+    """
 
     text: str
-    usage: dict[str, int]
+    usage: dict[str, int] = {}
     model_usage: dict[str, dict[str, int]] = {}
     num_turns: int = 1
     duration_ms: int = 0
     total_cost_usd: float | msgspec.UnsetType = msgspec.UNSET
+    structured_output: Any = msgspec.UNSET
     messages: list[Any] = []
 
 
 class Execution:
-    """One question being answered: what the provider gets, and what to remember if it is stopped."""
+    """One question being answered: what the provider gets, and what to remember if it is stopped.
+
+    ``request`` is the question, ``history`` the ``messages`` of earlier answers, ``inbox`` what the user sends
+    meanwhile. ``emit`` takes :data:`StreamEvent`.
+
+    .. code-block:: python
+
+        execution.emit({"type": "text", "content": "Hello", "delta": True})
+    """
 
     def __init__(
         self,
@@ -85,7 +102,19 @@ class Execution:
 
 
 class Provider(Protocol):
-    """Answers an agent's questions."""
+    """Answers the questions of agents.
+
+    .. code-block:: python
+
+        class Parrot:
+            type = "parrot"
+
+            async def execute(self, execution: Execution) -> Answer:
+                execution.emit({"type": "text", "content": execution.request.prompt, "delta": True})
+                return Answer(execution.request.prompt)
+
+        registry = default_registry(provider=Parrot())
+    """
 
     type: str
 

@@ -26,10 +26,10 @@ from usechat.open_harness.models.provider import AgentRequest, Answer, Execution
 from usechat.open_harness.nodes.context import text_of
 from usechat.open_harness.nodes.python import import_function
 from usechat.open_harness.threads import in_thread
-from usechat.protocol.values import json_value
+from usechat.protocol.values import json_text, json_value
 
 try:
-    from pydantic_ai import Agent, RunContext, Tool, UsageLimits
+    from pydantic_ai import Agent, RunContext, StructuredDict, Tool, UsageLimits
     from pydantic_ai.exceptions import ApprovalRequired, CallDeferred, ModelRetry, UserError
     from pydantic_ai.messages import (
         BinaryContent,
@@ -188,8 +188,11 @@ def agent_failure(error: BaseException) -> AgentFailed:
 
 
 def _error_type(error: BaseException) -> str | None:
-    if (found := _STATUSES.get(getattr(error, "status_code", 0) or 0)) is not None:
+    status = getattr(error, "status_code", 0) or 0
+    if (found := _STATUSES.get(status)) is not None:
         return found
+    if status >= 500:  # the provider's own failure; another attempt may succeed
+        return "network"
     names = " ".join(kind.__name__ for kind in type(error).__mro__)
     return next((name for name, pattern in _TYPES if pattern.search(names)), None)
 
@@ -277,7 +280,14 @@ async def ask_model(execution: Execution) -> Answer:
 async def _ask(execution: Execution) -> Answer:
     request = execution.request
     tools = open_tools(request.tools, request.tool_timeout_ms)
-    agent = Agent(_model(execution.model), instructions=request.instructions, toolsets=[tools])
+    agent: Agent[None, Any] = Agent(
+        _model(execution.model),
+        output_type=str if request.output_schema is None else StructuredDict(dict(request.output_schema)),
+        instructions=request.instructions,
+        toolsets=[tools],
+    )
+    if request.output_schema is not None:
+        agent.output_validator(_schema_check(request.output_schema))
     async with agent.iter(
         _prompt(request),
         message_history=_history(execution),
@@ -289,7 +299,22 @@ async def _ask(execution: Execution) -> Answer:
         return _answer(run)
 
 
-async def _follow(run: AgentRun[None, str], tools: WatchedTools, execution: Execution) -> None:
+def _schema_check(schema: Mapping[str, Any]) -> Callable[[Any], Any]:
+    """Return a function that refuses an output which is not valid by a schema: the model is asked again then."""
+    from jsonschema import Draft202012Validator  # type: ignore[import-untyped]  # it has no types
+
+    validator = Draft202012Validator(schema)
+
+    def check(output: Any) -> Any:
+        problems = [f"{error.json_path}: {error.message}" for error in validator.iter_errors(output)]
+        if problems:
+            raise ModelRetry("The output does not follow its schema:\n" + "\n".join(problems))
+        return output
+
+    return check
+
+
+async def _follow(run: AgentRun[None, Any], tools: WatchedTools, execution: Execution) -> None:
     """Run the steps of an agent and emit what happens; if it is stopped, remember what there is."""
     events = ModelEvents(tools.failures)
     count = 0
@@ -312,7 +337,7 @@ async def _follow(run: AgentRun[None, str], tools: WatchedTools, execution: Exec
 
 
 @contextlib.asynccontextmanager
-async def _reading(inbox: Inbox, run: AgentRun[None, str]) -> AsyncIterator[None]:
+async def _reading(inbox: Inbox, run: AgentRun[None, Any]) -> AsyncIterator[None]:
     """Pass commands sent to the node on to the model, which sees them at its next step."""
 
     async def read() -> None:
@@ -396,7 +421,7 @@ def _cost(usage: Any) -> float | msgspec.UnsetType:
     return msgspec.UNSET if cost is None else float(cost)
 
 
-def _answer(run: AgentRun[None, str]) -> Answer:
+def _answer(run: AgentRun[None, Any]) -> Answer:
     result = run.result
     assert result is not None, "a run that was followed to its end has a result"
     models: dict[str, dict[str, int]] = {}
@@ -406,8 +431,9 @@ def _answer(run: AgentRun[None, str]) -> Answer:
             used["inputTokens"] += message.usage.input_tokens
             used["outputTokens"] += message.usage.output_tokens
     usage = run.usage
+    is_text = isinstance(result.output, str)
     return Answer(
-        result.output,
+        result.output if is_text else json_text(json_value(result.output)),
         {
             "inputTokens": usage.input_tokens,
             "outputTokens": usage.output_tokens,
@@ -417,5 +443,6 @@ def _answer(run: AgentRun[None, str]) -> Answer:
         models,
         usage.requests,
         total_cost_usd=_cost(usage),
+        structured_output=msgspec.UNSET if is_text else json_value(result.output),
         messages=_plain(result.new_messages()),
     )

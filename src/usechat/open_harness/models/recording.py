@@ -215,7 +215,10 @@ def _metadata(provider: Provider, execution: Execution, input_hash: str) -> Reco
 
 def _input_hash(execution: Execution) -> str:
     """Return a hash of the question. Ids and times in the history are left out: they differ each time."""
-    asked = [msgspec.to_builtins(execution.request), [_essence(message) for message in execution.history]]
+    request = msgspec.to_builtins(execution.request)
+    if request["output_schema"] is None:  # recordings from before there were schemas have the same hash
+        del request["output_schema"]
+    asked = [request, [_essence(message) for message in execution.history]]
     return hashlib.sha256(msgspec.json.encode(json_value(asked), order="sorted")).hexdigest()
 
 

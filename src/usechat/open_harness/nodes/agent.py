@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
 from importlib import import_module
 from importlib.util import find_spec
+from pathlib import Path
 from typing import Any, Final
 
 import msgspec
@@ -29,7 +30,7 @@ from usechat.open_harness.nodes.python import import_function
 from usechat.open_harness.nodes.registry import NodeRegistry
 from usechat.open_harness.threads import in_thread
 
-__all__ = ["AgentNode", "model_name", "read_request", "request_problems"]
+__all__ = ["AgentNode", "model_name", "read_request", "request_problems", "with_files"]
 
 _logger: Final = logging.getLogger("usechat.open_harness")
 
@@ -38,15 +39,17 @@ _PROVIDER: Final = "usechat.open_harness.models.pydantic_ai"
 _LEVELS: Final = ("minimal", "low", "medium", "high", "xhigh", "max")
 _NUMBERS: Final = ("toolTimeoutMs", "maxTurns")
 _TEXTS: Final = ("model", "instructions", "systemPrompt")
-_KNOWN: Final = frozenset({*_NUMBERS, *_TEXTS, "files", "messages", "options", "prompt", "thinking", "tools"})
+_KNOWN: Final = frozenset(
+    {*_NUMBERS, *_TEXTS, "files", "messages", "options", "output", "outputFormat", "prompt", "thinking", "tools"}
+)
 
 
 class AgentNode:
     """Asks a model through pydantic-ai and streams its text, its thinking and its tools.
 
     The input holds ``prompt`` or ``messages``, and ``model``, ``instructions``, ``tools``, ``thinking``, ``files``,
-    ``toolTimeoutMs`` and ``maxTurns``; any of these may stand below ``options``. With ``claude``, the model is
-    Claude by default.
+    ``toolTimeoutMs`` and ``maxTurns``; any of these may stand below ``options``. With a JSON schema in ``outputFormat``
+    or ``output.schema``, the output has a valid ``structuredOutput``. With ``claude``, the model is Claude by default.
     """
 
     def __init__(self, registry: NodeRegistry, *, claude: bool = False) -> None:
@@ -55,15 +58,21 @@ class AgentNode:
 
     def problems(self, fields: Mapping[str, Any]) -> Iterable[tuple[Place, str]]:
         """Yield the problems of the input."""
-        return request_problems(fields, has_model=self._claude or self._registry.default_model is not None)
+        has_model = self._claude or self._registry.default_model is not None or self.has_own_provider
+        return request_problems(fields, has_model=has_model)
 
     def model(self, fields: Mapping[str, Any]) -> Any:
         """Return the model that an input names, or the default model."""
         return self._registry.model(model_name(fields, claude=self._claude)) or _CLAUDE
 
+    @property
+    def has_own_provider(self) -> bool:
+        """Whether something else than pydantic-ai answers."""
+        return self._registry.provider is not None
+
     def require_model_library(self) -> None:
         """Raise MissingDependency if pydantic-ai is not installed: when a flow is loaded, not at the first message."""
-        if find_spec("pydantic_ai") is None:
+        if not self.has_own_provider and find_spec("pydantic_ai") is None:
             raise MissingDependency("pydantic-ai-slim", "pydantic-ai")
 
     async def run(self, fields: Mapping[str, Any], context: NodeContext) -> Any:
@@ -87,7 +96,7 @@ class AgentNode:
             inbox=context.inbox,
             emit=lambda event: context.emit(_runtime_event(event)),
         )
-        answer = await self._ask(_Models(), execution, session, context)
+        answer = await self._ask(self._registry.provider or _Models(), execution, session, context)
         return _output(answer, session)
 
     async def _ask(
@@ -130,7 +139,7 @@ def _resumed(request: AgentRequest, session: AgentSession, context: NodeContext)
     sent = []
     while (command := context.inbox.next()) is not None:
         sent.append(str(command.get("message", command.get("content", ""))))
-    if session.messages:
+    if session.has_begun:
         return msgspec.structs.replace(request, prompt="\n\n".join(sent), conversation=(), files=())
     return msgspec.structs.replace(request, prompt="\n\n".join([request.prompt, *sent]))
 
@@ -197,6 +206,71 @@ def request_problems(fields: Mapping[str, Any], *, has_model: bool) -> Iterable[
     if merged.get("thinking") not in (None, True, False, *_LEVELS):
         yield ("thinking",), f"must be true, false or one of {', '.join(_LEVELS)}"
     yield from _tool_problems(merged.get("tools"))
+    yield from _schema_problems(merged)
+
+
+def _schema_problems(merged: Mapping[str, Any]) -> Iterable[tuple[Place, str]]:
+    key = "outputFormat" if merged.get("outputFormat") is not None else "output"
+    if merged.get(key) is None:
+        return
+    schema = _output_schema(merged)
+    if schema is None:
+        yield (key,), "must be an object with the key schema, a JSON schema"
+    elif schema.get("type") != "object":
+        yield (key, "schema"), "must be a JSON schema of the type object"
+    else:
+        try:
+            from jsonschema import Draft202012Validator, SchemaError  # type: ignore[import-untyped]  # it has no types
+        except ImportError:
+            raise MissingDependency("jsonschema", "open-harness") from None
+        try:
+            Draft202012Validator.check_schema(schema)
+        except SchemaError as error:
+            yield (key, "schema"), f"is not a JSON schema: {error.message}"
+
+
+def _output_schema(merged: Mapping[str, Any]) -> Mapping[str, Any] | None:
+    """Return the schema of ``outputFormat: {type: json_schema, schema}`` or ``output: {schema}``."""
+    for key in ("outputFormat", "output"):
+        described = merged.get(key)
+        if isinstance(described, Mapping) and isinstance(described.get("schema"), Mapping):
+            schema: Mapping[str, Any] = described["schema"]
+            return schema
+    return None
+
+
+_FILES: Final = {"promptFile": "prompt", "promptTemplateFile": "prompt", "outputSchemaFile": "outputFormat"}
+
+
+def with_files(fields: Mapping[str, Any], directory: Path) -> dict[str, Any]:
+    """Return an agent's input with the content of the files that it names; the flow file is in ``directory``.
+
+    Names are relative to the flow file or, as in Open Harness, to the working directory. Bindings in a prompt's file
+    work. Raises InvalidSetting for a file that cannot be read.
+    """
+    read: dict[str, Any] = {}
+    for key, value in fields.items():
+        if key == "options" and isinstance(value, Mapping):
+            read |= with_files(value, directory)
+        elif key in _FILES:
+            read.setdefault(_FILES[key], _content(key, value, directory))
+    kept = {key: value for key, value in fields.items() if key not in _FILES}
+    if isinstance(kept.get("options"), Mapping):
+        kept["options"] = {key: value for key, value in kept["options"].items() if key not in _FILES}
+    return {**read, **kept}
+
+
+def _content(key: str, name: Any, directory: Path) -> Any:
+    if not isinstance(name, str) or "{{" in name:
+        raise InvalidSetting(f"{key} must be the path of a file, without bindings")
+    found = [path for path in (directory / name, Path(name)) if path.is_file()]
+    if not found:
+        raise InvalidSetting(f"{key}: there is no file {name} in {directory} or in the working directory")
+    try:
+        text = found[0].read_text(encoding="utf-8")
+        return text if _FILES[key] == "prompt" else {"type": "json_schema", "schema": msgspec.json.decode(text)}
+    except (OSError, UnicodeDecodeError, msgspec.DecodeError) as error:
+        raise InvalidSetting(f"{key}: {name} cannot be read: {error}") from error
 
 
 def _tool_problems(tools: Any) -> Iterable[tuple[Place, str]]:
@@ -229,6 +303,7 @@ def read_request(fields: Mapping[str, Any], *, claude: bool) -> AgentRequest:
         merged.get("thinking"),
         merged.get("toolTimeoutMs") or TOOL_TIMEOUT_MS,
         int(merged.get("maxTurns") or MAXIMUM_TURNS),
+        _output_schema(merged),
     )
 
 

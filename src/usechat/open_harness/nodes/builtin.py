@@ -4,6 +4,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from usechat.open_harness.flow.definition import Place
+from usechat.open_harness.models.provider import Provider
 from usechat.open_harness.nodes.agent import AgentNode
 from usechat.open_harness.nodes.context import NodeContext
 from usechat.open_harness.nodes.python import PythonNode
@@ -38,15 +39,16 @@ class EchoNode:
         return {"text": fields["text"]}
 
 
-def default_registry(*, default_model: Any = None) -> NodeRegistry:
+def default_registry(*, default_model: Any = None, provider: Provider | None = None) -> NodeRegistry:
     """Return a new registry with the built-in types: agent, claude.agent, constant, echo and python.
 
-    ``default_model`` is the model of agents that name none.
+    ``default_model`` is the model of agents that name none. ``provider`` answers all agents, instead of pydantic-ai:
+    see :class:`Provider`.
 
     >>> default_registry().names()
     ['agent', 'claude.agent', 'constant', 'echo', 'python']
     """
-    registry = NodeRegistry(default_model=default_model)
+    registry = NodeRegistry(default_model=default_model, provider=provider)
     registry.add("constant", ConstantNode())
     registry.add("echo", EchoNode())
     registry.add("python", PythonNode())

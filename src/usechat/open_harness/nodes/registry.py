@@ -4,6 +4,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Protocol, runtime_checkable
 
 from usechat.open_harness.flow.definition import Place
+from usechat.open_harness.models.provider import Provider
 from usechat.open_harness.nodes.context import NodeContext
 from usechat.open_harness.nodes.python import FunctionNode
 
@@ -26,7 +27,7 @@ class NodeType(Protocol):
 class NodeRegistry:
     """Types of nodes by name, and models by name. :func:`default_registry` returns one with the built-in types.
 
-    ``default_model`` is the model of agents that name none.
+    ``default_model`` is the model of agents that name none. ``provider`` answers all agents, instead of pydantic-ai.
 
     >>> registry = NodeRegistry()
     >>> registry.add("shout", lambda given: {"text": given["text"].upper()})
@@ -34,8 +35,9 @@ class NodeRegistry:
     ['shout']
     """
 
-    def __init__(self, *, default_model: Any = None) -> None:
+    def __init__(self, *, default_model: Any = None, provider: Provider | None = None) -> None:
         self.default_model = default_model
+        self.provider = provider
         self._types: dict[str, NodeType] = {}
         self._models: dict[str, Any] = {}
 

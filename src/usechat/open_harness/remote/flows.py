@@ -105,7 +105,17 @@ _KEPT_WHILE_PAUSED: Final = 3600.0
 _ECHOES: Final = ("command:received", "flow:resumed")
 """Events that a server sends for any command, even one without effect."""
 
-_turns: Final[WeakKeyDictionary[asyncio.AbstractEventLoop, dict[str, asyncio.Lock]]] = WeakKeyDictionary()
+
+class _SharedRun:
+    """What is known about the run that all clients of one URL share."""
+
+    def __init__(self) -> None:
+        self.lock = asyncio.Lock()
+        self.is_complete = False
+        """Whether the run was complete when a turn last saw it."""
+
+
+_shared_runs: Final[WeakKeyDictionary[asyncio.AbstractEventLoop, dict[str, _SharedRun]]] = WeakKeyDictionary()
 
 
 class RemoteRuntime:
@@ -255,6 +265,7 @@ class RemoteRuntime:
                     on_lost=self._changed.set,
                 )
             except Unreachable:
+                self._shared_run().is_complete = False  # its server may come back with another run
                 with suppress(LocalProtocolError):  # used without a chat
                     current_context().source_unreachable()
                 raise
@@ -264,19 +275,30 @@ class RemoteRuntime:
         """Send the message to the run that all clients share, once no other turn uses it."""
         if not message:
             raise PublicError(NO_TEXT)
-        locks = _turns.setdefault(asyncio.get_running_loop(), {})
-        async with locks.setdefault(self._url, asyncio.Lock()):
-            view = self._view
-            if view.status == "unknown":  # servers send nothing on connecting; a running flow soon emits an event
-                await self._until(lambda: view.status != "unknown", self._silence / 10)
-            if view.status == "running":  # perhaps between two nodes
-                await self._until(lambda: view.invocation is not None or view.has_ended, self._silence)
-            if view.invocation is not None:
-                await self._follow({"type": "send", "message": message, "runId": view.invocation})
-            elif view.status in ("paused", "unknown"):
-                await self._follow({"type": "resume", "message": message}, silence=self._silence)
-            else:
-                raise PublicError(NOT_WAITING)
+        shared = self._shared_run()
+        async with shared.lock:
+            try:
+                await self._send(message, shared)
+            finally:
+                if self._view.status != "unknown":
+                    shared.is_complete = self._view.status == "complete"
+
+    async def _send(self, message: str, shared: _SharedRun) -> None:
+        view = self._view
+        if view.status == "unknown":  # servers send nothing on connecting; a running flow soon emits an event
+            await self._until(lambda: view.status != "unknown", self._silence / 10)
+        if view.status == "running":  # perhaps between two nodes
+            await self._until(lambda: view.invocation is not None or view.has_ended, self._silence)
+        if view.invocation is not None:
+            await self._follow({"type": "send", "message": message, "runId": view.invocation})
+        elif view.status == "paused" or (view.status == "unknown" and not shared.is_complete):
+            await self._follow({"type": "resume", "message": message}, silence=self._silence)
+        else:
+            raise PublicError(NOT_WAITING)
+
+    def _shared_run(self) -> _SharedRun:
+        runs = _shared_runs.setdefault(asyncio.get_running_loop(), {})
+        return runs.setdefault(self._url, _SharedRun())
 
     async def _follow(self, command: Command, *, silence: float | None = None) -> None:
         """Send the command that starts the turn, and wait for its end."""

@@ -14,6 +14,7 @@ from starlette.routing import WebSocketRoute
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
 from usechat.errors import RequestError
+from usechat.open_harness.events.metadata import graph_of
 from usechat.open_harness.remote.link import COMMANDS_HEADER
 from usechat.open_harness.runtime_protocol import Event, Runtime
 from usechat.protocol.values import json_text, json_value, read_json
@@ -26,6 +27,8 @@ __all__ = ["RuntimeSockets", "runtime_app", "serve_runtime"]
 _logger: Final = logging.getLogger("usechat.open_harness")
 _MAXIMUM_WAITING: Final = 16 * 1024 * 1024
 """Characters that may be queued for a slow client; then it is disconnected."""
+_TELL_GRAPH: Final = ("flow:start", "flow:resumed")
+"""Events that tell the flow's graph as well, an addition of ours."""
 _GOODBYE: Final = 5.0
 """Seconds that a stopped runtime, and a closing client, may take."""
 
@@ -222,6 +225,8 @@ class _Client:
         self._running = asyncio.get_running_loop().create_task(drive(), name="usechat flow of a connection")
 
     def _send_event(self, event: Event) -> None:
+        if event.get("type") in _TELL_GRAPH and (graph := graph_of(getattr(self._runtime, "flow", None))):
+            event = {**event, "graph": graph}
         frame = json_text(json_value({"type": "event", "event": event}))
         self._waiting += len(frame)
         if self._waiting > _MAXIMUM_WAITING:

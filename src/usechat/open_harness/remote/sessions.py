@@ -192,6 +192,7 @@ class RemoteSession:
         self._session_id: str | None = None
         self._status = "idle"
         self._seen: set[str] = set()
+        self._question: Mapping[str, Any] | None = None
         self._listeners = Listeners()
         self._posts: set[asyncio.Task[None]] = set()
 
@@ -301,7 +302,19 @@ class RemoteSession:
         if (event_id := str(event.get("id"))) in self._seen:
             return
         self._seen.add(event_id)
-        self._listeners.notify(event)
+        self._listeners.notify(self._with_question(event))
+
+    def _with_question(self, event: Event) -> Event:
+        """Add to an answer the question that it answers: the newest server's ``input:received`` has no id."""
+        match event:
+            case {"name": "input:requested", "payload": {"id": str()} as asked}:
+                self._question = asked
+            case {"name": "input:received", "payload": {"response": response} as received} if self._question:
+                known = {"id": self._question["id"], "value": response}
+                if self._question.get("type") == "approval":
+                    known["approved"] = _is_yes(response)
+                return {**event, "payload": {**known, **received}}
+        return event
 
     def _post_soon(self, post: Callable[[str], Coroutine[Any, Any, Any]]) -> None:
         """Post something in the background. The end of the turn waits for it."""
@@ -318,6 +331,11 @@ class RemoteSession:
         task = asyncio.get_running_loop().create_task(send(), name=f"usechat command for session {session_id}")
         self._posts.add(task)
         task.add_done_callback(self._posts.discard)
+
+
+def _is_yes(response: Any) -> bool:
+    """Return whether Open Harness takes an answer as an approval: it begins with "y"."""
+    return isinstance(response, str) and response.lower().startswith("y")
 
 
 def _status_after(event: Event) -> str | None:

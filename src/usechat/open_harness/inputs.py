@@ -1,0 +1,138 @@
+"""The input of a flow: what a request holds, under the keys that the flow reads.
+
+A flow finds the user's text at ``flow.input.message``. Most flows that were not written for a chat read another key,
+such as ``flow.input.topic``. Which keys a flow reads stands in its expressions, so:
+
+- The application's own fields of the request body are keys of the input.
+- ``input`` says where further keys come from: ``text`` is the text of the message, ``body.depth`` a field of the body.
+- If the flow reads exactly one key that has no source, and does not read the message itself, that key gets the text.
+- A key that is still missing when a request comes fails the turn. A key whose existence the flow asks for
+  (``$exists(flow.input.depth)``, ``flow.input.depth ?? 3``) may be missing.
+"""
+
+import logging
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
+
+from usechat.errors import InvalidSetting, PublicError
+from usechat.open_harness.flow.definition import FlowDefinition
+from usechat.open_harness.flow.expressions import expressions_in, expressions_of_condition, read_syntax
+from usechat.turn import Turn
+
+__all__ = ["FlowInputs", "read_mapping"]
+
+_logger: Final = logging.getLogger("usechat.open_harness")
+
+_OURS: Final = ("message", "messages", "files", "chatId")
+_TEXT: Final = "text"
+_BODY: Final = "body"
+
+
+def read_mapping(text: str) -> dict[str, str]:
+    """Read ``topic=text,depth=body.depth``; raise InvalidSetting if it is something else."""
+    pairs = [pair.partition("=") for pair in text.split(",")]
+    for key, equals, source in pairs:
+        if not (key.strip() and equals and source.strip()):
+            raise InvalidSetting(f"{text!r} maps no input; write KEY=text or KEY=body.FIELD, with commas between them")
+    return {key.strip(): source.strip() for key, _, source in pairs}
+
+
+class FlowInputs:
+    """Makes the inputs of flows from turns. ``mapping`` holds the source of each key: ``text`` or ``body.FIELD``.
+
+    Raises :class:`~usechat.errors.InvalidSetting` for a mapping that cannot be one.
+    """
+
+    def __init__(self, mapping: Mapping[str, str] | None = None) -> None:
+        self._mapping = dict(mapping or {})
+        self._latest: tuple[FlowDefinition, _InputKeys] | None = None
+        self._logged: set[str] = set()
+        for key, source in self._mapping.items():
+            if key in _OURS:
+                raise InvalidSetting(f"input: {key!r} is always that of the chat; map another key")
+            if not _is_source(source):
+                raise InvalidSetting(f"input: {key!r} can come from text or from body.FIELD, not from {source!r}")
+
+    def prepare(self, flow: FlowDefinition) -> "_InputKeys":
+        """Find the keys that a flow reads. The first time, log those for which no source is named."""
+        if self._latest is None or self._latest[0] is not flow:
+            self._latest = flow, _InputKeys(flow, self._mapping)
+        keys = self._latest[1]
+        if (text := keys.notice(flow.name)) and text not in self._logged:
+            self._logged.add(text)
+            _logger.warning("%s", text)
+        return keys
+
+    def of(self, turn: Turn, flow: FlowDefinition | None) -> dict[str, Any]:
+        """Return the input for a turn; ``flow`` is ``None`` if it runs elsewhere.
+
+        Raises :class:`~usechat.errors.PublicError` that names the keys which the flow reads and nobody supplies.
+        """
+        mapped = {key: _find(turn, source) for key, source in self._mapping.items()}
+        given = {**turn.body, **{key: value for key, value in mapped.items() if value is not None}}
+        if flow is not None:
+            keys = self.prepare(flow)
+            if keys.guessed is not None:
+                given.setdefault(keys.guessed, turn.text)
+            if missing := sorted(keys.required - given.keys()):
+                names = ", ".join(f"“{name}”" for name in missing)
+                raise PublicError(f"The flow needs {names}, and the request does not have it.")
+        return {
+            **given,
+            "message": turn.text,
+            "messages": turn.messages,
+            "files": turn.files,
+            "chatId": turn.chat_id,
+        }
+
+
+class _InputKeys:
+    """The keys of ``flow.input`` that one flow reads: those it cannot do without, and the one that gets the text."""
+
+    def __init__(self, flow: FlowDefinition, mapping: Mapping[str, str]) -> None:
+        syntaxes = [read_syntax(text) for text in _expressions(flow)]
+        read = {key for syntax in syntaxes for key in syntax.input_keys}
+        optional = {key for syntax in syntaxes for key in syntax.optional_keys}
+        self.required = frozenset(read - optional - {*_OURS})
+        self._unmapped = sorted(self.required - mapping.keys())
+        reads_message = bool(read & {"message", "messages"})
+        self.guessed = self._unmapped[0] if len(self._unmapped) == 1 and not reads_message else None
+
+    def notice(self, flow_name: str) -> str:
+        """Return what the log should say about keys without a source; empty if there are none."""
+        if self.guessed is not None:
+            return (
+                f'flow "{flow_name}" reads flow.input.{self.guessed}: it gets the text of the message, unless the '
+                f"request body has that field; --input {self.guessed}=body.FIELD names another source"
+            )
+        if self._unmapped:
+            read = ", ".join(f"flow.input.{key}" for key in self._unmapped)
+            return (
+                f'flow "{flow_name}" reads {read}: a request needs these fields in its body; '
+                f"--input {self._unmapped[0]}=text, or input= in code, names another source"
+            )
+        return ""
+
+
+def _expressions(flow: FlowDefinition) -> Iterator[str]:
+    for node in flow.nodes:
+        yield from expressions_in(node.input)
+        yield from expressions_of_condition(node.when)
+    for edge in flow.edges:
+        yield from expressions_of_condition(edge.when)
+        if edge.for_each is not None:
+            yield from expressions_in(edge.for_each.in_)
+
+
+def _is_source(source: str) -> bool:
+    root, *fields = source.split(".")
+    return source == _TEXT or (root == _BODY and bool(fields) and all(fields))
+
+
+def _find(turn: Turn, source: str) -> Any:
+    if source == _TEXT:
+        return turn.text
+    value: Any = turn.body
+    for field in source.split(".")[1:]:
+        value = value.get(field) if isinstance(value, Mapping) else None
+    return value

@@ -1,0 +1,116 @@
+"""Expressions that call functions are evaluated in processes that can be killed."""
+
+import asyncio
+import time
+from typing import Any
+
+import pytest
+
+from tests.open_harness.flow_runs import constant, echo, edge, flow, run
+from usechat.errors import ExpressionFailed
+from usechat.open_harness.engine.runtime import FlowRuntime
+from usechat.open_harness.flow.expressions import Scope, evaluate, read_syntax
+
+WORDS = " ".join(["word"] * 14) + "!"
+EVIL = r"$contains(flow.input.message, /^(\w+\s?)*$/)"
+SCOPE = Scope({"flow": {"input": {"message": WORDS}}, "a": {"list": [1, 2]}})
+
+
+@pytest.mark.parametrize(
+    ("text", "is_trivial", "names"),
+    [
+        ("flow.input.topic", True, {"flow", "input", "topic"}),
+        ("a.list[0] = -1 and $iteration < 3", True, {"a", "list"}),
+        ("a.n > 2 ? 'many' : b.text", True, {"a", "n", "b", "text"}),
+        ("(a.n = 1) or (true)", True, {"a", "n"}),
+        ("a.list[x = 1]", False, {"a", "list", "x"}),
+        ("$uppercase(a.text)", False, {"a", "text"}),
+        ("$map(a.list, function($v) { $v.x })", False, {"a", "list", "x"}),
+        ("a.text & b.text", False, {"a", "text", "b"}),
+        ("{'x': a}", False, {"a"}),
+        ("a@$x.b", False, {"a", "b"}),
+        ("$contains(a, /b/)", False, {"a"}),
+        ("$substring(a.text, 1, 2)", False, {"a", "text"}),
+        ("$", False, None),
+        ("$$.a", False, None),
+        ("*.text", False, None),
+        ("**.text", False, None),
+        ("$keys()", False, None),
+        ("$lookup('a')", False, None),
+        ("$eval('a')", False, None),
+    ],
+)
+def test_the_syntax_tells_whether_an_expression_is_trivial_and_what_it_can_read(
+    text: str, is_trivial: bool, names: set[str] | None
+) -> None:
+    syntax = read_syntax(text)
+    assert (syntax.is_trivial, syntax.names) == (is_trivial, names if names is None else frozenset(names))
+
+
+@pytest.mark.parametrize(
+    ("text", "value"), [("$count($keys())", 2), ("$lookup('a').list", [1, 2]), ("$count(a.list)", 2)]
+)
+async def test_a_worker_sees_what_the_expression_reads(text: str, value: Any) -> None:
+    assert await evaluate(text, SCOPE) == value
+
+
+async def test_a_regular_expression_that_takes_for_ever_is_killed_while_others_work() -> None:
+    """Evaluated in this process, nothing else would run for half a minute."""
+    longest, before = 0.0, time.monotonic()
+    evaluating = asyncio.create_task(evaluate(EVIL, SCOPE, 500))
+    while not evaluating.done():
+        await asyncio.sleep(0.01)
+        now = time.monotonic()
+        longest, before = max(longest, now - before), now
+    with pytest.raises(ExpressionFailed, match=r"timed out after 500 ms"):
+        await evaluating
+    assert longest < 5
+    assert await evaluate("$uppercase('fine')", SCOPE) == "FINE"
+
+
+async def test_the_time_limit_of_a_node_is_that_of_its_expressions() -> None:
+    node = echo("a", f"{{{{ {EVIL} }}}}", policy={"timeoutMs": 300})
+    heard, snapshot = await run(flow(node), {"message": WORDS})
+    assert "timed out after 300 ms" in snapshot["outputs"]["a"]["error"]
+    assert heard.brief()[-1] == "flow:complete failed"
+
+
+async def test_an_expression_that_needs_too_much_memory_fails_alone() -> None:
+    with pytest.raises(ExpressionFailed, match="too much memory"):
+        await evaluate("$pad('x', 600000000)", SCOPE)
+    assert await evaluate("$uppercase('fine')", SCOPE) == "FINE"
+
+
+@pytest.mark.parametrize("where", ["node", "edge"])
+async def test_a_stop_does_not_wait_for_a_condition(where: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("usechat.open_harness.flow.expressions.LIMIT_MS", 60_000.0)
+    condition = {"when": EVIL}
+    on_node, on_edge = (condition, {}) if where == "node" else ({}, condition)
+    runtime = FlowRuntime(flow(constant("a", 1), constant("b", 2, **on_node), edges=(edge("a->b", **on_edge),)))
+    begun = asyncio.Event()
+    runtime.on_event(lambda event: begun.set() if event["type"] == "node:complete" else None)
+    running = asyncio.create_task(runtime.run({"message": WORDS}))
+    await begun.wait()
+    await asyncio.sleep(0.2)  # into the evaluation; a stop before it is no less a stop
+    runtime.stop()
+    async with asyncio.timeout(30):
+        assert (await running)["status"] == "aborted"
+
+
+async def test_a_pause_waits_for_a_condition_so_that_no_edge_is_lost() -> None:
+    slow = "$count([1..200000].($ * 2)) > 0"
+    runtime = FlowRuntime(flow(constant("a", 1), constant("b", 2), edges=(edge("a->b", when=slow),)))
+    runtime.on_event(
+        lambda event: runtime.pause() if event["type"] == "node:complete" and event["nodeId"] == "a" else None
+    )
+    assert (await runtime.run({}))["nodeStatus"] == {"a": "done", "b": "pending"}
+    assert (await runtime.resume())["outputs"] == {"a": {"value": 1}, "b": {"value": 2}}
+
+
+async def test_a_cancelled_evaluation_ends_its_worker() -> None:
+    evaluating = asyncio.create_task(evaluate(EVIL, SCOPE))
+    assert await evaluate("$uppercase('x')", SCOPE) == "X"  # by another worker, at the same time
+    evaluating.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await evaluating
+    assert await asyncio.gather(*(evaluate("$uppercase('y')", SCOPE) for _ in range(9))) == ["Y"] * 9

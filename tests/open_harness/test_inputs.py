@@ -1,0 +1,149 @@
+"""How what a request holds becomes the input of a flow."""
+
+import logging
+from typing import Any
+
+import pytest
+
+from tests.open_harness.flow_runs import FLOWS, constant, echo, edge, flow
+from tests.open_harness.scripted_models import Script
+from tests.open_harness.test_transport import chunks_of, errors
+from usechat.errors import InvalidSetting
+from usechat.open_harness.engine.runtime import FlowRuntime, FlowRuntimes
+from usechat.open_harness.inputs import read_mapping
+from usechat.open_harness.runtime_protocol import Event
+from usechat.open_harness.transport import OpenHarnessChatTransport
+from usechat.protocol.request import ChatRequest
+
+
+def reading(*keys: str) -> dict[str, Any]:
+    """Return a flow that reads these keys of its input."""
+    return flow(echo("a", " ".join(f"{key}={{{{ flow.input.{key} }}}}" for key in keys)))
+
+
+async def outcome(definition: Any, body: dict[str, Any] | None = None, **options: Any) -> str:
+    """Ask “bees” with further fields in the body; return the text of the last node, or the error on the page."""
+    said: list[Event] = []
+
+    def runtime() -> FlowRuntime:
+        made = FlowRuntime(definition)
+        made.on_event(said.append)
+        return made
+
+    message = {"id": "m", "role": "user", "parts": [{"type": "text", "text": "bees"}]}
+    request = ChatRequest.parse({"id": "c", "messages": [message], **(body or {})})
+    chunks = await chunks_of(OpenHarnessChatTransport(runtime, **options), request)
+    outputs = [event["output"]["text"] for event in said if event["type"] == "node:complete"]
+    return "".join(outputs[-1:] or errors(chunks))
+
+
+@pytest.mark.parametrize(
+    ("keys", "body", "mapping", "expected"),
+    [
+        ("message", {}, None, "message=bees"),
+        ("topic", {}, None, "topic=bees"),
+        ("topic chatId", {}, None, "topic=bees chatId=c"),
+        ("topic", {"topic": "cats"}, None, "topic=cats"),
+        ("topic depth", {"topic": "cats", "depth": 2}, None, "topic=cats depth=2"),
+        ("topic depth", {"depth": 2}, {"topic": "text"}, "topic=bees depth=2"),
+        ("topic depth", {"deep": {"n": 3}}, {"topic": "text", "depth": "body.deep.n"}, "topic=bees depth=3"),
+        ("topic depth", {}, {"depth": "text"}, "topic=bees depth=bees"),
+        ("message depth", {"depth": 2}, None, "message=bees depth=2"),
+        ("message chatId", {"message": "mine", "chatId": "other"}, None, "message=bees chatId=c"),
+    ],
+)
+async def test_the_keys_of_the_input_come_from_the_message_the_body_and_the_mapping(
+    keys: str, body: dict[str, Any], mapping: dict[str, str] | None, expected: str
+) -> None:
+    assert await outcome(reading(*keys.split()), body, input=mapping) == expected
+
+
+@pytest.mark.parametrize(
+    ("keys", "body", "mapping", "named"),
+    [
+        ("topic depth", {}, None, "“depth”, “topic”"),
+        ("topic depth", {"depth": 1}, None, "“topic”"),
+        ("message depth", {}, None, "“depth”"),
+        ("depth", {"deep": 1}, {"depth": "body.deep.er"}, "“depth”"),
+    ],
+)
+async def test_a_key_that_is_missing_fails_the_turn_and_is_named(
+    keys: str, body: dict[str, Any], mapping: dict[str, str] | None, named: str
+) -> None:
+    sentence = f"The flow needs {named}, and the request does not have it."
+    assert await outcome(reading(*keys.split()), body, input=mapping) == sentence
+
+
+@pytest.mark.parametrize(
+    "text", ["{{ $exists(flow.input.depth) ? 'deep' : 'flat' }}", "{{ flow.input.depth ?? 'flat' }}"]
+)
+async def test_a_key_whose_existence_the_flow_asks_for_may_be_missing(text: str) -> None:
+    assert await outcome(flow(echo("a", text))) == "flat"
+
+
+async def test_keys_are_found_in_conditions_and_lists_too() -> None:
+    listed = flow(
+        constant("a", 1, when="flow.input.kind = 'x'"),
+        echo("b", "{{ it }}", when={"equals": {"var": "flow.input.other", "value": 1}}),
+        edges=(edge("a->b", when="flow.input.third", forEach={"in": "{{ flow.input.items }}", "as": "it"}),),
+    )
+    assert await outcome(listed) == (
+        "The flow needs “items”, “kind”, “other”, “third”, and the request does not have it."
+    )
+
+
+def test_what_gets_the_text_is_said_when_the_transport_is_made(caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.WARNING):
+        OpenHarnessChatTransport(FlowRuntimes(reading("topic")))
+    [line] = caplog.messages
+    assert line.startswith('flow "test" reads flow.input.topic: it gets the text of the message')
+
+
+def test_several_keys_without_a_source_are_a_warning_that_names_them(caplog: pytest.LogCaptureFixture) -> None:
+    OpenHarnessChatTransport(FlowRuntimes(reading("topic", "depth")))
+    [line] = caplog.messages
+    assert line.startswith('flow "test" reads flow.input.depth, flow.input.topic: a request needs these fields')
+
+
+def test_nothing_is_said_of_keys_that_have_a_source(caplog: pytest.LogCaptureFixture) -> None:
+    OpenHarnessChatTransport(FlowRuntimes(reading("topic", "depth")), input={"topic": "text", "depth": "body.depth"})
+    OpenHarnessChatTransport(FlowRuntimes(reading("message", "files")))
+    assert caplog.messages == []
+
+
+async def test_a_line_is_logged_once_if_each_turn_reads_the_flow_anew(caplog: pytest.LogCaptureFixture) -> None:
+    transport = OpenHarnessChatTransport(lambda: FlowRuntime(reading("topic")))
+    message = {"id": "m", "role": "user", "parts": [{"type": "text", "text": "bees"}]}
+    for chat_id in ("c", "d"):
+        await chunks_of(transport, ChatRequest.parse({"id": chat_id, "messages": [message]}))
+    assert len([line for line in caplog.messages if "flow.input.topic" in line]) == 1
+
+
+@pytest.mark.parametrize(
+    ("mapping", "told"),
+    [
+        ({"message": "text"}, "'message' is always that of the chat"),
+        ({"chatId": "body.chat"}, "'chatId' is always that of the chat"),
+        ({"topic": "messages"}, "'topic' can come from text or from body.FIELD, not from 'messages'"),
+        ({"topic": "body"}, "not from 'body'"),
+        ({"topic": "body..x"}, "not from 'body..x'"),
+    ],
+)
+def test_a_mapping_that_cannot_be_one_is_refused(mapping: dict[str, str], told: str) -> None:
+    with pytest.raises(InvalidSetting, match=told):
+        OpenHarnessChatTransport(FlowRuntimes(reading("topic")), input=mapping)
+
+
+def test_a_mapping_is_read_from_a_text() -> None:
+    assert read_mapping("topic=text, depth=body.a.b") == {"topic": "text", "depth": "body.a.b"}
+    for text in ("", "topic", "=text", "topic=", "a=text,,b=text"):
+        with pytest.raises(InvalidSetting, match="maps no input"):
+            read_mapping(text)
+
+
+async def test_the_research_flow_asks_about_the_message() -> None:
+    script = Script(["Bees dance."], ["They dance."])
+    transport = OpenHarnessChatTransport(FlowRuntimes(FLOWS / "research-flow.yaml", registry=script.registry))
+    message = {"id": "m", "role": "user", "parts": [{"type": "text", "text": "bees"}]}
+    await chunks_of(transport, ChatRequest.parse({"id": "c", "messages": [message]}))
+    assert script.asked == [[("user-prompt", "Research: bees")], [("user-prompt", "Summarize: Bees dance.")]]
