@@ -3,6 +3,7 @@
 A generated block stands between `<!-- generated: name -->` and `<!-- end -->`.
 """
 
+import ast
 import contextlib
 import io
 import json
@@ -49,6 +50,28 @@ def since(value: Since) -> list[str]:
     return [
         f"{major}.0.{patch}" if patch is not None else "never" for major, patch in zip((5, 6, 7), value, strict=True)
     ]
+
+
+def rooms() -> Iterator[str]:
+    """Yield a table per package: its modules, and the first sentence of each."""
+    package = ROOT / "src" / "usechat"
+    modules = [path for path in package.rglob("*.py") if "migrations" not in path.parts]
+    for room in sorted({path.parent for path in modules}):
+        name = room.relative_to(package.parent)
+        yield f"**`{name}/`** {summary(room / '__init__.py')}"
+        yield ""
+        yield "| file | what it is |"
+        yield "|---|---|"
+        for path in sorted(path for path in modules if path.parent == room and path.name != "__init__.py"):
+            yield f"| `{path.name}` | {summary(path)} |"
+        yield ""
+
+
+def summary(path: Path) -> str:
+    """Return the first paragraph of a module's docstring, up to its first sentence, for a table."""
+    paragraph = (ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))) or "").partition("\n\n")[0]
+    sentence = re.split(r"(?<=[.])\s+(?=[A-Z])", " ".join(paragraph.split()))[0]
+    return re.sub(r":\w+:`~?([\w.]+)`", r"`\1`", sentence.replace("``", "`"))
 
 
 def support() -> Iterator[str]:
@@ -109,6 +132,7 @@ def cli_help(*command: str) -> Iterator[str]:
 BLOCKS: Mapping[str, Callable[[], Iterator[str]]] = {
     "block-states": lambda: diagram(BLOCK_TRANSITIONS, "closed"),
     "tool-states": lambda: diagram(TOOL_TRANSITIONS, "absent"),
+    "rooms": rooms,
     "support": support,
     "downgrades": downgrades,
     "releases": releases,

@@ -5,6 +5,7 @@ import contextlib
 import io
 import re
 import sys
+from importlib import import_module
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -14,8 +15,10 @@ import pytest
 
 import usechat
 from scripts.generate_docs import OPENAPI, ROOT, openapi_page, pages, regenerate
-from usechat import ChunkDecoder, MessageBuilder
+from tests import adapter_page
+from usechat import AdapterSource, ChunkDecoder, MessageBuilder, Text
 from usechat.cli.plan import Plan, make_app
+from usechat.parts import Part
 
 PAGES = {str(page.relative_to(ROOT)): page for page in pages()}
 README = PAGES["README.md"].read_text(encoding="utf-8")
@@ -149,3 +152,22 @@ def test_a_name_that_is_not_there_is_told() -> None:
 def test_every_public_name_is_explained() -> None:
     undocumented = [name for name in usechat.__all__ if name != "__version__" and not getattr(usechat, name).__doc__]
     assert undocumented == []
+
+
+def test_the_page_about_adapters_holds_code_that_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.setattr(sys, "modules", dict(sys.modules))
+    for name, text in adapter_page.files().items():
+        (tmp_path / name).write_text(text, encoding="utf-8")
+    [test] = re.findall(r"```python\n(.*?)```", adapter_page.PAGE.read_text(encoding="utf-8"), re.DOTALL)
+    exec(compile(test, "docs/adapters.md", "exec"), {"__name__": "example"})
+    adapter = sys.modules["usechat_chirp"]
+    source = adapter.source_of(import_module("my_app").agent)
+    assert isinstance(source, AdapterSource)
+    assert adapter.source_of("no agent") is None
+
+    async def said() -> list[Part]:
+        return [part async for part in adapter.parts(sys.modules["chirp"].Agent("Robin").stream("Rome"))]
+
+    assert [part.text for part in asyncio.run(said()) if isinstance(part, Text)][-1] == "in Rome."
+    assert len(adapter_page.files()["usechat_chirp.py"].splitlines()) < 80

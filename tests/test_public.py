@@ -16,12 +16,15 @@ PUBLIC = {
     for name in (
         "usechat",
         "usechat.agent_ops",
+        "usechat.chats",
         "usechat.check",
+        "usechat.client",
         "usechat.errors",
         "usechat.genkit",
         "usechat.open_harness",
         "usechat.parts",
         "usechat.server",
+        "usechat.testing",
     )
 }
 NAMES = Path(__file__).with_name("public_names.txt")

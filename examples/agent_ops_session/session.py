@@ -15,7 +15,7 @@ from websockets.exceptions import ConnectionClosedError
 from examples.agent_ops_session.rewriting import Rewriter
 from examples.agent_ops_session.scripts import Event, Play, perform
 
-Dialect: TypeAlias = Literal["client", "runner", "both"]
+Dialect: TypeAlias = Literal["client", "runner", "both", "bare"]
 Release: TypeAlias = Literal["early", "later"]
 
 _CHANNEL_KEYS = ("channelType", "channelId")
@@ -79,6 +79,7 @@ class Session:
                 "promptsQueued": len(self.queue),
                 "connectedClients": len(self.clients),
                 "connectedUsers": self._users(),
+                **({} if self._release == "early" else {"pendingPrompt": self._pending()}),
             },
         }
 
@@ -189,16 +190,22 @@ class Session:
 
     def _broadcast_message(self, prompt: Prompt) -> None:
         self._messages.append(prompt.message)
-        self._broadcast({"type": "message", "data": prompt.message})
+        if self._dialect != "bare":
+            self._broadcast({"type": "message", "data": prompt.message})
 
     def _status(self, **data: Any) -> None:
-        self._broadcast({"type": "status", "data": data})
+        if self._dialect != "bare":
+            self._broadcast({"type": "status", "data": data})
 
     def _broadcast_queue(self) -> None:
         if self._release == "later":
-            first = self.queue[0].message if self.queue else None
-            pending = {"messageId": first["id"], "content": first["content"]} if first else None
-            self._broadcast({"type": "queue.state", "data": {"pending": pending}})
+            self._broadcast({"type": "queue.state", "data": {"pending": self._pending()}})
+
+    def _pending(self) -> Mapping[str, Any] | None:
+        if not self.queue:
+            return None
+        first = self.queue[0].message
+        return {"messageId": first["id"], "content": first["content"]}
 
     # What the agent can do
 
@@ -206,7 +213,7 @@ class Session:
         if self._dialect != "client":
             self._broadcast(event)
         rewritten = list(self._rewriter.rewrite(event, self._channel))
-        if self._dialect != "runner":
+        if self._dialect in ("client", "both"):
             for each in rewritten:
                 if self._dialect == "client" or each is not event:
                     self._broadcast(each)

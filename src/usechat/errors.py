@@ -10,6 +10,11 @@ UsechatError
 │       │   └── UnknownChunkType  a ``type`` that no AI SDK release knows
 │       └── UIMessageStreamError  a legal chunk at an illegal moment
 ├── StreamFailed                  the other side reported a failure (an ``error`` chunk)
+├── TransportError                an endpoint gave no answer that a client can read (``url``)
+│   ├── ConnectionLost            it cannot be reached, or the connection broke
+│   ├── AnswerTimedOut            it sent nothing for too long
+│   ├── RequestRefused            it answered with a status that is no success (``status``, ``body``)
+│   └── NotAStream                it answered with something that is no UI message stream
 ├── PublicError                   a failure whose text the user may read
 │   └── Unreachable               a remote flow cannot be reached
 ├── RequestError                  status: an HTTP status for the client, and a sentence
@@ -74,6 +79,7 @@ from typing import Any
 __all__ = [
     "AccessUnknown",
     "AgentFailed",
+    "AnswerTimedOut",
     "CannotAnswer",
     "CannotCheckTokens",
     "CannotJudge",
@@ -88,6 +94,7 @@ __all__ = [
     "ChatNotFound",
     "ChatsUnreachable",
     "ClaimLost",
+    "ConnectionLost",
     "ExpressionFailed",
     "FalseEncoding",
     "ForeignOrigin",
@@ -106,12 +113,14 @@ __all__ = [
     "NodeError",
     "NodeFailed",
     "NodeTimedOut",
+    "NotAStream",
     "NotResumable",
     "PageMissing",
     "ProtocolError",
     "PublicError",
     "RemoteProtocolError",
     "RequestError",
+    "RequestRefused",
     "RequestTooLarge",
     "RunLost",
     "SessionClosed",
@@ -123,6 +132,7 @@ __all__ = [
     "TooManyRequests",
     "TooManySockets",
     "ToolTimedOut",
+    "TransportError",
     "UIMessageStreamError",
     "Unauthenticated",
     "UnknownAccess",
@@ -188,6 +198,38 @@ class UIMessageStreamError(RemoteProtocolError):
 
 class StreamFailed(UsechatError):
     """The other side ended the turn with an ``error`` chunk; the text is its ``errorText``."""
+
+
+class TransportError(UsechatError):
+    """An endpoint gave no answer that a chat client can read; ``url`` is where it was asked."""
+
+    def __init__(self, text: str, *, url: str) -> None:
+        super().__init__(text)
+        self.url = url
+
+
+class ConnectionLost(TransportError):
+    """The endpoint cannot be reached, or the connection broke before the end of the answer."""
+
+
+class AnswerTimedOut(TransportError):
+    """The endpoint sent nothing for longer than ``idle_timeout`` allows."""
+
+
+class RequestRefused(TransportError):
+    """The endpoint answered with a status that is no success.
+
+    The text is that of the body, as the AI SDK's own client shows it. ``status`` and ``body`` hold what was sent.
+    """
+
+    def __init__(self, *, status: int, body: str, url: str) -> None:
+        super().__init__(body or "Failed to fetch the chat response.", url=url)
+        self.status = status
+        self.body = body
+
+
+class NotAStream(TransportError):
+    """The endpoint answered with something that is no UI message stream; the text says what it was."""
 
 
 class RequestError(UsechatError):
@@ -365,6 +407,9 @@ class UnknownEvent(UsechatError):
     """An event that its adapter does not know; ``kind`` is the type it names.
 
     ``Adapter.feed`` raises it. The event is counted and skipped, and the stream goes on.
+
+    >>> UnknownEvent("telepathy").kind
+    'telepathy'
     """
 
     def __init__(self, kind: str) -> None:

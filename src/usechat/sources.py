@@ -98,7 +98,17 @@ class HandsOver(Protocol):
 
 
 class Adapter(Protocol[EventT_contra]):
-    """Turns the events of one turn into parts. It does no I/O and knows nothing of framing."""
+    """Turns the events of one turn into parts. It does no I/O and knows nothing of framing.
+
+    >>> class Words:
+    ...     def feed(self, event: str) -> list[Part]:
+    ...         return [Text(event)]
+    ...
+    ...     def close(self, error: BaseException | None = None) -> list[Part]:
+    ...         return []
+    >>> [part.text for part in Words().feed("Hello")]
+    ['Hello']
+    """
 
     def feed(self, event: EventT_contra) -> Iterable[Part]:
         """Return the parts that an event becomes.
@@ -121,6 +131,16 @@ class AdapterSource(Generic[Event]):
 
     ``events`` starts the upstream and returns its events, now or as an awaitable. ``adapter`` makes the adapter of one
     turn. See ``docs/adapters.md`` for a complete example.
+
+    >>> async def events(turn: Turn) -> AsyncIterator[dict[str, str]]:
+    ...     yield {"type": "word", "text": f"You said {turn.text}."}
+    >>> class Words:
+    ...     def feed(self, event: dict[str, str]) -> list[Part]:
+    ...         return [Text(event["text"])]
+    ...
+    ...     def close(self, error: BaseException | None = None) -> list[Part]:
+    ...         return []
+    >>> agent = AdapterSource(events, Words)  # give it to chat_response, ChatApp or `usechat serve`
     """
 
     def __init__(

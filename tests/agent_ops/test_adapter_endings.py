@@ -25,7 +25,7 @@ from tests.agent_ops.frames import (
     user_says,
 )
 from usechat import parts as p
-from usechat.agent_ops.adapter import INTERRUPTED, REMOVED
+from usechat.agent_ops.adapter import INTERRUPTED, REMOVED, RUNNER_LOST
 from usechat.agent_ops.turn_parts import TURN_FAILED, UNSETTLED
 
 BEGUN = [user_says(), message()]
@@ -63,6 +63,9 @@ UNSETTLED_CALL = p.ToolError("c1", UNSETTLED)
         pytest.param([user_says(), status(promptQueued=True), {"type": "error", "error": "Bad", "messageId": "u1"}],
                      p.Error("Bad"), id="it-failed-in-the-queue"),
         pytest.param([*BEGUN, {"type": "error"}], p.Error(TURN_FAILED), id="no-reason"),
+        pytest.param([*OUTPUT, status(runnerDisconnected=True, runnerBusy=False)], p.Error(RUNNER_LOST), id="cut"),
+        pytest.param([*OUTPUT, status(runnerDisconnected=True), status(runnerBusy=False)],
+                     p.Error(RUNNER_LOST), id="the-runner-did-not-come-back"),
     ],
 )  # fmt: skip
 def test_endings(frames: list[Frame], ending: p.Part) -> None:
@@ -85,6 +88,8 @@ def test_endings(frames: list[Frame], ending: p.Part) -> None:
         pytest.param([*OUTPUT, IDLE, chunk("lo")], id="idle-and-on-it-goes"),
         pytest.param([*OUTPUT, IDLE, {"type": "agentStatus", "status": "thinking"}], id="idle-and-thinking"),
         pytest.param([*OUTPUT, {"type": "init", "data": {"runnerBusy": False}}], id="told-anew-how-things-stand"),
+        pytest.param([*OUTPUT, status(runnerDisconnected=True), chunk("lo")], id="the-runner-came-back"),
+        pytest.param([status(runnerDisconnected=True, runnerBusy=False)], id="the-runner-of-another-turn-is-gone"),
     ],
 )
 def test_what_is_no_end(frames: list[Frame]) -> None:

@@ -103,11 +103,36 @@ async def test_an_upstream_that_never_answers_the_handshake() -> None:
         await SessionSocket.open(f"ws://127.0.0.1:{mute.getsockname()[1]}/", None, open_timeout=0.1)
 
 
-async def test_whoever_has_no_token_is_not_let_in() -> None:
+async def test_whoever_has_no_token_is_not_let_in(caplog: pytest.LogCaptureFixture) -> None:
     async with serving() as sessions:
         with pytest.raises(SessionUnreachable):
-            await SessionSocket.open(session_url(sessions.url, "s1"), None)
+            await SessionSocket.open(session_url(sessions.url, "s1"), None, name="s1")
         assert (sessions.refused, sessions.connections) == (1, 0)
+    assert caplog.messages == ["session s1: cannot connect: HTTP status 401"]
+
+
+@pytest.mark.parametrize(
+    ("code", "logged"),
+    [
+        (1012, "session s1: the session closed the socket with code 1012"),
+        (None, "session s1: the connection was lost"),
+    ],
+)
+async def test_the_log_names_the_session_and_the_close_code(
+    code: int | None, logged: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def handler(connection: ServerConnection) -> None:
+        if code is None:
+            connection.transport.abort()
+        else:
+            await connection.close(code)
+
+    async with upstream(handler) as url:
+        session = await SessionSocket.open(url, None, name="s1")
+        with pytest.raises(SessionClosed):
+            await session.receive()
+        await session.close()
+    assert caplog.messages == [logged]
 
 
 async def test_pings_are_sent_and_answered(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,10 +10,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from starlette.testclient import TestClient
 
 import usechat.agent_ops
 from usechat.agent_ops.access.roles import may_prompt
-from usechat.agent_ops.adapter import INTERRUPTED, TOO_LATE
+from usechat.agent_ops.adapter import INTERRUPTED, RUNNER_LOST, TOO_LATE, UNCLEAR, WITHDRAWN
 from usechat.agent_ops.app import SESSION_SETTINGS
 from usechat.agent_ops.transport import NOTHING, SILENT, TOO_MANY, UNREACHABLE, AgentOpsChatTransport
 from usechat.agent_ops.turn_parts import TOOL_FAILED, TURN_FAILED, UNSETTLED
@@ -22,10 +23,10 @@ from usechat.runs.run import TOO_MUCH
 from usechat.turn import Identity
 
 SENTENCES = [INTERRUPTED, TOO_LATE, SILENT, TOOL_FAILED, TURN_FAILED, UNSETTLED, NOTHING, TOO_MANY, UNREACHABLE]
-SENTENCES += [CANNOT_FOLLOW, TOO_MUCH]
+SENTENCES += [CANNOT_FOLLOW, TOO_MUCH, RUNNER_LOST, UNCLEAR, WITHDRAWN]
 LIMITS = {
     "idle_timeout": (120, "no frame for 120 s (`--idle-timeout`)"),
-    "maximum_sockets": (256, "| 256 (`maximum_sockets`) |"),
+    "maximum_sockets": (256, "| 256 (`--max-sockets`, `maximum_sockets`) |"),
     "maximum_frame_bytes": (32 * 1024 * 1024, "| 32 MB (`maximum_frame_bytes`)"),
     "open_timeout": (10, "| 10 (`open_timeout`) |"),
 }
@@ -42,7 +43,8 @@ def test_its_code_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     access = names["MyAccess"]()
     assert may_prompt(asyncio.run(access.role_of(Identity("bob"), "s1")))
     assert not may_prompt(asyncio.run(access.role_of(Identity("eve"), "s1")))
-    assert names["gateway"].enabled is False
+    with TestClient(names["app"]) as client:  # without the tables, so that the directory cannot answer
+        assert client.post("/api/sessions/s1/chat", headers={"Authorization": "Bearer t"}).status_code == 503
 
 
 @pytest.mark.parametrize("text", SENTENCES)

@@ -21,6 +21,7 @@ from tests.agent_ops.frames import (
     user_says,
 )
 from usechat import parts as p
+from usechat.agent_ops.adapter import UNCLEAR, WITHDRAWN
 from usechat.agent_ops.prompt_tracker import PromptPhase, PromptTracker
 
 OTHERS_TURN = [message("t0"), chunk("theirs", "t0"), updated("theirs", finish_part(), turn_id="t0")]
@@ -35,6 +36,10 @@ DEQUEUED = status(promptDequeued=True, remaining=0)
 def busy(queued: int = 0, users: object = ()) -> Frame:
     data = {"runnerBusy": True, "promptsQueued": queued, "connectedUsers": users}
     return {"type": "init", "session": {}, "data": data}
+
+
+def idle(users: object) -> Frame:
+    return {"type": "init", "session": {}, "data": {"runnerBusy": False, "connectedUsers": users}}
 
 
 @pytest.mark.parametrize(
@@ -93,15 +98,109 @@ def test_both_dialects_do_not_count_the_same_end_twice() -> None:
     assert fed(frames) == SAID
 
 
+RUNNER_TURN = [{**CREATE, "turnId": "t0"}, delta("theirs", "t0"), finalize(turn_id="t0")]
+RUNNER_OURS = [CREATE, delta("ours")]
+
+
+@pytest.mark.parametrize(
+    "frames",
+    [
+        pytest.param([busy(), user_says(), QUEUED, *RUNNER_TURN, COMPLETE, *RUNNER_OURS], id="echo-and-queued"),
+        pytest.param([busy(), QUEUED, *RUNNER_TURN, COMPLETE, *RUNNER_OURS], id="queued-without-echo"),
+        pytest.param([busy(), user_says(), *RUNNER_TURN, COMPLETE, *RUNNER_OURS], id="echo-without-status"),
+        pytest.param([INIT, OTHER, user_says(), *RUNNER_TURN, COMPLETE, *RUNNER_OURS], id="echo-behind-an-echo"),
+        pytest.param([delta("theirs", "t0"), user_says(), COMPLETE, *RUNNER_OURS], id="echo-without-init"),
+        pytest.param([delta("theirs", "t0"), COMPLETE, *RUNNER_OURS], id="neither-echo-nor-init"),
+        pytest.param([INIT, OTHER, *RUNNER_TURN, user_says(), COMPLETE, *RUNNER_OURS], id="echo-before-complete"),
+        pytest.param(
+            [INIT, user_says(), QUEUED, status(promptDequeued=True), *RUNNER_OURS], id="the-runner-had-to-wake-up"
+        ),
+    ],
+)
+def test_a_queued_prompt_in_the_runners_dialect_gets_its_turn(frames: list[Frame]) -> None:
+    assert fed(frames) == SAID
+
+
+def test_a_turn_is_not_taken_by_its_order_once_browser_frames_were_seen() -> None:
+    frames = [busy(1), chunk("theirs", "t0"), COMPLETE, DEQUEUED, COMPLETE, DEQUEUED, {**CREATE, "turnId": "t00"}]
+    assert fed([*frames, delta("theirs", "t00")]) == []
+
+
+def test_a_prompt_in_the_queue_stops_nobody_elses_turn_when_its_page_leaves() -> None:
+    to = adapter()
+    fed([busy(), user_says(), *RUNNER_TURN], to)
+    assert (to.prompt.phase, to.prompt.is_active) == (PromptPhase.QUEUED, False)
+
+
+@pytest.mark.parametrize(
+    "frames",
+    [
+        pytest.param([INIT, QUEUED, *RUNNER_TURN, COMPLETE, CREATE], id="ours-or-another-was-queued"),
+        pytest.param([busy(), QUEUED, QUEUED, *RUNNER_TURN, COMPLETE, CREATE], id="two-were-queued"),
+        pytest.param([INIT, user_says(), QUEUED, CREATE], id="queued-though-the-runner-was-free"),
+    ],
+)
+def test_a_turn_that_may_be_somebody_elses_is_not_shown(frames: list[Frame]) -> None:
+    assert fed(frames) == [p.Error(UNCLEAR)]
+
+
+@pytest.mark.parametrize(
+    "frames",
+    [
+        pytest.param([finalize("error", None, error="No model")], id="bare"),
+        pytest.param([INIT, finalize("error", None, error="No model"), COMPLETE], id="idle"),
+        pytest.param([busy(), QUEUED, COMPLETE, finalize("error", None, error="No model")], id="queued-without-echo"),
+        pytest.param([busy(), user_says(), COMPLETE, finalize("error", None, error="No model")], id="echo"),
+    ],
+)
+def test_a_failure_before_any_output_is_shown(frames: list[Frame]) -> None:
+    assert fed(frames) == [p.Error("No model")]
+
+
+def test_a_failure_of_another_prompt_is_not_shown() -> None:
+    assert fed([busy(), user_says(), finalize("error", None, error="Theirs"), COMPLETE, *RUNNER_OURS]) == SAID
+
+
+def test_a_complete_without_output_is_a_failure_of_ours() -> None:
+    assert fed([INIT, COMPLETE]) == [p.Error("Turn failed")]
+
+
+def withdrawn(message_id: str, content: str) -> Frame:
+    return {"type": "queue.withdrawn", "data": {"messageId": message_id, "content": content}}
+
+
+@pytest.mark.parametrize(
+    "frames",
+    [
+        pytest.param([busy(), QUEUED, withdrawn("u1", PROMPT)], id="before-its-message"),
+        pytest.param([busy(), user_says(), QUEUED, withdrawn("u1", PROMPT)], id="behind-its-message"),
+    ],
+)
+def test_a_prompt_that_is_withdrawn_ends_at_once(frames: list[Frame]) -> None:
+    assert fed(frames) == [p.Abort(WITHDRAWN)]
+
+
+@pytest.mark.parametrize(
+    "frames",
+    [
+        pytest.param([busy(), QUEUED, withdrawn("u0", "Something else")], id="another"),
+        pytest.param([busy(), user_says(), QUEUED, withdrawn("u0", PROMPT)], id="the-same-words"),
+        pytest.param([busy(), withdrawn("u0", PROMPT)], id="the-same-words-before-ours-was-queued"),
+    ],
+)
+def test_a_prompt_of_somebody_else_that_is_withdrawn_does_not_concern_us(frames: list[Frame]) -> None:
+    assert fed(frames) == []
+
+
 @pytest.mark.parametrize("users", [["ada", "bob"], [{"id": "ada"}, {"userId": "bob"}, {}, 7]])
 def test_the_author_counts_where_the_upstream_knows_the_caller(users: object) -> None:
-    frames = [busy(users=users), user_says(PROMPT, "u0", authorId="bob"), *OTHERS_TURN]
+    frames = [idle(users), user_says(PROMPT, "u0", authorId="bob"), *OTHERS_TURN]
     frames += [user_says(authorId="ada"), *OURS]
     assert fed(frames, adapter(prompt=PromptTracker(PROMPT, author="ada"))) == SAID
 
 
 def test_the_author_does_not_count_where_the_upstream_has_other_names() -> None:
-    frames = [busy(users=["user-1"]), user_says(authorId="user-1"), *OURS]
+    frames = [idle(["user-1"]), user_says(authorId="user-1"), *OURS]
     assert fed(frames, adapter(prompt=PromptTracker(PROMPT, author="ada@example.org"))) == SAID
 
 

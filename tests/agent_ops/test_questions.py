@@ -23,7 +23,7 @@ from tests.agent_ops.frames import (
 from usechat import parts as p
 from usechat.agent_ops.adapter import TOO_LATE, SessionAdapter
 from usechat.agent_ops.prompt_tracker import PromptTracker
-from usechat.agent_ops.questions import parts_from_answer
+from usechat.agent_ops.questions import command_from_answer, parts_from_answer
 from usechat.agent_ops.wire import answer_command
 from usechat.protocol.request import ApprovalAnswer
 
@@ -101,6 +101,37 @@ def test_a_question_is_open_until_it_is_answered_or_expires(frame: Frame) -> Non
 def test_what_a_person_answers(answer: ApprovalAnswer, told: object, shown: p.Part) -> None:
     assert answer_command(answer) == {"type": "answer", "questionId": "q1", "answer": told}
     assert list(parts_from_answer(answer)) == [shown]
+
+
+def asked_with(payload: object) -> dict[str, Any]:
+    """The page's message with a question in it."""
+    call = {"type": "dynamic-tool", "toolCallId": "question-q1", "toolName": "question", "input": payload}
+    return {"id": "t1", "role": "assistant", "parts": [{"type": "text", "text": "Well:"}, call]}
+
+
+@pytest.mark.parametrize("context", [None, {"invocationId": "i7"}, {"toolId": "deploy"}])
+def test_an_approval_of_a_tool_is_approved_or_denied_by_its_invocation(context: dict[str, str] | None) -> None:
+    shown = asked_with({"prompt": {**PROMPT, "context": context}})
+    invocation = {"invocationId": (context or {}).get("invocationId", "q1")}
+    assert [
+        command_from_answer(shown, ApprovalAnswer("q1", True)),
+        command_from_answer(shown, ApprovalAnswer("q1", True, "go on")),
+        command_from_answer(shown, ApprovalAnswer("q1", False)),
+        command_from_answer(shown, ApprovalAnswer("q1", False, "not now")),
+    ] == [
+        {"type": "approve-action", **invocation},
+        {"type": "approve-action", **invocation},
+        {"type": "deny-action", **invocation},
+        {"type": "deny-action", **invocation, "reason": "not now"},
+    ]
+
+
+@pytest.mark.parametrize(
+    "shown", [asked_with(PAYLOAD), asked_with({"prompt": {**PROMPT, "type": "question"}}), asked_with(7), SHOWN]
+)
+def test_a_question_is_answered_with_an_answer(shown: dict[str, Any]) -> None:
+    answer = {"type": "answer", "questionId": "q1", "answer": "staging"}
+    assert command_from_answer(shown, ApprovalAnswer("q1", True, "staging")) == answer
 
 
 @pytest.mark.parametrize(

@@ -7,6 +7,7 @@ from typing import Any
 import httpx2
 import pytest
 
+from examples.agent_ops_session.server import serving as serving_sessions
 from tests.agent_ops.directories import directory_at, fill, sqlite
 from tests.agent_ops.gateways import upstream
 from tests.agent_ops.upstream_api import upstream_api
@@ -67,8 +68,17 @@ async def test_a_lookup_asks_the_upstream_with_the_callers_token() -> None:
         assert (await ask(plan, "theirs")).status_code == 503
 
 
-async def test_a_directory_without_tables_lets_nobody_in() -> None:
-    assert (await ask(plan_with(), "token")).status_code == 503
+def test_a_directory_without_tables_is_refused_with_the_command_that_creates_them(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert main(["serve", "--as", "agent-ops", ADDRESS]) == 2
+    complaint = "usechat: the directory's tables are missing or old; run: usechat sessions migrate\n"
+    assert capsys.readouterr().err == complaint
+
+
+async def test_a_directory_that_cannot_be_read_yet_lets_nobody_in() -> None:
+    plan = plan_with(access="directory:postgresql://nobody@127.0.0.1:9/sessions")
+    assert (await ask(plan, "token")).status_code == 503
 
 
 async def test_an_explicit_false_wins_over_the_kind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -87,12 +97,14 @@ async def test_an_explicit_false_wins_over_the_kind(tmp_path: Path, monkeypatch:
         ([ADDRESS, "--conflict", "reject"], f"--conflict has no effect on {ADDRESS} as agent-ops"),
         ([ADDRESS, "--disconnect", "5"], f"--disconnect has no effect on {ADDRESS} as agent-ops"),
         ([ADDRESS, "--upstream-token", "nothing.txt"], "--upstream-token: nothing.txt cannot be read: No such file"),
+        ([ADDRESS, "--max-sockets", "0"], "--max-sockets takes a number from 1 on, not 0"),
         ([ADDRESS, "--redis", "nonsense"], "--redis takes a URL such as redis://localhost:6379"),
     ],
 )
 def test_what_does_not_go_together_is_refused(
     capsys: pytest.CaptureFixture[str], arguments: list[str], complaint: str
 ) -> None:
+    assert main(["sessions", "migrate"]) == 0
     assert main(["serve", "--as", "agent-ops", *arguments]) == 2
     assert capsys.readouterr().err.startswith(f"usechat: {complaint}")
 
@@ -106,13 +118,30 @@ def test_options_of_sessions_go_with_sessions_alone(capsys: pytest.CaptureFixtur
 
 
 def test_it_says_how_to_try_it_and_serves_several_workers_without_redis(tmp_path: Path) -> None:
+    assert main(["sessions", "migrate"]) == 0
     with serve_process(tmp_path, "--as", "agent-ops", ADDRESS, "--workers", "2") as served:
         assert f"usechat serves {ADDRESS} at {served.url}\n" in served.written
         assert "\n  POST /api/sessions/{session_id}/chat\n" in served.written
         assert f"curl -N {served.url}/api/sessions/SESSION/chat -H 'authorization: Bearer …'" in served.written
         assert httpx2.post(f"{served.url}/api/sessions/s1/chat", json=question(), timeout=PATIENCE).status_code == 401
-        ready = httpx2.get(f"{served.url}/readyz", timeout=PATIENCE)
-        assert (ready.status_code, ready.text) == (503, "Access cannot be checked at the moment.")
+        assert httpx2.get(f"{served.url}/readyz", timeout=PATIENCE).status_code == 200
+
+
+async def test_the_upstreams_token_is_read_again_when_its_file_has_changed(tmp_path: Path) -> None:
+    token = await token_of("carl", tmp_path)
+    (tmp_path / "upstream.txt").write_text("old\n", encoding="utf-8")
+    async with serving_sessions() as sessions:
+        options = {"access": f"directory:{sqlite(tmp_path)}", "upstream_token": "upstream.txt", "max_sockets": 1}
+        served = make_app(Plan(target=sessions.url, kind="agent-ops", options=options))
+        transport = httpx2.ASGITransport(app=served.app)
+        headers = {"authorization": f"Bearer {token}"}
+        async with httpx2.AsyncClient(transport=transport, base_url="http://localhost", headers=headers) as client:
+            for name in ("old", "new"):
+                (tmp_path / "upstream.txt").write_text(f"{name}\n", encoding="utf-8")
+                answer = await client.post("/api/sessions/interactive/chat", json=question())
+                assert '"type":"finish"' in answer.text
+        await served.chats[0].shut_down()
+        assert [user for user, _command in sessions["interactive"].commands] == ["old", "new"]
 
 
 def test_with_redis_every_worker_resumes_and_stops_and_the_upstream_gets_its_own_token(tmp_path: Path) -> None:

@@ -145,6 +145,15 @@ async def test_a_socket_that_is_cut_in_the_middle_is_an_error(sessions: Sessions
     assert (await asked.end())[-1] == p.Error("Stream interrupted")
 
 
+async def test_a_frame_that_is_too_large_aborts_the_turn(sessions: Sessions) -> None:
+    asked = Asked(AgentOpsChatTransport(sessions.url, maximum_frame_bytes=4000), "hang")
+    await until(lambda: asked.text)
+    sessions["s1"].publish({"type": "toast", "title": "x" * 5000})
+    assert (await asked.end())[-1] == p.Error("Stream interrupted")
+    await until(lambda: not sessions["s1"].busy)
+    assert kinds(sessions, "ada") == ["prompt", "abort"]
+
+
 async def test_more_sockets_than_a_session_may_have_are_refused(sessions: Sessions) -> None:
     transport = AgentOpsChatTransport(sessions.url, maximum_sockets=2)
     held = [Asked(transport, "slow") for _ in range(2)]

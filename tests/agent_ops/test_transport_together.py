@@ -10,7 +10,8 @@ from tests.agent_ops.talking import Asked, until
 from usechat import parts as p
 from usechat.agent_ops import AgentOpsChatTransport
 
-DIALECTS = ("client", "runner", "both")
+DIALECTS = ("client", "runner", "both", "bare")
+"""The last one has the runner's events alone: no user messages, no statuses."""
 
 
 @pytest.mark.parametrize("release", ["early", "later"])
@@ -47,6 +48,25 @@ async def test_each_of_a_hundred_streams_gets_its_own_turn(dialect: Any) -> None
             assert (await one.end())[-1] == p.Finish()
             assert one.text == f"You said: number {number}"
         assert transport.sockets.open_to("s1") == 0
+
+
+async def test_a_prompt_waits_for_the_one_before_it_where_the_session_does_not_tell_prompts_apart() -> None:
+    async with serving(dialect="bare") as sessions:
+        transport = AgentOpsChatTransport(sessions.url)
+        ada = Asked(transport, "hang", user="ada")
+        await until(lambda: ada.text == "Well")
+        bob = Asked(transport, "hello", user="bob")
+        carl = Asked(transport, "good morning", user="carl")
+        leaver = Asked(transport, "never mind", user="dora")
+        other = Asked(transport, "elsewhere", user="eve", session_id="s2")
+        await other.end()
+        await leaver.stop()
+        assert [user for user, _command in sessions["s1"].commands] == ["ada"]
+        await ada.stop()
+        for asked, text in ((bob, "hello"), (carl, "good morning")):
+            assert (await asked.end())[-1] == p.Finish()
+            assert asked.text == f"You said: {text}"
+        assert "dora" not in [user for user, _command in sessions["s1"].commands]
 
 
 async def test_a_turn_that_somebody_asks_for_elsewhere_is_not_shown() -> None:

@@ -91,6 +91,16 @@ def test_the_panel_stops_the_agent(panel: Page) -> None:
     expect(panel.locator("[data-role=assistant] span")).to_be_visible()
     panel.get_by_role("button", name="Stop").click()
     expect(panel.get_by_role("button", name="Send")).to_be_visible()
+    send(panel, "hello")
+    expect(panel.locator("[data-role=assistant]").last).to_contain_text("You said: hello")
+    expect(panel.locator("[data-role=user]")).to_have_text(["slow", "hello"])
+
+
+def test_the_panel_sends_no_empty_message(panel: Page) -> None:
+    send(panel, " ")
+    send(panel, "hello")
+    expect(panel.locator("[data-role=assistant]")).to_contain_text("You said: hello")
+    expect(panel.locator("[data-role=user]")).to_have_text(["hello"])
 
 
 def test_a_stranger_is_told_so(context: BrowserContext, demo: Demo) -> None:

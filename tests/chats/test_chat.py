@@ -6,11 +6,11 @@ from types import ModuleType
 import pytest
 
 from usechat.chats import blobs, chat, growth, history, meaning, sql, titles
-from usechat.chats.chat import Node, Tree
+from usechat.chats.chat import MessageNode, Tree
 
 
-def node(key: int, parent: int | None, message_id: str, alias: str = "", digest: str = "") -> Node:
-    return Node(key=key, parent=parent, id=message_id, role="user", alias=alias, digest=digest)
+def node(key: int, parent: int | None, message_id: str, alias: str = "", digest: str = "") -> MessageNode:
+    return MessageNode(key=key, parent=parent, id=message_id, role="user", alias=alias, digest=digest)
 
 
 FORKED = [

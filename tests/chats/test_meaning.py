@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from tests.chats.talking import REGENERATE, SUBMIT, answer, answers, ask, asks, user
-from usechat.chats.chat import Node, Tree, digest_of
+from usechat.chats.chat import MessageNode, Tree, digest_of
 from usechat.chats.meaning import AnswerTo, Continue, Join, Meaning, Running, interpret
 from usechat.errors import InvalidRequest, Unprocessable
 from usechat.protocol.request import ChatRequest
@@ -18,8 +18,8 @@ RENAMED = user("new", "Q2 edited")
 SYSTEM: UIMessage = {"id": "s", "role": "system", "parts": []}
 
 
-def question(key: int, parent: int | None, message: Any, message_id: str | None = None) -> Node:
-    return Node(
+def question(key: int, parent: int | None, message: Any, message_id: str | None = None) -> MessageNode:
+    return MessageNode(
         key=key,
         parent=parent,
         id=message_id or message["id"],
@@ -29,8 +29,8 @@ def question(key: int, parent: int | None, message: Any, message_id: str | None 
     )
 
 
-def reply(key: int, parent: int, message_id: str) -> Node:
-    return Node(key=key, parent=parent, id=message_id, role="assistant", outcome="finished")
+def reply(key: int, parent: int, message_id: str) -> MessageNode:
+    return MessageNode(key=key, parent=parent, id=message_id, role="assistant", outcome="finished")
 
 
 EMPTY = Tree()
@@ -95,12 +95,12 @@ REGENERATED: dict[str, Row] = {
     "message-id-wins-over-the-message": (TWO_TURNS, ask(U2, trigger=REGENERATE, message_id="a1"), AnswerTo(1)),
     "the-second-of-two-answers": (TWO_TURNS, ask(U1, A1, trigger=REGENERATE), AnswerTo(2)),
     "an-answer-without-a-question": (
-        Tree([Node(key=1, parent=None, id="a1", role="assistant")], leaf=1),
+        Tree([MessageNode(key=1, parent=None, id="a1", role="assistant")], leaf=1),
         ask(trigger=REGENERATE, message_id="a1"),
         AnswerTo(None),
     ),
     "the-leaf-without-a-question": (
-        Tree([Node(key=1, parent=None, id="a1", role="assistant")], leaf=1),
+        Tree([MessageNode(key=1, parent=None, id="a1", role="assistant")], leaf=1),
         ask(trigger=REGENERATE),
         AnswerTo(None),
     ),

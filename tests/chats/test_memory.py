@@ -6,7 +6,7 @@ from typing import Any
 
 from tests.chats.talking import answer, ask, begin, text, turn, user
 from usechat.chats import MemoryChats
-from usechat.chats.chat import Node, write_text
+from usechat.chats.chat import MessageNode, write_text
 from usechat.chats.growth import Growth
 from usechat.protocol.ui_messages import UIMessage
 
@@ -56,7 +56,7 @@ async def test_all_writes_of_an_answer_together_are_a_few_times_its_size() -> No
             async with super().transaction(chat_id, writes=writes) as transaction:
                 put, grow = transaction.put_message, transaction.grow
 
-                async def put_message(node: Node, message: UIMessage) -> None:
+                async def put_message(node: MessageNode, message: UIMessage) -> None:
                     written.append(len(write_text(message)))
                     await put(node, message)
 

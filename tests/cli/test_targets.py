@@ -17,11 +17,11 @@ from usechat.errors import CannotServe
 
 PARROTS = """
 import msgspec
-from usechat.cli.targets import Answer, NoOptions
+from usechat.cli.targets import NoOptions, ServedAnswer
 
 class ParrotOptions(msgspec.Struct, frozen=True):
     volume: int = 1
-    header: tuple[str, ...] = ()
+    greeting: tuple[str, ...] = ()
 
 class ParrotTarget:
     summary = "a parrot (.parrot)"
@@ -32,17 +32,17 @@ class ParrotTarget:
 
     def add_options(self, group):
         group.add_argument("--volume", type=int, metavar="N", help="how loud it is")
-        group.add_argument("--header", action="append", metavar="TEXT", help="say this first; repeatable")
+        group.add_argument("--greeting", action="append", metavar="TEXT", help="say this first; repeatable")
 
     def open(self, target, options, common):
-        return Answer(lambda turn: " ".join([*options.header, *[turn.text] * options.volume]))
+        return ServedAnswer(lambda turn: " ".join([*options.greeting, *[turn.text] * options.volume]))
 
 class TwinTarget(ParrotTarget):
     summary = "one of two parrots"
     options = NoOptions
 
     def add_options(self, group):
-        group.add_argument("--header", action="append", metavar="TEXT", help="not shown")
+        group.add_argument("--greeting", action="append", metavar="TEXT", help="not shown")
 
 class PathTarget(ParrotTarget):
     def add_options(self, group):
@@ -85,12 +85,12 @@ def test_a_kind_of_another_package_brings_its_options_to_the_help(capsys: pytest
     shown = help_of_serve(capsys)
     assert "what OBJECT is: agent-ops, broken, genkit, open-harness, parrot or twin\n" in shown
     assert "for --as parrot:\n  OBJECT is a parrot (.parrot)\n\n  --volume N " in shown
-    assert "for --as twin:\n  OBJECT is one of two parrots\n  --header as above\n" in shown
+    assert "for --as twin:\n  OBJECT is one of two parrots\n  --greeting as above\n" in shown
     assert "for --as broken:\n  OBJECT is unknown: the kind broken cannot be loaded: AttributeError: " in shown
 
 
 def test_a_kind_of_another_package_is_served_with_its_options(parrots: Path) -> None:
-    with serve_process(parrots, "--as", "parrot", "somewhere", "--volume", "2", "--header", "Krah!") as served:
+    with serve_process(parrots, "--as", "parrot", "somewhere", "--volume", "2", "--greeting", "Krah!") as served:
         answer = httpx2.post(f"{served.url}/api/chat", json=question("hello"), timeout=PATIENCE)
         assert '"delta":"Krah! hello hello"' in answer.text
 
@@ -104,8 +104,8 @@ def test_a_kind_of_another_package_is_served_with_its_options(parrots: Path) -> 
             "--volume is an option of --as parrot, but agent:answer is a Python object",
         ),
         (
-            ["--as", "open-harness", "ws://localhost/ws", "--header", "x"],
-            "--header is an option of --as parrot, --as twin, but ws://localhost/ws is served as open-harness",
+            ["--as", "open-harness", "ws://localhost/ws", "--greeting", "x"],
+            "--greeting is an option of --as parrot, --as twin, but ws://localhost/ws is served as open-harness",
         ),
         (["--as", "twin", "x", "--volume", "2"], "--volume is an option of --as parrot, but x is served as twin"),
         (["bird.parrot"], "bird.parrot may be one of parrot, twin; choose one with --as"),

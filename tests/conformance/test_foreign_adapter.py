@@ -25,11 +25,11 @@ def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     (app / "my_app.py").write_text(adapter_page.files()["my_app.py"], encoding="utf-8")
     path = os.pathsep.join(filter(None, [str(site), os.environ.get("PYTHONPATH", "")]))
     command = [str(Path(sys.executable).with_name("usechat")), "serve", "my_app:agent", "--port", "0", "--no-page"]
-    environment = os.environ | {"PYTHONPATH": path}
-    with subprocess.Popen(command, cwd=app, env=environment, stderr=subprocess.PIPE, text=True) as process:
-        assert process.stderr is not None
+    environment = os.environ | {"PYTHONPATH": path, "PYTHONUNBUFFERED": "1"}
+    with subprocess.Popen(command, cwd=app, env=environment, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
         try:
-            yield next(_addresses(process.stderr))
+            yield next(_addresses(process.stdout))
         finally:
             process.terminate()
 

@@ -8,9 +8,9 @@ import pytest
 from tests.conformance.genkit_servers import NodeServer, node_server, python_app
 from tests.conformance.http_client import NEWEST, WITH_APPROVALS, Browser, Page, View, text_of
 from tests.conformance.served import Served, serving
-from tests.genkit import scripted
+from tests.genkit import go_server, scripted
 from usechat import parts as p
-from usechat.genkit import GenkitChatTransport, agent_input, messages_input, stateless_agent_input, text_input
+from usechat.genkit import GenkitChatTransport, Respond, agent_input, messages_input, stateless_agent_input, text_input
 from usechat.server import ChatApp
 
 PLACES = ("process", "python", "node")
@@ -66,14 +66,26 @@ def node() -> Iterator[NodeServer]:
 
 @pytest.fixture(scope="module")
 def served(node: NodeServer) -> Iterator[Served]:
-    with serving({"genkit": python_app()}) as python:
+    with serving({"genkit": python_app(), "go": go_server.app()}) as python:
         places = {
             "process": OBJECTS.__getitem__,
             "python": lambda name: f"http://127.0.0.1:{python.port}/genkit/{name}",
             "node": node.url,
         }
         apps = {name: app for place, flows in places.items() for name, app in flow_apps(place, flows).items()}
-        with serving(apps) as running:
+        confirming = GenkitChatTransport(
+            node.url("helper"),
+            build_input=agent_input,
+            interrupts="approval",
+            map_approval=lambda approval: Respond({"confirmed": approval.approved}),
+        )
+        go = f"http://127.0.0.1:{python.port}/go/agent"
+        go_apps = {
+            "confirming": ChatApp(confirming),
+            "go": ChatApp(GenkitChatTransport(go, build_input=agent_input)),
+            "asking-go": ChatApp(GenkitChatTransport(go, build_input=agent_input, interrupts="approval")),
+        }
+        with serving(apps | go_apps) as running:
             yield running
 
 
@@ -274,6 +286,61 @@ def test_without_a_named_release_the_approval_is_a_tool_of_the_page(
     call = view["messages"][-1]["parts"][2]
     assert (call["type"], call["state"]) == ("tool-delete", "output-available" if approved else "output-error")
     assert len(view["requests"]) == 2
+
+
+@approvals
+@pytest.mark.parametrize("release", WITH_APPROVALS)
+def test_an_interrupt_of_javascript_is_answered_by_a_mapped_approval(
+    browser: Browser, served: Served, release: str, approved: bool
+) -> None:
+    """A restart of `defineInterrupt` would be interrupted again: it wants a response."""
+    page = browser.open(
+        release,
+        f"{served.url('confirming')}?sdk={release}",
+        chat_id=f"confirming-{approved}-{release}",
+        automatic=["approvals"],
+    )
+    page.send("confirm")
+    call = good(page)["messages"][-1]["parts"][2]
+    page.call("addToolApprovalResponse", {"id": call["approval"]["id"], "approved": approved})
+    page.until(lambda view: len(view["requests"]) == 2)
+    view = good(page)
+    assert text_of(view) == "May I?Thanks."
+    call = view["messages"][-1]["parts"][2]
+    assert (call["state"], call.get("output")) == (
+        ("output-available", {"confirmed": True}) if approved else ("output-denied", None)
+    )
+
+
+# A scripted server that repeats what Go servers send: the real ones cannot be installed here
+
+
+@every_release
+def test_calls_that_get_their_refs_late_are_shown_once_and_sending_goes_on_by_itself(
+    browser: Browser, served: Served, release: str
+) -> None:
+    page = asked(browser, served, release, "go", "delete", automatic=["tools"])
+    waiting = good(page)
+    states = [("tool-delete", "input-available"), ("tool-delete", "input-available")]
+    assert shown(waiting) == [STEP, ("text", "May I?"), *states]
+    for part, output in zip(waiting["messages"][-1]["parts"][2:], ("first", "second"), strict=True):
+        page.call("addToolOutput", {"tool": "delete", "toolCallId": part["toolCallId"], "output": output})
+    page.until(lambda view: len(view["requests"]) == 2)
+    done = [("tool-delete", "first"), ("tool-delete", "second")]
+    assert shown(good(page)) == [STEP, ("text", "May I?"), *done, STEP, ("text", "Thanks.")]
+
+
+@pytest.mark.parametrize("release", WITH_APPROVALS)
+def test_of_two_parallel_calls_one_is_allowed_and_one_denied(browser: Browser, served: Served, release: str) -> None:
+    url = f"{served.url('asking-go')}?sdk={release}"
+    page = browser.open(release, url, chat_id=f"go-approvals-{release}", automatic=["approvals"])
+    page.send("delete")
+    calls = good(page)["messages"][-1]["parts"][2:]
+    for call, approved in zip(calls, (False, True), strict=True):
+        page.call("addToolApprovalResponse", {"id": call["approval"]["id"], "approved": approved})
+    page.until(lambda view: len(view["requests"]) == 2)
+    denied, allowed = good(page)["messages"][-1]["parts"][2:4]
+    assert (denied["state"], allowed["output"]) == ("output-denied", "Paris is gone")
 
 
 @every_place

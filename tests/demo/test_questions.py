@@ -48,7 +48,7 @@ async def test_what_the_documentation_does_not_say_is_said_so() -> None:
     ("question", "begins", "page"),
     [
         ("What is usechat?", "The Python side of `useChat`", "README.md"),
-        ("What is Agent Ops?", "An agent session lives behind a WebSocket", "agent-ops.md"),
+        ("What is Agent Ops?", "An agent session runs behind a WebSocket", "agent-ops.md"),
         ("What does the demo do?", "**The page and the demo**:", "page.md"),
         ("resume", "**Resume**:\n\n```tsx", "serving.md"),
         ("What is 7 * 6 and how do I resume?", "The result is **42**.\n\n**Resume**:", "serving.md"),

@@ -72,7 +72,7 @@ async def delete(place: City, ctx: ToolRunContext) -> str:
     """A tool that a person must allow."""
     if not ctx.is_resumed():
         raise Interrupt({"reason": "This cannot be undone."})
-    return f"{place.city} is gone"
+    return f"{place.city} is gone" if (ctx.resumed_metadata or {}).get("approved") else f"{place.city} is still there"
 
 
 @ai.tool()

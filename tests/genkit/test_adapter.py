@@ -6,9 +6,11 @@ import pytest
 
 from tests.genkit.short import PARIS, ROME, chunk, fed, request, response, said
 from usechat import parts as p
+from usechat.genkit.tool_requests import ToolRequest
 from usechat.genkit.wire import FlowChunk, FlowEvent, FlowResult, UnknownFrame
 
 SIGNED = {"signature": "s"}
+BY_ORDER = {"genkit": {"matchedBy": "order"}}
 
 
 # What a flow streams
@@ -103,8 +105,8 @@ def test_responses_without_a_ref_belong_to_the_oldest_request_of_their_name() ->
     )
     assert parts[3:] == [
         p.ToolResult("genkit-3", 5, tool_name="time"),
-        p.ToolResult("genkit-1", 1, tool_name="weather"),
-        p.ToolResult("genkit-2", 2, tool_name="weather"),
+        p.ToolResult("genkit-1", 1, tool_name="weather", tool_metadata=BY_ORDER),
+        p.ToolResult("genkit-2", 2, tool_name="weather", tool_metadata=BY_ORDER),
         p.Step(),
         p.Text("Warm."),
     ]
@@ -116,6 +118,71 @@ def test_responses_with_a_ref_belong_to_their_request() -> None:
         chunk(response(2, ref="b"), response(1, ref="a"), role="tool"),
     )
     assert parts[2:] == [p.ToolResult("b", 2, tool_name="weather"), p.ToolResult("a", 1, tool_name="weather")]
+
+
+def test_only_outputs_that_are_matched_by_their_order_are_marked() -> None:
+    """JavaScript and Go 1.1 send responses in the order in which the tools end: two of one name may be swapped."""
+    parts = said(
+        chunk(request(ROME), request(PARIS), request(ROME, ref="a"), request(ROME, name="time")),
+        chunk(response(1, ref="a"), response(2), response(3), response(4, "time"), role="tool"),
+        chunk(request(ROME)),
+        chunk(response(5), role="tool"),
+    )
+    marked = {part.output: part.tool_metadata for part in parts if isinstance(part, p.ToolResult)}
+    assert marked == {1: None, 2: BY_ORDER, 3: BY_ORDER, 4: None, 5: None}
+
+
+# Progress of tools (Go 1.10 and newer: `tool.SendPartial`)
+
+
+def progress(output: Any, name: str = "weather", **more: Any) -> dict[str, Any]:
+    return {**response(output, name, **more), "metadata": {"partial": True}}
+
+
+def test_progress_of_a_tool_is_a_preliminary_output() -> None:
+    parts = said(
+        chunk(request(ROME, ref="a"), request(PARIS, ref="b")),
+        chunk(progress("half", ref="b"), role="tool"),
+        chunk(progress("most", ref="b"), role="tool"),
+        chunk(response(1, ref="a"), response(2, ref="b"), role="tool"),
+    )
+    assert parts[2:] == [
+        p.ToolResult("b", "half", preliminary=True, tool_name="weather"),
+        p.ToolResult("b", "most", preliminary=True, tool_name="weather"),
+        p.ToolResult("a", 1, tool_name="weather"),
+        p.ToolResult("b", 2, tool_name="weather"),
+    ]
+
+
+@pytest.mark.parametrize("ref", [{}, {"ref": "late"}])
+def test_progress_without_a_known_ref_belongs_to_the_open_call_of_its_name(ref: dict[str, str]) -> None:
+    parts = said(
+        chunk(request(ROME)),
+        chunk(progress("half", **ref), role="tool"),
+        chunk(response(1), role="tool"),
+        chunk(progress("too late", **ref), role="tool"),
+    )
+    assert parts[1:] == [
+        p.ToolResult("genkit-1", "half", preliminary=True, tool_name="weather"),
+        p.ToolResult("genkit-1", 1, tool_name="weather"),
+    ]
+
+
+def test_progress_gives_no_ref_to_a_call() -> None:
+    """The progress of the second call is shown with the first, because no ref is known; the final outputs are right."""
+    parts = said(
+        chunk(request(ROME), request(PARIS)),
+        chunk(progress("half of Paris", ref="second"), role="tool"),
+        chunk(response(1, ref="first"), response(2, ref="second"), role="tool"),
+    )
+    final = [(part.tool_call_id, part.output) for part in parts if isinstance(part, p.ToolResult)][1:]
+    assert final == [("genkit-1", 1), ("genkit-2", 2)]
+
+
+def test_progress_of_a_denied_call_is_not_shown() -> None:
+    known = [ToolRequest("c1", "delete", complete=True)]
+    tools = (chunk(progress("half", "delete"), role="tool"), chunk(response("no", "delete"), role="tool"))
+    assert said(*tools, known=known, denied={"c1"}) == [p.ToolDenied("c1", tool_name="delete")]
 
 
 def test_a_ref_that_is_used_again_is_another_call_and_keeps_its_ref() -> None:

@@ -135,6 +135,49 @@ def test_two_interrupts_of_one_tool_are_two_approvals() -> None:
     assert [part.tool_call_id for part in asked] == ["genkit-1", "genkit-2"]
 
 
+# A ref that the server adds when the answer ends (Go 1.4 and newer)
+
+
+def late(city: Any, name: str, ref: str, **metadata: Any) -> dict[str, Any]:
+    return {**request(city, name, ref=ref), "metadata": metadata}
+
+
+def test_a_call_that_is_restated_with_a_late_ref_is_shown_once() -> None:
+    streamed = FlowChunk(chunk(request(ROME, name="delete"), request(PARIS)))
+    restated = [
+        late(PARIS, "weather", "uuid-2", pendingOutput={"celsius": 5}),
+        late(ROME, "delete", "uuid-1", interrupt=True),
+    ]
+    assert fed(streamed, interrupted(*restated))[2:] == [
+        p.ToolResult("genkit-2", {"celsius": 5}),
+        p.Finish(metadata={"genkit": {"refs": {"genkit-1": "uuid-1", "genkit-2": "uuid-2"}}}),
+    ]
+
+
+@pytest.mark.parametrize("cities", [(ROME, PARIS), (ROME, ROME), ({}, None)])
+def test_parallel_calls_of_one_name_each_get_their_late_ref(cities: tuple[Any, Any]) -> None:
+    streamed = FlowChunk(chunk(*(request(city, name="delete") for city in cities)))
+    restated = [late(city, "delete", f"uuid-{index}", interrupt=True) for index, city in enumerate(cities, 1)]
+    if cities[0] != cities[1] and cities[1]:
+        restated.reverse()
+    parts = fed(streamed, interrupted(*restated), interrupts="approval")
+    assert [part.tool_call_id for part in parts if isinstance(part, p.ToolCall)] == ["genkit-1", "genkit-2"]
+    assert len([part for part in parts if isinstance(part, p.ApprovalRequest)]) == 2
+    assert parts[-1] == p.Finish(metadata={"genkit": {"refs": {"genkit-1": "uuid-1", "genkit-2": "uuid-2"}}})
+
+
+def test_a_late_ref_belongs_to_the_open_call_of_the_same_input() -> None:
+    events: list[FlowEvent] = [
+        FlowChunk(chunk(request(ROME, name="delete"))),
+        FlowChunk(chunk(response(1, "delete"), role="tool")),
+        interrupted(late(PARIS, "delete", "uuid-2", interrupt=True)),
+    ]
+    assert fed(*events)[2:] == [
+        p.ToolCall("uuid-2", "delete", PARIS, provider_metadata={"genkit": {"interrupt": True}}),
+        p.Finish(),
+    ]
+
+
 def test_an_answer_that_ends_in_tools_gets_a_step_behind_them() -> None:
     events: list[FlowEvent] = [
         FlowChunk(chunk(request(ROME))),
@@ -154,7 +197,7 @@ def test_after_an_answer_of_the_page_genkit_s_echo_of_it_says_nothing() -> None:
         response("blue", "ask"), response("gone", "delete"), response({"denied": True}, "delete"), role="tool"
     )
     assert said(tools, "Thanks.", known=known, denied={"c3"}) == [
-        p.ToolResult("c2", "gone", tool_name="delete"),
+        p.ToolResult("c2", "gone", tool_name="delete", tool_metadata={"genkit": {"matchedBy": "order"}}),
         p.ToolDenied("c3", tool_name="delete"),
         p.Step(),
         p.Text("Thanks."),

@@ -6,12 +6,14 @@ from typing import Any
 import pytest
 
 from tests.genkit.asking import assistant, turn, user
-from usechat.errors import CannotAnswer, PublicError
+from usechat.errors import InvalidSetting, PublicError
+from usechat.genkit import Approval, GenkitChatTransport, Respond, Restart
+from usechat.genkit.history import known_calls
 from usechat.genkit.inputs import (
     FlowInput,
     agent_input,
     history_input,
-    input_for,
+    mapped_input,
     messages_input,
     session_id,
     stateless_agent_input,
@@ -31,7 +33,6 @@ def call(call_id: str, state: str, name: str = "weather", **more: Any) -> dict[s
     return {"type": f"tool-{name}", "toolCallId": call_id, "state": state, "input": {"city": "Rome"}, **more}
 
 
-DENIED = {"denied": True, "reason": "no"}
 DONE = call("r1", "output-available", output={"celsius": 4})
 FAILED = call("genkit-1", "output-error", errorText="It failed.")
 WEATHER = {"name": "weather", "input": {"city": "Rome"}}
@@ -96,7 +97,7 @@ async def test_what_other_tools_of_that_step_returned_is_pending() -> None:
     asked = turn(user("one"), assistant(STEP, waiting, DONE), pending_calls=frozenset({"genkit-3"}))
     data = messages_input(asked).data
     request = {"name": "delete", "input": {"city": "Rome"}}
-    restart = [{"toolRequest": request, "metadata": {"resumed": {"reason": "fine"}}}]
+    restart = [{"toolRequest": request, "metadata": {"resumed": {"approved": True, "reason": "fine"}}}]
     assert data["resume"] == {"restart": restart}
     pending = {"toolRequest": {**WEATHER, "ref": "r1"}, "metadata": {"pendingOutput": {"celsius": 4}}}
     assert data["messages"][-1] == {"role": "model", "content": [{"toolRequest": request}, pending]}
@@ -143,11 +144,18 @@ async def test_an_agent_without_a_store_gets_what_was_said_as_its_state() -> Non
         (FAILED, {"respond": [{"toolResponse": {"name": "weather", "output": {"error": "It failed."}}}]}),
         (
             call("r9", "approval-responded", approval={"id": "x", "approved": True}),
-            {"restart": [{"toolRequest": {**WEATHER, "ref": "r9"}, "metadata": {"resumed": True}}]},
+            {"restart": [{"toolRequest": {**WEATHER, "ref": "r9"}, "metadata": {"resumed": {"approved": True}}}]},
         ),
         (
             call("r9", "approval-responded", approval={"id": "x", "approved": False, "reason": "no"}),
-            {"respond": [{"toolResponse": {"name": "weather", "ref": "r9", "output": DENIED}}]},
+            {
+                "restart": [
+                    {
+                        "toolRequest": {**WEATHER, "ref": "r9"},
+                        "metadata": {"resumed": {"approved": False, "reason": "no"}},
+                    }
+                ]
+            },
         ),
         (
             call("genkit-9", "output-available", output=1, callProviderMetadata={"genkit": {"ref": "0"}}),
@@ -163,10 +171,82 @@ async def test_an_agent_goes_on_after_an_answer(part: dict[str, Any], resume: di
     assert agent_input(turn(user("one"), assistant(STEP, DONE, STEP, part))).data == {"resume": resume}
 
 
+def by_hand(approval: Approval) -> Restart | Respond | None:
+    if approval.tool_name == "ask":
+        return Respond({"answer": approval.approved, "about": approval.input})
+    return Restart(approval.reason) if approval.reason else None
+
+
+@pytest.mark.parametrize("build", [agent_input, stateless_agent_input, messages_input])
+async def test_an_approval_can_be_mapped(build: Any) -> None:
+    answers = [
+        call("r1", "approval-responded", "ask", approval={"id": "x", "approved": False}),
+        call("r2", "approval-responded", approval={"id": "y", "approved": True, "reason": "why not"}),
+        call("r3", "approval-responded", approval={"id": "z", "approved": True}),
+    ]
+    asked = turn(user("one"), assistant(STEP, *answers))
+    assert build(asked, map_approval=by_hand).data["resume"] == {
+        "respond": [
+            {"toolResponse": {"name": "ask", "ref": "r1", "output": {"answer": False, "about": {"city": "Rome"}}}}
+        ],
+        "restart": [
+            {"toolRequest": {**WEATHER, "ref": "r2"}, "metadata": {"resumed": "why not"}},
+            {"toolRequest": {**WEATHER, "ref": "r3"}, "metadata": {"resumed": {"approved": True}}},
+        ],
+    }
+
+
+def test_an_input_that_cannot_resume_takes_no_mapping_of_approvals() -> None:
+    with pytest.raises(InvalidSetting, match="map_approval needs an input that resumes interrupted tools"):
+        GenkitChatTransport("http://127.0.0.1/flow", build_input=text_input, map_approval=by_hand)
+
+
+async def test_a_late_ref_is_given_back_with_the_answer() -> None:
+    """Go 1.4 and newer store a session under refs that they add when the answer ends."""
+    first = call("genkit-1", "output-available", "ask", output="blue", callProviderMetadata={"genkit": {"sign": "s"}})
+    second = call("genkit-2", "output-available", "ask", output="red")
+    late = {"genkit": {"refs": {"genkit-1": "uuid-1", "genkit-2": "uuid-2", "gone": 4}}}
+    asked = turn(user("one"), assistant(STEP, first, second, metadata=late))
+    answers = [
+        {"toolResponse": {"name": "ask", "ref": "uuid-1", "output": "blue"}},
+        {"toolResponse": {"name": "ask", "ref": "uuid-2", "output": "red"}},
+    ]
+    assert agent_input(asked).data == {"resume": {"respond": answers}}
+    requested = {"name": "ask", "input": {"city": "Rome"}}
+    assert messages_input(asked).data["messages"][-1]["content"] == [
+        {"toolRequest": {**requested, "ref": "uuid-1"}, "metadata": {"sign": "s"}},
+        {"toolRequest": {**requested, "ref": "uuid-2"}},
+    ]
+    assert [known.ref for known in known_calls(asked)] == ["uuid-1", "uuid-2"]
+
+
 @pytest.mark.parametrize("build", [text_input, history_input])
 async def test_a_flow_that_cannot_go_on_says_so_instead_of_being_asked_again(build: Any) -> None:
     with pytest.raises(PublicError, match="cannot go on after an answer to its tools"):
         build(turn(user("one"), assistant(STEP, ANSWERED)))
+
+
+@pytest.mark.parametrize("build", [text_input, history_input, mapped_input({"question": "text"})])
+async def test_files_that_the_input_cannot_hold_are_refused(build: Any) -> None:
+    with pytest.raises(PublicError, match=r"^This agent takes no files\. Send the message without them\.$"):
+        build(turn(user("one", PICTURE)))
+
+
+async def test_an_input_can_be_mapped_from_the_text_and_the_body() -> None:
+    build = mapped_input(
+        {"question": "text", "lang": "body.lang", "unit": "body.units.temperature", "gone": "body.gone"}
+    )
+    asked = turn(user("two"), lang="it", units={"temperature": "C"})
+    assert build(asked) == FlowInput({"question": "two", "lang": "it", "unit": "C"})
+    assert build(turn(user("two"), units="C")) == FlowInput({"question": "two"})
+
+
+@pytest.mark.parametrize("source", ["", "texts", "body", "body.", "header.a"])
+def test_a_source_that_a_chat_does_not_have_is_refused(source: str) -> None:
+    with pytest.raises(
+        InvalidSetting, match=f"^input: 'q' can come from text or from body.FIELD, not from '{source}'$"
+    ):
+        mapped_input({"q": source})
 
 
 async def test_a_session_is_the_uuid_of_the_chat_and_each_person_has_their_own() -> None:
@@ -174,41 +254,6 @@ async def test_a_session_is_the_uuid_of_the_chat_and_each_person_has_their_own()
     assert len(ids) == 3
     assert SESSION in ids
     assert {uuid.UUID(session).version for session in ids} == {5}
-
-
-@pytest.mark.parametrize(
-    ("schema", "data"),
-    [
-        ({"type": "string"}, "two"),
-        ({}, "two"),
-        ({"anyOf": [{"type": "string"}, {"type": "null"}]}, "two"),
-        ({"type": "array"}, [{"role": "user", "content": [{"text": "two"}]}]),
-        ({"properties": {"messages": {}}}, {"messages": [{"role": "user", "content": [{"text": "two"}]}]}),
-        ({"properties": {"message": {}}}, {"message": "two", "conversationHistory": []}),
-        ({"properties": {"question": {"type": "string"}, "limit": {"type": "integer"}}}, {"question": "two"}),
-        ({"properties": {"question": {"anyOf": [{"type": "string"}, {"type": "null"}]}}}, {"question": "two"}),
-        (
-            {"anyOf": [{"$ref": "#/$defs/A"}, {"type": "null"}], "$defs": {"A": {"properties": {"message": {}}}}},
-            {"message": "two", "conversationHistory": []},
-        ),
-    ],
-)
-async def test_a_schema_tells_what_a_flow_takes(schema: dict[str, Any], data: Any) -> None:
-    assert input_for("flow", schema)(turn(user("two"))).data == data
-
-
-@pytest.mark.parametrize(
-    ("schema", "takes"),
-    [
-        ({"properties": {"a": {"type": "integer"}}, "required": ["a"]}, "a"),
-        ({"properties": {"a": {"type": "string"}, "b": {"type": "string"}}}, "a, b"),
-        ({"type": "integer"}, "a value of type integer"),
-        ({"type": "array", "items": {"type": "string"}}, "a value of type array"),
-    ],
-)
-def test_a_flow_that_is_no_chat_needs_a_builder(schema: dict[str, Any], takes: str) -> None:
-    with pytest.raises(CannotAnswer, match=f"^the flow add takes {takes}, which a chat does not have; serve Gen"):
-        input_for("add", schema)
 
 
 async def test_a_signature_comes_back_with_an_answered_call() -> None:
@@ -220,7 +265,7 @@ async def test_a_signature_comes_back_with_an_answered_call() -> None:
     assert messages[1]["content"] == [request]
 
 
-@pytest.mark.parametrize("forged", [None, 4, "x", {"genkit": None}, {"genkit": {"ref": 4, "snapshotId": 4}}])
+@pytest.mark.parametrize("forged", [None, 4, "x", {"genkit": None}, {"genkit": {"ref": 4, "refs": 4, "snapshotId": 4}}])
 async def test_forged_metadata_does_no_harm(forged: Any) -> None:
     part = call("r1", "output-available", output=1, callProviderMetadata=forged, providerMetadata=forged)
     thought = {"type": "reasoning", "text": "Hm", "providerMetadata": forged}

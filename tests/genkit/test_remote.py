@@ -1,6 +1,8 @@
 """A flow behind HTTP: what is sent, what is passed on, and durable streams; over real sockets."""
 
 import asyncio
+import gzip
+import json
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from typing import Any
 
@@ -70,6 +72,45 @@ async def forgotten(request: Request) -> Response:
     return StreamingResponse(cut('data: {"message":"One "}\n\n'), headers={STREAM_ID: "s1"})
 
 
+async def deadlocked(request: Request) -> Response:
+    """Accept the id of a durable stream and say nothing, as Go's in-memory manager does after 100 chunks."""
+    ATTACHED.append(request.headers.get(STREAM_ID))
+    if request.headers.get(STREAM_ID):
+        while not await request.is_disconnected():  # noqa: ASYNC110 (nothing else tells it)
+            await asyncio.sleep(0.005)
+        return Response()
+    return StreamingResponse(cut('data: {"message":"One "}\n\n'), headers={STREAM_ID: "s1"})
+
+
+async def elsewhere(_request: Request) -> Response:
+    return Response('{"hello": "world"}', media_type="application/json")
+
+
+async def false_gzip(_request: Request) -> Response:
+    return Response('data: {"result":"Hi"}\n\n', headers={"content-encoding": "gzip"})
+
+
+async def cut_gzip(_request: Request) -> Response:
+    whole = gzip.compress(b'data: {"message":"Hi"}\n\ndata: {"result":"Hi"}\n\n')
+    return Response(whole[:12] + b"\0" * 40, headers={"content-encoding": "gzip"})
+
+
+async def false_gzip_error(_request: Request) -> Response:
+    return Response("Internal Error", 500, headers={"content-encoding": "gzip"})
+
+
+async def told(request: Request) -> Response:
+    """Fail as the input names it: with the status and the text of a Genkit error."""
+    status, message = (await request.json())["data"].split("|")
+    error = {"error": {"status": status, "message": message}}
+    return StreamingResponse(iter([f"data: {json.dumps(error)}\n\n"]))
+
+
+async def told_at_once(request: Request) -> Response:
+    status, message = (await request.json())["data"].split("|")
+    return Response(json.dumps({"status": status, "message": message}), 400, media_type="application/json")
+
+
 async def plain(request: Request) -> Response:
     ATTACHED.append(request.headers.get(STREAM_ID))
     return StreamingResponse(cut('data: {"message":"One "}\n\n'))
@@ -77,7 +118,10 @@ async def plain(request: Request) -> Response:
 
 @pytest.fixture(scope="module")
 def served() -> Iterator[Served]:
-    answers: list[Answer] = [listening, durable, restarting, forgotten, plain]
+    answers: list[Answer] = [
+        *(listening, durable, restarting, forgotten, plain, deadlocked, elsewhere),
+        *(false_gzip, cut_gzip, false_gzip_error, told, told_at_once),
+    ]
     routes = [Route(f"/{answer.__name__}", answer, methods=["POST"]) for answer in answers]
     with serving({"genkit": Starlette(routes=routes)}) as running:
         yield running
@@ -104,15 +148,31 @@ async def test_a_request_is_data_and_init(served: Served) -> None:
     assert [body for _, body in HEARD] == [{"data": "hi"}, {"data": "hi", "init": {"sessionId": "s"}}]
 
 
+PAGE = {
+    "authorization": "Bearer t",
+    "accept-language": "it",
+    "x-request-id": "r",
+    "cookie": "c",
+    "accept": "*/*",
+    "host": "example.org",
+}
+
+
 async def test_headers_are_passed_on_by_a_list_and_own_ones_win(served: Served) -> None:
-    page = {"authorization": "Bearer t", "x-request-id": "r", "cookie": "c", "accept": "*/*", "host": "example.org"}
     flow = RemoteFlow(url(served, "listening"), headers={"x-request-id": "own", "x-key": "k"}, pass_on=PASSED_ON)
-    await events(flow, FlowInput("hi"), turn(user("hi"), headers=page))
+    await events(flow, FlowInput("hi"), turn(user("hi"), headers=PAGE))
     heard = HEARD[0][0]
-    assert (heard["authorization"], heard["x-request-id"], heard["x-key"]) == ("Bearer t", "own", "k")
+    assert (heard["accept-language"], heard["x-request-id"], heard["x-key"]) == ("it", "own", "k")
     assert heard["accept"] == "text/event-stream"
     assert heard["host"].startswith("127.0.0.1")
     assert "cookie" not in heard
+
+
+async def test_the_token_of_the_page_is_passed_on_only_if_it_is_named(served: Served) -> None:
+    for pass_on in (PASSED_ON, (*PASSED_ON, "Authorization")):
+        flow = RemoteFlow(url(served, "listening"), headers={}, pass_on=pass_on)
+        await events(flow, FlowInput("hi"), turn(user("hi"), headers=PAGE))
+    assert [headers.get("authorization") for headers, _ in HEARD] == [None, "Bearer t"]
 
 
 async def say(transport: GenkitChatTransport) -> str:
@@ -162,3 +222,89 @@ async def test_a_flow_without_tools_of_the_page_is_not_asked_again(served: Serve
     with pytest.raises(StreamFailed, match="cannot go on after an answer to its tools"):
         await answer(transport, asked(user("hi"), assistant(answered)))
     assert HEARD == []
+
+
+async def test_a_durable_stream_that_says_nothing_ends_after_the_idle_limit(served: Served) -> None:
+    with pytest.raises(StreamFailed, match="broke before the answer was complete"):
+        await say(GenkitChatTransport(url(served, "deadlocked"), idle_timeout=0.2))
+    assert ATTACHED == [None, "s1"]
+
+
+async def test_what_is_not_genkit_is_in_the_log_with_its_first_bytes(
+    served: Served, caplog: pytest.LogCaptureFixture
+) -> None:
+    with pytest.raises(StreamFailed, match=r"^The agent's answer cannot be read\. Try again\. Reference: "):
+        await say(GenkitChatTransport(url(served, "elsewhere")))
+    address = url(served, "elsewhere")
+    assert f"what answers at {address} is not a Genkit flow: HTTP 200, application/json, it begins with" in caplog.text
+    assert """b'{"hello": "world"}'""" in caplog.text
+
+
+@pytest.mark.parametrize("name", ["false_gzip", "cut_gzip", "false_gzip_error"])
+async def test_an_encoding_that_is_false_is_an_error_of_the_server(
+    served: Served, caplog: pytest.LogCaptureFixture, name: str
+) -> None:
+    with pytest.raises(StreamFailed, match=r"^The agent's answer cannot be read\. Try again\. Reference: "):
+        await say(GenkitChatTransport(url(served, name)))
+    assert f"the response of {url(served, name)} cannot be decoded" in caplog.text
+
+
+# Errors of the server that are meant for people
+
+
+@pytest.mark.parametrize("name", ["told", "told_at_once"])
+@pytest.mark.parametrize(
+    ("failure", "hidden", "shown"),
+    [
+        ("INVALID_ARGUMENT|Name a city.", "The agent did not accept this message.", "Name a city."),
+        ("INVALID_ARGUMENT|INVALID_ARGUMENT: Name a city.", "The agent did not accept this message.", "Name a city."),
+        ("NOT_FOUND|not found", "The agent was not found.", "The agent was not found."),
+        ("INTERNAL|a secret", "The agent failed while it answered.", "The agent failed while it answered."),
+    ],
+)
+async def test_a_public_error_is_shown_when_asked_for(
+    served: Served, name: str, failure: str, hidden: str, shown: str
+) -> None:
+    for expected, is_shown in ((hidden, False), (shown, True)):
+        transport = GenkitChatTransport(url(served, name), build_input=text_input, show_public_errors=is_shown)
+        with pytest.raises(StreamFailed, match=f"^{expected}.* Reference: "):
+            await answer(transport, asked(user(failure)))
+
+
+# The schema of the flow, where the server tells it
+
+
+def listing(schema: Any) -> dict[str, Starlette]:
+    """Return a server with Genkit's list of actions beside its flow ``ask``."""
+
+    async def actions(_request: Request) -> Response:
+        return Response(json.dumps({"/flow/ask": {"key": "/flow/ask", "name": "ask", "inputSchema": schema}}))
+
+    return {
+        "api": Starlette(routes=[Route("/actions", actions)]),
+        "flows": Starlette(routes=[Route("/ask", listening, methods=["POST"])]),
+    }
+
+
+QUESTION = {"type": "object", "properties": {"question": {"type": "string"}}, "additionalProperties": False}
+NUMBERS = {"type": "object", "properties": {"first": {"type": "integer"}}, "required": ["first"]}
+
+
+@pytest.mark.parametrize(
+    ("schema", "data"),
+    [
+        (QUESTION, {"question": "hi"}),
+        ({"properties": {"messages": {}}}, {"messages": [{"role": "user", "content": [{"text": "hi"}]}]}),
+        (NUMBERS, {"message": "hi", "conversationHistory": []}),
+        (None, {"message": "hi", "conversationHistory": []}),
+    ],
+)
+async def test_a_schema_that_the_server_lists_decides_the_input(
+    schema: Any, data: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    with serving(listing(schema)) as running:
+        transport = GenkitChatTransport(f"http://127.0.0.1:{running.port}/flows/ask")
+        await say(transport)
+        await say(transport)
+    assert [body for _, body in HEARD] == [{"data": data}, {"data": data}]
+    assert ("the flow ask takes first, which a chat does not have" in caplog.text) is (schema is NUMBERS)

@@ -1,7 +1,9 @@
 """Genkit behind `usechat serve` and in a route of one's own."""
 
 import sys
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import httpx2
 import pytest
@@ -11,22 +13,23 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from tests.cli.common_options import COMMON
+from tests.conformance.served import Served, serving
 from tests.genkit import scripted
 from tests.genkit.asking import text_of
 from tests.server.process import PATIENCE, question, serve_process
 from usechat import ChunkDecoder, MessageBuilder, chat_response
 from usechat.cli import main
 from usechat.cli.plan import Plan, make_app
-from usechat.cli.targets import Answer, NoOptions
+from usechat.cli.targets import ServedAnswer
 from usechat.errors import MissingDependency
-from usechat.genkit.target import GenkitTarget
+from usechat.genkit.target import GenkitOptions, GenkitTarget
 
 ROOT = Path(__file__).parent.parent.parent
 MINE = f"import sys\nsys.path.insert(0, {str(ROOT)!r})\nfrom tests.genkit.scripted import *\n"
 
 
-def open_target(target: str) -> Answer:
-    return GenkitTarget().open(target, NoOptions(), COMMON)
+def open_target(target: str, **options: Any) -> ServedAnswer:
+    return GenkitTarget().open(target, GenkitOptions(**options), COMMON)
 
 
 def said(body: bytes) -> str:
@@ -55,7 +58,7 @@ def test_a_target_is_an_address_or_an_object(target: str, also: tuple[str, ...])
     [
         ("http://127.0.0.1/flow#json", "#json is not an input of a flow; there are #text, #history, #messages"),
         ("http:///flow", "'http:///flow' is no address of a flow; give one such as http"),
-        ("tests.genkit.scripted:add", "the flow add takes first, second, which a chat does not have; serve"),
+        ("tests.genkit.scripted:add", "the flow add takes first, second, which a chat does not have; name the"),
         ("tests.genkit.scripted:ai", "Genkit is no Genkit flow; give a URL, or a flow, prompt or agent"),
         ("127.0.0.1:3400/flow", "'127.0.0.1:3400/flow' is no address of a flow; give one such as http"),
         ("chatFlow", "'chatFlow' names no object; give MODULE:NAME"),
@@ -65,6 +68,78 @@ def test_a_target_is_an_address_or_an_object(target: str, also: tuple[str, ...])
 def test_a_bad_target_is_a_sentence(target: str, sentence: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["serve", "--as", "genkit", target]) == 2
     assert sentence in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (
+            ["http://127.0.0.1/flow", "--input", "question"],
+            "--input 'question' maps nothing; write KEY=text or KEY=body",
+        ),
+        (["http://127.0.0.1/flow", "--input", "q=page"], "input: 'q' can come from text or from body.FIELD, not from"),
+        (["http://127.0.0.1/flow#text", "--input", "q=text"], "#text and --input contradict each other; give one"),
+        (["http://127.0.0.1/flow", "--header", "x-key"], "--header: 'x-key' and its value are no header; write NAME="),
+        (["http://127.0.0.1/flow", "--header", "a b=c"], "--header: 'a b' and its value are no header; write NAME="),
+        (["http://127.0.0.1/flow", "--upstream-token", "gone"], "--upstream-token: gone cannot be read: No such file"),
+        (["tests.genkit.scripted:words", "--header", "a=b"], "--header is for a flow at an address; this one runs in"),
+    ],
+)
+def test_bad_options_are_a_sentence(arguments: list[str], sentence: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["serve", "--as", "genkit", *arguments]) == 2
+    assert sentence in capsys.readouterr().err
+
+
+def test_a_file_without_a_token_is_a_sentence(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "token").write_text("one\ntwo\n", encoding="utf-8")
+    arguments = ["http://127.0.0.1/flow", "--upstream-token", str(tmp_path / "token")]
+    assert main(["serve", "--as", "genkit", *arguments]) == 2
+    assert "holds no token of printable characters in one line" in capsys.readouterr().err
+
+
+HEARD: list[tuple[dict[str, str], Any]] = []
+
+
+@pytest.fixture
+def upstream() -> Iterator[Served]:
+    async def listening(request: Request) -> Response:
+        HEARD.append((dict(request.headers), await request.json()))
+        return Response('data: {"message":{"status":"looking"}}\n\ndata: {"result":"Hi"}\n\n')
+
+    HEARD.clear()
+    with serving({"genkit": Starlette(routes=[Route("/ask", listening, methods=["POST"])])}) as running:
+        yield running
+
+
+def test_the_options_reach_the_flow(tmp_path: Path, upstream: Served) -> None:
+    (tmp_path / "token").write_text("upstream-secret\n", encoding="utf-8")
+    address = f"http://127.0.0.1:{upstream.port}/genkit/ask"
+    options = ["--input", "question=text,lang=body.lang", "--upstream-token", "token", "--header", "x-key=a=b"]
+    with serve_process(tmp_path, "--as", "genkit", address, *options, "--send-data", "--pass-on", "x-team") as served:
+        page = {"authorization": "Bearer of-the-page", "x-team": "blue", "x-other": "gone"}
+        asked = {**question("hi"), "lang": "it"}
+        body = httpx2.post(f"{served.url}/api/chat", json=asked, headers=page, timeout=PATIENCE).text
+    assert "data-genkit-chunk" in body
+    ((headers, data),) = HEARD
+    assert data == {"data": {"question": "hi", "lang": "it"}}
+    assert (headers["authorization"], headers["x-key"]) == ("Bearer upstream-secret", "a=b")
+    assert (headers["x-team"], headers.get("x-other")) == ("blue", None)
+    assert "of-the-page" not in str(headers)
+
+
+def test_the_path_of_the_specification_resumes_and_stops(tmp_path: Path) -> None:
+    (tmp_path / "mine.py").write_text(MINE, encoding="utf-8")
+    with serve_process(tmp_path, "--as", "genkit", "mine:endless") as served:
+        path = f"{served.url}/endless/stream"
+        with httpx2.stream("POST", path, json=question("hi", chat_id="c1"), timeout=PATIENCE) as posted:
+            first = posted.iter_bytes()
+            begun = next(first)
+            assert httpx2.get(f"{path}/c1", timeout=PATIENCE).status_code == 200
+            with httpx2.stream("GET", f"{path}/c1/stream", timeout=PATIENCE) as resumed:
+                again = resumed.iter_bytes()
+                begun_again = next(again)
+                assert httpx2.post(f"{path}/c1/stop", timeout=PATIENCE).is_success
+                assert said(begun + b"".join(first)) == said(begun_again + b"".join(again)) == "Wait"
 
 
 async def test_a_flow_answers_in_a_route_of_one_s_own() -> None:

@@ -20,7 +20,7 @@ from tests.server.process import question, serve_process
 from usechat import ChunkDecoder, MessageBuilder
 from usechat.cli import main
 from usechat.cli.plan import Plan, make_app
-from usechat.cli.targets import Answer
+from usechat.cli.targets import ServedAnswer
 from usechat.errors import InvalidFlow, UsechatError
 from usechat.open_harness.remote.flows import RemoteRuntime
 from usechat.open_harness.remote.sessions import RemoteSessions
@@ -62,7 +62,7 @@ serve_runtime(lambda: FlowRuntime(flow), port=0)
 """
 
 
-def open_target(target: str, **options: str) -> Answer:
+def open_target(target: str, **options: str) -> ServedAnswer:
     return OpenHarnessTarget().open(target, OpenHarnessOptions(**options), COMMON)
 
 

@@ -442,3 +442,13 @@ def test_looking_between_the_chunks_changes_nothing(case: Case, sdk: str) -> Non
         watched.message  # noqa: B018
         assert failures in ([], [*failures[:1]] * 2)
     assert watched.message == unwatched.message
+
+
+def test_a_client_may_answer_a_call_before_the_stream_ends() -> None:
+    builder = MessageBuilder(sdk="7")
+    builder.receive(chunks.ToolInputAvailableChunk("c1", "location", {}))
+    builder.receive(chunks.TextStartChunk("t"))
+    (part,) = builder.tool_parts()
+    part |= {"state": "output-available", "output": "Paris"}
+    builder.receive(chunks.TextDeltaChunk("t", "Hi"))
+    assert [one.get("output", one.get("text")) for one in builder.message["parts"]] == ["Paris", "Hi"]

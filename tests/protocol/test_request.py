@@ -212,6 +212,8 @@ WAITING: Json = {"type": "tool-rm", "toolCallId": "c1", "state": "input-availabl
     [
         (question("input-available"), []),
         (question("output-available", output={"approved": True}), [ApprovalAnswer("p1", True, None, "c1")]),
+        (question("output-available", output=" Yes"), [ApprovalAnswer("p1", True, None, "c1")]),
+        (question("output-available", output="yes, but"), [ApprovalAnswer("p1", False, None, "c1")]),
         (
             question("output-available", output={"approved": False, "reason": "no"}),
             [ApprovalAnswer("p1", False, "no", "c1")],

@@ -31,6 +31,7 @@ export function AiChatPanel({ sessionId, token }: Props) {
       <form
         onSubmit={(event) => {
           event.preventDefault();
+          if (!ready || input.trim() === "") return;
           void sendMessage({ text: input });
           setInput("");
         }}
@@ -41,10 +42,13 @@ export function AiChatPanel({ sessionId, token }: Props) {
           value={input}
           onChange={(event) => setInput(event.target.value)}
         />
+        {/* With keys these are two buttons. Without, a click on Stop becomes a click on Send when the status changes. */}
         {ready ? (
-          <button type="submit">Send</button>
+          <button key="send" type="submit">
+            Send
+          </button>
         ) : (
-          <button type="button" onClick={() => void stop()}>
+          <button key="stop" type="button" onClick={() => void stop()}>
             Stop
           </button>
         )}

@@ -54,6 +54,7 @@ from usechat.agent_ops.wire import (
     PromptClosed,
     Question,
     QueueState,
+    QueueWithdrawn,
     SessionError,
     SessionEvent,
     SessionStatus,
@@ -67,13 +68,24 @@ from usechat.errors import UnknownEvent
 from usechat.protocol.parts import Abort, Data, Error, Finish, Part
 from usechat.protocol.request import ApprovalAnswer
 
-__all__ = ["INTERRUPTED", "REMOVED", "TOO_LATE", "SessionAdapter", "SessionInput"]
+__all__ = [
+    "INTERRUPTED",
+    "REMOVED",
+    "RUNNER_LOST",
+    "TOO_LATE",
+    "UNCLEAR",
+    "WITHDRAWN",
+    "SessionAdapter",
+    "SessionInput",
+]
 
 INTERRUPTED: Final = "Stream interrupted"
 REMOVED: Final = "The prompt was removed from the queue."
+RUNNER_LOST: Final = "The agent lost its connection, so the answer is incomplete."
+UNCLEAR: Final = "The session does not say which answer belongs to this message; please send it again later."
+WITHDRAWN: Final = "The prompt was withdrawn from the queue, because a newer one replaced it."
 TOO_LATE: Final = "The turn had ended before the answer came."
 
-_TURN_KEYS: Final = frozenset({"runnerBusy", "promptQueued", "promptDequeued"})
 _FINAL_STATES: Final = ("terminated", "archived", "error")
 _STATES_WITHOUT_TURNS: Final = (*_FINAL_STATES, "hibernated")
 
@@ -122,7 +134,7 @@ class SessionAdapter:
             self._turn = RunningTurn(prompt.turn_id, without_questions(shown))
         self._is_continued = self._turn is not None
         self._settling = False
-        self._has_statuses = False  # then `complete`, from the other dialect, would report the same end twice
+        self._runner_is_lost = False
 
     @property
     def settling(self) -> bool:
@@ -175,6 +187,7 @@ class SessionAdapter:
     def _handle(self, event: SessionEvent, frame: Frame) -> Iterable[Part]:
         match event:
             case MessageChunk():
+                self.prompt.on_browser_frame()
                 return self._turn_event(TextAppended(event.message_id, event.content, "client"))
             case MessageCreate() | TextDelta() | ToolUpdate() | MessageFinalize():
                 return self._turn_event(turn_event_from_runner(event))
@@ -183,9 +196,10 @@ class SessionAdapter:
                 started = turn_start_from_message(event)
                 return () if started is None else self._turn_event(started)
             case MessageUpdated():
+                self.prompt.on_browser_frame()
                 return self._message_updated(event.data)
-            case Complete() if self._turn is not None or not self._has_statuses:
-                return self._turn_over(busy=self.prompt.phase is PromptPhase.QUEUED)
+            case Complete():
+                return self._end_of_ours() if self.prompt.on_complete() else ()
             case AgentStatus():
                 return self._agent_status(event)
             case Question() | InteractivePrompt():
@@ -196,8 +210,8 @@ class SessionAdapter:
                 return self._session_error(event)
             case Init():
                 return self._init(event)
-            case QueueState():
-                self._queue_state(event)
+            case QueueState() | QueueWithdrawn():
+                return self._queue_event(event)
         return ()
 
     def _is_elsewhere(self, event: SessionEvent) -> bool:
@@ -219,9 +233,9 @@ class SessionAdapter:
             return
         turn = self._turn
         if turn is None or event.turn_id != turn.turn_id:
-            if isinstance(event, TurnEnded) and event.turn_id is None and self.prompt.is_active:
-                yield Error(event.error or TURN_FAILED)
+            yield from self._other_turn_event(event)
             return
+        self._runner_is_lost = False
         if turn.ended is None:
             self._settling = False
         match event:
@@ -247,19 +261,32 @@ class SessionAdapter:
             if self._early_status is not None:
                 yield self._early_status
 
+        elif self.prompt.is_unclear:
+            yield Error(UNCLEAR)
+
+    def _other_turn_event(self, event: TextAppended | TextSnapshot | ToolChanged | TurnEnded) -> Iterator[Part]:
+        """Handle an event of a turn that is not ours, or that failed before it had an id."""
+        if not isinstance(event, TurnEnded):
+            self.prompt.on_other_output(event.turn_id)
+        elif event.turn_id is not None:
+            self.prompt.on_other_finished(event.turn_id)
+        elif self.prompt.is_next or self.prompt.is_active:
+            yield Error(event.error or TURN_FAILED)
+
     def _message_updated(self, message: MessageObject) -> Iterator[Part]:
-        if self._turn is not None and message.id == self._turn.turn_id:
+        is_ours = self._turn is not None and message.id == self._turn.turn_id
+        if is_ours or not self.prompt.has_started:
             for event in turn_events_from_message(message):
                 yield from self._turn_event(event)
 
-    def _turn_over(self, *, busy: bool) -> Iterator[Part]:
-        """Handle the end of a turn: ours, or another one before it."""
-        if self._turn is not None:
+    def _end_of_ours(self) -> Iterator[Part]:
+        """Handle the end of our prompt: of its turn, or before any output."""
+        if self._runner_is_lost:
+            yield Error(RUNNER_LOST)
+        elif self._turn is not None:
             yield from self._turn.settle()
-        elif self.prompt.phase is PromptPhase.DISPATCHED:
-            yield Error(TURN_FAILED)  # it failed before any output
         else:
-            self.prompt.on_turn_over(busy=busy)
+            yield Error(TURN_FAILED)
 
     # The state of agent, session and queue
 
@@ -275,7 +302,6 @@ class SessionAdapter:
             self._early_status = status  # an idle status is about the turn before
 
     def _session_status(self, data: Mapping[str, Any]) -> Iterator[Part]:
-        self._has_statuses = self._has_statuses or not _TURN_KEYS.isdisjoint(data)
         if data.get("promptQueued"):
             self.prompt.on_queued(data.get("queuePosition"))
         if "questionAnswered" in data or "questionExpired" in data:
@@ -286,8 +312,19 @@ class SessionAdapter:
             yield Abort("aborted")
         elif data.get("status") in (_STATES_WITHOUT_TURNS if self.prompt.is_active else _FINAL_STATES):
             yield Error(TURN_FAILED)
+        elif data.get("runnerDisconnected"):
+            yield from self._runner_disconnected(data)
         elif data.get("runnerBusy") is False or data.get("promptDequeued"):
-            yield from self._turn_over(busy="promptDequeued" in data)
+            if self.prompt.on_runner_free(next_started=bool(data.get("promptDequeued"))):
+                yield from self._end_of_ours()
+        elif data.get("runnerBusy"):
+            self.prompt.on_runner_busy()
+
+    def _runner_disconnected(self, data: Mapping[str, Any]) -> Iterator[Part]:
+        """End our turn if it is given up. Without that word, the runner may connect again and go on with it."""
+        if self.prompt.is_active and data.get("runnerBusy") is False:
+            yield Error(RUNNER_LOST)
+        self._runner_is_lost = True
 
     def _init(self, init: Init) -> Iterator[Part]:
         if self._turn is None or not self._is_continued:
@@ -301,9 +338,14 @@ class SessionAdapter:
         if init.data.get("runnerBusy") is False and not self.settling:
             yield Error(TOO_LATE)
 
-    def _queue_state(self, state: QueueState) -> None:
-        pending = state.data.get("pending")
-        self.withdrawable = isinstance(pending, dict) and self.prompt.has_content(pending.get("content"))
+    def _queue_event(self, event: QueueState | QueueWithdrawn) -> Iterator[Part]:
+        """Handle a change of the queue with one slot, in which a newer prompt replaces the one that waits."""
+        self.prompt.on_single_slot()
+        if isinstance(event, QueueState):
+            pending = event.data.get("pending")
+            self.withdrawable = isinstance(pending, dict) and self.prompt.has_content(pending.get("content"))
+        elif self.prompt.is_queued_as(event.data.get("messageId"), event.data.get("content")):
+            yield Abort(WITHDRAWN)
 
     def _session_error(self, error: SessionError) -> Iterator[Part]:
         """Yield an error of ours: a refused command, which only its sender sees, or an agent that fails in our turn."""

@@ -167,7 +167,7 @@ class AgentOpsApp(EndpointsApp):
             keep_log=runs is not None,
         )
         resume, *others = run_routes(PATH, endpoints)
-        # A page that resumes when it loads is told that there is nothing: a 404 would be an error to it.
+        # A page that resumes when it loads gets 204: a 404 would put it into the error state.
         routes = [Route(PATH, endpoints.send, methods=["POST"]), resume, *(others if runs is not None else [])]
         super().__init__(endpoints, routes if self.enabled else [], drain=drain, metrics=page)
 

@@ -4,14 +4,15 @@ import asyncio
 import contextlib
 import logging
 from collections import deque
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from typing import Final, Self
 from urllib.parse import quote
 
 import msgspec
 from websockets.asyncio.client import ClientConnection, connect
-from websockets.exceptions import ConnectionClosed, InvalidHandshake, InvalidURI
+from websockets.exceptions import ConnectionClosed, InvalidHandshake, InvalidStatus, InvalidURI
+from websockets.frames import CloseCode
 from websockets.typing import Subprotocol
 
 from usechat.agent_ops.wire import Frame, read_frame
@@ -36,10 +37,13 @@ class _Connect(connect):
 
 
 class SessionSocket:
-    """An open WebSocket to a session."""
+    """An open WebSocket to a session. ``name`` is the session's name in log lines."""
 
-    def __init__(self, socket: ClientConnection) -> None:
+    def __init__(self, socket: ClientConnection, name: str) -> None:
+        self.frame_was_too_large = False
+        """Whether the socket was closed here because of a frame that is too large."""
         self._socket = socket
+        self._name = name
         self._pinging = asyncio.get_running_loop().create_task(self._ping(), name="usechat agent-ops ping")
 
     @classmethod
@@ -48,6 +52,7 @@ class SessionSocket:
         url: str,
         token: str | None,
         *,
+        name: str = "",
         subprotocol: str | None = None,
         open_timeout: float = 10,
         maximum_frame_bytes: int = 32 * 1024 * 1024,
@@ -68,10 +73,10 @@ class SessionSocket:
                 max_size=maximum_frame_bytes,
             )
         except (OSError, InvalidHandshake, InvalidURI, ValueError) as error:
-            # Only the type: the text of the error may repeat the address, which may hold a secret.
-            _logger.warning("cannot connect to the session: %s", type(error).__name__)
-            raise SessionUnreachable(f"the session's socket cannot be opened: {type(error).__name__}") from error
-        return cls(socket)
+            reason = _reason_of(error)
+            _logger.warning("session %s: cannot connect: %s", name, reason)
+            raise SessionUnreachable(f"the session's socket cannot be opened: {reason}") from error
+        return cls(socket, name)
 
     async def receive(self) -> Frame:
         """Return the next frame; raise :class:`~usechat.errors.SessionClosed` if there is none.
@@ -81,6 +86,7 @@ class SessionSocket:
         try:
             return read_frame(await self._socket.recv())
         except ConnectionClosed as closed:
+            self._log_closed(closed)
             raise SessionClosed("the session closed its socket") from closed
         except UnknownEvent as unknown:
             return {"type": unknown.kind}
@@ -98,7 +104,16 @@ class SessionSocket:
             async with asyncio.timeout(_LAST_COMMAND_TIMEOUT):
                 await self.send(command)
         except (TimeoutError, SessionClosed):
-            _logger.warning("the session was disconnected before this command was sent: %s", command["type"])
+            _logger.warning("session %s: disconnected before this command was sent: %s", self._name, command["type"])
+
+    def _log_closed(self, closed: ConnectionClosed) -> None:
+        self.frame_was_too_large = closed.sent is not None and closed.sent.code == CloseCode.MESSAGE_TOO_BIG
+        if self.frame_was_too_large:
+            _logger.warning("session %s: a frame was too large, so the socket was closed", self._name)
+        elif closed.rcvd is None:
+            _logger.warning("session %s: the connection was lost", self._name)
+        else:
+            _logger.warning("session %s: the session closed the socket with code %d", self._name, closed.rcvd.code)
 
     async def close(self) -> None:
         """Close the socket. Wait at most a second for the peer's close frame."""
@@ -128,6 +143,13 @@ def session_url(template: str, session_id: str) -> str:
     return template.replace("{id}", quote(session_id, safe="")).replace("{session_id}", quote(session_id, safe=""))
 
 
+def _reason_of(error: Exception) -> str:
+    """Return why a socket was not opened. The text of an error may repeat the address, which may hold a secret."""
+    if isinstance(error, InvalidStatus):
+        return f"HTTP status {error.response.status_code}"
+    return type(error).__name__
+
+
 def _subprotocols(name: str | None, token: str | None) -> list[Subprotocol] | None:
     if name is None:
         return None
@@ -135,10 +157,16 @@ def _subprotocols(name: str | None, token: str | None) -> list[Subprotocol] | No
 
 
 class SessionStreams:
-    """The streams of one session in this process: how many are open, and which messages and turns they have claimed."""
+    """The streams of one session in this process: how many are open, and which messages and turns they have claimed.
 
-    def __init__(self) -> None:
+    ``upstream`` counts the sockets of all sessions, and knows whether the upstream sends prompts as user messages.
+    """
+
+    def __init__(self, upstream: "SocketCounter") -> None:
         self.open = 0
+        self._upstream = upstream
+        self._prompts = 0
+        self._waiting: list[asyncio.Future[None]] = []
         self._claimed: deque[str] = deque(maxlen=_REMEMBERED_CLAIMS)
 
     def claim(self, message_id: str) -> bool:
@@ -148,13 +176,57 @@ class SessionStreams:
         self._claimed.append(message_id)
         return True
 
+    @property
+    def must_wait(self) -> bool:
+        """Whether the answer to a further prompt could not be told from the answer to one that is under way."""
+        return self._prompts > 0 and not self._upstream.echoes
+
+    @asynccontextmanager
+    async def prompting(self) -> AsyncIterator[None]:
+        """Wait until a prompt may be sent; it is under way for the duration of the context."""
+        while self.must_wait:
+            await self._wait()
+        self._prompts += 1
+        try:
+            yield
+        finally:
+            self._prompts -= 1
+            self.wake()
+
+    async def _wait(self) -> None:
+        waiting = asyncio.get_running_loop().create_future()
+        self._waiting.append(waiting)
+        try:
+            await waiting
+        finally:
+            self._waiting.remove(waiting)
+
+    def wake(self) -> None:
+        """Let every prompt that waits check again whether it may be sent."""
+        for waiting in self._waiting:
+            if not waiting.done():
+                waiting.set_result(None)
+
+    def note_echo(self) -> None:
+        """Note that the upstream sends prompts as user messages, so that none has to wait for another."""
+        self._upstream.note_echo()
+
 
 class SocketCounter:
-    """Counts the sockets of each session. ``maximum`` is how many one session may have."""
+    """Counts the sockets of each session of an upstream. ``maximum`` is how many one session may have."""
 
     def __init__(self, maximum: int) -> None:
         self._maximum = maximum
         self._sessions: dict[str, SessionStreams] = {}
+        self.echoes = False
+        """Whether the upstream is known to send every prompt to everyone as a user message."""
+
+    def note_echo(self) -> None:
+        """Note that the upstream sends prompts as user messages."""
+        if not self.echoes:
+            self.echoes = True
+            for streams in self._sessions.values():
+                streams.wake()
 
     def open_to(self, session_id: str) -> int:
         """Return how many sockets are open to a session."""
@@ -164,7 +236,7 @@ class SocketCounter:
     @contextmanager
     def reserve(self, session_id: str) -> Iterator[SessionStreams]:
         """Reserve a socket for the duration of the context; raise :class:`~usechat.errors.TooManySockets`."""
-        streams = self._sessions.setdefault(session_id, SessionStreams())
+        streams = self._sessions.setdefault(session_id, SessionStreams(self))
         if streams.open >= self._maximum:
             raise TooManySockets(f"the session {session_id} has {self._maximum} sockets, which is the limit")
         streams.open += 1

@@ -6,22 +6,28 @@ it answers. :class:`PromptTracker` follows one prompt from the command to its tu
 ``SENT``
     The ``prompt`` command was sent. The upstream has not confirmed it yet.
 ``QUEUED``
-    The upstream reported that the prompt waits behind others.
+    The prompt waits behind others.
 ``DISPATCHED``
     The prompt is the one the runner works on now. Its turn has not started.
 ``RUNNING``
     The turn has started, and its id is known.
 
-Two facts move a prompt on. The first is the **message**: the upstream sends every prompt to everyone as a user message,
-and ours is the one with our text in our channel. Early releases send that message when the prompt is queued and report
-the queueing right after it; later releases send it when the prompt is dispatched. The second is the **queue**: the
-runner takes prompts in order, so the number of turns ahead of ours only decreases. A stream in the runner's dialect
-alone carries no user messages; there the queue decides by itself.
+Two facts move a prompt on. The first is its **message**: most upstreams send every prompt to everyone as a user
+message (the *echo*), and ours is the one with our text in our channel. Early releases send it when the prompt is
+queued, later releases when it is dispatched. The second is the **queue**: the runner works on one prompt at a time and
+in order, so the prompts ahead of ours end one by one. The end of a prompt is reported by ``complete``, by a status, or
+by both; :class:`_Ends` counts it once.
+
+An upstream that sends no echo leaves the queue alone to decide. That is safe only while a single prompt is under way,
+so :mod:`usechat.agent_ops.transport` sends the prompts of this process one after the other there. If the prompt of
+somebody else could be ours as well, no turn is taken, and ``is_unclear`` says so when one starts.
 
 Invariants, on which :mod:`usechat.agent_ops.transport` relies when it sends an abort:
 
 - The phase is ``DISPATCHED`` or ``RUNNING`` only if the runner works for us. An abort in any other phase would stop
   somebody else's turn.
+- The number of prompts ahead is never too small. If it is too large, the prompt waits in vain; if it were too small,
+  the prompt would get somebody else's answer.
 - A message or turn is taken by at most one tracker of a process (``claim``): two people may send the same text at the
   same time.
 - Once ``RUNNING``, the turn's id never changes.
@@ -29,7 +35,7 @@ Invariants, on which :mod:`usechat.agent_ops.transport` relies when it sends an 
 
 import enum
 from collections.abc import Callable
-from typing import Final, Self
+from typing import Final, Literal, Self
 
 from usechat.agent_ops.turn_events import TurnStarted
 from usechat.agent_ops.wire import Init, MessageObject, channel_key
@@ -49,12 +55,39 @@ class PromptPhase(enum.Enum):
 _WAITING: Final = (PromptPhase.SENT, PromptPhase.QUEUED)
 
 
+class _Ends:
+    """Counts the ends of prompts. Each is reported by ``complete``, by a status, or by both in either order.
+
+    Both kinds are counted apart, and the larger number is the number of ends: a report of one kind never repeats a
+    report of the same kind.
+    """
+
+    def __init__(self) -> None:
+        self.runner_busy = True  # until the upstream says otherwise
+        self._completes = 0
+        self._statuses = 0
+
+    def count_complete(self) -> bool:
+        """Count a ``complete``; return whether it reports a new end."""
+        self._completes += 1
+        return self._completes > self._statuses
+
+    def count_status(self, *, next_started: bool) -> bool:
+        """Count a status that the runner is free or has the next prompt; return whether it reports a new end."""
+        was_busy, self.runner_busy = self.runner_busy, next_started
+        if not was_busy:
+            return False  # "free" twice, or the next prompt after "free"
+        self._statuses += 1
+        return self._statuses > self._completes
+
+
 class PromptTracker:
     """Follows one prompt until its turn starts.
 
     ``content`` is the prompt's text and ``channel`` the key of its channel. ``author`` is the caller's name; it is
     compared only if the upstream lists that name among the connected users. ``claim`` takes the id of a message or turn
-    and returns whether no other tracker has taken it.
+    and returns whether no other tracker has taken it. ``echoes`` says that the upstream is known to send every prompt
+    as a user message, so that no turn is ours before its message was seen.
 
     >>> from usechat.agent_ops import SessionAdapter
     >>> prompt = PromptTracker("Hello")
@@ -71,20 +104,31 @@ class PromptTracker:
         *,
         author: str | None = None,
         claim: Callable[[str], bool] = bool,
+        echoes: bool = False,
     ) -> None:
         self.phase = PromptPhase.SENT
         self.turn_id: str | None = None
         self.message_id: str | None = None
         """The id under which the upstream stores the prompt."""
         self.channel = channel
+        self.echoes = echoes
+        """Whether the upstream sends prompts as user messages, as far as known."""
+        self.is_unclear = False
+        """Whether a turn started that may be ours or somebody else's, and nothing on the socket can tell."""
         self._content = content.strip()
         self._author = author
         self._claim = claim
         self._connected_users: set[str] = set()
-        self._turns_ahead = 0
-        self._other_message_was_last = False
-        self._may_be_queued = False  # our message came last, while the runner was busy with another turn
-        self._runner_busy = True  # until the upstream says otherwise
+        self._has_init = False
+        self._echo_at_dispatch = False
+        self._last_message: Literal["ours", "other"] | None = None  # since the last prompt was reported as queued
+        self._ahead = 0
+        self._ends = _Ends()
+        self._is_ambiguous = False  # a prompt was queued, and it may be ours or another
+        self._runner_was_free = False  # when our message came
+        self._other_turns: set[str] = set()
+        self._finished_turns: set[str] = set()
+        self._other_is_finished = False  # the turn ahead has ended, but the runner has not reported that it is free
 
     @classmethod
     def attached(cls, turn_id: str, channel: str = "web:default") -> Self:
@@ -103,67 +147,168 @@ class PromptTracker:
         """Whether the runner works on this prompt, so that an abort stops no other turn."""
         return self.phase in (PromptPhase.DISPATCHED, PromptPhase.RUNNING)
 
+    @property
+    def is_next(self) -> bool:
+        """Whether the next turn is ours: the prompt is dispatched, or no other is ahead on a socket without echoes."""
+        if self.phase is PromptPhase.DISPATCHED:
+            return True
+        return self.phase in _WAITING and not self.echoes and self._ahead == 0
+
     def has_content(self, content: object) -> bool:
         """Return whether a text is that of our prompt."""
         return isinstance(content, str) and content.strip() == self._content
 
+    def is_queued_as(self, message_id: object, content: object) -> bool:
+        """Return whether our prompt waits as this message: by its id if ours is known, else by its text."""
+        if self.phase is not PromptPhase.QUEUED:
+            return False
+        return message_id == self.message_id if self.message_id is not None else self.has_content(content)
+
     def on_init(self, init: Init) -> None:
         """Note the runner's state, the queue and the connected users when the socket opened."""
-        queued = init.data.get("promptsQueued")
-        self._runner_busy = bool(init.data.get("runnerBusy"))
-        self._turns_ahead = self._runner_busy + (queued if isinstance(queued, int) else 0)
         users = init.data.get("connectedUsers")
         for user in users if isinstance(users, list) else ():
             name = user.get("id") or user.get("userId") if isinstance(user, dict) else user
             if isinstance(name, str):
                 self._connected_users.add(name)
+        if "pendingPrompt" in init.data:
+            self.on_single_slot()
+        if self.phase is PromptPhase.SENT:
+            queued = init.data.get("promptsQueued")
+            self._has_init = True
+            self._ends.runner_busy = bool(init.data.get("runnerBusy"))
+            self._ahead = self._ends.runner_busy + (queued if isinstance(queued, int) else 0)
+
+    def on_single_slot(self) -> None:
+        """Note that the upstream is a later release: its queue has one slot, and echoes come at dispatch."""
+        self._echo_at_dispatch = True
+
+    def on_browser_frame(self) -> None:
+        """Note a frame of the browser's dialect: such an upstream echoes prompts."""
+        self.echoes = True
 
     def on_message(self, message: MessageObject) -> None:
         """Note a message; a user message is either our prompt or somebody else's."""
         if message.role != "user":
             return
+        self.echoes = True
         is_open = self.phase in _WAITING and self.message_id is None
         if is_open and self._is_ours(message) and self._claim(message.id):
-            self._may_be_queued = self._runner_busy and self.phase is PromptPhase.SENT
-            self.message_id = message.id
+            self._on_own_message(message.id)
+            return
+        self._last_message = "other"
+        self._ends.runner_busy = True
+        if self._echo_at_dispatch:
+            self._ahead = max(self._ahead, 1)
+        elif self.phase is PromptPhase.SENT:
+            self._ahead += 1
+
+    def _on_own_message(self, message_id: str) -> None:
+        self._last_message = "ours"
+        self._is_ambiguous = False
+        self.message_id = message_id
+        self._runner_was_free = self._has_init and self._ahead == 0
+        if self.phase is PromptPhase.QUEUED and self._ahead == 0:
+            self._echo_at_dispatch = True  # it was queued without a message, and its message comes now
+        self._ends.runner_busy = True
+        if self._echo_at_dispatch or self._ahead <= self._other_is_finished:
             self.phase = PromptPhase.DISPATCHED
-            self._turns_ahead = 0
+            self._ahead = 0
         else:
-            self._other_message_was_last = True
-            self._may_be_queued = False
-            self._runner_busy = True
-            self._turns_ahead += self.phase is PromptPhase.SENT
+            self.phase = PromptPhase.QUEUED
 
     def on_queued(self, position: object) -> None:
-        """Note that a prompt was queued: the one whose message came last, or ours if its message has not come yet."""
-        other_was_last, self._other_message_was_last = self._other_message_was_last, False
-        if self._may_be_queued or (self.phase is PromptPhase.SENT and not other_was_last):
-            self._may_be_queued = False
+        """Note that a prompt was queued: the one whose message came last, or ours if there are no messages."""
+        last_message = None if self._echo_at_dispatch else self._last_message
+        self._last_message = None
+        known = position if isinstance(position, int) and position > 0 else 1
+        if last_message == "ours":
+            self._on_own_queued(known)
+        elif last_message != "other" and self.phase is PromptPhase.SENT:
+            self._is_ambiguous = self._has_init and self._ahead == 0
             self.phase = PromptPhase.QUEUED
-            known = position if isinstance(position, int) and position > 0 else None
-            self._turns_ahead = known or max(self._turns_ahead, 1)
+            self._ahead = max(self._ahead, known)
+        elif last_message != "other" and self.message_id is None:
+            self._is_ambiguous = True
 
-    def on_turn_over(self, *, busy: bool) -> None:
-        """Note that the running turn is over. ``busy`` says that the runner has taken the next prompt."""
-        self._runner_busy = busy
-        self._turns_ahead = max(self._turns_ahead - 1, 0)
-        if self._turns_ahead == 0 and self.phase is PromptPhase.QUEUED and self.message_id is not None:
+    def _on_own_queued(self, position: int) -> None:
+        self.phase = PromptPhase.QUEUED
+        if self._runner_was_free:
+            # The runner is asleep and the queue waits; or works on something unknown; or another prompt was queued.
+            self._is_ambiguous = True
+            self._ends.runner_busy = False
+            position -= 1
+        self._ahead = max(self._ahead, position)
+
+    def on_complete(self) -> bool:
+        """Note ``complete``; return whether it ends our prompt."""
+        return self._ends.count_complete() and self._on_end()
+
+    def on_runner_busy(self) -> None:
+        """Note that the runner works on a prompt; if our message came last, on ours."""
+        self._last_message = None
+        self._ends.runner_busy = True
+
+    def on_runner_free(self, *, next_started: bool) -> bool:
+        """Note a status that the runner is free or has taken the next prompt; return whether it ends our prompt."""
+        if self._ends.count_status(next_started=next_started):
+            return self._on_end()
+        if next_started:
+            self._dispatch_if_first()
+        return False
+
+    def _on_end(self) -> bool:
+        other_is_finished, self._other_is_finished = self._other_is_finished, False
+        if self.has_started:
+            return True
+        if self.is_next and not other_is_finished and (self._has_init or self.phase is not PromptPhase.SENT):
+            return True  # it failed before any output
+        self._ahead = max(self._ahead - 1, 0)
+        self._dispatch_if_first()
+        return False
+
+    def _dispatch_if_first(self) -> None:
+        if self._ahead == 0 and self.phase is PromptPhase.QUEUED and self.message_id is not None:
             self.phase = PromptPhase.DISPATCHED
+            self._is_ambiguous = False
 
     def on_turn_started(self, turn: TurnStarted) -> bool:
         """Note that a turn started; return whether it is ours."""
-        if self.has_started or turn.channel != self.channel or not self._may_start(turn):
+        if self.has_started:
             return False
-        if not self._claim(turn.turn_id):
-            return False
-        self.phase, self.turn_id = PromptPhase.RUNNING, turn.turn_id
-        return True
+        if turn.dialect == "client":
+            self.on_browser_frame()
+        may_be_ours = self.message_id is not None or not self.echoes
+        is_unclear = self._is_ambiguous and may_be_ours and self._ahead == 0
+        if turn.channel == self.channel:
+            self.is_unclear = is_unclear
+            if self.is_next and not is_unclear and self._claim(turn.turn_id):
+                self.phase, self.turn_id = PromptPhase.RUNNING, turn.turn_id
+                self._last_message = None
+                self._ends.runner_busy = True
+                self._other_is_finished = False
+                return True
+        self._on_other_turn(turn.turn_id)
+        return False
 
-    def _may_start(self, turn: TurnStarted) -> bool:
-        if self.phase is PromptPhase.DISPATCHED:
-            return True
-        # A stream in the runner's dialect alone carries no user messages; then the queue decides.
-        return turn.dialect == "runner" and self.message_id is None and self._turns_ahead == 0
+    def on_other_output(self, turn_id: str) -> None:
+        """Note output of a turn that is not ours; without an ``init`` that is the only sign that it runs."""
+        if not self._has_init:
+            self._on_other_turn(turn_id)
+
+    def on_other_finished(self, turn_id: str) -> None:
+        """Note that a turn that is not ours has ended. The runner is free after its own report only."""
+        if turn_id not in self._finished_turns:  # an end may be repeated, when tools report late
+            self._finished_turns.add(turn_id)
+            self._other_is_finished = self.phase in _WAITING and self._ahead > 0
+
+    def _on_other_turn(self, turn_id: str) -> None:
+        if turn_id in self._other_turns:
+            return
+        self._other_turns.add(turn_id)
+        self._ends.runner_busy = True
+        if self.phase in _WAITING:
+            self._ahead = max(self._ahead, 1)
 
     def _is_ours(self, message: MessageObject) -> bool:
         if not self.has_content(message.content or ""):

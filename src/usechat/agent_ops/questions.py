@@ -8,12 +8,14 @@ turn upstream waits, and the person's answer arrives with the next request, whic
 from collections.abc import Iterator, Mapping
 from typing import Any, Final, Literal, TypeAlias
 
-from usechat.agent_ops.wire import Frame, InteractivePrompt, Question, answer_command
+import msgspec
+
+from usechat.agent_ops.wire import Frame, InteractivePrompt, PromptObject, Question, answer_command, answer_value
 from usechat.protocol.parts import ApprovalRequest, Data, Finish, Part, Step, ToolCall, ToolDenied, ToolResult
 from usechat.protocol.request import ApprovalAnswer
 from usechat.protocol.tool_calls import APPROVAL_TOOL
 
-__all__ = ["QuestionMode", "Questions", "parts_from_answer", "without_questions"]
+__all__ = ["QuestionMode", "Questions", "command_from_answer", "parts_from_answer", "without_questions"]
 
 QuestionMode: TypeAlias = Literal["data", "approval"]
 """How a question is shown: as a ``data-question`` part, or as the approval of a tool call."""
@@ -60,11 +62,29 @@ class Questions:
             self._open.clear()
 
 
+def command_from_answer(shown: Mapping[str, Any], approval: ApprovalAnswer) -> Frame:
+    """Return the command for an answer to a question in the page's message ``shown``.
+
+    The server has compared that question with the one that was asked: :mod:`usechat.runs.open_calls`.
+    """
+    for part in shown["parts"]:
+        if part.get("toolCallId") == _call_id(approval.approval_id):
+            return answer_command(approval, _prompt_in(part.get("input")))
+    return answer_command(approval)
+
+
+def _prompt_in(payload: Any) -> PromptObject | None:
+    try:
+        return msgspec.convert(payload, InteractivePrompt).prompt
+    except msgspec.ValidationError:
+        return None
+
+
 def parts_from_answer(approval: ApprovalAnswer) -> Iterator[Part]:
     """Yield the outcome of the tool call that asked a question."""
     call_id = _call_id(approval.approval_id)
     if approval.approved:
-        yield ToolResult(call_id, {"answer": answer_command(approval)["answer"]})
+        yield ToolResult(call_id, {"answer": answer_value(approval)})
     else:
         yield ToolDenied(call_id, approval.reason)
 

@@ -1,14 +1,13 @@
 """The kind `agent-ops` of `usechat serve`: sessions at the address of their WebSocket."""
 
 import hashlib
-from collections.abc import Sequence
-from pathlib import Path
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Final, Literal, NamedTuple
 
 import msgspec
 
-from usechat.cli.targets import AnswerApp, CommonOptions, OptionGroup
-from usechat.errors import CannotServe, UnknownAccess
+from usechat.cli.targets import CommonOptions, OptionGroup, ServedApp
+from usechat.errors import CannotServe, UnknownAccess, UnusableFile
 
 if TYPE_CHECKING:
     from starlette.requests import HTTPConnection
@@ -34,6 +33,7 @@ class AgentOpsOptions(msgspec.Struct, frozen=True, kw_only=True):
     subprotocol: str | None = None
     questions: Literal["data", "approval"] = "data"
     event: tuple[str, ...] = ()
+    max_sockets: int = 256
 
 
 class AgentOpsTarget:
@@ -54,8 +54,14 @@ class AgentOpsTarget:
         add = group.add_argument
         add("--access", metavar="RULE",
             help="who may use a session: directory (of usechat sessions), directory:URL, or lookup:URL,role=PATH,"
-            "kind=PATH,owner=PATH (ask the upstream with the caller's token) (default: directory)")  # fmt: skip
-        add("--upstream-token", metavar="FILE", help="call the upstream with this token instead of the caller's own")
+            "kind=PATH,owner=PATH (ask the upstream with the caller's token) (default: directory). Several workers"
+            " need no --redis here, except for resume and stop: they share the directory, and prompts are queued"
+            " upstream")  # fmt: skip
+        add("--upstream-token", metavar="FILE",
+            help="call the upstream with this token instead of the caller's own; the file is read again when it has"
+            " changed")  # fmt: skip
+        add("--max-sockets", type=int, metavar="N",
+            help="how many requests one session may have at a time in one worker (default: 256)")  # fmt: skip
         add("--subprotocol", metavar="NAME",
             help="send the token as a WebSocket subprotocol after this one, such as agent-ops, instead of in a"
             " header")  # fmt: skip
@@ -66,7 +72,7 @@ class AgentOpsTarget:
             help="pass this event of the session on as a data- part, such as git-state; repeatable"
             " (default: none)")  # fmt: skip
 
-    def open(self, target: str, options: AgentOpsOptions, common: CommonOptions) -> AnswerApp:
+    def open(self, target: str, options: AgentOpsOptions, common: CommonOptions) -> ServedApp:
         """Return the app of the route."""
         from usechat.agent_ops.app import PATH, SESSION_SETTINGS, SWITCH, AgentOpsApp
 
@@ -82,9 +88,11 @@ class AgentOpsTarget:
             enabled=True,
             drain=common.drain,
         )
+        if app.enabled:
+            _require_migrated(options.access)
         unsupported = ("path", "conflict") if common.runs is not None else ("path", "conflict", "disconnect")
         disabled_by = "" if app.enabled else SWITCH
-        return AnswerApp(app, PATH, admission.authorize, unsupported_options=unsupported, disabled_by=disabled_by)
+        return ServedApp(app, PATH, admission.authorize, unsupported_options=unsupported, disabled_by=disabled_by)
 
 
 class Admission(NamedTuple):
@@ -111,6 +119,28 @@ def admission_by(text: str, token_rules: "Sequence[TokenRule]") -> Admission:
 
         return Admission(bearer(*token_rules) if token_rules else _accept_for_lookup, _lookup(text, rest))
     raise UnknownAccess(f"--access {text!r} is not a rule; give {_EXAMPLES}")
+
+
+def _require_migrated(access: str) -> None:
+    """Raise ``UnusableDirectory`` if the directory of ``--access``, if it names one, has no tables yet, or old ones."""
+    kind, _, rest = access.partition(":")
+    if kind != "directory":
+        return
+    import asyncio
+    from concurrent.futures import ThreadPoolExecutor
+
+    from usechat.agent_ops.access.directory import SessionDirectory, directory_url
+
+    async def check() -> None:
+        directory = SessionDirectory(directory_url(rest or None))
+        try:
+            await directory.require_migrated()
+        finally:
+            await directory.close()
+
+    # In a thread of its own, because the caller may have an event loop and this function is not async.
+    with ThreadPoolExecutor(max_workers=1) as thread:
+        thread.submit(lambda: asyncio.run(check())).result()
 
 
 def _lookup(text: str, rest: str) -> "HttpLookup":
@@ -148,11 +178,14 @@ class _EveryToken:
 def _upstream(target: str, options: AgentOpsOptions, idle_timeout: float | None) -> "AgentOpsChatTransport":
     from usechat.agent_ops.transport import AgentOpsChatTransport
 
+    if options.max_sockets < 1:
+        raise CannotServe(f"--max-sockets takes a number from 1 on, not {options.max_sockets}")
     if not target.startswith(("ws://", "wss://")) or "{id}" not in target:
         raise CannotServe(f"{target} is not an address such as wss://HOST/api/sessions/{{id}}/ws?role=client")
     return AgentOpsChatTransport(
         target,
         service_token=None if options.upstream_token is None else _service_token(options.upstream_token),
+        maximum_sockets=options.max_sockets,
         subprotocol=options.subprotocol,
         questions=options.questions,
         events=frozenset(options.event),
@@ -160,8 +193,11 @@ def _upstream(target: str, options: AgentOpsOptions, idle_timeout: float | None)
     )
 
 
-def _service_token(path: str) -> str:
+def _service_token(path: str) -> "Callable[[], str]":
+    """Return a function that returns the token in a file, as it is now."""
+    from usechat.server.auth.tokens import WatchedFile
+
     try:
-        return Path(path).read_bytes().decode("latin-1").strip()
-    except OSError as error:
-        raise CannotServe(f"--upstream-token: {path} cannot be read: {error.strerror}") from None
+        return WatchedFile(path, lambda content: content.decode("latin-1").strip()).read
+    except UnusableFile as error:
+        raise CannotServe(f"--upstream-token: {error}") from None

@@ -13,8 +13,8 @@ from typing import Any, Final, cast
 from usechat.agent_ops.adapter import SessionAdapter, SessionInput
 from usechat.agent_ops.connection import SessionSocket, SessionStreams, SocketCounter, session_url
 from usechat.agent_ops.prompt_tracker import PromptPhase, PromptTracker
-from usechat.agent_ops.questions import QuestionMode
-from usechat.agent_ops.wire import Channel, Frame, abort_command, answer_command, channel_key, prompt_command
+from usechat.agent_ops.questions import QuestionMode, command_from_answer
+from usechat.agent_ops.wire import Channel, Frame, abort_command, channel_key, prompt_command
 from usechat.errors import (
     InvalidSetting,
     PublicError,
@@ -29,7 +29,7 @@ from usechat.runs.run import Timeouts
 from usechat.runs.store import RunStore
 from usechat.runs.transport import RunChatTransport
 from usechat.sources import AdapterSource
-from usechat.turn import Turn, TurnContext
+from usechat.turn import Identity, Turn, TurnContext
 
 __all__ = ["NOTHING", "SILENT", "TOO_MANY", "UNREACHABLE", "AgentOpsChatTransport", "TurnExchange"]
 
@@ -49,9 +49,10 @@ class AgentOpsChatTransport:
 
     ``url`` is the address of a session's WebSocket, with ``{id}`` in place of the session's id. The id comes from the
     route's ``session_id``, unless ``session_id`` names one session for all requests. The upstream is called with the
-    caller's token, or with ``service_token``; in the ``Authorization`` header, or after ``subprotocol`` (such as
-    ``agent-ops``) if that is given. ``questions`` are shown as ``data-question`` parts (``"data"``) or as tool
-    approvals (``"approval"``). ``events`` are the types of further frames that become ``data-…`` parts.
+    caller's token, or with ``service_token`` (a token, or a function that returns the current one); in the
+    ``Authorization`` header, or after ``subprotocol`` (such as ``agent-ops``) if that is given. ``questions`` are shown
+    as ``data-question`` parts (``"data"``) or as tool approvals (``"approval"``). ``events`` are the types of further
+    frames that become ``data-…`` parts.
     ``idle_timeout`` is how many seconds the session may be silent; ``None`` means without limit. ``runs``, ``sdk`` and
     ``on_error`` are for :meth:`send_messages`; a server has its own.
 
@@ -69,7 +70,7 @@ class AgentOpsChatTransport:
         url: str,
         *,
         session_id: str | None = None,
-        service_token: str | None = None,
+        service_token: str | Callable[[], str] | None = None,
         subprotocol: str | None = None,
         questions: QuestionMode = "data",
         events: frozenset[str] = frozenset(),
@@ -112,12 +113,30 @@ class AgentOpsChatTransport:
         session_id = self._session_of(turn)
         try:
             with self.sockets.reserve(session_id) as streams:
-                exchange = self._prompt(turn, streams) if turn.request.continues is None else self._continue(turn)
-                async with self._connect(context, session_id) as socket:
-                    source = AdapterSource(lambda _turn: exchange.events(socket), lambda: exchange.adapter)
-                    await source.drive(context)
+                if turn.request.continues is not None:
+                    await self._exchange(context, session_id, self._continue(turn))
+                    return
+                _require_content(turn)
+                async with streams.prompting():
+                    await self._exchange(context, session_id, self._prompt(turn, streams))
         except TooManySockets:
             raise PublicError(TOO_MANY) from None
+
+    async def _exchange(self, context: TurnContext, session_id: str, exchange: "TurnExchange") -> None:
+        async with self._connect(context, session_id) as socket:
+            source = AdapterSource(lambda _turn: exchange.events(socket), lambda: exchange.adapter)
+            await source.drive(context)
+        if socket.frame_was_too_large and exchange.adapter.prompt.is_active:
+            with suppress(SessionUnreachable):
+                await self._abort_anew(context, session_id)
+
+    async def _abort_anew(self, context: TurnContext, session_id: str) -> None:
+        """Abort our turn over another socket, after its own was closed because of a frame that is too large."""
+        socket = await self._open(context, session_id)
+        try:
+            await socket.send_last(abort_command(_channel_of(context.turn)))
+        finally:
+            await socket.close()
 
     def _session_of(self, turn: Turn) -> str:
         session_id = self._session_id or turn.path_params.get("session_id")
@@ -128,15 +147,15 @@ class AgentOpsChatTransport:
         return str(session_id)
 
     def _prompt(self, turn: Turn, streams: SessionStreams) -> "TurnExchange":
-        if not turn.text.strip() and not turn.files:
-            raise PublicError(NOTHING)
         channel = _channel_of(turn)
         # With a service token the gateway is the author of every prompt upstream.
         author = turn.identity.subject if turn.identity is not None and self._service_token is None else None
-        prompt = PromptTracker(turn.text, _key_of(channel), author=author, claim=streams.claim)
+        prompt = PromptTracker(
+            turn.text, _key_of(channel), author=author, claim=streams.claim, echoes=self.sockets.echoes
+        )
         adapter = SessionAdapter(prompt, questions=self._questions, events=self._events)
         commands = [prompt_command(turn.text, turn.files, channel)]
-        return TurnExchange(adapter, commands, channel=channel, idle_timeout=self._idle_timeout)
+        return TurnExchange(adapter, commands, streams=streams, channel=channel, idle_timeout=self._idle_timeout)
 
     def _continue(self, turn: Turn) -> "TurnExchange":
         shown: Any = turn.request.continues
@@ -148,20 +167,13 @@ class AgentOpsChatTransport:
             events=self._events,
             shown=shown,
         )
-        commands = [answer_command(answer) for answer in turn.approvals]
+        commands = [command_from_answer(shown, answer) for answer in turn.approvals]
         return TurnExchange(adapter, commands, answers=turn.approvals, channel=channel, idle_timeout=self._idle_timeout)
 
     @asynccontextmanager
     async def _connect(self, context: TurnContext, session_id: str) -> AsyncIterator[SessionSocket]:
-        identity = context.turn.identity
         try:
-            socket = await SessionSocket.open(
-                session_url(self._url, session_id),
-                self._service_token or (identity.token if identity is not None else None),
-                subprotocol=self._subprotocol,
-                open_timeout=self._open_timeout,
-                maximum_frame_bytes=self._maximum_frame_bytes,
-            )
+            socket = await self._open(context, session_id)
         except SessionUnreachable:
             context.source_unreachable()
             raise PublicError(UNREACHABLE) from None
@@ -170,6 +182,22 @@ class AgentOpsChatTransport:
                 yield socket
             finally:
                 await socket.close()
+
+    async def _open(self, context: TurnContext, session_id: str) -> SessionSocket:
+        identity = context.turn.identity
+        return await SessionSocket.open(
+            session_url(self._url, session_id),
+            self._token_of(identity),
+            name=session_id,
+            subprotocol=self._subprotocol,
+            open_timeout=self._open_timeout,
+            maximum_frame_bytes=self._maximum_frame_bytes,
+        )
+
+    def _token_of(self, identity: Identity | None) -> str | None:
+        if self._service_token is None:
+            return None if identity is None else identity.token
+        return self._service_token() if callable(self._service_token) else self._service_token
 
 
 class TurnExchange:
@@ -185,12 +213,14 @@ class TurnExchange:
         commands: Sequence[Frame],
         *,
         answers: Sequence[ApprovalAnswer] = (),
+        streams: SessionStreams | None = None,
         channel: Channel | None = None,
         idle_timeout: float | None = None,
     ) -> None:
         self.adapter = adapter
         self._commands = commands
         self._answers = answers
+        self._streams = streams
         self._channel = channel
         self._idle_timeout = idle_timeout
 
@@ -208,6 +238,7 @@ class TurnExchange:
             with closing(_FrameDeadline(adapter, self._idle_timeout)) as deadline:
                 while not adapter.ended:
                     yield await deadline.receive(socket)
+                    self._note_echo()
         except SessionClosed:
             return  # the adapter's `close` knows whether the turn was complete
         except TimeoutError:
@@ -218,6 +249,11 @@ class TurnExchange:
         except BaseException:  # cancelled, closed or failed
             await self._leave(socket)
             raise
+
+    def _note_echo(self) -> None:
+        if self._streams is not None and self.adapter.prompt.echoes:
+            self._streams.note_echo()
+            self._streams = None
 
     async def _leave(self, socket: SessionSocket) -> None:
         """Stop our turn and no other: on an abort, some upstreams also empty the whole queue."""
@@ -306,6 +342,11 @@ class _FrameDeadline:
         if self._waiting is not None:
             self._expired = True
             self._waiting.cancel()
+
+
+def _require_content(turn: Turn) -> None:
+    if not turn.text.strip() and not turn.files:
+        raise PublicError(NOTHING)
 
 
 def _channel_of(turn: Turn) -> Channel | None:

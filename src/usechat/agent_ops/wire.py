@@ -32,8 +32,10 @@ __all__ = [
     "MessageObject",
     "MessageUpdated",
     "PromptClosed",
+    "PromptObject",
     "Question",
     "QueueState",
+    "QueueWithdrawn",
     "SessionError",
     "SessionEvent",
     "SessionStatus",
@@ -41,6 +43,7 @@ __all__ = [
     "ToolUpdate",
     "abort_command",
     "answer_command",
+    "answer_value",
     "channel_key",
     "kind_of",
     "prompt_command",
@@ -147,16 +150,26 @@ class Question(_ChannelEvent, frozen=True):
     text: str = ""
 
 
-class _Prompt(msgspec.Struct, frozen=True):
+class PromptObject(msgspec.Struct, frozen=True):
+    """What the agent asks: a question, or the approval of a tool that it wants to run (``type`` is ``approval``)."""
+
     id: str
     title: str = ""
     body: str | None = None
+    type: str | None = None
+    context: Any = None
+
+    @property
+    def invocation_id(self) -> str:
+        """The id of the tool call that waits for approval; the prompt's own id if its context names none."""
+        named = self.context.get("invocationId") if isinstance(self.context, Mapping) else None
+        return named if isinstance(named, str) else self.id
 
 
 class InteractivePrompt(_ChannelEvent, frozen=True):
     """The agent asks a person a question, as later releases send it."""
 
-    prompt: _Prompt
+    prompt: PromptObject
 
 
 class PromptClosed(_ChannelEvent, frozen=True):
@@ -192,6 +205,12 @@ class QueueState(_ChannelEvent, frozen=True):
     data: Mapping[str, Any] = {}
 
 
+class QueueWithdrawn(_ChannelEvent, frozen=True):
+    """A waiting prompt was taken out of the queue: by its author, or because a newer one replaced it."""
+
+    data: Mapping[str, Any] = {}
+
+
 SessionEvent: TypeAlias = (
     MessageCreate
     | TextDelta
@@ -209,6 +228,7 @@ SessionEvent: TypeAlias = (
     | SessionError
     | Init
     | QueueState
+    | QueueWithdrawn
 )
 
 _EVENTS: Final[Mapping[str, type[SessionEvent]]] = {
@@ -229,6 +249,7 @@ _EVENTS: Final[Mapping[str, type[SessionEvent]]] = {
     "error": SessionError,
     "init": Init,
     "queue.state": QueueState,
+    "queue.withdrawn": QueueWithdrawn,
 }
 
 SKIPPED: Final = frozenset(
@@ -245,7 +266,6 @@ SKIPPED: Final = frozenset(
         "models",
         "pong",
         "pr-created",
-        "queue.withdrawn",
         "review-result",
         "stream",
         "thread.created",
@@ -326,10 +346,23 @@ def prompt_command(text: str, files: Sequence[FileUIPart], channel: Channel | No
     }
 
 
-def answer_command(approval: ApprovalAnswer) -> Frame:
-    """Return the command that answers a question: with the person's words if there are any, else with yes or no."""
-    answer = approval.reason if approval.approved and approval.reason else approval.approved
-    return {"type": "answer", "questionId": approval.approval_id, "answer": answer}
+def answer_value(approval: ApprovalAnswer) -> str | bool:
+    """Return what a person answered: their words if they approved with any, else yes or no."""
+    return approval.reason if approval.approved and approval.reason else approval.approved
+
+
+def answer_command(approval: ApprovalAnswer, prompt: PromptObject | None = None) -> Frame:
+    """Return the command that gives the agent a person's answer.
+
+    The upstream treats an ``answer`` to a ``prompt`` of type ``approval`` as a denial, whatever it says. Such a prompt
+    needs ``approve-action`` or ``deny-action``.
+    """
+    if prompt is None or prompt.type != "approval":
+        return {"type": "answer", "questionId": approval.approval_id, "answer": answer_value(approval)}
+    if approval.approved:
+        return {"type": "approve-action", "invocationId": prompt.invocation_id}
+    reason = {"reason": approval.reason} if approval.reason else {}
+    return {"type": "deny-action", "invocationId": prompt.invocation_id, **reason}
 
 
 def abort_command(channel: Channel | None) -> Frame:

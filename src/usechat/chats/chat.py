@@ -28,7 +28,7 @@ from usechat.protocol.ui_messages import UIMessage
 
 __all__ = [
     "ENDED_BADLY",
-    "Node",
+    "MessageNode",
     "Outcome",
     "Tree",
     "check_id",
@@ -61,7 +61,7 @@ _UNFINISHED: Final = {
 _WAITS_FOR_CLIENT: Final = frozenset({ToolState.INPUT_AVAILABLE, ToolState.APPROVAL_REQUESTED})
 
 
-class Node(msgspec.Struct, frozen=True, kw_only=True):
+class MessageNode(msgspec.Struct, frozen=True, kw_only=True):
     """A message of the tree without its content.
 
     ``digest`` tells whether two versions of a user message have the same parts. ``outcome`` is ``None`` for messages
@@ -84,13 +84,14 @@ class Node(msgspec.Struct, frozen=True, kw_only=True):
 class Tree:
     """The messages of a chat and the leaf of its current branch.
 
-    >>> tree = Tree([Node(key=1, parent=None, id="u1", role="user"), Node(key=2, parent=1, id="a1", role="assistant"),
-    ...              Node(key=3, parent=1, id="a2", role="assistant")], leaf=3)
+    >>> question = MessageNode(key=1, parent=None, id="u1", role="user")
+    >>> answers = [MessageNode(key=key, parent=1, id=f"a{key}", role="assistant") for key in (2, 3)]
+    >>> tree = Tree([question, *answers], leaf=3)
     >>> [node.id for node in tree.branch()], tree.siblings(3)
-    (['u1', 'a2'], ['a1', 'a2'])
+    (['u1', 'a3'], ['a2', 'a3'])
     """
 
-    def __init__(self, nodes: Iterable[Node] = (), leaf: int | None = None) -> None:
+    def __init__(self, nodes: Iterable[MessageNode] = (), leaf: int | None = None) -> None:
         self.nodes = {node.key: node for node in sorted(nodes, key=lambda node: node.key)}
         self.leaf = leaf
 
@@ -99,7 +100,7 @@ class Tree:
         """The key of the next message."""
         return max(self.nodes, default=0) + 1
 
-    def branch(self, key: int | None = None) -> list[Node]:
+    def branch(self, key: int | None = None) -> list[MessageNode]:
         """Return the messages from the root to ``key``, or to the leaf."""
         found = []
         key = self.leaf if key is None else key
@@ -113,7 +114,7 @@ class Tree:
         parent = self.nodes[key].parent
         return [node.id for node in self.nodes.values() if node.parent == parent]
 
-    def find(self, message_id: str | None, digest: str | None = None) -> Node | None:
+    def find(self, message_id: str | None, digest: str | None = None) -> MessageNode | None:
         """Return the message that a client means by an id.
 
         With a ``digest``, a version that has these parts is preferred; then one on the current branch; then the one
@@ -141,7 +142,7 @@ class Tree:
             wanted = new_id()
         return wanted
 
-    def add(self, node: Node) -> None:
+    def add(self, node: MessageNode) -> None:
         """Add a message, or replace what is known of it."""
         self.nodes[node.key] = node
 
@@ -200,7 +201,7 @@ def without_transient(message: UIMessage) -> UIMessage:
     return message if len(parts) == len(message["parts"]) else {**message, "parts": parts}
 
 
-# -- Open calls.
+# Open calls.
 
 
 def open_calls(message: Mapping[str, Any]) -> frozenset[str]:
@@ -259,7 +260,7 @@ def is_behind(copy: Mapping[str, Any], stored: UIMessage) -> bool:
     )
 
 
-# -- The end of a run.
+# The end of a run.
 
 
 def settled(message: UIMessage, outcome: Outcome, answerable: Collection[str] = ()) -> UIMessage:

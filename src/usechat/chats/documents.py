@@ -7,7 +7,7 @@ from typing import Any, Literal, TypeAlias, cast
 
 import msgspec
 
-from usechat.chats.chat import Node, Outcome, check_id, digest_of
+from usechat.chats.chat import MessageNode, Outcome, check_id, digest_of
 from usechat.errors import InvalidMessages, InvalidRequest
 from usechat.protocol.tool_parts import is_tool
 from usechat.protocol.ui_messages import UIMessage, is_dynamic_tool
@@ -87,7 +87,7 @@ def read_document(document: "ChatDocument | Mapping[str, Any] | bytes") -> ChatD
     return msgspec.structs.replace(found, messages=messages)
 
 
-def nodes_of(document: ChatDocument) -> list[Node]:
+def nodes_of(document: ChatDocument) -> list[MessageNode]:
     """Return the tree of a document, or raise :class:`~usechat.errors.InvalidRequest`."""
     keys: dict[str, int] = {}
     nodes = []
@@ -99,7 +99,7 @@ def nodes_of(document: ChatDocument) -> list[Node]:
             raise InvalidRequest(f"messages[{place}]: its parent {told.parent_id!r} does not stand before it")
         keys[check_id(message["id"], f"messages[{place}].id")] = place + 1
         nodes.append(
-            Node(
+            MessageNode(
                 key=place + 1,
                 parent=None if told.parent_id is None else keys[told.parent_id],
                 id=message["id"],
@@ -116,7 +116,7 @@ def nodes_of(document: ChatDocument) -> list[Node]:
     return nodes
 
 
-# -- Markdown.
+# Markdown.
 
 _ROLES = {"user": "User", "assistant": "Assistant", "system": "System"}
 

@@ -21,7 +21,7 @@ from typing import Any, TypeAlias, cast
 
 import msgspec
 
-from usechat.chats.chat import Node, Tree, digest_of
+from usechat.chats.chat import MessageNode, Tree, digest_of
 from usechat.errors import InvalidRequest, Unprocessable
 from usechat.protocol.request import ChatRequest
 from usechat.protocol.ui_messages import UIMessage
@@ -64,8 +64,8 @@ def interpret(tree: Tree, request: ChatRequest, running: Running | None = None) 
     :class:`~usechat.errors.InvalidRequest` if there is nothing to answer, and :class:`~usechat.errors.Unprocessable` if
     the request continues an answer that the chat does not have.
 
-    >>> question = Node(key=1, parent=None, id="u1", role="user")
-    >>> tree = Tree([question, Node(key=2, parent=1, id="a1", role="assistant")], leaf=2)
+    >>> question = MessageNode(key=1, parent=None, id="u1", role="user")
+    >>> tree = Tree([question, MessageNode(key=2, parent=1, id="a1", role="assistant")], leaf=2)
     >>> interpret(tree, ChatRequest(messages=[], trigger="regenerate-message", message_id="a1"))
     AnswerTo(parent=1, new=())
     """
@@ -110,7 +110,7 @@ class _Asked:
         if at is None:
             return self._leaf()
         if self._messages[at]["role"] == "assistant":
-            known = cast("Node", self._tree.find(self._messages[at]["id"]))
+            known = cast("MessageNode", self._tree.find(self._messages[at]["id"]))
             return Continue(known.key, self._messages[at])
         return self._answer_sent(at)
 
@@ -133,12 +133,12 @@ class _Asked:
         question = self._question_of(self._leaf_node())
         return AnswerTo(None if question is None else question.key)
 
-    def _leaf_node(self) -> Node:
+    def _leaf_node(self) -> MessageNode:
         if self._tree.leaf is None:
             raise InvalidRequest("the chat has no message to answer, and the request brings none")
         return self._tree.nodes[self._tree.leaf]
 
-    def _question_of(self, node: Node) -> Node | None:
+    def _question_of(self, node: MessageNode) -> MessageNode | None:
         if node.role != "assistant":
             return node
         return None if node.parent is None else self._tree.nodes[node.parent]
@@ -181,7 +181,7 @@ class _Asked:
                 return at
         return None
 
-    def _copy_of(self, node: Node) -> UIMessage | None:
+    def _copy_of(self, node: MessageNode) -> UIMessage | None:
         """Return the page's copy of an answer; two copies are none."""
         copies = [each for each in self._messages if each["role"] == "assistant" and each["id"] == node.id]
         return copies[0] if len(copies) == 1 else None

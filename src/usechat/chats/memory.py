@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 
 from usechat.chats.blobs import Blob, BlobStore
-from usechat.chats.chat import Node, searchable, text_of, write_text
+from usechat.chats.chat import MessageNode, searchable, text_of, write_text
 from usechat.chats.growth import Growth, grown
 from usechat.chats.store import (
     ChatPage,
@@ -32,7 +32,7 @@ class _Chat(msgspec.Struct):
     """What is known of one chat; messages are never changed in place, so that a shallow copy is a snapshot."""
 
     row: ChatRow | None = None
-    nodes: dict[int, Node] = {}
+    nodes: dict[int, MessageNode] = {}
     messages: dict[int, UIMessage] = {}
     sizes: dict[int, int] = {}
     blobs: dict[str, Blob] = {}
@@ -184,13 +184,13 @@ class _MemoryTransaction:
     async def put_chat(self, row: ChatRow) -> None:
         self.found.row = row
 
-    async def nodes(self) -> list[Node]:
+    async def nodes(self) -> list[MessageNode]:
         return list(self.found.nodes.values())
 
     async def messages(self, keys: Collection[int]) -> dict[int, UIMessage]:
         return {key: copy.deepcopy(self.found.messages[key]) for key in keys}
 
-    async def put_message(self, node: Node, message: UIMessage) -> None:
+    async def put_message(self, node: MessageNode, message: UIMessage) -> None:
         if (before := self.found.nodes.get(node.key)) is not None:
             node = msgspec.structs.replace(node, created=before.created, feedback=before.feedback)
         self.found.nodes[node.key] = node

@@ -17,7 +17,7 @@ from typing import Any, Final
 import msgspec
 
 from usechat.chats.blobs import Blob, BlobStore
-from usechat.chats.chat import Node, read_text, searchable, text_of, write_text
+from usechat.chats.chat import MessageNode, read_text, searchable, text_of, write_text
 from usechat.chats.growth import Growth, grown
 from usechat.chats.store import (
     ChatPage,
@@ -277,7 +277,7 @@ class _SqlTransaction:
             await self._connection.execute(update(CHATS).where(CHATS.c.key == self._key).values(values))
         self.chat = row
 
-    async def nodes(self) -> list[Node]:
+    async def nodes(self) -> list[MessageNode]:
         asked = select(*_NODE).where(MESSAGES.c.chat == bindparam("key")).order_by(MESSAGES.c.sequence)
         return [_node(row) for row in await self._connection.execute(asked, {"key": self._key})]
 
@@ -302,7 +302,7 @@ class _SqlTransaction:
                 found[row.sequence] = grown(found[row.sequence], read_text(row.growth))
         return found
 
-    async def put_message(self, node: Node, message: UIMessage) -> None:
+    async def put_message(self, node: MessageNode, message: UIMessage) -> None:
         values = {
             "chat": self._key,
             "sequence": node.key,
@@ -381,8 +381,8 @@ def _chat_row(row: Row[Any]) -> ChatRow:
     return ChatRow(**found)
 
 
-def _node(row: Row[Any]) -> Node:
-    return Node(
+def _node(row: Row[Any]) -> MessageNode:
+    return MessageNode(
         key=row.sequence,
         parent=row.parent,
         id=row.id,
@@ -417,7 +417,7 @@ async def _position(connection: AsyncConnection, owner: str | None, chat_id: str
     return row.pinned, row.updated, row.key
 
 
-# -- The engine and its tables.
+# The engine and its tables.
 
 
 def _engine(url: str) -> tuple[AsyncEngine, str]:

@@ -38,7 +38,7 @@ import msgspec
 from usechat.chats.blobs import Blob, BlobStore, FileUrls, extract_files, stored_file_ids
 from usechat.chats.chat import (
     ENDED_BADLY,
-    Node,
+    MessageNode,
     Outcome,
     Tree,
     check_id,
@@ -235,7 +235,7 @@ class Transaction(Protocol):
         """Insert or replace the chat. Raises ChatChanged if another transaction has inserted it meanwhile."""
         ...
 
-    async def nodes(self) -> list[Node]:
+    async def nodes(self) -> list[MessageNode]:
         """Return all messages without their content."""
         ...
 
@@ -243,7 +243,7 @@ class Transaction(Protocol):
         """Return the content of messages, grown as far as it was saved."""
         ...
 
-    async def put_message(self, node: Node, message: UIMessage) -> None:
+    async def put_message(self, node: MessageNode, message: UIMessage) -> None:
         """Insert a message, or replace its content and outcome and forget how it has grown."""
         ...
 
@@ -677,7 +677,7 @@ class ChatStore(abc.ABC):
         is_taken = any(node.id == message["id"] for node in nodes if node.key != claim.key)
         stored: UIMessage = {**message, "id": claim.message_id} if is_taken or not message["id"] else message
         chat = _existing(transaction)
-        node = Node(
+        node = MessageNode(
             key=claim.key,
             parent=claim.parent,
             id=check_id(stored["id"], "the message id"),
@@ -890,13 +890,13 @@ class _Turn:
                 continue
             self._tree.leaf = node.key
 
-    async def _store_message(self, message: UIMessage, parent: int | None) -> Node:
+    async def _store_message(self, message: UIMessage, parent: int | None) -> MessageNode:
         message = without_transient(_clean(message))
         check_id(message["id"], "the message id")
         message_id = self._tree.free_id(message["id"], new_id)
         is_answer = message["role"] == "assistant"
         outcome: Outcome = "waiting" if open_calls(message) else "finished"
-        node = Node(
+        node = MessageNode(
             key=self._tree.next_key,
             parent=parent,
             id=message_id,
@@ -921,7 +921,7 @@ class _Turn:
             await transaction.put_chat(ChatRow(id=self._request.chat_id, owner=self._owner, created=now, updated=now))
         return _existing(transaction)
 
-    async def _messages(self, branch: Sequence[Node]) -> list[UIMessage]:
+    async def _messages(self, branch: Sequence[MessageNode]) -> list[UIMessage]:
         found = await self._transaction.messages([node.key for node in branch])
         return [found[node.key] for node in branch]
 
@@ -929,7 +929,9 @@ class _Turn:
 class _View:
     """A chat as it is shown: without the answer that is running, and with the end of one that was lost."""
 
-    def __init__(self, transaction: Transaction, chat: ChatRow, nodes: Iterable[Node], row: ClaimRow | None) -> None:
+    def __init__(
+        self, transaction: Transaction, chat: ChatRow, nodes: Iterable[MessageNode], row: ClaimRow | None
+    ) -> None:
         is_running = row is not None and row.expires > transaction.now
         self.chat = chat
         self.running = row.claim if row is not None and is_running else None
@@ -947,10 +949,10 @@ class _View:
         chat = _owned(transaction, owner)
         return cls(transaction, chat, await transaction.nodes(), await transaction.claim())
 
-    def visible(self) -> list[Node]:
+    def visible(self) -> list[MessageNode]:
         return [node for node in self.tree.nodes.values() if node.key not in self._hidden]
 
-    def visible_branch(self) -> list[Node]:
+    def visible_branch(self) -> list[MessageNode]:
         return [node for node in self.tree.branch() if node.key not in self._hidden]
 
     def siblings(self, key: int) -> list[str]:

@@ -11,10 +11,10 @@ import msgspec
 
 from usechat.cli.auth import token_rules
 from usechat.cli.targets import (
-    Answer,
-    AnswerApp,
     CommonOptions,
     HasPageFiles,
+    ServedAnswer,
+    ServedApp,
     installed_targets,
     is_asgi_app,
     kind_of,
@@ -90,8 +90,8 @@ _CHAT_OPTIONS: Final = (
 class Served(NamedTuple):
     """An ASGI app, and the chat apps in it as far as they can be found.
 
-    ``built_here`` tells whether the app was made for the plan, or is the user's own. If it was made here: ``path`` is
-    where a page posts to, ``requires_auth`` tells whether a token is needed, ``shows_page`` whether there is a page
+    ``built_here`` says whether the app was made for the plan, or is the user's own. If it was made here: ``path`` is
+    where a page posts to, ``requires_auth`` says whether a token is needed, ``shows_page`` whether there is a page
     at ``/``, and ``disabled_by`` names the environment variable that keeps its route from answering.
     """
 
@@ -139,16 +139,16 @@ def make_app(plan: Plan) -> Served:
         raise CannotServe(f"the options of --as {kind} are wrong: {error}") from None
     common = _common_options(plan)
     opened = target.open(plan.target, options, common)
-    return _serve_app(plan, opened) if isinstance(opened, AnswerApp) else _serve_answer(plan, opened, common)
+    return _serve_app(plan, opened) if isinstance(opened, ServedApp) else _serve_answer(plan, opened, common)
 
 
-def _answer_of(found: Any, target: str) -> Answer:
+def _answer_of(found: Any, target: str) -> ServedAnswer:
     """Return a Python object as an answer; raise ``CannotLoad`` if it can answer no chat."""
     try:
         source = as_source(found)
     except CannotAnswer as error:
         raise CannotLoad(f"{target} cannot be served: {error}") from None
-    return Answer(source, page_files=found.page_files if isinstance(found, HasPageFiles) else None)
+    return ServedAnswer(source, page_files=found.page_files if isinstance(found, HasPageFiles) else None)
 
 
 def _common_options(plan: Plan) -> CommonOptions:
@@ -161,7 +161,7 @@ def _common_options(plan: Plan) -> CommonOptions:
     )
 
 
-def _serve_answer(plan: Plan, opened: Answer, common: CommonOptions) -> Served:
+def _serve_answer(plan: Plan, opened: ServedAnswer, common: CommonOptions) -> Served:
     authorize = bearer(*common.token_rules) if plan.auth else LocalPagesOnly(plan.cors)
     chats = ChatApp(
         opened.answer,
@@ -176,7 +176,7 @@ def _serve_answer(plan: Plan, opened: Answer, common: CommonOptions) -> Served:
     return _with_page(plan, served, authorize, opened.page_files)
 
 
-def _serve_app(plan: Plan, opened: AnswerApp) -> Served:
+def _serve_app(plan: Plan, opened: ServedApp) -> Served:
     served = Served(
         opened.app,
         [opened.app],

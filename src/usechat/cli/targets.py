@@ -25,10 +25,10 @@ its object a class without arguments that follows :class:`Target`:
         def add_options(self, group: OptionGroup) -> None:
             group.add_argument("--volume", type=int, metavar="N", help="how loud it is (default: 1)")
 
-        def open(self, target: str, options: ParrotOptions, common: CommonOptions) -> Answer:
+        def open(self, target: str, options: ParrotOptions, common: CommonOptions) -> ServedAnswer:
             from parrots.source import ParrotSource  # imported on use: --help must stay fast
 
-            return Answer(ParrotSource(target, options.volume))
+            return ServedAnswer(ParrotSource(target, options.volume))
 
 The class is loaded for `usechat serve --help`, so its module imports nothing heavy. If a package is missing that
 ``open`` needs, it raises :class:`~usechat.errors.MissingDependency`, whose text says how to install it.
@@ -61,12 +61,12 @@ if TYPE_CHECKING:
     from usechat.server.settings import Settings
 
 __all__ = [
-    "Answer",
-    "AnswerApp",
     "CommonOptions",
     "HasPageFiles",
     "NoOptions",
     "OptionGroup",
+    "ServedAnswer",
+    "ServedApp",
     "Target",
     "directory_of",
     "installed_targets",
@@ -76,10 +76,10 @@ __all__ = [
 ]
 
 
-class Answer(NamedTuple):
+class ServedAnswer(NamedTuple):
     """What answers the chats of a target; a :class:`~usechat.server.ChatApp` is made around it.
 
-    ``also`` are paths that answer a POST besides the usual one. ``page_files`` are texts, by path, that the page can
+    ``also`` are paths that answer besides the usual one. ``page_files`` are texts, by path, that the page can
     link to.
     """
 
@@ -98,7 +98,7 @@ class HasPageFiles(Protocol):
         ...
 
 
-class AnswerApp(NamedTuple):
+class ServedApp(NamedTuple):
     """An app with routes of its own, for a kind that a ``ChatApp`` does not fit.
 
     ``path`` is where a page posts to. ``unsupported_options`` are names of common options that make no sense with it.
@@ -170,7 +170,7 @@ class Target(Protocol):
         """Add the kind's options to the command line."""
         ...
 
-    def open(self, target: str, options: Any, common: CommonOptions) -> Answer | AnswerApp:
+    def open(self, target: str, options: Any, common: CommonOptions) -> ServedAnswer | ServedApp:
         """Return what answers for a target; raise a ``UsechatError`` with one sentence if that cannot be.
 
         It is called once in each worker, before anything is served.
@@ -194,7 +194,7 @@ class _BrokenTarget:
     def add_options(self, group: OptionGroup) -> None:
         pass
 
-    def open(self, target: str, options: Any, common: CommonOptions) -> Answer | AnswerApp:  # noqa: ARG002
+    def open(self, target: str, options: Any, common: CommonOptions) -> ServedAnswer | ServedApp:  # noqa: ARG002
         raise CannotLoad(self._text) from self._error
 
 
@@ -248,7 +248,7 @@ def is_asgi_app(found: Any) -> bool:
 
 
 def directory_of(target: str) -> Path:
-    """Return the directory of a target's code, as far as its text tells."""
+    """Return the directory of a target's code, as far as its text shows it."""
     place = target.rpartition(":")[0]
     return Path(place).resolve().parent if _is_file(place) else Path.cwd()
 

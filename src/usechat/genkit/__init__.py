@@ -9,10 +9,12 @@ from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
     from usechat.genkit.adapter import GenkitAdapter
+    from usechat.genkit.approvals import Approval, Respond, Restart
     from usechat.genkit.inputs import (
         FlowInput,
         agent_input,
         history_input,
+        mapped_input,
         messages_input,
         session_id,
         stateless_agent_input,
@@ -21,11 +23,15 @@ if TYPE_CHECKING:
     from usechat.genkit.transport import GenkitChatTransport
 
 __all__ = [
+    "Approval",
     "FlowInput",
     "GenkitAdapter",
     "GenkitChatTransport",
+    "Respond",
+    "Restart",
     "agent_input",
     "history_input",
+    "mapped_input",
     "messages_input",
     "session_id",
     "stateless_agent_input",
@@ -33,7 +39,13 @@ __all__ = [
 ]
 
 # Imported on use: `usechat serve --help` loads the kind in this package, which must be fast.
-_HOMES: Final = {"GenkitAdapter": "adapter", "GenkitChatTransport": "transport"}
+_HOMES: Final = {
+    "Approval": "approvals",
+    "GenkitAdapter": "adapter",
+    "GenkitChatTransport": "transport",
+    "Respond": "approvals",
+    "Restart": "approvals",
+}
 
 
 def __getattr__(name: str) -> Any:

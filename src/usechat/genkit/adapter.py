@@ -287,4 +287,6 @@ class GenkitAdapter:
         session = dict(outcome.session)
         if self._snapshot_id is not None:
             session.setdefault("snapshotId", self._snapshot_id)
+        if refs := self._calls.late_refs:
+            session["refs"] = refs
         return {"genkit": session} if session else None

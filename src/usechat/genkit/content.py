@@ -24,6 +24,8 @@ JsonObject: TypeAlias = Mapping[str, Any]
 
 _KINDS: Final = ("text", "reasoning", "toolRequest", "toolResponse", "media", "data", "resource", "custom")
 _OUTCOMES: Final = {"interrupt", "pendingOutput"}
+_BY_ORDER: Final = {"genkit": {"matchedBy": "order"}}
+"""The ``toolMetadata`` of an output that may belong to a parallel call of the same name."""
 
 
 class StreamedContent:
@@ -123,7 +125,7 @@ class ContentReader:
             case "toolRequest", Mapping():
                 yield from self._request(value, part)
             case "toolResponse", Mapping():
-                yield from self._response(value)
+                yield from self._response(value, is_partial=_metadata(part).get("partial") is True)
             case "media", Mapping() if isinstance(value.get("url"), str):
                 yield parts.File(value["url"], _media_type(value))
             case (("data" | "resource" | "custom"), _):
@@ -178,18 +180,23 @@ class ContentReader:
     def _call(self, call: ToolRequest, part: JsonObject) -> Iterator[parts.Part]:
         call.complete = True
         value, metadata = part["toolRequest"].get("input"), _call_metadata(call, part)
+        call.input = value
         yield parts.ToolCall(call.id, call.name, {} if value is None else value, provider_metadata=metadata)
 
-    def _response(self, response: JsonObject) -> Iterator[parts.Part]:
-        call = self._calls.response(response)
+    def _response(self, response: JsonObject, *, is_partial: bool) -> Iterator[parts.Part]:
+        call = self._calls.progress(response) if is_partial else self._calls.response(response)
         if call is None:
             return
         if call.id in self._denied:
-            yield parts.ToolDenied(call.id, tool_name=call.name)
+            if not is_partial:
+                yield parts.ToolDenied(call.id, tool_name=call.name)
             return
         content = response.get("content")
         output = response.get("output", content)
-        yield parts.ToolResult(call.id, output, tool_name=call.name)
+        marks = _BY_ORDER if call.by_order else None
+        yield parts.ToolResult(call.id, output, is_partial, tool_name=call.name, tool_metadata=marks)
+        if is_partial:
+            return
         for part in content if isinstance(content, list) else ():
             if isinstance(part, Mapping) and "media" in part:
                 yield from self.part(part)

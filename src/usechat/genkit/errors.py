@@ -15,6 +15,7 @@ __all__ = [
     "BROKEN_OFF",
     "CANNOT_RESUME",
     "ERROR_PAGE",
+    "NO_FILES",
     "SENTENCES",
     "STATUSES",
     "TOOL_FAILED",
@@ -22,8 +23,11 @@ __all__ = [
     "UNREACHABLE",
     "describe",
     "error_page",
+    "not_genkit",
+    "public_text",
     "sentence_of",
     "unreachable",
+    "unreadable",
 ]
 
 _logger: Final = logging.getLogger("usechat.genkit")
@@ -35,6 +39,7 @@ BLOCKED: Final = "The agent's safety rules blocked this answer. Say it in other 
 TOOL_FAILED: Final = "This tool failed, so the answer could not go on."
 TOO_FAST: Final = "The agent said more at once than can be passed on. Ask for a shorter answer."
 CANNOT_RESUME: Final = "This agent cannot go on after an answer to its tools. Write it in a message instead."
+NO_FILES: Final = "This agent takes no files. Send the message without them."
 
 _DEFAULT_SENTENCE: Final = "The agent failed while it answered. Try again."
 SENTENCES: Final = {
@@ -69,15 +74,25 @@ STATUSES: Final = {
 }
 """Genkit's status for an HTTP status whose body names none: of proxies, rate limiters and plain-text handlers."""
 
+_INTERNAL: Final = ("INTERNAL", "UNKNOWN", "DATA_LOSS")
+"""Statuses of failures that are not meant for people."""
+_MAXIMUM_PUBLIC_TEXT: Final = 500
+
 
 def sentence_of(failure: FlowFailure) -> str:
     """Return the sentence that people read of a failure."""
     return SENTENCES.get(failure.status, _DEFAULT_SENTENCE)
 
 
-def describe(failure: FlowFailure, *, retry_after: str = "", error: Exception | None = None) -> str:
-    """Return the sentence that people read of a failure, with a reference; log what the server said under it."""
-    sentence = sentence_of(failure)
+def describe(
+    failure: FlowFailure, *, retry_after: str = "", error: Exception | None = None, show_public: bool = False
+) -> str:
+    """Return the sentence that people read of a failure, with a reference; log what the server said under it.
+
+    With ``show_public`` the server's own text is that sentence, if the server reports an error of its caller.
+    """
+    sentence = public_text(failure) if show_public else ""
+    sentence = sentence or sentence_of(failure)
     if retry_after.isdecimal() and failure.status == "RESOURCE_EXHAUSTED":
         sentence = f"The agent gets too many requests right now. Try again in {retry_after} seconds."
     reference = secrets.token_hex(4)
@@ -93,7 +108,30 @@ def describe(failure: FlowFailure, *, retry_after: str = "", error: Exception | 
     return f"{sentence} Reference: {reference}"
 
 
-def error_page(code: int, headers: Mapping[str, str], body: bytes) -> PublicError:
+def public_text(failure: FlowFailure) -> str:
+    """Return the text of a ``PublicError`` (Python, Go) or ``UserFacingError`` (JavaScript); empty for other failures.
+
+    The wire does not mark them. They have a status other than ``INTERNAL``, and a text that is not just that status:
+    Go 1.12 and newer replace the text of all other errors by it.
+    """
+    text = failure.message.strip().removeprefix(f"{failure.status}: ")
+    is_status = text.lower().replace(" ", "_") == failure.status.lower()
+    return "" if failure.status in _INTERNAL or is_status else text[:_MAXIMUM_PUBLIC_TEXT]
+
+
+def not_genkit(url: str, code: int, headers: Mapping[str, str], first_bytes: bytes) -> PublicError:
+    """Return the error for a response with status 200 that holds nothing of Genkit's; the log has its first bytes."""
+    kind = headers.get("content-type", "no content type")
+    text = f"what answers at {url} is not a Genkit flow: HTTP {code}, {kind}, it begins with {first_bytes!r}"
+    return PublicError(describe(FlowFailure("DATA_LOSS", text)))
+
+
+def unreadable(url: str, error: Exception) -> PublicError:
+    """Return the error for a body that is not encoded as its headers say."""
+    return PublicError(describe(FlowFailure("DATA_LOSS", f"the response of {url} cannot be decoded: {error}")))
+
+
+def error_page(code: int, headers: Mapping[str, str], body: bytes, *, show_public: bool = False) -> PublicError:
     """Return the error for a response that is not a stream: JSON, plain text or an HTML page of a proxy."""
     text = body.decode("utf-8", "replace").strip()
     if "html" in headers.get("content-type", "") or text.startswith("<"):
@@ -106,6 +144,8 @@ def error_page(code: int, headers: Mapping[str, str], body: bytes) -> PublicErro
         return PublicError(ERROR_PAGE)
     if location := headers.get("location"):
         status, reported = "NOT_FOUND", FlowFailure(message=f"the flow has moved to {location}; give that address")
+    elif show_public and reported.status == status and public_text(reported):
+        return PublicError(describe(reported, show_public=True))
     failure = FlowFailure(status, f"HTTP {code}: {reported.message}", reported.details)
     return PublicError(describe(failure, retry_after=headers.get("retry-after", "")))
 

@@ -3,6 +3,7 @@
 from collections.abc import Container, Iterable, Iterator, Mapping
 from typing import Any, NamedTuple, TypeAlias, cast
 
+from usechat.genkit.approvals import Approval, MapApproval, Respond, Restart, resume_with
 from usechat.genkit.tool_requests import OWN_ID, ToolRequest
 from usechat.protocol.states import SETTLED, ToolState
 from usechat.protocol.tool_calls import APPROVAL_TOOL
@@ -49,19 +50,21 @@ class Resume(NamedTuple):
     denied: frozenset[str]
 
 
-def resume_of(turn: Turn) -> Resume | None:
+def resume_of(turn: Turn, map_approval: MapApproval | None = None) -> Resume | None:
     """Return the answers of a turn that continues a message: tool outputs of the page, approved and denied calls."""
     outputs = {output.tool_call_id for output in turn.tool_outputs}
     outputs &= {part.get("toolCallId") for part in _last_step(turn.request.continues)}
     approvals = {answer.tool_call_id: answer for answer in turn.approvals}
     respond, restart, call_ids = [], [], set()
     for part in filter(_is_tool, _parts(turn.request.continues)):
-        answer = approvals.get(part["toolCallId"])
-        if answer is not None and answer.approved:
-            resumed = {"reason": answer.reason} if answer.reason else True
-            restart.append({"toolRequest": _request(part), "metadata": {"resumed": resumed}})
-        elif answer is not None:
-            respond.append(_response(part, {"denied": True} | ({"reason": answer.reason} if answer.reason else {})))
+        if answer := approvals.get(part["toolCallId"]):
+            request = _request(part)
+            approval = Approval(request["name"], request["input"], answer.approved, answer.reason)
+            match resume_with(approval, map_approval):
+                case Restart(resumed):
+                    restart.append({"toolRequest": request, "metadata": {"resumed": resumed}})
+                case Respond(output):
+                    respond.append(_response(part, output))
         elif part["toolCallId"] in outputs:
             respond.append(_response(part, _output_of(part)))
         else:
@@ -80,6 +83,7 @@ def known_calls(turn: Turn) -> list[ToolRequest]:
             _name_and_ref(part)["name"],
             _ref_of(part),
             complete=True,
+            input=part.get("input"),
             answered=part.get("state") in SETTLED,
             echo=part.get("state") in SETTLED,
         )
@@ -183,4 +187,17 @@ def _last_step(message: UIMessage | None) -> list[Mapping[str, Any]]:
 
 
 def _parts(message: UIMessage | None) -> list[Mapping[str, Any]]:
-    return [] if message is None else cast("list[Mapping[str, Any]]", message["parts"])
+    """Return the parts of a message. A ``ref`` that became known late is added to the metadata of its call."""
+    parts = [] if message is None else cast("list[Mapping[str, Any]]", message["parts"])
+    match message:
+        case {"metadata": {"genkit": {"refs": Mapping() as refs}}}:
+            return [_with_ref(part, refs) for part in parts]
+    return parts
+
+
+def _with_ref(part: Mapping[str, Any], refs: Mapping[str, Any]) -> Mapping[str, Any]:
+    ref = refs.get(str(part.get("toolCallId")))
+    if not isinstance(ref, str):
+        return part
+    metadata = {**_genkit_metadata(part, "callProviderMetadata"), "ref": ref}
+    return {**part, "callProviderMetadata": {"genkit": metadata}}

@@ -5,24 +5,27 @@ messages among them are left out, because the flow has system prompts of its own
 """
 
 import uuid
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Final, TypeAlias
 
 import msgspec
 
-from usechat.errors import CannotAnswer, PublicError
-from usechat.genkit.errors import CANNOT_RESUME
+from usechat.errors import InvalidSetting, PublicError
+from usechat.genkit.approvals import MapApproval
+from usechat.genkit.errors import CANNOT_RESUME, NO_FILES
 from usechat.genkit.history import genkit_messages, resume_of, text_of_message, user_content
 from usechat.turn import Turn
 
 __all__ = [
     "INPUTS",
+    "AsyncInputBuilder",
     "FlowInput",
     "InputBuilder",
     "agent_input",
     "history_input",
-    "input_for",
+    "mapped_input",
     "messages_input",
+    "require_text",
     "session_id",
     "stateless_agent_input",
     "text_input",
@@ -42,26 +45,25 @@ class FlowInput(msgspec.Struct, frozen=True):
 
 InputBuilder: TypeAlias = Callable[[Turn], FlowInput]
 """Makes the input of a flow from a turn."""
-Schema: TypeAlias = Mapping[str, Any]
-
-_NOT_A_MESSAGE: Final = ("string", "integer", "number", "boolean", "array")
+AsyncInputBuilder: TypeAlias = Callable[[Turn], Awaitable[FlowInput]]
+"""Does the same with the help of I/O."""
 
 
 def text_input(turn: Turn) -> FlowInput:
     """Return the text of the user's last message, for a flow that takes a string: ``FlowInput("Hello")``.
 
-    Raises :class:`~usechat.errors.PublicError` if the turn answers a tool call, which a text cannot express.
+    Raises :class:`~usechat.errors.PublicError` if the turn answers a tool call or has files, which a text cannot hold.
     """
-    _refuse_resume(turn)
+    require_text(turn)
     return FlowInput(turn.text)
 
 
 def history_input(turn: Turn) -> FlowInput:
     """Return ``{message, conversationHistory}``: the last text, and the earlier ones with their role.
 
-    Raises :class:`~usechat.errors.PublicError` if the turn answers a tool call, which this shape cannot express.
+    Raises :class:`~usechat.errors.PublicError` if the turn answers a tool call or has files, which have no place here.
     """
-    _refuse_resume(turn)
+    require_text(turn)
     earlier = turn.messages[:-1] if turn.messages and turn.messages[-1]["role"] == "user" else turn.messages
     roles = {"user": "user", "assistant": "model"}
     history = [
@@ -72,15 +74,15 @@ def history_input(turn: Turn) -> FlowInput:
     return FlowInput({"message": turn.text, "conversationHistory": history})
 
 
-def messages_input(turn: Turn) -> FlowInput:
+def messages_input(turn: Turn, *, map_approval: MapApproval | None = None) -> FlowInput:
     """Return ``{messages}``, the whole history as Genkit messages, with ``resume`` if the turn answers tool calls."""
-    if resume := resume_of(turn):
+    if resume := resume_of(turn, map_approval):
         messages = genkit_messages(turn.messages, answered=resume.call_ids)
         return FlowInput({"messages": messages, "resume": resume.wire})
     return FlowInput({"messages": genkit_messages(turn.messages)})
 
 
-def agent_input(turn: Turn) -> FlowInput:
+def agent_input(turn: Turn, *, map_approval: MapApproval | None = None) -> FlowInput:
     """Return the input of an agent that stores its sessions; the session's id is derived from the chat's.
 
     A regenerated or edited message continues from the snapshot of the previous answer.
@@ -88,17 +90,40 @@ def agent_input(turn: Turn) -> FlowInput:
     init = {"sessionId": session_id(turn)}
     if turn.request.trigger == "regenerate-message" or (turn.request.message_id and not turn.request.continues):
         init |= _snapshot_before(turn)
-    return FlowInput(_agent_data(turn), init)
+    return FlowInput(_agent_data(turn, map_approval), init)
 
 
-def stateless_agent_input(turn: Turn) -> FlowInput:
+def stateless_agent_input(turn: Turn, *, map_approval: MapApproval | None = None) -> FlowInput:
     """Return the input of an agent without a store; the earlier messages are sent as its state."""
-    if resume := resume_of(turn):
+    if resume := resume_of(turn, map_approval):
         messages = genkit_messages(turn.messages, answered=resume.call_ids)
     else:
         last = turn.request.last_user_message
         messages = genkit_messages(message for message in turn.messages if message is not last)
-    return FlowInput(_agent_data(turn), {"state": {"sessionId": session_id(turn), "messages": messages}})
+    state = {"sessionId": session_id(turn), "messages": messages}
+    return FlowInput(_agent_data(turn, map_approval), {"state": state})
+
+
+def mapped_input(mapping: Mapping[str, str]) -> InputBuilder:
+    """Return the builder of an object whose keys come from ``text``, the last message, or from ``body.FIELD``.
+
+    A field that the request body does not have is left out, so that the flow's default counts.
+
+    >>> build_input = mapped_input({"question": "text", "lang": "body.lang"})
+
+    Raises :class:`~usechat.errors.InvalidSetting` for another source. The builder raises
+    :class:`~usechat.errors.PublicError` if the turn answers a tool call or has files.
+    """
+    for key, source in mapping.items():
+        if not key or not _is_source(source):
+            raise InvalidSetting(f"input: {key!r} can come from text or from body.FIELD, not from {source!r}")
+
+    def build_input(turn: Turn) -> FlowInput:
+        require_text(turn)
+        values = {key: _value_at(turn, source) for key, source in mapping.items()}
+        return FlowInput({key: value for key, value in values.items() if value is not None})
+
+    return build_input
 
 
 INPUTS: Final[Mapping[str, InputBuilder]] = {
@@ -122,55 +147,8 @@ def session_id(turn: Turn) -> str:
     return str(uuid.uuid5(namespace, turn.chat_id))
 
 
-def input_for(name: str, schema: Schema) -> InputBuilder:
-    """Return the builder for a flow whose input has this JSON schema.
-
-    Raises :class:`~usechat.errors.CannotAnswer` if a chat has nothing that fits.
-    """
-    alternatives = list(_alternatives(schema, schema.get("$defs", {})))
-    if not schema or any(each.get("type") == "string" for each in alternatives):
-        return text_input
-    for each in alternatives:
-        if builder := _builder_for(each):
-            return builder
-    takes = ", ".join(name for each in alternatives for name in each.get("properties", ()))
-    takes = takes or f"a value of type {schema.get('type')}"
-    raise CannotAnswer(
-        f"the flow {name} takes {takes}, which a chat does not have;"
-        f" serve GenkitChatTransport({name}, build_input=…) instead"
-    )
-
-
-def _builder_for(schema: Schema) -> InputBuilder | None:
-    properties: Schema = schema.get("properties", {})
-    if schema.get("type") == "array" and schema.get("items", {}).get("type") not in _NOT_A_MESSAGE:
-        return _message_list
-    if "messages" in properties:
-        return messages_input
-    if "message" in properties:
-        return history_input
-    texts = [
-        name
-        for name, value in properties.items()
-        if any(each.get("type") == "string" for each in _alternatives(value, {}))
-    ]
-    if len(texts) == 1 and set(schema.get("required", ())) <= set(texts):
-        return lambda turn: FlowInput({texts[0]: text_input(turn).data})
-    return None
-
-
-def _alternatives(schema: Schema, definitions: Schema) -> Iterator[Schema]:
-    """Yield the alternatives of a schema, such as those of an optional value."""
-    for each in schema.get("anyOf", (schema,)):
-        yield definitions.get(str(each.get("$ref")).rpartition("/")[2], each)
-
-
-def _message_list(turn: Turn) -> FlowInput:
-    return FlowInput(messages_input(turn).data["messages"])
-
-
-def _agent_data(turn: Turn) -> dict[str, Any]:
-    if resume := resume_of(turn):
+def _agent_data(turn: Turn, map_approval: MapApproval | None) -> dict[str, Any]:
+    if resume := resume_of(turn, map_approval):
         return {"resume": resume.wire}
     return {"message": {"role": "user", "content": user_content(turn.request.last_user_message)}}
 
@@ -185,7 +163,26 @@ def _snapshot_before(turn: Turn) -> dict[str, str]:
     return {}
 
 
-def _refuse_resume(turn: Turn) -> None:
-    """Raise instead of sending the same message again, which a page that posts automatically would do endlessly."""
+def require_text(turn: Turn) -> None:
+    """Raise :class:`~usechat.errors.PublicError` if a turn has more than text: files, or an answer to a tool call.
+
+    For such an answer the last text would be sent again, and a page that posts automatically would do so endlessly.
+    """
     if turn.request.continues is not None:
         raise PublicError(CANNOT_RESUME)
+    if turn.files:
+        raise PublicError(NO_FILES)
+
+
+def _is_source(source: str) -> bool:
+    root, *fields = source.split(".")
+    return source == "text" or (root == "body" and bool(fields) and all(fields))
+
+
+def _value_at(turn: Turn, source: str) -> Any:
+    if source == "text":
+        return turn.text
+    value: Any = turn.body
+    for field in source.split(".")[1:]:
+        value = value.get(field) if isinstance(value, Mapping) else None
+    return value

@@ -29,9 +29,11 @@ from pathlib import Path
 from typing import Any, Final, TypeAlias
 
 from usechat.errors import CannotAnswer, MissingDependency, PublicError
+from usechat.genkit.approvals import MapApproval
 from usechat.genkit.errors import SENTENCES, TOO_FAST, describe
 from usechat.genkit.history import genkit_messages, resume_of
-from usechat.genkit.inputs import FlowInput, InputBuilder, agent_input, input_for, stateless_agent_input
+from usechat.genkit.inputs import FlowInput, InputBuilder, agent_input, stateless_agent_input
+from usechat.genkit.schemas import input_for
 from usechat.genkit.wire import FlowChunk, FlowEvent, FlowFailure, FlowResult
 from usechat.turn import Turn
 
@@ -217,8 +219,8 @@ class LocalPrompt:
         return options
 
 
-def _prompt_input(turn: Turn) -> FlowInput:
-    if resume := resume_of(turn):
+def _prompt_input(turn: Turn, *, map_approval: MapApproval | None = None) -> FlowInput:
+    if resume := resume_of(turn, map_approval):
         messages = genkit_messages(turn.messages, answered=resume.call_ids)
         return FlowInput({"message": turn.text}, {"messages": messages, **resume.wire})
     return FlowInput({"message": turn.text}, {"messages": genkit_messages(turn.messages)})

@@ -7,14 +7,17 @@ from collections.abc import AsyncGenerator, Iterable, Mapping
 from contextlib import aclosing
 from functools import cache
 from typing import Any, Final
-from urllib.parse import urlsplit
+from urllib.parse import urljoin, urlsplit
 
 import httpx2
+import msgspec
 
-from usechat.errors import InvalidAddress
-from usechat.genkit.errors import error_page, unreachable
-from usechat.genkit.inputs import FlowInput, InputBuilder, history_input
-from usechat.genkit.wire import FlowChunk, FlowEvent, StreamReader
+from usechat.errors import CannotAnswer, InvalidAddress, PublicError
+from usechat.genkit.approvals import MapApproval
+from usechat.genkit.errors import error_page, not_genkit, unreachable, unreadable
+from usechat.genkit.inputs import AsyncInputBuilder, FlowInput, InputBuilder, history_input, messages_input
+from usechat.genkit.schemas import input_for
+from usechat.genkit.wire import FlowChunk, FlowEvent, StreamReader, UnknownFrame
 from usechat.turn import Turn, current_context
 
 __all__ = ["RemoteFlow"]
@@ -22,11 +25,16 @@ __all__ = ["RemoteFlow"]
 _logger: Final = logging.getLogger("usechat.genkit")
 
 _STREAM_ID: Final = "x-genkit-stream-id"
-_TIMEOUTS: Final = httpx2.Timeout(None, connect=10)
+_CONNECT_TIMEOUT: Final = 10.0
+_TIMEOUTS: Final = httpx2.Timeout(None, connect=_CONNECT_TIMEOUT)
 """Only connecting has a limit here: the run limits how long an answer may take."""
 _PAUSES: Final = (0.2, 1.0, 3.0)
 """Seconds before each attempt to attach to a durable stream again."""
 _MAXIMUM_ERROR_BYTES: Final = 64 * 1024
+_FIRST_BYTES: Final = 200
+"""How much the log has of a body that is not Genkit's."""
+_SCHEMA_TIMEOUTS: Final = httpx2.Timeout(2.0, connect=_CONNECT_TIMEOUT)
+"""The limits for the request of the schema, which most servers do not have."""
 
 
 class RemoteFlow:
@@ -35,17 +43,58 @@ class RemoteFlow:
     Raises :class:`~usechat.errors.InvalidAddress` if ``url`` is not an HTTP address.
     """
 
-    def __init__(self, url: str, *, headers: Mapping[str, str], pass_on: Iterable[str]) -> None:
+    def __init__(
+        self,
+        url: str,
+        *,
+        headers: Mapping[str, str],
+        pass_on: Iterable[str],
+        idle_timeout: float | None = None,
+        show_public: bool = False,
+    ) -> None:
         address = urlsplit(url)
         if address.scheme not in ("http", "https") or not address.hostname:
             raise InvalidAddress(f"{url!r} is no address of a flow; give one such as http://127.0.0.1:3400/chatFlow")
         self._url = url
         self._headers = dict(headers)
         self._pass_on = frozenset(name.lower() for name in pass_on)
+        self._idle_timeout = idle_timeout
+        self._show_public = show_public
+        self._found_input: InputBuilder | None = None
 
     @property
-    def default_input(self) -> InputBuilder:
-        """The input of the Genkit chat specification."""
+    def default_input(self) -> AsyncInputBuilder:
+        """The input that fits the flow's schema, if the server tells it, or else that of the chat specification."""
+        return self._build_input
+
+    async def _build_input(self, turn: Turn, *, map_approval: MapApproval | None = None) -> FlowInput:
+        if self._found_input is None:
+            try:
+                self._found_input = await self._find_input()
+            except (httpx2.ConnectError, httpx2.ConnectTimeout) as error:
+                raise self._unreachable(error) from error
+        build_input = self._found_input
+        return messages_input(turn, map_approval=map_approval) if build_input is messages_input else build_input(turn)
+
+    async def _find_input(self) -> InputBuilder:
+        """Return the builder for the flow's schema. Genkit's reflection API lists schemas at ``/api/actions``.
+
+        Servers have it in development; most others answer 404.
+        """
+        name = urlsplit(self._url).path.strip("/").rpartition("/")[2]
+        try:
+            async with httpx2.AsyncClient(timeout=_SCHEMA_TIMEOUTS, verify=_verification(self._url)) as client:
+                response = await client.get(urljoin(self._url, "/api/actions"), headers=self._headers)
+            match msgspec.json.decode(response.content) if response.status_code == 200 else None:
+                case dict(actions) if isinstance(action := actions.get(f"/flow/{name}"), dict):
+                    schema = action.get("inputSchema")
+                    return input_for(name, schema) if isinstance(schema, dict) else history_input
+        except (httpx2.ConnectError, httpx2.ConnectTimeout):
+            raise
+        except CannotAnswer as error:
+            _logger.warning("%s", error)
+        except (httpx2.HTTPError, msgspec.DecodeError) as error:
+            _logger.info("no schemas are listed at the server of %s: %s", self._url, error)
         return history_input
 
     async def run(self, flow_input: FlowInput, turn: Turn) -> AsyncGenerator[FlowEvent, None]:
@@ -54,7 +103,7 @@ class RemoteFlow:
         headers = {name: value for name, value in turn.headers.items() if name.lower() in self._pass_on}
         # Go, Express and Flask compare the value of `accept` as a whole.
         headers |= self._headers | {"accept": "text/event-stream"}
-        request = _StreamRequest(self._url, body, headers)
+        request = _StreamRequest(self._url, body, headers, self._idle_timeout, self._show_public)
         async with httpx2.AsyncClient(timeout=_TIMEOUTS, verify=_verification(self._url)) as client:
             for pause in (0.0, *_PAUSES):
                 await asyncio.sleep(pause)
@@ -63,48 +112,79 @@ class RemoteFlow:
                         async for event in events:
                             yield event
                 except (httpx2.ConnectError, httpx2.ConnectTimeout) as error:
-                    current_context().source_unreachable()
-                    raise unreachable(self._url, error) from error
+                    raise self._unreachable(error) from error
                 if request.is_complete or request.stream_id is None:
                     return
+
+    def _unreachable(self, error: httpx2.TransportError) -> PublicError:
+        current_context().source_unreachable()
+        return unreachable(self._url, error)
 
 
 class _StreamRequest:
     """A request that can be repeated. The server sends a durable stream from its start, so known chunks are skipped."""
 
-    def __init__(self, url: str, body: Mapping[str, Any], headers: Mapping[str, str]) -> None:
+    def __init__(
+        self,
+        url: str,
+        body: Mapping[str, Any],
+        headers: Mapping[str, str],
+        idle_timeout: float | None,
+        show_public: bool,
+    ) -> None:
         self.is_complete = False
         self.stream_id: str | None = None
         """The id of a durable stream, if the server has one for this request."""
         self._url = url
         self._body = body
         self._headers = dict(headers)
+        self._idle_timeout = idle_timeout
+        self._show_public = show_public
         self._received = 0
 
     async def send(self, client: httpx2.AsyncClient) -> AsyncGenerator[FlowEvent, None]:
         """Send the request; yield the events until the stream ends or the connection breaks."""
         headers = self._headers | ({_STREAM_ID: self.stream_id} if self.stream_id else {})
+        # A server may accept the id of a durable stream and then say nothing: Go's in-memory manager does after 100
+        # chunks (1.12.0). The first request has no limit here: a flow may be silent as long as the run allows.
+        timeouts = (
+            httpx2.Timeout(None, connect=_CONNECT_TIMEOUT, read=self._idle_timeout) if self.stream_id else _TIMEOUTS
+        )
         try:
-            async with client.stream("POST", self._url, json=self._body, headers=headers) as response:
-                if not await self._has_stream(response):
-                    return
-                reader, received = StreamReader(), 0
-                async for data in response.aiter_bytes():
-                    for event in reader.receive(data):
-                        received += isinstance(event, FlowChunk)
-                        if not isinstance(event, FlowChunk) or received > self._received:
+            async with client.stream("POST", self._url, json=self._body, headers=headers, timeout=timeouts) as response:
+                if await self._has_stream(response):
+                    async with aclosing(self._events(response)) as events:
+                        async for event in events:
                             yield event
-                    self._received = max(self._received, received)
-                    if reader.ended:
-                        break
-                for event in reader.close():
-                    yield event
-                self.is_complete = reader.ended
         except (httpx2.ConnectError, httpx2.ConnectTimeout):
             if self.stream_id is None:
                 raise
+        except httpx2.ReadTimeout:
+            _logger.warning("the durable stream %s at %s says nothing", self.stream_id, self._url)
+            self.stream_id = None
+        except httpx2.DecodingError as error:
+            raise unreadable(self._url, error) from error
         except httpx2.TransportError as error:
             _logger.warning("the connection to Genkit broke: %s", str(error) or type(error).__name__)
+
+    async def _events(self, response: httpx2.Response) -> AsyncGenerator[FlowEvent, None]:
+        reader, received, first_bytes, is_genkit = StreamReader(), 0, b"", False
+        async for data in response.aiter_bytes():
+            first_bytes = first_bytes or data[:_FIRST_BYTES]
+            for event in reader.receive(data):
+                is_genkit = is_genkit or not isinstance(event, UnknownFrame)
+                received += isinstance(event, FlowChunk)
+                if not isinstance(event, FlowChunk) or received > self._received:
+                    yield event
+            self._received = max(self._received, received)
+            if reader.ended:
+                break
+        for event in reader.close():
+            is_genkit = is_genkit or not isinstance(event, UnknownFrame)
+            yield event
+        self.is_complete = reader.ended
+        if first_bytes and not is_genkit:
+            raise not_genkit(self._url, response.status_code, response.headers, first_bytes)
 
     async def _has_stream(self, response: httpx2.Response) -> bool:
         """Return whether the response is a stream; raise the error that it reports instead."""
@@ -114,7 +194,8 @@ class _StreamRequest:
         if self.stream_id and response.status_code >= 500:
             return False  # the server is not up again yet
         if response.status_code != 200 or "html" in response.headers.get("content-type", ""):
-            raise error_page(response.status_code, response.headers, await _beginning(response))
+            body = await _beginning(response)
+            raise error_page(response.status_code, response.headers, body, show_public=self._show_public)
         self.stream_id = response.headers.get(_STREAM_ID, self.stream_id)
         return True
 

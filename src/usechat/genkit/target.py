@@ -1,45 +1,144 @@
 """The kind `genkit` of `usechat serve`: a flow at its address, or a Python object."""
 
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, Literal
 from urllib.parse import urldefrag, urlsplit
 
-from usechat.cli.targets import Answer, CommonOptions, NoOptions, OptionGroup, load_object
-from usechat.errors import InvalidAddress
+import msgspec
 
-__all__ = ["GenkitTarget"]
+from usechat.cli.targets import CommonOptions, OptionGroup, ServedAnswer, load_object
+from usechat.errors import CannotServe, InvalidAddress, InvalidSetting
+
+if TYPE_CHECKING:
+    from usechat.genkit.inputs import InputBuilder
+
+__all__ = ["GenkitOptions", "GenkitTarget"]
+
+
+_TOKEN: Final = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
+"""The name of a header (RFC 9110, token)."""
+
+
+class GenkitOptions(msgspec.Struct, frozen=True, kw_only=True):
+    """The options of the kind; `usechat serve --help` explains them."""
+
+    input: str = ""
+    upstream_token: str | None = None
+    header: tuple[str, ...] = ()
+    pass_on: tuple[str, ...] = ()
+    send_data: bool = False
+    interrupts: Literal["tool", "approval"] = "tool"
+    show_public_errors: bool = False
 
 
 class GenkitTarget:
     """Serves a flow at its address, such as ``http://127.0.0.1:3400/chatFlow``, or a Python flow, prompt or agent.
 
     The flow answers at ``/chatFlow/stream``, too. The fragment of the address names what the flow takes: ``#text``,
-    ``#history`` (the default), ``#messages``, ``#agent`` or ``#stateless-agent``.
+    ``#history``, ``#messages``, ``#agent`` or ``#stateless-agent``; ``--input`` maps the keys of another object.
     """
 
     summary = "a flow at http://HOST/FLOW#INPUT, or MODULE:NAME of a Python flow, prompt or agent"
-    options = NoOptions
+    options = GenkitOptions
 
     def recognises(self, target: str) -> bool:  # noqa: ARG002
         """Return False: an address may be anything, and Python objects are found by their adapter."""
         return False
 
     def add_options(self, group: OptionGroup) -> None:
-        """Add nothing: the fragment of the address says it."""
+        """Add what the flow takes, how its server is called, and what the page gets."""
+        add = group.add_argument
+        add("--input", metavar="KEY=SOURCE,...",
+            help="where the keys of the input come from: text (of the message) or body.FIELD, such as"
+            " question=text,lang=body.lang")  # fmt: skip
+        add("--upstream-token", metavar="FILE", help="call the server with this bearer token")
+        add("--header", action="append", metavar="NAME=VALUE", help="send this header to the server; repeatable")
+        add("--pass-on", action="append", metavar="NAME",
+            help="pass this header of the page's request on to the server, too, such as authorization;"
+            " repeatable")  # fmt: skip
+        add("--send-data", action="store_true", help="send what is not text or tools as data-genkit-* parts")
+        add("--interrupts", choices=("tool", "approval"), metavar="SHAPE",
+            help="show an interrupted tool as one that waits for the page's output (tool), or for a person's approval"
+            " (approval) (default: tool)")  # fmt: skip
+        add("--show-public-errors", action="store_true",
+            help="show the texts of the server's errors whose status is not INTERNAL")  # fmt: skip
 
-    def open(self, target: str, options: NoOptions, common: CommonOptions) -> Answer:  # noqa: ARG002
+    def open(self, target: str, options: GenkitOptions, common: CommonOptions) -> ServedAnswer:
         """Return a transport for the flow."""
-        from usechat.genkit.inputs import INPUTS
-        from usechat.genkit.transport import GenkitChatTransport
+        from usechat.genkit.transport import PASSED_ON, GenkitChatTransport
 
-        if not _is_address(target):
-            flow = load_object(target)
-            return Answer(GenkitChatTransport(flow), _also(getattr(flow, "name", "")))
-        url, shape = urldefrag(target)
-        if shape and shape not in INPUTS:
-            raise InvalidAddress(
-                f"#{shape} is not an input of a flow; there are {', '.join(f'#{name}' for name in INPUTS)}"
-            )
-        transport = GenkitChatTransport(url, build_input=INPUTS[shape] if shape else None)
-        return Answer(transport, _also(urlsplit(url).path))
+        flow, build_input = _flow_and_input(target, options.input)
+        if not isinstance(flow, str):
+            _require_address(options)
+        transport = GenkitChatTransport(
+            flow,
+            build_input=build_input,
+            headers=_headers(options),
+            pass_on=(*PASSED_ON, *options.pass_on),
+            idle_timeout=common.idle_timeout,
+            show_public_errors=options.show_public_errors,
+            send_data=options.send_data,
+            interrupts=options.interrupts,
+        )
+        return ServedAnswer(
+            transport, _also(urlsplit(flow).path if isinstance(flow, str) else getattr(flow, "name", ""))
+        )
+
+
+def _flow_and_input(target: str, mapping: str) -> "tuple[Any, InputBuilder | None]":
+    """Return the address or the object that a target names, and the builder that is asked for."""
+    from usechat.genkit.inputs import INPUTS, mapped_input
+
+    build_input = mapped_input(_read_mapping(mapping)) if mapping else None
+    if not _is_address(target):
+        return load_object(target), build_input
+    url, shape = urldefrag(target)
+    if shape and shape not in INPUTS:
+        raise InvalidAddress(
+            f"#{shape} is not an input of a flow; there are {', '.join(f'#{name}' for name in INPUTS)}"
+        )
+    if shape and build_input:
+        raise CannotServe(f"#{shape} and --input contradict each other; give one of them")
+    return url, INPUTS[shape] if shape else build_input
+
+
+def _read_mapping(text: str) -> dict[str, str]:
+    """Read ``question=text,lang=body.lang``; raise ``InvalidSetting`` if it is something else."""
+    pairs = [pair.partition("=") for pair in text.split(",")]
+    if not all(key.strip() and source.strip() for key, _, source in pairs):
+        raise InvalidSetting(
+            f"--input {text!r} maps nothing; write KEY=text or KEY=body.FIELD, with commas between them"
+        )
+    return {key.strip(): source.strip() for key, _, source in pairs}
+
+
+def _headers(options: GenkitOptions) -> dict[str, str]:
+    pairs = [header.partition("=") for header in options.header]
+    for name, equals, value in pairs:
+        if not equals or not _TOKEN.fullmatch(name) or not value.isprintable() or not value.isascii():
+            raise CannotServe(f"--header: {name!r} and its value are no header; write NAME=VALUE, such as x-key=abc")
+    headers = {name: value for name, _, value in pairs}
+    if options.upstream_token is not None:
+        headers["authorization"] = f"Bearer {_token(options.upstream_token)}"
+    return headers
+
+
+def _token(path: str) -> str:
+    try:
+        token = Path(path).read_bytes().decode("latin-1").strip()
+    except OSError as error:
+        raise CannotServe(f"--upstream-token: {path} cannot be read: {error.strerror}") from None
+    if not token or not token.isprintable() or not token.isascii():
+        raise CannotServe(f"--upstream-token: {path} holds no token of printable characters in one line")
+    return token
+
+
+def _require_address(options: GenkitOptions) -> None:
+    """Raise for options that only make sense with a server."""
+    for name in ("upstream_token", "header", "pass_on", "show_public_errors"):
+        if getattr(options, name):
+            raise CannotServe(f"--{name.replace('_', '-')} is for a flow at an address; this one runs in this process")
 
 
 def _is_address(target: str) -> bool:

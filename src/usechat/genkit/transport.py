@@ -1,12 +1,16 @@
 """A Genkit flow or agent as something that answers a chat, wherever it lives."""
 
+import inspect
 from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Mapping
-from typing import Any, Final, Protocol
+from functools import partial
+from typing import Any, Final, Protocol, cast
 
+from usechat.errors import InvalidSetting
 from usechat.genkit.adapter import GenkitAdapter, Interrupts, Mapper
+from usechat.genkit.approvals import MapApproval
 from usechat.genkit.errors import describe
 from usechat.genkit.history import known_calls, resume_of
-from usechat.genkit.inputs import FlowInput, InputBuilder
+from usechat.genkit.inputs import AsyncInputBuilder, FlowInput, InputBuilder
 from usechat.genkit.wire import FlowEvent
 from usechat.ids import new_id
 from usechat.protocol.chunks import Chunk
@@ -17,15 +21,18 @@ from usechat.turn import Turn, TurnContext
 
 __all__ = ["PASSED_ON", "FlowRunner", "GenkitChatTransport", "source_of"]
 
-PASSED_ON: Final = ("accept-language", "authorization", "traceparent", "tracestate", "x-request-id")
-"""The headers of the page's request that are passed on to a Genkit server by default."""
+PASSED_ON: Final = ("accept-language", "traceparent", "tracestate", "x-request-id")
+"""The headers of the page's request that are passed on to a Genkit server by default.
+
+``authorization`` is not among them: that token is meant for usechat.
+"""
 
 
 class FlowRunner(Protocol):
     """Runs a flow, on a server or in this process."""
 
     @property
-    def default_input(self) -> InputBuilder:
+    def default_input(self) -> InputBuilder | AsyncInputBuilder:
         """The builder of its input, unless the caller names another."""
         ...
 
@@ -38,14 +45,20 @@ class GenkitChatTransport:
     """Answers a chat with a Genkit flow, prompt or agent. It is a source and a chat transport.
 
     ``flow`` is a URL such as ``http://127.0.0.1:3400/chatFlow``, or an object of the Python package ``genkit``.
-    ``build_input`` makes the flow's input from the turn; by default it is :func:`history_input` for a URL, and the
-    builder that fits the schema for an object. ``headers`` are sent with every request to a server; ``pass_on`` names
-    the headers of the page's request that are passed on. ``map_chunk``, ``map_result``, ``send_data`` and
+    ``build_input`` makes the flow's input from the turn, now or as an awaitable; by default it is the builder that fits
+    the schema, and :func:`history_input` for a URL whose server does not tell the schema. ``headers`` are sent with
+    every request to a server; ``pass_on`` names the headers of the page's request that are passed on. ``idle_timeout``
+    is how many seconds a durable stream may say nothing after its connection broke. ``show_public_errors`` shows people
+    the text of a server's errors whose status is not ``INTERNAL``. ``map_chunk``, ``map_result``, ``send_data`` and
     ``interrupts`` are those of :class:`GenkitAdapter`. ``sdk`` is the AI SDK release for :meth:`send_messages`; a
     server has its own setting.
 
-    Raises :class:`~usechat.errors.InvalidAddress` for a URL of another kind, and
-    :class:`~usechat.errors.CannotAnswer` for an object that is no flow, or whose input a chat cannot make.
+    ``map_approval`` says how an approved or denied call is resumed; by default the tool is restarted with
+    ``resumed: {approved: bool, reason?}``. ``build_input`` is then called with ``map_approval`` as a keyword, too.
+
+    Raises :class:`~usechat.errors.InvalidAddress` for a URL of another kind,
+    :class:`~usechat.errors.CannotAnswer` for an object that is no flow, or whose input a chat cannot make, and
+    :class:`~usechat.errors.InvalidSetting` for a ``map_approval`` that ``build_input`` does not take.
 
     >>> from usechat.genkit import messages_input
     >>> from usechat.server import ChatApp
@@ -56,17 +69,24 @@ class GenkitChatTransport:
         self,
         flow: Any,
         *,
-        build_input: InputBuilder | None = None,
+        build_input: InputBuilder | AsyncInputBuilder | None = None,
         headers: Mapping[str, str] | None = None,
         pass_on: Iterable[str] = PASSED_ON,
+        idle_timeout: float | None = 120,
+        show_public_errors: bool = False,
         map_chunk: Mapper | None = None,
         map_result: Mapper | None = None,
         send_data: bool = False,
         interrupts: Interrupts = "tool",
+        map_approval: MapApproval | None = None,
         sdk: str = "any",
     ) -> None:
-        self._flow = _runner_of(flow, headers or {}, pass_on)
-        self._build_input = build_input or self._flow.default_input
+        self._describe = partial(describe, show_public=show_public_errors)
+        if isinstance(flow, str):
+            self._flow: FlowRunner = _remote_flow(flow, headers or {}, pass_on, idle_timeout, show_public_errors)
+        else:
+            self._flow = _local_flow(flow)
+        self._build_input = _with_approvals(build_input or self._flow.default_input, map_approval)
         self._map_chunk = map_chunk
         self._map_result = map_result
         self._send_data = send_data
@@ -77,8 +97,9 @@ class GenkitChatTransport:
         """Answer the turn. The flow is stopped in this task if the turn is."""
         await AdapterSource(self._run, lambda: self._adapter(context.turn)).drive(context)
 
-    def _run(self, turn: Turn) -> AsyncGenerator[FlowEvent, None]:
-        return self._flow.run(self._build_input(turn), turn)
+    async def _run(self, turn: Turn) -> AsyncGenerator[FlowEvent, None]:
+        built = self._build_input(turn)
+        return self._flow.run(built if isinstance(built, FlowInput) else await built, turn)
 
     async def send_messages(self, request: ChatRequest) -> AsyncIterator[Chunk]:
         """Answer a request. Closing the iterator stops the flow before ``aclose`` returns."""
@@ -98,8 +119,20 @@ class GenkitChatTransport:
             interrupts=self._interrupts,
             known=known_calls(turn),
             denied=resume.denied if resume else (),
-            describe=describe,
+            describe=self._describe,
         )
+
+
+def _with_approvals(
+    build_input: InputBuilder | AsyncInputBuilder, map_approval: MapApproval | None
+) -> InputBuilder | AsyncInputBuilder:
+    if map_approval is None:
+        return build_input
+    if "map_approval" not in inspect.signature(build_input).parameters:
+        raise InvalidSetting(
+            "map_approval needs an input that resumes interrupted tools, such as messages_input or agent_input"
+        )
+    return cast("InputBuilder", partial(build_input, map_approval=map_approval))  # type: ignore[call-arg]
 
 
 def source_of(flow: Any) -> GenkitChatTransport | None:
@@ -109,11 +142,15 @@ def source_of(flow: Any) -> GenkitChatTransport | None:
     return GenkitChatTransport(flow) if can_answer(flow) else None
 
 
-def _runner_of(flow: Any, headers: Mapping[str, str], pass_on: Iterable[str]) -> FlowRunner:
-    if isinstance(flow, str):
-        from usechat.genkit.remote import RemoteFlow
+def _remote_flow(
+    url: str, headers: Mapping[str, str], pass_on: Iterable[str], idle_timeout: float | None, show_public: bool
+) -> FlowRunner:
+    from usechat.genkit.remote import RemoteFlow
 
-        return RemoteFlow(flow, headers=headers, pass_on=pass_on)
+    return RemoteFlow(url, headers=headers, pass_on=pass_on, idle_timeout=idle_timeout, show_public=show_public)
+
+
+def _local_flow(flow: Any) -> FlowRunner:
     from usechat.genkit.local import local_flow
 
     return local_flow(flow)

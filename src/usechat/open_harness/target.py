@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from usechat.cli.targets import Answer, CommonOptions, OptionGroup, load_object
+from usechat.cli.targets import CommonOptions, OptionGroup, ServedAnswer, load_object
 from usechat.errors import CannotLoad, InvalidFlow, InvalidSetting
 
 if TYPE_CHECKING:
@@ -49,8 +49,8 @@ class OpenHarnessTarget:
             "--registry", metavar="MODULE:NAME", help="a NodeRegistry with types of nodes and models of your own"
         )
 
-    def open(self, target: str, options: OpenHarnessOptions, common: CommonOptions) -> Answer:  # noqa: ARG002
-        """Return a transport; what is wrong with the flow or the address is told now, not to the first user."""
+    def open(self, target: str, options: OpenHarnessOptions, common: CommonOptions) -> ServedAnswer:  # noqa: ARG002
+        """Return a transport; a broken flow or address is an error now, not for the first user."""
         from usechat.open_harness.inputs import read_mapping
         from usechat.open_harness.transport import OpenHarnessChatTransport
 
@@ -59,7 +59,7 @@ class OpenHarnessTarget:
             raise InvalidSetting("--registry is for flow files: a flow at an address has its own types of nodes")
         factory = _flows_at(scheme, target) if is_address else _open_file(target, options.registry)
         mapping = read_mapping(options.input) if options.input else None
-        return Answer(OpenHarnessChatTransport(factory, input=mapping, send_flow_metadata=True))
+        return ServedAnswer(OpenHarnessChatTransport(factory, input=mapping, send_flow_metadata=True))
 
 
 def _flows_at(scheme: str, url: str) -> "RuntimeFactory":

@@ -184,6 +184,11 @@ class MessageBuilder:
         """Whether the page shows the message at all."""
         return self._continues or self._updates > 0
 
+    def tool_parts(self) -> list[Part]:
+        """Return the tool parts themselves: a client that answers a call before the stream ends changes them."""
+        self._catch_up()
+        return list(self._parts.tools())
+
     def _reads(self, behaviour: str) -> bool:
         return reads(self._release, behaviour)
 

@@ -642,7 +642,7 @@ def repair(messages: Sequence[ModelMessage]) -> list[ModelMessage]:
 
 
 @dataclass(slots=True)
-class _Call:
+class _CallPair:
     """A tool call and all that became of it."""
 
     position: _Position
@@ -690,13 +690,13 @@ class _Call:
             yield self.result
 
 
-def _calls_by_message(messages: Sequence[ModelMessage]) -> Mapping[int, list[_Call]]:
+def _calls_by_message(messages: Sequence[ModelMessage]) -> Mapping[int, list[_CallPair]]:
     """Return the calls that stay, all answered, by the index of their message."""
-    kept: dict[str, _Call] = {}
+    kept: dict[str, _CallPair] = {}
     for call in _find_calls(messages):
         if call.id not in kept or call.is_answered or not kept[call.id].is_answered:
             kept[call.id] = call
-    by_message: dict[int, list[_Call]] = {}
+    by_message: dict[int, list[_CallPair]] = {}
     for call in kept.values():
         if not call.is_answered:
             call.answer()
@@ -704,14 +704,14 @@ def _calls_by_message(messages: Sequence[ModelMessage]) -> Mapping[int, list[_Ca
     return by_message
 
 
-def _find_calls(messages: Sequence[ModelMessage]) -> list[_Call]:
-    calls: list[_Call] = []
-    latest: dict[str, _Call] = {}
-    asked: dict[str, _Call] = {}
+def _find_calls(messages: Sequence[ModelMessage]) -> list[_CallPair]:
+    calls: list[_CallPair] = []
+    latest: dict[str, _CallPair] = {}
+    asked: dict[str, _CallPair] = {}
     early_results: dict[str, _Entry] = {}
     for position, part in _parts_about_calls(messages):
         if part["type"] == "tool-call":
-            call = _Call(position, part, result=early_results.pop(part["toolCallId"], None))
+            call = _CallPair(position, part, result=early_results.pop(part["toolCallId"], None))
             latest[call.id] = call
             calls.append(call)
         elif part["type"] == "tool-result":
@@ -734,7 +734,7 @@ def _parts_about_calls(messages: Sequence[ModelMessage]) -> Iterator[_Entry]:
                     yield (number, index), part
 
 
-def _ask(asked: dict[str, _Call], call: _Call | None, position: _Position, request: _Json) -> None:
+def _ask(asked: dict[str, _CallPair], call: _CallPair | None, position: _Position, request: _Json) -> None:
     """Add a request for approval to its call; an earlier one with the same id, and its response, go."""
     approval_id = request["approvalId"]
     if (earlier := asked.pop(approval_id, None)) is not None:

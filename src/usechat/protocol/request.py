@@ -226,13 +226,18 @@ def _approval_answer(call: _RequestCall) -> ApprovalAnswer | None:
     if not call.has_outcome:
         return None
     output = {"reason": _error_text(call)} if call.state == ToolState.OUTPUT_ERROR else call.part.get("output")
-    answer = output if isinstance(output, Mapping) else {}
+    answer = output if isinstance(output, Mapping) else {"approved": _is_yes(output)}
     return ApprovalAnswer(
         question["approvalId"],
         answer.get("approved") is True,
         _string(answer.get("reason")),
         _string(question.get("toolCallId")),
     )
+
+
+def _is_yes(output: Any) -> bool:
+    """Return whether an output is the word "yes": what a page without a form for approvals sends."""
+    return isinstance(output, str) and output.strip().lower() == "yes"
 
 
 def _error_text(call: _RequestCall) -> str | None:

@@ -393,6 +393,8 @@ class ToolCalls:
         if call.settled:
             return sent
         call.asked = True
+        if not part.is_automatic:
+            call.interim = []  # made final, an output from before the question would imply that the answer was yes
         self._remember_approval(part.approval_id, call)
         if self.needs_own_step(part):
             self._downgraded["tool-approval-request"] += 1

@@ -119,7 +119,7 @@ class ChatApp(EndpointsApp):
         authorize: returns who sent a request; see ``docs/auth.md``. By default everyone is allowed.
         settings: see :class:`~usechat.server.Settings`.
         path: where ``DefaultChatTransport`` posts to; it may have parameters, such as ``/projects/{project}/chat``.
-        also: further paths that answer a POST in the same way.
+        also: further paths that answer in the same way over HTTP: send, resume, stop, state.
         drain: how many seconds runs get to finish when the server shuts down. Their readers are disconnected at once,
             and resume elsewhere.
         observer: receives what happens, such as an :class:`~usechat.server.OpenTelemetryObserver`.
@@ -158,8 +158,12 @@ class ChatApp(EndpointsApp):
         )
         routes = [
             Route(path, endpoints.send, methods=["POST"]),
-            *(Route(another, endpoints.send, methods=["POST"]) for another in also),
             *run_routes(path, endpoints),
+            *(
+                route
+                for another in also
+                for route in (Route(another, endpoints.send, methods=["POST"]), *run_routes(another, endpoints))
+            ),
             WebSocketRoute(f"{path}/ws", ChatSockets(endpoints).serve),
         ]
         super().__init__(endpoints, routes, drain=drain, metrics=page)

@@ -35,7 +35,7 @@ Action: TypeAlias = Literal["send", "resume", "stop", "state", "check"]
 
 Authorize: TypeAlias = Callable[[Request, str, Action], Awaitable[Identity | None]]
 AuthorizeFunction: TypeAlias = Authorize | Callable[[Request, str, Action], Identity | None]
-"""Returns who sent a request; ``None`` if the chat is not theirs. Called with the request, the chat's id and the
+"""Returns who sent a request; ``None`` if they may not use the chat. Called with the request, the chat's id and the
 action.
 
 It raises :class:`~usechat.errors.Unauthenticated`, or another ``RequestError``, if the request carries no valid
@@ -66,7 +66,7 @@ async def authorize_request(rule: AuthorizeFunction, request: Request, chat_id: 
 class AccessPolicy(Protocol):
     """Decides who may do what with which chat, and under which key the runs of a chat are stored.
 
-    :class:`Endpoints` asks it in this order: ``authenticate`` before the body is read, ``identify`` once the chat's
+    :class:`Endpoints` calls it in this order: ``authenticate`` before the body is read, ``identify`` once the chat's
     id is known, ``key`` for the identity that came out.
     """
 
@@ -90,7 +90,7 @@ class AuthorizedChats:
         self._rule: Any = rule
 
     async def authenticate(self, request: Request) -> None:
-        """Ask the rule, if it can tell without a chat's id."""
+        """Call the rule's own ``authenticate``, if it has one."""
         if isinstance(self._rule, Authenticator):
             await self._rule.authenticate(request)
 

@@ -14,7 +14,7 @@ can be stepped by hand     of their own, so a stream needs no second     leave (
 ``cycle.transport``        to reset the connection of a client that      such a client gets an ``error`` chunk, and the
                            must resume: a body that ends well looks      response ends without its last chunk; a client
                            like a complete answer                        that takes nothing at all is not disconnected
-``Server.should_exit``,    uvicorn tells the app of its exit only when   open streams delay the exit until they end, or
+``Server.should_exit``,    uvicorn informs the app of its exit only when open streams delay the exit until they end, or
 found through the handler  all responses have ended, and mounted apps    until ``--timeout-graceful-shutdown``
 of SIGTERM                 never
 =========================  ============================================  ==============================================

@@ -36,6 +36,7 @@ const scripts = {
   weather: [[{ text: "Let me look." }, request("weather", "Rome"), request("weather", "Paris")], [{ text: "It is warm." }]],
   broken: [[{ text: "Let me look." }, request("broken", "Rome")]],
   delete: [[{ text: "May I?" }, request("delete", "Rome"), request("weather", "Oslo")], [{ text: "Thanks." }]],
+  confirm: [[{ text: "May I?" }, request("confirm", "Rome")], [{ text: "Thanks." }]],
   wait: [[{ text: "Let me look." }, request("wait", "Rome")]],
   picture: [[{ media: { url: "data:image/png;base64,AAAA" } }, { data: { answer: 42 } }]],
 };
@@ -66,9 +67,16 @@ const tools = [
   tool("broken", async () => {
     throw new Error("a secret of the server");
   }),
-  tool("delete", async ({ city }, { resumed, interrupt }) =>
-    resumed ? `${city} is gone` : interrupt({ reason: "This cannot be undone." }),
-  ),
+  tool("delete", async ({ city }, { resumed, interrupt }) => {
+    if (!resumed) interrupt({ reason: "This cannot be undone." });
+    return resumed.approved ? `${city} is gone` : `${city} is still there`;
+  }),
+  ai.defineInterrupt({
+    name: "confirm",
+    description: "confirm",
+    inputSchema: City,
+    outputSchema: z.object({ confirmed: z.boolean() }),
+  }),
   tool("wait", () => {
     heard.started.push("wait");
     return new Promise(() => {});

@@ -48,6 +48,16 @@ def test_what_is_half_said_is_settled_and_calls_for_the_client_stay_open() -> No
     assert stream.ending is None
 
 
+@pytest.mark.parametrize("sdk", ["7", "any"])
+def test_progress_before_an_approval_request_does_not_answer_it(sdk: str) -> None:
+    stream = MessageStream(message_id="m1", sdk=sdk)
+    for part in (p.ToolCall("c1", "delete", {}), p.ToolResult("c1", "half", preliminary=True)):
+        stream.send(part)
+    stream.send(p.ApprovalRequest("a1", "c1"))
+    assert stream.settle() == []
+    assert [call.wire_id for call in stream.waiting_calls] == ["c1"]
+
+
 def test_a_stream_that_has_not_begun_begins() -> None:
     stream = MessageStream(message_id="m1", sdk="7")
     assert stream.settle() == [StartChunk("m1")]

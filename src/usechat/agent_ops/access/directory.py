@@ -4,6 +4,7 @@
 creates the tables and edits them. Nothing is cached, so a change takes effect at the next request.
 """
 
+import contextlib
 import hashlib
 import logging
 import os
@@ -134,6 +135,12 @@ class SessionDirectory:
         """Raise :class:`~usechat.errors.AccessUnknown` if the database cannot be read."""
         async with self._reading() as connection:
             await connection.execute(select(SESSIONS.c.id).limit(1))
+
+    async def require_migrated(self) -> None:
+        """Raise :class:`~usechat.errors.UnusableDirectory` if the tables are missing or old; nothing if unreachable."""
+        with contextlib.suppress(SQLAlchemyError, OSError):  # a database that starts later is no reason to give up
+            async with self._reader.connect() as connection:
+                await _require_newest(connection)
 
     async def close(self) -> None:
         """Close connections."""
@@ -306,8 +313,7 @@ class DirectoryChanges:
     async def _changing(self) -> AsyncIterator[AsyncConnection]:
         """Start a transaction, after checking that the tables are up to date."""
         async with self._connection() as connection:
-            if await connection.run_sync(_revision) != _newest():
-                raise UnusableDirectory("the directory's tables are missing or old; run: usechat sessions migrate")
+            await _require_newest(connection)
             yield connection
 
     @asynccontextmanager
@@ -328,6 +334,11 @@ async def _require_not_owner(connection: AsyncConnection, session_id: str, subje
     owner = (await connection.execute(select(SESSIONS.c.owner).where(SESSIONS.c.id == session_id))).scalar()
     _require(owner is not None, f"no session {session_id} is in the directory")
     _require(owner != subject, f"{subject} owns the session {session_id}; grant owner to somebody else first")
+
+
+async def _require_newest(connection: AsyncConnection) -> None:
+    if await connection.run_sync(_revision) != _newest():
+        raise UnusableDirectory("the directory's tables are missing or old; run: usechat sessions migrate")
 
 
 def _require(found: object, otherwise: str) -> None:

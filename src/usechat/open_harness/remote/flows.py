@@ -129,6 +129,7 @@ class RemoteRuntime:
     many seconds a resumed run may take to its first event. Raises :class:`~usechat.errors.InvalidAddress` for another
     kind of URL.
 
+    >>> from usechat.open_harness import OpenHarnessChatTransport
     >>> transport = OpenHarnessChatTransport(lambda: RemoteRuntime("ws://localhost:42069/ws"))
     """
 

@@ -160,6 +160,7 @@ class RemoteSessions:
     seconds without an event the server is asked whether the session still runs: no event reports a crashed workflow.
     Raises :class:`~usechat.errors.InvalidAddress` for another kind of URL.
 
+    >>> from usechat.open_harness import OpenHarnessChatTransport
     >>> transport = OpenHarnessChatTransport(RemoteSessions("http://localhost:42069"))
     """
 

@@ -1,4 +1,4 @@
-"""Bearer tokens: find the token of a request, and ask rules whose it is."""
+"""Bearer tokens: find the token of a request, and identify its owner by rules."""
 
 import logging
 from collections.abc import Mapping, Sequence

@@ -163,7 +163,7 @@ class MetricsObserver:
         self._turn_duration(seconds)
 
     def run_lost(self, info: RunInfo) -> None:
-        """Nothing: whoever found it lost counts it."""
+        """Do nothing: the worker that declared it lost counts it."""
 
     def stream_opened(self) -> None:
         """One more is open."""

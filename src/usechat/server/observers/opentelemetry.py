@@ -32,7 +32,7 @@ class OpenTelemetryObserver(Observers):
     ) -> None:
         meter = metrics.get_meter(_SCOPE, meter_provider=meter_provider)
         tracer = trace.get_tracer(_SCOPE, tracer_provider=tracer_provider)
-        super().__init__(MetricsObserver(_Binding(meter)), _RunSpans(tracer))
+        super().__init__(MetricsObserver(_OpenTelemetryBinding(meter)), _RunSpans(tracer))
 
 
 class _RunSpans(Unobserved):
@@ -66,7 +66,7 @@ class _RunSpans(Unobserved):
         span.end()
 
 
-class _Binding:
+class _OpenTelemetryBinding:
     """Creates each instrument when it is first used."""
 
     def __init__(self, meter: metrics.Meter) -> None:

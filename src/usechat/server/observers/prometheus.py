@@ -25,7 +25,7 @@ class PrometheusObserver(MetricsObserver):
     """Counts in a registry of prometheus-client, once per registry."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
-        super().__init__(_Binding(registry))
+        super().__init__(_PrometheusBinding(registry))
         self._registry = registry
 
     async def page(self, request: Request) -> Response:
@@ -57,7 +57,7 @@ def process_metrics() -> PrometheusObserver:
     return PrometheusObserver(REGISTRY)
 
 
-class _Binding:
+class _PrometheusBinding:
     """Registers each instrument when it is first used."""
 
     def __init__(self, registry: CollectorRegistry) -> None:

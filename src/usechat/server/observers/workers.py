@@ -21,8 +21,7 @@ def counted_together() -> Iterator[None]:
     """Make all processes that are started inside the block count together.
 
     A directory that the environment names already (``PROMETHEUS_MULTIPROC_DIR``) is used and kept; otherwise a
-    temporary one is made and removed. Call it in the process that starts the workers, before they import anything of
-    theirs.
+    temporary one is made and removed. Call it in the process that starts the workers, before the workers start.
 
     >>> with counted_together():  # start a process manager with several workers here
     ...     worker_directory() is None

@@ -1,0 +1,43 @@
+"""The pytest plugin of usechat. It imports nothing until a fixture is used."""
+
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+if TYPE_CHECKING:
+    from usechat.testing import AgentClient, ScriptedModel
+
+
+@pytest.fixture
+def usechat_client() -> Iterator[Callable[..., "AgentClient"]]:
+    """Make clients for any ASGI app, WSGI app, URL or agent: ``usechat_client(app).ask("hi")``.
+
+    It takes what ``usechat.testing.AgentClient`` takes; the clients are closed after the test.
+    """
+    from usechat.testing import AgentClient
+
+    opened: list[AgentClient] = []
+
+    def open_client(target: Any, **options: Any) -> AgentClient:
+        client = AgentClient(target, **options)
+        opened.append(client)
+        return client
+
+    yield open_client
+    for client in reversed(opened):
+        client.close()
+
+
+@pytest.fixture
+def scripted_model() -> Iterator[Callable[..., "ScriptedModel"]]:
+    """Start model servers that follow a script: ``scripted_model(["Hello"]).openai_url``.
+
+    It takes what ``usechat.testing.ScriptedModel`` takes; the servers are stopped after the test.
+    """
+    from contextlib import ExitStack
+
+    from usechat.testing import ScriptedModel
+
+    with ExitStack() as opened:
+        yield lambda answers: opened.enter_context(ScriptedModel(answers))

@@ -1,0 +1,530 @@
+"""Record what goes over the wire between a page and an endpoint, play it back, and compare two recordings.
+
+**The file** (``*.usechat.jsonl``) has one JSON object per line, in the order of time. The first line says what it is.
+Each other line belongs to one exchange, a request and its response, and has the seconds since the recording began:
+
+.. code-block:: text
+
+    {"usechat": "recording", "version": 1, "url": "https://example.org/api/chat"}
+    {"exchange": 1, "at": 0.0, "request": {"method": "POST", "path": "", "body": {…}}}
+    {"exchange": 1, "at": 0.21, "response": {"status": 200, "headers": {"content-type": "text/event-stream"}}}
+    {"exchange": 1, "at": 0.22, "data": "data: {\\"type\\":\\"start\\"}\\n\\n"}
+    {"exchange": 1, "at": 0.93, "end": "complete"}
+
+``path`` is what follows the URL of the endpoint. ``data`` is one frame, or what there was of it; bytes that are no
+UTF-8 stand under ``bytes`` in base64. ``end`` is ``complete``, ``broken`` (by the endpoint) or ``left`` (by the page).
+Of the headers only those are kept that cannot hold a secret; the query of the URL is left out.
+"""
+
+import argparse
+import asyncio
+import base64
+import binascii
+import contextlib
+import json
+import math
+import sys
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from pathlib import Path
+from typing import IO, Any, Final, Literal, TypeAlias
+from urllib.parse import urlsplit, urlunsplit
+
+import httpx2
+import msgspec
+from starlette.requests import Request
+from starlette.responses import PlainTextResponse, Response, StreamingResponse
+from starlette.routing import Route, Router
+
+from usechat.check.response import Capture
+from usechat.errors import InvalidAddress, InvalidSetting, ProtocolError, StreamFailed, UnusableFile
+from usechat.protocol.message import MessageBuilder
+from usechat.protocol.sse import ChunkDecoder
+from usechat.protocol.ui_messages import UIMessage
+from usechat.protocol.values import json_text
+
+__all__ = [
+    "RecordedExchange",
+    "RecordingProxy",
+    "StreamPlayer",
+    "StreamRecorder",
+    "StreamRecording",
+    "first_difference",
+]
+
+End: TypeAlias = Literal["complete", "broken", "left"]
+Step: TypeAlias = Callable[[], Awaitable[None]]
+
+_VERSION: Final = 1
+_KEPT_REQUEST_HEADERS: Final = frozenset({"accept", "content-type", "user-agent", "x-ai-sdk"})
+_KEPT_RESPONSE_HEADERS: Final = frozenset(
+    {"cache-control", "content-type", "x-accel-buffering", "x-vercel-ai-ui-message-stream"}
+)
+_HOP_BY_HOP: Final = frozenset(
+    {"connection", "content-encoding", "content-length", "host", "keep-alive", "transfer-encoding", "upgrade"}
+)
+_CHAT_PATH: Final = "/api/chat"
+_ENDS: Final = ("complete", "broken", "left")
+
+
+class RecordedExchange(msgspec.Struct):
+    """One request and its response."""
+
+    at: float
+    method: str
+    path: str
+    body: Any = None
+    request_headers: dict[str, str] = {}
+    status: int | None = None
+    headers: dict[str, str] = {}
+    pieces: list[tuple[float, bytes]] = []
+    end: End | None = None
+
+    @property
+    def is_question(self) -> bool:
+        """Whether it posts a chat request, and does not stop or look at one."""
+        return self.method == "POST" and self.path == ""
+
+    @property
+    def content(self) -> bytes:
+        """The body of the response."""
+        return b"".join(piece for _, piece in self.pieces)
+
+    def message(self, sdk: str = "7") -> tuple[UIMessage | None, str | None]:
+        """Return the message that a client makes of the response, and what it would show as an error."""
+        if self.status is None or not 200 <= self.status < 300:
+            return None, self.content.decode("utf-8", "replace") or f"status {self.status}"
+        messages = (self.body or {}).get("messages")
+        last: UIMessage | None = messages[-1] if messages else None
+        decoder, builder = ChunkDecoder(), MessageBuilder(sdk=sdk, message_id="answer", message=last)
+        try:
+            for _, piece in self.pieces:
+                for chunk in decoder.receive(piece):
+                    builder.receive(chunk)
+        except (ProtocolError, StreamFailed) as error:
+            return builder.message, str(error)
+        return builder.message, None
+
+
+class StreamRecording:
+    """A recording in memory: the endpoint's URL and the exchanges in the order in which they began."""
+
+    def __init__(self, url: str, exchanges: list[RecordedExchange]) -> None:
+        self.url = url
+        self.exchanges = exchanges
+
+    @classmethod
+    def read(cls, path: str | Path) -> "StreamRecording":
+        """Read a file. Raises :class:`~usechat.errors.UnusableFile`, which names the line that is wrong."""
+        try:
+            lines = Path(path).read_text(encoding="utf-8").splitlines()
+        except (OSError, UnicodeDecodeError) as error:
+            raise UnusableFile(f"{path} cannot be read: {error}") from None
+        return cls.parse(lines, name=str(path))
+
+    @classmethod
+    def parse(cls, lines: list[str], *, name: str = "the recording") -> "StreamRecording":
+        """Read the lines of a file."""
+        recording: StreamRecording | None = None
+        exchanges: dict[int, RecordedExchange] = {}
+        for number, line in enumerate(lines, 1):
+            if not line.strip():
+                continue
+            try:
+                value = json.loads(line)
+                if recording is None:
+                    recording = cls(_read_head(value), [])
+                else:
+                    _read_event(value, exchanges)
+            except (ValueError, KeyError, TypeError) as error:
+                raise UnusableFile(f"{name}, line {number}: {_what_is_wrong(error)}") from None
+        if recording is None:
+            raise UnusableFile(f"{name} is empty; a recording begins with a line that says what it is")
+        recording.exchanges = list(exchanges.values())
+        return recording
+
+    @property
+    def questions(self) -> list[RecordedExchange]:
+        """The exchanges that post a chat request."""
+        return [exchange for exchange in self.exchanges if exchange.is_question]
+
+    def captures(self, name: str) -> list[Capture]:
+        """Return the responses to chat requests, for the checker."""
+        return [
+            Capture(
+                name=f"{name}, exchange {number}",
+                body=exchange.content,
+                status=exchange.status or 0,
+                headers=exchange.headers,
+                is_broken=exchange.end == "broken",
+                unread="the client left before the end" if exchange.end != "complete" else None,
+            )
+            for number, exchange in enumerate(self.exchanges, 1)
+            if exchange.is_question
+        ]
+
+
+def _read_head(value: Any) -> str:
+    if value["usechat"] != "recording" or value["version"] != _VERSION:
+        raise ValueError(f"a recording of version {_VERSION} is expected, not {json.dumps(value)[:80]}")
+    return str(value["url"])
+
+
+def _read_event(value: Any, exchanges: dict[int, RecordedExchange]) -> None:
+    number, at = int(value["exchange"]), float(value["at"])
+    if "request" in value:
+        asked = value["request"]
+        exchanges[number] = RecordedExchange(
+            at, asked["method"], asked["path"], asked.get("body"), dict(asked.get("headers", {}))
+        )
+        return
+    exchange = exchanges[number]
+    if "response" in value:
+        exchange.status, exchange.headers = int(value["response"]["status"]), dict(value["response"]["headers"])
+    elif "data" in value:
+        exchange.pieces.append((at, value["data"].encode()))
+    elif "bytes" in value:
+        exchange.pieces.append((at, base64.b64decode(value["bytes"], validate=True)))
+    elif value["end"] in _ENDS:
+        exchange.end = value["end"]
+    else:
+        raise ValueError(f"end is one of {', '.join(_ENDS)}, not {value['end']!r}")
+
+
+def _what_is_wrong(error: Exception) -> str:
+    if isinstance(error, binascii.Error):
+        return "bytes is not base64"
+    return f"the key {error} is missing" if isinstance(error, KeyError) else str(error)
+
+
+class StreamRecorder:
+    """Writes a recording as it happens; every line is complete when the program dies."""
+
+    def __init__(self, file: IO[str], url: str, *, clock: Callable[[], float] = time.monotonic) -> None:
+        self._file = file
+        self._clock = clock
+        self._began = clock()
+        self._count = 0
+        self._write({"usechat": "recording", "version": _VERSION, "url": without_query(url)})
+
+    def begin(self, method: str, path: str, headers: Mapping[str, str], body: Any) -> int:
+        """Write a request; return the number of its exchange."""
+        self._count += 1
+        kept = {name.lower(): value for name, value in headers.items() if name.lower() in _KEPT_REQUEST_HEADERS}
+        self._event(self._count, request={"method": method, "path": path, "headers": kept, "body": body})
+        return self._count
+
+    def respond(self, exchange: int, status: int, headers: Mapping[str, str]) -> None:
+        """Write the beginning of a response."""
+        kept = {name.lower(): value for name, value in headers.items() if name.lower() in _KEPT_RESPONSE_HEADERS}
+        self._event(exchange, response={"status": status, "headers": kept})
+
+    def data(self, exchange: int, frame: bytes) -> None:
+        """Write a piece of a response."""
+        try:
+            self._event(exchange, data=frame.decode())
+        except UnicodeDecodeError:
+            self._event(exchange, bytes=base64.b64encode(frame).decode())
+
+    def end(self, exchange: int, end: End) -> None:
+        """Write how a response ended."""
+        self._event(exchange, end=end)
+
+    def _event(self, exchange: int, **event: Any) -> None:
+        self._write({"exchange": exchange, "at": round(self._clock() - self._began, 4), **event})
+
+    def _write(self, value: dict[str, Any]) -> None:
+        self._file.write(json_text(value) + "\n")
+        self._file.flush()
+
+
+def without_query(url: str) -> str:
+    """Return a URL without its query and its user, which may hold a key."""
+    parts = urlsplit(url)
+    return urlunsplit((parts.scheme, parts.netloc.rpartition("@")[2], parts.path, "", ""))
+
+
+def _frames(data: bytearray) -> list[bytes]:
+    """Take the complete frames out of what has arrived."""
+    *complete, rest = bytes(data).split(b"\n\n")
+    data[:] = rest
+    return [frame + b"\n\n" for frame in complete]
+
+
+class RecordingProxy:
+    """An ASGI app that passes the requests of a page on to an endpoint, and records them.
+
+    ``path`` is where the page posts. Further paths below it (``/{chat id}/stream``, ``/{chat id}/stop``) are passed on
+    too. ``http`` is the transport of ``httpx2`` to use.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        recorder: StreamRecorder,
+        *,
+        path: str = _CHAT_PATH,
+        http: httpx2.AsyncBaseTransport | None = None,
+    ) -> None:
+        if not url.lower().startswith(("http://", "https://")):
+            raise InvalidAddress(f"{url!r} is no endpoint; give a URL such as http://localhost:8000/api/chat")
+        self._url = urlsplit(url)
+        self._recorder = recorder
+        self._client = httpx2.AsyncClient(timeout=None, transport=http)
+        self._app = Router(routes=[Route(f"{path}{{rest:path}}", self._pass_on, methods=["GET", "POST"])])
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        """Answer one ASGI connection."""
+        await self._app(scope, receive, send)
+
+    async def aclose(self) -> None:
+        """Close the connections to the endpoint."""
+        await self._client.aclose()
+
+    async def _pass_on(self, request: Request) -> Response:
+        rest, body = request.path_params["rest"], await request.body()
+        exchange = self._recorder.begin(request.method, rest, request.headers, _json_of(body))
+        path = self._url.path.removesuffix("/") + rest if rest else self._url.path
+        query = "&".join(filter(None, [self._url.query, request.url.query]))
+        upstream = self._client.build_request(
+            request.method,
+            urlunsplit(self._url._replace(path=path, query=query)),
+            content=body,
+            headers=[(name, value) for name, value in request.headers.items() if name not in _HOP_BY_HOP],
+        )
+        upstream.headers["accept-encoding"] = "identity"
+        try:
+            response = await self._client.send(upstream, stream=True)
+        except httpx2.HTTPError as error:
+            self._recorder.end(exchange, "broken")
+            return PlainTextResponse(f"The endpoint cannot be reached: {error}", 502)
+        self._recorder.respond(exchange, response.status_code, response.headers)
+        headers = {name: value for name, value in response.headers.items() if name.lower() not in _HOP_BY_HOP}
+        return StreamingResponse(self._recorded(exchange, response), response.status_code, headers)
+
+    async def _recorded(self, exchange: int, response: httpx2.Response) -> AsyncIterator[bytes]:
+        data = bytearray()
+        end: End = "left"
+        try:
+            async for piece in response.aiter_bytes():
+                data += piece
+                for frame in _frames(data):
+                    self._recorder.data(exchange, frame)
+                yield piece
+            end = "complete"
+        except httpx2.HTTPError:
+            end = "broken"
+            raise
+        finally:
+            if data:
+                self._recorder.data(exchange, bytes(data))
+            self._recorder.end(exchange, end)
+            await response.aclose()
+
+
+def _json_of(body: bytes) -> Any:
+    try:
+        return json.loads(body) if body else None
+    except ValueError:
+        return body.decode("utf-8", "replace")
+
+
+class StreamPlayer:
+    """An ASGI app that answers a page with a recording: the first message with the first answer, and so on.
+
+    Each chat begins at the beginning. ``speed`` is 1 for the times of the recording, 4 for a quarter of them, and
+    ``math.inf`` for no waiting. ``step`` is awaited before each frame, instead of waiting. ``path`` is where the page
+    posts. A stop ends what is being played, and there is never anything to resume.
+    """
+
+    def __init__(
+        self, recording: StreamRecording, *, speed: float = 1, step: Step | None = None, path: str = _CHAT_PATH
+    ) -> None:
+        if not speed > 0:
+            raise InvalidSetting(f"speed is greater than 0, not {speed:g}; math.inf plays without waiting")
+        if not recording.questions:
+            raise UnusableFile("the recording holds no answer to a chat request, so there is nothing to play")
+        self._answers = recording.questions
+        self._speed = speed
+        self._step = step
+        self._played: dict[str, int] = {}
+        self._stops: dict[str, asyncio.Event] = {}
+        self._app = Router(
+            routes=[
+                Route(path, self._answer, methods=["POST"]),
+                Route(f"{path}/{{chat_id}}/stream", self._resume, methods=["GET"]),
+                Route(f"{path}/{{chat_id}}/stop", self._stop, methods=["POST"]),
+            ]
+        )
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        """Answer one ASGI connection."""
+        await self._app(scope, receive, send)
+
+    async def _answer(self, request: Request) -> Response:
+        body = _json_of(await request.body())
+        chat_id = str(body.get("id", "")) if isinstance(body, dict) else ""
+        number = self._played.get(chat_id, 0)
+        if number >= len(self._answers):
+            return PlainTextResponse(f"The recording has {len(self._answers)} answers, and all were played.", 410)
+        self._played[chat_id] = number + 1
+        answer = self._answers[number]
+        stop = self._stops[chat_id] = asyncio.Event()
+        if answer.status is None:
+            return PlainTextResponse("The endpoint could not be reached when this was recorded.", 502)
+        return StreamingResponse(self._frames(answer, stop), answer.status, answer.headers)
+
+    async def _frames(self, answer: RecordedExchange, stop: asyncio.Event) -> AsyncIterator[bytes]:
+        before = answer.at
+        for at, frame in answer.pieces:
+            if self._step is not None:
+                await self._step()
+            elif not math.isinf(self._speed):
+                await _wait(stop, (at - before) / self._speed)
+            before = at
+            if stop.is_set():
+                return
+            yield frame
+
+    async def _resume(self, _request: Request) -> Response:
+        return Response(status_code=204)
+
+    async def _stop(self, request: Request) -> Response:
+        stop = self._stops.get(request.path_params["chat_id"])
+        if stop is not None:
+            stop.set()
+        return Response(status_code=204)
+
+
+async def _wait(stop: asyncio.Event, seconds: float) -> None:
+    """Wait for so long, or until something is stopped."""
+    with contextlib.suppress(TimeoutError):
+        await asyncio.wait_for(stop.wait(), max(0.0, seconds))
+
+
+# -- Comparing two recordings.
+
+
+def first_difference(before: StreamRecording, after: StreamRecording, *, sdk: str = "7") -> str | None:
+    """Compare the answers of two recordings part for part; return the first difference in words, or ``None``.
+
+    Ids of messages, calls and approvals may differ, as they do in every run; times are not compared.
+    """
+    for number, (old, new) in enumerate(zip(before.questions, after.questions, strict=False), 1):
+        found = _difference_of_answers(old, new, sdk)
+        if found is not None:
+            return f"answer {number}: {found}"
+    counts = len(before.questions), len(after.questions)
+    if counts[0] != counts[1]:
+        return f"there were {counts[0]} answers, now there are {counts[1]}"
+    return None
+
+
+def _difference_of_answers(old: RecordedExchange, new: RecordedExchange, sdk: str) -> str | None:
+    if old.status != new.status:
+        return f"the status was {old.status}, now it is {new.status}"
+    (old_message, old_error), (new_message, new_error) = old.message(sdk), new.message(sdk)
+    found = None
+    if old_message is not None and new_message is not None:
+        found = _difference_of_messages(_named(old_message, {}), _named(new_message, {}))
+    if found is None and old_error != new_error:
+        found = f"the error was {json_text(old_error)}, now it is {json_text(new_error)}"
+    return found
+
+
+def _difference_of_messages(old: Any, new: Any) -> str | None:
+    for number, (old_part, new_part) in enumerate(zip(old["parts"], new["parts"], strict=False), 1):
+        found = _difference(old_part, new_part, "")
+        if found is not None:
+            return f"part {number} ({old_part['type']}): {found}"
+    counts = len(old["parts"]), len(new["parts"])
+    if counts[0] != counts[1]:
+        longer, which = (old, "missing now") if counts[0] > counts[1] else (new, "new")
+        return f"part {min(counts) + 1} ({longer['parts'][min(counts)]['type']}) is {which}"
+    found = _difference(old.get("metadata"), new.get("metadata"), "metadata")
+    return None if found is None else f"the message: {found}"
+
+
+def _difference(old: Any, new: Any, place: str) -> str | None:
+    """Return the first place where two JSON values differ, in words."""
+    if isinstance(old, dict) and isinstance(new, dict):
+        for key in [*old, *(key for key in new if key not in old)]:
+            inner = f"{place}.{key}" if place else key
+            if key not in new:
+                return f"{inner} was {_shown(old[key])}, now it is missing"
+            if key not in old:
+                return f"{inner} is new: {_shown(new[key])}"
+            found = _difference(old[key], new[key], inner)
+            if found is not None:
+                return found
+        return None
+    if isinstance(old, list) and isinstance(new, list) and len(old) == len(new):
+        differences = (_difference(*pair, f"{place}[{index}]") for index, pair in enumerate(zip(old, new, strict=True)))
+        return next((found for found in differences if found is not None), None)
+    return None if json_text(old) == json_text(new) else f"{place} was {_shown(old)}, now it is {_shown(new)}"
+
+
+def _shown(value: Any) -> str:
+    text = json_text(value)
+    return text if len(text) <= 200 else f"{text[:200]}… ({len(text)} characters)"
+
+
+_ID_KEYS: Final = frozenset({"id", "toolCallId", "approvalId"})
+
+
+def _named(value: Any, names: dict[str, str]) -> Any:
+    """Return a message with stable ids instead of its own."""
+    if isinstance(value, list):
+        return [_named(item, names) for item in value]
+    if not isinstance(value, dict):
+        return value
+    return {
+        key: names.setdefault(item, f"id-{len(names) + 1}")
+        if key in _ID_KEYS and isinstance(item, str)
+        else item
+        if key in ("input", "output", "data")
+        else _named(item, names)
+        for key, item in value.items()
+        if key != "signature"
+    }
+
+
+# -- The commands `usechat record` and `usechat diff`.
+
+
+def add_record_options(parser: argparse.ArgumentParser) -> None:
+    """Add the options of ``usechat record``."""
+    parser.add_argument("url", help="the endpoint, such as http://localhost:8000/api/chat")
+    parser.add_argument(
+        "-o", "--output", required=True, metavar="FILE", help="where to write, such as tour.usechat.jsonl"
+    )
+    parser.add_argument("--host", default="127.0.0.1", help="where to listen (default: %(default)s)")
+    parser.add_argument("--port", type=int, default=8001, help="the port to listen on (default: %(default)s)")
+
+
+def run_record(options: argparse.Namespace) -> int:
+    """Serve a recording proxy until it is interrupted."""
+    import uvicorn
+
+    try:
+        with Path(options.output).open("w", encoding="utf-8") as file:
+            proxy = RecordingProxy(options.url, StreamRecorder(file, options.url))
+            sys.stderr.write(f"Recording http://{options.host}:{options.port}{_CHAT_PATH} to {options.output}\n")
+            uvicorn.run(proxy, host=options.host, port=options.port, lifespan="off", log_level="warning")
+    except OSError as error:
+        raise UnusableFile(f"{options.output} cannot be written: {error.strerror}") from None
+    return 0
+
+
+def add_diff_options(parser: argparse.ArgumentParser) -> None:
+    """Add the options of ``usechat diff``."""
+    parser.add_argument("before", help="a recording")
+    parser.add_argument("after", help="another recording")
+    parser.add_argument("--sdk", default="7", help="the AI SDK release whose client reads them (default: %(default)s)")
+
+
+def run_diff(options: argparse.Namespace) -> int:
+    """Print the first difference of two recordings; return 1 if there is one."""
+    found = first_difference(StreamRecording.read(options.before), StreamRecording.read(options.after), sdk=options.sdk)
+    sys.stdout.write(f"{found or 'No difference.'}\n")
+    return 0 if found is None else 1

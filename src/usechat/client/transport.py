@@ -1,0 +1,272 @@
+"""Ask an AI SDK endpoint over HTTP, as ``DefaultChatTransport`` of the npm package does.
+
+The endpoint may be written in any language: a Next.js route, another Python server, a usechat server. The requests are
+those of the AI SDK's own client: a POST with the history, a GET of ``{url}/{chat id}/stream`` to resume.
+
+Two things are added to what the JavaScript client does. A body that is no event stream is an error that says what it
+was, where JavaScript shows an empty answer. And an answer that is closed before its end is stopped on the server with
+``POST {url}/{chat id}/stop``, if the server has that route: closing the connection alone lets a resumable run go on.
+"""
+
+import asyncio
+import contextlib
+import functools
+import ssl
+from collections.abc import AsyncIterator, Callable, Mapping
+from types import TracebackType
+from typing import Any, Final, Self, TypeAlias
+from urllib.parse import quote, urlsplit, urlunsplit
+
+import httpx2
+import msgspec
+
+from usechat.check.response import nothing_read
+from usechat.errors import AnswerTimedOut, ConnectionLost, InvalidAddress, InvalidSetting, NotAStream, RequestRefused
+from usechat.protocol.chunks import Chunk
+from usechat.protocol.request import ChatRequest
+from usechat.protocol.sse import MAXIMUM_EVENT_BYTES, ChunkDecoder
+from usechat.protocol.values import json_text, plain_json
+
+__all__ = ["Headers", "HttpChatTransport", "append_path"]
+
+Headers: TypeAlias = Mapping[str, str] | Callable[[], Mapping[str, str]]
+"""Headers, or a function that is called before each request, for tokens that expire."""
+
+_MAXIMUM_ERROR: Final = 64 * 1024
+"""Bytes of a body that are kept to say what it was."""
+_STOP_SECONDS: Final = 5.0
+_FIRST_PAUSE: Final = 0.2
+"""Seconds before the first retry; each further one waits twice as long."""
+_NO_BODY: Final = 204
+_NOT_STREAMS: Final = frozenset({"UC004", "UC005"})
+"""Rules of the checker for a body that is something else than an event stream."""
+
+
+class HttpChatTransport:
+    """A ``ChatTransport`` over any AI SDK endpoint.
+
+    ``headers`` are sent with every request. ``body`` is merged into each POST; ``prepare_body`` makes the whole body
+    of a POST from the request, for endpoints that want something else than the AI SDK's default. ``idle_timeout`` is
+    how many seconds may pass without a byte, keep-alive comments included. ``retries`` is how often a connection that
+    could not be opened is tried again; a request that may have reached the server is never repeated.
+    ``verify`` is ``True``, ``False`` or an ``ssl.SSLContext``, which may hold a client certificate.
+    ``stop_route`` says whether an answer that is closed before its end is stopped with ``POST {url}/{chat id}/stop``.
+    ``http`` is the transport of ``httpx2`` to use, for a server in the same process.
+
+    .. code-block:: python
+
+        async with HttpChatTransport("https://example.org/api/chat", headers={"x-team": "blue"}) as transport:
+            async for chunk in await transport.send_messages(request):
+                ...
+    """
+
+    def __init__(
+        self,
+        url: str,
+        *,
+        headers: Headers = {},  # noqa: B006 (never changed)
+        body: Mapping[str, Any] = {},
+        prepare_body: Callable[[ChatRequest], Mapping[str, Any]] = ChatRequest.to_json,
+        connect_timeout: float = 10,
+        idle_timeout: float | None = 300,
+        retries: int = 2,
+        verify: ssl.SSLContext | bool = True,
+        stop_route: bool = True,
+        maximum_event_bytes: int = MAXIMUM_EVENT_BYTES,
+        http: httpx2.AsyncBaseTransport | None = None,
+    ) -> None:
+        if not url.lower().startswith(("http://", "https://")):
+            raise InvalidAddress(f"{url!r} is no endpoint; give a URL such as http://localhost:8000/api/chat")
+        if retries < 0:
+            raise InvalidSetting(f"retries is 0 or more, not {retries}")
+        self.url = url
+        self._headers = headers
+        self._body = dict(body)
+        self._prepare_body = prepare_body
+        self._timeout = httpx2.Timeout(None, connect=connect_timeout, read=idle_timeout)
+        self._idle_timeout = idle_timeout
+        self._retries = retries
+        self._verify = verify
+        self._stop_route = stop_route
+        self._maximum_event_bytes = maximum_event_bytes
+        self._http = http
+        self._client: httpx2.AsyncClient | None = None
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.aclose()
+
+    async def aclose(self) -> None:
+        """Close the connections. A later request opens new ones."""
+        client, self._client = self._client, None
+        if client is not None:
+            await client.aclose()
+
+    async def send_messages(self, request: ChatRequest) -> AsyncIterator[Chunk]:
+        """POST a chat request and return the chunks of the answer.
+
+        Raises :class:`~usechat.errors.TransportError` now or while the chunks are read, and
+        :class:`~usechat.errors.RemoteProtocolError` for a chunk that is not legal.
+        """
+        merged = msgspec.structs.replace(request, body={**self._body, **request.body})
+        content = json_text(plain_json(self._prepare_body(merged))).encode()
+        headers = {"content-type": "application/json", **self._request_headers()}
+        response = await self._open("POST", self.url, headers, content)
+        if response.status_code == _NO_BODY:
+            await response.aclose()
+            raise NotAStream("The response body is empty.", url=self.url)
+        return self._chunks(response, request.chat_id if self._stop_route else None)
+
+    async def reconnect_to_stream(self, chat_id: str) -> AsyncIterator[Chunk] | None:
+        """GET the answer of a chat that is being written, from its start; ``None`` if there is none."""
+        url = append_path(self.url, chat_id, "stream")
+        response = await self._open("GET", url, self._request_headers(), None)
+        if response.status_code == _NO_BODY:
+            await response.aclose()
+            return None
+        return self._chunks(response, None)
+
+    async def stop(self, chat_id: str) -> bool:
+        """Stop the answer of a chat on the server; tell whether the server has a route for it and did so."""
+        url = append_path(self.url, chat_id, "stop")
+        try:
+            async with asyncio.timeout(_STOP_SECONDS):
+                response = await self._connected().post(url, headers=self._request_headers())
+        except (httpx2.HTTPError, TimeoutError):
+            return False
+        return response.is_success
+
+    def _connected(self) -> httpx2.AsyncClient:
+        if self._client is None:
+            self._client = httpx2.AsyncClient(
+                timeout=self._timeout, verify=self._verification(), follow_redirects=True, transport=self._http
+            )
+        return self._client
+
+    def _verification(self) -> ssl.SSLContext | bool:
+        """Return how certificates are checked. To read them takes long: it is done once, and only where it matters."""
+        if self._verify is True:
+            return _certificates() if self.url.lower().startswith("https:") else False
+        return self._verify
+
+    def _request_headers(self) -> dict[str, str]:
+        headers = self._headers() if callable(self._headers) else self._headers
+        return {name.lower(): value for name, value in headers.items()}
+
+    async def _open(self, method: str, url: str, headers: Mapping[str, str], content: bytes | None) -> httpx2.Response:
+        """Send a request and return the response as soon as its headers are there; raise if it is no success."""
+        client = self._connected()
+        request = client.build_request(method, url, headers=headers, content=content)
+        response = await self._send(client, request)
+        if response.is_success:
+            return response
+        try:
+            body = await _beginning(response)
+        finally:
+            await response.aclose()
+        raise RequestRefused(status=response.status_code, body=body, url=url)
+
+    async def _send(self, client: httpx2.AsyncClient, request: httpx2.Request) -> httpx2.Response:
+        pause = _FIRST_PAUSE
+        for left in reversed(range(self._retries + 1)):
+            try:
+                with self._translated(str(request.url)):
+                    return await client.send(request, stream=True)
+            except ConnectionLost as error:
+                if not left or not _may_repeat(request, error):
+                    raise
+            await asyncio.sleep(pause)
+            pause *= 2
+        raise AssertionError("unreachable")
+
+    async def _chunks(self, response: httpx2.Response, stoppable: str | None) -> AsyncIterator[Chunk]:
+        """Yield the chunks of a response; stop the answer on the server if the caller closes the iterator early."""
+        try:
+            async for chunk in self._decoded(response):
+                yield chunk
+        except (GeneratorExit, asyncio.CancelledError):
+            await response.aclose()
+            if stoppable:
+                await self.stop(stoppable)
+            raise
+        finally:
+            await response.aclose()
+
+    async def _decoded(self, response: httpx2.Response) -> AsyncIterator[Chunk]:
+        decoder = ChunkDecoder(maximum_event_bytes=self._maximum_event_bytes)
+        unread = bytearray()
+        is_stream = False
+        url = str(response.request.url)
+        with self._translated(url):
+            async for data in response.aiter_bytes():
+                chunks = decoder.receive(data)
+                is_stream = is_stream or bool(chunks)
+                if not is_stream:
+                    unread += data[: _MAXIMUM_ERROR - len(unread)]
+                for chunk in chunks:
+                    yield chunk
+        decoder.close()
+        if not is_stream:
+            finding = nothing_read(bytes(unread))
+            if finding.rule in _NOT_STREAMS:
+                raise NotAStream(f"{url} is no UI message stream: {finding.what}", url=url)
+
+    @contextlib.contextmanager
+    def _translated(self, url: str) -> Any:
+        """Raise our own errors instead of those of the HTTP library."""
+        try:
+            yield
+        except httpx2.ReadTimeout as error:
+            raise AnswerTimedOut(f"{url} sent nothing for {self._idle_timeout:g} s", url=url) from error
+        except (httpx2.InvalidURL, httpx2.UnsupportedProtocol) as error:
+            raise InvalidAddress(f"{url!r} is no endpoint: {error}") from error
+        except httpx2.HTTPError as error:
+            raise ConnectionLost(f"{_what_failed(error)} {url}: {_reason(error)}", url=url) from error
+
+
+@functools.cache
+def _certificates() -> ssl.SSLContext:
+    return httpx2.create_ssl_context()
+
+
+def append_path(url: str, *names: str) -> str:
+    """Return the URL with further path segments; its query stays at the end.
+
+    >>> append_path("https://example.org/api/chat/?key=1", "my chat", "stream")
+    'https://example.org/api/chat/my%20chat/stream?key=1'
+    """
+    if any(name in (".", "..") for name in names):
+        raise InvalidSetting('a chat id must not be "." or "..": both mean another place in a URL')
+    parts = urlsplit(url)
+    path = "/".join([parts.path.removesuffix("/"), *(quote(name, safe="!'()*") for name in names)])
+    return urlunsplit(parts._replace(path=path))
+
+
+def _may_repeat(request: httpx2.Request, error: ConnectionLost) -> bool:
+    """Tell whether a request had no effect: it did not leave this machine, or it only reads."""
+    not_sent = isinstance(error.__cause__, httpx2.ConnectError | httpx2.ConnectTimeout)
+    return not_sent or request.method == "GET"
+
+
+def _what_failed(error: httpx2.HTTPError) -> str:
+    is_open = not isinstance(error, httpx2.ConnectError | httpx2.ConnectTimeout)
+    return "lost the connection to" if is_open else "cannot connect to"
+
+
+def _reason(error: httpx2.HTTPError) -> str:
+    return str(error) or type(error).__name__
+
+
+async def _beginning(response: httpx2.Response) -> str:
+    """Return as much of the body of a refusal as anybody wants to read."""
+    body = bytearray()
+    with contextlib.suppress(httpx2.HTTPError):  # the status says enough
+        async for data in response.aiter_bytes():
+            body += data
+            if len(body) > _MAXIMUM_ERROR:
+                break
+    return bytes(body[:_MAXIMUM_ERROR]).removeprefix(b"\xef\xbb\xbf").decode("utf-8", "replace")

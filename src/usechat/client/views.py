@@ -1,0 +1,160 @@
+"""Read a ``UIMessage`` with Python's names: its text, tools, files, sources and data."""
+
+from collections.abc import Iterator, Mapping
+from typing import Any, cast
+
+from usechat.protocol.ui_messages import FileUIPart, UIMessage, is_dynamic_tool, is_static_tool
+
+__all__ = ["MessageView", "ToolView", "tool_parts_of"]
+
+
+def tool_parts_of(message: UIMessage) -> Iterator[dict[str, Any]]:
+    """Yield the tool parts of a message, of either kind."""
+    for part in cast("list[dict[str, Any]]", message["parts"]):
+        if is_static_tool(part["type"]) or is_dynamic_tool(part["type"]):
+            yield part
+
+
+class ToolView:
+    """One tool call of a message."""
+
+    __slots__ = ("part",)
+
+    def __init__(self, part: Mapping[str, Any]) -> None:
+        self.part = part
+        """The part as the message holds it."""
+
+    def __repr__(self) -> str:
+        return f"<{self.name} {self.call_id} {self.state}>"
+
+    @property
+    def name(self) -> str:
+        """The tool's name."""
+        kind: str = self.part["type"]
+        return str(self.part.get("toolName", "")) if is_dynamic_tool(kind) else kind.removeprefix("tool-")
+
+    @property
+    def call_id(self) -> str:
+        """The id of the call, which an answer names."""
+        return str(self.part["toolCallId"])
+
+    @property
+    def state(self) -> str:
+        """How far the call is, such as ``output-available``."""
+        return str(self.part.get("state", ""))
+
+    @property
+    def input(self) -> Any:
+        """What the tool was called with; ``None`` as long as nothing of it has arrived."""
+        return self.part.get("input")
+
+    @property
+    def output(self) -> Any:
+        """What the tool returned; ``None`` as long as it has not."""
+        return self.part.get("output")
+
+    @property
+    def error_text(self) -> str | None:
+        """Why the call failed, if it did."""
+        return self.part.get("errorText")
+
+    @property
+    def is_preliminary(self) -> bool:
+        """Whether the output may still change."""
+        return self.part.get("preliminary") is True
+
+    @property
+    def approval_id(self) -> str | None:
+        """The id of the approval request, if the call needs one."""
+        approval = self.part.get("approval")
+        return None if approval is None else str(approval["id"])
+
+    @property
+    def approved(self) -> bool | None:
+        """What a person answered to the approval request; ``None`` as long as nobody has."""
+        return (self.part.get("approval") or {}).get("approved")
+
+    @property
+    def waits_for_approval(self) -> bool:
+        """Whether the call waits for ``add_approval_response``."""
+        return self.state == "approval-requested"
+
+    @property
+    def waits_for_output(self) -> bool:
+        """Whether the call has its input and no outcome: after the end of a turn it waits for ``add_tool_output``."""
+        return self.state == "input-available" and not self.part.get("providerExecuted")
+
+
+class MessageView:
+    """One message, as it was when the view was made.
+
+    >>> view = MessageView({"id": "m1", "role": "assistant", "parts": [{"type": "text", "text": "Hi"}]})
+    >>> view.text
+    'Hi'
+    """
+
+    __slots__ = ("message",)
+
+    def __init__(self, message: UIMessage) -> None:
+        self.message = message
+        """The message in the wire's own shape, as ``useChat`` has it."""
+
+    def __repr__(self) -> str:
+        return f"<{self.role} message {self.id}: {self.text[:60]!r}>"
+
+    @property
+    def id(self) -> str:
+        """The message's id."""
+        return self.message["id"]
+
+    @property
+    def role(self) -> str:
+        """``user``, ``assistant`` or ``system``."""
+        return self.message["role"]
+
+    @property
+    def metadata(self) -> Any:
+        """What the application attached to the message; ``None`` if nothing."""
+        return self.message.get("metadata")
+
+    @property
+    def parts(self) -> list[Mapping[str, Any]]:
+        """The parts in the wire's own shape."""
+        return cast("list[Mapping[str, Any]]", self.message["parts"])
+
+    @property
+    def text(self) -> str:
+        """The text parts, joined."""
+        return "".join(part["text"] for part in self._of("text"))
+
+    @property
+    def reasoning(self) -> str:
+        """The reasoning parts, joined."""
+        return "".join(part["text"] for part in self._of("reasoning"))
+
+    @property
+    def tools(self) -> list[ToolView]:
+        """The tool calls in order."""
+        return [ToolView(part) for part in tool_parts_of(self.message)]
+
+    @property
+    def files(self) -> list[FileUIPart]:
+        """The file parts."""
+        return cast("list[FileUIPart]", self._of("file"))
+
+    @property
+    def sources(self) -> list[Mapping[str, Any]]:
+        """The web pages and documents that the answer names."""
+        return self._of("source-url", "source-document")
+
+    @property
+    def data(self) -> dict[str, list[Any]]:
+        """The application's data parts by name, without ``data-``; transient ones are not kept in a message."""
+        found: dict[str, list[Any]] = {}
+        for part in self.parts:
+            if part["type"].startswith("data-"):
+                found.setdefault(part["type"].removeprefix("data-"), []).append(part.get("data"))
+        return found
+
+    def _of(self, *kinds: str) -> list[Mapping[str, Any]]:
+        return [part for part in self.parts if part["type"] in kinds]

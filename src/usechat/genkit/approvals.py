@@ -1,0 +1,59 @@
+"""What Genkit gets when a person has approved or denied an interrupted tool call.
+
+Genkit resumes an interrupted call in one of two ways. A *restart* runs the tool again with ``metadata.resumed``, which
+the tool reads; a *response* is taken as the tool's output, and is validated against its output schema. An approval and
+a denial are both restarts with ``{approved: bool, reason?}``: that is what a Go tool with a typed resume value reads,
+and a response of our own invention would not fit the output schema. Tools that want something else need a mapping.
+"""
+
+from collections.abc import Callable
+from typing import Any, TypeAlias
+
+import msgspec
+
+__all__ = ["Approval", "MapApproval", "Respond", "Restart", "resume_with"]
+
+
+class Approval(msgspec.Struct, frozen=True):
+    """A person's answer to an interrupted call of the tool ``tool_name``.
+
+    >>> Approval("delete", {"path": "a.txt"}, approved=False, reason="Not today.").approved
+    False
+    """
+
+    tool_name: str
+    input: Any
+    approved: bool
+    reason: str | None = None
+
+
+class Restart(msgspec.Struct, frozen=True):
+    """Run the tool again; it finds ``resumed`` in its context.
+
+    >>> def map_approval(approval: Approval) -> Restart:
+    ...     return Restart({"status": "APPROVED" if approval.approved else "REJECTED"})
+    """
+
+    resumed: Any
+
+
+class Respond(msgspec.Struct, frozen=True):
+    """Take ``output`` as the output of the tool, which does not run. JavaScript's ``defineInterrupt`` wants this.
+
+    >>> def map_approval(approval: Approval) -> Respond:
+    ...     return Respond({"answer": "yes" if approval.approved else "no"})
+    """
+
+    output: Any
+
+
+MapApproval: TypeAlias = Callable[[Approval], Restart | Respond | None]
+"""Says how an interrupted call is resumed; ``None`` means a restart with ``{approved, reason?}``."""
+
+
+def resume_with(approval: Approval, map_approval: MapApproval | None) -> Restart | Respond:
+    """Return how an interrupted call is resumed after a person's answer."""
+    mapped = map_approval(approval) if map_approval is not None else None
+    if mapped is not None:
+        return mapped
+    return Restart({"approved": approval.approved} | ({"reason": approval.reason} if approval.reason else {}))

@@ -1,0 +1,512 @@
+"""Ask an agent as ``useChat`` would, and assert on what came."""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Final, Self, TypeAlias
+
+import httpx2
+
+from usechat.check.report import check_capture
+from usechat.check.response import Capture
+from usechat.client.chat import (
+    Chat,
+    Reply,
+    is_complete_with_approval_responses,
+    is_complete_with_tool_calls,
+)
+from usechat.client.in_process import InProcessTransport, asgi_app_of
+from usechat.client.sync import LoopThread
+from usechat.client.transport import HttpChatTransport, append_path
+from usechat.client.views import MessageView, ToolView
+from usechat.errors import ProtocolError, StreamFailed, TransportError
+from usechat.protocol import chunks
+from usechat.protocol.chunks import Chunk
+from usechat.protocol.request import ChatRequest
+from usechat.protocol.sse import ChunkDecoder, encode_frame
+from usechat.protocol.tool_calls import APPROVAL_TOOL
+from usechat.protocol.ui_messages import FileUIPart, UIMessage, is_dynamic_tool, is_static_tool
+
+__all__ = ["AgentClient", "Exchange", "TestedAnswer"]
+
+ToolAnswer: TypeAlias = Any
+"""The output of a client-side tool, or a function of its input that returns it."""
+Approve: TypeAlias = bool | Callable[[ToolView], bool]
+
+_IN_PROCESS: Final = "http://testserver"
+_FAILURES: Final = (TransportError, StreamFailed, ProtocolError)
+_MOMENT: Final = 0.02
+
+
+class Exchange:
+    """One request of a chat and its response, byte for byte."""
+
+    def __init__(self, request: httpx2.Request) -> None:
+        self.method = request.method
+        self.url = str(request.url)
+        self.request: Any = json.loads(request.content) if request.content else None
+        """The body of the request."""
+        self.status: int | None = None
+        self.headers: dict[str, str] = {}
+        self.pieces: list[tuple[float, bytes]] = []
+        """What arrived, and after how many seconds."""
+
+    @property
+    def body(self) -> bytes:
+        """The body of the response, as far as it was read."""
+        return b"".join(piece for _, piece in self.pieces)
+
+
+class _Recorder(httpx2.AsyncBaseTransport):
+    """Passes requests on, and keeps each of them."""
+
+    def __init__(self, inner: httpx2.AsyncBaseTransport) -> None:
+        self._inner = inner
+        self.exchanges: list[Exchange] = []
+
+    async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
+        await request.aread()
+        exchange = Exchange(request)
+        self.exchanges.append(exchange)
+        clock = asyncio.get_running_loop().time
+        began = clock()
+        response = await self._inner.handle_async_request(request)
+        exchange.status = response.status_code
+        exchange.headers = {name.lower(): value for name, value in response.headers.items()}
+        stream = _RecordedStream(response.stream, lambda piece: exchange.pieces.append((clock() - began, piece)))
+        return httpx2.Response(
+            response.status_code, headers=response.headers, stream=stream, extensions=response.extensions
+        )
+
+    async def aclose(self) -> None:
+        await self._inner.aclose()
+
+
+class _RecordedStream(httpx2.AsyncByteStream):
+    def __init__(self, inner: Any, note: Callable[[bytes], None]) -> None:
+        self._inner = inner
+        self._note = note
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        async for piece in self._inner:
+            self._note(piece)
+            yield piece
+
+    async def aclose(self) -> None:
+        await self._inner.aclose()
+
+
+class TestedAnswer:
+    """What an agent answered: the message, how it arrived, and what to assert about it.
+
+    A failure of the turn is in ``error`` and is not raised, so that it can be asserted.
+    """
+
+    def __init__(
+        self,
+        client: "AgentClient",
+        *,
+        question: str | None,
+        message: UIMessage | None,
+        error: Exception | None,
+        deltas: list[str],
+        first_delta_seconds: float | None,
+        exchanges: list[Exchange],
+    ) -> None:
+        self._client = client
+        self._question = question
+        self._message = message
+        self.error = error
+        """Why the turn failed, as the page would be told; ``None`` if it did not."""
+        self.deltas = deltas
+        """The pieces of text in the order in which they arrived."""
+        self.first_delta_seconds = first_delta_seconds
+        """Seconds from the request to the first piece of text; ``None`` if none came."""
+        self.exchanges = exchanges
+        """The requests and responses of this turn: more than one if tools of the client were answered."""
+
+    def __repr__(self) -> str:
+        return f"<Answer {self._message and MessageView(self._message)!r}, error {self.error!r}>"
+
+    @property
+    def message(self) -> MessageView:
+        """The assistant's message. Fails the test if there is none."""
+        if self._message is None:
+            raise AssertionError(f"the agent gave no answer; the error is {self.error!r}")
+        return MessageView(self._message)
+
+    @property
+    def text(self) -> str:
+        """The text of the message."""
+        return self.message.text
+
+    @property
+    def reasoning(self) -> str:
+        """The reasoning of the message."""
+        return self.message.reasoning
+
+    @property
+    def tools(self) -> list[ToolView]:
+        """The tool calls of the message."""
+        return self.message.tools
+
+    @property
+    def data(self) -> dict[str, list[Any]]:
+        """The data parts of the message by name."""
+        return self.message.data
+
+    @property
+    def files(self) -> list[FileUIPart]:
+        """The files of the message."""
+        return self.message.files
+
+    @property
+    def sources(self) -> list[Mapping[str, Any]]:
+        """The sources that the message names."""
+        return self.message.sources
+
+    @property
+    def chunks(self) -> list[Chunk]:
+        """Every chunk of the turn. Raises if one is not legal."""
+        return [chunk for exchange in self._streams() for chunk in ChunkDecoder().receive(exchange.body)]
+
+    def assert_legal(self, sdk: str = "any") -> None:
+        """Assert that the clients of ``sdk`` accept every response of the turn, as ``usechat check`` judges it.
+
+        ``sdk`` is ``any`` for all releases, a major, or one release. A failure names rule, frame and remedy.
+        """
+        lines = [line for exchange in self._streams() for line in self._problems(exchange, sdk)]
+        if lines:
+            raise AssertionError("\n".join(["the stream is not legal:", *lines]))
+
+    def assert_redacted(self, *secrets: str) -> None:
+        """Assert that none of these texts reached the client: in a header, in a body, or cut into several deltas."""
+        for exchange in self.exchanges:
+            headers = json.dumps(exchange.headers, ensure_ascii=False)
+            body = exchange.body.decode("utf-8", "replace")
+            for place, text in {"a header": headers, "the body": body, "the deltas": _joined_deltas(body)}.items():
+                for secret in secrets:
+                    if secret in text or json.dumps(secret)[1:-1] in text:
+                        raise AssertionError(f"{_shortened(secret)} reached the client in {place} of {exchange.url}")
+
+    def assert_resumes(self) -> None:
+        """Assert that the same question can be resumed: a second reader gets the whole answer, and the first may go.
+
+        Asks the question once more, in a chat of its own.
+        """
+        self._client.run(self._client.check_resume(self._asked()))
+
+    def assert_stops(self, seconds: float = 5) -> None:
+        """Assert that the same question can be stopped: nothing of the answer runs ``seconds`` after the stop.
+
+        Asks the question once more, in a chat of its own.
+        """
+        self._client.run(self._client.check_stop(self._asked(), seconds))
+
+    def snapshot(self) -> Any:
+        """Return the message as JSON values with stable ids, to compare with one that was saved."""
+        names: dict[str, str] = {}
+        return _with_stable_ids(self.message.message, names)
+
+    def _asked(self) -> str:
+        if self._question is None:
+            raise AssertionError("this answer has no question that could be asked again")
+        return self._question
+
+    def _streams(self) -> list[Exchange]:
+        return [exchange for exchange in self.exchanges if not exchange.url.endswith("/stop")]
+
+    def _problems(self, exchange: Exchange, sdk: str) -> list[str]:
+        known = self._known_calls(exchange)
+        capture = Capture(
+            name=exchange.url,
+            body=b"".join(known) + exchange.body,
+            status=exchange.status or 0,
+            headers=exchange.headers,
+        )
+        report = check_capture(capture, [sdk])
+        found = []
+        for problem in report.problems:
+            if problem.rule.severity == "error":
+                frame = f"frame {problem.frame - len(known)}" if problem.frame else "the response"
+                found.append(f"  {problem.rule.id} {problem.rule.title}: {frame}: {problem.text}")
+                found += [] if problem.chunk is None else [f"    {json.dumps(problem.chunk, ensure_ascii=False)}"]
+                found.append(f"    AI SDK {', '.join(problem.sdks)}. To mend it: {problem.fix}")
+        return found
+
+    def _known_calls(self, exchange: Exchange) -> list[bytes]:
+        """Return frames for the calls of the message that a response continues: its client knows them."""
+        request = exchange.request or {}
+        messages = request.get("messages") or []
+        continued = messages[-1] if messages else {}
+        if continued.get("role") != "assistant":
+            return []
+        calls = [part for part in continued["parts"] if is_static_tool(part["type"]) or is_dynamic_tool(part["type"])]
+        return [
+            encode_frame(
+                chunks.ToolInputAvailableChunk(
+                    part["toolCallId"],
+                    ToolView(part).name,
+                    part.get("input"),
+                    dynamic=is_dynamic_tool(part["type"]) or None,
+                )
+            )
+            for part in calls
+        ]
+
+
+def _joined_deltas(body: str) -> str:
+    """Return the texts of all deltas without what stands between them; by kind, since they may be interleaved."""
+    joined: dict[str, list[str]] = {}
+    for line in body.splitlines():
+        try:
+            chunk = json.loads(line.removeprefix("data:"))
+        except ValueError:
+            continue
+        if isinstance(chunk, dict):
+            text = chunk.get("delta", chunk.get("inputTextDelta"))
+            kind = f"{chunk.get('type')} {chunk.get('id', chunk.get('toolCallId'))}"
+            joined.setdefault(kind, []).append(text if isinstance(text, str) else "")
+    return "\n".join("".join(texts) for texts in joined.values())
+
+
+def _shortened(secret: str) -> str:
+    """Name a secret without writing it into a report."""
+    return f"the secret {secret[:3]}… of {len(secret)} characters"
+
+
+_ID_KEYS: Final = {"id": "message", "toolCallId": "call", "approvalId": "approval", "sourceId": "source"}
+
+
+def _with_stable_ids(value: Any, names: dict[str, str], kind: str = "message") -> Any:
+    if isinstance(value, list):
+        return [_with_stable_ids(item, names, "part") for item in value]
+    if not isinstance(value, dict):
+        return value
+    result = {}
+    for key, item in value.items():
+        if key in ("input", "output", "data", "metadata"):
+            result[key] = item  # the application's own
+        elif key in _ID_KEYS and isinstance(item, str):
+            label = kind if key == "id" else _ID_KEYS[key]
+            number = sum(name.startswith(f"{label}-") for name in names.values()) + 1
+            result[key] = names.setdefault(f"{label} {item}", f"{label}-{number}")
+        elif key != "signature":
+            result[key] = _with_stable_ids(item, names, "approval" if key == "approval" else kind)
+    return result
+
+
+class AgentClient:
+    """Asks an agent: an ASGI app, a WSGI app, a URL, or an object that can answer a chat.
+
+    Each :meth:`ask` goes on with the same chat. ``tools`` answers the client-side tools by name, with outputs or with
+    functions of their input; ``approve`` answers approval requests, with ``True``, ``False`` or a function of the call.
+    ``path`` is where an app takes posts. ``sdk`` is the release whose client asks.
+
+    >>> with AgentClient(lambda turn: f"You said: {turn.text}") as client:
+    ...     client.ask("hi").text
+    'You said: hi'
+    """
+
+    def __init__(
+        self,
+        target: Any,
+        *,
+        path: str = "/api/chat",
+        headers: Mapping[str, str] = {},
+        body: Mapping[str, Any] = {},
+        messages: Sequence[UIMessage] = (),
+        tools: Mapping[str, ToolAnswer] = {},
+        approve: Approve | None = None,
+        sdk: str = "7",
+        timeout: float = 60,
+    ) -> None:
+        self._timeout = timeout
+        self._tools = dict(tools)
+        self._approve = approve
+        self._is_answering = False
+        self._thread = LoopThread()
+        self._in_process: InProcessTransport | None = None
+        try:
+            self._thread.call(self._open, target, path, headers, body, messages, sdk)
+        except BaseException:
+            self._thread.close()
+            raise
+
+    def _open(
+        self,
+        target: Any,
+        path: str,
+        headers: Mapping[str, str],
+        body: Mapping[str, Any],
+        messages: Sequence[UIMessage],
+        sdk: str,
+    ) -> None:
+        if isinstance(target, str):
+            url, inner = target, httpx2.AsyncHTTPTransport()
+        else:
+            self._in_process = inner = InProcessTransport(asgi_app_of(target))  # type: ignore[assignment]
+            url = _IN_PROCESS + path
+        self._recorder = _Recorder(inner)
+        self._transport = HttpChatTransport(
+            url, headers=headers, body=body, http=self._recorder, idle_timeout=self._timeout, retries=0
+        )
+        self._sdk = sdk
+        self._chat = self._new_chat(messages)
+
+    def _new_chat(self, messages: Sequence[UIMessage] = ()) -> Chat:
+        return Chat(self._transport, messages=messages, sdk=self._sdk, send_automatically_when=self._has_all_answers)
+
+    def _has_all_answers(self, messages: Sequence[UIMessage]) -> bool:
+        """Tell whether to go on: only after an answer of ours, since a server that never moves on would loop."""
+        is_complete = is_complete_with_tool_calls(messages) or is_complete_with_approval_responses(messages)
+        return self._is_answering and is_complete
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Stop what runs, and shut the app down."""
+        self._thread.submit(self._close()).result()
+        self._thread.close()
+
+    async def _close(self) -> None:
+        await self._chat.aclose()
+        await self._transport.aclose()
+
+    @property
+    def messages(self) -> list[UIMessage]:
+        """The chat so far."""
+        return self._thread.call(lambda: self._chat.messages)
+
+    def run(self, work: Any) -> Any:
+        """Run a coroutine in the client's event loop, and wait for it."""
+        return self._thread.submit(work).result()
+
+    def ask(self, text: str | None = None, *, files: Sequence[FileUIPart | Path] = ()) -> TestedAnswer:
+        """Send a message and wait for the whole answer, with the tools and approvals that were scripted.
+
+        Without text and files, the messages are sent as they are.
+        """
+        answer: TestedAnswer = self.run(self._answer(text, lambda: self._chat.send(text, files=files)))
+        return answer
+
+    def regenerate(self) -> TestedAnswer:
+        """Ask for the last answer again."""
+        answer: TestedAnswer = self.run(self._answer(None, self._chat.regenerate))
+        return answer
+
+    async def _answer(self, question: str | None, start: Callable[[], Reply]) -> TestedAnswer:
+        self._recorder.exchanges = []
+        loop = asyncio.get_running_loop()
+        began = loop.time()
+        deltas: list[str] = []
+        first: float | None = None
+        error: Exception | None = None
+        reply: Reply | None = start()
+        try:
+            while reply is not None:
+                async for update in reply:
+                    if update.text_delta:
+                        first = loop.time() - began if first is None else first
+                        deltas.append(update.text_delta)
+                reply = self._answer_next()
+        except _FAILURES as failure:
+            error = failure
+        last = self._chat.messages[-1] if self._chat.messages else None
+        return TestedAnswer(
+            self,
+            question=question,
+            message=last if last is not None and last["role"] == "assistant" else None,
+            error=error,
+            deltas=deltas,
+            first_delta_seconds=first,
+            exchanges=self._recorder.exchanges,
+        )
+
+    def _answer_next(self) -> Reply | None:
+        """Answer the calls that wait for this client; return the reply to the last answer."""
+        self._is_answering = True
+        try:
+            return self._answer_calls()
+        finally:
+            self._is_answering = False
+
+    def _answer_calls(self) -> Reply | None:
+        last = self._chat.last
+        reply = None
+        for tool in [] if last is None or last.role != "assistant" else last.tools:
+            if tool.waits_for_output and tool.name == APPROVAL_TOOL and self._approve is not None:
+                # How a usechat server asks clients that may not know approvals.
+                reply = self._chat.add_tool_output(tool.call_id, {"approved": self._approves(tool)})
+            elif tool.waits_for_output and tool.name in self._tools:
+                output = self._tools[tool.name]
+                reply = self._chat.add_tool_output(tool.call_id, output(tool.input) if callable(output) else output)
+            elif tool.waits_for_approval and self._approve is not None:
+                reply = self._chat.add_approval_response(str(tool.approval_id), self._approves(tool))
+        return reply
+
+    def _approves(self, tool: ToolView) -> bool:
+        return self._approve(tool) if callable(self._approve) else bool(self._approve)
+
+    async def check_resume(self, question: str) -> None:
+        """Ask, let a second reader come, let the first go; raise AssertionError unless the second gets everything."""
+        chat = self._new_chat()
+        request = ChatRequest(chat_id=chat.id, messages=[_user_message(question)])
+        transport = HttpChatTransport(self._transport.url, http=self._recorder, stop_route=False, retries=0)
+        first = await transport.send_messages(request)
+        begun = await anext(aiter(first), None)
+        resumed = await transport.reconnect_to_stream(chat.id)
+        if resumed is None:
+            raise AssertionError(
+                f"there is nothing to resume: GET {append_path(self._transport.url, chat.id, 'stream')} answered 204."
+                " Either the server keeps no streams, or the answer had ended: ask something that takes longer"
+            )
+        await first.aclose()  # type: ignore[attr-defined]
+        received = [chunk async for chunk in resumed]
+        if not received or not isinstance(received[0], chunks.StartChunk):
+            raise AssertionError(f"a resumed stream begins with the start of its message, not with {received[:1]}")
+        if isinstance(begun, chunks.StartChunk) and begun.message_id != received[0].message_id:
+            raise AssertionError(f"another message was resumed: {begun.message_id} became {received[0].message_id}")
+        if not isinstance(received[-1], chunks.FinishChunk):
+            raise AssertionError(f"the answer did not come to its end after its first reader had gone: {received[-1:]}")
+
+    async def check_stop(self, question: str, seconds: float) -> None:
+        """Ask, stop at the first content; raise AssertionError if something still runs after so many seconds."""
+        chat = self._new_chat()
+        reply = chat.send(question)
+        async for update in reply:
+            if not isinstance(update.chunk, chunks.StartChunk | chunks.StartStepChunk):
+                break
+        if chat.status not in ("submitted", "streaming"):
+            raise AssertionError("the answer ended before it could be stopped: ask something that takes longer")
+        await chat.stop()
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + seconds
+        while await self._still_runs(chat.id):
+            if loop.time() > deadline:
+                raise AssertionError(f"the answer still runs {seconds:g} s after it was stopped")
+            await asyncio.sleep(_MOMENT)
+
+    async def _still_runs(self, chat_id: str) -> bool:
+        """Tell whether the server still streams an answer, or the app has not returned since its client left."""
+        if self._in_process is not None and self._in_process.calls:
+            return True
+        try:
+            stream = await self._transport.reconnect_to_stream(chat_id)
+        except TransportError:
+            stream = None  # the server has no resume
+        if stream is not None:
+            await stream.aclose()  # type: ignore[attr-defined]
+        return stream is not None
+
+
+def _user_message(text: str) -> UIMessage:
+    return {"id": "question", "role": "user", "parts": [{"type": "text", "text": text}]}

@@ -1,0 +1,235 @@
+"""A session without sockets: prompts in, the frames of every dialect and release out, to every adapter at once."""
+
+from collections import deque
+from collections.abc import Coroutine, Iterator
+from contextlib import AbstractAsyncContextManager
+from typing import Any, Final, Literal, NamedTuple
+
+from tests.agent_ops.frames import (
+    COMPLETE,
+    CREATE,
+    Frame,
+    chunk,
+    delta,
+    finalize,
+    finish_part,
+    message,
+    status,
+    updated,
+)
+from usechat import parts as p
+from usechat.agent_ops.adapter import SessionAdapter
+from usechat.agent_ops.connection import SessionStreams, SocketCounter
+from usechat.agent_ops.prompt_tracker import PromptTracker
+
+
+class Wire(NamedTuple):
+    """Which frames an upstream sends."""
+
+    dialect: Literal["client", "runner", "both"]
+    echo: Literal["enqueue", "dispatch"] | None = "enqueue"
+    queued: bool = True
+    """Whether it reports `promptQueued`."""
+    busy: bool = False
+    """Whether it reports `runnerBusy: true`."""
+    freed: bool = True
+    """Whether it reports the end of a prompt as a status."""
+    completes: bool = True
+    """Whether it reports the end of a prompt as `complete`."""
+
+
+_FLAGS: Final = (False, True)
+
+WIRES: Final = [
+    *(Wire("client", echo, busy=busy, completes=False) for echo in ("enqueue", "dispatch") for busy in _FLAGS),
+    *(Wire("both", echo, busy=busy) for echo in ("enqueue", "dispatch") for busy in _FLAGS),
+    *(
+        Wire("runner", echo, queued=queued, freed=freed)
+        for echo in ("enqueue", "dispatch", None)
+        for queued in _FLAGS
+        for freed in _FLAGS
+        if queued or echo != "dispatch"  # later releases always report it
+    ),
+]
+
+
+class Prompt(NamedTuple):
+    number: int
+    text: str
+    fails: bool
+
+    @property
+    def turn_id(self) -> str:
+        return f"t{self.number}"
+
+    @property
+    def echo(self) -> Frame:
+        return {"type": "message", "data": {"id": f"u{self.number}", "role": "user", "content": self.text}}
+
+
+class Stream:
+    """A person's stream through the gateway."""
+
+    def __init__(self, prompt: Prompt, session: "WireSession") -> None:
+        self.prompt = prompt
+        self.tracker = PromptTracker(prompt.text, claim=session.streams.claim, echoes=session.counter.echoes)
+        self.adapter = SessionAdapter(self.tracker)
+        self.parts: list[p.Part] = []
+
+    @property
+    def text(self) -> str:
+        return "".join(part.text for part in self.parts if isinstance(part, p.Text))
+
+    @property
+    def ending(self) -> p.Part | None:
+        return self.parts[-1] if self.adapter.ended else None
+
+
+class WireSession:
+    """One session of an upstream, and the gateway's streams to it."""
+
+    def __init__(self, wire: Wire) -> None:
+        self.counter = SocketCounter(1000)
+        self.streams = SessionStreams(self.counter)
+        self.all: list[Stream] = []
+        self._wire = wire
+        self._waiting: deque[Prompt] = deque()
+        self._sent: deque[Stream] = deque()
+        self._under_way: dict[int, AbstractAsyncContextManager[None]] = {}
+        self._queue: deque[Prompt] = deque()
+        self._running: Prompt | None = None
+        self._steps: Iterator[None] = iter(())
+        self._turn_is_over = False
+        self._numbers = iter(range(1, 10_000))
+
+    # What people do
+
+    def ask(self, text: str, *, fails: bool = False) -> None:
+        """Let a person of the gateway send a prompt; its stream opens as soon as the gateway lets it."""
+        number = next(self._numbers)
+        if self._wire.echo == "dispatch":
+            text = f"{text} {number}"  # a prompt that waits has no message yet: the same words cannot be told apart
+        self._waiting.append(Prompt(number, text, fails))
+        self._open_streams()
+
+    def deliver(self) -> None:
+        """Let the oldest command arrive at the session."""
+        if self._sent:
+            self._accept(self._sent.popleft().prompt)
+
+    def ask_elsewhere(self, text: str, *, fails: bool = False) -> None:
+        """Let somebody send a prompt over a socket of their own; only where the wire can tell prompts apart."""
+        if self._wire.echo is not None or all(stream.tracker.has_started for stream in self.all):
+            self._accept(Prompt(next(self._numbers), text, fails))
+
+    def step(self) -> None:
+        """Let the runner take its next step."""
+        next(self._steps, None)
+        self._close_streams()
+        self._open_streams()
+
+    def run_to_end(self) -> None:
+        for _ in range(1000):
+            self.deliver()
+            self.step()
+
+    def aborts_only_itself(self) -> bool:
+        """Return whether every stream that would send an abort now would stop its own turn or none."""
+        active = [each for each in self.all if each.tracker.is_active and not each.adapter.ended]
+        return all(self._running == each.prompt or self._turn_is_over for each in active)
+
+    def _open_streams(self) -> None:
+        while self._waiting and not self.streams.must_wait:
+            stream = Stream(self._waiting.popleft(), self)
+            context = self.streams.prompting()
+            _finish(context.__aenter__())
+            self._under_way[stream.prompt.number] = context
+            self.all.append(stream)
+            self._sent.append(stream)
+            self._feed(stream, self._init())
+
+    def _close_streams(self) -> None:
+        for stream in self.all:
+            if stream.adapter.ended and stream.prompt.number in self._under_way:
+                _finish(self._under_way.pop(stream.prompt.number).__aexit__(None, None, None))
+
+    # What the session does
+
+    def _init(self) -> Frame:
+        data: dict[str, Any] = {"runnerBusy": self._running is not None, "promptsQueued": len(self._queue)}
+        pending = {"pendingPrompt": None} if self._wire.echo == "dispatch" else {}
+        return {"type": "init", "session": {}, "data": {**data, **pending}}
+
+    def _feed(self, stream: Stream, frame: Frame) -> None:
+        stream.parts += stream.adapter.feed(frame)
+        if stream.tracker.echoes:
+            self.streams.note_echo()
+
+    def _broadcast(self, *frames: Frame) -> None:
+        for frame in frames:
+            for stream in self.all:
+                self._feed(stream, frame)
+
+    def _accept(self, prompt: Prompt) -> None:
+        if self._wire.echo == "enqueue":
+            self._broadcast(prompt.echo)
+        if self._running is None:
+            self._dispatch(prompt)
+            return
+        if self._wire.echo == "dispatch" and self._queue:
+            old = self._queue.popleft()
+            data = {"messageId": f"u{old.number}", "content": old.text}
+            self._broadcast({"type": "queue.withdrawn", "data": data})
+        self._queue.append(prompt)
+        if self._wire.queued:
+            self._broadcast(status(promptQueued=True, queuePosition=len(self._queue)))
+
+    def _dispatch(self, prompt: Prompt) -> None:
+        if self._wire.echo == "dispatch":
+            self._broadcast(prompt.echo)
+        self._running = prompt
+        self._turn_is_over = False
+        if self._wire.busy:
+            self._broadcast(status(runnerBusy=True))
+        self._steps = self._turn(prompt)
+
+    def _turn(self, prompt: Prompt) -> Iterator[None]:
+        for frames in self._fail() if prompt.fails else self._answer(prompt):
+            self._broadcast(*frames)
+            yield
+        self._turn_is_over = True
+        if self._wire.completes:
+            self._broadcast(COMPLETE)
+        self._running = None
+        following = self._queue.popleft() if self._queue else None
+        if self._wire.freed and following is not None:
+            self._broadcast(status(promptDequeued=True, remaining=len(self._queue)))
+        elif self._wire.freed:
+            self._broadcast(status(runnerBusy=False))
+        if following is not None:
+            self._dispatch(following)
+
+    def _fail(self) -> Iterator[list[Frame]]:
+        yield [] if self._wire.dialect == "client" else [finalize("error", None, error="No model")]
+
+    def _answer(self, prompt: Prompt) -> Iterator[list[Frame]]:
+        turn_id, text = prompt.turn_id, f"answer to {prompt.text}"
+        yield self._spoken({**CREATE, "turnId": turn_id}, message(turn_id))
+        yield self._spoken(delta(text, turn_id), chunk(text, turn_id))
+        finish = updated(text, finish_part(), turn_id=turn_id)
+        yield self._spoken(finalize(turn_id=turn_id), finish)
+        self._turn_is_over = True
+        if self._wire.dialect != "runner":
+            yield [finish]  # it is repeated when a tool reports late
+
+    def _spoken(self, by_runner: Frame, to_browsers: Frame) -> list[Frame]:
+        return {"runner": [by_runner], "client": [to_browsers], "both": [by_runner, to_browsers]}[self._wire.dialect]
+
+
+def _finish(coroutine: Coroutine[Any, Any, Any]) -> None:
+    """Run a coroutine that has nothing to wait for."""
+    try:
+        coroutine.send(None)
+    except StopIteration:
+        return
+    raise AssertionError("it waits")

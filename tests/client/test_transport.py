@@ -1,0 +1,282 @@
+"""The HTTP transport against real sockets: what it asks, what it reads, and what it says when it cannot."""
+
+import asyncio
+import socket
+import threading
+from collections.abc import AsyncIterator, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+from starlette.responses import PlainTextResponse, Response
+
+from tests.client.endpoints import HELLO, HELLO_BYTES, Endpoint, frame, served
+from tests.conformance.served import unanswered_port
+from usechat.client import Chat, HttpChatTransport
+from usechat.client.in_process import InProcessTransport
+from usechat.client.transport import append_path
+from usechat.errors import (
+    AnswerTimedOut,
+    ConnectionLost,
+    InvalidAddress,
+    InvalidChunk,
+    InvalidSetting,
+    NotAStream,
+    RequestRefused,
+    TransportError,
+)
+from usechat.protocol.chunks import chunk_to_json
+from usechat.protocol.request import ChatRequest
+from usechat.server import ChatApp
+from usechat.sources import ChatTransport
+
+QUESTION: Any = {"id": "u1", "role": "user", "parts": [{"type": "text", "text": "hi"}]}
+REQUEST = ChatRequest(chat_id="c 1", messages=[QUESTION], body={"model": "small"})
+
+
+async def read(transport: HttpChatTransport) -> list[Any]:
+    async with transport:
+        return [chunk_to_json(chunk) async for chunk in await transport.send_messages(REQUEST)]
+
+
+async def failure_of(url: str, **options: Any) -> TransportError:
+    with pytest.raises(TransportError) as failure:
+        await read(HttpChatTransport(url, **options))
+    return failure.value
+
+
+async def test_a_request_is_that_of_the_npm_client() -> None:
+    endpoint = Endpoint()
+    with served(endpoint) as url:
+        transport = HttpChatTransport(url, headers={"X-Team": "blue"}, body={"extra": 1, "model": "large"})
+        assert isinstance(transport, ChatTransport)
+        assert await read(transport) == list(HELLO)
+    body = {"id": "c 1", "messages": [QUESTION], "trigger": "submit-message", "extra": 1, "model": "small"}
+    assert endpoint.requests == [("POST", "", body)]
+    assert endpoint.headers[0]["content-type"] == "application/json"
+    assert endpoint.headers[0]["x-team"] == "blue"
+
+
+async def test_headers_may_be_made_for_each_request_and_the_body_for_another_server() -> None:
+    endpoint = Endpoint()
+    tokens = iter(["one", "two"])
+    with served(endpoint) as url:
+        async with HttpChatTransport(
+            url,
+            headers=lambda: {"authorization": next(tokens)},
+            prepare_body=lambda request: {"id": request.chat_id, "message": request.messages[-1]},
+        ) as transport:
+            for _ in range(2):
+                assert [chunk async for chunk in await transport.send_messages(REQUEST)]
+    assert [headers["authorization"] for headers in endpoint.headers] == ["one", "two"]
+    assert endpoint.requests[0][2] == {"id": "c 1", "message": QUESTION}
+
+
+async def test_a_stream_is_resumed_where_the_npm_client_looks_for_it() -> None:
+    endpoint = Endpoint(resumed=Response(HELLO_BYTES, media_type="text/event-stream"))
+    with served(endpoint) as url:
+        async with HttpChatTransport(url) as transport:
+            stream = await transport.reconnect_to_stream("c 1")
+            assert stream is not None
+            assert [chunk_to_json(chunk) async for chunk in stream] == list(HELLO)
+    assert endpoint.requests == [("GET", "/c 1/stream", None)]
+
+
+async def test_nothing_is_resumed_where_nothing_runs() -> None:
+    with served(Endpoint()) as url:
+        async with HttpChatTransport(url) as transport:
+            assert await transport.reconnect_to_stream("c1") is None
+
+
+async def test_a_resume_that_is_refused_is_an_error() -> None:
+    with served(Endpoint(resumed=PlainTextResponse("Who are you?", 401))) as url:
+        async with HttpChatTransport(url) as transport:
+            with pytest.raises(RequestRefused, match="Who are you"):
+                await transport.reconnect_to_stream("c1")
+
+
+@pytest.mark.parametrize(
+    ("body", "text"), [(b"No such model.", "No such model."), (b"", "Failed to fetch the chat response.")]
+)
+async def test_a_refusal_says_what_the_body_says(body: bytes, text: str) -> None:
+    with served(Endpoint(body, status=418, content_type="text/plain")) as url:
+        error = await failure_of(url)
+    assert isinstance(error, RequestRefused)
+    assert (str(error), error.status, error.body, error.url) == (text, 418, body.decode(), url)
+
+
+async def test_an_answer_without_a_body_is_no_stream() -> None:
+    with served(Endpoint(status=204)) as url:
+        error = await failure_of(url)
+    assert isinstance(error, NotAStream)
+    assert str(error) == "The response body is empty."
+
+
+@pytest.mark.parametrize(
+    ("body", "what"),
+    [
+        (b"<!doctype html><html></html>", "the body is HTML, and no event stream"),
+        (b'{"answer": "hi"}', "the body is JSON, and no event stream"),
+        (b"hello", "the body is plain text, and no event stream"),
+        (b'0:"Hel"\n0:"lo"\n', "the body is the data stream of AI SDK 4"),
+    ],
+)
+async def test_what_is_no_stream_is_named(body: bytes, what: str) -> None:
+    with served(Endpoint(body, content_type="text/html")) as url:
+        error = await failure_of(url)
+    assert isinstance(error, NotAStream)
+    assert str(error) == f"{url} is no UI message stream: {what}"
+
+
+async def test_an_empty_stream_is_an_empty_answer() -> None:
+    with served(Endpoint(b": keep-alive\n\n")) as url:
+        assert await read(HttpChatTransport(url)) == []
+
+
+async def test_an_illegal_chunk_is_named_with_its_frame() -> None:
+    endpoint = Endpoint(frame(HELLO[0]) + frame({"type": "text-delta", "id": "1"}))
+    with served(endpoint) as url, pytest.raises(InvalidChunk, match="frame 2"):
+        await read(HttpChatTransport(url))
+
+
+async def test_a_server_that_falls_silent_times_out() -> None:
+    with served(Endpoint(frame(HELLO[0]), holds=True)) as url:
+        error = await failure_of(url, idle_timeout=0.2)
+    assert isinstance(error, AnswerTimedOut)
+    assert str(error) == f"{url} sent nothing for 0.2 s"
+
+
+async def test_an_address_where_nobody_listens_is_tried_again_and_then_named() -> None:
+    with unanswered_port() as port:
+        error = await failure_of(f"http://127.0.0.1:{port}/api/chat", retries=1)
+    assert isinstance(error, ConnectionLost)
+    assert str(error).startswith(f"cannot connect to http://127.0.0.1:{port}/api/chat: ")
+
+
+@contextmanager
+def breaking_server(accepted: list[bytes], answer: bytes) -> Iterator[str]:
+    """A server that closes every connection after this answer."""
+    listener = socket.create_server(("127.0.0.1", 0))
+
+    def serve() -> None:
+        while True:
+            try:
+                connection, _ = listener.accept()
+            except OSError:
+                return
+            accepted.append(connection.recv(65536))
+            connection.sendall(answer)
+            connection.close()
+
+    thread = threading.Thread(target=serve, daemon=True)
+    thread.start()
+    try:
+        yield f"http://127.0.0.1:{listener.getsockname()[1]}/api/chat"
+    finally:
+        listener.shutdown(socket.SHUT_RDWR)
+        listener.close()
+        thread.join()
+
+
+async def test_a_post_that_may_have_arrived_is_not_repeated_and_a_get_is() -> None:
+    accepted: list[bytes] = []
+    with breaking_server(accepted, b"") as url:
+        error = await failure_of(url, retries=2)
+        assert isinstance(error, ConnectionLost)
+        assert len(accepted) == 1
+        async with HttpChatTransport(url, retries=2) as transport:
+            with pytest.raises(ConnectionLost, match="lost the connection to"):
+                await transport.reconnect_to_stream("c1")
+    assert len(accepted) == 4
+
+
+async def test_a_connection_that_breaks_in_the_answer_is_lost() -> None:
+    head = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ncontent-length: 1000\r\n\r\n"
+    with breaking_server([], head + frame(HELLO[0])) as url:
+        error = await failure_of(url)
+    assert isinstance(error, ConnectionLost)
+
+
+async def leave_early(transport: HttpChatTransport) -> None:
+    async with transport:
+        stream = await transport.send_messages(REQUEST)
+        await anext(aiter(stream))
+        await stream.aclose()  # type: ignore[attr-defined]
+
+
+async def test_an_answer_that_is_closed_early_is_stopped_on_the_server() -> None:
+    endpoint = Endpoint(frame(HELLO[0]), holds=True)
+    with served(endpoint) as url:
+        await leave_early(HttpChatTransport(url))
+    assert [request[:2] for request in endpoint.requests] == [("POST", ""), ("POST", "/c 1/stop")]
+
+
+@pytest.mark.parametrize(("options", "has_stop"), [({"stop_route": False}, True), ({}, False)])
+async def test_an_answer_is_just_left_where_the_server_cannot_stop_it(options: Any, has_stop: bool) -> None:
+    endpoint = Endpoint(frame(HELLO[0]), holds=True, has_stop=has_stop)
+    with served(endpoint) as url:
+        await leave_early(HttpChatTransport(url, **options))
+    assert [request[:2] for request in endpoint.requests] == [("POST", "")]
+
+
+async def test_an_answer_that_is_cancelled_is_stopped_too() -> None:
+    endpoint = Endpoint(frame(HELLO[0]), holds=True)
+    with served(endpoint) as url:
+        async with HttpChatTransport(url) as transport:
+            begun = asyncio.Event()
+
+            async def consume(stream: AsyncIterator[Any]) -> None:
+                async for _ in stream:
+                    begun.set()
+
+            task = asyncio.create_task(consume(await transport.send_messages(REQUEST)))
+            await begun.wait()
+            task.cancel()
+            await asyncio.wait({task})
+            assert task.cancelled()
+    assert [request[1] for request in endpoint.requests] == ["", "/c 1/stop"]
+
+
+async def test_a_stop_that_nobody_hears_is_told() -> None:
+    with unanswered_port() as port:
+        async with HttpChatTransport(f"http://127.0.0.1:{port}/api/chat") as transport:
+            assert await transport.stop("c1") is False
+
+
+@pytest.mark.parametrize("url", ["localhost:8000", "ftp://example.org", ""])
+def test_what_is_no_address_is_named(url: str) -> None:
+    with pytest.raises(InvalidAddress, match="is no endpoint; give a URL such as"):
+        HttpChatTransport(url)
+
+
+def test_settings_that_make_no_sense_are_named() -> None:
+    with pytest.raises(InvalidSetting, match="retries is 0 or more, not -1"):
+        HttpChatTransport("http://example.org", retries=-1)
+
+
+@pytest.mark.parametrize(
+    ("url", "found"),
+    [
+        ("http://h/api/chat", "http://h/api/chat/a%2Fb/stream"),
+        ("http://h/api/chat/", "http://h/api/chat/a%2Fb/stream"),
+        ("http://h/api/chat?key=1", "http://h/api/chat/a%2Fb/stream?key=1"),
+    ],
+)
+def test_a_chat_id_is_one_segment_of_the_path(url: str, found: str) -> None:
+    assert append_path(url, "a/b", "stream") == found
+    with pytest.raises(InvalidSetting, match="a chat id must not be"):
+        append_path(url, "..", "stream")
+
+
+async def test_a_foreign_endpoint_can_be_served_with_what_our_server_adds() -> None:
+    endpoint = Endpoint()
+    with served(endpoint) as url:
+        app = ChatApp(HttpChatTransport(url))
+        async with (
+            HttpChatTransport("http://ours/api/chat", http=InProcessTransport(app)) as transport,
+            Chat(transport, id="c1") as chat,
+        ):
+            answer = await chat.send("hi")
+            assert answer is not None
+            assert answer.text == "Hello"
+    assert endpoint.requests[0][2]["messages"][0]["parts"] == [{"type": "text", "text": "hi"}]

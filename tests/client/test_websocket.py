@@ -1,0 +1,181 @@
+"""The WebSocket transport: against our own server, and against one that breaks the rules."""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+from websockets.asyncio.server import ServerConnection, serve
+
+from tests.conformance.served import Served, serving, unanswered_port
+from usechat.client import Chat, WebSocketChatTransport
+from usechat.errors import (
+    AnswerTimedOut,
+    ConnectionLost,
+    InvalidAddress,
+    RemoteProtocolError,
+    RequestRefused,
+    StreamFailed,
+)
+from usechat.protocol.request import ChatRequest
+from usechat.server import ChatApp
+from usechat.turn import Turn
+
+QUESTION: Any = {"id": "u1", "role": "user", "parts": [{"type": "text", "text": "hi"}]}
+REQUEST = ChatRequest(chat_id="c1", messages=[QUESTION])
+HELD: dict[str, asyncio.Event] = {}
+
+
+async def agent(turn: Turn) -> AsyncIterator[str]:
+    yield f"{turn.headers.get('x-team', '')} {turn.body.get('model', '')} One "
+    if turn.text == "hold":
+        await HELD.setdefault(turn.chat_id, asyncio.Event()).wait()
+    yield "two."
+
+
+@pytest.fixture(scope="module")
+def served() -> Iterator[Served]:
+    with serving({"app": ChatApp(agent)}) as running:
+        yield running
+
+
+def url_of(served: Served) -> str:
+    return f"{served.url('app')}/ws"
+
+
+async def test_many_chats_share_one_socket(served: Served) -> None:
+    async with WebSocketChatTransport(url_of(served), headers={"X-Team": "blue"}, body={"model": "small"}) as transport:
+        chats = [Chat(transport, id=f"many-{number}") for number in range(5)]
+        for answer in [await reply for reply in [chat.send("hi") for chat in chats]]:
+            assert answer is not None
+            assert answer.text == "blue small One two."
+
+
+async def test_an_answer_is_left_and_resumed(served: Served) -> None:
+    async with WebSocketChatTransport(url_of(served)) as transport, Chat(transport, id="resumed") as chat:
+        async for update in chat.send("hold"):
+            if update.text_delta:
+                break
+        await chat.stop()
+        reply = chat.resume()
+        async for update in reply:
+            if update.text_delta:
+                served.run(opened("resumed")).result()
+        await reply
+        assert chat.last is not None
+        assert chat.last.text.endswith("One two.")
+
+
+async def opened(chat_id: str) -> None:
+    HELD[chat_id].set()
+
+
+async def test_there_may_be_nothing_to_resume(served: Served) -> None:
+    async with WebSocketChatTransport(url_of(served)) as transport:
+        assert await transport.reconnect_to_stream("nobody") is None
+
+
+async def test_a_refusal_is_an_error_and_the_socket_goes_on(served: Served) -> None:
+    async with WebSocketChatTransport(url_of(served)) as transport:
+        with pytest.raises(StreamFailed, match="messages holds no user message"):
+            await read(transport, ChatRequest(chat_id="empty", messages=[]))
+        assert await read(transport)
+
+
+async def read(transport: WebSocketChatTransport, request: ChatRequest = REQUEST) -> list[Any]:
+    return [chunk async for chunk in await transport.send_messages(request)]
+
+
+async def test_a_socket_that_is_closed_is_opened_again(served: Served) -> None:
+    transport = WebSocketChatTransport(url_of(served))
+    assert await read(transport)
+    await transport.aclose()
+    assert await read(transport)
+    await transport.aclose()
+
+
+async def test_an_address_without_a_socket_is_refused(served: Served) -> None:
+    with pytest.raises(RequestRefused) as failure:
+        await read(WebSocketChatTransport(served.url("app")))
+    assert failure.value.status == 403
+    with unanswered_port() as port, pytest.raises(ConnectionLost, match="cannot connect to"):
+        await read(WebSocketChatTransport(f"ws://127.0.0.1:{port}/"))
+
+
+@pytest.mark.parametrize("url", ["ftp://h/", "ws://", "ws://h/#x", "h"])
+def test_what_is_no_socket_is_named(url: str) -> None:
+    with pytest.raises(InvalidAddress, match="is no socket"):
+        WebSocketChatTransport(url)
+
+
+@asynccontextmanager
+async def answering(
+    answer: Callable[[ServerConnection, str], Awaitable[None]],
+) -> AsyncIterator[WebSocketChatTransport]:
+    """A server that answers the first frame in its own way."""
+
+    async def handle(connection: ServerConnection) -> None:
+        frame = json.loads(await connection.recv())
+        await answer(connection, frame["requestId"])
+        await connection.wait_closed()
+
+    async with serve(handle, "127.0.0.1", 0) as server:
+        port = next(iter(server.sockets)).getsockname()[1]
+        async with WebSocketChatTransport(f"ws://127.0.0.1:{port}/", idle_timeout=0.3) as transport:
+            yield transport
+
+
+def chunk(request_id: str, sequence: Any) -> dict[str, Any]:
+    return {"type": "chunk", "requestId": request_id, "sequence": sequence, "chunk": {"type": "start"}}
+
+
+@pytest.mark.parametrize(
+    ("frames", "text"),
+    [
+        ([{"type": "chunk", "sequence": 1, "chunk": {"type": "start"}}], "Out-of-order"),
+        ([{"type": "chunk", "sequence": "0", "chunk": {"type": "start"}}], "Invalid WebSocket chat chunk sequence"),
+        ([{"type": "nothing"}], "Unknown WebSocket chat response type: nothing"),
+        (["{"], "Invalid WebSocket chat response frame"),
+        (["[]"], "Invalid WebSocket chat response frame"),
+        ([{"type": "chunk", "sequence": 0, "chunk": {"type": "nothing"}}], "nothing"),
+    ],
+)
+async def test_a_server_that_breaks_the_rules_is_named(frames: list[Any], text: str) -> None:
+    async def answer(connection: ServerConnection, request_id: str) -> None:
+        for frame in frames:
+            await connection.send(frame if isinstance(frame, str) else json.dumps({"requestId": request_id, **frame}))
+
+    async with answering(answer) as transport:
+        with pytest.raises(RemoteProtocolError, match=text):
+            await read(transport)
+
+
+async def test_a_chunk_that_comes_twice_counts_once() -> None:
+    async def answer(connection: ServerConnection, request_id: str) -> None:
+        for frame in (chunk(request_id, 0), chunk("nobody", 0), chunk(request_id, 0), chunk(request_id, 1)):
+            await connection.send(json.dumps(frame))
+        await connection.send(json.dumps({"type": "end", "requestId": request_id}))
+
+    async with answering(answer) as transport:
+        assert len(await read(transport)) == 2
+
+
+async def test_a_server_that_falls_silent_times_out() -> None:
+    async def silent(_connection: ServerConnection, _request_id: str) -> None:
+        pass
+
+    async with answering(silent) as transport:
+        with pytest.raises(AnswerTimedOut, match=r"sent nothing for 0\.3 s"):
+            await read(transport)
+
+
+async def test_a_socket_that_breaks_fails_its_answers() -> None:
+    async def leaving(connection: ServerConnection, request_id: str) -> None:
+        await connection.send(json.dumps(chunk(request_id, 0)))
+        await connection.close(1012, "going")
+
+    async with answering(leaving) as transport:
+        with pytest.raises(ConnectionLost, match="1012"):
+            await read(transport)

@@ -1,0 +1,291 @@
+"""`usechat.testing` on apps of all kinds: ours, and those of people who do not use our server."""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Callable, Iterable
+from typing import Any
+
+import pytest
+from fastapi import FastAPI
+from fastapi.responses import StreamingResponse
+
+from usechat import parts
+from usechat.errors import CannotAnswer, PublicError, RequestRefused, StreamFailed
+from usechat.server import ChatApp, Settings
+from usechat.testing import AgentClient
+from usechat.turn import Turn
+
+Clients = Callable[..., AgentClient]
+
+
+async def weather(turn: Turn) -> AsyncIterator[str | parts.Part]:
+    yield "It is "
+    yield parts.ToolCall("c1", "weather", {"city": turn.text})
+    yield parts.ToolResult("c1", {"celsius": 21})
+    yield "21 "
+    yield "degrees."
+
+
+def frames(*chunks: Any) -> list[bytes]:
+    return [b"data: " + json.dumps(chunk).encode() + b"\n\n" for chunk in chunks] + [b"data: [DONE]\n\n"]
+
+
+PLAIN = frames(
+    {"type": "start", "messageId": "m1"},
+    {"type": "start-step"},
+    {"type": "text-start", "id": "1"},
+    {"type": "text-delta", "id": "1", "delta": "Hel"},
+    {"type": "text-delta", "id": "1", "delta": "lo"},
+    {"type": "text-end", "id": "1"},
+    {"type": "finish-step"},
+    {"type": "finish"},
+)
+
+
+def strangers_app(body: Iterable[bytes]) -> FastAPI:
+    """A FastAPI app that knows nothing of us."""
+    app = FastAPI()
+
+    @app.post("/api/chat")
+    async def chat() -> StreamingResponse:
+        return StreamingResponse(iter(list(body)), media_type="text/event-stream")
+
+    return app
+
+
+def wsgi_app(environ: dict[str, Any], start_response: Any) -> Iterable[bytes]:
+    asked = json.loads(environ["wsgi.input"].read())
+    assert (environ["REQUEST_METHOD"], environ["PATH_INFO"]) == ("POST", "/api/chat")
+    assert environ["HTTP_X_TEAM"] == "blue"
+    assert asked["trigger"] == "submit-message"
+    start_response("200 OK", [("Content-Type", "text/event-stream")])
+    yield from PLAIN
+
+
+def test_an_agent_is_asked_in_five_lines(usechat_client: Clients) -> None:
+    answer = usechat_client(weather).ask("Paris")
+    answer.assert_legal(sdk="any")
+    assert answer.tools[0].output == {"celsius": 21}
+    assert answer.text == "It is 21 degrees."
+    assert answer.deltas == ["It is ", "21 ", "degrees."]
+    assert answer.first_delta_seconds is not None
+
+
+@pytest.mark.parametrize(
+    "target", [ChatApp(weather), weather, strangers_app(PLAIN)], ids=["our app", "agent", "a stranger's app"]
+)
+def test_every_kind_of_app_is_asked_alike(usechat_client: Clients, target: Any) -> None:
+    answer = usechat_client(target).ask("Paris")
+    answer.assert_legal(sdk="any")
+    assert answer.error is None
+    assert "".join(answer.deltas) == answer.text
+
+
+def test_a_wsgi_app_gets_the_request_as_its_standard_says(usechat_client: Clients) -> None:
+    answer = usechat_client(wsgi_app, headers={"x-team": "blue"}).ask("Paris")
+    answer.assert_legal()
+    assert answer.text == "Hello"
+
+
+def test_what_cannot_answer_is_named() -> None:
+    with pytest.raises(CannotAnswer, match="int cannot answer a chat"):
+        AgentClient(1)
+
+
+def test_a_tool_that_returns_none_fails_with_the_rule_the_frame_and_the_remedy(usechat_client: Clients) -> None:
+    call = {"toolCallId": "c1", "toolName": "weather", "input": {}}
+    broken = frames(
+        {"type": "start", "messageId": "m1"},
+        {"type": "tool-input-available", **call},
+        {"type": "tool-output-available", "toolCallId": "c1"},  # what exclude_none makes of an output of None
+        {"type": "finish"},
+    )
+    answer = usechat_client(strangers_app(broken)).ask("Paris")
+    with pytest.raises(AssertionError) as failure:
+        answer.assert_legal(sdk="any")
+    text = str(failure.value)
+    assert "UC" in text
+    assert "frame 3" in text
+    assert "output" in text
+    assert "To mend it: " in text
+
+
+def test_a_failure_of_the_turn_is_kept_and_not_raised(usechat_client: Clients) -> None:
+    def failing(_turn: Turn) -> str:
+        raise PublicError("No luck.")
+
+    answer = usechat_client(failing).ask("hi")
+    assert isinstance(answer.error, StreamFailed)
+    assert str(answer.error) == "No luck."
+    answer.assert_legal()
+
+
+def test_a_refused_request_is_illegal_and_has_no_message(usechat_client: Clients) -> None:
+    answer = usechat_client(weather, path="/nowhere").ask("hi")
+    assert isinstance(answer.error, RequestRefused)
+    assert answer.error.status == 404
+    with pytest.raises(AssertionError, match="UC001 The server answers with a failure"):
+        answer.assert_legal()
+    with pytest.raises(AssertionError, match="the agent gave no answer"):
+        _ = answer.text
+
+
+async def asking(turn: Turn) -> AsyncIterator[str | parts.Part]:
+    if turn.approvals:
+        yield parts.ToolResult("c2", "gone") if turn.approvals[0].approved else parts.ToolDenied("c2")
+        yield "Done."
+    elif turn.tool_outputs:
+        yield f"You are in {turn.tool_outputs[0].output}. "
+        yield parts.ToolCall("c2", "delete", {"path": "/"})
+        yield parts.ApprovalRequest("a2", "c2")
+    else:
+        yield parts.ToolCall("c1", "location", {"exact": True})
+
+
+@pytest.mark.parametrize(("approve", "state"), [(True, "output-available"), (False, "output-denied")])
+def test_tools_and_approvals_are_answered_as_scripted(usechat_client: Clients, approve: bool, state: str) -> None:
+    asked: list[Any] = []
+
+    def location(given: Any) -> str:
+        asked.append(given)
+        return "Paris"
+
+    tools = {"location": location}
+    app = ChatApp(asking, settings=Settings(sdk="7"))
+    answer = usechat_client(app, tools=tools, approve=approve).ask("go")
+    assert asked == [{"exact": True}]
+    assert [tool.state for tool in answer.tools] == ["output-available", state]
+    assert answer.text == "You are in Paris. Done."
+    assert len(answer.exchanges) == 3
+    answer.assert_legal(sdk="7")
+
+
+@pytest.mark.parametrize(("approve", "ending"), [(True, "Done."), (lambda _tool: False, "Done.")])
+def test_approvals_are_answered_too_where_the_server_asks_with_a_tool(
+    usechat_client: Clients, approve: Any, ending: str
+) -> None:
+    answer = usechat_client(asking, tools={"location": "Paris"}, approve=approve).ask("go")
+    answer.assert_legal(sdk="any")
+    assert answer.text == f"You are in Paris. {ending}"
+
+
+def test_a_continued_answer_of_a_foreign_server_is_judged_with_the_calls_that_its_client_knows(
+    usechat_client: Clients,
+) -> None:
+    app = FastAPI()
+    call = {"type": "tool-input-available", "toolCallId": "c1", "toolName": "delete", "input": {}}
+    asks = frames(
+        {"type": "start", "messageId": "m1"},
+        call,
+        {"type": "tool-approval-request", "approvalId": "a", "toolCallId": "c1"},
+    )
+    ran = frames(
+        {"type": "start", "messageId": "m1"}, {"type": "tool-output-available", "toolCallId": "c1", "output": 1}
+    )
+
+    @app.post("/api/chat")
+    async def chat(body: dict[str, Any]) -> StreamingResponse:
+        is_answered = body["messages"][-1]["role"] == "assistant"
+        return StreamingResponse(iter(ran if is_answered else asks), media_type="text/event-stream")
+
+    answer = usechat_client(app, approve=True).ask("go")
+    answer.assert_legal(sdk="7")
+    assert answer.tools[0].output == 1
+
+
+def test_a_secret_is_found_even_if_it_is_cut_into_deltas(usechat_client: Clients) -> None:
+    async def leaking(_turn: Turn) -> AsyncIterator[str]:
+        for piece in ("the key is sk-", "12", "34"):
+            yield piece
+
+    answer = usechat_client(leaking).ask("hi")
+    answer.assert_redacted("sk-9999", "password")
+    with pytest.raises(AssertionError, match=r"the secret sk-… of 7 characters reached the client in the deltas"):
+        answer.assert_redacted("sk-1234")
+    with pytest.raises(AssertionError, match="in the body"):
+        answer.assert_redacted("the key")
+
+
+class Slow:
+    """An agent that takes its time, and tells whether it was stopped."""
+
+    def __init__(self, *, heeds_stops: bool = True) -> None:
+        self._heeds_stops = heeds_stops
+        self.cancelled = 0
+
+    async def __call__(self, _turn: Turn) -> AsyncIterator[str]:
+        yield "One "
+        try:
+            await asyncio.sleep(0.3)
+        except asyncio.CancelledError:
+            self.cancelled += 1
+            raise
+        yield "two."
+
+
+def test_an_answer_that_takes_its_time_resumes_and_stops(usechat_client: Clients) -> None:
+    agent = Slow()
+    answer = usechat_client(agent).ask("hi")
+    assert answer.text == "One two."
+    answer.assert_resumes()
+    assert agent.cancelled == 0
+    answer.assert_stops()
+    assert agent.cancelled == 1
+
+
+def test_an_app_without_resume_fails_to_resume(usechat_client: Clients) -> None:
+    answer = usechat_client(strangers_app(PLAIN)).ask("hi")
+    with pytest.raises(RequestRefused, match="Not Found"):
+        answer.assert_resumes()
+
+
+def test_an_app_that_goes_on_without_its_client_does_not_stop(usechat_client: Clients) -> None:
+    app = FastAPI()
+
+    async def stubborn(scope: Any, receive: Any, send: Any) -> None:
+        if scope["type"] != "http" or scope["method"] != "POST" or scope["path"].endswith("/stop"):
+            await app(scope, receive, send)
+            return
+        await receive()
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+        await send({"type": "http.response.body", "body": b"".join(PLAIN[:4]), "more_body": True})
+        await asyncio.sleep(1.5)  # whether or not anybody reads
+
+    answer = usechat_client(stubborn).ask("hi")
+    with pytest.raises(AssertionError, match=r"still runs 0\.2 s after it was stopped"):
+        answer.assert_stops(seconds=0.2)
+
+
+def test_a_snapshot_is_the_same_twice(usechat_client: Clients) -> None:
+    client = usechat_client(weather)
+    first, second = client.ask("Paris").snapshot(), client.ask("Paris").snapshot()
+    assert first == second
+    assert (first["id"], first["parts"][2]["toolCallId"]) == ("message-1", "call-1")
+    assert first["parts"][2]["output"] == {"celsius": 21}
+
+
+def test_a_chat_goes_on_with_what_was_said_before(usechat_client: Clients) -> None:
+    client = usechat_client(lambda turn: f"{len(turn.messages)} messages")
+    assert [client.ask("one").text, client.ask("two").text] == ["1 messages", "3 messages"]
+    assert client.regenerate().text == "3 messages"
+    assert len(client.messages) == 4
+
+
+def test_the_lifespan_of_an_app_begins_and_ends() -> None:
+    seen: list[str] = []
+
+    async def app(scope: Any, receive: Any, send: Any) -> None:
+        if scope["type"] == "lifespan":
+            for _ in range(2):
+                event = (await receive())["type"]
+                seen.append(event)
+                await send({"type": f"{event}.complete"})
+            return
+        await receive()
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+        await send({"type": "http.response.body", "body": b"".join(PLAIN)})
+
+    with AgentClient(app) as client:
+        assert client.ask("hi").text == "Hello"
+        assert seen == ["lifespan.startup"]
+    assert seen == ["lifespan.startup", "lifespan.shutdown"]
