@@ -24,8 +24,7 @@ somebody else could be ours as well, no turn is taken, and ``is_unclear`` says s
 
 Invariants, on which :mod:`usechat.agent_ops.transport` relies when it sends an abort:
 
-- The phase is ``DISPATCHED`` or ``RUNNING`` only if the runner works for us. An abort in any other phase would stop
-  somebody else's turn.
+- ``is_active`` is true only if the runner works for us. Otherwise an abort would stop somebody else's turn.
 - The number of prompts ahead is never too small. If it is too large, the prompt waits in vain; if it were too small,
   the prompt would get somebody else's answer.
 - A message or turn is taken by at most one tracker of a process (``claim``): two people may send the same text at the
@@ -129,6 +128,7 @@ class PromptTracker:
         self._other_turns: set[str] = set()
         self._finished_turns: set[str] = set()
         self._other_is_finished = False  # the turn ahead has ended, but the runner has not reported that it is free
+        self._may_be_early = False  # dispatched for such an end: until our turn starts, an abort might reach the other
 
     @classmethod
     def attached(cls, turn_id: str, channel: str = "web:default") -> Self:
@@ -145,7 +145,7 @@ class PromptTracker:
     @property
     def is_active(self) -> bool:
         """Whether the runner works on this prompt, so that an abort stops no other turn."""
-        return self.phase in (PromptPhase.DISPATCHED, PromptPhase.RUNNING)
+        return self.phase is PromptPhase.RUNNING or (self.phase is PromptPhase.DISPATCHED and not self._may_be_early)
 
     @property
     def is_next(self) -> bool:
@@ -212,6 +212,7 @@ class PromptTracker:
             self._echo_at_dispatch = True  # it was queued without a message, and its message comes now
         self._ends.runner_busy = True
         if self._echo_at_dispatch or self._ahead <= self._other_is_finished:
+            self._may_be_early = not self._echo_at_dispatch and self._ahead > 0
             self.phase = PromptPhase.DISPATCHED
             self._ahead = 0
         else:
