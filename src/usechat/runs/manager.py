@@ -9,7 +9,7 @@ store otherwise.
 at the chat's last run. If it has ended, ``start`` prepares the new run from it and claims the chat *after* that very
 run; if another request was faster, the claim fails and ``start`` looks again. If it is running, the conflict policy
 decides: ``reject`` (409), ``attach`` to it, ``queue`` behind it, or ``interrupt`` it. A retry of the same user message
-always attaches. The decision which answers a request brings (approvals, tool outputs) is made after the previous run
+always attaches. A message that was edited (the same id, other content) always interrupts. The decision which answers a request brings (approvals, tool outputs) is made after the previous run
 has ended.
 
 **Readers.** The request that started a run, a reload, a second tab: each gets a :class:`~usechat.runs.reading.Reading`.
@@ -167,11 +167,12 @@ class RunManager:
         self, active: RunInfo, info: RunInfo, source: Source, prepare: Prepare
     ) -> Reading | None:
         """Apply the conflict policy to the run that is running; return a reading if the request attaches to it."""
-        if self._conflict == "attach" or (info.user_message_id and active.user_message_id == info.user_message_id):
+        is_edited = active.answers_same_id(info) and not active.answers_same_message(info)
+        if active.answers_same_message(info) or (self._conflict == "attach" and not is_edited):
             return await self.attach(active, sdk=info.sdk)
         if isinstance(source, HandsOver):
             source.hand_over(prepare(active)[1].turn)
-        elif self._conflict == "interrupt":
+        elif self._conflict == "interrupt" or is_edited:  # nobody waits for the answer to a message that is replaced
             await self.stop(active)
         elif not await self._stop_if_unread(active) and self._conflict == "reject":
             raise ChatBusy("This chat is being answered already.")

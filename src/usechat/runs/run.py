@@ -32,6 +32,7 @@ the event loop to handle.
 
 import asyncio
 import enum
+import hashlib
 import logging
 import secrets
 import types
@@ -45,7 +46,7 @@ from usechat.protocol import chunks, parts
 from usechat.protocol.sse import FrameStream, encode_frames
 from usechat.protocol.stream import MessageStream
 from usechat.protocol.tool_calls import Call
-from usechat.protocol.values import json_object
+from usechat.protocol.values import json_object, json_text
 from usechat.runs.log import Log
 from usechat.runs.open_calls import (
     NOTHING_PENDING,
@@ -66,6 +67,7 @@ __all__ = [
     "RunState",
     "Timeouts",
     "describe_with",
+    "message_digest",
 ]
 
 
@@ -97,6 +99,8 @@ class RunInfo(msgspec.Struct, frozen=True):
     ``open_calls`` are the calls that the run left for the client to answer; while it is running, those that were open
     before it and that its request did not answer. ``given_calls`` are the calls whose outputs its request brought;
     empty after a successful end. Approvals are not among them: an approval counts once, because the tool may have run.
+    ``user_message_id`` and ``user_message_digest`` (:func:`message_digest`) identify the message that is answered; both
+    are empty for a run that answers none, or answers it anew.
     """
 
     run_id: str
@@ -108,12 +112,30 @@ class RunInfo(msgspec.Struct, frozen=True):
     state: RunState = RunState.RUNNING
     open_calls: tuple[OpenCall, ...] = ()
     given_calls: tuple[OpenCall, ...] = ()
+    user_message_digest: str = ""
 
     @property
     def answerable(self) -> tuple[OpenCall, ...]:
         """The calls that the client may answer: the open ones, and after a failure those that it had answered."""
         came_to_nothing = self.state in (RunState.FAILED, RunState.STOPPED, RunState.LOST)
         return (*self.open_calls, *self.given_calls) if came_to_nothing else self.open_calls
+
+    def answers_same_message(self, other: "RunInfo") -> bool:
+        """Return whether both runs answer the same user message, with the same content."""
+        return self.answers_same_id(other) and self.user_message_digest == other.user_message_digest
+
+    def answers_same_id(self, other: "RunInfo") -> bool:
+        """Return whether both runs answer a user message of the same id; a page that edits a message keeps the id."""
+        return self.user_message_id != "" and self.user_message_id == other.user_message_id
+
+
+def message_digest(message: Mapping[str, Any]) -> str:
+    """Return the digest of a message's content, that is of its parts."""
+    try:
+        content = msgspec.json.encode(message["parts"])
+    except UnicodeEncodeError:  # a lone surrogate
+        content = json_text(message["parts"]).encode()
+    return hashlib.sha256(content).hexdigest()
 
 
 class Timeouts(msgspec.Struct, frozen=True):

@@ -14,7 +14,7 @@ from usechat.protocol.request import ChatRequest
 from usechat.runs.manager import Reading, RunManager
 from usechat.runs.memory import MemoryRuns
 from usechat.runs.open_calls import Answers, own_secret, secret_of_chat
-from usechat.runs.run import RunInfo, RunState, describe_with
+from usechat.runs.run import RunInfo, RunState, describe_with, message_digest
 from usechat.runs.store import RunStore
 from usechat.server.connection import AsgiServer
 from usechat.server.observers.observer import Observer, Unobserved
@@ -111,6 +111,7 @@ class Endpoints:
             message_id=(asked.continues["id"] if asked.continues else "") or f"msg-{new_id()}",
             sdk=release_of(request, sdk),
             user_message_id=repeatable["id"] if repeatable else "",
+            user_message_digest=message_digest(repeatable) if repeatable else "",
             subject=identity.subject,
         )
 
