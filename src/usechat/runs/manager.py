@@ -9,8 +9,8 @@ store otherwise.
 at the chat's last run. If it has ended, ``start`` prepares the new run from it and claims the chat *after* that very
 run; if another request was faster, the claim fails and ``start`` looks again. If it is running, the conflict policy
 decides: ``reject`` (409), ``attach`` to it, ``queue`` behind it, or ``interrupt`` it. A retry of the same user message
-always attaches. A message that was edited (the same id, other content) always interrupts. The decision which answers a request brings (approvals, tool outputs) is made after the previous run
-has ended.
+always attaches. A message that was edited (the same id, other content) always interrupts. The decision which answers a
+request brings (approvals, tool outputs) is made after the previous run has ended.
 
 **Readers.** The request that started a run, a reload, a second tab: each gets a :class:`~usechat.runs.reading.Reading`.
 A run that nobody reads for ``unread_timeout`` seconds is stopped, unless the store knows of a reader in another worker;

@@ -32,7 +32,7 @@ from usechat.server.response import StreamResponse
 from usechat.server.settings import Settings, linger
 from usechat.server.uvicorn import UvicornServer
 from usechat.sources import as_source
-from usechat.turn import TurnContext
+from usechat.turn import Identity, TurnContext
 
 __all__ = ["Endpoints", "chat_response"]
 
@@ -93,15 +93,27 @@ class Endpoints:
 
     async def _send(self, request: Request) -> Response:
         received = asyncio.get_running_loop().time()
-        await self._policy.authenticate(request)
+        await self.authenticate(request)
         asked = await read_request(request, self.settings.limits)
         return self._stream(await self.begin(request, asked, self.settings.sdk), received)
 
-    async def begin(self, request: Request, asked: ChatRequest, sdk: str) -> Reading:
-        """Start a run; raise a ``RequestError`` if that cannot be. ``sdk`` counts if the request names no release."""
+    async def authenticate(self, request: Request) -> bool:
+        """Return whether the sender is known before the request's content is; raise a ``RequestError`` to refuse it."""
+        return await self._policy.authenticate(request)
+
+    async def identify(self, request: Request, chat_id: str) -> Identity:
+        """Return who sends a message to this chat; raise a ``RequestError`` if they may not."""
+        return await self._policy.identify(request, chat_id, "send")
+
+    async def begin(self, request: Request, asked: ChatRequest, sdk: str, identity: Identity | None = None) -> Reading:
+        """Start a run; raise a ``RequestError`` if that cannot be.
+
+        ``sdk`` counts if the request names no release. ``identity`` is the sender, if it was identified before.
+        """
         in_path = str(request.path_params.get("chat_id", ""))
         asked = msgspec.structs.replace(asked, chat_id=asked.chat_id or in_path or new_id())
-        identity = await self._policy.identify(request, asked.chat_id, "send")
+        if identity is None:
+            identity = await self.identify(request, asked.chat_id)
         key = self._policy.key(request, identity, asked.chat_id)
         # A message that is sent twice is answered once; a regenerated answer is wanted anew.
         repeatable = asked.last_user_message if asked.trigger == "submit-message" and not asked.continues else None
@@ -150,13 +162,16 @@ class Endpoints:
         # A 404 would put every fresh useChat({resume: true}) into the state of an error.
         return Response(status_code=204) if reading is None else self._stream(reading, received)
 
-    async def find(self, request: Request, chat_id: str, sdk: str) -> Reading | None:
+    async def find(
+        self, request: Request, chat_id: str, sdk: str, *, on_identified: Callable[[], None] | None = None
+    ) -> Reading | None:
         """Return a reading of the chat's running answer from its start.
 
         ``None`` if there is none, if nothing of it is kept, or if the chat is unknown or somebody else's.
+        ``on_identified`` is called if the sender may read the chat.
         """
         try:
-            info = await self._run_of(request, chat_id, "resume")
+            info = await self._run_of(request, chat_id, "resume", on_identified)
         except ChatNotFound:
             return None
         if info.state is not RunState.RUNNING or not self.keep_log:
@@ -174,8 +189,12 @@ class Endpoints:
         known: Mapping[str, str] = {"state": info.state, "runId": info.run_id, "messageId": info.message_id}
         return JSONResponse(known)
 
-    async def _run_of(self, request: Request, chat_id: str, action: Action) -> RunInfo:
+    async def _run_of(
+        self, request: Request, chat_id: str, action: Action, on_identified: Callable[[], None] | None = None
+    ) -> RunInfo:
         identity = await self._policy.identify(request, chat_id, action)
+        if on_identified is not None:
+            on_identified()
         info = await self.manager.latest(self._policy.key(request, identity, chat_id))
         if info is None or info.subject != identity.subject:
             raise ChatNotFound("No such chat.")

@@ -70,8 +70,11 @@ class AccessPolicy(Protocol):
     id is known, ``key`` for the identity that came out.
     """
 
-    async def authenticate(self, request: Request) -> None:
-        """Raise a ``RequestError`` if the sender of this message would be refused whatever its body says."""
+    async def authenticate(self, request: Request) -> bool:
+        """Return whether the sender is known now; False if that can be told only with a chat's id.
+
+        Raise a ``RequestError`` if the sender would be refused whatever the body says.
+        """
         ...
 
     async def identify(self, request: Request, chat_id: str, action: Action) -> Identity:
@@ -89,10 +92,12 @@ class AuthorizedChats:
     def __init__(self, rule: AuthorizeFunction) -> None:
         self._rule: Any = rule
 
-    async def authenticate(self, request: Request) -> None:
+    async def authenticate(self, request: Request) -> bool:
         """Ask the rule, if it can tell without a chat's id."""
         if isinstance(self._rule, Authenticator):
             await self._rule.authenticate(request)
+            return True
+        return self._rule is allow_all
 
     async def identify(self, request: Request, chat_id: str, action: Action) -> Identity:
         """Return the identity that the rule gives; raise ``ChatNotFound`` if it gives none."""
