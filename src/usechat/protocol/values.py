@@ -16,7 +16,7 @@
 | ``UUID``, ``Decimal``, ``UserString``, paths | their text; a ``Decimal`` keeps all its digits |
 | ``bytes``, ``bytearray``, ``memoryview`` | base64 text |
 | numpy arrays and scalars, and whatever else has ``tolist`` | what ``tolist()`` gives |
-| anything else, and whatever raises while it is converted | ``str(value)`` |
+| anything else, and whatever raises while it is converted | its type's name, ``[Client]``: its text may hold secrets |
 | anything below 100 levels of nesting, or within itself | the text ``[nested too deeply]`` |
 | half an emoji (a lone surrogate) | its escape, as ``JSON.stringify`` writes it |
 | the key ``__proto__``, which AI SDK clients refuse | ``__proto___`` |
@@ -240,11 +240,12 @@ def _from_array(value: Any, within: _Within) -> Any:
     return _convert(value.tolist(), within)
 
 
+def _from_text(value: object, _within: _Within) -> str:
+    return str.__str__(str(value))
+
+
 def _from_anything(value: object, _within: _Within) -> str:
-    try:
-        return str.__str__(str(value))
-    except Exception:  # user code
-        return f"[{type(value).__name__}]"
+    return f"[{type(value).__name__}]"
 
 
 def _key_text(key: object) -> str:
@@ -352,7 +353,7 @@ _CONVERTERS_BY_KIND: Final[tuple[tuple[Any, _Converter], ...]] = (
     (float, _from_float),
     ((datetime.date, datetime.time), _from_date),
     (datetime.timedelta, _from_timedelta),
-    ((uuid.UUID, decimal.Decimal, collections.UserString, pathlib.PurePath), _from_anything),
+    ((uuid.UUID, decimal.Decimal, collections.UserString, pathlib.PurePath), _from_text),
     ((bytes, bytearray, memoryview), _from_bytes),
     (Mapping, _from_mapping),
     ((Sequence, Set, ValuesView), _from_sequence),
