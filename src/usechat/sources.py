@@ -226,7 +226,7 @@ class FunctionSource:
         if self._is_async:
             await self._say(self._agent(context.turn), context)
         else:
-            await self._say(await asyncio.to_thread(_call_and_iterate, self._agent, context), context)
+            await self._say(await context.threads.run(_call_and_iterate, self._agent, context), context)
 
     async def _say(self, said: Any, context: TurnContext) -> None:
         if isinstance(said, AsyncIterable):
@@ -234,7 +234,7 @@ class FunctionSource:
         elif inspect.isawaitable(said):
             await self._say(await said, context)
         elif isinstance(said, Iterator):
-            await asyncio.to_thread(_iterate, said, context)
+            await context.threads.run(_iterate, said, context)
         elif said is not None:
             context.send(part_of(said))
 

@@ -91,7 +91,7 @@ class RunManager:
         timeouts: Timeouts,
         unread_timeout: float | None,
         conflict: Conflict,
-        describe: Callable[[Exception, RunInfo], str],
+        describe: Callable[[BaseException, RunInfo], str],
         approval_secret: str | None = None,
         keep_log: bool = True,
         event_names: bool = False,

@@ -24,8 +24,8 @@ is left behind: the stream ends without it, and a warning names the run. ``fail`
 
 **Failures.** An exception becomes an ``error`` chunk whose text is that of a :class:`~usechat.errors.PublicError`, or a
 sentence with a reference that the log has, too: nothing internal reaches the page. If even the ending cannot be
-encoded, a fixed one is written. A ``BaseException`` other than a cancellation ends the stream and is raised again, for
-the event loop to handle.
+encoded, a fixed one is written. The same holds for every other ``BaseException`` (``sys.exit()`` in a tool, a panic of
+a Rust extension): an agent does not end the server.
 
 **Time limits.** One shared timer calls ``tick`` (:mod:`usechat.runs.timers`); the hot path only sets a flag.
 """
@@ -201,7 +201,7 @@ class Run:
         log: Log,
         *,
         timeouts: Timeouts,
-        describe: Callable[[Exception, RunInfo], str],
+        describe: Callable[[BaseException, RunInfo], str],
         on_end: Callable[["Run"], None],
         maximum_bytes: int = 64 * 1024 * 1024,
         approval_secret: str | None = None,
@@ -299,13 +299,10 @@ class Run:
             ending = self._ordered or parts.Finish()
         except asyncio.CancelledError:
             ending = self._ordered or parts.Abort()
-        except Exception as error:  # user code may raise anything: the stream ends well-formed
+        except BaseException as error:  # user code may raise anything, SystemExit too: the stream ends well-formed
+            if isinstance(error, GeneratorExit) and not self._loop.is_running():
+                raise  # not the agent's: the loop is gone, and this coroutine is closed
             ending = self._ordered or parts.Error(self._describe(error, self.info))
-        except GeneratorExit:
-            raise  # the loop is gone
-        except BaseException:  # such as a panic of a Rust extension: the loop goes on, and so do the readers
-            self._end(self._ordered or parts.Error(NO_ENDING))
-            raise
         self._end(ending)
 
     def _order(self, ending: parts.Error | parts.Abort) -> None:
@@ -479,14 +476,14 @@ def _flushing_at_pauses(driving: Coroutine[Any, Any, None], log: Log) -> Generat
 _server_logger: Final = logging.getLogger("usechat.server")
 
 
-def describe_with(on_error: Callable[[Exception], str] | None) -> Callable[[Exception, RunInfo], str]:
+def describe_with(on_error: Callable[[Exception], str] | None) -> Callable[[BaseException, RunInfo], str]:
     """Return a function that turns an exception into the text of the ``error`` chunk, and logs it with a reference.
 
     A :class:`~usechat.errors.PublicError` keeps its text. Otherwise ``on_error`` makes the text; without it, or if it
     fails, the text holds the reference alone.
     """
 
-    def describe(error: Exception, run: RunInfo) -> str:
+    def describe(error: BaseException, run: RunInfo) -> str:
         if isinstance(error, PublicError):
             return str(error)
         reference = secrets.token_hex(4)
@@ -499,7 +496,7 @@ def describe_with(on_error: Callable[[Exception], str] | None) -> Callable[[Exce
             extra={"chat_id": run.chat_id, "run_id": run.run_id, "reference": reference},
         )
         try:
-            if on_error is not None:
+            if on_error is not None and isinstance(error, Exception):
                 return on_error(error)
         except Exception:  # it is user code, too
             _server_logger.exception("on_error raised, so the page gets the default text; reference %s", reference)

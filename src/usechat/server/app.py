@@ -84,6 +84,7 @@ class EndpointsApp:
         A server calls it through the lifespan. Frameworks do not tell mounted apps: call it in their lifespan.
         """
         await self._endpoints.manager.shut_down(drain=self._drain)
+        await self._endpoints.threads.finish(self.settings.timeouts.stop)
 
     async def check(self) -> None:
         """Raise if it cannot answer at the moment; ``/readyz`` reports that."""

@@ -32,6 +32,7 @@ from usechat.server.response import StreamResponse
 from usechat.server.settings import Settings, linger
 from usechat.server.uvicorn import UvicornServer
 from usechat.sources import as_source
+from usechat.threads import AgentThreads
 from usechat.turn import Identity, TurnContext
 
 __all__ = ["Endpoints", "chat_response"]
@@ -57,6 +58,7 @@ class Endpoints:
         self.observer = observer
         self.store = store
         self.keep_log = keep_log
+        self.threads = AgentThreads(settings.threads, on_waiting=observer.threads_waiting)
         self._secret = settings.approval_secret or own_secret()
         self.manager = RunManager(
             store,
@@ -138,6 +140,7 @@ class Endpoints:
                 path_params=request.path_params,
                 query=request.query_params,
                 observer=self.observer,
+                threads=self.threads,
             )
             calls = {"open_calls": answers.unanswered(), "given_calls": answers.given()}
             return msgspec.structs.replace(info, **calls), context

@@ -78,6 +78,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
         ``"queue"``
             or ``"interrupt"``.
         timeouts: how long an agent may be silent, and a run may take.
+        threads: how many agents that are plain functions or generators may answer at once, each in a thread. Others wait,
+            and get an error that says so after half a minute.
         limits: the largest request that is accepted.
         keep_alive: seconds of silence after which a comment is sent, so that proxies keep the connection open.
         maximum_waiting_bytes: how many unread bytes a client may fall behind before it is disconnected.
@@ -102,6 +104,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     disconnect: Disconnect | None = None
     conflict: Conflict = "reject"
     timeouts: Timeouts = _DEFAULT_TIMEOUTS
+    threads: int = 64
     limits: Limits = _DEFAULT_LIMITS
     keep_alive: float = 15
     maximum_waiting_bytes: int = 1024 * 1024

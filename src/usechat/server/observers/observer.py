@@ -46,6 +46,10 @@ class Observer(Protocol):
         """A stream was closed: ``ended``, ``client`` (it left), ``slow`` or ``broken-off`` (by the server)."""
         ...
 
+    def threads_waiting(self, change: int, /) -> None:
+        """The number of answers that wait for a thread has changed."""
+        ...
+
     def source_unreachable(self) -> None:
         """An upstream connection could not be opened."""
         ...
@@ -94,6 +98,9 @@ class Unobserved:
         """Do nothing."""
 
     def stream_closed(self, reason: str) -> None:
+        """Do nothing."""
+
+    def threads_waiting(self, change: int, /) -> None:
         """Do nothing."""
 
     def source_unreachable(self) -> None:
@@ -160,6 +167,11 @@ class Observers:
         """Pass it on."""
         for observer in self._observers:
             observer.stream_closed(reason)
+
+    def threads_waiting(self, change: int, /) -> None:
+        """Pass it on."""
+        for observer in self._observers:
+            observer.threads_waiting(change)
 
     def source_unreachable(self) -> None:
         """Pass it on."""
