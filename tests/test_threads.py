@@ -70,6 +70,6 @@ async def test_a_function_that_hangs_and_was_abandoned_blocks_nobody() -> None:
 
 async def test_a_failure_is_raised_where_the_function_was_called() -> None:
     with pytest.raises(SystemExit):
-        await AgentThreads().run(lambda: exec("raise SystemExit(1)"))  # noqa: S102
+        await AgentThreads().run(lambda: exec("raise SystemExit(1)"))
     with pytest.raises(RuntimeError, match="the agent raised StopIteration"):
         await AgentThreads().run(next, iter(()))

@@ -17,6 +17,7 @@ UsechatError
 │   ├── Unauthenticated           401: no valid credentials
 │   ├── ForeignOrigin             403: a page of another site
 │   ├── ChatNotFound              404: no such chat, or somebody else's
+│   ├── RequestTimeout            408: the body did not arrive in time
 │   ├── ChatBusy                  409: the chat is being answered
 │   ├── ChatChanged               409: the chat has another version than the client expects
 │   ├── ChatExists                409: an imported chat is there already
@@ -112,6 +113,7 @@ __all__ = [
     "PublicError",
     "RemoteProtocolError",
     "RequestError",
+    "RequestTimeout",
     "RequestTooLarge",
     "RunLost",
     "SessionClosed",
@@ -260,6 +262,12 @@ class ChatNotFound(RequestError):
     """There is no such chat, or it belongs to somebody else; the client is not told which."""
 
     status = 404
+
+
+class RequestTimeout(RequestError):
+    """The body of the request did not arrive in time."""
+
+    status = 408
 
 
 class ChatBusy(RequestError):

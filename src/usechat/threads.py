@@ -2,8 +2,8 @@
 
 asyncio's own executor has a few threads more than the machine has cores, which is meant for short work; agents wait for
 models for minutes. Here each call gets a thread of its own, at most ``maximum`` at the same time. A call that was
-abandoned, because its turn was stopped, no longer counts: one that hangs does not block the others. Threads are daemons,
-so that a hanging one does not keep the process from exiting.
+abandoned, because its turn was stopped, no longer counts: one that hangs does not block the others. Threads are
+daemons, so that a hanging one does not keep the process from exiting.
 """
 
 import asyncio

@@ -25,6 +25,7 @@ from usechat.protocol.values import (
     MAXIMUM_DEPTH,
     READABLE_DEPTH,
     TOO_DEEP,
+    has_more_values,
     is_deeper,
     is_ordinary,
     json_kind,
@@ -494,3 +495,22 @@ def test_ordinary_text_is_shallow_and_harmless(text: str, expected: bool) -> Non
 )
 def test_depth_is_counted_in_objects_and_arrays(value: object, levels: int, expected: bool) -> None:
     assert is_deeper(value, levels) is expected
+
+
+@pytest.mark.parametrize(
+    ("text", "count"),
+    [
+        ("[]", 1),
+        ("[1,2]", 2),
+        ('{"a":1,"b":[{}]}', 4),
+        (r'"a,b[{\"\\"', 0),
+        (r'["\\",",,,,","\"[[[["]', 3),
+    ],
+)
+def test_values_are_counted_without_reading_them(text: str, count: int) -> None:
+    assert not has_more_values(text.encode(), count + 1)
+    assert has_more_values(text.encode(), count)
+
+
+def test_strings_alone_can_be_too_many_values() -> None:
+    assert has_more_values(b'["",' * 10, 2)

@@ -45,6 +45,7 @@ from usechat.errors import InvalidJSON
 __all__ = [
     "MAXIMUM_DEPTH",
     "READABLE_DEPTH",
+    "has_more_values",
     "is_deeper",
     "is_ordinary",
     "json_kind",
@@ -140,6 +141,23 @@ def is_ordinary(text: str) -> bool:
     if len(text) > 2 * READABLE_DEPTH and text.count("{") + text.count("[") > READABLE_DEPTH:
         return False
     return "__proto__" not in text and "constructor" not in text and "\\u00" not in text
+
+
+def has_more_values(data: bytes, limit: int) -> bool:
+    """Tell whether JSON holds more than ``limit`` values, without reading it: reading many takes seconds.
+
+    A comma or an opening bracket outside of strings counts as one value; that is never too few.
+    """
+    if _value_marks(data) < limit:
+        return False  # even if all of them were outside of strings
+    plain = data.replace(b"\\\\", b"").replace(b'\\"', b"")
+    if plain.count(b'"') > 4 * (limit + 1):  # a string is a value or a key
+        return True
+    return sum(map(_value_marks, plain.split(b'"')[::2])) >= limit
+
+
+def _value_marks(data: bytes) -> int:
+    return data.count(b",") + data.count(b"[") + data.count(b"{")
 
 
 def is_deeper(value: Any, levels: int) -> bool:

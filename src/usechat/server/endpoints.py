@@ -8,7 +8,7 @@ import msgspec
 from starlette.requests import Request
 from starlette.responses import JSONResponse, PlainTextResponse, Response
 
-from usechat.errors import ChatNotFound, RequestError, Unauthenticated
+from usechat.errors import ChatNotFound, RequestError, RequestTimeout, Unauthenticated
 from usechat.ids import new_id
 from usechat.protocol.request import ChatRequest
 from usechat.runs.manager import Reading, RunManager
@@ -96,7 +96,7 @@ class Endpoints:
     async def _send(self, request: Request) -> Response:
         received = asyncio.get_running_loop().time()
         await self.authenticate(request)
-        asked = await read_request(request, self.settings.limits)
+        asked = await read_request(request, self.settings.limits, timeout=self.settings.body_timeout)
         return self._stream(await self.begin(request, asked, self.settings.sdk), received)
 
     async def authenticate(self, request: Request) -> bool:
@@ -209,8 +209,16 @@ class Endpoints:
         except RequestError as error:
             # The client shows the body of such an answer as it is (ai, HttpChatTransport).
             self.observer.request_refused(error.status)
-            headers = {"www-authenticate": "Bearer"} if isinstance(error, Unauthenticated) else None
-            return PlainTextResponse(str(error), error.status, headers)
+            return PlainTextResponse(str(error), error.status, _headers_of(error))
+
+
+def _headers_of(error: RequestError) -> Mapping[str, str]:
+    match error:
+        case Unauthenticated():
+            return {"www-authenticate": "Bearer"}
+        case RequestTimeout():
+            return {"connection": "close"}  # RFC 9110, 15.5.9: the rest of the body would be taken for a request
+    return {}
 
 
 async def chat_response(

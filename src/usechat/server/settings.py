@@ -78,9 +78,10 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
         ``"queue"``
             or ``"interrupt"``.
         timeouts: how long an agent may be silent, and a run may take.
-        threads: how many agents that are plain functions or generators may answer at once, each in a thread. Others wait,
-            and get an error that says so after half a minute.
+        threads: how many agents that are plain functions or generators may answer at once, each in a thread. Others
+            wait, and get an error that says so after half a minute.
         limits: the largest request that is accepted.
+        body_timeout: seconds in which the body of a request must arrive; after that it is refused (408).
         keep_alive: seconds of silence after which a comment is sent, so that proxies keep the connection open.
         maximum_waiting_bytes: how many unread bytes a client may fall behind before it is disconnected.
         maximum_run_bytes: the largest answer.
@@ -106,6 +107,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     timeouts: Timeouts = _DEFAULT_TIMEOUTS
     threads: int = 64
     limits: Limits = _DEFAULT_LIMITS
+    body_timeout: float = 60
     keep_alive: float = 15
     maximum_waiting_bytes: int = 1024 * 1024
     maximum_run_bytes: int = 64 * 1024 * 1024

@@ -22,14 +22,15 @@ from usechat.errors import (
     Unauthenticated,
     UnreadableFrame,
 )
-from usechat.protocol.request import ChatRequest, Limits
+from usechat.protocol.request import DEFAULT_LIMITS, ChatRequest, Limits
 from usechat.protocol.sse import chunks_json
-from usechat.protocol.values import json_kind, read_json
+from usechat.protocol.values import has_more_values, json_kind, read_json
 from usechat.runs.log import Wake
 from usechat.runs.manager import Reading
 from usechat.server.auth.bearer import TOKEN_SUBPROTOCOL
 from usechat.server.connection import all_written
 from usechat.server.endpoints import Endpoints
+from usechat.server.requests import IN_LOOP
 
 __all__ = [
     "ChatSockets",
@@ -65,8 +66,11 @@ class ClientFrame(msgspec.Struct, frozen=True):
     content: Mapping[str, Any]
 
     @classmethod
-    def parse(cls, text: str) -> "ClientFrame":
+    def parse(cls, text: str, limits: Limits = DEFAULT_LIMITS) -> "ClientFrame":
         """Read the type and the request id of a frame; raise ``UnreadableFrame`` if it has none."""
+        data = text.encode("utf-8", "surrogatepass")
+        if has_more_values(data, limits.maximum_values):
+            raise UnreadableFrame(f"A frame holds more than {limits.maximum_values} values.")
         try:
             content = read_json(text)
         except (ValueError, RecursionError):
@@ -78,7 +82,7 @@ class ClientFrame(msgspec.Struct, frozen=True):
             raise UnreadableFrame("The type of a frame is send, resume or abort.")
         if not isinstance(request_id, str) or len(request_id) > _LONGEST_REQUEST_ID:
             raise UnreadableFrame(f"The requestId of a frame is a string of up to {_LONGEST_REQUEST_ID} characters.")
-        return cls(kind, request_id, len(text.encode("utf-8", "surrogatepass")), content)
+        return cls(kind, request_id, len(data), content)
 
     @property
     def chat_id(self) -> str:
@@ -365,7 +369,7 @@ class _Socket:
     async def _listen(self) -> _Close | None:
         try:
             while (message := await self._websocket.receive())["type"] != "websocket.disconnect":
-                self._take(message.get("text") or "")
+                await self._take(message.get("text") or "")
         except UnreadableFrame as error:
             self._reason = "client"
             return _Close(1008, str(error)) if self.is_known else _UNKNOWN
@@ -373,11 +377,15 @@ class _Socket:
             self._reason = "client"
         return None
 
-    def _take(self, text: str) -> None:
-        """Act on a frame, without waiting, so that a client which leaves is always noticed."""
+    async def _take(self, text: str) -> None:
+        """Act on a frame, without waiting for its answer, so that a client which leaves is always noticed."""
         if len(text) > _SMALL and not self.is_known:
             raise UnreadableFrame(_UNKNOWN.reason)
-        asked = ClientFrame.parse(text)
+        limits = self.endpoints.settings.limits
+        if len(text) <= IN_LOOP:
+            asked = ClientFrame.parse(text, limits)
+        else:
+            asked = await asyncio.to_thread(ClientFrame.parse, text, limits)
         known = self._answers.get(asked.request_id)
         if asked.type == "abort":
             if known is not None:
@@ -442,7 +450,11 @@ class _Answer:
             chat_id = self._asked.content.get("id")
             identity = await self._endpoints.identify(request, chat_id if isinstance(chat_id, str) else "")
             self._socket.recognise()
-            asked = self._asked.request(self._endpoints.settings.limits)
+            limits = self._endpoints.settings.limits
+            if self._asked.size <= IN_LOOP:
+                asked = self._asked.request(limits)
+            else:
+                asked = await asyncio.to_thread(self._asked.request, limits)
             return await self._endpoints.begin(request, asked, _SDK, identity if asked.chat_id else None)
         except InvalidRequest:
             if self._socket.is_known:
