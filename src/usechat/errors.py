@@ -24,6 +24,7 @@ UsechatError
 │   ├── RequestTooLarge           413: a limit was exceeded
 │   ├── Unprocessable             422: contradicts what the server knows
 │   ├── TooManyRequests           429: too many answers over one socket
+│   ├── ClientLeft                499: the client left while its request waited
 │   ├── ShuttingDown              503: no new runs
 │   ├── StoreUnreachable          503: the run store does not answer
 │   ├── ChatsUnreachable          503: the chat store does not answer
@@ -89,6 +90,7 @@ __all__ = [
     "ChatNotFound",
     "ChatsUnreachable",
     "ClaimLost",
+    "ClientLeft",
     "ExpressionFailed",
     "FalseEncoding",
     "ForeignOrigin",
@@ -298,6 +300,12 @@ class TooManyRequests(RequestError):
     """The socket carries as many answers as it may."""
 
     status = 429
+
+
+class ClientLeft(RequestError):
+    """The client left while its request waited for another answer of the chat to end."""
+
+    status = 499  # nginx's number: no other says it, and nobody reads the response
 
 
 class ShuttingDown(RequestError):

@@ -31,14 +31,14 @@ once.
 import asyncio
 import contextvars
 import logging
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from functools import partial
 from typing import Any, Final, Literal, TypeAlias
 from weakref import WeakSet
 
 import msgspec
 
-from usechat.errors import ChatBusy, ChatNotFound, ShuttingDown, StoreUnreachable
+from usechat.errors import ChatBusy, ChatNotFound, ClientLeft, ShuttingDown, StoreUnreachable
 from usechat.protocol.reframing import Reframer, shorten
 from usechat.protocol.stream import MessageStream
 from usechat.runs.log import Log, Reader
@@ -135,14 +135,21 @@ class RunManager:
         return len(self._runs)
 
     async def start(
-        self, info: RunInfo, source: Source, context: TurnContext | Prepare, *, continues: Mapping[str, Any] | None
+        self,
+        info: RunInfo,
+        source: Source,
+        context: TurnContext | Prepare,
+        *,
+        continues: Mapping[str, Any] | None,
+        has_left: Callable[[], Awaitable[bool]] | None = None,
     ) -> Reading:
         """Start a run, or do what the conflict policy says about the one that is running; return a reading.
 
         ``context`` may be a function that makes the run and its context from the chat's last run. It is called after
-        the previous run has ended, perhaps more than once. Raises :class:`~usechat.errors.ChatBusy`,
-        :class:`~usechat.errors.ChatNotFound`, :class:`~usechat.errors.ShuttingDown`,
-        :class:`~usechat.errors.StoreUnreachable`, and what ``context`` raises.
+        the previous run has ended, perhaps more than once. ``has_left`` tells whether the client is gone: a request
+        that waited for another run starts none then. Raises :class:`~usechat.errors.ChatBusy`,
+        :class:`~usechat.errors.ChatNotFound`, :class:`~usechat.errors.ClientLeft`,
+        :class:`~usechat.errors.ShuttingDown`, :class:`~usechat.errors.StoreUnreachable`, and what ``context`` raises.
         """
         if self._closing:
             raise ShuttingDown("The server is about to restart. Please try again.")
@@ -162,6 +169,8 @@ class RunManager:
                 return reading
             else:
                 await asyncio.sleep(_POLL)
+                if has_left is not None and await has_left():
+                    raise ClientLeft("The client left before its request was answered.")
 
     async def _resolve_conflict(
         self, active: RunInfo, info: RunInfo, source: Source, prepare: Prepare

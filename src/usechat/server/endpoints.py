@@ -17,7 +17,7 @@ from usechat.runs.open_calls import Answers, own_secret, secret_of_chat
 from usechat.runs.run import RunInfo, RunState, describe_with, message_digest
 from usechat.runs.store import RunStore
 from usechat.server.connection import AsgiServer
-from usechat.server.observers.observer import Observer, Unobserved
+from usechat.server.observers.observer import Observer, Observers, Unobserved
 from usechat.server.requests import (
     AccessPolicy,
     Action,
@@ -97,7 +97,8 @@ class Endpoints:
         received = asyncio.get_running_loop().time()
         await self.authenticate(request)
         asked = await read_request(request, self.settings.limits, timeout=self.settings.body_timeout)
-        return self._stream(await self.begin(request, asked, self.settings.sdk), received)
+        begun = await self.begin(request, asked, self.settings.sdk, has_left=request.is_disconnected)
+        return self._stream(begun, received)
 
     async def authenticate(self, request: Request) -> bool:
         """Return whether the sender is known before the request's content is; raise a ``RequestError`` to refuse it."""
@@ -107,10 +108,19 @@ class Endpoints:
         """Return who sends a message to this chat; raise a ``RequestError`` if they may not."""
         return await self._policy.identify(request, chat_id, "send")
 
-    async def begin(self, request: Request, asked: ChatRequest, sdk: str, identity: Identity | None = None) -> Reading:
+    async def begin(
+        self,
+        request: Request,
+        asked: ChatRequest,
+        sdk: str,
+        *,
+        identity: Identity | None = None,
+        has_left: Callable[[], Awaitable[bool]],
+    ) -> Reading:
         """Start a run; raise a ``RequestError`` if that cannot be.
 
         ``sdk`` counts if the request names no release. ``identity`` is the sender, if it was identified before.
+        ``has_left`` tells whether the client is gone; it is asked while the request waits for another run to end.
         """
         in_path = str(request.path_params.get("chat_id", ""))
         asked = msgspec.structs.replace(asked, chat_id=asked.chat_id or in_path or new_id())
@@ -145,7 +155,7 @@ class Endpoints:
             calls = {"open_calls": answers.unanswered(), "given_calls": answers.given()}
             return msgspec.structs.replace(info, **calls), context
 
-        return await self.manager.start(info, self._source, prepare, continues=asked.continues)
+        return await self.manager.start(info, self._source, prepare, continues=asked.continues, has_left=has_left)
 
     def _stream(self, reading: Reading, received: float) -> Response:
         self.server.disconnect_readers_at_exit(self.manager)
@@ -258,7 +268,7 @@ async def chat_response(
         store=MemoryRuns(),
         settings=settings or Settings(),
         policy=AuthorizedChats(authorize),
-        observer=observer or Unobserved(),
+        observer=Unobserved() if observer is None else Observers(observer),
         keep_log=False,
     )
     return await endpoints.send(request)

@@ -455,13 +455,18 @@ class _Answer:
                 asked = self._asked.request(limits)
             else:
                 asked = await asyncio.to_thread(self._asked.request, limits)
-            return await self._endpoints.begin(request, asked, _SDK, identity if asked.chat_id else None)
+            return await self._endpoints.begin(
+                request, asked, _SDK, identity=identity if asked.chat_id else None, has_left=self._has_left
+            )
         except InvalidRequest:
             if self._socket.is_known:
                 raise
             raise Unauthenticated("The request carries no valid credentials.") from None
         finally:
             self._beginning = False
+
+    async def _has_left(self) -> bool:
+        return self._left is not None
 
     async def _send(self, frame: str) -> None:
         if not self._left:
