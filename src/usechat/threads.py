@@ -3,16 +3,19 @@
 asyncio's own executor has a few threads more than the machine has cores, which is meant for short work; agents wait for
 models for minutes. Here each call gets a thread of its own, at most ``maximum`` at the same time. A call that was
 abandoned, because its turn was stopped, no longer counts: one that hangs does not block the others. Threads are
-daemons, so that a hanging one does not keep the process from exiting.
+daemons, so that a hanging one does not keep the process from exiting; at the exit they get a few seconds.
 """
 
 import asyncio
+import atexit
 import contextlib
 import contextvars
 import threading
+import time
 from collections import deque
 from collections.abc import Callable
 from typing import Any, Final, TypeVar
+from weakref import WeakSet
 
 from usechat.errors import PublicError
 
@@ -59,7 +62,9 @@ class AgentThreads:
 
         try:
             context = contextvars.copy_context()
-            threading.Thread(target=context.run, args=(call,), name="usechat agent", daemon=True).start()
+            thread = threading.Thread(target=context.run, args=(call,), name="usechat agent", daemon=True)
+            thread.start()
+            _threads.add(thread)
             self._alive += 1
             return await result
         finally:
@@ -111,6 +116,20 @@ class AgentThreads:
                 turn.set_result(None)
                 return
         self._free += 1
+
+
+_LAST_SECONDS: Final = 5.0
+"""Seconds that threads get for their ``finally`` blocks when the process exits."""
+
+_threads: Final[WeakSet[threading.Thread]] = WeakSet()
+
+
+@atexit.register
+def _join_threads() -> None:
+    """Let threads end by themselves: an app that is mounted may not be told that the server shuts down."""
+    deadline = time.monotonic() + _LAST_SECONDS
+    for thread in list(_threads):
+        thread.join(max(0, deadline - time.monotonic()))
 
 
 def _raisable(error: BaseException) -> BaseException:

@@ -261,6 +261,8 @@ def _routes(chats: "EndpointsApp") -> Iterator[str]:
     from starlette.routing import Route, WebSocketRoute
 
     for route in chats.routes:
+        if getattr(route, "path", "").endswith("/"):  # the same with a slash
+            continue
         if isinstance(route, Route):
             yield f"  {'POST' if 'POST' in (route.methods or ()) else 'GET':4} {route.path_format}\n"
         elif isinstance(route, WebSocketRoute):

@@ -298,6 +298,7 @@ class Run:
             await _flushing_at_pauses(source.drive(self._context), self.log)
             ending = self._ordered or parts.Finish()
         except asyncio.CancelledError:
+            self._context.stop()  # of a loop that is closed: a thread must hear of it, too
             ending = self._ordered or parts.Abort()
         except BaseException as error:  # user code may raise anything, SystemExit too: the stream ends well-formed
             if isinstance(error, GeneratorExit) and not self._loop.is_running():

@@ -32,8 +32,8 @@ class EndpointsApp:
     def __init__(
         self, endpoints: Endpoints, routes: Sequence[BaseRoute], *, drain: float, metrics: MetricsPage | None
     ) -> None:
-        self._drain = drain
         self._endpoints = endpoints
+        endpoints.drain = drain
         self._app = Starlette(
             routes=[
                 *routes,
@@ -81,10 +81,10 @@ class EndpointsApp:
     async def shut_down(self) -> None:
         """Disconnect readers and let runs finish for ``drain`` seconds.
 
-        A server calls it through the lifespan. Frameworks do not tell mounted apps: call it in their lifespan.
+        A server calls it through the lifespan. Frameworks do not tell mounted apps: call it in their lifespan. Under
+        uvicorn a mounted app that was asked something notices the shutdown itself.
         """
-        await self._endpoints.manager.shut_down(drain=self._drain)
-        await self._endpoints.threads.finish(self.settings.timeouts.stop)
+        await self._endpoints.shut_down(self._endpoints.drain)
 
     async def check(self) -> None:
         """Raise if it cannot answer at the moment; ``/readyz`` reports that."""
@@ -93,6 +93,7 @@ class EndpointsApp:
     @asynccontextmanager
     async def _lifespan(self, _app: Starlette) -> AsyncIterator[None]:
         with rare_collections():
+            self._endpoints.has_lifespan = True
             yield
             await self.shut_down()
 
@@ -157,11 +158,11 @@ class ChatApp(EndpointsApp):
             policy=AuthorizedChats(authorize),
             observer=observers,
         )
+        sockets = ChatSockets(endpoints)
         routes = [
-            Route(path, endpoints.send, methods=["POST"]),
-            *(Route(another, endpoints.send, methods=["POST"]) for another in also),
+            *(Route(each, endpoints.send, methods=["POST"]) for place in (path, *also) for each in _with_slash(place)),
             *run_routes(path, endpoints),
-            WebSocketRoute(f"{path}/ws", ChatSockets(endpoints).serve),
+            *(WebSocketRoute(each, sockets.serve) for each in _with_slash(f"{path}/ws")),
         ]
         super().__init__(endpoints, routes, drain=drain, metrics=page)
 
@@ -169,10 +170,15 @@ class ChatApp(EndpointsApp):
 def run_routes(path: str, endpoints: Endpoints) -> list[BaseRoute]:
     """Return the routes of a run that has begun: resume, stop, state."""
     return [
-        Route(f"{path}/{CHAT_ID}/stream", endpoints.resume, methods=["GET"]),
-        Route(f"{path}/{CHAT_ID}/stop", endpoints.stop, methods=["POST"]),
-        Route(f"{path}/{CHAT_ID}", endpoints.state, methods=["GET"]),
+        *(Route(each, endpoints.resume, methods=["GET"]) for each in _with_slash(f"{path}/{CHAT_ID}/stream")),
+        *(Route(each, endpoints.stop, methods=["POST"]) for each in _with_slash(f"{path}/{CHAT_ID}/stop")),
+        Route(f"{path}/{CHAT_ID}", endpoints.state, methods=["GET"]),  # the id of a chat may end with a slash
     ]
+
+
+def _with_slash(path: str) -> tuple[str, str]:
+    """Return a path, and the same with a slash: some frameworks (Litestar) append one to paths of mounted apps."""
+    return path, f"{path}/"
 
 
 def observing(observer: Observer | None, *, metrics: bool) -> tuple[Observer, MetricsPage | None]:

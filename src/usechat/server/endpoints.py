@@ -59,6 +59,10 @@ class Endpoints:
         self.store = store
         self.keep_log = keep_log
         self.threads = AgentThreads(settings.threads, on_waiting=observer.threads_waiting)
+        self.drain = 0.0
+        """Seconds that runs get to end when the server shuts down."""
+        self.has_lifespan = False
+        """Whether the server tells the app that it shuts down, by the lifespan."""
         self._secret = settings.approval_secret or own_secret()
         self.manager = RunManager(
             store,
@@ -158,7 +162,7 @@ class Endpoints:
         return await self.manager.start(info, self._source, prepare, continues=asked.continues, has_left=has_left)
 
     def _stream(self, reading: Reading, received: float) -> Response:
-        self.server.disconnect_readers_at_exit(self.manager)
+        self.server.disconnect_readers_at_exit(self.manager, self._finish)
         settings = self.settings
         return StreamResponse(
             reading,
@@ -168,6 +172,16 @@ class Endpoints:
             received=received,
             event_names=settings.event_names,
         )
+
+    async def shut_down(self, drain: float) -> None:
+        """Disconnect readers, let runs finish for ``drain`` seconds, stop the others and wait for their threads."""
+        await self.manager.shut_down(drain=drain)
+        await self.threads.finish(self.settings.timeouts.stop)
+
+    async def _finish(self, seconds: float | None) -> None:
+        """Shut down an app that is not told by the server; half of the time is for runs to end by themselves."""
+        if not self.has_lifespan:
+            await self.shut_down(self.drain if seconds is None else min(self.drain, seconds / 2))
 
     async def _resume(self, request: Request) -> Response:
         received = asyncio.get_running_loop().time()
