@@ -94,6 +94,7 @@ class EndpointsApp:
     async def _lifespan(self, _app: Starlette) -> AsyncIterator[None]:
         with rare_collections():
             self._endpoints.has_lifespan = True
+            await self._endpoints.open()
             yield
             await self.shut_down()
 
@@ -115,7 +116,9 @@ class ChatApp(EndpointsApp):
 
     Args:
         answer: what answers the chat: an async generator function, a generator function, a function, a
-            ``ChatTransport``, or an object of a framework whose adapter is installed.
+            ``ChatTransport``, or an object of a framework whose adapter is installed. Or a factory: a function without
+            arguments, async or not, that returns one of these, or an async context manager around one. It is called
+            once, when the server starts, and the context manager is left when it shuts down.
         runs: the store of runs; by default :class:`~usechat.server.MemoryRuns`. Several processes need
             :class:`~usechat.server.RedisRuns`.
         authorize: returns who sent a request; see ``docs/auth.md``. By default everyone is allowed.

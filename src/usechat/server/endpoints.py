@@ -8,7 +8,7 @@ import msgspec
 from starlette.requests import Request
 from starlette.responses import JSONResponse, PlainTextResponse, Response
 
-from usechat.errors import ChatNotFound, RequestError, RequestTimeout, Unauthenticated
+from usechat.errors import CannotAnswer, ChatNotFound, RequestError, RequestTimeout, Unauthenticated
 from usechat.ids import new_id
 from usechat.protocol.request import ChatRequest
 from usechat.runs.manager import Reading, RunManager
@@ -31,7 +31,7 @@ from usechat.server.requests import (
 from usechat.server.response import StreamResponse
 from usechat.server.settings import Settings, linger
 from usechat.server.uvicorn import UvicornServer
-from usechat.sources import as_source
+from usechat.sources import FactorySource, Source, as_source
 from usechat.threads import AgentThreads
 from usechat.turn import Identity, TurnContext
 
@@ -159,7 +159,12 @@ class Endpoints:
             calls = {"open_calls": answers.unanswered(), "given_calls": answers.given()}
             return msgspec.structs.replace(info, **calls), context
 
-        return await self.manager.start(info, self._source, prepare, continues=asked.continues, has_left=has_left)
+        source = await self.open()
+        return await self.manager.start(info, source, prepare, continues=asked.continues, has_left=has_left)
+
+    async def open(self) -> Source:
+        """Return what answers; the first time a factory is called, in each process once."""
+        return await self._source.open() if isinstance(self._source, FactorySource) else self._source
 
     def _stream(self, reading: Reading, received: float) -> Response:
         self.server.disconnect_readers_at_exit(self.manager, self._finish)
@@ -177,6 +182,8 @@ class Endpoints:
         """Disconnect readers, let runs finish for ``drain`` seconds, stop the others and wait for their threads."""
         await self.manager.shut_down(drain=drain)
         await self.threads.finish(self.settings.timeouts.stop)
+        if isinstance(self._source, FactorySource):
+            await self._source.close()
 
     async def _finish(self, seconds: float | None) -> None:
         """Shut down an app that is not told by the server; half of the time is for runs to end by themselves."""
@@ -270,15 +277,18 @@ async def chat_response(
         The streaming response; or a plain one with a status and a sentence, if the request cannot be served.
 
     Raises:
-        CannotAnswer: ``answer`` is nothing that can answer a chat.
+        CannotAnswer: ``answer`` cannot answer a chat, or is a factory, which would be called for each request.
 
     >>> async def agent(turn):
     ...     yield f"You said: {turn.text}"
     >>> async def chat(request):  # @app.post("/api/chat")
     ...     return await chat_response(request, agent)
     """
+    source = as_source(answer)
+    if isinstance(source, FactorySource):
+        raise CannotAnswer("a function without arguments makes an agent; call it once and give what it returns")
     endpoints = Endpoints(
-        answer,
+        source,
         store=MemoryRuns(),
         settings=settings or Settings(),
         policy=AuthorizedChats(authorize),
