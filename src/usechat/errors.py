@@ -23,7 +23,7 @@ UsechatError
 │   ├── ChatExists                409: an imported chat is there already
 │   ├── RequestTooLarge           413: a limit was exceeded
 │   ├── Unprocessable             422: contradicts what the server knows
-│   ├── TooManyRequests           429: too many answers over one socket
+│   ├── TooManyRequests           429: too many answers over one socket, or a quota
 │   ├── ClientLeft                499: the client left while its request waited
 │   ├── ShuttingDown              503: no new runs
 │   ├── StoreUnreachable          503: the run store does not answer
@@ -297,9 +297,13 @@ class Unprocessable(RequestError):
 
 
 class TooManyRequests(RequestError):
-    """The socket carries as many answers as it may."""
+    """The socket, or the person, asks more than it may; ``retry_after`` is in how many seconds to try again."""
 
     status = 429
+
+    def __init__(self, text: str, *, retry_after: float | None = None) -> None:
+        super().__init__(text)
+        self.retry_after = retry_after
 
 
 class ClientLeft(RequestError):

@@ -106,6 +106,8 @@ def _add_access_options(add: Any) -> None:
     add("--auth", action="append", metavar="RULE",
         help="require a bearer token: tokens:FILE (lines of name:sha256), or jwt: with one of jwks=FILE,"
         " public-key=FILE and secret=FILE, and then ,audience=NAME ,issuer=URL; repeatable")  # fmt: skip
+    add("--rate", type=read.rate, metavar="N/min",
+        help="how many messages one person may send in a minute, such as 30/min (default: no limit)")  # fmt: skip
     add("--cors", action="append", metavar="ORIGIN",
         help="allow pages of this origin, such as http://localhost:3000; repeatable (default: none)")  # fmt: skip
 

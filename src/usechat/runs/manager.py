@@ -29,6 +29,7 @@ once.
 """
 
 import asyncio
+import contextlib
 import contextvars
 import logging
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
@@ -82,6 +83,7 @@ class RunManager:
     - ``on_start``: called in the context (:mod:`contextvars`) in which the run is driven.
     - ``on_end``: called once for every run, with its seconds, in the worker that ended it or found it lost.
     - ``on_loss``: called when another worker declares one of our runs lost.
+    - ``on_done``: called for every run of this worker after its end was recorded, with the size of its log.
     """
 
     def __init__(
@@ -101,6 +103,7 @@ class RunManager:
         on_start: Callable[[RunInfo], None] = _ignore,
         on_end: Callable[[RunInfo, float], None] = _ignore,
         on_loss: Callable[[RunInfo], None] = _ignore,
+        on_done: Callable[[RunInfo, int], Awaitable[None]] | None = None,
     ) -> None:
         self._store = store
         self._is_shared = store.is_shared
@@ -118,6 +121,7 @@ class RunManager:
         self._on_start = on_start
         self._on_end = on_end
         self._on_loss = on_loss
+        self._on_done = on_done
         self._runs: dict[str, Run] = {}
         self._continued: dict[str, Mapping[str, Any]] = {}
         self._timers: dict[str, asyncio.TimerHandle] = {}
@@ -133,6 +137,10 @@ class RunManager:
     def running(self) -> int:
         """How many runs are running in this process."""
         return len(self._runs)
+
+    def has(self, run_id: str) -> bool:
+        """Return whether a run of this process is running."""
+        return run_id in self._runs
 
     async def start(
         self,
@@ -285,6 +293,12 @@ class RunManager:
             await asyncio.sleep(_POLL)
         return False
 
+    async def finish_unread(self) -> None:
+        """Wait for the runs that are being stopped because nobody reads them; not for runs that may go on."""
+        if self._unread_timeout == 0:
+            runs = [run for run in self._runs.values() if not run.log.readers]
+            await asyncio.gather(*self._tasks, *[run.wait() for run in runs])
+
     def disconnect_readers(self) -> None:
         """Close every client's connection without an ending: it sees a network error, and resumes at another worker."""
         for log in [*(run.log for run in self._runs.values()), *self._ended_logs]:
@@ -357,6 +371,12 @@ class RunManager:
             if run.log.readers:
                 self._ended_logs.add(run.log)
             run.log.end()
+            await self._report_done(run)
+
+    async def _report_done(self, run: Run) -> None:
+        if self._on_done is not None:
+            with contextlib.suppress(StoreUnreachable):  # what was not counted expires
+                await self._on_done(run.info, run.log.size)
 
     async def _store_end(self, info: RunInfo) -> bool:
         """Record an end in the store; return False if another worker had declared the run lost."""

@@ -1,6 +1,7 @@
 """The endpoints: start a run and stream it, resume, stop, report the state."""
 
 import asyncio
+import math
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
@@ -8,12 +9,13 @@ import msgspec
 from starlette.requests import Request
 from starlette.responses import JSONResponse, PlainTextResponse, Response
 
-from usechat.errors import CannotAnswer, ChatNotFound, RequestError, RequestTimeout, Unauthenticated
+from usechat.errors import CannotAnswer, ChatNotFound, RequestError, RequestTimeout, TooManyRequests, Unauthenticated
 from usechat.ids import new_id
 from usechat.protocol.request import ChatRequest
 from usechat.runs.manager import Reading, RunManager
 from usechat.runs.memory import MemoryRuns
 from usechat.runs.open_calls import Answers, own_secret, secret_of_chat
+from usechat.runs.quotas import Counters, MemoryCounters, QuotaKeeper
 from usechat.runs.run import RunInfo, RunState, describe_with, message_digest
 from usechat.runs.store import RunStore
 from usechat.server.connection import AsgiServer
@@ -59,6 +61,7 @@ class Endpoints:
         self.store = store
         self.keep_log = keep_log
         self.threads = AgentThreads(settings.threads, on_waiting=observer.threads_waiting)
+        self._quotas = QuotaKeeper(settings.quotas, store if isinstance(store, Counters) else MemoryCounters())
         self.drain = 0.0
         """Seconds that runs get to end when the server shuts down."""
         self.has_lifespan = False
@@ -79,6 +82,7 @@ class Endpoints:
             on_start=observer.run_started,
             on_end=observer.run_ended,
             on_loss=observer.run_lost,
+            on_done=self._release,
         )
 
     async def send(self, request: Request) -> Response:
@@ -160,7 +164,15 @@ class Endpoints:
             return msgspec.structs.replace(info, **calls), context
 
         source = await self.open()
-        return await self.manager.start(info, source, prepare, continues=asked.continues, has_left=has_left)
+        await self._quotas.admit(info.subject, info.run_id)
+        try:
+            return await self.manager.start(info, source, prepare, continues=asked.continues, has_left=has_left)
+        finally:
+            if not self.manager.has(info.run_id):  # refused, or it reads the answer of another run
+                await self._quotas.release(info.subject, info.run_id)
+
+    async def _release(self, info: RunInfo, size: int) -> None:
+        await self._quotas.release(info.subject, info.run_id, size)
 
     async def open(self) -> Source:
         """Return what answers; the first time a factory is called, in each process once."""
@@ -176,6 +188,8 @@ class Endpoints:
             observer=self.observer,
             received=received,
             event_names=settings.event_names,
+            # A run that ends with its request ends inside of it: what the framework opened for the request is open yet.
+            finish=None if self.keep_log else self.manager.finish_unread,
         )
 
     async def shut_down(self, drain: float) -> None:
@@ -247,6 +261,8 @@ def _headers_of(error: RequestError) -> Mapping[str, str]:
     match error:
         case Unauthenticated():
             return {"www-authenticate": "Bearer"}
+        case TooManyRequests(retry_after=float(seconds)):
+            return {"retry-after": str(math.ceil(seconds))}
         case RequestTimeout():
             return {"connection": "close"}  # RFC 9110, 15.5.9: the rest of the body would be taken for a request
     return {}

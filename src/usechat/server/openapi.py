@@ -19,6 +19,7 @@ _SENTENCES: Final = {
     409: "The chat is being answered already.",
     413: "The request exceeds a limit.",
     422: "An approval that was never asked for, or of another input.",
+    429: "The sender has exceeded a quota; `Retry-After` says when to try again.",
     503: "The store of runs, or the file of tokens, cannot be used.",
 }
 _TEXT: Final = {"text/plain": {"schema": {"type": "string"}}}
