@@ -43,6 +43,7 @@ LAYERS = [
     "parts",
     "check",
     "ids",
+    "threads",
     "turn",
     "sources",
     "client.views",

@@ -22,12 +22,14 @@ UsechatError
 │   ├── Unauthenticated           401: no valid credentials
 │   ├── ForeignOrigin             403: a page of another site
 │   ├── ChatNotFound              404: no such chat, or somebody else's
+│   ├── RequestTimeout            408: the body did not arrive in time
 │   ├── ChatBusy                  409: the chat is being answered
 │   ├── ChatChanged               409: the chat has another version than the client expects
 │   ├── ChatExists                409: an imported chat is there already
 │   ├── RequestTooLarge           413: a limit was exceeded
 │   ├── Unprocessable             422: contradicts what the server knows
-│   ├── TooManyRequests           429: too many answers over one socket
+│   ├── TooManyRequests           429: too many answers over one socket, or a quota
+│   ├── ClientLeft                499: the client left while its request waited
 │   ├── ShuttingDown              503: no new runs
 │   ├── StoreUnreachable          503: the run store does not answer
 │   ├── ChatsUnreachable          503: the chat store does not answer
@@ -94,6 +96,7 @@ __all__ = [
     "ChatNotFound",
     "ChatsUnreachable",
     "ClaimLost",
+    "ClientLeft",
     "ConnectionLost",
     "ExpressionFailed",
     "FalseEncoding",
@@ -121,6 +124,7 @@ __all__ = [
     "RemoteProtocolError",
     "RequestError",
     "RequestRefused",
+    "RequestTimeout",
     "RequestTooLarge",
     "RunLost",
     "SessionClosed",
@@ -304,6 +308,12 @@ class ChatNotFound(RequestError):
     status = 404
 
 
+class RequestTimeout(RequestError):
+    """The body of the request did not arrive in time."""
+
+    status = 408
+
+
 class ChatBusy(RequestError):
     """The chat is being answered already."""
 
@@ -329,9 +339,19 @@ class Unprocessable(RequestError):
 
 
 class TooManyRequests(RequestError):
-    """The socket carries as many answers as it may."""
+    """The socket, or the person, asks more than it may; ``retry_after`` is in how many seconds to try again."""
 
     status = 429
+
+    def __init__(self, text: str, *, retry_after: float | None = None) -> None:
+        super().__init__(text)
+        self.retry_after = retry_after
+
+
+class ClientLeft(RequestError):
+    """The client left while its request waited for another answer of the chat to end."""
+
+    status = 499  # nginx's number: no other says it, and nobody reads the response
 
 
 class ShuttingDown(RequestError):

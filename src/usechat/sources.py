@@ -4,6 +4,7 @@ A run knows only :class:`Source`: ``drive(context)`` answers one turn in the cal
 returns at the end and raises on failure. Everything people have is turned into one by :func:`as_source`:
 
 - a function or a generator function, async or not, becomes a :class:`FunctionSource`;
+- a function without arguments that makes one of these becomes a :class:`FactorySource`;
 - a :class:`ChatTransport`, such as another AI SDK endpoint, is read back into parts;
 - an object of a framework is given to that framework's adapter, which an entry point names.
 
@@ -39,6 +40,7 @@ __all__ = [
     "AdapterSource",
     "Agent",
     "ChatTransport",
+    "FactorySource",
     "FunctionSource",
     "HandsOver",
     "Source",
@@ -246,7 +248,7 @@ class FunctionSource:
         if self._is_async:
             await self._say(self._agent(context.turn), context)
         else:
-            await self._say(await asyncio.to_thread(_call_and_iterate, self._agent, context), context)
+            await self._say(await context.threads.run(_call_and_iterate, self._agent, context), context)
 
     async def _say(self, said: Any, context: TurnContext) -> None:
         if isinstance(said, AsyncIterable):
@@ -254,7 +256,7 @@ class FunctionSource:
         elif inspect.isawaitable(said):
             await self._say(await said, context)
         elif isinstance(said, Iterator):
-            await asyncio.to_thread(_iterate, said, context)
+            await context.threads.run(_iterate, said, context)
         elif said is not None:
             context.send(part_of(said))
 
@@ -321,8 +323,68 @@ def _is_async(agent: Any) -> bool:
     return inspect.iscoroutinefunction(function) or inspect.isasyncgenfunction(function)
 
 
+class FactorySource:
+    """Makes what answers with a factory: a function without arguments, async or not, or an async context manager.
+
+    The factory is called once, by ``open`` or by the first turn. A context manager is entered and left in one task of
+    its own, as cancel scopes demand, and left by ``close``.
+    """
+
+    def __init__(self, factory: Callable[[], Any]) -> None:
+        self._factory = factory
+        self._made: asyncio.Future[Source] | None = None
+        self._closing = asyncio.Event()
+        self._task: asyncio.Task[None] | None = None
+
+    async def drive(self, context: TurnContext) -> None:
+        """Let what was made answer the turn."""
+        await (await self.open()).drive(context)
+
+    async def open(self) -> Source:
+        """Call the factory, if that was not done, and return what it made; raise what the factory raises."""
+        if self._made is None:
+            loop = asyncio.get_running_loop()
+            self._made = loop.create_future()
+            self._task = loop.create_task(self._keep(self._made), name="usechat factory")
+        return await asyncio.shield(self._made)
+
+    async def close(self) -> None:
+        """Leave the context manager."""
+        if self._task is not None:
+            self._closing.set()
+            await self._task
+
+    async def _keep(self, made: "asyncio.Future[Source]") -> None:
+        try:
+            found = self._factory()
+            if inspect.isawaitable(found):
+                found = await found
+            if not isinstance(found, contextlib.AbstractAsyncContextManager):
+                made.set_result(as_source(found))
+                return
+            async with found as entered:
+                made.set_result(as_source(entered))
+                await self._closing.wait()
+        except Exception as error:
+            if made.done():
+                raise
+            made.set_exception(error)
+
+
+def _is_factory(answer: Any) -> bool:
+    """Tell whether this is a function without arguments that makes what answers."""
+    if not callable(answer) or inspect.isasyncgenfunction(answer) or inspect.isgeneratorfunction(answer):
+        return False
+    try:
+        return not inspect.signature(answer).parameters
+    except ValueError:  # a builtin without a signature
+        return False
+
+
 def as_source(answer: Any) -> Source:
     """Return the source behind what a user gave: a source, a chat transport, a framework's object or a function.
+
+    A function without arguments is a factory of such a thing (:class:`FactorySource`).
 
     Raises :class:`~usechat.errors.CannotAnswer` for everything else, and says what would do.
     """
@@ -336,6 +398,8 @@ def as_source(answer: Any) -> Source:
         source = adapter.load()(answer)
         if source is not None:
             return cast("Source", source)
+    if _is_factory(answer):
+        return FactorySource(answer)
     _require_callable(answer)
     return FunctionSource(answer)
 
@@ -353,7 +417,9 @@ def _require_callable(answer: Any) -> None:
         inspect.signature(answer).bind(None)
     except TypeError:
         called = getattr(answer, "__qualname__", name)
-        raise CannotAnswer(f"{called} must take one argument, the turn that it answers") from None
+        raise CannotAnswer(
+            f"{called} must take one argument, the turn that it answers; or none, and return what answers"
+        ) from None
     except ValueError:
         pass  # a builtin without a signature
 

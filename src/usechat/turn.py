@@ -18,6 +18,7 @@ from usechat.errors import LocalProtocolError
 from usechat.protocol.parts import Data, Part
 from usechat.protocol.request import ApprovalAnswer, ChatRequest, ToolOutput
 from usechat.protocol.ui_messages import FileUIPart, UIMessage
+from usechat.threads import AgentThreads
 
 __all__ = ["Identity", "SourceObserver", "Turn", "TurnContext", "current_context", "current_turn", "emit"]
 
@@ -197,7 +198,7 @@ class TurnContext:
     the loop's thread.
     """
 
-    __slots__ = ("_observer", "_outlet", "send", "turn")
+    __slots__ = ("_observer", "_outlet", "send", "threads", "turn")
 
     def __init__(
         self,
@@ -208,7 +209,10 @@ class TurnContext:
         path_params: Mapping[str, Any] | None = None,
         query: Mapping[str, str] | None = None,
         observer: SourceObserver | None = None,
+        threads: AgentThreads | None = None,
     ) -> None:
+        self.threads = threads or AgentThreads()
+        """Where plain functions and generators answer."""
         self._outlet = outlet = _Outlet()
         self.turn = Turn(
             request,
@@ -251,6 +255,7 @@ class TurnContext:
             path_params=turn.path_params,
             query=turn.query,
             observer=self._observer,
+            threads=self.threads,
         )
         forked.connect(write)
         return forked

@@ -99,6 +99,23 @@ def test_the_same_question_asked_again_joins_the_answer(browser: Browser, served
     assert ENDED[chat_id] == ["finished"]
 
 
+@pytest.mark.parametrize("conflict", ["reject", "attach", "queue", "interrupt"])
+@pytest.mark.parametrize("release", NEWEST)
+def test_an_edited_message_gets_the_answer_to_its_new_text(
+    browser: Browser, served: Served, release: str, conflict: str
+) -> None:
+    chat_id = f"edited-{release}-{conflict}"
+    page = browser.open(release, served.url(conflict), chat_id=chat_id)
+    page.call("sendMessage", said("user", "OLD", "u1"))
+    page.until_text("OLD: ")
+    page.stop()
+    page.call("sendMessage", {"text": "NEW", "messageId": "u1"})
+    page.until_text("NEW: ")
+    GATES.open(chat_id, "NEW")
+    page.answer()
+    assert ENDED[chat_id] == ["stopped", "finished"]
+
+
 def test_attach_shows_the_answer_that_is_being_given(browser: Browser, served: Served) -> None:
     first = browser.open(LATEST, served.url("attach"), chat_id="attach")
     first.send("hi")

@@ -25,6 +25,7 @@ from usechat.protocol.values import (
     MAXIMUM_DEPTH,
     READABLE_DEPTH,
     TOO_DEEP,
+    has_more_values,
     is_deeper,
     is_ordinary,
     json_kind,
@@ -214,17 +215,17 @@ class BrokenMapping(Mapping[str, object]):
         (Untagged("Ada"), {"name": "Ada"}),
         (TextDeltaChunk("t", "x"), {"type": "text-delta", "id": "t", "delta": "x", "providerMetadata": None}),
         (Model(), {"mode": "json", "byAlias": True}),
-        (BrokenModel(), "broken"),
+        (BrokenModel(), "[BrokenModel]"),
         (Array(), [1, 3]),
-        (Point, "<class 'tests.protocol.test_values.Point'>"),
-        (Model, "<class 'tests.protocol.test_values.Model'>"),
-        (1j, "1j"),
+        (Point, "[type]"),
+        (Model, "[type]"),
+        (1j, "[complex]"),
         (Unprintable(), "[Unprintable]"),
-        (PrintsSubclass(), "text"),
-        (LyingClass(), "lying"),
-        (Proxy(), "proxy"),
-        (BrokenMapping(), "broken"),
-        ([BrokenMapping(), 1], ["broken", 1]),
+        (PrintsSubclass(), "[PrintsSubclass]"),
+        (LyingClass(), "[LyingClass]"),
+        (Proxy(), "[Proxy]"),
+        (BrokenMapping(), "[BrokenMapping]"),
+        ([BrokenMapping(), 1], ["[BrokenMapping]", 1]),
     ],
     ids=lambda value: type(value).__name__,
 )
@@ -494,3 +495,22 @@ def test_ordinary_text_is_shallow_and_harmless(text: str, expected: bool) -> Non
 )
 def test_depth_is_counted_in_objects_and_arrays(value: object, levels: int, expected: bool) -> None:
     assert is_deeper(value, levels) is expected
+
+
+@pytest.mark.parametrize(
+    ("text", "count"),
+    [
+        ("[]", 1),
+        ("[1,2]", 2),
+        ('{"a":1,"b":[{}]}', 4),
+        (r'"a,b[{\"\\"', 0),
+        (r'["\\",",,,,","\"[[[["]', 3),
+    ],
+)
+def test_values_are_counted_without_reading_them(text: str, count: int) -> None:
+    assert not has_more_values(text.encode(), count + 1)
+    assert has_more_values(text.encode(), count)
+
+
+def test_strings_alone_can_be_too_many_values() -> None:
+    assert has_more_values(b'["",' * 10, 2)

@@ -5,6 +5,7 @@ import contextvars
 import sys
 import threading
 import time
+import traceback
 from collections.abc import AsyncIterator, Callable, Iterator
 from typing import Any
 
@@ -17,7 +18,7 @@ from usechat.protocol.sse import ChunkDecoder
 from usechat.protocol.stream import MessageStream
 from usechat.runs.log import Log
 from usechat.runs.open_calls import OpenCall, approval_signature, input_digest, secret_of_chat
-from usechat.runs.run import NO_ENDING, SILENT, TOO_LONG, TOO_MUCH, Run, RunInfo, RunState, Timeouts
+from usechat.runs.run import SILENT, TOO_LONG, TOO_MUCH, Run, RunInfo, RunState, Timeouts, describe_with
 from usechat.sources import as_source
 from usechat.turn import Turn, TurnContext, emit
 
@@ -27,7 +28,11 @@ ASKED = ChatRequest.parse(
 
 
 def make_run(
-    timeouts: Timeouts | None = None, *, secret: str | None = None, log: Log | None = None
+    timeouts: Timeouts | None = None,
+    *,
+    secret: str | None = None,
+    log: Log | None = None,
+    describe: Callable[[BaseException, RunInfo], str] = lambda error, _info: f"redacted {type(error).__name__}",
 ) -> tuple[Run, list[Run]]:
     ended: list[Run] = []
     run = Run(
@@ -36,7 +41,7 @@ def make_run(
         MessageStream(message_id="m1", sdk="7"),
         log or Log(),
         timeouts=timeouts or Timeouts(),
-        describe=lambda error, _info: f"redacted {type(error).__name__}",
+        describe=describe,
         on_end=ended.append,
         approval_secret=secret,
     )
@@ -428,20 +433,41 @@ async def test_parts_sent_after_the_end_are_dropped() -> None:
     assert b"news" not in run.log.so_far()
 
 
-async def test_a_panic_ends_the_stream_with_an_error() -> None:
-    class Panic(BaseException):
-        """Such as extensions in Rust raise."""
+class Panic(BaseException):
+    """Such as extensions in Rust raise."""
 
-    async def agent(_turn: Turn) -> AsyncIterator[str]:
+
+@pytest.mark.parametrize("kind", ["async generator", "coroutine", "thread", "iterator in a thread"])
+@pytest.mark.parametrize("error", [SystemExit, KeyboardInterrupt, GeneratorExit, Panic, StopIteration])
+async def test_whatever_an_agent_raises_is_a_failed_run(
+    kind: str, error: type[BaseException], caplog: pytest.LogCaptureFixture
+) -> None:
+    async def generator(_turn: Turn) -> AsyncIterator[str]:
         yield "a"
-        raise Panic("secret")
+        raise error("secret")
 
-    run, ended = make_run()
+    async def coroutine(_turn: Turn) -> str:
+        await asyncio.sleep(0)
+        raise error("secret")
+
+    def function(_turn: Turn) -> str:
+        raise error("secret")
+
+    def iterator(_turn: Turn) -> Iterator[str]:
+        yield "a"
+        raise error("secret")
+
+    agents = (generator, coroutine, function, iterator)
+    agent = dict(zip(["async generator", "coroutine", "thread", "iterator in a thread"], agents, strict=True))[kind]
+    run, ended = make_run(describe=describe_with(None))
     run.start(as_source(agent))
     await run.wait(10)
     assert (run.info.state, len(ended)) == (RunState.FAILED, 1)
-    assert NO_ENDING.encode() in run.log.so_far()
+    (record,) = caplog.records
+    reference = record.__dict__["reference"]
+    assert f"An error occurred. Reference: {reference}".encode() in run.log.so_far()
     assert b"secret" not in run.log.so_far()
+    assert error.__name__ in str(record.exc_text or traceback.format_exception(record.exc_info[1]))  # type: ignore[index]
 
 
 async def test_a_thread_is_not_far_ahead_of_the_loop() -> None:

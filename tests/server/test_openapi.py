@@ -11,7 +11,7 @@ def test_every_route_is_described() -> None:
     routes = {
         (route.path_format.replace("{chat_id}", "{id}"), method.lower())
         for route in app.routes
-        if isinstance(route, Route)
+        if isinstance(route, Route) and not route.path.endswith("/")  # the same with a slash
         for method in (route.methods or set()) - {"HEAD"}
     }
     paths = openapi("1", "/chat")["paths"]

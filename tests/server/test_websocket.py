@@ -171,16 +171,20 @@ def test_a_refusal_says_what_http_says(server: Served, app: str, body: dict[str,
 
 
 @pytest.mark.parametrize(
-    ("frame", "text"),
+    ("app", "frame", "text"),
     [
-        ({"type": "resume", "id": "ada"}, "Who are you?"),
-        ({"type": "resume", "id": 1}, "the chat id must be a string, not a number"),
-        ({"type": "resume", "id": "ada", "headers": {"a": 1}}, "headers: 'a' is not a header that HTTP could carry"),
-        ({"type": "send", "body": []}, "body must be an object, not an array"),
+        ("owned", {"type": "resume", "id": "ada"}, "Who are you?"),
+        ("open", {"type": "resume", "id": 1}, "the chat id must be a string, not a number"),
+        (
+            "open",
+            {"type": "resume", "id": "ada", "headers": {"a": 1}},
+            "headers: 'a' is not a header that HTTP could carry",
+        ),
+        ("open", {"type": "send", "body": []}, "body must be an object, not an array"),
     ],
 )
-def test_a_frame_that_is_refused(server: Served, frame: dict[str, Any], text: str) -> None:
-    with opened(server, "owned") as client:
+def test_a_frame_that_is_refused(server: Served, app: str, frame: dict[str, Any], text: str) -> None:
+    with opened(server, app) as client:
         client.ask({"requestId": "r1"} | frame)
         assert client.frames("r1") == [{"type": "error", "requestId": "r1", "errorText": text}]
 

@@ -101,9 +101,10 @@ class SessionPolicy:
         self._authorize = authorize
         self._access = access
 
-    async def authenticate(self, request: Request) -> None:
+    async def authenticate(self, request: Request) -> bool:
         """Check the session before the body is read, so that a stranger learns nothing about it."""
         await self.identify(request, "", "send")
+        return True
 
     async def identify(self, request: Request, chat_id: str, action: Action) -> Identity:  # noqa: ARG002 (the session counts)
         """Return who sent the request, if they may use the session; decided once per request."""

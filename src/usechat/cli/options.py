@@ -12,6 +12,7 @@ __all__ = [
     "milliseconds",
     "path",
     "port",
+    "rate",
     "seconds",
     "seconds_or_never",
 ]
@@ -69,6 +70,14 @@ def milliseconds(text: str) -> float:
     if not text.isascii() or not text.isdigit():
         raise argparse.ArgumentTypeError(f"{text!r} is not a whole number of milliseconds")
     return float(text)
+
+
+def rate(text: str) -> int:
+    """Read a number of requests a minute, ``30/min``."""
+    number, _, unit = text.partition("/")
+    if unit != "min" or not number.isascii() or not number.isdigit() or not int(number):
+        raise argparse.ArgumentTypeError(f"{text!r} is not a rate such as 30/min")
+    return int(number)
 
 
 def header(text: str) -> tuple[str, str]:

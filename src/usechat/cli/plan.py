@@ -25,6 +25,7 @@ from usechat.protocol.releases import releases_for
 from usechat.runs.manager import Conflict
 from usechat.runs.memory import MemoryRuns
 from usechat.runs.open_calls import share_secret
+from usechat.runs.quotas import Quotas
 from usechat.runs.run import Timeouts
 from usechat.runs.store import RunStore
 from usechat.server.app import ChatApp, EndpointsApp
@@ -69,6 +70,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     suggestions: tuple[str, ...] = ()
     approval_secret: str | None = None
     plain_asgi: bool = False
+    rate: int | None = None
 
 
 _CHAT_OPTIONS: Final = (
@@ -83,6 +85,7 @@ _CHAT_OPTIONS: Final = (
     "auth",
     "cors",
     "plain_asgi",
+    "rate",
 )
 """Options that have no effect on an ASGI app which is served as it is."""
 
@@ -217,6 +220,7 @@ def _settings(plan: Plan) -> Settings:
         approval_secret=plan.approval_secret,
         websocket_origins=plan.cors,
         plain_asgi=plan.plain_asgi,
+        quotas=Quotas(requests_per_minute=plan.rate),
     )
 
 

@@ -23,7 +23,8 @@ __all__ = ["add_arguments", "run", "serve"]
 _DESCRIPTION: Final = """\
 Serve an agent to a stock useChat page: send, resume, stop, state. OBJECT is an async generator function, a generator
 function, a function, a ChatTransport, an object of a framework whose adapter is installed, or of one of the kinds
-below. An ASGI app, such as a ChatApp, is served as it is.
+below; or a function without arguments that makes one, called once per process. An ASGI app, such as a ChatApp, is
+served as it is.
 """
 _EPILOG: Final = """\
 exit code: 2 if the object or an option is wrong; one sentence says what.
@@ -105,6 +106,8 @@ def _add_access_options(add: Any) -> None:
     add("--auth", action="append", metavar="RULE",
         help="require a bearer token: tokens:FILE (lines of name:sha256), or jwt: with one of jwks=FILE,"
         " public-key=FILE and secret=FILE, and then ,audience=NAME ,issuer=URL; repeatable")  # fmt: skip
+    add("--rate", type=read.rate, metavar="N/min",
+        help="how many messages one person may send in a minute, such as 30/min (default: no limit)")  # fmt: skip
     add("--cors", action="append", metavar="ORIGIN",
         help="allow pages of this origin, such as http://localhost:3000; repeatable (default: none)")  # fmt: skip
 
@@ -261,6 +264,8 @@ def _routes(chats: "EndpointsApp") -> Iterator[str]:
     from starlette.routing import Route, WebSocketRoute
 
     for route in chats.routes:
+        if getattr(route, "path", "").endswith("/"):  # the same with a slash
+            continue
         if isinstance(route, Route):
             yield f"  {'POST' if 'POST' in (route.methods or ()) else 'GET':4} {route.path_format}\n"
         elif isinstance(route, WebSocketRoute):

@@ -14,9 +14,9 @@ from usechat.errors import InvalidRequest, RequestTooLarge
 from usechat.protocol.states import SETTLED, ToolState
 from usechat.protocol.tool_calls import APPROVAL_TOOL
 from usechat.protocol.ui_messages import FileUIPart, UIMessage, is_dynamic_tool, is_static_tool
-from usechat.protocol.values import READABLE_DEPTH, is_deeper, json_kind, read_json
+from usechat.protocol.values import READABLE_DEPTH, has_more_values, is_deeper, json_kind, read_json
 
-__all__ = ["LONGEST_ID", "ApprovalAnswer", "ChatRequest", "Limits", "ToolOutput", "Trigger"]
+__all__ = ["DEFAULT_LIMITS", "LONGEST_ID", "ApprovalAnswer", "ChatRequest", "Limits", "ToolOutput", "Trigger"]
 
 Trigger: TypeAlias = Literal["submit-message", "regenerate-message"]
 _Bytes: TypeAlias = bytes | bytearray | memoryview
@@ -34,7 +34,8 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     """How much one request may hold; more is a :class:`~usechat.errors.RequestTooLarge`.
 
     ``maximum_parts`` and ``maximum_files`` are for all messages together, ``maximum_file_bytes`` is for the URL of one
-    file, which may hold all of it (``data:``), and ``maximum_depth`` for the objects and arrays of the whole body.
+    file, which may hold all of it (``data:``), ``maximum_depth`` for the objects and arrays of the whole body, and
+    ``maximum_values`` for all its values together, counted as commas and opening brackets outside of strings.
     """
 
     maximum_bytes: int = 16 * 1024 * 1024
@@ -43,6 +44,12 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     maximum_files: int = 500
     maximum_file_bytes: int = 16 * 1024 * 1024
     maximum_depth: int = READABLE_DEPTH
+    maximum_values: int = 250_000
+
+    def check_values(self, data: bytes) -> None:
+        """Raise ``RequestTooLarge`` if JSON holds too many values; reading it would take too long."""
+        if has_more_values(data, self.maximum_values):
+            raise RequestTooLarge(f"the body holds too many values; the limit maximum_values is {self.maximum_values}")
 
 
 DEFAULT_LIMITS: Final = Limits()
@@ -278,6 +285,7 @@ def _read_text(body: _Bytes | str, limits: Limits) -> str:
     data = body.encode("utf-8", "surrogatepass") if isinstance(body, str) else bytes(body)
     if len(data) > limits.maximum_bytes:
         raise RequestTooLarge(f"the body has {len(data)} bytes; the limit maximum_bytes is {limits.maximum_bytes}")
+    limits.check_values(data)
     if isinstance(body, str):
         return body
     try:

@@ -16,7 +16,7 @@
 | ``UUID``, ``Decimal``, ``UserString``, paths | their text; a ``Decimal`` keeps all its digits |
 | ``bytes``, ``bytearray``, ``memoryview`` | base64 text |
 | numpy arrays and scalars, and whatever else has ``tolist`` | what ``tolist()`` gives |
-| anything else, and whatever raises while it is converted | ``str(value)`` |
+| anything else, and whatever raises while it is converted | its type's name, ``[Client]``: its text may hold secrets |
 | anything below 100 levels of nesting, or within itself | the text ``[nested too deeply]`` |
 | half an emoji (a lone surrogate) | its escape, as ``JSON.stringify`` writes it |
 | the key ``__proto__``, which AI SDK clients refuse | ``__proto___`` |
@@ -45,6 +45,7 @@ from usechat.errors import InvalidJSON
 __all__ = [
     "MAXIMUM_DEPTH",
     "READABLE_DEPTH",
+    "has_more_values",
     "is_deeper",
     "is_ordinary",
     "json_kind",
@@ -140,6 +141,23 @@ def is_ordinary(text: str) -> bool:
     if len(text) > 2 * READABLE_DEPTH and text.count("{") + text.count("[") > READABLE_DEPTH:
         return False
     return "__proto__" not in text and "constructor" not in text and "\\u00" not in text
+
+
+def has_more_values(data: bytes, limit: int) -> bool:
+    """Tell whether JSON holds more than ``limit`` values, without reading it: reading many takes seconds.
+
+    A comma or an opening bracket outside of strings counts as one value; that is never too few.
+    """
+    if _value_marks(data) < limit:
+        return False  # even if all of them were outside of strings
+    plain = data.replace(b"\\\\", b"").replace(b'\\"', b"")
+    if plain.count(b'"') > 4 * (limit + 1):  # a string is a value or a key
+        return True
+    return sum(map(_value_marks, plain.split(b'"')[::2])) >= limit
+
+
+def _value_marks(data: bytes) -> int:
+    return data.count(b",") + data.count(b"[") + data.count(b"{")
 
 
 def is_deeper(value: Any, levels: int) -> bool:
@@ -240,11 +258,12 @@ def _from_array(value: Any, within: _Within) -> Any:
     return _convert(value.tolist(), within)
 
 
+def _from_text(value: object, _within: _Within) -> str:
+    return str.__str__(str(value))
+
+
 def _from_anything(value: object, _within: _Within) -> str:
-    try:
-        return str.__str__(str(value))
-    except Exception:  # user code
-        return f"[{type(value).__name__}]"
+    return f"[{type(value).__name__}]"
 
 
 def _key_text(key: object) -> str:
@@ -352,7 +371,7 @@ _CONVERTERS_BY_KIND: Final[tuple[tuple[Any, _Converter], ...]] = (
     (float, _from_float),
     ((datetime.date, datetime.time), _from_date),
     (datetime.timedelta, _from_timedelta),
-    ((uuid.UUID, decimal.Decimal, collections.UserString, pathlib.PurePath), _from_anything),
+    ((uuid.UUID, decimal.Decimal, collections.UserString, pathlib.PurePath), _from_text),
     ((bytes, bytearray, memoryview), _from_bytes),
     (Mapping, _from_mapping),
     ((Sequence, Set, ValuesView), _from_sequence),

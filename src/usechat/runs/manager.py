@@ -9,8 +9,8 @@ store otherwise.
 at the chat's last run. If it has ended, ``start`` prepares the new run from it and claims the chat *after* that very
 run; if another request was faster, the claim fails and ``start`` looks again. If it is running, the conflict policy
 decides: ``reject`` (409), ``attach`` to it, ``queue`` behind it, or ``interrupt`` it. A retry of the same user message
-always attaches. The decision which answers a request brings (approvals, tool outputs) is made after the previous run
-has ended.
+always attaches. A message that was edited (the same id, other content) always interrupts. The decision which answers a
+request brings (approvals, tool outputs) is made after the previous run has ended.
 
 **Readers.** The request that started a run, a reload, a second tab: each gets a :class:`~usechat.runs.reading.Reading`.
 A run that nobody reads for ``unread_timeout`` seconds is stopped, unless the store knows of a reader in another worker;
@@ -29,16 +29,17 @@ once.
 """
 
 import asyncio
+import contextlib
 import contextvars
 import logging
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from functools import partial
 from typing import Any, Final, Literal, TypeAlias
 from weakref import WeakSet
 
 import msgspec
 
-from usechat.errors import ChatBusy, ChatNotFound, ShuttingDown, StoreUnreachable
+from usechat.errors import ChatBusy, ChatNotFound, ClientLeft, ShuttingDown, StoreUnreachable
 from usechat.protocol.reframing import Reframer, shorten
 from usechat.protocol.stream import MessageStream
 from usechat.runs.log import Log, Reader
@@ -82,6 +83,7 @@ class RunManager:
     - ``on_start``: called in the context (:mod:`contextvars`) in which the run is driven.
     - ``on_end``: called once for every run, with its seconds, in the worker that ended it or found it lost.
     - ``on_loss``: called when another worker declares one of our runs lost.
+    - ``on_done``: called for every run of this worker after its end was recorded, with the size of its log.
     """
 
     def __init__(
@@ -91,7 +93,7 @@ class RunManager:
         timeouts: Timeouts,
         unread_timeout: float | None,
         conflict: Conflict,
-        describe: Callable[[Exception, RunInfo], str],
+        describe: Callable[[BaseException, RunInfo], str],
         approval_secret: str | None = None,
         keep_log: bool = True,
         event_names: bool = False,
@@ -101,6 +103,7 @@ class RunManager:
         on_start: Callable[[RunInfo], None] = _ignore,
         on_end: Callable[[RunInfo, float], None] = _ignore,
         on_loss: Callable[[RunInfo], None] = _ignore,
+        on_done: Callable[[RunInfo, int], Awaitable[None]] | None = None,
     ) -> None:
         self._store = store
         self._is_shared = store.is_shared
@@ -118,6 +121,7 @@ class RunManager:
         self._on_start = on_start
         self._on_end = on_end
         self._on_loss = on_loss
+        self._on_done = on_done
         self._runs: dict[str, Run] = {}
         self._continued: dict[str, Mapping[str, Any]] = {}
         self._timers: dict[str, asyncio.TimerHandle] = {}
@@ -134,15 +138,26 @@ class RunManager:
         """How many runs are running in this process."""
         return len(self._runs)
 
+    def has(self, run_id: str) -> bool:
+        """Return whether a run of this process is running."""
+        return run_id in self._runs
+
     async def start(
-        self, info: RunInfo, source: Source, context: TurnContext | Prepare, *, continues: Mapping[str, Any] | None
+        self,
+        info: RunInfo,
+        source: Source,
+        context: TurnContext | Prepare,
+        *,
+        continues: Mapping[str, Any] | None,
+        has_left: Callable[[], Awaitable[bool]] | None = None,
     ) -> Reading:
         """Start a run, or do what the conflict policy says about the one that is running; return a reading.
 
         ``context`` may be a function that makes the run and its context from the chat's last run. It is called after
-        the previous run has ended, perhaps more than once. Raises :class:`~usechat.errors.ChatBusy`,
-        :class:`~usechat.errors.ChatNotFound`, :class:`~usechat.errors.ShuttingDown`,
-        :class:`~usechat.errors.StoreUnreachable`, and what ``context`` raises.
+        the previous run has ended, perhaps more than once. ``has_left`` tells whether the client is gone: a request
+        that waited for another run starts none then. Raises :class:`~usechat.errors.ChatBusy`,
+        :class:`~usechat.errors.ChatNotFound`, :class:`~usechat.errors.ClientLeft`,
+        :class:`~usechat.errors.ShuttingDown`, :class:`~usechat.errors.StoreUnreachable`, and what ``context`` raises.
         """
         if self._closing:
             raise ShuttingDown("The server is about to restart. Please try again.")
@@ -162,16 +177,19 @@ class RunManager:
                 return reading
             else:
                 await asyncio.sleep(_POLL)
+                if has_left is not None and await has_left():
+                    raise ClientLeft("The client left before its request was answered.")
 
     async def _resolve_conflict(
         self, active: RunInfo, info: RunInfo, source: Source, prepare: Prepare
     ) -> Reading | None:
         """Apply the conflict policy to the run that is running; return a reading if the request attaches to it."""
-        if self._conflict == "attach" or (info.user_message_id and active.user_message_id == info.user_message_id):
+        is_edited = active.answers_same_id(info) and not active.answers_same_message(info)
+        if active.answers_same_message(info) or (self._conflict == "attach" and not is_edited):
             return await self.attach(active, sdk=info.sdk)
         if isinstance(source, HandsOver):
             source.hand_over(prepare(active)[1].turn)
-        elif self._conflict == "interrupt":
+        elif self._conflict == "interrupt" or is_edited:  # nobody waits for the answer to a message that is replaced
             await self.stop(active)
         elif not await self._stop_if_unread(active) and self._conflict == "reject":
             raise ChatBusy("This chat is being answered already.")
@@ -275,6 +293,12 @@ class RunManager:
             await asyncio.sleep(_POLL)
         return False
 
+    async def finish_unread(self) -> None:
+        """Wait for the runs that are being stopped because nobody reads them; not for runs that may go on."""
+        if self._unread_timeout == 0:
+            runs = [run for run in self._runs.values() if not run.log.readers]
+            await asyncio.gather(*self._tasks, *[run.wait() for run in runs])
+
     def disconnect_readers(self) -> None:
         """Close every client's connection without an ending: it sees a network error, and resumes at another worker."""
         for log in [*(run.log for run in self._runs.values()), *self._ended_logs]:
@@ -347,6 +371,12 @@ class RunManager:
             if run.log.readers:
                 self._ended_logs.add(run.log)
             run.log.end()
+            await self._report_done(run)
+
+    async def _report_done(self, run: Run) -> None:
+        if self._on_done is not None:
+            with contextlib.suppress(StoreUnreachable):  # what was not counted expires
+                await self._on_done(run.info, run.log.size)
 
     async def _store_end(self, info: RunInfo) -> bool:
         """Record an end in the store; return False if another worker had declared the run lost."""

@@ -24,14 +24,15 @@ is left behind: the stream ends without it, and a warning names the run. ``fail`
 
 **Failures.** An exception becomes an ``error`` chunk whose text is that of a :class:`~usechat.errors.PublicError`, or a
 sentence with a reference that the log has, too: nothing internal reaches the page. If even the ending cannot be
-encoded, a fixed one is written. A ``BaseException`` other than a cancellation ends the stream and is raised again, for
-the event loop to handle.
+encoded, a fixed one is written. The same holds for every other ``BaseException`` (``sys.exit()`` in a tool, a panic of
+a Rust extension): an agent does not end the server.
 
 **Time limits.** One shared timer calls ``tick`` (:mod:`usechat.runs.timers`); the hot path only sets a flag.
 """
 
 import asyncio
 import enum
+import hashlib
 import logging
 import secrets
 import types
@@ -45,7 +46,7 @@ from usechat.protocol import chunks, parts
 from usechat.protocol.sse import FrameStream, encode_frames
 from usechat.protocol.stream import MessageStream
 from usechat.protocol.tool_calls import Call
-from usechat.protocol.values import json_object
+from usechat.protocol.values import json_object, json_text
 from usechat.runs.log import Log
 from usechat.runs.open_calls import (
     NOTHING_PENDING,
@@ -66,6 +67,7 @@ __all__ = [
     "RunState",
     "Timeouts",
     "describe_with",
+    "message_digest",
 ]
 
 
@@ -97,6 +99,8 @@ class RunInfo(msgspec.Struct, frozen=True):
     ``open_calls`` are the calls that the run left for the client to answer; while it is running, those that were open
     before it and that its request did not answer. ``given_calls`` are the calls whose outputs its request brought;
     empty after a successful end. Approvals are not among them: an approval counts once, because the tool may have run.
+    ``user_message_id`` and ``user_message_digest`` (:func:`message_digest`) identify the message that is answered; both
+    are empty for a run that answers none, or answers it anew.
     """
 
     run_id: str
@@ -108,12 +112,30 @@ class RunInfo(msgspec.Struct, frozen=True):
     state: RunState = RunState.RUNNING
     open_calls: tuple[OpenCall, ...] = ()
     given_calls: tuple[OpenCall, ...] = ()
+    user_message_digest: str = ""
 
     @property
     def answerable(self) -> tuple[OpenCall, ...]:
         """The calls that the client may answer: the open ones, and after a failure those that it had answered."""
         came_to_nothing = self.state in (RunState.FAILED, RunState.STOPPED, RunState.LOST)
         return (*self.open_calls, *self.given_calls) if came_to_nothing else self.open_calls
+
+    def answers_same_message(self, other: "RunInfo") -> bool:
+        """Return whether both runs answer the same user message, with the same content."""
+        return self.answers_same_id(other) and self.user_message_digest == other.user_message_digest
+
+    def answers_same_id(self, other: "RunInfo") -> bool:
+        """Return whether both runs answer a user message of the same id; a page that edits a message keeps the id."""
+        return self.user_message_id != "" and self.user_message_id == other.user_message_id
+
+
+def message_digest(message: Mapping[str, Any]) -> str:
+    """Return the digest of a message's content, that is of its parts."""
+    try:
+        content = msgspec.json.encode(message["parts"])
+    except UnicodeEncodeError:  # a lone surrogate
+        content = json_text(message["parts"]).encode()
+    return hashlib.sha256(content).hexdigest()
 
 
 class Timeouts(msgspec.Struct, frozen=True):
@@ -179,7 +201,7 @@ class Run:
         log: Log,
         *,
         timeouts: Timeouts,
-        describe: Callable[[Exception, RunInfo], str],
+        describe: Callable[[BaseException, RunInfo], str],
         on_end: Callable[["Run"], None],
         maximum_bytes: int = 64 * 1024 * 1024,
         approval_secret: str | None = None,
@@ -276,14 +298,12 @@ class Run:
             await _flushing_at_pauses(source.drive(self._context), self.log)
             ending = self._ordered or parts.Finish()
         except asyncio.CancelledError:
+            self._context.stop()  # of a loop that is closed: a thread must hear of it, too
             ending = self._ordered or parts.Abort()
-        except Exception as error:  # user code may raise anything: the stream ends well-formed
+        except BaseException as error:  # user code may raise anything, SystemExit too: the stream ends well-formed
+            if isinstance(error, GeneratorExit) and not self._loop.is_running():
+                raise  # not the agent's: the loop is gone, and this coroutine is closed
             ending = self._ordered or parts.Error(self._describe(error, self.info))
-        except GeneratorExit:
-            raise  # the loop is gone
-        except BaseException:  # such as a panic of a Rust extension: the loop goes on, and so do the readers
-            self._end(self._ordered or parts.Error(NO_ENDING))
-            raise
         self._end(ending)
 
     def _order(self, ending: parts.Error | parts.Abort) -> None:
@@ -457,14 +477,14 @@ def _flushing_at_pauses(driving: Coroutine[Any, Any, None], log: Log) -> Generat
 _server_logger: Final = logging.getLogger("usechat.server")
 
 
-def describe_with(on_error: Callable[[Exception], str] | None) -> Callable[[Exception, RunInfo], str]:
+def describe_with(on_error: Callable[[Exception], str] | None) -> Callable[[BaseException, RunInfo], str]:
     """Return a function that turns an exception into the text of the ``error`` chunk, and logs it with a reference.
 
     A :class:`~usechat.errors.PublicError` keeps its text. Otherwise ``on_error`` makes the text; without it, or if it
     fails, the text holds the reference alone.
     """
 
-    def describe(error: Exception, run: RunInfo) -> str:
+    def describe(error: BaseException, run: RunInfo) -> str:
         if isinstance(error, PublicError):
             return str(error)
         reference = secrets.token_hex(4)
@@ -477,7 +497,7 @@ def describe_with(on_error: Callable[[Exception], str] | None) -> Callable[[Exce
             extra={"chat_id": run.chat_id, "run_id": run.run_id, "reference": reference},
         )
         try:
-            if on_error is not None:
+            if on_error is not None and isinstance(error, Exception):
                 return on_error(error)
         except Exception:  # it is user code, too
             _server_logger.exception("on_error raised, so the page gets the default text; reference %s", reference)

@@ -11,7 +11,7 @@ from usechat.protocol.request import ChatRequest
 from usechat.protocol.sse import ChunkDecoder
 from usechat.runs.manager import Reading, RunManager
 from usechat.runs.memory import MemoryRuns
-from usechat.runs.run import RunInfo, RunState, Timeouts, describe_with
+from usechat.runs.run import RunInfo, RunState, Timeouts, describe_with, message_digest
 from usechat.runs.store import RunStore
 from usechat.sources import Source
 from usechat.turn import TurnContext
@@ -54,6 +54,7 @@ class RunChatTransport:
             message_id=(continues["id"] if continues else "") or f"msg-{new_id()}",
             sdk=self._sdk,
             user_message_id=message["id"] if message else "",
+            user_message_digest=message_digest(message) if message else "",
         )
         # The caller is trusted, as a page that calls the AI SDK's transports is: its tool outputs and approvals are
         # taken as they are. A server has checked those of its clients before, and put what is valid into the request.

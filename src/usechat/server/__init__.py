@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from usechat.protocol.request import Limits
 from usechat.runs.memory import MemoryRuns
+from usechat.runs.quotas import Quotas
 from usechat.runs.run import RunInfo, RunState, Timeouts
 from usechat.runs.store import RunStore
 from usechat.server.app import ChatApp
@@ -47,6 +48,7 @@ __all__ = [
     "Observers",
     "OpenTelemetryObserver",
     "PageSettings",
+    "Quotas",
     "RedisRuns",
     "RunInfo",
     "RunState",

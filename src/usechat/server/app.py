@@ -32,8 +32,8 @@ class EndpointsApp:
     def __init__(
         self, endpoints: Endpoints, routes: Sequence[BaseRoute], *, drain: float, metrics: MetricsPage | None
     ) -> None:
-        self._drain = drain
         self._endpoints = endpoints
+        endpoints.drain = drain
         self._app = Starlette(
             routes=[
                 *routes,
@@ -81,9 +81,10 @@ class EndpointsApp:
     async def shut_down(self) -> None:
         """Disconnect readers and let runs finish for ``drain`` seconds.
 
-        A server calls it through the lifespan. Frameworks do not tell mounted apps: call it in their lifespan.
+        A server calls it through the lifespan. Frameworks do not tell mounted apps: call it in their lifespan. Under
+        uvicorn a mounted app that was asked something notices the shutdown itself.
         """
-        await self._endpoints.manager.shut_down(drain=self._drain)
+        await self._endpoints.shut_down(self._endpoints.drain)
 
     async def check(self) -> None:
         """Raise if it cannot answer at the moment; ``/readyz`` reports that."""
@@ -92,6 +93,8 @@ class EndpointsApp:
     @asynccontextmanager
     async def _lifespan(self, _app: Starlette) -> AsyncIterator[None]:
         with rare_collections():
+            self._endpoints.has_lifespan = True
+            await self._endpoints.open()
             yield
             await self.shut_down()
 
@@ -113,7 +116,9 @@ class ChatApp(EndpointsApp):
 
     Args:
         answer: what answers the chat: an async generator function, a generator function, a function, a
-            ``ChatTransport``, or an object of a framework whose adapter is installed.
+            ``ChatTransport``, or an object of a framework whose adapter is installed. Or a factory: a function without
+            arguments, async or not, that returns one of these, or an async context manager around one. It is called
+            once, when the server starts, and the context manager is left when it shuts down.
         runs: the store of runs; by default :class:`~usechat.server.MemoryRuns`. Several processes need
             :class:`~usechat.server.RedisRuns`.
         authorize: returns who sent a request; see ``docs/auth.md``. By default everyone is allowed.
@@ -156,15 +161,17 @@ class ChatApp(EndpointsApp):
             policy=AuthorizedChats(authorize),
             observer=observers,
         )
+        sockets = ChatSockets(endpoints)
         routes = [
-            Route(path, endpoints.send, methods=["POST"]),
-            *run_routes(path, endpoints),
             *(
                 route
-                for another in also
-                for route in (Route(another, endpoints.send, methods=["POST"]), *run_routes(another, endpoints))
+                for place in (path, *also)
+                for route in (
+                    *(Route(each, endpoints.send, methods=["POST"]) for each in _with_slash(place)),
+                    *run_routes(place, endpoints),
+                )
             ),
-            WebSocketRoute(f"{path}/ws", ChatSockets(endpoints).serve),
+            *(WebSocketRoute(each, sockets.serve) for each in _with_slash(f"{path}/ws")),
         ]
         super().__init__(endpoints, routes, drain=drain, metrics=page)
 
@@ -172,10 +179,15 @@ class ChatApp(EndpointsApp):
 def run_routes(path: str, endpoints: Endpoints) -> list[BaseRoute]:
     """Return the routes of a run that has begun: resume, stop, state."""
     return [
-        Route(f"{path}/{CHAT_ID}/stream", endpoints.resume, methods=["GET"]),
-        Route(f"{path}/{CHAT_ID}/stop", endpoints.stop, methods=["POST"]),
-        Route(f"{path}/{CHAT_ID}", endpoints.state, methods=["GET"]),
+        *(Route(each, endpoints.resume, methods=["GET"]) for each in _with_slash(f"{path}/{CHAT_ID}/stream")),
+        *(Route(each, endpoints.stop, methods=["POST"]) for each in _with_slash(f"{path}/{CHAT_ID}/stop")),
+        Route(f"{path}/{CHAT_ID}", endpoints.state, methods=["GET"]),  # the id of a chat may end with a slash
     ]
+
+
+def _with_slash(path: str) -> tuple[str, str]:
+    """Return a path, and the same with a slash: some frameworks (Litestar) append one to paths of mounted apps."""
+    return path, f"{path}/"
 
 
 def observing(observer: Observer | None, *, metrics: bool) -> tuple[Observer, MetricsPage | None]:

@@ -18,9 +18,12 @@ from usechat.runs.manager import RunManager
 from usechat.runs.reading import Reading
 from usechat.server.observers.observer import Observer
 
-__all__ = ["GONE", "AsgiServer", "ClientWatch", "Sender", "all_written", "reset_at_once", "unsent_bytes"]
+__all__ = ["GONE", "AsgiServer", "ClientWatch", "Finish", "Sender", "all_written", "reset_at_once", "unsent_bytes"]
 
 Send: TypeAlias = Callable[[MutableMapping[str, Any]], Coroutine[Any, Any, None]]
+
+Finish: TypeAlias = Callable[[float | None], Coroutine[Any, Any, None]]
+"""Ends the runs of an app; called with the seconds that the server waits, if there is a limit."""
 
 GONE: Final = {"type": "http.disconnect"}
 _POLL_SECONDS: Final = 0.02
@@ -42,8 +45,11 @@ class AsgiServer:
         """Return the connection below a request or a WebSocket; nothing where the server does not show it."""
         return None
 
-    def disconnect_readers_at_exit(self, manager: RunManager) -> None:
-        """Disconnect the manager's readers as soon as the server is told to exit, if that can be noticed."""
+    def disconnect_readers_at_exit(self, manager: RunManager, finish: "Finish") -> None:
+        """Disconnect the manager's readers as soon as the server is told to exit, if that can be noticed.
+
+        Then the server waits for ``finish``, as long as it waits for responses.
+        """
 
 
 class ClientWatch:

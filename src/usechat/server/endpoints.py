@@ -1,6 +1,7 @@
 """The endpoints: start a run and stream it, resume, stop, report the state."""
 
 import asyncio
+import math
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
@@ -8,16 +9,17 @@ import msgspec
 from starlette.requests import Request
 from starlette.responses import JSONResponse, PlainTextResponse, Response
 
-from usechat.errors import ChatNotFound, RequestError, Unauthenticated
+from usechat.errors import CannotAnswer, ChatNotFound, RequestError, RequestTimeout, TooManyRequests, Unauthenticated
 from usechat.ids import new_id
 from usechat.protocol.request import ChatRequest
 from usechat.runs.manager import Reading, RunManager
 from usechat.runs.memory import MemoryRuns
 from usechat.runs.open_calls import Answers, own_secret, secret_of_chat
-from usechat.runs.run import RunInfo, RunState, describe_with
+from usechat.runs.quotas import Counters, MemoryCounters, QuotaKeeper
+from usechat.runs.run import RunInfo, RunState, describe_with, message_digest
 from usechat.runs.store import RunStore
 from usechat.server.connection import AsgiServer
-from usechat.server.observers.observer import Observer, Unobserved
+from usechat.server.observers.observer import Observer, Observers, Unobserved
 from usechat.server.requests import (
     AccessPolicy,
     Action,
@@ -31,8 +33,9 @@ from usechat.server.requests import (
 from usechat.server.response import StreamResponse
 from usechat.server.settings import Settings, linger
 from usechat.server.uvicorn import UvicornServer
-from usechat.sources import as_source
-from usechat.turn import TurnContext
+from usechat.sources import FactorySource, Source, as_source
+from usechat.threads import AgentThreads
+from usechat.turn import Identity, TurnContext
 
 __all__ = ["Endpoints", "chat_response"]
 
@@ -57,6 +60,12 @@ class Endpoints:
         self.observer = observer
         self.store = store
         self.keep_log = keep_log
+        self.threads = AgentThreads(settings.threads, on_waiting=observer.threads_waiting)
+        self._quotas = QuotaKeeper(settings.quotas, store if isinstance(store, Counters) else MemoryCounters())
+        self.drain = 0.0
+        """Seconds that runs get to end when the server shuts down."""
+        self.has_lifespan = False
+        """Whether the server tells the app that it shuts down, by the lifespan."""
         self._secret = settings.approval_secret or own_secret()
         self.manager = RunManager(
             store,
@@ -73,6 +82,7 @@ class Endpoints:
             on_start=observer.run_started,
             on_end=observer.run_ended,
             on_loss=observer.run_lost,
+            on_done=self._release,
         )
 
     async def send(self, request: Request) -> Response:
@@ -93,15 +103,37 @@ class Endpoints:
 
     async def _send(self, request: Request) -> Response:
         received = asyncio.get_running_loop().time()
-        await self._policy.authenticate(request)
-        asked = await read_request(request, self.settings.limits)
-        return self._stream(await self.begin(request, asked, self.settings.sdk), received)
+        await self.authenticate(request)
+        asked = await read_request(request, self.settings.limits, timeout=self.settings.body_timeout)
+        begun = await self.begin(request, asked, self.settings.sdk, has_left=request.is_disconnected)
+        return self._stream(begun, received)
 
-    async def begin(self, request: Request, asked: ChatRequest, sdk: str) -> Reading:
-        """Start a run; raise a ``RequestError`` if that cannot be. ``sdk`` counts if the request names no release."""
+    async def authenticate(self, request: Request) -> bool:
+        """Return whether the sender is known before the request's content is; raise a ``RequestError`` to refuse it."""
+        return await self._policy.authenticate(request)
+
+    async def identify(self, request: Request, chat_id: str) -> Identity:
+        """Return who sends a message to this chat; raise a ``RequestError`` if they may not."""
+        return await self._policy.identify(request, chat_id, "send")
+
+    async def begin(
+        self,
+        request: Request,
+        asked: ChatRequest,
+        sdk: str,
+        *,
+        identity: Identity | None = None,
+        has_left: Callable[[], Awaitable[bool]],
+    ) -> Reading:
+        """Start a run; raise a ``RequestError`` if that cannot be.
+
+        ``sdk`` counts if the request names no release. ``identity`` is the sender, if it was identified before.
+        ``has_left`` tells whether the client is gone; it is asked while the request waits for another run to end.
+        """
         in_path = str(request.path_params.get("chat_id", ""))
         asked = msgspec.structs.replace(asked, chat_id=asked.chat_id or in_path or new_id())
-        identity = await self._policy.identify(request, asked.chat_id, "send")
+        if identity is None:
+            identity = await self.identify(request, asked.chat_id)
         key = self._policy.key(request, identity, asked.chat_id)
         # A message that is sent twice is answered once; a regenerated answer is wanted anew.
         repeatable = asked.last_user_message if asked.trigger == "submit-message" and not asked.continues else None
@@ -111,6 +143,7 @@ class Endpoints:
             message_id=(asked.continues["id"] if asked.continues else "") or f"msg-{new_id()}",
             sdk=release_of(request, sdk),
             user_message_id=repeatable["id"] if repeatable else "",
+            user_message_digest=message_digest(repeatable) if repeatable else "",
             subject=identity.subject,
         )
 
@@ -125,14 +158,28 @@ class Endpoints:
                 path_params=request.path_params,
                 query=request.query_params,
                 observer=self.observer,
+                threads=self.threads,
             )
             calls = {"open_calls": answers.unanswered(), "given_calls": answers.given()}
             return msgspec.structs.replace(info, **calls), context
 
-        return await self.manager.start(info, self._source, prepare, continues=asked.continues)
+        source = await self.open()
+        await self._quotas.admit(info.subject, info.run_id)
+        try:
+            return await self.manager.start(info, source, prepare, continues=asked.continues, has_left=has_left)
+        finally:
+            if not self.manager.has(info.run_id):  # refused, or it reads the answer of another run
+                await self._quotas.release(info.subject, info.run_id)
+
+    async def _release(self, info: RunInfo, size: int) -> None:
+        await self._quotas.release(info.subject, info.run_id, size)
+
+    async def open(self) -> Source:
+        """Return what answers; the first time a factory is called, in each process once."""
+        return await self._source.open() if isinstance(self._source, FactorySource) else self._source
 
     def _stream(self, reading: Reading, received: float) -> Response:
-        self.server.disconnect_readers_at_exit(self.manager)
+        self.server.disconnect_readers_at_exit(self.manager, self._finish)
         settings = self.settings
         return StreamResponse(
             reading,
@@ -141,7 +188,21 @@ class Endpoints:
             observer=self.observer,
             received=received,
             event_names=settings.event_names,
+            # A run that ends with its request ends inside of it: what the framework opened for the request is open yet.
+            finish=None if self.keep_log else self.manager.finish_unread,
         )
+
+    async def shut_down(self, drain: float) -> None:
+        """Disconnect readers, let runs finish for ``drain`` seconds, stop the others and wait for their threads."""
+        await self.manager.shut_down(drain=drain)
+        await self.threads.finish(self.settings.timeouts.stop)
+        if isinstance(self._source, FactorySource):
+            await self._source.close()
+
+    async def _finish(self, seconds: float | None) -> None:
+        """Shut down an app that is not told by the server; half of the time is for runs to end by themselves."""
+        if not self.has_lifespan:
+            await self.shut_down(self.drain if seconds is None else min(self.drain, seconds / 2))
 
     async def _resume(self, request: Request) -> Response:
         received = asyncio.get_running_loop().time()
@@ -149,13 +210,16 @@ class Endpoints:
         # A 404 would put every fresh useChat({resume: true}) into the state of an error.
         return Response(status_code=204) if reading is None else self._stream(reading, received)
 
-    async def find(self, request: Request, chat_id: str, sdk: str) -> Reading | None:
+    async def find(
+        self, request: Request, chat_id: str, sdk: str, *, on_identified: Callable[[], None] | None = None
+    ) -> Reading | None:
         """Return a reading of the chat's running answer from its start.
 
         ``None`` if there is none, if nothing of it is kept, or if the chat is unknown or somebody else's.
+        ``on_identified`` is called if the sender may read the chat.
         """
         try:
-            info = await self._run_of(request, chat_id, "resume")
+            info = await self._run_of(request, chat_id, "resume", on_identified)
         except ChatNotFound:
             return None
         if info.state is not RunState.RUNNING or not self.keep_log:
@@ -173,8 +237,12 @@ class Endpoints:
         known: Mapping[str, str] = {"state": info.state, "runId": info.run_id, "messageId": info.message_id}
         return JSONResponse(known)
 
-    async def _run_of(self, request: Request, chat_id: str, action: Action) -> RunInfo:
+    async def _run_of(
+        self, request: Request, chat_id: str, action: Action, on_identified: Callable[[], None] | None = None
+    ) -> RunInfo:
         identity = await self._policy.identify(request, chat_id, action)
+        if on_identified is not None:
+            on_identified()
         info = await self.manager.latest(self._policy.key(request, identity, chat_id))
         if info is None or info.subject != identity.subject:
             raise ChatNotFound("No such chat.")
@@ -186,8 +254,18 @@ class Endpoints:
         except RequestError as error:
             # The client shows the body of such an answer as it is (ai, HttpChatTransport).
             self.observer.request_refused(error.status)
-            headers = {"www-authenticate": "Bearer"} if isinstance(error, Unauthenticated) else None
-            return PlainTextResponse(str(error), error.status, headers)
+            return PlainTextResponse(str(error), error.status, _headers_of(error))
+
+
+def _headers_of(error: RequestError) -> Mapping[str, str]:
+    match error:
+        case Unauthenticated():
+            return {"www-authenticate": "Bearer"}
+        case TooManyRequests(retry_after=float(seconds)):
+            return {"retry-after": str(math.ceil(seconds))}
+        case RequestTimeout():
+            return {"connection": "close"}  # RFC 9110, 15.5.9: the rest of the body would be taken for a request
+    return {}
 
 
 async def chat_response(
@@ -215,19 +293,22 @@ async def chat_response(
         The streaming response; or a plain one with a status and a sentence, if the request cannot be served.
 
     Raises:
-        CannotAnswer: ``answer`` is nothing that can answer a chat.
+        CannotAnswer: ``answer`` cannot answer a chat, or is a factory, which would be called for each request.
 
     >>> async def agent(turn):
     ...     yield f"You said: {turn.text}"
     >>> async def chat(request):  # @app.post("/api/chat")
     ...     return await chat_response(request, agent)
     """
+    source = as_source(answer)
+    if isinstance(source, FactorySource):
+        raise CannotAnswer("a function without arguments makes an agent; call it once and give what it returns")
     endpoints = Endpoints(
-        answer,
+        source,
         store=MemoryRuns(),
         settings=settings or Settings(),
         policy=AuthorizedChats(authorize),
-        observer=observer or Unobserved(),
+        observer=Unobserved() if observer is None else Observers(observer),
         keep_log=False,
     )
     return await endpoints.send(request)

@@ -15,9 +15,11 @@ _SENTENCES: Final = {
     401: "The request carries no valid credentials.",
     403: "A page of another site uses a server without authentication.",
     404: "There is no such chat, or it belongs to somebody else.",
+    408: "The body of the request did not arrive in time.",
     409: "The chat is being answered already.",
     413: "The request exceeds a limit.",
     422: "An approval that was never asked for, or of another input.",
+    429: "The sender has exceeded a quota; `Retry-After` says when to try again.",
     503: "The store of runs, or the file of tokens, cannot be used.",
 }
 _TEXT: Final = {"text/plain": {"schema": {"type": "string"}}}
@@ -92,7 +94,9 @@ def openapi(version: str, path: str = "/api/chat") -> Json:
 
 
 def _paths(path: str) -> Iterator[tuple[str, Json]]:
-    send = _operation("send", "Start a run and stream it.", {"200": _STREAM}, 400, 401, 403, 404, 409, 413, 422, 503)
+    send = _operation(
+        "send", "Start a run and stream it.", {"200": _STREAM}, 400, 401, 403, 404, 408, 409, 413, 422, 503
+    )
     send["parameters"] = _NAMES_RELEASE
     send["requestBody"] = {"required": True, "content": {"application/json": {"schema": _reference("ChatRequest")}}}
     yield path, {"post": send}

@@ -21,6 +21,8 @@ __all__ = ["PageSettings", "WithPage"]
 
 CHECK_PATH: Final = "/api/check"
 MAXIMUM_CHECKED_BYTES: Final = 4 * 1024 * 1024
+CHECK_SECONDS: Final = 60.0
+"""Seconds that a stream to be checked may take to arrive."""
 CONTENT_SECURITY_POLICY: Final = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data: blob:; connect-src 'self';"
     " base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
@@ -113,7 +115,7 @@ class WithPage:
         try:
             if await authorize_request(self._authorize, request, "", "check") is None:
                 raise ChatNotFound("Not found.")
-            body = await read_body(request, MAXIMUM_CHECKED_BYTES)
+            body = await read_body(request, MAXIMUM_CHECKED_BYTES, timeout=CHECK_SECONDS)
             return JSONResponse(await asyncio.to_thread(check_bytes, body, name="stream"))
         except RequestError as error:
             return PlainTextResponse(str(error), error.status)

@@ -1,5 +1,6 @@
 """Read a request: its body, the release it names, who sends it, and which chat it is about."""
 
+import asyncio
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from typing import Any, Final, Literal, Protocol, TypeAlias, runtime_checkable
 from urllib.parse import quote
@@ -7,13 +8,14 @@ from urllib.parse import quote
 from starlette.convertors import Convertor, register_url_convertor
 from starlette.requests import ClientDisconnect, HTTPConnection, Request
 
-from usechat.errors import ChatNotFound, InvalidRequest, RequestTooLarge, UnknownRelease
+from usechat.errors import ChatNotFound, InvalidRequest, RequestTimeout, RequestTooLarge, UnknownRelease
 from usechat.protocol.releases import releases_for
 from usechat.protocol.request import LONGEST_ID, ChatRequest, Limits
 from usechat.turn import Identity
 
 __all__ = [
     "CHAT_ID",
+    "IN_LOOP",
     "AccessPolicy",
     "Action",
     "Authenticator",
@@ -70,8 +72,11 @@ class AccessPolicy(Protocol):
     id is known, ``key`` for the identity that came out.
     """
 
-    async def authenticate(self, request: Request) -> None:
-        """Raise a ``RequestError`` if the sender of this message would be refused whatever its body says."""
+    async def authenticate(self, request: Request) -> bool:
+        """Return whether the sender is known now; False if that can be told only with a chat's id.
+
+        Raise a ``RequestError`` if the sender would be refused whatever the body says.
+        """
         ...
 
     async def identify(self, request: Request, chat_id: str, action: Action) -> Identity:
@@ -89,10 +94,12 @@ class AuthorizedChats:
     def __init__(self, rule: AuthorizeFunction) -> None:
         self._rule: Any = rule
 
-    async def authenticate(self, request: Request) -> None:
-        """Call the rule's own ``authenticate``, if it has one."""
+    async def authenticate(self, request: Request) -> bool:
+        """Ask the rule, if it can tell without a chat's id."""
         if isinstance(self._rule, Authenticator):
             await self._rule.authenticate(request)
+            return True
+        return self._rule is allow_all
 
     async def identify(self, request: Request, chat_id: str, action: Action) -> Identity:
         """Return the identity that the rule gives; raise ``ChatNotFound`` if it gives none."""
@@ -106,13 +113,20 @@ class AuthorizedChats:
         return chat_key(request.path_params, chat_id)
 
 
-async def read_request(request: Request, limits: Limits) -> ChatRequest:
+IN_LOOP: Final = 64 * 1024
+"""Bytes of a request that is parsed in the event loop; the parsing of larger ones would delay all streams."""
+
+
+async def read_request(request: Request, limits: Limits, *, timeout: float) -> ChatRequest:  # noqa: ASYNC109
     """Read the chat request in the body of a POST; raise a ``RequestError`` that says what is wrong with it."""
     # Every other type, and none at all, can be sent by a page of another site without asking (Fetch, CORS-safelisted).
     content_type = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if content_type != "application/json":
         raise InvalidRequest(f"The content type {content_type!r} is not supported; send application/json.")
-    return ChatRequest.parse(await read_body(request, limits.maximum_bytes), limits=limits)
+    body = await read_body(request, limits.maximum_bytes, timeout=timeout)
+    if len(body) <= IN_LOOP:
+        return ChatRequest.parse(body, limits=limits)
+    return await asyncio.to_thread(ChatRequest.parse, body, limits=limits)
 
 
 def release_of(request: Request, default: str) -> str:
@@ -124,19 +138,25 @@ def release_of(request: Request, default: str) -> str:
         raise InvalidRequest(str(error)) from None
 
 
-async def read_body(request: Request, maximum_bytes: int) -> bytes:
-    """Read the body of a request, up to ``maximum_bytes``; one that announces more is not read at all."""
+async def read_body(request: Request, maximum_bytes: int, *, timeout: float) -> bytes:  # noqa: ASYNC109
+    """Read the body of a request, up to ``maximum_bytes``; one that announces more is not read at all.
+
+    Raises ``RequestTimeout`` if the body is not complete within ``timeout`` seconds.
+    """
     too_large = RequestTooLarge(f"The request holds more than {maximum_bytes} bytes.")
     announced = request.headers.get("content-length", "")
     if announced.isdecimal() and int(announced) > maximum_bytes:
         raise too_large
     pieces, size = [], 0
     try:
-        async for piece in request.stream():
-            size += len(piece)
-            if size > maximum_bytes:
-                raise too_large
-            pieces.append(piece)
+        async with asyncio.timeout(timeout):
+            async for piece in request.stream():
+                size += len(piece)
+                if size > maximum_bytes:
+                    raise too_large
+                pieces.append(piece)
+    except TimeoutError:
+        raise RequestTimeout(f"The request was not complete after {timeout:g} seconds.") from None
     except ClientDisconnect:
         raise InvalidRequest("The connection was closed before the request was complete.") from None
     return b"".join(pieces)

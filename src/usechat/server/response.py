@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+from collections.abc import Awaitable, Callable
 from typing import Any, Final, NamedTuple
 
 from starlette.responses import Response
@@ -61,6 +62,8 @@ class Stuck(NamedTuple):
 class StreamResponse(Response):
     """Sends the frames of a reading until the run ends, the client leaves, or the client is disconnected.
 
+    ``finish`` is awaited after that, while the request still has what its framework opened for it, such as sessions.
+
     It derives from ``Response`` because FastAPI serialises everything else.
     """
 
@@ -74,6 +77,7 @@ class StreamResponse(Response):
         received: float,
         event_names: bool = False,
         stuck_timeout: float = _STUCK_TIMEOUT,
+        finish: Callable[[], Awaitable[None]] | None = None,
     ) -> None:
         self.status_code = 200
         self.background = None
@@ -85,6 +89,7 @@ class StreamResponse(Response):
         self._observer = observer
         self._received = received
         self._event_names = event_names
+        self._finish = finish
         self._first = True
         self._loop = asyncio.get_running_loop()
         self._timer = timer_for(keep_alive)
@@ -130,6 +135,8 @@ class StreamResponse(Response):
             self._timer.discard(self)
             self._reading.close()
             self._observer.stream_closed(reason)
+        if self._finish is not None:
+            await self._finish()
 
     def tick(self, now: float) -> None:
         """Send a comment after a long silence, and disconnect a client that takes nothing."""

@@ -8,6 +8,7 @@ import msgspec
 from usechat.errors import InvalidSetting
 from usechat.protocol.request import Limits
 from usechat.runs.manager import Conflict
+from usechat.runs.quotas import Quotas
 from usechat.runs.run import Timeouts
 
 __all__ = [
@@ -64,6 +65,7 @@ def linger(policy: Disconnect | None, *, kept: bool) -> float | None:
 
 _DEFAULT_TIMEOUTS: Final = Timeouts()
 _DEFAULT_LIMITS: Final = Limits()
+_NO_QUOTAS: Final = Quotas()
 
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True):
@@ -78,7 +80,11 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
         ``"queue"``
             or ``"interrupt"``.
         timeouts: how long an agent may be silent, and a run may take.
+        threads: how many agents that are plain functions or generators may answer at once, each in a thread. Others
+            wait, and get an error that says so after half a minute.
         limits: the largest request that is accepted.
+        quotas: what one identity may use (:class:`~usechat.server.Quotas`); by default there is no limit.
+        body_timeout: seconds in which the body of a request must arrive; after that it is refused (408).
         keep_alive: seconds of silence after which a comment is sent, so that proxies keep the connection open.
         maximum_waiting_bytes: how many unread bytes a client may fall behind before it is disconnected.
         maximum_run_bytes: the largest answer.
@@ -102,7 +108,10 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     disconnect: Disconnect | None = None
     conflict: Conflict = "reject"
     timeouts: Timeouts = _DEFAULT_TIMEOUTS
+    threads: int = 64
     limits: Limits = _DEFAULT_LIMITS
+    quotas: Quotas = _NO_QUOTAS
+    body_timeout: float = 60
     keep_alive: float = 15
     maximum_waiting_bytes: int = 1024 * 1024
     maximum_run_bytes: int = 64 * 1024 * 1024

@@ -15,8 +15,8 @@ can be stepped by hand     of their own, so a stream needs no second     leave (
                            must resume: a body that ends well looks      response ends without its last chunk; a client
                            like a complete answer                        that takes nothing at all is not disconnected
 ``Server.should_exit``,    uvicorn informs the app of its exit only when open streams delay the exit until they end, or
-found through the handler  all responses have ended, and mounted apps    until ``--timeout-graceful-shutdown``
-of SIGTERM                 never
+found through the handler  all responses have ended, and mounted apps    until ``--timeout-graceful-shutdown``, and the
+of SIGTERM, and its tasks  never                                         agents of mounted apps run no ``finally``
 =========================  ============================================  ==============================================
 
 Checked with the releases in :data:`TESTED`, all their HTTP protocols, asyncio and uvloop. With any other release
@@ -44,12 +44,12 @@ import types
 from collections.abc import Awaitable, Coroutine, Generator, Iterator
 from pathlib import Path
 from typing import Any, Final, Literal, TypeAlias
-from weakref import WeakKeyDictionary, WeakSet
+from weakref import WeakKeyDictionary
 
 from usechat.runs.log import Wake
 from usechat.runs.manager import RunManager
 from usechat.runs.reading import Reading
-from usechat.server.connection import GONE, AsgiServer, ClientWatch, Sender
+from usechat.server.connection import GONE, AsgiServer, ClientWatch, Finish, Sender
 from usechat.server.observers.logs import JsonFormatter
 from usechat.server.observers.observer import Observer
 from usechat.server.observers.workers import counted_together
@@ -71,8 +71,8 @@ TESTED: Final = ((0, 40), (0, 54))
 STARTUP_FAILURE: Final = 3
 """The exit code of a worker that uvicorn's supervisor does not start again."""
 
-_EXIT_POLL_SECONDS: Final = 0.1
-"""How often the flag of a server that shall exit is read; uvicorn itself reads it as often."""
+_EXIT_POLL_SECONDS: Final = 0.05
+"""How often the flag of a server that shall exit is read; uvicorn reads it half as often, and then waits as long."""
 
 _logger: Final = logging.getLogger("usechat.server")
 
@@ -96,16 +96,19 @@ class UvicornServer(AsgiServer):
         # Not by its type: those of uvloop (0.23) are no asyncio.WriteTransport.
         return transport if hasattr(transport, "abort") else None
 
-    def disconnect_readers_at_exit(self, manager: RunManager) -> None:
-        """Disconnect the manager's readers as soon as the uvicorn that handles SIGTERM in this process shall exit."""
+    def disconnect_readers_at_exit(self, manager: RunManager, finish: Finish) -> None:
+        """Disconnect the manager's readers as soon as the uvicorn that handles SIGTERM in this process shall exit.
+
+        uvicorn ends the process by the same signal when its own tasks have ended, so ``finish`` becomes one of them.
+        """
         server = getattr(signal.getsignal(signal.SIGTERM), "__self__", None)
         uvicorn = sys.modules.get("uvicorn")
         if uvicorn is None or not isinstance(server, uvicorn.Server) or not _is_tested(uvicorn.__version__):
             return  # another server, one in a thread, or another release
         if server not in _managers:
-            _managers[server] = WeakSet()
+            _managers[server] = WeakKeyDictionary()
             _poll_exit(server, _managers[server])
-        _managers[server].add(manager)
+        _managers[server].setdefault(manager, finish)
 
 
 @functools.cache  # once per process: the log line, too
@@ -283,15 +286,21 @@ def _cycles() -> Iterator[Any]:
 
 # Noticing that the server shall exit.
 
-_managers: Final[WeakKeyDictionary[Any, WeakSet[RunManager]]] = WeakKeyDictionary()
-"""Whose readers to disconnect when a server exits."""
+_managers: Final[WeakKeyDictionary[Any, WeakKeyDictionary[RunManager, Finish | None]]] = WeakKeyDictionary()
+"""Whose readers to disconnect when a server exits, and what it then waits for; ``None`` once that has begun."""
 
 
-def _poll_exit(server: Any, managers: WeakSet[RunManager]) -> None:
+def _poll_exit(server: Any, managers: WeakKeyDictionary[RunManager, Finish | None]) -> None:
+    loop = asyncio.get_running_loop()
     if server.should_exit:
-        for manager in managers:
+        for manager, finish in list(managers.items()):
             manager.disconnect_readers()
-    asyncio.get_running_loop().call_later(_EXIT_POLL_SECONDS, _poll_exit, server, managers)
+            if finish is not None:
+                managers[manager] = None
+                task = loop.create_task(finish(server.config.timeout_graceful_shutdown))
+                server.server_state.tasks.add(task)
+                task.add_done_callback(server.server_state.tasks.discard)
+    loop.call_later(_EXIT_POLL_SECONDS, _poll_exit, server, managers)
 
 
 # Running uvicorn.

@@ -5,22 +5,32 @@ import contextlib
 import json
 import logging
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Collection, Mapping, MutableMapping, Sequence
+from functools import partial
 from typing import Any, Final, NamedTuple, TypeAlias
 
 import msgspec
 from starlette.requests import Request
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
-from usechat.errors import InvalidRequest, RequestError, RequestTooLarge, TooManyRequests, UnreadableFrame
-from usechat.protocol.request import ChatRequest, Limits
+from usechat.errors import (
+    InvalidRequest,
+    RequestError,
+    RequestTooLarge,
+    TooManyRequests,
+    Unauthenticated,
+    UnreadableFrame,
+)
+from usechat.protocol.request import DEFAULT_LIMITS, ChatRequest, Limits
 from usechat.protocol.sse import chunks_json
-from usechat.protocol.values import json_kind, read_json
+from usechat.protocol.values import has_more_values, json_kind, read_json
 from usechat.runs.log import Wake
 from usechat.runs.manager import Reading
 from usechat.server.auth.bearer import TOKEN_SUBPROTOCOL
 from usechat.server.connection import all_written
 from usechat.server.endpoints import Endpoints
+from usechat.server.requests import IN_LOOP
 
 __all__ = [
     "ChatSockets",
@@ -56,8 +66,11 @@ class ClientFrame(msgspec.Struct, frozen=True):
     content: Mapping[str, Any]
 
     @classmethod
-    def parse(cls, text: str) -> "ClientFrame":
+    def parse(cls, text: str, limits: Limits = DEFAULT_LIMITS) -> "ClientFrame":
         """Read the type and the request id of a frame; raise ``UnreadableFrame`` if it has none."""
+        data = text.encode("utf-8", "surrogatepass")
+        if has_more_values(data, limits.maximum_values):
+            raise UnreadableFrame(f"A frame holds more than {limits.maximum_values} values.")
         try:
             content = read_json(text)
         except (ValueError, RecursionError):
@@ -69,7 +82,7 @@ class ClientFrame(msgspec.Struct, frozen=True):
             raise UnreadableFrame("The type of a frame is send, resume or abort.")
         if not isinstance(request_id, str) or len(request_id) > _LONGEST_REQUEST_ID:
             raise UnreadableFrame(f"The requestId of a frame is a string of up to {_LONGEST_REQUEST_ID} characters.")
-        return cls(kind, request_id, len(text.encode("utf-8", "surrogatepass")), content)
+        return cls(kind, request_id, len(data), content)
 
     @property
     def chat_id(self) -> str:
@@ -162,6 +175,15 @@ _logger: Final = logging.getLogger("usechat.server")
 _SDK: Final = "7.0.135"
 """The first release that has this transport, so a request that names none is of this one or later."""
 
+_SMALL: Final = 256 * 1024
+"""Characters of a frame of somebody unknown: enough for a first message with its credentials, and soon parsed."""
+
+_UNKNOWN_SECONDS: Final = 10.0
+"""Seconds after which a socket is closed whose client is still unknown."""
+
+_UNKNOWN_SOCKETS: Final = 16
+"""How many sockets one address may have open whose clients are unknown."""
+
 _GOODBYE: Final = 5.0
 """Seconds that a client which is disconnected gets to take the last frame."""
 
@@ -174,6 +196,7 @@ class _Close(NamedTuple):
 
 
 # A clean close would do, too: the client takes every one for a network error as long as it waits for frames.
+_UNKNOWN: Final = _Close(1008, "Authenticate at the handshake, or with a small first frame.")
 _TOO_SLOW: Final = _Close(1013, "The connection is too slow; resume.")
 _SHUTTING_DOWN: Final = _Close(1012, "The server is shutting down; resume.")
 
@@ -183,19 +206,49 @@ class ChatSockets:
 
     def __init__(self, endpoints: Endpoints) -> None:
         self._endpoints = endpoints
+        self._unknown = Counter[str]()
+        """How many sockets of each address are open whose clients are unknown."""
 
     async def serve(self, websocket: WebSocket) -> None:
-        """Accept a socket, and serve it until it is closed."""
+        """Accept a socket, and serve it until it is closed.
+
+        A client is known if its handshake carries valid credentials, or one of its first frames. Until then its frames
+        must be small, its time is limited, and so are the sockets of its address.
+        """
         headers = websocket.headers
         if not is_welcome(headers.get("origin"), headers.get("host", ""), self._endpoints.settings.websocket_origins):
             _logger.warning(
                 "a WebSocket of a page of %r was refused; see Settings.websocket_origins", headers["origin"]
             )
-            self._endpoints.observer.request_refused(403)
-            await websocket.close()  # before it is accepted: the server answers 403 (ASGI, websocket.close)
+            await self._refuse(websocket, 403)
             return
-        await websocket.accept(subprotocol=_choose(websocket.scope.get("subprotocols", [])))
-        await _Socket(self._endpoints, websocket).serve()
+        try:
+            is_known = await self._endpoints.authenticate(_as_request(websocket.scope, "GET", {}))
+        except Unauthenticated:
+            is_known = False
+        except RequestError as error:
+            await self._refuse(websocket, error.status)
+            return
+        address = websocket.client.host if websocket.client else ""
+        if not is_known and self._unknown[address] >= _UNKNOWN_SOCKETS:
+            await self._refuse(websocket, 429)
+            return
+        self._unknown[address] += not is_known
+        socket = _Socket(self._endpoints, websocket, on_known=None if is_known else partial(self._release, address))
+        try:
+            await websocket.accept(subprotocol=_choose(websocket.scope.get("subprotocols", [])))
+            await socket.serve()
+        finally:
+            socket.recognise()
+
+    async def _refuse(self, websocket: WebSocket, status: int) -> None:
+        self._endpoints.observer.request_refused(status)
+        await websocket.close()  # before it is accepted: the server answers 403 (ASGI, websocket.close)
+
+    def _release(self, address: str) -> None:
+        self._unknown[address] -= 1
+        if not self._unknown[address]:
+            del self._unknown[address]
 
 
 def is_welcome(origin: str | None, host: str, allowed: Collection[str]) -> bool:
@@ -211,6 +264,20 @@ def is_welcome(origin: str | None, host: str, allowed: Collection[str]) -> bool:
     return place != "" and place.removesuffix(usual) == host.lower().removesuffix(usual)
 
 
+def _as_request(scope: MutableMapping[str, Any], method: str, headers: Mapping[str, str]) -> Request:
+    """Return the HTTP request that a handshake, or a frame with these headers, stands for."""
+    return Request(
+        {
+            **scope,
+            "type": "http",
+            "scheme": "https" if scope.get("scheme") == "wss" else "http",
+            "method": method,
+            "headers": merge_headers(scope["headers"], headers),
+            "extensions": {},
+        }
+    )
+
+
 def _choose(offered: Sequence[str]) -> str | None:
     """Choose a subprotocol: a browser that offered some fails unless it gets one (WHATWG WebSockets).
 
@@ -223,8 +290,10 @@ def _choose(offered: Sequence[str]) -> str | None:
 class _Socket:
     """One client's socket, and the answers on it."""
 
-    def __init__(self, endpoints: Endpoints, websocket: WebSocket) -> None:
+    def __init__(self, endpoints: Endpoints, websocket: WebSocket, on_known: Callable[[], None] | None) -> None:
         self.endpoints = endpoints
+        self._on_known = on_known
+        """Called once, when the client of this socket is known; ``None`` from then on."""
         self._websocket = websocket
         self._answers: dict[str, _Answer] = {}
         self._disconnected: asyncio.Future[_Close | None] = asyncio.get_running_loop().create_future()
@@ -233,12 +302,15 @@ class _Socket:
 
     async def serve(self) -> None:
         """Take frames until the client leaves, breaks the protocol or is disconnected; then close all readings."""
-        listener = asyncio.get_running_loop().create_task(self._listen())
+        loop = asyncio.get_running_loop()
+        deadline = loop.call_later(_UNKNOWN_SECONDS, self._close_unknown)
+        listener = loop.create_task(self._listen())
         ends: list[asyncio.Future[_Close | None]] = [listener, self._disconnected]
         try:
             await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
             close = (listener if listener.done() else self._disconnected).result()
         finally:
+            deadline.cancel()
             listener.cancel()
             for answer in self._answers.values():
                 answer.leave(self._reason)
@@ -271,17 +343,23 @@ class _Socket:
 
     def as_request(self, asked: ClientFrame) -> Request:
         """Return a frame as the HTTP request that it stands for: access rules see no difference."""
-        scope = self._websocket.scope
-        return Request(
-            {
-                **scope,
-                "type": "http",
-                "scheme": "https" if scope.get("scheme") == "wss" else "http",
-                "method": "POST" if asked.type == "send" else "GET",
-                "headers": merge_headers(scope["headers"], asked.headers),
-                "extensions": {},
-            }
-        )
+        return _as_request(self._websocket.scope, "POST" if asked.type == "send" else "GET", asked.headers)
+
+    @property
+    def is_known(self) -> bool:
+        """Whether the client has shown valid credentials."""
+        return self._on_known is None
+
+    def recognise(self) -> None:
+        """Note that the client has shown valid credentials."""
+        on_known, self._on_known = self._on_known, None
+        if on_known is not None:
+            on_known()
+
+    def _close_unknown(self) -> None:
+        if not self.is_known:
+            self.endpoints.observer.request_refused(Unauthenticated.status)
+            self.disconnect(_UNKNOWN)
 
     def disconnect(self, close: _Close | None) -> None:
         """Close the socket without ending its streams: the client sees a network error, and may resume."""
@@ -291,17 +369,23 @@ class _Socket:
     async def _listen(self) -> _Close | None:
         try:
             while (message := await self._websocket.receive())["type"] != "websocket.disconnect":
-                self._take(message.get("text") or "")
+                await self._take(message.get("text") or "")
         except UnreadableFrame as error:
             self._reason = "client"
-            return _Close(1008, str(error))
+            return _Close(1008, str(error)) if self.is_known else _UNKNOWN
         if message.get("code") != _SHUTTING_DOWN.code:  # uvicorn closes sockets with it at a shutdown
             self._reason = "client"
         return None
 
-    def _take(self, text: str) -> None:
-        """Act on a frame, without waiting, so that a client which leaves is always noticed."""
-        asked = ClientFrame.parse(text)
+    async def _take(self, text: str) -> None:
+        """Act on a frame, without waiting for its answer, so that a client which leaves is always noticed."""
+        if len(text) > _SMALL and not self.is_known:
+            raise UnreadableFrame(_UNKNOWN.reason)
+        limits = self.endpoints.settings.limits
+        if len(text) <= IN_LOOP:
+            asked = ClientFrame.parse(text, limits)
+        else:
+            asked = await asyncio.to_thread(ClientFrame.parse, text, limits)
         known = self._answers.get(asked.request_id)
         if asked.type == "abort":
             if known is not None:
@@ -360,11 +444,29 @@ class _Answer:
                 raise TooManyRequests(f"More than {maximum} requests at once on one connection.")
             request = self._socket.as_request(self._asked)
             if self._asked.type == "resume":
-                return await self._endpoints.find(request, self._asked.chat_id, _SDK)
-            asked = self._asked.request(self._endpoints.settings.limits)
-            return await self._endpoints.begin(request, asked, _SDK)
+                recognise = self._socket.recognise
+                return await self._endpoints.find(request, self._asked.chat_id, _SDK, on_identified=recognise)
+            # Before the content is looked at: nobody unknown is told what is wrong with it.
+            chat_id = self._asked.content.get("id")
+            identity = await self._endpoints.identify(request, chat_id if isinstance(chat_id, str) else "")
+            self._socket.recognise()
+            limits = self._endpoints.settings.limits
+            if self._asked.size <= IN_LOOP:
+                asked = self._asked.request(limits)
+            else:
+                asked = await asyncio.to_thread(self._asked.request, limits)
+            return await self._endpoints.begin(
+                request, asked, _SDK, identity=identity if asked.chat_id else None, has_left=self._has_left
+            )
+        except InvalidRequest:
+            if self._socket.is_known:
+                raise
+            raise Unauthenticated("The request carries no valid credentials.") from None
         finally:
             self._beginning = False
+
+    async def _has_left(self) -> bool:
+        return self._left is not None
 
     async def _send(self, frame: str) -> None:
         if not self._left:

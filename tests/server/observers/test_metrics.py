@@ -162,6 +162,7 @@ def test_the_names_are_the_promised_ones() -> None:
         "adapter_stream_bytes_total",
         "adapter_stream_aborts_client_total",
         "adapter_stream_aborts_server_total",
+        "adapter_threads_waiting",
         "adapter_ws_open_failures_total",
         "adapter_ws_open",
         "adapter_translation_unknown_events_total",

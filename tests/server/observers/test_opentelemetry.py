@@ -145,6 +145,7 @@ def test_instruments_have_their_names_units_and_buckets() -> None:
     collected.observer.run_ended(run(RunState.FINISHED), 1)
     collected.observer.bytes_sent(5)
     collected.observer.stream_closed("client")
+    collected.observer.threads_waiting(1)
     collected.observer.source_unreachable()
     collected.observer.source_connected()
     collected.observer.event_unknown("new")

@@ -81,6 +81,7 @@ async def test_the_page_is_given_as_open_metrics_too() -> None:
         "adapter_stream_bytes": "counter",
         "adapter_stream_aborts_client": "counter",
         "adapter_stream_aborts_server": "counter",
+        "adapter_threads_waiting": "gauge",
         "adapter_ws_open_failures": "counter",
         "adapter_ws_open": "gauge",
         "adapter_translation_unknown_events": "counter",

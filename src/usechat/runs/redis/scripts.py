@@ -9,7 +9,21 @@ import msgspec
 
 from usechat.runs.run import RunInfo
 
-__all__ = ["ANY", "CLAIM", "DECLARE_LOST", "END", "FOLLOW", "IS_READ", "LATEST", "RENEW", "SEAL", "STOP", "Keys"]
+__all__ = [
+    "ANY",
+    "CLAIM",
+    "COUNT",
+    "DECLARE_LOST",
+    "END",
+    "FOLLOW",
+    "HOLD",
+    "IS_READ",
+    "LATEST",
+    "RENEW",
+    "SEAL",
+    "STOP",
+    "Keys",
+]
 
 ANY: Final = "*"
 """The value of ``after`` that accepts any last run; no run has this id."""
@@ -33,6 +47,10 @@ class Keys(msgspec.Struct, frozen=True):
     def readers(self, info: RunInfo) -> str:
         """Return the key of the sorted set of workers that read a run, by the time until which that is certain."""
         return f"{self.chat(info.chat_id)}:readers:{info.run_id}"
+
+    def quota(self, key: str) -> str:
+        """Return the key of a counter of :mod:`usechat.runs.quotas`."""
+        return f"{self.prefix}:quota:{key}"
 
     def inbox(self, worker: str) -> str:
         """Return the key of the stream of requests to a worker."""
@@ -183,3 +201,18 @@ if ARGV[2] == 'stop' then redis.call('HSET', KEYS[1], 'stop', 'stop') end
 return found[3]
 """
 """Return the owner of a running run; a ``stop`` without conditions is also marked in the hash."""
+
+COUNT: Final = """
+local total = redis.call('INCRBY', KEYS[1], ARGV[1])
+if redis.call('PTTL', KEYS[1]) < 0 then redis.call('PEXPIRE', KEYS[1], ARGV[2]) end
+return {total, redis.call('PTTL', KEYS[1])}
+"""
+"""Add to a counter that expires. Returns its sum and the milliseconds until it expires."""
+
+HOLD: Final = f"""{_COMMON}
+redis.call('ZREMRANGEBYSCORE', KEYS[1], '-inf', text(now()))
+redis.call('ZADD', KEYS[1], text(now() + ARGV[2]), ARGV[1])
+redis.call('PEXPIRE', KEYS[1], ARGV[2])
+return redis.call('ZCARD', KEYS[1])
+"""
+"""Add a holder who expires. Returns how many there are."""

@@ -240,6 +240,21 @@ class RedisRuns:
         if owner is not None:
             await self._write_to(owner.decode(), request, info.run_id)
 
+    # For quotas, see usechat.runs.quotas
+
+    async def count(self, key: str, amount: int, seconds: float) -> tuple[int, float]:
+        """Add to a counter that begins anew after ``seconds``; return its sum, and the seconds until it begins anew."""
+        total, left = await self._run(scripts.COUNT, (self._keys.quota(key),), amount, _milliseconds(seconds))
+        return total, left / 1000
+
+    async def hold(self, key: str, holder: str, seconds: float) -> int:
+        """Add a holder, who is forgotten after ``seconds``; return how many there are."""
+        return int(await self._run(scripts.HOLD, (self._keys.quota(key),), holder, _milliseconds(seconds)))
+
+    async def release(self, key: str, holder: str) -> None:
+        """Remove a holder."""
+        await self._ask("ZREM", self._keys.quota(key), holder)
+
     async def check(self) -> None:
         """Raise :class:`~usechat.errors.StoreUnreachable` if Redis does not answer."""
         await self._ask("PING")

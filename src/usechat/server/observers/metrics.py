@@ -17,6 +17,7 @@ __all__ = [
     "REQUESTS",
     "SERVER_ABORTS",
     "STREAMS",
+    "THREADS_WAITING",
     "TTFB",
     "TURN_DURATION",
     "UNKNOWN_EVENTS",
@@ -89,6 +90,9 @@ SERVER_ABORTS: Final = Instrument(
     "Streams that the server cut off before their end, by why.",
     labels=("reason",),
 )
+THREADS_WAITING: Final = Instrument(
+    "adapter.threads.waiting", "gauge", "{run}", "Answers of plain functions that wait for a thread now."
+)
 OPEN_FAILURES: Final = Instrument(
     "adapter.ws.open_failures", "counter", "{connection}", "Upstream connections that could not be opened."
 )
@@ -108,6 +112,7 @@ INSTRUMENTS: Final = (
     BYTES,
     CLIENT_ABORTS,
     SERVER_ABORTS,
+    THREADS_WAITING,
     OPEN_FAILURES,
     OPEN_CONNECTIONS,
     UNKNOWN_EVENTS,
@@ -140,6 +145,7 @@ class MetricsObserver:
         self._aborts = {"client": bind(CLIENT_ABORTS)}
         for reason in ("slow", "broken-off"):
             self._count_abort(reason, 0)
+        self._threads_waiting = bind(THREADS_WAITING)
         self._open_failures = bind(OPEN_FAILURES)
         self._open_connections = bind(OPEN_CONNECTIONS)
         self._unknown_events = bind(UNKNOWN_EVENTS)
@@ -186,6 +192,10 @@ class MetricsObserver:
         self.publish()
         if reason != "ended":
             self._count_abort(reason, 1)
+
+    def threads_waiting(self, change: int, /) -> None:
+        """Count those that wait."""
+        self._threads_waiting(change)
 
     def source_unreachable(self) -> None:
         """Count it."""

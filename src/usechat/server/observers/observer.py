@@ -1,17 +1,19 @@
 """Observers: what a server reports about itself while it works, for metrics, traces and logs."""
 
-from collections.abc import Callable
-from typing import Protocol
+import logging
+from typing import Any, Final, Protocol
 
 from usechat.runs.run import RunInfo
 
 __all__ = ["Observer", "Observers", "Unobserved"]
 
+_logger: Final = logging.getLogger("usechat.server")
+
 
 class Observer(Protocol):
     """Receives what happens in a server. Derive yours from :class:`Unobserved` and override what you need.
 
-    Methods are called in the event loop, some for every write: they return at once and never raise.
+    Methods are called in the event loop, some for every write: they return at once. What they raise is logged.
     """
 
     def request_refused(self, status: int) -> None:
@@ -44,6 +46,10 @@ class Observer(Protocol):
 
     def stream_closed(self, reason: str) -> None:
         """A stream was closed: ``ended``, ``client`` (it left), ``slow`` or ``broken-off`` (by the server)."""
+        ...
+
+    def threads_waiting(self, change: int, /) -> None:
+        """The number of answers that wait for a thread has changed."""
         ...
 
     def source_unreachable(self) -> None:
@@ -96,6 +102,9 @@ class Unobserved:
     def stream_closed(self, reason: str) -> None:
         """Do nothing."""
 
+    def threads_waiting(self, change: int, /) -> None:
+        """Do nothing."""
+
     def source_unreachable(self) -> None:
         """Do nothing."""
 
@@ -110,76 +119,85 @@ class Unobserved:
 
 
 class Observers:
-    """Passes everything on to several observers.
+    """Passes everything on to several observers. One that raises is logged, once per method, and the others go on.
 
     >>> both = Observers(Unobserved(), Unobserved())
     """
 
     def __init__(self, *observers: Observer) -> None:
         self._observers = observers
-        # Called for every write: observers that ignore it are left out, and a single one is called directly.
-        counters = [each.bytes_sent for each in observers if _counts_bytes(each)]
-        self._byte_counters = counters
-        self.bytes_sent: Callable[[int], None] = counters[0] if len(counters) == 1 else self._pass_on_bytes
+        self._logged: set[tuple[int, str]] = set()
+        # Called for every write: observers that ignore it are left out.
+        self._byte_counters = [each for each in observers if _counts_bytes(each)]
+
+    def bytes_sent(self, count: int, /) -> None:
+        """Pass it on."""
+        for observer in self._byte_counters:
+            try:
+                observer.bytes_sent(count)
+            except Exception as error:
+                self._log(observer, "bytes_sent", error)
+
+    def _tell(self, method: str, *event: Any) -> None:
+        for observer in self._observers:
+            try:
+                getattr(observer, method)(*event)
+            except Exception as error:
+                self._log(observer, method, error)
+
+    def _log(self, observer: Observer, method: str, error: Exception) -> None:
+        if (id(observer), method) not in self._logged:
+            self._logged.add((id(observer), method))
+            name = type(observer).__name__
+            _logger.error("the observer %s raised in %s; this is logged once", name, method, exc_info=error)
 
     def request_refused(self, status: int) -> None:
         """Pass it on."""
-        for observer in self._observers:
-            observer.request_refused(status)
+        self._tell("request_refused", status)
 
     def run_started(self, info: RunInfo) -> None:
         """Pass it on."""
-        for observer in self._observers:
-            observer.run_started(info)
+        self._tell("run_started", info)
 
     def run_ended(self, info: RunInfo, seconds: float) -> None:
         """Pass it on."""
-        for observer in self._observers:
-            observer.run_ended(info, seconds)
+        self._tell("run_ended", info, seconds)
 
     def run_lost(self, info: RunInfo) -> None:
         """Pass it on."""
-        for observer in self._observers:
-            observer.run_lost(info)
+        self._tell("run_lost", info)
 
     def stream_opened(self) -> None:
         """Pass it on."""
-        for observer in self._observers:
-            observer.stream_opened()
+        self._tell("stream_opened")
 
     def first_frame(self, seconds: float) -> None:
         """Pass it on."""
-        for observer in self._observers:
-            observer.first_frame(seconds)
-
-    def _pass_on_bytes(self, count: int) -> None:
-        for count_bytes in self._byte_counters:
-            count_bytes(count)
+        self._tell("first_frame", seconds)
 
     def stream_closed(self, reason: str) -> None:
         """Pass it on."""
-        for observer in self._observers:
-            observer.stream_closed(reason)
+        self._tell("stream_closed", reason)
+
+    def threads_waiting(self, change: int, /) -> None:
+        """Pass it on."""
+        self._tell("threads_waiting", change)
 
     def source_unreachable(self) -> None:
         """Pass it on."""
-        for observer in self._observers:
-            observer.source_unreachable()
+        self._tell("source_unreachable")
 
     def source_connected(self) -> None:
         """Pass it on."""
-        for observer in self._observers:
-            observer.source_connected()
+        self._tell("source_connected")
 
     def source_disconnected(self) -> None:
         """Pass it on."""
-        for observer in self._observers:
-            observer.source_disconnected()
+        self._tell("source_disconnected")
 
     def event_unknown(self, kind: str) -> None:
         """Pass it on."""
-        for observer in self._observers:
-            observer.event_unknown(kind)
+        self._tell("event_unknown", kind)
 
 
 def _counts_bytes(observer: Observer) -> bool:

@@ -1,0 +1,114 @@
+"""Quotas: how much one person may ask of a service, counted in the store that all workers share."""
+
+import time
+from typing import Final, Protocol, runtime_checkable
+
+import msgspec
+
+from usechat.errors import TooManyRequests
+
+__all__ = ["Counters", "MemoryCounters", "QuotaKeeper", "Quotas"]
+
+_MINUTE: Final = 60.0
+_DAY: Final = 86_400.0
+_LONGEST_RUN: Final = 3_600.0
+"""Seconds after which a run no longer counts whose worker died before it could say that the run ended."""
+_RETRY_RUNS: Final = 5.0
+
+
+class Quotas(msgspec.Struct, frozen=True, kw_only=True):
+    """What one identity may use; ``None`` means no limit. More is refused with 429, a sentence and ``Retry-After``.
+
+    Minutes and days begin with the first request in them.
+
+    >>> Quotas(requests_per_minute=30, concurrent_runs=3).bytes_per_day is None
+    True
+    """
+
+    requests_per_minute: int | None = None
+    concurrent_runs: int | None = None
+    bytes_per_day: int | None = None
+    """Bytes of answers. The answer that exceeds it is finished; the next request is refused."""
+
+
+@runtime_checkable
+class Counters(Protocol):
+    """Counts for all workers of a service."""
+
+    async def count(self, key: str, amount: int, seconds: float) -> tuple[int, float]:
+        """Add to a counter that begins anew after ``seconds``; return its sum, and the seconds until it begins anew."""
+        ...
+
+    async def hold(self, key: str, holder: str, seconds: float) -> int:
+        """Add a holder, who is forgotten after ``seconds``; return how many there are."""
+        ...
+
+    async def release(self, key: str, holder: str) -> None:
+        """Remove a holder."""
+        ...
+
+
+class MemoryCounters:
+    """Counts for one process."""
+
+    def __init__(self) -> None:
+        self._sums: dict[str, tuple[int, float]] = {}
+        self._holders: dict[str, set[str]] = {}
+
+    async def count(self, key: str, amount: int, seconds: float) -> tuple[int, float]:
+        """Add to a counter that begins anew after ``seconds``; return its sum, and the seconds until it begins anew."""
+        now = time.monotonic()
+        if len(self._sums) > 10_000:  # people who are long gone
+            self._sums = {known: found for known, found in self._sums.items() if found[1] > now}
+        total, end = self._sums.get(key, (0, 0.0))
+        if end <= now:
+            total, end = 0, now + seconds
+        self._sums[key] = total + amount, end
+        return total + amount, end - now
+
+    async def hold(self, key: str, holder: str, seconds: float) -> int:  # noqa: ARG002 (holders die with the process)
+        """Add a holder; return how many there are."""
+        holders = self._holders.setdefault(key, set())
+        holders.add(holder)
+        return len(holders)
+
+    async def release(self, key: str, holder: str) -> None:
+        """Remove a holder."""
+        holders = self._holders.get(key, set())
+        holders.discard(holder)
+        if not holders:
+            self._holders.pop(key, None)
+
+
+class QuotaKeeper:
+    """Refuses requests that exceed the quotas of their sender."""
+
+    def __init__(self, quotas: Quotas, counters: Counters) -> None:
+        self._quotas = quotas
+        self._counters = counters
+
+    async def admit(self, subject: str, run_id: str) -> None:
+        """Count a request that may start a run; raise ``TooManyRequests`` if a quota is exceeded."""
+        quotas = self._quotas
+        if quotas.requests_per_minute is not None:
+            total, left = await self._counters.count(f"requests:{subject}", 1, _MINUTE)
+            if total > quotas.requests_per_minute:
+                limit = quotas.requests_per_minute
+                raise TooManyRequests(f"More than {limit} requests in a minute. Please wait.", retry_after=left)
+        if quotas.bytes_per_day is not None:
+            total, left = await self._counters.count(f"bytes:{subject}", 0, _DAY)
+            if total >= quotas.bytes_per_day:
+                raise TooManyRequests("The answers of today have used up your quota.", retry_after=left)
+        if quotas.concurrent_runs is not None:
+            held = await self._counters.hold(f"runs:{subject}", run_id, _LONGEST_RUN)
+            if held > quotas.concurrent_runs:
+                await self.release(subject, run_id)
+                limit = quotas.concurrent_runs
+                raise TooManyRequests(f"More than {limit} answers at once. Please wait.", retry_after=_RETRY_RUNS)
+
+    async def release(self, subject: str, run_id: str, sent: int = 0) -> None:
+        """Note that a run has ended, or was not started, and how many bytes its answer has."""
+        if self._quotas.concurrent_runs is not None:
+            await self._counters.release(f"runs:{subject}", run_id)
+        if self._quotas.bytes_per_day is not None and sent:
+            await self._counters.count(f"bytes:{subject}", sent, _DAY)

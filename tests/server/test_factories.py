@@ -1,0 +1,93 @@
+"""A function without arguments makes what answers: once, when the server starts."""
+
+import contextlib
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+from typing import Any
+
+import anyio
+import httpx2
+import pytest
+
+from tests.server.process import question, serve_process
+from usechat.errors import CannotAnswer
+from usechat.server import ChatApp, chat_response
+from usechat.sources import FactorySource, as_source
+from usechat.turn import Turn
+
+HAPPENED: list[str] = []
+
+
+def agent(turn: Turn) -> str:
+    return f"You said {turn.text}"
+
+
+def make() -> Any:
+    HAPPENED.append("made")
+    return agent
+
+
+async def make_async() -> Any:
+    HAPPENED.append("made")
+    return agent
+
+
+@contextlib.asynccontextmanager
+async def make_scoped() -> AsyncIterator[Any]:
+    async with anyio.create_task_group():  # must be left in the task that entered it
+        HAPPENED.append("made")
+        yield agent
+        HAPPENED.append("closed")
+
+
+@pytest.mark.parametrize(
+    ("factory", "happened"), [(make, ["made"]), (make_async, ["made"]), (make_scoped, ["made", "closed"])]
+)
+async def test_a_factory_is_called_once_and_closed_at_the_end(factory: Callable[[], Any], happened: list[str]) -> None:
+    HAPPENED.clear()
+    app = ChatApp(factory)
+    assert HAPPENED == []
+    async with httpx2.AsyncClient(transport=httpx2.ASGITransport(app), base_url="http://a", timeout=60) as client:
+        for chat_id in ("c1", "c2"):
+            response = await client.post("/api/chat", json=question("Hi", chat_id))
+            assert b"You said Hi" in response.content
+    await app.shut_down()
+    assert happened == HAPPENED
+
+
+async def test_what_a_factory_raises_is_raised_where_it_is_opened() -> None:
+    def broken() -> Any:
+        raise ValueError("no key")
+
+    source = as_source(broken)
+    assert isinstance(source, FactorySource)
+    with pytest.raises(ValueError, match="no key"):
+        await source.open()
+    with pytest.raises(CannotAnswer, match="int cannot answer"):
+        await FactorySource(lambda: 1).open()
+    await source.close()
+    await FactorySource(make).close()
+
+
+async def test_a_factory_is_not_for_a_single_request() -> None:
+    with pytest.raises(CannotAnswer, match="call it once"):
+        await chat_response(None, make)  # type: ignore[arg-type]
+
+
+def test_the_command_serves_a_factory(tmp_path: Path) -> None:
+    (tmp_path / "my_app.py").write_text(
+        "import contextlib\n"
+        "@contextlib.asynccontextmanager\n"
+        "async def make_agent():\n"
+        "    print('opened', flush=True)\n"
+        "    yield lambda turn: f'You said {turn.text}'\n"
+        "    print('closed', flush=True)\n",
+        encoding="utf-8",
+    )
+    with serve_process(tmp_path, "my_app:make_agent") as served:
+        assert "opened" in served.written
+        response = httpx2.post(f"{served.url}/api/chat", json=question("Hi"), timeout=60)
+        assert b"You said Hi" in response.content
+        served.process.terminate()
+        served.process.wait(60)
+    assert served.written.count("opened") == served.written.count("closed") == 1

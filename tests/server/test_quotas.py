@@ -1,0 +1,100 @@
+"""Limits per person, in one process and across workers."""
+
+import asyncio
+from collections.abc import AsyncIterator, Iterator
+from typing import Any
+
+import httpx2
+import pytest
+from starlette.requests import Request
+
+from tests.redis_server import redis_server
+from tests.server.process import question
+from usechat.runs.memory import MemoryRuns
+from usechat.runs.quotas import Quotas
+from usechat.runs.redis.store import RedisRuns
+from usechat.runs.store import RunStore
+from usechat.server import ChatApp, Settings
+from usechat.turn import Identity, Turn
+
+
+@pytest.fixture(params=["memory", "redis"])
+def stores(request: pytest.FixtureRequest) -> Iterator[list[RunStore]]:
+    """The stores of two workers; in memory there is one worker."""
+    if request.param == "memory":
+        yield [MemoryRuns()]
+        return
+    with redis_server("valkey") as server:
+        yield [RedisRuns(server.url), RedisRuns(server.url)]
+
+
+def by_name(request: Request, _chat_id: str, _action: str) -> Identity:
+    return Identity(request.headers["x-name"])
+
+
+class Workers:
+    """Workers of one service; requests go to one after the other."""
+
+    def __init__(self, stores: list[RunStore], quotas: Quotas) -> None:
+        self.gate = asyncio.Event()
+        self.begun = asyncio.Event()
+        settings = Settings(quotas=quotas)
+        self.apps = [ChatApp(self._answer, runs=runs, authorize=by_name, settings=settings) for runs in stores]
+        self._asked = 0
+
+    async def _answer(self, turn: Turn) -> AsyncIterator[str]:
+        yield "x" * 100
+        self.begun.set()
+        if turn.text == "wait":
+            await self.gate.wait()
+
+    async def ask(self, text: str = "Hi", name: str = "ada") -> tuple[int, str, Any]:
+        self._asked += 1
+        transport = httpx2.ASGITransport(self.apps[self._asked % len(self.apps)])
+        async with httpx2.AsyncClient(transport=transport, base_url="http://a", timeout=60) as client:
+            chat = f"{name}-{self._asked}"
+            response = await client.post("/api/chat", json=question(text, chat), headers={"x-name": name})
+        body = "" if response.status_code == 200 else response.text
+        return response.status_code, body, response.headers.get("retry-after")
+
+    async def until(self, status: int) -> tuple[int, str, Any]:
+        """Ask until the answer has this status: what a run used is counted just after its end."""
+        async with asyncio.timeout(30):
+            while (found := await self.ask())[0] != status:
+                pass
+        return found
+
+    async def close(self) -> None:
+        for app in self.apps:
+            await app.shut_down()
+
+
+async def test_requests_a_minute_are_limited_per_person(stores: list[RunStore]) -> None:
+    workers = Workers(stores, Quotas(requests_per_minute=2))
+    assert [(await workers.ask())[0] for _ in range(2)] == [200, 200]
+    status, text, retry_after = await workers.ask()
+    assert (status, text) == (429, "More than 2 requests in a minute. Please wait.")
+    assert 0 < int(retry_after) <= 60
+    assert (await workers.ask(name="bob"))[0] == 200
+    await workers.close()
+
+
+async def test_runs_at_once_are_limited_per_person(stores: list[RunStore]) -> None:
+    workers = Workers(stores, Quotas(concurrent_runs=1))
+    running = asyncio.ensure_future(workers.ask("wait"))
+    await asyncio.wait_for(workers.begun.wait(), 30)
+    assert await workers.ask() == (429, "More than 1 answers at once. Please wait.", "5")
+    assert (await workers.ask(name="bob"))[0] == 200
+    workers.gate.set()
+    assert (await running)[0] == 200
+    await workers.until(200)
+    await workers.close()
+
+
+async def test_bytes_a_day_are_limited_per_person(stores: list[RunStore]) -> None:
+    workers = Workers(stores, Quotas(bytes_per_day=100))
+    assert (await workers.ask())[0] == 200
+    found = await workers.until(429)
+    assert found[:2] == (429, "The answers of today have used up your quota.")
+    assert 86_000 < int(found[2]) <= 86_400
+    await workers.close()

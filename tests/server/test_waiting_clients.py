@@ -1,0 +1,109 @@
+"""What does not start an agent, and what does not keep a chat busy: clients that left, observers that raise."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import Any
+
+import httpx2
+import pytest
+
+from tests.server.process import question
+from usechat.server import ChatApp, Settings, Unobserved
+from usechat.turn import Turn
+
+PATIENCE = 30.0
+
+
+def client_of(app: ChatApp, port: int = 1) -> httpx2.AsyncClient:
+    transport = httpx2.ASGITransport(app, client=("127.0.0.1", port))
+    return httpx2.AsyncClient(transport=transport, base_url="http://a", timeout=60)
+
+
+class Agent:
+    """Answers the first question when it is told to, and the others at once."""
+
+    def __init__(self) -> None:
+        self.asked: list[str] = []
+        self.begun = asyncio.Event()
+        self.gate = asyncio.Event()
+
+    async def __call__(self, turn: Turn) -> AsyncIterator[str]:
+        self.asked.append(turn.text)
+        self.begun.set()
+        yield "answer"
+        if turn.text == "first":
+            await self.gate.wait()
+
+
+async def test_a_client_that_left_while_it_waited_starts_no_agent() -> None:
+    agent = Agent()
+    app = ChatApp(agent, settings=Settings(conflict="queue"))
+    left = asyncio.Event()
+    sent: list[int] = []
+
+    async def ask(text: str) -> None:
+        body = [{"type": "http.request", "body": httpx2.Request("POST", "/", json=message(text)).content}]
+
+        async def receive() -> Any:
+            if body:
+                return body.pop()
+            await left.wait()
+            return {"type": "http.disconnect"}
+
+        async def send(event: dict[str, object]) -> None:
+            if event["type"] == "http.response.start":
+                sent.append(int(str(event["status"])))
+
+        headers = [(b"content-type", b"application/json")]
+        scope = {"type": "http", "method": "POST", "path": "/api/chat", "query_string": b"", "headers": headers}
+        await app(scope, receive, send)
+
+    async with client_of(app) as client:
+        first = asyncio.ensure_future(client.post("/api/chat", json=message("first")))
+        async with asyncio.timeout(PATIENCE):
+            await agent.begun.wait()
+            second = asyncio.ensure_future(ask("second"))
+            await asyncio.sleep(0.1)
+            left.set()
+            await second
+            agent.gate.set()
+            assert (await first).status_code == 200
+            assert (await client.post("/api/chat", json=message("third"))).status_code == 200
+    assert (agent.asked, sent) == (["first", "third"], [499])
+    await app.shut_down()
+
+
+def message(text: str) -> dict[str, object]:
+    body = question(text)
+    body["messages"][0]["id"] = text
+    return body
+
+
+RAISING = ["bytes_sent", "first_frame", "run_ended", "run_started", "stream_closed", "stream_opened"]
+
+
+def fail(*_event: object) -> None:
+    raise RuntimeError("broken")
+
+
+class Broken(Unobserved):
+    """Raises in every method that a turn calls."""
+
+    def __getattribute__(self, name: str) -> object:
+        return fail if name in RAISING else super().__getattribute__(name)
+
+    def bytes_sent(self, count: int) -> None:
+        """Be counted among those that want to know."""
+
+
+async def test_an_observer_that_raises_is_logged_and_the_chat_goes_on(caplog: pytest.LogCaptureFixture) -> None:
+    agent = Agent()
+    app = ChatApp(agent, observer=Broken())
+    async with client_of(app) as client:
+        for text in ("one", "two"):
+            response = await client.post("/api/chat", json=message(text))
+            assert (response.status_code, b"answer" in response.content) == (200, True)
+        assert (await client.get("/api/chat/c1")).json()["state"] == "finished"
+    raised = [record.args for record in caplog.records if record.exc_info]
+    assert sorted(raised, key=str) == [("Broken", method) for method in RAISING], "once each"
+    await app.shut_down()
