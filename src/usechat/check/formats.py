@@ -91,13 +91,14 @@ class _Writer:
                 text = _shown(verdict.error.partition("\n")[0], 2 * self._width)
                 yield from self._wrap(f"error text: {text}", _INDENT, _INDENT * 2)
             if verdict.message is not None:
-                yield from self._parts(verdict.message["parts"])
+                yield from self._parts(verdict.message["parts"], is_shortened=verdict.is_shortened)
 
-    def _parts(self, parts: Sequence[dict[str, Any]]) -> Iterator[str]:
+    def _parts(self, parts: Sequence[dict[str, Any]], *, is_shortened: bool) -> Iterator[str]:
         for part in parts[:_MAXIMUM_PARTS]:
             yield _INDENT + _shown(_part_line(part), self._width - len(_INDENT))
         if len(parts) > _MAXIMUM_PARTS:
-            yield f"{_INDENT}… and {_count(len(parts) - _MAXIMUM_PARTS, 'more part')}"
+            more = "more than " if is_shortened else ""
+            yield f"{_INDENT}… and {more}{_count(len(parts) - _MAXIMUM_PARTS, 'more part')}"
 
     def _labelled(self, label: str, text: str, *, as_it_is: bool = False) -> Iterator[str]:
         hanging = _INDENT + " " * _LABEL_WIDTH

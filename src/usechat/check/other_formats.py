@@ -93,6 +93,6 @@ def _looks_like(lines: list[bytes]) -> str:
     if start.startswith(b"<"):
         return "HTML" if b"<html" in b"\n".join(lines).lower() else "XML"
     if start.startswith((b"{", b"[")):
-        is_every_line_json = len(lines) > 1 and all(line.startswith((b"{", b"[")) for line in lines[:-1])
+        is_every_line_json = len(lines) > 1 and all(line.startswith((b"{", b"[")) for line in lines)
         return "NDJSON" if is_every_line_json else "JSON"
     return "plain text"

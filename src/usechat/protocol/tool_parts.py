@@ -104,10 +104,11 @@ class PartList:
         self._step_start = len(earlier)
         self._data.clear()
         for part in self.tools():
-            for key in part.keys() - _IDENTITY:
-                del part[key]
+            kept = {key: value for key, value in part.items() if key in _IDENTITY}
             if isinstance(approval := part.get("approval"), dict):
-                part["approval"] = {key: approval[key] for key in approval.keys() & _APPROVAL_IDENTITY}
+                kept["approval"] = {key: approval[key] for key in approval.keys() & _APPROVAL_IDENTITY}
+            part.clear()  # the same object, since others refer to it
+            part.update(kept)
 
 
 def is_tool(part: Part) -> bool:
