@@ -45,7 +45,7 @@ def problems(body: bytes) -> list[tuple[str, str]]:
 def test_bodies_in_which_there_is_nothing_to_read(body: bytes, rule: str, what: str) -> None:
     read = Body([body])
     assert [event.text for event in read.events()] in ([], ["[DONE]"])
-    finding = nothing_read(read)
+    finding = nothing_read(read.head)
     assert (finding.rule, finding.what) == (rule, what)
 
 

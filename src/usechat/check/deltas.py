@@ -31,7 +31,7 @@ _read_text: Final = msgspec.json.Decoder(str).decode
 
 
 class DeltaRun:
-    """Collects the texts of deltas that continue one another.
+    """Collect the texts of deltas that continue one another.
 
     >>> run = DeltaRun()
     >>> run.begin('{"type":"text-delta","id":"1","delta":"He"}', chunks.TextDeltaChunk("1", "He"))

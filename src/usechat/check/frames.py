@@ -110,7 +110,7 @@ def shortened(text: str) -> str:
 
 
 class Body:
-    """Reads a body piece by piece. When :meth:`events` is exhausted, the attributes hold what clients skip."""
+    """Read a body piece by piece. When :meth:`events` is exhausted, the attributes hold what clients skip."""
 
     def __init__(self, pieces: Iterable[bytes]) -> None:
         self._pieces = pieces
@@ -222,7 +222,7 @@ class _NotFinite(ValueError):
 
 
 class JsonReader:
-    """Reads JSON as JavaScript does: NaN is refused, large integers are rounded."""
+    """Read JSON as JavaScript does: NaN is refused, large integers are rounded."""
 
     def __init__(self) -> None:
         self._decode = json.JSONDecoder(parse_constant=_refuse_constant, parse_int=self._parse_integer).decode

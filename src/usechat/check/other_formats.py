@@ -4,7 +4,6 @@ import re
 from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 
-from usechat.check.frames import Body
 from usechat.check.problems import Finding
 
 __all__ = ["nothing_read", "other_protocol"]
@@ -77,9 +76,9 @@ _FIXES: Final = {
 }
 
 
-def nothing_read(body: Body) -> Finding:
+def nothing_read(beginning: bytes) -> Finding:
     """Return the problem of a body in which clients find no chunk; its beginning tells what it is."""
-    lines = [line for line in body.head.removeprefix(b"\xef\xbb\xbf").splitlines() if line.strip()]
+    lines = [line for line in beginning.removeprefix(b"\xef\xbb\xbf").splitlines() if line.strip()]
     if all(line.startswith(b":") or line.replace(b" ", b"") == b"data:[DONE]" for line in lines):
         return Finding("UC003", "", "there is not one chunk in the stream" if lines else "the body is empty")
     if _DATA_STREAM_OF_4.match(lines[0]):

@@ -243,7 +243,7 @@ class _Check:
     def _end(self, body: Body, *, is_whole: bool) -> None:
         capture = self._capture
         if self._chunk_count == 0 and is_whole and not body.lost:
-            self._add(nothing_read(body))
+            self._add(nothing_read(body.head))
         else:
             for finding, line in body_findings(body, is_whole=is_whole):
                 self._add(finding, line)
