@@ -1,4 +1,4 @@
-"""Whether reading stays linear: the time per delta of short and of long messages, bytes to message."""
+"""Whether reading stays linear: the time per delta of short and of long messages, bytes to message or to a report."""
 
 import itertools
 import json
@@ -10,6 +10,7 @@ from bench.contestants import open_stream
 from bench.rounds import TURN, Figure, measure_in_rounds, timed
 from bench.sample import text_deltas
 from usechat import parts
+from usechat.check import check_pieces
 from usechat.parts import Part
 from usechat.protocol.message import MessageBuilder
 from usechat.protocol.sse import ChunkDecoder, FrameStream
@@ -20,8 +21,15 @@ Growth: TypeAlias = dict[str, dict[int, Figure]]
 
 TEXT: Final = "text"
 TOOL_INPUT: Final = "tool input"
-SIZES: Final[Mapping[str, Sequence[int]]] = {TEXT: (1_000, 10_000, 40_000), TOOL_INPUT: (500, 4_000, 16_000)}
-"""How many deltas the messages have, from the shortest to the longest."""
+CHECKED_TEXT: Final = "text, checked"
+CHECKED_CALLS: Final = "tool calls, checked"
+SIZES: Final[Mapping[str, Sequence[int]]] = {
+    TEXT: (1_000, 10_000, 40_000),
+    TOOL_INPUT: (500, 4_000, 16_000),
+    CHECKED_TEXT: (1_000, 10_000, 40_000),
+    CHECKED_CALLS: (100, 500, 2_000),
+}
+"""How many deltas, or calls, the messages have, from the shortest to the longest."""
 
 
 def text_parts(count: int) -> Iterable[Part]:
@@ -39,7 +47,20 @@ def tool_input_parts(count: int) -> Iterable[Part]:
     yield parts.ToolCall("call-1", "write", tool_input)
 
 
-KINDS: Final[Mapping[str, Callable[[int], Iterable[Part]]]] = {TEXT: text_parts, TOOL_INPUT: tool_input_parts}
+def call_parts(count: int) -> Iterable[Part]:
+    """Return so many calls with their results, each followed by text in a step of its own."""
+    for index in range(count):
+        yield parts.ToolCall(f"call-{index}", "search", {"q": "fox"})
+        yield parts.ToolResult(f"call-{index}", [{"title": "A fox", "url": "https://example.org/fox"}] * 5)
+        yield parts.Text("Found.")
+
+
+KINDS: Final[Mapping[str, Callable[[int], Iterable[Part]]]] = {
+    TEXT: text_parts,
+    TOOL_INPUT: tool_input_parts,
+    CHECKED_TEXT: text_parts,
+    CHECKED_CALLS: call_parts,
+}
 
 
 def frames_of_message(kind: str, count: int) -> list[bytes]:
@@ -58,13 +79,21 @@ def read_message(frames: Iterable[bytes]) -> UIMessage:
     return builder.message
 
 
+READERS: Final[Mapping[str, Callable[[Iterable[bytes]], object]]] = {
+    TEXT: read_message,
+    TOOL_INPUT: read_message,
+    CHECKED_TEXT: check_pieces,
+    CHECKED_CALLS: check_pieces,
+}
+
+
 def measure_growth(*, rounds: int, scale: int = 1, least: int = TURN) -> Growth:
     """Measure all sizes of all kinds in the same rounds; ``scale`` divides the sizes."""
     sizes = {kind: [count // scale for count in counts] for kind, counts in SIZES.items()}
     measures = {
-        f"{kind} {count}": timed(partial(read_message, frames_of_message(kind, count)), count, least=least)
+        f"{kind} {count}": timed(partial(READERS[kind], frames_of_message(kind, count)), count, least=least)
         for kind, counts in sizes.items()
         for count in counts
     }
-    figures = measure_in_rounds(measures, rounds=rounds, warm_up=1, title="decode and build")
+    figures = measure_in_rounds(measures, rounds=rounds, warm_up=1, title="decode, build, check")
     return {kind: {count: figures[f"{kind} {count}"] for count in counts} for kind, counts in sizes.items()}

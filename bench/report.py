@@ -16,7 +16,7 @@ def report(results: Results) -> str:
             "![Nanoseconds per text delta](core.svg)",
             encoding_table(results),
             where_the_time_goes(results),
-            "## Decoding and building a message, per delta",
+            "## Decoding and building a message, and checking a stream for the newest 5, 6 and 7, per delta or call",
             growth_table(results),
             "## Goals",
             goal_list(results),

@@ -95,6 +95,14 @@ WIRE: Final = [
     Row("html", b"<html></html>", "UC004"),
     Row("json", b'{"detail":"x"}', "UC004"),
     Row("json-lines", b'{"type":"start"}\n{"type":"finish"}\n', "UC004"),
+    Row(
+        "chat-completions",
+        event({"object": "chat.completion.chunk", "choices": [{"delta": {"content": "x"}}]}),
+        "UC009",
+    ),
+    Row("responses", event({"type": "response.output_text.delta", "delta": "x"}), "UC009"),
+    Row("anthropic", event({"type": "message_start", "message": {}}), "UC009"),
+    Row("ag-ui", event({"type": "RUN_STARTED", "runId": "r"}), "UC009"),
     Row("data-stream-of-4", b'0:"Hello"\ne:{"finishReason":"stop"}\n', "UC005"),
 ]
 """How bytes become events and values."""
@@ -171,6 +179,10 @@ ORDER: Final = [
     row("same-call-in-a-later-step", "UC415", STEP, INPUT, OUTPUT, STEP_END, STEP, INPUT, OUTPUT, STEP, *TEXT),
     row("tool-delta-in-a-later-step", "UC411", {"type": "tool-input-start", **CALL}, STEP,
         {"type": "tool-input-delta", "toolCallId": "c", "inputTextDelta": '{"a'}),
+    row("input-complete-in-a-later-step", "UC424", STEP, {"type": "tool-input-start", **CALL}, STEP_END, STEP, INPUT,
+        OUTPUT, STEP_END, STEP, *TEXT),
+    row("step-after-a-tool-of-the-page", "UC425", STEP, INPUT, STEP_END, STEP, *TEXT, STEP_END,
+        {"type": "finish", "messageMetadata": {"finishReason": "tool-calls"}}),
     row("static-then-dynamic", "UC416", {"type": "tool-input-start", **CALL}, INPUT | {"dynamic": True},
         OUTPUT | {"dynamic": True}, STEP, *TEXT),
     row("text-of-the-same-id-after-a-tool", "UC413", *TEXT[:2], INPUT, OUTPUT, TEXT[1], TEXT[2], STEP, *TEXT),

@@ -31,8 +31,12 @@ def _text(draw: st.DrawFn) -> list[Json]:
     ]
 
 
+_ENDINGS: Final = ("output", "output", "preliminary", "error", "approval", "none")
+_OPEN_ENDINGS: Final = ("output", "error", "approval", "approval", "none", "none", "none")
+
+
 @st.composite
-def _tool(draw: st.DrawFn) -> list[Json]:
+def _tool(draw: st.DrawFn, endings: tuple[str, ...] = _ENDINGS) -> list[Json]:
     call = {"toolCallId": draw(_CALL_IDS)}
     dynamic = draw(_DYNAMIC)
     named = call | {"toolName": draw(st.sampled_from(["search", "get-weather"]))} | dynamic
@@ -44,7 +48,7 @@ def _tool(draw: st.DrawFn) -> list[Json]:
     if draw(st.integers(0, 5)) == 0:
         return [*sequence, {"type": "tool-input-error", **named, "input": draw(_VALUES), "errorText": "bad"}]
     sequence.append({"type": "tool-input-available", **named, "input": draw(_VALUES), **draw(_METADATA)})
-    ending = draw(st.sampled_from(["output", "output", "preliminary", "error", "approval", "none"]))
+    ending = draw(st.sampled_from(endings))
     if ending == "preliminary":
         sequence.append({"type": "tool-output-available", **call, **dynamic, "output": 1, "preliminary": True})
     if ending in ("output", "preliminary"):
@@ -106,6 +110,25 @@ def _stream(draw: st.DrawFn) -> list[Json]:
 
 chunk_lists = _stream()
 """Streams as a server might send them; not every release knows all of their chunks."""
+
+
+@st.composite
+def _interleaved(draw: st.DrawFn) -> list[Json]:
+    steps = [[{"type": "start-step"}] for _ in range(draw(st.integers(1, 3)))]
+    waiting = [draw(_tool(_OPEN_ENDINGS)), draw(_tool(_OPEN_ENDINGS)), draw(_text()), *steps]
+    chunks: list[Json] = [{"type": "start", "messageId": "m1"}]
+    while waiting:
+        sequence = draw(st.sampled_from(waiting))
+        count = draw(st.integers(1, 3))
+        chunks += sequence[:count]
+        del sequence[:count]
+        waiting = [rest for rest in waiting if rest]
+    reason = draw(st.sampled_from(["stop", "tool-calls", "tool-calls"]))
+    return copy.deepcopy([*chunks, {"type": "finish", "finishReason": reason}])
+
+
+interleaved_tools = _interleaved()
+"""Streams in which steps begin anywhere between the chunks of two tool calls and a text."""
 
 _JUNK_TYPES: Final = [
     "step-start",
@@ -265,8 +288,16 @@ _NO_STREAMS: Final = [
     st.sampled_from([b"", b"\n\n", b": x\n\n", b"data: [DONE]\n\n"]),
     st.sampled_from([b"Hello", b"<html></html>", b'{"detail":1}', b"{}\n{}\n"]),
     st.sampled_from([b'0:"Hello"\n', b'f:{"messageId":"m"}\n0:"x"\n', b'2:[{"a":1}]\n']),
+    st.sampled_from(
+        [
+            b'data: {"object":"chat.completion.chunk","choices":[]}\n\ndata: [DONE]\n\n',
+            b'event: response.created\ndata: {"type":"response.created"}\n\n',
+            b'event: message_start\ndata: {"type":"message_start","message":{}}\n\n',
+            b'data: {"type":"RUN_STARTED"}\n\n',
+        ]
+    ),
 ]
-"""Empty bodies, bodies of another format, the data stream of AI SDK 4."""
+"""Empty bodies, bodies of another format, the data stream of AI SDK 4, events of another protocol."""
 
 
 @st.composite

@@ -1,11 +1,13 @@
 """A server that answers exactly the bytes it was given, at the pace it was given."""
 
 import socket
+import ssl
 import threading
 import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TypeAlias
 
 Item: TypeAlias = bytes | float | threading.Event
@@ -28,14 +30,26 @@ class Server:
 
 
 @contextmanager
-def serving(*answers: Iterable[Item]) -> Iterator[Server]:
-    """Answer one connection after the other: bytes are sent, numbers are seconds to wait, events are waited for."""
+def serving(*answers: Iterable[Item], certificate: Path | None = None) -> Iterator[Server]:
+    """Answer one connection after the other: bytes are sent, numbers are seconds to wait, events are waited for.
+
+    With a certificate, the server speaks TLS.
+    """
     listener = socket.create_server(("127.0.0.1", 0))
-    server = Server(f"http://127.0.0.1:{listener.getsockname()[1]}/api/chat")
+    scheme = "http"
+    if certificate is not None:
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.load_cert_chain(certificate)
+        listener = context.wrap_socket(listener, server_side=True)
+        scheme = "https"
+    server = Server(f"{scheme}://127.0.0.1:{listener.getsockname()[1]}/api/chat")
 
     def serve() -> None:
         for answer in answers:
-            connection, _ = listener.accept()
+            try:
+                connection, _ = listener.accept()
+            except ssl.SSLError:
+                continue  # the client does not trust the certificate
             with connection:
                 server.requests.append(_receive(connection))
                 _send(connection, answer)

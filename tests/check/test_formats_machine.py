@@ -8,7 +8,7 @@ import pytest
 
 from tests.check.streams import START, stream, text, turn
 from usechat.check import RULES, Capture, check_capture
-from usechat.check.formats import json_report, junit_report, sarif_report
+from usechat.check.formats import github_report, json_report, junit_report, sarif_report
 from usechat.check.report import Unjudged
 
 GOOD = check_capture(Capture(name="captures/good one.sse", body=turn(*text())))
@@ -107,3 +107,31 @@ def test_junit_reports_what_could_not_be_judged() -> None:
         ("not judged", "no file cannot be read: \ufffd"),
         ("not judged", "the stream was not read to its end"),
     ]
+
+
+def test_github_has_an_annotation_for_each_problem() -> None:
+    report = check_capture(Capture(name="a,b:c%.sse", body=b"x\n" + stream(START, {"type": "x"})), ["7"])
+    unknown, ignored, last = github_report(report).splitlines()
+    assert unknown == (
+        "::error file=a%2Cb%3Ac%25.sse,line=4,title=UC203 No release knows the chunk type"
+        '::frame 2: no AI SDK release knows the chunk type "x". The turn ends here: status "error" with a long "Type'
+        ' validation failed" text; the rest is not read. Send a type that exists, or data of your own as'
+        ' {"type":"data-<name>","data":…}. No client skips a chunk.'
+    )
+    assert ignored.startswith("::warning file=a%2Cb%3Ac%25.sse,line=1,title=UC111 A line belongs to no event::a line")
+    assert last == "a,b:c%.sse: rejected. AI SDK 7 rejects this stream."
+
+
+def test_github_has_the_outcome_of_a_good_stream() -> None:
+    assert github_report(GOOD) == "captures/good one.sse: accepted. AI SDK 5, 6 and 7 accept this stream.\n"
+
+
+@pytest.mark.parametrize("name", ["-", "https://a.example/chat"])
+def test_github_shows_no_file_where_there_is_none(name: str) -> None:
+    [annotation, _] = github_report(check_capture(Capture(name=name, body=b""), ["7"])).splitlines()
+    assert annotation.startswith(f"::error title=UC003 The stream is empty::{name}: the body is empty. ")
+
+
+def test_github_reports_what_could_not_be_judged() -> None:
+    unjudged = Unjudged("no file", "no file cannot be read:\nreally")
+    assert github_report(unjudged) == "::error file=no file,title=usechat check::no file cannot be read:%0Areally\n"

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from tests.check.streams import INPUT, OUTPUT, START, STEP, STEP_END, stream, text, turn
-from usechat.check import Capture, check_capture
+from usechat.check import Capture, Report, Verdict, check_capture
 from usechat.check.formats import text_report
 
 
@@ -132,3 +132,11 @@ def test_colour_says_nothing_that_the_words_do_not() -> None:
     coloured = report(body, colour=True)
     assert "\x1b[1;31merror\x1b[0m UC203" in coloured
     assert re.sub(r"\x1b\[[0-9;]*m", "", coloured) == report(body)
+
+
+def test_a_message_that_is_too_large_to_be_kept() -> None:
+    parts = [{"type": "step-start"}] * 25
+    verdict = Verdict(True, "ready", None, {"id": "m", "role": "assistant", "parts": parts}, is_shortened=True)
+    shown = text_report(Report("-", {"7": verdict}, [], 1, is_whole=True))
+    assert 'AI SDK 7: status "ready", message "m" of more than 25 parts\n' in shown
+    assert shown.endswith("    … and more than 5 more parts\n")

@@ -1,19 +1,23 @@
 """A body becomes frames, as the client reads it, and notes for people."""
 
+import itertools
 from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
-from usechat.check.frames import Body, Frame, PrototypeKey, Unreadable
+from tests.stream_strategies import mutated_bodies
+from usechat.check.frames import Body, Frame, Place, PrototypeKey, Unreadable
 from usechat.errors import CannotJudge
 
 
 def frames(data: bytes) -> list[Frame]:
-    return list(Body(data).frames())
+    return list(Body([data]).frames())
 
 
 def read(data: bytes) -> Body:
-    body = Body(data)
+    body = Body([data])
     list(body.frames())
     return body
 
@@ -21,10 +25,25 @@ def read(data: bytes) -> Body:
 def test_frames_have_numbers_lines_and_values() -> None:
     data = b": hello\n\nevent: x\ndata: 1\n\n\ndata: [1,\ndata: 2]\n\ndata: [DONE]\n\n"
     assert frames(data) == [
-        Frame(1, 3, "1", 1, end=27),
-        Frame(2, 7, "[1,\n2]", [1, 2], end=48),
-        Frame(3, 10, "[DONE]", end=62),
+        Frame(1, 3, "1", 1),
+        Frame(2, 7, "[1,\n2]", [1, 2]),
+        Frame(3, 10, "[DONE]"),
     ]
+
+
+def test_events_have_the_place_where_they_end() -> None:
+    data = b": hello\n\nevent: x\ndata: 1\n\n\ndata: [1,\ndata: 2]\n\ndata: [DONE]\n\n"
+    assert list(Body([data]).events()) == [(1, 3, "1", 27), (2, 7, "[1,\n2]", 48), (3, 10, "[DONE]", 62)]
+
+
+@settings(max_examples=200)
+@given(body=mutated_bodies, cuts=st.lists(st.integers(0, 2_000), max_size=6))
+def test_a_body_may_be_cut_anywhere(body: bytes, cuts: list[int]) -> None:
+    places = [0, *sorted(min(cut, len(body)) for cut in cuts), len(body)]
+    whole = Body([body])
+    cut = Body([body[begin:end] for begin, end in itertools.pairwise(places)])
+    assert list(whole.events()) == list(cut.events())
+    assert vars(whole) | {"_pieces": None} == vars(cut) | {"_pieces": None}
 
 
 def test_the_end_mark_is_recognized() -> None:
@@ -32,12 +51,12 @@ def test_the_end_mark_is_recognized() -> None:
 
 
 def test_lines_may_end_with_crlf() -> None:
-    assert frames(b"data: 1\r\n\r\ndata: 2\r\n\r\n") == [Frame(1, 1, "1", 1, end=11), Frame(2, 3, "2", 2, end=22)]
+    assert frames(b"data: 1\r\n\r\ndata: 2\r\n\r\n") == [Frame(1, 1, "1", 1), Frame(2, 3, "2", 2)]
 
 
 def test_lines_may_end_with_cr_but_the_last_event_is_lost() -> None:
-    body = Body(b"data: 1\r\rdata: 2\r\r")
-    assert list(body.frames()) == [Frame(1, 1, "1", 1, end=18)]
+    body = Body([b"data: 1\r\rdata: 2\r\r"])
+    assert list(body.frames()) == [Frame(1, 1, "1", 1)]
     assert (body.has_carriage_returns_alone, body.lost) == (True, "2")
 
 
@@ -75,7 +94,7 @@ def test_events_that_are_not_json(data: bytes, expected: Unreadable) -> None:
 )
 def test_numbers_are_those_of_javascript(text: str, value: Any, rounded: bool) -> None:
     data = f"data: {text}\n\n".encode()
-    assert frames(data) == [Frame(1, 1, text, value, has_rounded_number=rounded, end=len(data))]
+    assert frames(data) == [Frame(1, 1, text, value, has_rounded_number=rounded)]
 
 
 @pytest.mark.parametrize(
@@ -122,7 +141,7 @@ def test_lines_that_no_client_reads(data: bytes, expected: list[tuple[int, str]]
 
 
 def test_bytes_that_are_not_utf_8() -> None:
-    body = Body("data: é\n".encode() + b"\ndata: \xe9\n\n" * 20)
+    body = Body(["data: é\n".encode() + b"\ndata: \xe9\n\n" * 20])
     assert [frame.text for frame in body.frames()][:2] == ["é", "\ufffd"]
     assert body.invalid_lines == list(range(3, 33, 3))
 
@@ -144,17 +163,47 @@ def test_the_event_that_is_lost(data: bytes, lost: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "frames",
+    "frame",
     [
-        pytest.param([b'{"data":[' + b"{}," * 500_010 + b"0]}"], id="one-frame"),
-        pytest.param([b'{"data":[' + b"[]," * 300_000 + b"0]}"] * 2, id="several-frames"),
-        pytest.param([b"[" + b"1," * 1_000_011 + b"1"], id="not-even-json"),
+        pytest.param(b'{"data":[' + b"{}," * 500_010 + b"0]}", id="objects"),
+        pytest.param(b"[" + b"1," * 1_000_011 + b"1", id="not-even-json"),
     ],
 )
-def test_more_values_than_memory_is_good_for_are_not_judged(frames: list[bytes]) -> None:
-    body = b'data: {"type":"start"}\n\n' + b"".join(b"data: " + frame + b"\n\n" for frame in frames)
-    with pytest.raises(CannotJudge, match=f"up to frame {len(frames) + 1} hold more values than"):
-        list(Body(body).frames())
+def test_more_values_in_an_event_than_memory_is_good_for_are_not_judged(frame: bytes) -> None:
+    with pytest.raises(CannotJudge, match="frame 2 holds more than 1000000 values"):
+        frames(b'data: {"type":"start"}\n\ndata: ' + frame + b"\n\n")
+
+
+def test_a_long_chunk_is_shown_shortened() -> None:
+    [frame] = frames(b'data: {"data": "' + b"x" * 9_000 + b'"}\n\n')
+    assert frame.place == Place(1, 1, '{"data":"' + "x" * 1_991 + "…")
+
+
+def test_a_chunk_that_is_long_for_its_spaces_is_shown_whole() -> None:
+    [frame] = frames(b'data: {"data":' + b" " * 3_000 + b"1}\n\n")
+    assert frame.place == Place(1, 1, {"data": 1})
+
+
+def test_a_long_event_that_is_not_json_is_shown_shortened() -> None:
+    [frame] = frames(b"data: " + b"x" * 9_000 + b"\n\n")
+    assert frame.place == Place(1, 1, "x" * 2_000 + "…")
+
+
+@pytest.mark.parametrize(
+    ("data", "what"),
+    [
+        pytest.param(b"data: 1\n\n:" + b"x" * 17_000_000, "line 3", id="a-line"),
+        pytest.param(b"data: 1\n\ndata: " + b"x" * 17_000_000 + b"\n\n", "frame 2", id="a-line-of-one-piece"),
+        pytest.param(b"data: 1\n\n" + b"data: 12345678\n" * 1_200_000, "frame 2", id="many-lines"),
+    ],
+)
+def test_an_event_that_is_longer_than_memory_is_good_for_is_not_judged(data: bytes, what: str) -> None:
+    with pytest.raises(CannotJudge, match=f"^{what} is longer than 16777216 bytes, which is more than usechat judges$"):
+        frames(data)
+
+
+def test_comments_without_blank_lines_have_no_limit() -> None:
+    assert len(frames(b": 12345678\n" * 2_000_000 + b"data: 1\n\n")) == 1
 
 
 @pytest.mark.parametrize(
@@ -165,10 +214,10 @@ def test_more_values_than_memory_is_good_for_are_not_judged(frames: list[bytes])
     ],
 )
 def test_a_text_is_one_value_whatever_it_says(frame: bytes) -> None:
-    [read] = Body(b"data: " + frame + b"\n\n").frames()
+    [read] = Body([b"data: " + frame + b"\n\n"]).frames()
     assert read.unreadable is None
 
 
 def test_a_long_stream_of_usual_chunks_has_no_limit() -> None:
     body = b'data: {"type":"finish","a":1,"b":2,"c":3,"d":4,"e":5,"f":6,"g":7,"h":8}\n\n' * 120_000
-    assert sum(1 for _ in Body(body).frames()) == 120_000
+    assert sum(1 for _ in Body([body]).frames()) == 120_000

@@ -17,6 +17,17 @@ from tests.check.streams import (
     text,
     turn,
 )
+from usechat.check.frames import Frame
+from usechat.check.order import Order
+from usechat.errors import CannotJudge
+from usechat.protocol.chunks import (
+    Chunk,
+    FinishStepChunk,
+    TextDeltaChunk,
+    TextEndChunk,
+    TextStartChunk,
+    ToolInputAvailableChunk,
+)
 
 NEXT_STEP = [*STEP_END, *STEP]
 ERROR = {"type": "error", "errorText": "broken"}
@@ -202,3 +213,32 @@ def test_chunks_about_calls_that_are_not_there_are_left_to_the_clients() -> None
 def test_orders_that_release_5_refuses(chunks: list[Any], expected: list[tuple[str, int | None]]) -> None:
     refused = [pair for pair in found(turn(*chunks), "5") if pair[0].startswith("UC3")]
     assert refused == expected
+
+
+class TestLimits:
+    """What is kept of a stream is bounded, however long it is."""
+
+    def send(self, order: Order, number: int, *received: Chunk) -> None:
+        for chunk in received:
+            assert list(order.receive(chunk, Frame(number, number, ""))) == []
+
+    def test_more_calls_than_memory_is_good_for(self) -> None:
+        order = Order()
+        for number in range(200_000):
+            self.send(order, number, ToolInputAvailableChunk(f"c{number}", "search", 1))
+        with pytest.raises(CannotJudge, match="there are more than 200000 tool calls up to frame 200001"):
+            self.send(order, 200_001, ToolInputAvailableChunk("late", "search", 1))
+
+    def test_more_open_blocks_than_memory_is_good_for(self) -> None:
+        order = Order()
+        for number in range(100_000):
+            self.send(order, number, TextStartChunk(f"t{number}"), FinishStepChunk())
+        with pytest.raises(CannotJudge, match="more than 100000 blocks are open at frame 100001"):
+            self.send(order, 100_001, TextStartChunk("late"))
+
+    def test_blocks_that_ended_long_ago_count_as_never_opened(self) -> None:
+        order = Order()
+        for number in range(200_001):
+            self.send(order, number, TextStartChunk(f"t{number}"), TextEndChunk(f"t{number}"))
+        missing = [order.rule_for_missing(TextDeltaChunk(f"t{number}", "x")) for number in (0, 1, 200_000, 200_001)]
+        assert missing == ["UC301", "UC302", "UC302", "UC301"]

@@ -1,11 +1,15 @@
 """Whole reports: the captures, and what is about a response as a whole."""
 
+import itertools
+import tracemalloc
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from tests.check.streams import START, found, stream, text, turn
-from usechat.check import DEFAULT_SDKS, Capture, Report, check_bytes, check_capture
+from tests.check.streams import INPUT, OUTPUT, START, STEP, STEP_END, found, stream, text, turn
+from usechat.check import DEFAULT_SDKS, Capture, Report, check_bytes, check_capture, check_pieces
 from usechat.check.report import named_releases
 from usechat.errors import UnknownRelease
 
@@ -47,7 +51,7 @@ EXPECTED: dict[str, list[tuple[str, int | None, str]]] = {
     "python-dict.sse": [("UC101", 1, ALL), ("UC101", 2, ALL)],
     "plain-text-events.sse": [("UC101", 1, ALL), ("UC101", 2, ALL)],
     "misspelt-end.sse": [("UC104", 8, ALL)],
-    "ag-ui.sse": [("UC203", 1, ALL), ("UC203", 2, ALL), ("UC203", 3, ALL), ("UC203", 4, ALL)],
+    "ag-ui.sse": [("UC009", 1, ALL), ("UC203", 1, ALL), ("UC203", 2, ALL), ("UC203", 3, ALL), ("UC203", 4, ALL)],
     # Those that no client rejects.
     "unknown-keys.sse": [("UC212", 3, ALL), ("UC212", 9, ALL)],
     "cut.sse": [("UC407", None, ALL), ("UC109", None, ALL), ("UC410", 3, ALL)],
@@ -163,6 +167,81 @@ def test_lines_that_no_client_reads(lines: bytes, what: str) -> None:
 
 def test_bytes_that_are_not_utf_8() -> None:
     assert found(turn(*text()).replace(b"Hi", b"\xff")) == [("UC110", None)]
+
+
+def test_a_body_in_pieces_has_the_report_of_the_whole() -> None:
+    for path in CAPTURES.iterdir():
+        body = path.read_bytes()
+        pieces = [body[index : index + 7] for index in range(0, len(body), 7)]
+        assert check_pieces(pieces, name=path.name).to_json() == check_bytes(body, name=path.name)
+
+
+class TestLargeBodies:
+    """The size of what is kept is bounded, and the verdict is that on the whole stream."""
+
+    def pictures(self, *after: Any) -> Iterator[bytes]:
+        """Yield a stream of 40 MiB, piece by piece."""
+        yield stream(START, INPUT, OUTPUT, *STEP, *text()[:1], done=False)
+        picture = {"type": "data-picture", "data": "x" * 1024 * 1024}
+        for _ in range(40):
+            yield stream(picture, text()[1], done=False)
+        yield stream(text()[2], *after, {"type": "finish"})
+
+    def test_the_report_has_the_beginning_of_a_message_that_is_too_large(self) -> None:
+        report = check_pieces(self.pictures(), sdks=["5", "7"])
+        assert (report.ok, report.frame_count, rules(report)) == (True, 88, [])
+        for verdict in report.to_json()["verdicts"].values():
+            assert verdict["messageIsShortened"] is True
+            types = [part["type"] for part in verdict["message"]["parts"]]
+            assert types == ["tool-search", "step-start", "text", *["data-picture"] * 16]
+        assert report.verdicts["5"].message is report.verdicts["7"].message
+
+    def test_blocks_and_calls_are_known_to_the_end(self) -> None:
+        report = check_pieces(self.pictures(OUTPUT, {**OUTPUT, "toolCallId": "d"}, text()[1]), sdks=["7"])
+        assert [(one.rule.id, one.frame) for one in report.problems] == [("UC305", 88), ("UC302", 89), ("UC417", 87)]
+        assert report.verdicts["7"].error == 'No tool invocation found for tool call ID "d".'
+        assert report.verdicts["7"].is_shortened
+
+    def test_a_message_that_is_not_too_large_is_whole(self) -> None:
+        body = turn(*[{"type": "data-x", "data": "x" * 1024 * 1024}] * 15)
+        [verdict] = check_bytes(body, sdks=["7"])["verdicts"].values()
+        assert list(verdict) == ["ok", "status", "error", "message"]
+        assert len(verdict["message"]["parts"]) == 15
+
+    def test_many_values_make_a_message_too_large_before_their_text_does(self) -> None:
+        body = turn(*[{"type": "data-x", "data": [{}] * 100_000}] * 4)
+        assert len(body) < 2_000_000
+        [verdict] = check_bytes(body, sdks=["7"])["verdicts"].values()
+        assert verdict["messageIsShortened"] is True
+
+    def test_a_long_text_in_short_deltas_is_too_large_as_well(self) -> None:
+        deltas = stream(text(delta="x" * 10_000)[1], done=False) * 100
+        pieces = itertools.chain([stream(START, text()[0], done=False)], [deltas] * 18, [stream(text()[2])])
+        report = check_pieces(pieces, sdks=["7"])
+        [part] = report.verdicts["7"].message["parts"]
+        assert (report.verdicts["7"].is_shortened, part["state"]) == (True, "streaming")
+        assert 16_000_000 < len(part["text"]) < 18_000_000
+
+    def test_memory_does_not_grow_with_the_body(self) -> None:
+        def peak(steps: int) -> int:
+            one = [
+                *STEP,
+                INPUT,
+                OUTPUT | {"output": "x" * 100_000},
+                *STEP_END,
+                *STEP,
+                *text(delta="x" * 9_000),
+                *STEP_END,
+            ]
+            body = stream(*one, done=False)
+            tracemalloc.start()
+            report = check_pieces(itertools.chain([stream(START, done=False)], [body] * steps), sdks=["7"])
+            size = tracemalloc.get_traced_memory()[1]
+            tracemalloc.stop()
+            assert report.verdicts["7"].ok
+            return size
+
+        assert peak(800) < 1.2 * peak(400)
 
 
 class TestResponses:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from usechat.check.response import Capture, header_findings, nothing_read, pace_findings, refused
+from usechat.check.response import Capture, header_findings, pace_findings, refused
 
 GOOD = {
     "content-type": "text/event-stream; charset=utf-8",
@@ -18,27 +18,6 @@ GOOD = {
 def test_statuses(status: int, rule: str | None) -> None:
     finding = refused(Capture(name="-", body=b"", status=status))
     assert (finding and finding.rule) == rule
-
-
-@pytest.mark.parametrize(
-    ("body", "rule", "what"),
-    [
-        (b"", "UC003", "the body is empty"),
-        (b"\n\n", "UC003", "the body is empty"),
-        (b": keep-alive\n\ndata: [DONE]\n\n", "UC003", "there is not one chunk in the stream"),
-        (b'0:"Hello"\n', "UC005", "the body is the data stream of AI SDK 4"),
-        (b'f:{"messageId":"m"}\n', "UC005", "the body is the data stream of AI SDK 4"),
-        (b"<!DOCTYPE html>\n<HTML>", "UC004", "the body is HTML, and no event stream"),
-        (b"<error/>", "UC004", "the body is XML, and no event stream"),
-        (b'{\n"detail": 1}', "UC004", "the body is JSON, and no event stream"),
-        (b"[1]", "UC004", "the body is JSON, and no event stream"),
-        (b'{"type":"start"}\n{"type":"finish"}\n', "UC004", "the body is JSON lines, and no event stream"),
-        (b"Hello", "UC004", "the body is plain text, and no event stream"),
-    ],
-)
-def test_bodies_in_which_there_is_nothing_to_read(body: bytes, rule: str, what: str) -> None:
-    finding = nothing_read(body)
-    assert (finding.rule, finding.what) == (rule, what)
 
 
 @pytest.mark.parametrize(

@@ -13,6 +13,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from tests.certificate import write_certificate
 from tests.check.server import CHUNKED, END, OK, Item, piece, serving
 from tests.check.streams import text, turn
 from tests.conformance.served import unanswered_port
@@ -33,39 +34,34 @@ def test_which_inputs_are_urls() -> None:
     assert [name for name in names if is_url(name)] == names[:4]
 
 
-def test_a_file(tmp_path: Path) -> None:
+def test_a_file_comes_in_pieces(tmp_path: Path) -> None:
     path = tmp_path / "a.sse"
-    path.write_bytes(BODY)
-    assert read_file(str(path), maximum_bytes=len(BODY)) == Capture(name=str(path), body=BODY)
-
-
-def test_a_file_that_is_too_long(tmp_path: Path) -> None:
-    path = tmp_path / "a.sse"
-    path.write_bytes(BODY)
-    expected = Capture(name=str(path), body=BODY[:10], unread="only the first 10 bytes were read")
-    assert read_file(str(path), maximum_bytes=10) == expected
+    path.write_bytes(BODY * 10_000)
+    pieces = list(read_file(str(path)))
+    assert b"".join(pieces) == BODY * 10_000
+    assert 1 < len(pieces) < 100
 
 
 def test_a_file_that_is_not_there(tmp_path: Path) -> None:
     with pytest.raises(CannotJudge, match="cannot be read: No such file or directory"):
-        read_file(str(tmp_path / "a.sse"), maximum_bytes=10)
+        list(read_file(str(tmp_path / "a.sse")))
 
 
 @pytest.mark.parametrize("name", ["localhost:3000/api/chat", "localhost", "example.org:80", "127.0.0.1:8000/?a=b"])
 def test_a_url_without_its_scheme(name: str) -> None:
     with pytest.raises(CannotJudge, match=rf"No such file or directory; did you mean http://{re.escape(name)}\?$"):
-        read_file(name, maximum_bytes=10)
+        list(read_file(name))
 
 
 @pytest.mark.parametrize("name", ["captures/a.sse", "a:b/c", "example.org/chat"])
 def test_a_file_that_is_not_there_is_not_taken_for_a_url(name: str) -> None:
     with pytest.raises(CannotJudge, match=r"No such file or directory$"):
-        read_file(name, maximum_bytes=10)
+        list(read_file(name))
 
 
 def test_standard_input(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sys.stdin", SimpleNamespace(buffer=io.BytesIO(BODY)))
-    assert read_file("-", maximum_bytes=10_000) == Capture(name="-", body=BODY)
+    assert list(read_file("-")) == [BODY]
 
 
 def test_a_url_is_asked_as_use_chat_asks() -> None:
@@ -163,7 +159,7 @@ def test_a_stream_that_does_not_end_is_cut_by_the_clock() -> None:
     with serving([CHUNKED + piece(BODY), seen]) as server:
         capture = fetch(server.url, timeout=2.5)
         seen.set()
-    assert (capture.body, capture.unread) == (BODY, "the stream had not ended after 2.5 s")
+    assert (capture.body, capture.unread) == (BODY, "the server did not end the stream within 2.5 s")
 
 
 def test_a_stream_that_does_not_end_is_cut_by_its_size() -> None:
@@ -212,7 +208,7 @@ def test_nobody_answers() -> None:
 def test_nobody_answers_in_time() -> None:
     seen = threading.Event()
     with serving([seen]) as server:
-        with pytest.raises(CannotJudge, match=r"did not answer: .* after 0\.2 s"):
+        with pytest.raises(CannotJudge, match=r"/api/chat did not answer within 0\.2 s$"):
             fetch(server.url, timeout=0.2)
         seen.set()
 
@@ -226,3 +222,13 @@ def test_the_answer_is_no_http() -> None:
 def test_what_is_no_url(url: str) -> None:
     with pytest.raises(CannotJudge):
         fetch(url)
+
+
+def test_a_self_signed_certificate_is_accepted_on_request(tmp_path: Path) -> None:
+    write_certificate(tmp_path / "both.pem")
+    with serving([OK + b"\r\n" + BODY], [OK + b"\r\n" + BODY], certificate=tmp_path / "both.pem") as server:
+        with pytest.raises(
+            CannotJudge, match=r"did not answer: .*CERTIFICATE.*; --insecure accepts every certificate$"
+        ):
+            fetch(server.url)
+        assert read_url(server.url, HELLO, timeout=30, maximum_bytes=10_000, insecure=True).body == BODY

@@ -14,7 +14,7 @@ HI = {"type": "text", "text": "Hi", "state": "done"}
 
 
 def verdict(body: bytes, sdk: str = "7") -> Verdict:
-    return judge(Body(body).frames(), release(sdk))
+    return judge(Body([body]).frames(), release(sdk))
 
 
 def message(*parts: Any, message_id: str = "m") -> dict[str, Any]:

@@ -16,7 +16,8 @@ from xml.etree import ElementTree
 import pytest
 
 import usechat
-from tests.check.server import OK, serving
+from tests.certificate import write_certificate
+from tests.check.server import CHUNKED, OK, piece, serving
 from tests.check.streams import START, stream, text, turn
 from usechat.cli import main
 
@@ -187,9 +188,37 @@ def test_a_url(capsys: pytest.CaptureFixture[str]) -> None:
     assert [problem["rule"] for problem in problems] == ["UC010", "UC011", "UC012", "UC013"]
 
 
-def test_limits(good: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert exit_code("check", good, "--max-bytes", "50") == 2
+def test_limits_of_a_url(capsys: pytest.CaptureFixture[str]) -> None:
+    with serving([OK + b"\r\n" + GOOD]) as server:
+        assert exit_code("check", server.url, "--max-bytes", "50") == 2
     assert "UC007: only the first 50 bytes were read" in capsys.readouterr().out
+
+
+def test_a_stream_without_an_end(capsys: pytest.CaptureFixture[str]) -> None:
+    seen = threading.Event()
+    with serving([CHUNKED + piece(GOOD), seen]) as server:
+        assert exit_code("check", server.url, "--timeout", "1.5") == 2
+        seen.set()
+    shown = " ".join(capsys.readouterr().out.split())
+    assert "UC007: the server did not end the stream within 1.5 s" in shown
+    assert "did not answer" not in shown
+
+
+def test_a_self_signed_certificate(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    write_certificate(tmp_path / "both.pem")
+    with serving([b""], [OK + b"\r\n" + GOOD], certificate=tmp_path / "both.pem") as server:
+        assert exit_code("check", server.url) == 2
+        assert "; --insecure accepts every certificate\n" in capsys.readouterr().err
+        assert exit_code("check", server.url, "--insecure") == 0
+
+
+def test_annotations_for_github(good: str, bad: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert exit_code("check", good, bad, "no-such-file", "--format", "github") == 2
+    lines = capsys.readouterr().out.splitlines()
+    commands = [line.partition(" ")[0] for line in lines if line.startswith("::")]
+    assert commands == ["::error", "::error"]
+    assert lines[0] == f"{good}: accepted. AI SDK 5, 6 and 7 accept this stream."
+    assert lines[-1].startswith("::error file=no-such-file,title=usechat check::no-such-file cannot be read")
 
 
 class Terminal(io.StringIO):

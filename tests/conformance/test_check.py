@@ -15,6 +15,7 @@ from tests.conformance.judge import ALL_RELEASES, RELEASES, Chat, ChatResult, Ju
 from tests.stream_strategies import (
     body_of,
     chunk_lists,
+    interleaved_tools,
     mutated_bodies,
     mutated_chunk_lists,
     one_of_each_mistake,
@@ -155,6 +156,12 @@ def test_streams(judge: Judge, major: str) -> None:
 
 @pytest.mark.hypothesis
 @every_major
+def test_streams_with_steps_between_the_chunks_of_a_call(judge: Judge, major: str) -> None:
+    fuzz(judge, major, batches_of(interleaved_tools).map(as_captures), examples=20)
+
+
+@pytest.mark.hypothesis
+@every_major
 def test_streams_with_spoilt_chunks(judge: Judge, major: str) -> None:
     reach = fuzz(judge, major, batches_of(mutated_chunk_lists).map(as_captures), examples=30)
     reach += fuzz(judge, major, one_of_each_mistake.map(as_captures), examples=25)
@@ -196,3 +203,82 @@ def test_who_sends_a_chat_again_without_end_is_warned(judge: Judge, release: str
             assert rules & {"UC412", "UC421"}
         if "UC421" in rules and not rules & UNCLEAR_CALLS:
             assert result["toolCalls"]
+
+
+LEFT_BEHIND: Final = {"UC411", "UC415", "UC416", "UC423", "UC424"}
+"""The rules for calls that may leave a part in the state input-streaming."""
+
+
+@every_release
+def test_a_tool_part_that_is_left_behind_is_warned_of(judge: Judge, release: str) -> None:
+    met: Counter[str] = Counter()
+
+    @settings(max_examples=30)
+    @given(streams=batches_of(interleaved_tools))
+    def compare(streams: list[list[Any]]) -> None:
+        captures = as_captures(streams)
+        results = judge.chat(release, [Chat(capture.body) for capture in captures])
+        for capture, result in zip(captures, results, strict=True):
+            if result["status"] != "ready":
+                continue
+            parts = result["message"]["parts"] if result["message"] else []
+            rules = {problem.rule.id for problem in check_capture(capture, [release]).problems}
+            is_left = any(part.get("state") == "input-streaming" for part in parts)
+            assert not is_left or rules & LEFT_BEHIND, (capture.body, parts)
+            assert is_left or "UC424" not in rules, (capture.body, parts)
+            met.update(rules)
+
+    compare()
+    assert met["UC424"] >= 5 or release in FIND_CALLS_ANYWHERE, met
+
+
+FIND_CALLS_ANYWHERE: Final = {"5.0.0", "5.0.216", "6.0.0", "6.0.230", "7.0.0", "7.0.31"}
+"""The releases in which an input goes on in another step, so that nothing is left behind."""
+
+
+def waits(part: Any, *, for_page: bool) -> bool:
+    match part.get("state"):
+        case "approval-requested":
+            return not part["approval"].get("isAutomatic")
+        case "input-available":
+            return for_page and not part.get("providerExecuted")
+        case _:
+            return False
+
+
+def answered(part: Any) -> Any:
+    """Return the part after the user has answered and the page has run its tool."""
+    if not waits(part, for_page=True):
+        return part
+    if part["state"] == "input-available":
+        return part | {"state": "output-available", "output": 1}
+    return part | {"state": "approval-responded", "approval": part["approval"] | {"approved": True}}
+
+
+@pytest.mark.parametrize("release", [releases[-1] for releases in RELEASES.values()])
+def test_an_answer_that_no_page_sends_is_warned_of(judge: Judge, release: str) -> None:
+    met: Counter[bool] = Counter()
+
+    @settings(max_examples=60)
+    @given(streams=batches_of(interleaved_tools))
+    def compare(streams: list[list[Any]]) -> None:
+        reports = [check_capture(capture, [release]) for capture in as_captures(streams)]
+        asking: list[tuple[Report, list[Any]]] = []
+        for report, stream in zip(reports, streams, strict=True):
+            verdict = report.verdicts[release]
+            for_page = {"type": "finish", "finishReason": "tool-calls"} in stream
+            parts = verdict.message["parts"] if verdict.message else []
+            rules = {problem.rule.id for problem in report.problems}
+            is_asked = any(waits(part, for_page=for_page) for part in parts)
+            if is_asked and report.ok and verdict.status == "ready" and {"type": "abort"} not in stream:
+                asking.append((report, [USER, verdict.message | {"parts": list(map(answered, parts))}]))
+            else:
+                assert "UC425" not in rules
+        for (report, history), result in zip(asking, judge.complete(release, [one[1] for one in asking]), strict=True):
+            is_sent = bool(result["toolCalls"] or result["approvals"])
+            rules = {problem.rule.id for problem in report.problems}
+            assert ("UC425" in rules) is not is_sent, (history, rules)
+            met[is_sent] += 1
+
+    compare()
+    assert min(met[True], met[False]) >= 20, met

@@ -7,7 +7,6 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
-from datetime import UTC, datetime, timedelta
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -15,10 +14,8 @@ from typing import Any
 import httpx2
 import pytest
 import uvicorn
-from cryptography import x509
-from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec
 
+from tests.certificate import write_certificate
 from tests.plain_asgi import needs_uvicorn_internals
 from tests.server.process import PATIENCE, eventually, question
 from usechat.runs.log import Log
@@ -175,18 +172,6 @@ def test_an_open_stream_behind_middleware_is_broken_off_likewise(tmp_path: Path,
             (path, False) for path in paths
         ]
         assert [b"error" in stream.seen for stream in streams] == [False] * len(paths)
-
-
-def write_certificate(file: Path) -> None:
-    """Write a key, and a certificate that it signed itself."""
-    key = ec.generate_private_key(ec.SECP256R1())
-    name, now = x509.Name([]), datetime.now(UTC)
-    builder = x509.CertificateBuilder(name, name, key.public_key(), x509.random_serial_number())
-    dated = builder.not_valid_before(now - timedelta(days=1)).not_valid_after(now + timedelta(days=1))
-    certificate = dated.sign(key, hashes.SHA256())
-    plain = serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
-    pem = serialization.Encoding.PEM
-    file.write_bytes(key.private_bytes(pem, *plain) + certificate.public_bytes(pem))
 
 
 @needs_uvicorn_internals

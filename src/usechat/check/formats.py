@@ -1,4 +1,4 @@
-"""The formats of a report: text for people; JSON, SARIF 2.1.0 and JUnit XML for programs."""
+"""The formats of a report: text for people; JSON, SARIF 2.1.0, JUnit XML and GitHub annotations for programs."""
 
 import re
 import textwrap
@@ -15,6 +15,7 @@ from usechat.check.verdict import Verdict
 from usechat.protocol.values import json_text
 
 __all__ = [
+    "github_report",
     "json_report",
     "junit_report",
     "sarif_report",
@@ -84,19 +85,20 @@ class _Writer:
             groups.setdefault(key, (verdict, []))[1].append(name)
         yield self._paint("What the page shows", "bold")
         for verdict, names in groups.values():
-            message = "no message" if verdict.message is None else _message_line(verdict.message)
-            yield from self._wrap(f'  AI SDK {", ".join(names)}: status "{verdict.status}", {message}', "", _INDENT)
+            line = f'  AI SDK {", ".join(names)}: status "{verdict.status}", {_message_line(verdict)}'
+            yield from self._wrap(line, "", _INDENT)
             if verdict.error is not None:
                 text = _shown(verdict.error.partition("\n")[0], 2 * self._width)
                 yield from self._wrap(f"error text: {text}", _INDENT, _INDENT * 2)
             if verdict.message is not None:
-                yield from self._parts(verdict.message["parts"])
+                yield from self._parts(verdict.message["parts"], is_shortened=verdict.is_shortened)
 
-    def _parts(self, parts: Sequence[dict[str, Any]]) -> Iterator[str]:
+    def _parts(self, parts: Sequence[dict[str, Any]], *, is_shortened: bool) -> Iterator[str]:
         for part in parts[:_MAXIMUM_PARTS]:
             yield _INDENT + _shown(_part_line(part), self._width - len(_INDENT))
         if len(parts) > _MAXIMUM_PARTS:
-            yield f"{_INDENT}… and {_count(len(parts) - _MAXIMUM_PARTS, 'more part')}"
+            more = "more than " if is_shortened else ""
+            yield f"{_INDENT}… and {more}{_count(len(parts) - _MAXIMUM_PARTS, 'more part')}"
 
     def _labelled(self, label: str, text: str, *, as_it_is: bool = False) -> Iterator[str]:
         hanging = _INDENT + " " * _LABEL_WIDTH
@@ -130,8 +132,12 @@ def _headline(report: Report, accepting: Sequence[str], rejecting: Sequence[str]
     return "accepted", "green", f"{text} this stream."
 
 
-def _message_line(message: dict[str, Any]) -> str:
-    return f"message {_shown(json_text(message['id']), _LONGEST_TEXT)} of {_count(len(message['parts']), 'part')}"
+def _message_line(verdict: Verdict) -> str:
+    if verdict.message is None:
+        return "no message"
+    more = "more than " if verdict.is_shortened else ""
+    name = _shown(json_text(verdict.message["id"]), _LONGEST_TEXT)
+    return f"message {name} of {more}{_count(len(verdict.message['parts']), 'part')}"
 
 
 def _part_line(part: dict[str, Any]) -> str:
@@ -184,7 +190,7 @@ def _verb(names: Sequence[str], verb: str) -> str:
     return f"{verb}s" if len(names) == 1 else verb
 
 
-# For programs: JSON, SARIF 2.1.0 for code scanning, JUnit XML for test dashboards.
+# For programs: JSON, SARIF 2.1.0 for code scanning, JUnit XML for test dashboards, annotations for GitHub workflows.
 
 _SCHEMA: Final = "https://json.schemastore.org/sarif-2.1.0.json"
 _NOT_IN_XML: Final = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
@@ -286,3 +292,43 @@ def _lines(problems: Sequence[Problem], severity: str) -> str:
 
 def _xml(text: str) -> str:
     return _NOT_IN_XML.sub("\ufffd", text)
+
+
+# https://docs.github.com/actions/reference/workflow-commands-for-github-actions: a command is one line, and its
+# properties are separated by commas.
+_IN_COMMANDS: Final = str.maketrans({"%": "%25", "\r": "%0D", "\n": "%0A"})
+_IN_PROPERTIES: Final = _IN_COMMANDS | str.maketrans({":": "%3A", ",": "%2C"})
+
+
+def github_report(report: Report | Unjudged) -> str:
+    """Return a report as commands of a GitHub workflow: one annotation per problem, and the outcome for the log."""
+    if isinstance(report, Unjudged):
+        return _annotation("error", report.name, "usechat check", report.reason)
+    accepting = [name for name, verdict in report.verdicts.items() if verdict.ok]
+    rejecting = [name for name, verdict in report.verdicts.items() if not verdict.ok]
+    word, _, text = _headline(report, accepting, rejecting)
+    annotations = [
+        _annotation(
+            problem.rule.severity,
+            report.name,
+            f"{problem.rule.id} {problem.rule.title}",
+            f"{_at_frame(problem)}{problem.text} {problem.fix}",
+            line=problem.line,
+        )
+        for problem in report.problems
+    ]
+    return "".join([*annotations, f"{_printable(report.name)}: {word}. {text}\n"])
+
+
+def _annotation(command: str, name: str, title: str, text: str, *, line: int | None = None) -> str:
+    properties = {"title": title}
+    if name == "-" or "://" in name:
+        text = f"{name}: {text}"  # there is no file that could be shown
+    else:
+        properties = {"file": PurePath(name).as_posix(), **({} if line is None else {"line": str(line)}), **properties}
+    written = ",".join(f"{key}={value.translate(_IN_PROPERTIES)}" for key, value in properties.items())
+    return f"::{command} {written}::{text.translate(_IN_COMMANDS)}\n"
+
+
+def _at_frame(problem: Problem) -> str:
+    return f"frame {problem.frame}: " if problem.frame else ""

@@ -1,6 +1,7 @@
 """Suggest what the sender probably meant: common wrong names, with the right ones."""
 
 import difflib
+import functools
 import re
 from typing import Any, Final
 
@@ -128,6 +129,7 @@ def fix_for(flaw: Flaw, chunk: Any) -> str | None:
             return None
 
 
+@functools.lru_cache(maxsize=256)  # a stream of another protocol has the same few types in every frame
 def _fix_for_type(chunk_type: str) -> str | None:
     kebab = _kebab(chunk_type)
     if kebab in _KEEP_ALIVES:

@@ -11,19 +11,20 @@ block or the call is not there. After ``error`` nothing but the endings that the
 """
 
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any, ClassVar, Final, TypeAlias
+from typing import Any, ClassVar, Final, NamedTuple, TypeAlias
 
-from usechat.check.frames import Frame
+from usechat.check.frames import Frame, Place
 from usechat.check.problems import Finding
 from usechat.check.tool_calls import CheckedCalls
+from usechat.errors import CannotJudge
 from usechat.protocol import chunks
 from usechat.protocol.chunks import Chunk, type_of
 from usechat.protocol.states import BLOCK_TRANSITIONS, BlockState
 
 __all__ = ["Note", "Order"]
 
-Note: TypeAlias = tuple[Finding, Frame | None]
-"""A finding, and the frame it is about."""
+Note: TypeAlias = tuple[Finding, Frame | Place | None]
+"""A finding, and the frame it is about; of an earlier frame the place."""
 
 _BLOCKS: Final[Mapping[type[Chunk], str]] = {
     chunks.TextStartChunk: "text",
@@ -43,15 +44,18 @@ _INVISIBLE: Final = (
     chunks.ErrorChunk,
     chunks.MessageMetadataChunk,
 )
+_MAXIMUM_OPEN: Final = 100_000
+"""Blocks that are open at the same time, each of which takes about 1.5 KB; a stream has one or a few."""
+_MAXIMUM_CLOSED: Final = 200_000
+"""Blocks whose ending is remembered, so that memory is bounded; beyond it, a late delta counts as never opened."""
 _ENDINGS: Final = (chunks.FinishStepChunk, chunks.FinishChunk, chunks.AbortChunk)
 """The chunks that the AI SDK's own server sends after an error."""
 
 
-class _OpenBlock:
-    def __init__(self, frame: Frame, calls: int) -> None:
-        self.frame = frame
-        self.calls = calls
-        """How many tool calls there were when the block was opened."""
+class _OpenBlock(NamedTuple):
+    place: Place
+    calls: int
+    """How many tool calls there were when the block was opened."""
 
 
 class Order:
@@ -62,13 +66,15 @@ class Order:
         self._open: dict[tuple[str, str], _OpenBlock] = {}
         self._closed: dict[tuple[str, str], str] = {}
         """For each closed block, the rule for a chunk that comes after its end."""
-        self._first: Frame | None = None
-        self._start: Frame | None = None
-        self._finish: Frame | None = None
-        self._error: Frame | None = None
-        self._was_aborted = False
+        self._opened_in_step: list[tuple[str, str]] = []
+        self._first: Place | None = None
+        self._start: Place | None = None
+        self._finish: Place | None = None
+        self._error: Place | None = None
         self._is_visible = False
-        self._waits_for_page = False
+        self.was_aborted = False
+        self.waits_for_page = False
+        """Whether the stream says that the page is to run the calls without a result."""
 
     def receive(self, chunk: Chunk, frame: Frame) -> Iterator[Note]:
         """Take the next chunk and yield the problems of its place."""
@@ -81,7 +87,8 @@ class Order:
             yield Finding("UC408", "", f'"{name}" comes after the finish of frame {self._finish.number}'), frame
         if not isinstance(chunk, _INVISIBLE) and not (isinstance(chunk, chunks.DataChunk) and chunk.transient):
             self._is_visible = True
-        self._first = self._first or frame
+        if self._first is None:
+            self._first = frame.place
         handler = self._HANDLERS.get(type(chunk))
         if handler is not None:
             yield from handler(self, chunk, frame)
@@ -96,13 +103,21 @@ class Order:
             yield Finding("UC403", "", "the stream has no `start`"), self._first
         if self._error is not None:
             return
-        if self._finish is None and not self._was_aborted:
+        if self._finish is None and not self.was_aborted:
             yield Finding("UC407", "", "the stream ends without `finish` and without `error`"), None
         for (kind, block_id), block in self._open.items():
-            yield Finding("UC410", f"{kind} {block_id}", f'the {kind} block "{block_id}" is never ended'), block.frame
-        yield from self._calls.end(waits_for_page=self._waits_for_page)
+            yield Finding("UC410", f"{kind} {block_id}", f'the {kind} block "{block_id}" is never ended'), block.place
+        yield from self._calls.end(waits_for_page=self.waits_for_page)
         if not self._is_visible:
             yield Finding("UC420", "", "the stream holds nothing that a page shows"), None
+
+    def explained_calls(self) -> set[str]:
+        """Return the calls whose problems, if they leave a part in ``input-streaming``, are reported already."""
+        return self._calls.explained()
+
+    def place_of(self, tool_call_id: str) -> Place | None:
+        """Return where a call began, if that is known."""
+        return self._calls.place_of(tool_call_id)
 
     def rule_for_missing(self, chunk: Chunk) -> str:
         """Return the rule for a chunk that a client refused because its block, call or approval is not there."""
@@ -120,35 +135,38 @@ class Order:
         if self._start is not None:
             yield Finding("UC406", "", f"`start` came already, in frame {self._start.number}"), frame
             return
-        self._start = frame
-        if self._first is not frame:
+        self._start = frame.place
+        if self._first is not None and self._first.number != frame.number:
             yield Finding("UC405", "", f"`start` comes after other chunks, in frame {frame.number}"), frame
         if chunk.message_id is None:
             yield Finding("UC404", "", "`start` has no `messageId`"), frame
 
     def _finish_of_message(self, chunk: chunks.FinishChunk, frame: Frame) -> Iterator[Note]:
-        self._finish = self._finish or frame
+        self._finish = self._finish or frame.place
         # A stream for every release has its finish reason in the metadata, since 5.0.0 knows no finishReason.
         metadata = chunk.message_metadata if isinstance(chunk.message_metadata, dict) else {}
-        self._waits_for_page |= "tool-calls" in (chunk.finish_reason, metadata.get("finishReason"))
+        self.waits_for_page |= "tool-calls" in (chunk.finish_reason, metadata.get("finishReason"))
         yield from ()
 
     def _error_chunk(self, chunk: chunks.ErrorChunk, frame: Frame) -> Iterator[Note]:
-        self._error = frame
+        self._error = frame.place
         yield Finding("UC401", "", f'the turn ends with the error "{chunk.error_text[:200]}"'), frame
         for call in self._calls.running():
             text = f'the turn fails while the tool call "{call.tool_call_id}" is running'
             yield Finding("UC402", call.tool_call_id, text), frame
 
     def _abort(self, _chunk: chunks.AbortChunk, frame: Frame) -> Iterator[Note]:
-        self._was_aborted = True
+        self.was_aborted = True
         yield Finding("UC422", "", "the stream says that it was aborted"), frame
 
     def _block_start(self, chunk: Any, frame: Frame) -> Iterator[Note]:
         kind, key = _BLOCKS[type(chunk)], (_BLOCKS[type(chunk)], chunk.id)
         if type(chunk) not in BLOCK_TRANSITIONS[BlockState.OPEN if key in self._open else BlockState.CLOSED]:
             yield Finding("UC414", f"{kind} {chunk.id}", f'the {kind} block "{chunk.id}" is open already'), frame
-        self._open[key] = _OpenBlock(frame, self._calls.count)
+        if len(self._open) >= _MAXIMUM_OPEN:
+            raise CannotJudge(f"more than {_MAXIMUM_OPEN} blocks are open at frame {frame.number}")
+        self._open[key] = _OpenBlock(frame.place, self._calls.count)
+        self._opened_in_step.append(key)
         self._closed.pop(key, None)
         if call := self._calls.text_begins():
             text = f'{kind} follows the result of "{call.tool_call_id}" in the same step'
@@ -164,12 +182,20 @@ class Order:
     def _block_end(self, chunk: Any, _frame: Frame) -> Iterator[Note]:
         key = _BLOCKS[type(chunk)], chunk.id
         if self._open.pop(key, None) is not None:
-            self._closed[key] = "UC302"
+            self._close(key, "UC302")
         yield from ()
 
     def _finish_step(self, _chunk: chunks.FinishStepChunk, _frame: Frame) -> Iterator[Note]:
-        self._closed.update(dict.fromkeys(self._open, "UC303"))
+        for key in self._opened_in_step:
+            if key in self._open:
+                self._close(key, "UC303")
+        self._opened_in_step.clear()
         yield from ()
+
+    def _close(self, key: tuple[str, str], rule: str) -> None:
+        self._closed[key] = rule
+        if len(self._closed) > _MAXIMUM_CLOSED:
+            del self._closed[next(iter(self._closed))]
 
     def _reset_step(self, _chunk: chunks.ResetStepChunk, _frame: Frame) -> Iterator[Note]:
         self._open.clear()

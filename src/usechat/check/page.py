@@ -32,6 +32,8 @@ class Page:
     The client updates its state only after chunks that change the message visibly. The first update passes the message
     object itself, later ones a copy (`ReactChatState` of @ai-sdk/react). So a step that begins after the last update is
     not in the state, unless the state still holds the original object.
+
+    A message can be larger than memory should be: after :meth:`forget` it is the message up to then.
     """
 
     def __init__(self, builder: MessageBuilder, message_id: str) -> None:
@@ -42,6 +44,9 @@ class Page:
         self._holds_original = False
         self._has_content = False
         self._unseen_steps = 0
+        self._beginning: Any = None
+        self.is_shortened = False
+        """Whether the message is only the beginning of what the page shows."""
 
     def receive(self, chunk: Chunk) -> None:
         """Apply a chunk. Raises what the builder raises."""
@@ -57,10 +62,31 @@ class Page:
             self._has_content |= not isinstance(chunk, _WITHOUT_CONTENT)
             self._update()
 
+    def forget(self, kept: list[Any]) -> None:
+        """Keep the message as it is now, and no more of what follows than reading on needs.
+
+        ``kept`` are the messages that other pages keep: an equal one is shared, a new one is added.
+        """
+        message = self.message()
+        self._beginning = next((other for other in kept if other == message), message)
+        if self._beginning is message:
+            kept.append(message)
+        self.is_shortened = True
+        self._builder.forget()
+        self._unseen_steps = min(self._unseen_steps, 1)
+
+    def parts(self) -> list[dict[str, Any]]:
+        """Return the parts that the page shows; of those that were forgotten only the tools and their states."""
+        parts: list[dict[str, Any]] = self._whole()["parts"] if self._updates else []
+        return parts
+
     def message(self) -> Any:
-        """Return the message that the page shows; None if there is none."""
+        """Return the message that the page shows, or its beginning; None if there is none."""
         if self._updates == 0:
             return None
+        return self._whole() if self._beginning is None else self._beginning
+
+    def _whole(self) -> Any:
         message: Any = self._builder.message
         if not self._holds_original:
             message["id"] = self._shown_id

@@ -5,12 +5,11 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from usechat.check.frames import Frame, Place
 from usechat.check.rules import RULES, Rule
-from usechat.protocol.values import json_text
 
 __all__ = ["Finding", "Problem", "Problems"]
 
-_MAXIMUM_CHUNK = 2_000
 _MAXIMUM_OF_ONE_RULE = 20
 
 
@@ -36,6 +35,7 @@ class Problem(msgspec.Struct):
     frame: int | None = None
     line: int | None = None
     chunk: Any = None
+    """The chunk in the frame, or the text of the line; shortened if it is long."""
     sdks: list[str] = []
     more: int = 0
     """How many later frames have the same problem."""
@@ -48,14 +48,11 @@ class Problem(msgspec.Struct):
 
     def to_json(self) -> dict[str, Any]:
         """Return the problem as JSON values, as in the report."""
-        chunk = self.chunk
-        if len(text := json_text(chunk)) > _MAXIMUM_CHUNK:
-            chunk = text[:_MAXIMUM_CHUNK] + "…"
         return {
             "rule": self.rule.id,
             "severity": self.rule.severity,
             "frame": self.frame,
-            "chunk": chunk,
+            "chunk": self.chunk,
             "sdks": self.sdks,
             "text": self.text,
             "fix": self.fix,
@@ -70,24 +67,20 @@ class Problems:
         self._last_frame: dict[tuple[str, str], int | None] = {}
         self._count: dict[str, int] = {}
 
-    def add(
-        self,
-        finding: Finding,
-        sdks: Iterable[str],
-        *,
-        frame: int | None = None,
-        line: int | None = None,
-        chunk: Any = None,
-    ) -> None:
+    def add(self, finding: Finding, sdks: Iterable[str], where: Frame | Place | None = None) -> None:
         """Add a finding, or count it as one more case of a known problem."""
         key = finding.rule, finding.key
+        frame = where.number if where else None
         problem = self._problems.get(key)
         if problem is None:
             if self._count.get(finding.rule, 0) >= _MAXIMUM_OF_ONE_RULE:
                 return
             self._count[finding.rule] = self._count.get(finding.rule, 0) + 1
             rule = RULES[finding.rule]
-            problem = Problem(rule, finding.what, finding.fix or rule.fix, frame, line, chunk)
+            place = where.place if isinstance(where, Frame) else where
+            problem = Problem(rule, finding.what, finding.fix or rule.fix)
+            if place is not None:
+                problem.frame, problem.line, problem.chunk = place
             self._problems[key] = problem
         elif frame != self._last_frame[key]:
             problem.more += 1

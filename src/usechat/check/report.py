@@ -5,18 +5,13 @@ from typing import Any, ClassVar, Final
 
 import msgspec
 
-from usechat.check.frames import Body, Frame
+from usechat.check.deltas import DeltaRun, text_of
+from usechat.check.frames import Body, Frame, JsonReader, Place, shortened
 from usechat.check.hints import fix_for_unknown_key
 from usechat.check.order import Order
+from usechat.check.other_formats import nothing_read, other_protocol
 from usechat.check.problems import Finding, Problem, Problems
-from usechat.check.response import (
-    Capture,
-    body_findings,
-    header_findings,
-    nothing_read,
-    pace_findings,
-    refused,
-)
+from usechat.check.response import Capture, body_findings, header_findings, pace_findings, refused
 from usechat.check.verdict import ReleaseJudge, Verdict, repaired_chunk
 from usechat.errors import UnknownRelease
 from usechat.protocol.chunks import CHUNK_TYPES
@@ -24,12 +19,16 @@ from usechat.protocol.releases import MAJORS, NEWEST, Release, Since, release
 from usechat.protocol.schema import flaws, is_strict
 from usechat.protocol.values import json_text
 
-__all__ = ["DEFAULT_SDKS", "Report", "Unjudged", "check_bytes", "check_capture", "named_releases"]
+__all__ = ["DEFAULT_SDKS", "Report", "Unjudged", "check_bytes", "check_capture", "check_pieces", "named_releases"]
 
 DEFAULT_SDKS: Final = tuple(str(major) for major in MAJORS)
 """The newest release of each major."""
 _DATA_KEYS: Final = frozenset({"type", "data", "id", "transient"})
 _NEWEST: Final = NEWEST[MAJORS[-1]]
+_MAXIMUM_KEPT: Final = 16 * 1024 * 1024
+"""Bytes: how large a message may grow before only its beginning is kept."""
+_SIZE_OF_VALUE: Final = 64
+"""Bytes that count for one value, on top of its text, in a chunk with unusually many: objects take more than texts."""
 _NAMES_FAILURES: Final = Since(None, None, 100)
 """The clients that have a default text for a failure without a body."""
 
@@ -130,11 +129,23 @@ def check_capture(capture: Capture, sdks: Iterable[str] = DEFAULT_SDKS) -> Repor
     releases = named_releases(sdks)
     finding = refused(capture)
     if finding is None:
-        return _Check(capture, releases).report()
+        return _Check(capture, releases).report([capture.body])
     problems = Problems()
-    problems.add(finding, releases, chunk=capture.body[:2_000].decode("utf-8", "replace") or None)
+    problems.add(finding, releases, Place(chunk=capture.body[:2_000].decode("utf-8", "replace") or None))
     verdicts = {name: Verdict(False, "error", _failure(capture, candidate)) for name, candidate in releases.items()}
     return Report(capture.name, verdicts, problems.sorted(), 0, is_whole=True)
+
+
+def check_pieces(pieces: Iterable[bytes], *, name: str = "-", sdks: Iterable[str] = DEFAULT_SDKS) -> Report:
+    """Check a body that comes in pieces, of any size and cut anywhere: a file, say, that is larger than the memory.
+
+    The body is read once. What is kept of it does not grow with it: of a message of more than 16 MiB the beginning,
+    and of each tool call what identifies it. Raises what :func:`check_capture` raises.
+
+    >>> check_pieces([b'data: {"type":"start","mess', b'ageId":"m"}\\n\\n'], sdks=["7"]).frame_count
+    1
+    """
+    return _Check(Capture(name=name, body=b""), named_releases(sdks)).report(pieces)
 
 
 def _failure(capture: Capture, candidate: Release) -> str:
@@ -155,23 +166,30 @@ class _Check:
         self._judges = {name: ReleaseJudge(candidate) for name, candidate in releases.items()}
         self._order = Order()
         self._problems = Problems()
+        self._finding_count = 0
+        self._reader = JsonReader()
+        self._run = DeltaRun()
+        self._kept = 0
         self._has_gap = False
-        self._done: Frame | None = None
+        self._done: int | None = None
         self._chunk_count = 0
         self._first_end = self._last_end = 0
         self._frame_count = 0
 
-    def report(self) -> Report:
-        body = Body(self._capture.body)
-        for frame in body.frames():
+    def report(self, pieces: Iterable[bytes]) -> Report:
+        body = Body(pieces)
+        for event in body.events():
             self._frame_count += 1
-            if frame.is_done:
-                self._done = self._done or frame
-            else:
-                self._chunk_count += 1
-                self._first_end = self._first_end or frame.end
-                self._last_end = frame.end
-                self._receive(frame)
+            if event.text == "[DONE]":
+                self._done = self._done or event.number
+                continue
+            self._chunk_count += 1
+            self._first_end = self._first_end or event.end
+            self._last_end = event.end
+            if not self._run.continues(event.text):
+                self._end_run()
+                self._receive(self._reader.frame(event))
+        self._end_run()
         capture = self._capture
         is_whole = not (capture.unread or capture.is_broken or capture.has_false_encoding)
         self._end(body, is_whole=is_whole)
@@ -182,17 +200,20 @@ class _Check:
         return Report(capture.name, verdicts, problems, self._frame_count, is_whole=not capture.unread)
 
     def _receive(self, frame: Frame) -> None:
+        findings_before = self._finding_count
         if self._done is not None:
-            text = f"a chunk comes after the end mark of frame {self._done.number}"
-            self._add(Finding("UC112", "", text), frame)
+            self._add(Finding("UC112", "", f"a chunk comes after the end mark of frame {self._done}"), frame)
         if frame.has_rounded_number:
-            finding = Finding("UC113", "", "an integer is too large for JavaScript")
-            self._problems.add(finding, self._names, frame=frame.number, line=frame.line, chunk=frame.text)
+            as_written = Place(frame.number, frame.line, shortened(frame.text))
+            self._add(Finding("UC113", "", "an integer is too large for JavaScript"), as_written)
         found = [] if frame.unreadable else flaws(frame.value, _NEWEST)
+        if found and (protocol := other_protocol(frame.value)):
+            self._add(protocol, frame)
         chunk = None if frame.unreadable else repaired_chunk(frame.value, found, _NEWEST)
         for name, judge in self._judges.items():
             for finding in judge.receive(frame, self._order, None if found else chunk):
                 self._add(finding, frame, [name])
+        self._keep(len(frame.text) + _SIZE_OF_VALUE * frame.value_count)
         if chunk is None:
             self._has_gap = True
             return
@@ -200,21 +221,38 @@ class _Check:
             self._add(finding, frame, self._loose)
         for finding, place in self._order.receive(chunk, frame):
             self._add(finding, place)
+        if self._finding_count == findings_before:
+            self._run.begin(frame.text, chunk)
+
+    def _end_run(self) -> None:
+        delta = self._run.end()
+        if delta is not None:
+            for judge in self._judges.values():
+                judge.go_on(delta, self._order)
+            self._keep(len(text_of(delta)))
+
+    def _keep(self, size: int) -> None:
+        """Count what the messages have grown by, and cut them when they are too large."""
+        self._kept += size
+        if self._kept > _MAXIMUM_KEPT:
+            self._kept = 0
+            kept: list[Any] = []
+            for judge in self._judges.values():
+                judge.forget(kept)
 
     def _end(self, body: Body, *, is_whole: bool) -> None:
         capture = self._capture
         if self._chunk_count == 0 and is_whole and not body.lost:
-            self._add(nothing_read(capture.body))
+            self._add(nothing_read(body.head))
         else:
-            for finding, line, text in body_findings(body, is_whole=is_whole):
-                self._problems.add(finding, self._names, line=line, chunk=text)
+            for finding, line in body_findings(body, is_whole=is_whole):
+                self._add(finding, line)
         if capture.headers is not None:
             pace = pace_findings(capture.arrivals, self._chunk_count, self._first_end, self._last_end)
             for finding in (*header_findings(capture.headers), *pace):
                 self._add(finding)
         if is_whole and not self._has_gap:
-            for finding, place in self._order.end():
-                self._add(finding, place)
+            self._end_chunks()
             if self._chunk_count and self._done is None and not body.lost:
                 self._add(Finding("UC109", "", "the stream has no [DONE]"))
         if failure := _transport_failure(capture):
@@ -224,12 +262,16 @@ class _Check:
         if capture.unread:
             self._add(Finding("UC007", "", capture.unread))
 
-    def _add(self, finding: Finding, frame: Frame | None = None, names: Iterable[str] | None = None) -> None:
-        place: dict[str, Any] = {}
-        if frame is not None:
-            place = {"frame": frame.number, "line": frame.line}
-            place["chunk"] = frame.text if frame.unreadable else frame.value
-        self._problems.add(finding, self._names if names is None else names, **place)
+    def _end_chunks(self) -> None:
+        for finding, place in self._order.end():
+            self._add(finding, place)
+        for name, judge in self._judges.items():
+            for finding, place in judge.end(self._order):
+                self._add(finding, place, [name])
+
+    def _add(self, finding: Finding, where: Frame | Place | None = None, names: Iterable[str] | None = None) -> None:
+        self._finding_count += 1
+        self._problems.add(finding, self._names if names is None else names, where)
 
 
 def _transport_failure(capture: Capture) -> Finding | None:

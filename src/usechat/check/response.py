@@ -1,19 +1,16 @@
-"""Check a response apart from its chunks: status, headers, timing, and bodies that are no event stream."""
+"""Check a response apart from its chunks: status, headers, timing, and lines that belong to no event."""
 
-import io
-import itertools
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
 import msgspec
 
-from usechat.check.frames import Body
+from usechat.check.frames import Body, Place
 from usechat.check.problems import Finding
 
-__all__ = ["Capture", "body_findings", "header_findings", "nothing_read", "pace_findings", "refused"]
+__all__ = ["Capture", "body_findings", "header_findings", "pace_findings", "refused"]
 
-_DATA_STREAM_OF_4: Final = re.compile(rb'\s*[0-9a-k]:["\[{]')
 _MANY_CHUNKS: Final = 10
 _LONG_WAIT: Final = 1.0
 _ONE_MOMENT: Final = 0.1
@@ -50,28 +47,18 @@ def refused(capture: Capture) -> Finding | None:
     return None
 
 
-def nothing_read(body: bytes) -> Finding:
-    """Return the problem of a body in which clients find no chunk."""
-    first = next(_lines(body), None)
-    if all(line.startswith(b":") or line.replace(b" ", b"") == b"data:[DONE]" for line in _lines(body)):
-        return Finding("UC003", "", "the body is empty" if first is None else "there is not one chunk in the stream")
-    if first is not None and _DATA_STREAM_OF_4.match(first):
-        return Finding("UC005", "", "the body is the data stream of AI SDK 4")
-    return Finding("UC004", "", f"the body is {_looks_like(body)}, and no event stream")
-
-
-def body_findings(body: Body, *, is_whole: bool) -> Iterator[tuple[Finding, int | None, str | None]]:
+def body_findings(body: Body, *, is_whole: bool) -> Iterator[tuple[Finding, Place]]:
     """Yield the problems of the lines of a stream, each with the line's number and text."""
     if body.ignored_lines:
         number, text = body.ignored_lines[0]
         more = f" (and so do {body.ignored_count - 1} others)" if body.ignored_count > 1 else ""
-        yield Finding("UC111", "", f"a line begins with no field of an event{more}"), number, text
+        yield Finding("UC111", "", f"a line begins with no field of an event{more}"), Place(line=number, chunk=text)
     if body.invalid_lines:
-        yield Finding("UC110", "", "there are bytes that are not UTF-8"), body.invalid_lines[0], None
+        yield Finding("UC110", "", "there are bytes that are not UTF-8"), Place(line=body.invalid_lines[0])
     if body.has_carriage_returns_alone:
-        yield Finding("UC108", "", "lines end with a carriage return alone"), None, body.lost
+        yield Finding("UC108", "", "lines end with a carriage return alone"), Place(chunk=body.lost)
     elif body.lost and is_whole:
-        yield Finding("UC107", "", "no blank line follows the last event"), None, body.lost
+        yield Finding("UC107", "", "no blank line follows the last event"), Place(chunk=body.lost)
 
 
 def header_findings(headers: Mapping[str, str]) -> Iterator[Finding]:
@@ -107,21 +94,3 @@ def pace_findings(
 def _arrival(arrivals: Sequence[tuple[float, int]], end: int) -> float:
     """Return when the body had reached a size."""
     return next(seconds for seconds, received in arrivals if received >= end)
-
-
-def _lines(body: bytes) -> Iterator[bytes]:
-    """Yield the lines that are not blank, one by one: there can be millions."""
-    for line in io.BytesIO(body.removeprefix(b"\xef\xbb\xbf")):
-        yield from (content for content in line.splitlines() if content.strip())
-
-
-def _looks_like(body: bytes) -> str:
-    start = next(_lines(body)).lstrip()
-    if start.startswith(b"<"):
-        return "HTML" if b"<html" in body[:2_000].lower() else "XML"
-    if start.startswith((b"{", b"[")):
-        lines = itertools.islice(_lines(body), 1, None)
-        rest = next(lines, None)
-        is_every_line_json = rest is not None and all(line.startswith((b"{", b"[")) for line in _lines(body))
-        return "JSON lines" if is_every_line_json else "JSON"
-    return "plain text"

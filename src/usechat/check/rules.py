@@ -81,13 +81,19 @@ ERRORS: Final = (
         "UC007",
         "The stream had not ended when reading stopped",
         "What came so far, and a page that waits for more.",
-        "If the stream is only long, raise --timeout or --max-bytes; otherwise look for what keeps it from ending.",
+        "If the stream is only long, raise --timeout or --max-bytes; otherwise end the response after the last event.",
     ),
     (
         "UC008",
         "The body is not compressed as its header says",
         'Status "error", as when the connection breaks: "network error" (Chrome) or "terminated" (Node).',
         "Leave the content-encoding header out; exempt text/event-stream from compression.",
+    ),
+    (
+        "UC009",
+        "The stream speaks another protocol",
+        _REJECTED,
+        "Translate each event into chunks of the UI message stream, before it goes to the page.",
     ),
     (
         "UC101",
@@ -470,6 +476,20 @@ WARNINGS: Final = (
         "Tool input goes on after its end",
         "The tool as if its input were still being written; in another step, the tool twice.",
         "Send all of `tool-input-delta` before `tool-input-available`, in the same step.",
+    ),
+    (
+        "UC424",
+        "A part of a tool call is left behind",
+        "The tool twice: once as it is, and once as if its input were still being written, for ever.",
+        "Send `tool-input-available` in the same step as the `tool-input-start` of the call: complete the input before"
+        " `start-step`.",
+    ),
+    (
+        "UC425",
+        "An answer of the page is never sent",
+        "With `sendAutomaticallyWhen`: the user answers, or the page runs its tool, and nothing happens. Both"
+        " `lastAssistantMessageIsCompleteWithToolCalls` and `…WithApprovalResponses` look at the last step alone.",
+        "Begin no step while a call waits for the page: end the turn, and go on in the turn that brings the answer.",
     ),
 )
 

@@ -1,13 +1,14 @@
 """Read what is to be checked: a file, standard input, or the answer of a URL to a request as `useChat` sends it."""
 
 import asyncio
+import contextlib
 import json
 import re
 import secrets
 import sys
 import time
 import zlib
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final, NamedTuple, Protocol
 
@@ -27,6 +28,7 @@ __all__ = [
 READABLE: Final = "gzip, deflate"
 """The value of accept-encoding: what the standard library decodes on every supported Python."""
 _HOST_AND_PORT: Final = re.compile(r"(localhost|[\w.-]+:\d+)(/.*)?")
+_PIECE: Final = 256 * 1024
 _ONE_ARRIVAL: Final = 0.01
 """Seconds: pieces that arrive within this time are recorded as one, so that a stream of single bytes stays small."""
 
@@ -50,24 +52,25 @@ def is_url(name: str) -> bool:
     return name.lower().startswith(("http://", "https://"))
 
 
-def read_file(name: str, *, maximum_bytes: int) -> Capture:
-    """Read a file, or standard input for ``-``. Raises CannotJudge if it cannot be read."""
+def read_file(name: str) -> Iterator[bytes]:
+    """Yield a file, or standard input for ``-``, in pieces. Raises CannotJudge if it cannot be read."""
     try:
-        if name == "-":
-            body = sys.stdin.buffer.read(maximum_bytes + 1)
-        else:
-            with Path(name).open("rb") as file:
-                body = file.read(maximum_bytes + 1)
+        with contextlib.nullcontext(sys.stdin.buffer) if name == "-" else Path(name).open("rb") as file:
+            while piece := file.read(_PIECE):
+                yield piece
     except OSError as error:
         hint = f"; did you mean http://{name}?" if _HOST_AND_PORT.fullmatch(name) else ""
         raise CannotJudge(f"{name} cannot be read: {error.strerror or error}{hint}") from None
-    unread = f"only the first {maximum_bytes} bytes were read" if len(body) > maximum_bytes else None
-    return Capture(name=name, body=body[:maximum_bytes], unread=unread)
 
 
-def read_url(url: str, question: ChatQuestion, *, timeout: float, maximum_bytes: int) -> Capture:
-    """POST a chat request and read the answer to its end, or to a limit. Raises CannotJudge if there is no answer."""
-    received = _Received(url, maximum_bytes)
+def read_url(
+    url: str, question: ChatQuestion, *, timeout: float, maximum_bytes: int, insecure: bool = False
+) -> Capture:
+    """POST a chat request and read the answer to its end, or to a limit. Raises CannotJudge if there is no answer.
+
+    ``insecure`` accepts every certificate.
+    """
+    received = _Received(url, maximum_bytes, insecure=insecure)
     asyncio.run(received.read(question, timeout))
     return received.capture()
 
@@ -75,8 +78,9 @@ def read_url(url: str, question: ChatQuestion, *, timeout: float, maximum_bytes:
 class _Received:
     """The part of an answer that was received so far; it is kept when reading ends early."""
 
-    def __init__(self, url: str, maximum_bytes: int) -> None:
+    def __init__(self, url: str, maximum_bytes: int, *, insecure: bool) -> None:
         self._url = url
+        self._insecure = insecure
         self._maximum = maximum_bytes
         self._body = bytearray()
         self._headers: dict[str, str] = {}
@@ -92,16 +96,17 @@ class _Received:
         fetching = asyncio.ensure_future(self._fetch(question))
         await asyncio.wait([fetching], timeout=seconds)
         if not fetching.done():
-            self._unread = f"the stream had not ended after {seconds:g} s"
+            self._unread = f"the server did not end the stream within {seconds:g} s"
+            self._failure = f"did not answer within {seconds:g} s"
             fetching.cancel()
         try:
             await fetching
         except asyncio.CancelledError:
             pass
-        except httpx2.InvalidURL as error:
-            self._failure = str(error)
-        except httpx2.HTTPError as error:
-            self._failure = str(error) or type(error).__name__
+        except (httpx2.InvalidURL, httpx2.HTTPError) as error:
+            self._failure = f"did not answer: {str(error) or type(error).__name__}"
+            if "CERTIFICATE_VERIFY_FAILED" in self._failure:
+                self._failure += "; --insecure accepts every certificate"
 
     async def _fetch(self, question: ChatQuestion) -> None:
         import httpx2
@@ -116,7 +121,9 @@ class _Received:
             ]
         )
         headers.update(dict(question.headers))
-        async with httpx2.AsyncClient(timeout=None, follow_redirects=True) as client:  # the caller limits the time
+        # The caller limits the time.
+        client = httpx2.AsyncClient(timeout=None, follow_redirects=True, verify=not self._insecure)
+        async with client:
             began = time.monotonic()
             async with client.stream("POST", self._url, content=content, headers=headers) as response:
                 self._status = response.status_code
@@ -145,14 +152,14 @@ class _Received:
 
     def capture(self) -> Capture:
         if self._status is None:
-            raise CannotJudge(f"{self._url} did not answer: {self._failure or self._unread}")
+            raise CannotJudge(f"{self._url} {self._failure}")
         return Capture(
             name=self._url,
             body=bytes(self._body[: self._maximum]),
             status=self._status,
             headers=self._headers,
             arrivals=tuple(self._arrivals),
-            is_broken=self._failure is not None,
+            is_broken=self._failure is not None and self._unread is None,
             has_false_encoding=self._has_false_encoding,
             unread=self._unread,
         )

@@ -3,9 +3,10 @@
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, ClassVar, Final
 
-from usechat.check.frames import Frame
+from usechat.check.frames import Frame, Place
 from usechat.check.page import updates_page
 from usechat.check.problems import Finding
+from usechat.errors import CannotJudge
 from usechat.protocol import chunks
 from usechat.protocol.chunks import Chunk
 from usechat.protocol.states import SETTLED, TOOL_TRANSITIONS, ToolState, tool_state_set_by
@@ -15,13 +16,22 @@ __all__ = ["CheckedCall", "CheckedCalls"]
 _RUNNING: Final = frozenset({ToolState.INPUT_STREAMING, ToolState.INPUT_AVAILABLE, ToolState.APPROVAL_RESPONDED})
 
 
+_MAXIMUM_CALLS: Final = 200_000
+"""Tool calls of one stream: each takes about 2 KB for as long as the stream is read, since a result may come late."""
+
+
 class CheckedCall:
     """A tool call as the stream has described it so far."""
 
+    __slots__ = (
+        "dynamic", "has_answer", "is_preliminary", "is_provider_executed", "place", "state", "step",
+        "tool_call_id", "was_refused",
+    )  # fmt: skip
+
     def __init__(self, tool_call_id: str, frame: Frame, *, dynamic: bool) -> None:
         self.tool_call_id = tool_call_id
-        self.frame = frame
-        self.result_frame = frame
+        self.place = frame.place
+        """Where it began; with its chunk until it has its final result."""
         self.dynamic = dynamic
         self.state = ToolState.ABSENT
         self.step = 0
@@ -54,11 +64,28 @@ class CheckedCalls:
         self.count = 0
         """How many calls have started."""
         self._last_complete: CheckedCall | None = None
-        self._steps_with_text_after: set[int] = set()
+        self._result_places: dict[str, Place] = {}
+        """Where the results of the last calls are: of those in the step that the page shows, and later."""
+        self._confused: set[str] = set()
+        """The calls with an input that is repeated, goes on late or changes its kind."""
+        self._in_step: set[str] = set()
+        """The calls whose input came in the current step."""
+        self._step_with_text_after = -1
+        """The last step in which text follows a finished call."""
 
     def knows(self, tool_call_id: str) -> bool:
         """Return whether there was input for the call."""
         return tool_call_id in self._calls
+
+    def explained(self) -> set[str]:
+        """Return the calls that have a problem which may leave a part in ``input-streaming``."""
+        streaming = {key for key, call in self._calls.items() if call.state is ToolState.INPUT_STREAMING}
+        return streaming | self._confused
+
+    def place_of(self, tool_call_id: str) -> Place | None:
+        """Return where a call began, if there was input for it."""
+        call = self._calls.get(tool_call_id)
+        return None if call is None else call.place
 
     def running(self) -> Iterator[CheckedCall]:
         """Yield the calls that a page shows as running."""
@@ -69,39 +96,44 @@ class CheckedCalls:
         call = self._last_complete
         if call is None or call.step != self._step:
             return None
-        self._steps_with_text_after.add(self._step)
+        self._step_with_text_after = self._step
         return call
 
     def receive(self, chunk: Chunk, frame: Frame) -> Iterator[Finding]:
         """Take the next chunk and yield the problems of its place."""
+        if self._seen_step != self._step and updates_page(chunk):
+            self._seen_step = self._step
+            self._result_places = {}
         handler = self._HANDLERS.get(type(chunk))
         if handler is not None:
             yield from handler(self, chunk, frame)
-        if updates_page(chunk):
-            self._seen_step = self._step
 
-    def end(self, *, waits_for_page: bool) -> Iterator[tuple[Finding, Frame | None]]:
+    def end(self, *, waits_for_page: bool) -> Iterator[tuple[Finding, Place | None]]:
         """End the stream and yield what is missing."""
         for call in self._calls.values():
             name = f'the tool call "{call.tool_call_id}"'
             if call.state is ToolState.INPUT_STREAMING:
-                yield Finding("UC411", call.tool_call_id, f"{name} never gets its whole input"), call.frame
+                yield Finding("UC411", call.tool_call_id, f"{name} never gets its whole input"), call.place
             elif call.state is ToolState.INPUT_AVAILABLE and not (waits_for_page and not call.is_provider_executed):
-                yield Finding("UC411", call.tool_call_id, f"{name} never gets a result"), call.frame
+                yield Finding("UC411", call.tool_call_id, f"{name} never gets a result"), call.place
             elif call.is_preliminary:
-                yield Finding("UC418", call.tool_call_id, f"the last result of {name[4:]} is preliminary"), call.frame
+                yield Finding("UC418", call.tool_call_id, f"the last result of {name[4:]} is preliminary"), call.place
         own = [call for call in self._calls.values() if not call.is_provider_executed]
         last = [call for call in own if call.step == self._seen_step]
-        if last and all(call.is_complete for call in last) and self._seen_step not in self._steps_with_text_after:
+        if last and all(call.is_complete for call in last) and self._seen_step != self._step_with_text_after:
             names = ", ".join(f'"{call.tool_call_id}"' for call in last[:3])
-            yield Finding("UC421", "", f"the last step ends with the result of {names}"), last[-1].result_frame
+            place = self._result_places.get(last[-1].tool_call_id)
+            yield Finding("UC421", "", f"the last step ends with the result of {names}"), place
 
     def _start_step(self, _chunk: chunks.StartStepChunk, _frame: Frame) -> Iterator[Finding]:
         self._step += 1
+        self._in_step = set()
         yield from ()
 
     def _reset_step(self, _chunk: chunks.ResetStepChunk, _frame: Frame) -> Iterator[Finding]:
-        self._calls = {key: call for key, call in self._calls.items() if call.step != self._step}
+        for tool_call_id in self._in_step:
+            del self._calls[tool_call_id]
+        self._in_step = set()
         self._last_complete = None
         yield from ()
 
@@ -111,14 +143,16 @@ class CheckedCalls:
         if known is None:
             known = self._begin(chunk, frame)
         elif known.state in SETTLED or isinstance(chunk, chunks.ToolInputStartChunk):
-            text = f'the tool call id "{chunk.tool_call_id}" was used already, in frame {known.frame.number}'
+            text = f'the tool call id "{chunk.tool_call_id}" was used already, in frame {known.place.number}'
+            self._confused.add(chunk.tool_call_id)
             yield Finding("UC415", chunk.tool_call_id, text)
             known = self._begin(chunk, frame)
         elif known.dynamic is not dynamic and isinstance(chunk, chunks.ToolInputAvailableChunk):
             text = f'the tool call "{chunk.tool_call_id}" began {_kind(known.dynamic)} and is now {_kind(dynamic)}'
+            self._confused.add(chunk.tool_call_id)
             yield Finding("UC416", chunk.tool_call_id, text)
         known.state = tool_state_set_by(chunk)
-        known.step = self._step
+        self._move_here(known)
         known.is_provider_executed |= bool(chunk.provider_executed)
         if isinstance(chunk, chunks.ToolInputErrorChunk):
             known.was_refused = True
@@ -130,15 +164,23 @@ class CheckedCalls:
             return
         if type(chunk) not in TOOL_TRANSITIONS[call.state]:
             text = f'the input of the tool call "{call.tool_call_id}" goes on after it was complete'
+            self._confused.add(call.tool_call_id)
             yield Finding("UC423", call.tool_call_id, text)
         elif call.step != self._step:
             text = f'the input of the tool call "{call.tool_call_id}" goes on in another step'
+            self._confused.add(call.tool_call_id)
             yield Finding("UC423", call.tool_call_id, text)
         call.state = tool_state_set_by(chunk)
+        self._move_here(call)
+
+    def _move_here(self, call: CheckedCall) -> None:
         call.step = self._step
+        self._in_step.add(call.tool_call_id)
 
     def _begin(self, chunk: Any, frame: Frame) -> CheckedCall:
         self.count += 1
+        if len(self._calls) >= _MAXIMUM_CALLS:
+            raise CannotJudge(f"there are more than {_MAXIMUM_CALLS} tool calls up to frame {frame.number}")
         call = self._calls[chunk.tool_call_id] = CheckedCall(chunk.tool_call_id, frame, dynamic=bool(chunk.dynamic))
         return call
 
@@ -158,7 +200,9 @@ class CheckedCalls:
         self._settle(call, frame)
 
     def _settle(self, call: CheckedCall, frame: Frame) -> None:
-        call.result_frame = frame
+        self._result_places[call.tool_call_id] = frame.place
+        if call.is_settled:
+            call.place = call.place._replace(chunk=None)
         if call.is_complete:
             self._last_complete = call
 

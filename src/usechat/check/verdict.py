@@ -15,14 +15,16 @@ the wrong time.
 """
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Final, Literal
 
 import msgspec
 
+from usechat.check.deltas import Delta
+from usechat.check.endings import ghosts, stalled_calls
 from usechat.check.frames import Frame, PrototypeKey
 from usechat.check.hints import fix_for, fix_for_unreadable
-from usechat.check.order import Order
+from usechat.check.order import Note, Order
 from usechat.check.page import Page
 from usechat.check.problems import Finding
 from usechat.errors import InvalidChunk, StreamFailed, UIMessageStreamError
@@ -72,10 +74,13 @@ class Verdict(msgspec.Struct, frozen=True):
     status: Literal["ready", "error"]
     error: str | None = None
     message: Any = None
+    is_shortened: bool = False
+    """Whether ``message`` is only the beginning of the message, because the whole is too large to be kept."""
 
     def to_json(self) -> dict[str, Any]:
-        """Return the verdict as JSON values, as in the report."""
-        return {"ok": self.ok, "status": self.status, "error": self.error, "message": self.message}
+        """Return the verdict as JSON values, as in the report; of a message that is not whole it says so."""
+        verdict = {"ok": self.ok, "status": self.status, "error": self.error, "message": self.message}
+        return verdict | {"messageIsShortened": True} if self.is_shortened else verdict
 
 
 def judge(frames: Iterable[Frame], release: Release) -> Verdict:
@@ -84,7 +89,7 @@ def judge(frames: Iterable[Frame], release: Release) -> Verdict:
     >>> from usechat.check.frames import Body
     >>> from usechat.protocol.releases import release
     >>> body = b'data: {"type":"start","messageId":"m"}\\n\\ndata: {"type":"ping"}\\n\\n'
-    >>> verdict = judge(Body(body).frames(), release("6"))
+    >>> verdict = judge(Body([body]).frames(), release("6"))
     >>> verdict.ok, verdict.status, verdict.error.partition(":")[0]
     (False, 'error', 'Type validation failed')
     """
@@ -137,6 +142,14 @@ class ReleaseJudge:
             return findings
         return findings + self._apply(chunk, order)
 
+    def go_on(self, delta: Delta, order: Order) -> None:
+        """Take more text of the block that the last frame continued without a problem."""
+        self._apply(delta, order)
+
+    def forget(self, kept: list[Any]) -> None:
+        """Keep no more of the message than it has now, and share it; see :meth:`~usechat.check.page.Page.forget`."""
+        self._page.forget(kept)
+
     def cut(self, error: str) -> None:
         """Record that the connection broke: the client shows ``error``, unless it stopped reading before."""
         self._reject(error)
@@ -144,10 +157,25 @@ class ReleaseJudge:
     def verdict(self, *, is_whole: bool = True) -> Verdict:
         """Return the verdict on the frames so far; ``is_whole`` says whether the stream was read to its end."""
         ok = not (self._is_empty and is_whole)
-        return self._verdict or Verdict(ok, "ready", None, self._page.message())
+        return self._verdict or self._settled(ok, "ready")
+
+    def end(self, order: Order) -> Iterator[Note]:
+        """Yield the problems of tool parts that the whole stream, if it ended well, leaves on the page."""
+        if self._verdict is not None or order.was_aborted:
+            return
+        parts = self._page.parts()
+        for tool_call_id in ghosts(parts, order.explained_calls()):
+            text = f'a part of the tool call "{tool_call_id}" stays in the state input-streaming'
+            yield Finding("UC424", tool_call_id, text), order.place_of(tool_call_id)
+        for tool_call_id in stalled_calls(parts, self._release, waits_for_page=order.waits_for_page):
+            text = f'the page is asked about the tool call "{tool_call_id}", and no client sends its answer'
+            yield Finding("UC425", tool_call_id, text), order.place_of(tool_call_id)
+
+    def _settled(self, ok: bool, status: Literal["ready", "error"], error: str | None = None) -> Verdict:
+        return Verdict(ok, status, error, self._page.message(), self._page.is_shortened)
 
     def _reject(self, error: str) -> None:
-        self._verdict = self._verdict or Verdict(False, "error", error, self._page.message())
+        self._verdict = self._verdict or self._settled(False, "error", error)
 
     def _reject_text(self, frame: Frame, finding: Finding) -> list[Finding]:
         self._reject(f"JSON parsing failed: Text: {frame.text}.\nError message: {finding.what}")
@@ -158,7 +186,7 @@ class ReleaseJudge:
         try:
             self._page.receive(chunk)
         except StreamFailed as error:
-            self._verdict = self._verdict or Verdict(True, "error", str(error), self._page.message())
+            self._verdict = self._verdict or self._settled(True, "error", str(error))
             self._failed = True
         except UIMessageStreamError as error:
             self._reject(str(error))

@@ -9,9 +9,8 @@ from collections.abc import Sequence
 from typing import Final
 
 from usechat import __version__
-from usechat.check.formats import json_report, junit_report, sarif_report, text_report
-from usechat.check.report import DEFAULT_SDKS, Report, Unjudged, check_capture, named_releases
-from usechat.check.response import Capture
+from usechat.check.formats import github_report, json_report, junit_report, sarif_report, text_report
+from usechat.check.report import DEFAULT_SDKS, Report, Unjudged, check_capture, check_pieces, named_releases
 from usechat.check.sources import ChatQuestion, is_url, read_file, read_url
 from usechat.cli import options as read
 from usechat.errors import CannotJudge
@@ -31,6 +30,7 @@ examples:
   curl -sN -d @request.json localhost:3000/api/chat | usechat check -
   usechat check http://localhost:3000/api/chat --header 'Authorization: Bearer …' --sdk any
 """
+_PRINTED_AT_ONCE: Final = {"json": json_report, "github": github_report}
 _WIDEST: Final = 120
 
 
@@ -43,10 +43,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--sdk", action="append", metavar="RELEASE",
         help="5, 6 or 7 for the newest release of that major, one release such as 6.0.150, or any for the first and the"
         " newest of all three, which means every release; repeatable (default: 5, 6 and 7)")  # fmt: skip
-    add("--format", choices=("text", "json", "sarif", "junit"), default="text", metavar="FORMAT",
-        help="text, json (one object per input and line), sarif or junit (default: text)")  # fmt: skip
-    add("--max-bytes", type=read.count, default=16 * 1024 * 1024, metavar="N",
-        help="read no more of an input than this (default: 16777216, 16 MiB)")  # fmt: skip
+    add("--format", choices=("text", "json", "sarif", "junit", "github"), default="text", metavar="FORMAT",
+        help="text, json (one object per input and line), sarif, junit, or github for annotations in a GitHub workflow"
+        " (default: text)")  # fmt: skip
     add = parser.add_argument_group("for a URL").add_argument
     add("--message", default="Hello!", metavar="TEXT", help="what the user says (default: Hello!)")
     add("--header", action="append", default=[], type=read.header, metavar="'NAME: VALUE'",
@@ -55,6 +54,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="merge this object into the body of the request; its keys win")  # fmt: skip
     add("--timeout", default=60.0, type=read.seconds, metavar="SECONDS",
         help="stop reading after this time (default: 60)")  # fmt: skip
+    add("--max-bytes", type=read.count, default=128 * 1024 * 1024, metavar="N",
+        help="stop reading after so many bytes (default: 134217728, 128 MiB)")  # fmt: skip
+    add("--insecure", action="store_true", help="accept every TLS certificate, such as a self-signed one")
     parser.set_defaults(run=run)
 
 
@@ -69,8 +71,8 @@ def run(options: Namespace) -> int:
             sys.stderr.write(f"usechat check: {report.reason}\n")
         elif options.format == "text":
             _print(report, separated=any(isinstance(earlier, Report) for earlier in reports))
-        if options.format == "json":
-            sys.stdout.write(json_report(report))
+        if options.format in _PRINTED_AT_ONCE:
+            sys.stdout.write(_PRINTED_AT_ONCE[options.format](report))
         reports.append(report)
     if options.format == "sarif":
         sys.stdout.write(sarif_report(reports, version=__version__))
@@ -81,17 +83,16 @@ def run(options: Namespace) -> int:
 
 def _check(name: str, sdks: Sequence[str], options: Namespace) -> Report | Unjudged:
     try:
-        return check_capture(_read(name, options), sdks)
+        if not is_url(name):
+            return check_pieces(read_file(name), name=name, sdks=sdks)
+        question = ChatQuestion(options.message, tuple(options.header), options.body)
+        capture = read_url(
+            name, question, timeout=options.timeout, maximum_bytes=options.max_bytes, insecure=options.insecure
+        )
+        return check_capture(capture, sdks)
     except CannotJudge as error:
         reason = str(error)
         return Unjudged(name, reason if reason.startswith(name) else f"{name}: {reason}")
-
-
-def _read(name: str, options: Namespace) -> Capture:
-    if not is_url(name):
-        return read_file(name, maximum_bytes=options.max_bytes)
-    question = ChatQuestion(options.message, tuple(options.header), options.body)
-    return read_url(name, question, timeout=options.timeout, maximum_bytes=options.max_bytes)
 
 
 def _print(report: Report, *, separated: bool) -> None:

@@ -20,7 +20,7 @@ from urllib.parse import quote, urlsplit, urlunsplit
 import httpx2
 import msgspec
 
-from usechat.check.response import nothing_read
+from usechat.check.other_formats import nothing_read
 from usechat.errors import AnswerTimedOut, ConnectionLost, InvalidAddress, InvalidSetting, NotAStream, RequestRefused
 from usechat.protocol.chunks import Chunk
 from usechat.protocol.request import ChatRequest

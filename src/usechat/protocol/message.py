@@ -189,6 +189,20 @@ class MessageBuilder:
         self._catch_up()
         return list(self._parts.tools())
 
+    def forget(self) -> None:
+        """Drop the content of the message, but nothing that reading on needs: open blocks and tool calls stay.
+
+        A reader that wants to know whether a long stream is legal stays small this way. :attr:`message` is incomplete
+        afterwards.
+        """
+        for block in self._blocks.values():
+            block.buffer = TextBuffer()
+            block.catch_up()
+        self._tools.forget()
+        self._parts.forget()
+        if isinstance(self._fields.get("metadata"), dict):
+            self._fields["metadata"] = {}
+
     def _reads(self, behaviour: str) -> bool:
         return reads(self._release, behaviour)
 

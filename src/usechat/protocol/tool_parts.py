@@ -30,6 +30,11 @@ Part: TypeAlias = dict[str, Any]
 """A part in the making: wire keys; a key whose JavaScript value is ``undefined`` is absent."""
 
 
+_IDENTITY: Final = frozenset({"type", "toolCallId", "toolName", "state", "approval", "preliminary", "providerExecuted"})
+"""The keys of a tool part by which later chunks find it, and which tell what it waits for."""
+_APPROVAL_IDENTITY: Final = frozenset({"id", "isAutomatic"})
+
+
 class PartList:
     """The parts in order, cut into steps by ``step-start`` parts."""
 
@@ -88,6 +93,22 @@ class PartList:
             elif self._data.get((part["type"], _key(part, "id"))) is part:
                 del self._data[part["type"], _key(part, "id")]
         return bool(dropped)
+
+    def forget(self) -> None:
+        """Drop all parts but the tool calls and the last step boundary, and the values of the calls.
+
+        A later chunk can only refer to a call.
+        """
+        earlier = list(filter(is_tool, self.parts[: self._step_start])) + [{"type": "step-start"}] * (self.step > 0)
+        self.parts = earlier + list(filter(is_tool, self.current_step()))
+        self._step_start = len(earlier)
+        self._data.clear()
+        for part in self.tools():
+            kept = {key: value for key, value in part.items() if key in _IDENTITY}
+            if isinstance(approval := part.get("approval"), dict):
+                kept["approval"] = {key: approval[key] for key in approval.keys() & _APPROVAL_IDENTITY}
+            part.clear()  # the same object, since others refer to it
+            part.update(kept)
 
 
 def is_tool(part: Part) -> bool:
@@ -151,6 +172,10 @@ _KEPT_OF_REQUEST: Final = {
 class _StreamingInput:
     """A tool input that arrives in pieces. It is parsed when someone looks, not at every piece."""
 
+    __slots__ = (
+        "buffer", "dynamic", "input_encoding", "keeps_raw_input", "part", "step", "title", "tool_metadata", "tool_name",
+    )  # fmt: skip
+
     def __init__(self, tool_name: str, text: str = "", **options: Any) -> None:
         self.tool_name = tool_name
         self.buffer = TextBuffer(text)
@@ -185,6 +210,12 @@ class ToolParts:
         """Parse the inputs that have fallen behind their text."""
         for tool_call_id in list(self._behind):
             self._catch_up(tool_call_id)
+
+    def forget(self) -> None:
+        """Drop the text of the inputs that are open; they stay open."""
+        self.catch_up()
+        for streaming in self._streaming.values():
+            streaming.buffer = TextBuffer()
 
     def forget_streaming(self) -> None:
         """Take no more pieces of the inputs that are open."""
