@@ -38,7 +38,8 @@ def examples_in(module: str) -> list[doctest.DocTest]:
 
 
 @pytest.mark.parametrize("module", MODULES)
-def test_the_examples_of_a_module_are_true(module: str) -> None:
+def test_the_examples_of_a_module_are_true(module: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)  # examples may write files
     try:
         found = examples_in(module)
     except ImportError as missing:
