@@ -32,7 +32,7 @@ async def clerk(_fields: Mapping[str, Any], context: NodeContext) -> AsyncIterat
         yield {"type": "input:requested", "id": call_id, "kind": "approval", "prompt": prompt}
         context.pause()
         await asyncio.Event().wait()
-    approved = context.resume_message == "approved"
+    approved = (context.resume_message or "").lower().startswith("y")  # the answer to an approval is yes or no
     yield {"type": "input:received", "id": call_id, "approved": approved, "value": {"deleted": 3}}
     yield "The notes are gone. (There were none: this is a demo.)" if approved else "Then the notes stay."
 
