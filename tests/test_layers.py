@@ -63,6 +63,7 @@ LAYERS = [
     "cli.auth",
     "cli.plan",
     "cli.serve",
+    "cli.worker",
     "open_harness",
     "genkit",
     "agent_ops",

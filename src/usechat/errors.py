@@ -32,6 +32,7 @@ UsechatError
 │   ├── ClientLeft                499: the client left while its request waited
 │   ├── ShuttingDown              503: no new runs
 │   ├── StoreUnreachable          503: the run store does not answer
+│   ├── TooManyWaiting            503: too many turns wait for an agent process
 │   ├── ChatsUnreachable          503: the chat store does not answer
 │   ├── CannotCheckTokens         503: the token file is broken
 │   └── AccessUnknown             503: the session directory does not answer
@@ -135,6 +136,7 @@ __all__ = [
     "StreamFailed",
     "TooManyRequests",
     "TooManySockets",
+    "TooManyWaiting",
     "ToolTimedOut",
     "TransportError",
     "UIMessageStreamError",
@@ -367,6 +369,16 @@ class StoreUnreachable(RequestError):
 
     def __init__(self) -> None:
         super().__init__("The store of runs cannot be reached.")
+
+
+class TooManyWaiting(RequestError):
+    """As many turns wait for an agent process as may; ``retry_after`` is in how many seconds to try again."""
+
+    status = 503
+
+    def __init__(self, *, retry_after: float) -> None:
+        super().__init__("Too many questions are waiting for an answer. Please try again in a moment.")
+        self.retry_after = retry_after
 
 
 class ChatsUnreachable(RequestError):

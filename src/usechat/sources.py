@@ -45,8 +45,10 @@ __all__ = [
     "HandsOver",
     "Source",
     "as_source",
+    "is_restartable",
     "part_of",
     "parts_of",
+    "restartable",
 ]
 
 _AHEAD: Final = 64
@@ -55,6 +57,7 @@ _CHECK_SECONDS: Final = 0.1
 """How often a thread that waits for the loop looks whether the turn was stopped."""
 _ENDINGS: Final = (Finish, Error, Abort)
 
+AnswerT = TypeVar("AnswerT")
 Event = TypeVar("Event")
 EventT_contra = TypeVar("EventT_contra", contravariant=True)
 Said: TypeAlias = str | Part
@@ -335,6 +338,8 @@ class FactorySource:
         self._made: asyncio.Future[Source] | None = None
         self._closing = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
+        self.restartable = False
+        """Whether what was made may be started anew."""
 
     async def drive(self, context: TurnContext) -> None:
         """Let what was made answer the turn."""
@@ -360,15 +365,19 @@ class FactorySource:
             if inspect.isawaitable(found):
                 found = await found
             if not isinstance(found, contextlib.AbstractAsyncContextManager):
-                made.set_result(as_source(found))
+                self._settle(made, found)
                 return
             async with found as entered:
-                made.set_result(as_source(entered))
+                self._settle(made, entered)
                 await self._closing.wait()
         except Exception as error:
             if made.done():
                 raise
             made.set_exception(error)
+
+    def _settle(self, made: "asyncio.Future[Source]", answer: Any) -> None:
+        self.restartable = is_restartable(answer)
+        made.set_result(as_source(answer))
 
 
 def _is_factory(answer: Any) -> bool:
@@ -402,6 +411,30 @@ def as_source(answer: Any) -> Source:
         return FactorySource(answer)
     _require_callable(answer)
     return FunctionSource(answer)
+
+
+def restartable(answer: AnswerT) -> AnswerT:
+    """Say of an agent that a turn may be started anew when its process has died; a decorator, or a call.
+
+    It matters to `usechat worker` alone. Say it of an agent that does no harm if it answers a turn twice: it may have
+    called tools before its process died. Raises :class:`~usechat.errors.CannotAnswer` for an object that takes no
+    attributes.
+
+    >>> @restartable
+    ... async def agent(turn):
+    ...     yield f"You said: {turn.text}"
+    """
+    try:
+        cast("Any", answer).restartable = True
+    except (AttributeError, TypeError, ValueError):
+        name = type(answer).__name__
+        raise CannotAnswer(f"a {name} takes no attributes; write a function around it, and say it of that") from None
+    return answer
+
+
+def is_restartable(answer: Any) -> bool:
+    """Return whether :func:`restartable` was said of what answers, or of what a factory made."""
+    return getattr(answer, "restartable", False) is True
 
 
 def _require_callable(answer: Any) -> None:

@@ -96,7 +96,7 @@ def test_metadata_of_another_shape_says_nothing(metadata: Any, expected: Pending
 
 async def answered(
     *said: parts.Part,
-    secret: str | None = "s3cret",
+    secret: str | None = SECRET,
     continues: Mapping[str, Any] | None = None,
     known: tuple[OpenCall, ...] = (),
 ) -> tuple[Any, tuple[OpenCall, ...]]:
@@ -110,7 +110,7 @@ async def answered(
         timeouts=Timeouts(),
         describe=lambda _error, _info: "",
         on_end=lambda _run: None,
-        approval_secret=secret,
+        chat_secret=secret,
     )
 
     class Says:

@@ -43,7 +43,7 @@ def make_run(
         timeouts=timeouts or Timeouts(),
         describe=describe,
         on_end=ended.append,
-        approval_secret=secret,
+        chat_secret=secret,
     )
     return run, ended
 
@@ -131,7 +131,7 @@ async def test_a_call_left_open_is_waiting_and_remembered() -> None:
 
 
 async def test_approval_requests_are_signed_with_the_secret_of_their_chat() -> None:
-    run, _ = make_run(secret="s3cret")
+    run, _ = make_run(secret=secret_of_chat("s3cret", "c1", ""))
     run.write(parts.ToolCall("t1", "rm", {"p": "/"}))
     run.write(parts.ApprovalRequest("a1", "t1"))
     run.write(parts.ApprovalRequest("a2", "unknown"))

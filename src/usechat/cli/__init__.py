@@ -21,6 +21,7 @@ __all__ = ["CommandParser", "main"]
 
 _COMMANDS: Final = {
     "serve": "serve an agent to a useChat page",
+    "worker": "answer for web processes that were started with --agents external",
     "check": "check a stream as the real clients would read it",
     "demo": "serve a flow that answers questions about usechat, with its page",
 }

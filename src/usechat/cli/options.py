@@ -8,6 +8,7 @@ __all__ = [
     "count",
     "disconnect",
     "header",
+    "header_name",
     "json_object",
     "milliseconds",
     "path",
@@ -86,6 +87,13 @@ def header(text: str) -> tuple[str, str]:
     if not colon or not name.strip() or not text.isprintable() or not text.isascii():
         raise argparse.ArgumentTypeError(f"{text!r} is not of the form 'Name: value'")
     return name.strip(), value.strip()
+
+
+def header_name(text: str) -> str:
+    """Read the name of an HTTP header."""
+    if not text or not text.isascii() or not text.replace("-", "").replace("_", "").isalnum():
+        raise argparse.ArgumentTypeError(f"{text!r} is not the name of a header, such as x-tenant")
+    return text.lower()
 
 
 def json_object(text: str) -> dict[str, Any]:

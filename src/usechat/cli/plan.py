@@ -1,11 +1,14 @@
 """The plan of `usechat serve`: what is served and how, and the app that a worker makes of it."""
 
 import contextlib
+import hashlib
 import logging
 import os
 import sys
 from collections.abc import Iterator, Mapping
-from typing import Any, Final, Literal, NamedTuple, TypeAlias
+from importlib.metadata import version
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, TypeAlias
 
 import msgspec
 
@@ -15,6 +18,7 @@ from usechat.cli.targets import (
     HasPageFiles,
     ServedAnswer,
     ServedApp,
+    directory_of,
     installed_targets,
     is_asgi_app,
     kind_of,
@@ -28,7 +32,7 @@ from usechat.runs.open_calls import share_secret
 from usechat.runs.quotas import Quotas
 from usechat.runs.run import Timeouts
 from usechat.runs.store import RunStore
-from usechat.server.app import ChatApp, EndpointsApp
+from usechat.server.app import ChatApp, EndpointsApp, observing
 from usechat.server.auth.bearer import bearer
 from usechat.server.auth.origin import LocalPagesOnly
 from usechat.server.cors import with_cors
@@ -38,7 +42,11 @@ from usechat.server.settings import Disconnect, Settings, cancel_after
 from usechat.server.uvicorn import STARTUP_FAILURE
 from usechat.sources import as_source
 
-__all__ = ["FACTORY", "Plan", "Served", "create_app", "hand_to_workers", "make_app"]
+if TYPE_CHECKING:
+    from usechat.runs.redis.turns import RedisTurns
+    from usechat.server.worker import AgentWorker
+
+__all__ = ["FACTORY", "Plan", "Served", "code_version", "create_app", "hand_to_workers", "make_app", "make_worker"]
 
 FACTORY: Final = "usechat.cli.plan:create_app"
 _VARIABLE: Final = "USECHAT_SERVE"
@@ -71,6 +79,11 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     approval_secret: str | None = None
     plain_asgi: bool = False
     rate: int | None = None
+    agents: Literal["here", "external"] = "here"
+    max_waiting: int = 1000
+    forward_header: tuple[str, ...] = ()
+    concurrency: int = 50
+    code_version: str = ""
 
 
 _CHAT_OPTIONS: Final = (
@@ -129,20 +142,82 @@ def make_app(plan: Plan) -> Served:
     """Return the app that serves the plan's target: itself if it is an ASGI app, a chat app around it otherwise."""
     if plan.approval_secret is not None:
         share_secret(plan.approval_secret)  # for an app that is served as it is, whose settings may name none
+    if plan.agents == "external":
+        common = _common_options(plan)
+        return _serve_answer(plan, ServedAnswer(_queue(plan, common)), common)
     kind = plan.kind or kind_of(plan.target)
     if kind is None:
         found = load_object(plan.target)
         if is_asgi_app(found):
             return Served(found, list(_chats_in(found)), built_here=False, unsupported_options=_CHAT_OPTIONS)
         return _serve_answer(plan, _answer_of(found, plan.target), _common_options(plan))
+    common = _common_options(plan)
+    opened = _open_target(plan, kind, common)
+    return _serve_app(plan, opened) if isinstance(opened, ServedApp) else _serve_answer(plan, opened, common)
+
+
+def make_worker(plan: Plan) -> "AgentWorker":
+    """Return the worker that answers the turns in the queue of the plan's target. Call it in a running event loop."""
+    from usechat.server.worker import AgentWorker
+
+    common = _common_options(plan)
+    queue = _queue(plan, common)
+    kind = plan.kind or kind_of(plan.target)
+    found = load_object(plan.target) if kind is None else None
+    if found is not None and is_asgi_app(found):
+        raise CannotServe(f"{plan.target} is an ASGI app, not an agent; give the agent inside of it")
+    opened = _answer_of(found, plan.target) if kind is None else _open_target(plan, kind, common)
+    if isinstance(opened, ServedApp):
+        raise CannotServe(f"{plan.target} as {kind} has routes of its own; serve it with usechat serve")
+    return AgentWorker(
+        opened.answer if found is None else found,
+        queue,
+        version=plan.code_version or code_version(plan.target),
+        settings=common.settings,
+        observer=observing(None, metrics=True)[0],
+        concurrency=plan.concurrency,
+    )
+
+
+def code_version(target: str) -> str:
+    """Return a name for the code of a target that was imported: a digest of its files, and usechat's version.
+
+    Its files are those of the modules that were imported from its directory or are in its package, and the target
+    itself if it is a file. Packages of others do not count.
+    """
+    directory, package = directory_of(target), target.rpartition(":")[0].partition(".")[0]
+    modules = [(name, getattr(module, "__file__", None)) for name, module in list(sys.modules.items())]
+    paths = {
+        Path(file)
+        for name, file in modules
+        if file is not None
+        if name.partition(".")[0] == package or (directory in Path(file).parents and "site-packages" not in file)
+    }
+    digest = hashlib.sha256(version("usechat").encode())
+    for path in sorted({*paths, Path(target)}):
+        if path.is_file():
+            digest.update(path.name.encode() + b"\0" + path.read_bytes() + b"\0")
+    return digest.hexdigest()[:12]
+
+
+def _queue(plan: Plan, common: CommonOptions) -> "RedisTurns":
+    """Return the queue of turns that is named like the plan's target."""
+    from usechat.runs.redis.store import RedisRuns
+    from usechat.runs.redis.turns import FORWARDED_HEADERS, RedisTurns
+
+    if not isinstance(common.runs, RedisRuns):
+        raise CannotServe("agents in processes of their own need --redis URL, the same for web and agent processes")
+    headers = (*FORWARDED_HEADERS, *plan.forward_header)
+    return RedisTurns(common.runs, plan.target, maximum_waiting=plan.max_waiting, forwarded_headers=headers)
+
+
+def _open_target(plan: Plan, kind: str, common: CommonOptions) -> ServedAnswer | ServedApp:
     target = installed_targets()[kind]
     try:
         options = msgspec.convert(plan.options, target.options)
     except msgspec.ValidationError as error:
         raise CannotServe(f"the options of --as {kind} are wrong: {error}") from None
-    common = _common_options(plan)
-    opened = target.open(plan.target, options, common)
-    return _serve_app(plan, opened) if isinstance(opened, ServedApp) else _serve_answer(plan, opened, common)
+    return target.open(plan.target, options, common)
 
 
 def _answer_of(found: Any, target: str) -> ServedAnswer:

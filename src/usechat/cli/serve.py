@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from usechat.cli.plan import Plan, Served
     from usechat.server.app import EndpointsApp
 
-__all__ = ["add_arguments", "run", "serve"]
+__all__ = ["add_arguments", "add_kinds", "plan_of", "run", "serve"]
 
 _DESCRIPTION: Final = """\
 Serve an agent to a stock useChat page: send, resume, stop, state. OBJECT is an async generator function, a generator
@@ -33,6 +33,7 @@ examples:
   usechat serve my_app:agent
   usechat serve path/to/file.py:agent --reload --debug
   usechat serve my_app:agent --host 0.0.0.0 --auth tokens:tokens.txt --workers 4 --redis redis://localhost:6379
+  usechat serve my_app:agent --redis redis://localhost:6379 --agents external
 """
 _SHORTEST_SECRET: Final = 32
 _HELLO: Final = '{"messages":[{"id":"1","role":"user","parts":[{"type":"text","text":"Hello!"}]}]}'
@@ -66,10 +67,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         " shutdown")  # fmt: skip
     _add_chat_options(parser.add_argument_group("for chats").add_argument)
     _add_access_options(parser.add_argument_group("for access").add_argument)
-    parser.set_defaults(run=run, kind_flags=dict(_add_kinds(parser)))
+    parser.set_defaults(run=run, kind_flags=dict(add_kinds(parser)))
 
 
-def _add_kinds(parser: argparse.ArgumentParser) -> Iterator[tuple[str, Mapping[str, str]]]:
+def add_kinds(parser: argparse.ArgumentParser) -> Iterator[tuple[str, Mapping[str, str]]]:
     """Add a group of options for each kind; yield the kinds and how their options are written."""
     taken: set[str] = set()
     for name, kind in installed_targets().items():
@@ -97,6 +98,15 @@ def _add_chat_options(add: Any) -> None:
     add("--coalesce-ms", type=read.milliseconds, metavar="MS",
         help="how long text may wait to share a write with more; 0 for not at all (default: 0)")  # fmt: skip
     add("--redis", metavar="URL", help="keep runs in Redis, so that every worker can resume and stop them")
+    add("--agents", choices=("here", "external"), metavar="WHERE",
+        help="external: OBJECT is not imported but the name of a queue in Redis, and `usechat worker OBJECT` answers"
+        " (default: here)")  # fmt: skip
+    add("--max-waiting", type=read.count, metavar="N",
+        help="with --agents external: refuse messages (503) while so many wait for a worker"
+        " (default: 1000)")  # fmt: skip
+    add("--forward-header", action="append", type=read.header_name, metavar="NAME",
+        help="with --agents external: a request header that the agent sees, besides accept-language, traceparent,"
+        " tracestate and x-request-id; repeatable")  # fmt: skip
     add("--approval-secret", metavar="FILE",
         help="sign approval requests and calls of the page's tools with the text in this file, so that their answers"
         " are accepted after a restart (default: a random secret until the restart)")  # fmt: skip
@@ -128,7 +138,8 @@ def serve(options: Namespace, *, title: str = "", suggestions: tuple[str, ...] =
     from usechat.server import uvicorn
     from usechat.server.listening import is_loopback, listen, resolve
 
-    plan = _plan(options, title, suggestions)
+    _validate_agents(options)
+    plan = plan_of(options, title, suggestions)
     served = _make_app(plan)
     _validate_options(plan, served, options)
     addresses = resolve(options.host, options.port)
@@ -157,12 +168,13 @@ def serve(options: Namespace, *, title: str = "", suggestions: tuple[str, ...] =
     return 0
 
 
-def _plan(options: Namespace, title: str, suggestions: tuple[str, ...]) -> "Plan":
+def plan_of(options: Namespace, title: str = "", suggestions: tuple[str, ...] = ()) -> "Plan":
+    """Return the plan that the options of a command make."""
     from usechat.cli.plan import Plan
 
     given = {name: getattr(options, name, None) for name in Plan.__struct_fields__}
     given |= {
-        "approval_secret": _approval_secret(options.approval_secret),
+        "approval_secret": _approval_secret(getattr(options, "approval_secret", None)),
         "options": _kind_options(options),
         "title": title,
         "suggestions": suggestions,
@@ -196,6 +208,20 @@ def _make_app(plan: "Plan") -> "Served":
         if plan.debug and error.__cause__ is not None:
             traceback.print_exception(error.__cause__)
         raise
+
+
+def _validate_agents(options: Namespace) -> None:
+    """Raise ``CannotServe`` unless the options about agent processes make sense together."""
+    if getattr(options, "agents", None) != "external":
+        for name in ("max_waiting", "forward_header"):
+            if getattr(options, name, None) is not None:
+                raise CannotServe(f"--{name.replace('_', '-')} is for --agents external")
+        return
+    for given, option in ((options.kind, "--as"), (options.reload, "--reload")):
+        if given:
+            raise CannotServe(f"with --agents external nothing is imported here: give {option} to usechat worker")
+    if options.redis is None:
+        raise CannotServe("--agents external needs --redis URL, the same for web and agent processes")
 
 
 def _approval_secret(path: str | None) -> str:
@@ -242,6 +268,8 @@ def _is_alone(chats: "EndpointsApp") -> bool:
 
 def _greeting(plan: "Plan", served: "Served", url: str) -> Iterator[str]:
     yield f"usechat serves {plan.title or plan.target} at {url}\n"
+    if plan.agents == "external":
+        yield f"Agents answer in processes of their own: usechat worker {plan.target} --redis URL\n"
     if not served.built_here:
         yield "It is an ASGI app and decides itself who is allowed.\n"
         return

@@ -16,6 +16,11 @@ request brings (approvals, tool outputs) is made after the previous run has ende
 A run that nobody reads for ``unread_timeout`` seconds is stopped, unless the store knows of a reader in another worker;
 the next request of its chat stops it at once. With ``unread_timeout=None`` runs continue without readers.
 
+**Agents in processes of their own.** With a ``dispatcher`` a web process drives no runs: ``start`` claims the chat,
+queues the turn and follows the run's log (:mod:`usechat.runs.turns`). A turn that still waits is stopped
+here, by becoming its owner. In an agent process ``adopt`` drives such a run; it has no reader there, so the store is
+asked regularly whether a web process reads it.
+
 **The order at the end.** The store records the end first, then the log ends. A page posts again as soon as it sees the
 end of a stream (tool outputs, approvals), and must not find its chat still busy.
 
@@ -41,12 +46,15 @@ import msgspec
 
 from usechat.errors import ChatBusy, ChatNotFound, ClientLeft, ShuttingDown, StoreUnreachable
 from usechat.protocol.reframing import Reframer, shorten
+from usechat.protocol.request import ChatRequest
 from usechat.protocol.stream import MessageStream
 from usechat.runs.log import Log, Reader
+from usechat.runs.open_calls import secret_of_chat
 from usechat.runs.reading import LogReading, Reading
 from usechat.runs.remote_runs import RemoteRun, RemoteRuns
 from usechat.runs.run import Run, RunInfo, RunState, Timeouts
 from usechat.runs.store import RunStore
+from usechat.runs.turns import Dispatcher
 from usechat.sources import HandsOver, Source
 from usechat.turn import TurnContext
 
@@ -65,11 +73,20 @@ _RECHECK_UNREAD: Final = 1.0
 """Seconds until a run that other workers read is checked again, if there is no ``unread_timeout``."""
 _REMOTE_STOP: Final = 1.0
 """Seconds that an unread run of another worker has to stop; if it takes longer, it counts as one that is read."""
+_FIRST_READER: Final = 5.0
+"""Seconds that a web process gets to register as a reader of a run that was adopted here."""
 CANNOT_FOLLOW: Final = "The connection is too slow for this answer, so it was stopped."
 
 
 def _ignore(*_event: object) -> None:
     """Do nothing: the default of the callbacks."""
+
+
+class _Withdrawn:
+    """Stands for the source of a run that ends before anything drives it."""
+
+    async def drive(self, context: TurnContext) -> None:
+        """Say nothing."""
 
 
 class RunManager:
@@ -80,6 +97,7 @@ class RunManager:
     - ``keep_log``: whether clients can resume. Without it a client that is too slow ends the run.
     - ``maximum_behind``: the backlog limit of a reader, in bytes. ``maximum_run_bytes``: that of all frames of a run.
     - ``coalesce``: seconds that a frame may wait for others to be sent with it.
+    - ``dispatcher``: queues turns for agent processes; without it runs are driven here.
     - ``on_start``: called in the context (:mod:`contextvars`) in which the run is driven.
     - ``on_end``: called once for every run, with its seconds, in the worker that ended it or found it lost.
     - ``on_loss``: called when another worker declares one of our runs lost.
@@ -100,6 +118,7 @@ class RunManager:
         maximum_behind: int = 1024 * 1024,
         maximum_run_bytes: int = 64 * 1024 * 1024,
         coalesce: float = 0,
+        dispatcher: Dispatcher | None = None,
         on_start: Callable[[RunInfo], None] = _ignore,
         on_end: Callable[[RunInfo, float], None] = _ignore,
         on_loss: Callable[[RunInfo], None] = _ignore,
@@ -117,6 +136,7 @@ class RunManager:
         self._maximum_behind = maximum_behind
         self._maximum_run_bytes = maximum_run_bytes
         self._coalesce = coalesce
+        self._dispatcher = dispatcher
         self._closing = False
         self._on_start = on_start
         self._on_end = on_end
@@ -139,13 +159,13 @@ class RunManager:
         return len(self._runs)
 
     def has(self, run_id: str) -> bool:
-        """Return whether a run of this process is running."""
-        return run_id in self._runs
+        """Return whether a run of this process is running, or one of another process is read here."""
+        return run_id in self._runs or run_id in self._remote_runs
 
     async def start(
         self,
         info: RunInfo,
-        source: Source,
+        source: Source | None,
         context: TurnContext | Prepare,
         *,
         continues: Mapping[str, Any] | None,
@@ -153,11 +173,12 @@ class RunManager:
     ) -> Reading:
         """Start a run, or do what the conflict policy says about the one that is running; return a reading.
 
-        ``context`` may be a function that makes the run and its context from the chat's last run. It is called after
-        the previous run has ended, perhaps more than once. ``has_left`` tells whether the client is gone: a request
-        that waited for another run starts none then. Raises :class:`~usechat.errors.ChatBusy`,
-        :class:`~usechat.errors.ChatNotFound`, :class:`~usechat.errors.ClientLeft`,
-        :class:`~usechat.errors.ShuttingDown`, :class:`~usechat.errors.StoreUnreachable`, and what ``context`` raises.
+        ``source`` drives the run; it is ``None`` if there is a dispatcher, which queues the turn. ``context`` may be a
+        function that makes the run and its context from the chat's last run. It is called after the previous run has
+        ended, perhaps more than once. ``has_left`` tells whether the client is gone: a request that waited for another
+        run starts none then. Raises :class:`~usechat.errors.ChatBusy`, :class:`~usechat.errors.ChatNotFound`,
+        :class:`~usechat.errors.ClientLeft`, :class:`~usechat.errors.ShuttingDown`,
+        :class:`~usechat.errors.StoreUnreachable`, :class:`~usechat.errors.TooManyWaiting`, and what ``context`` raises.
         """
         if self._closing:
             raise ShuttingDown("The server is about to restart. Please try again.")
@@ -168,8 +189,13 @@ class RunManager:
                 raise ChatNotFound("No such chat.")
             active = None if latest is None or self._store.is_concurrent else latest
             if active is None or active.state is not RunState.RUNNING:
-                prepared, asked = prepare(latest)
                 after = "" if latest is None else latest.run_id
+                if source is None:
+                    reading = await self._dispatch(prepare, latest, after=after)
+                    if reading is not None:
+                        return reading
+                    continue
+                prepared, asked = prepare(latest)
                 active = await self._store.claim(prepared, continues=continues, after=after)
                 if active is None:
                     return self._start(prepared, source, asked, continues)
@@ -181,7 +207,7 @@ class RunManager:
                     raise ClientLeft("The client left before its request was answered.")
 
     async def _resolve_conflict(
-        self, active: RunInfo, info: RunInfo, source: Source, prepare: Prepare
+        self, active: RunInfo, info: RunInfo, source: Source | None, prepare: Prepare
     ) -> Reading | None:
         """Apply the conflict policy to the run that is running; return a reading if the request attaches to it."""
         is_edited = active.answers_same_id(info) and not active.answers_same_message(info)
@@ -198,6 +224,18 @@ class RunManager:
     def _start(
         self, info: RunInfo, source: Source, context: TurnContext, continues: Mapping[str, Any] | None
     ) -> Reading:
+        run = self._make_run(info, context, continues, self._chat_secret(info))
+        reading = self._reading(run, run.log.reader(maximum_behind=self._maximum_behind))
+        self._begin_in_context(run, source)
+        return reading
+
+    def _chat_secret(self, info: RunInfo) -> str | None:
+        secret = self._approval_secret
+        return None if secret is None else secret_of_chat(secret, info.chat_id, info.subject)
+
+    def _make_run(
+        self, info: RunInfo, context: TurnContext, continues: Mapping[str, Any] | None, chat_secret: str | None
+    ) -> Run:
         on_flush = partial(self._store.append, info.run_id) if self._is_shared else None
         log = Log(keep=self._keep_log, coalesce=self._coalesce, on_flush=on_flush)
         stream = MessageStream(message_id=info.message_id, sdk=info.sdk, continues=continues)
@@ -210,20 +248,83 @@ class RunManager:
             describe=self._describe,
             on_end=self._ended,
             maximum_bytes=self._maximum_run_bytes,
-            approval_secret=self._approval_secret,
+            chat_secret=chat_secret,
             event_names=self._event_names,
         )
         self._runs[info.run_id] = run
         if continues is not None:
             self._continued[info.run_id] = continues
-        reading = self._reading(run, log.reader(maximum_behind=self._maximum_behind))
+        return run
+
+    def _begin_in_context(self, run: Run, source: Source) -> None:
         # A context of its own: the agent sees what an observer sets there, such as a span.
         contextvars.copy_context().run(self._begin, run, source)
-        return reading
 
     def _begin(self, run: Run, source: Source) -> None:
         self._on_start(run.info)
         run.start(source)
+
+    # Runs of agent processes
+
+    async def _dispatch(self, prepare: Prepare, latest: RunInfo | None, *, after: str) -> Reading | None:
+        """Queue a turn and follow its run; return ``None`` if another request was faster."""
+        assert self._dispatcher is not None
+        await self._dispatcher.admit()
+        info, context = prepare(latest)
+        if await self._dispatcher.offer(info, context.turn, after=after) is not None:
+            return None
+        reading = self._remote_reading(self._remote_runs.follow(info))
+        reading.rewrite(partial(shorten, event_names=self._event_names), live=False)
+        return reading
+
+    def adopt(
+        self,
+        info: RunInfo,
+        source: Source,
+        context: TurnContext,
+        *,
+        continues: Mapping[str, Any] | None,
+        chat_secret: str | None,
+        stop: bool = False,
+    ) -> None:
+        """Drive a run that this process has taken from a queue and owns in the store; with ``stop``, end it at once."""
+        run = self._make_run(info, context, continues, chat_secret)
+        self._begin_in_context(run, source)
+        if stop:
+            run.stop("stopped")
+        elif self._unread_timeout is not None:
+            self._schedule_unread_stop(max(self._unread_timeout, _FIRST_READER), run)
+
+    async def _withdraw(self, info: RunInfo) -> bool:
+        """End a run whose turn no agent process has taken yet; return whether that was so."""
+        if self._dispatcher is None or not await self._dispatcher.withdraw(info):
+            return False
+        context = TurnContext(ChatRequest(chat_id=info.chat_id, messages=[]))
+        run = self._make_run(info, context, await self._store.continued(info), self._chat_secret(info))
+        run.start(_Withdrawn())
+        run.stop("stopped")
+        await run.wait()
+        await asyncio.gather(*self._tasks)
+        return True
+
+    def _remote_reading(self, remote_run: RemoteRun) -> LogReading[RemoteRun]:
+        reader = remote_run.log.reader(maximum_behind=self._maximum_behind, from_start=True)
+        return LogReading(reader, remote_run, on_close=self._remote_reader_left)
+
+    def _remote_reader_left(self, remote_run: RemoteRun) -> None:
+        """Let go of a copy; if it was the last reader of an agent process's run, schedule the stop of that run."""
+        self._remote_runs.release(remote_run)
+        seconds = self._unread_timeout
+        if self._dispatcher is None or seconds is None or self._closing or remote_run.users or remote_run.log.ended:
+            return
+        loop = asyncio.get_running_loop()
+        loop.call_later(seconds, lambda: self._spawn(self._stop_unread_elsewhere(remote_run.info)))
+
+    async def _stop_unread_elsewhere(self, info: RunInfo) -> None:
+        await self._remote_runs.wait_until_closed()
+        with contextlib.suppress(StoreUnreachable):  # its owner finds by itself that nobody reads it
+            if not self._closing and not self.has(info.run_id):
+                await self._stop_if_unread(info)
 
     async def _stop_if_unread(self, active: RunInfo) -> bool:
         """Stop a run that nobody reads any more: its page was stopped, and sends a new message. Return whether it was.
@@ -240,6 +341,8 @@ class RunManager:
             return is_unread
         if not self._is_shared:
             return False
+        if self._dispatcher is not None and not await self._store.is_read(active) and await self._withdraw(active):
+            return True
         await self._store.request_stop(active, unless_read=True)
         return await self._has_ended(active, within=_REMOTE_STOP)
 
@@ -256,8 +359,7 @@ class RunManager:
             if not log.size and log.ended:
                 self._remote_runs.release(remote_run)
                 return None
-            reader = log.reader(maximum_behind=self._maximum_behind, from_start=True)
-            reading = LogReading(reader, remote_run, on_close=self._remote_runs.release)
+            reading = self._remote_reading(remote_run)
         else:
             return None
         if earlier is None and sdk == info.sdk:
@@ -279,6 +381,8 @@ class RunManager:
             run.stop("stopped")
             await run.wait()
             await asyncio.gather(*self._tasks)
+            return
+        if await self._withdraw(info):
             return
         await self._store.request_stop(info)
         await self._has_ended(info, within=self._timeouts.stop)
@@ -305,16 +409,25 @@ class RunManager:
             log.disconnect_readers()
         self._remote_runs.disconnect_readers()
 
+    async def finish_runs(self, drain: float) -> None:
+        """Start no more runs, wait ``drain`` seconds for runs to end, and stop the others."""
+        self._closing = True
+        await asyncio.gather(*[run.wait(drain) for run in self._runs.values()])
+        runs = list(self._runs.values())
+        self.stop_runs()
+        await asyncio.gather(*[run.wait() for run in runs])
+        await asyncio.gather(*self._tasks)
+
+    def stop_runs(self) -> None:
+        """Stop all runs of this process."""
+        for run in self._runs.values():
+            run.stop("shutdown")
+
     async def shut_down(self, *, drain: float) -> None:
         """Disconnect clients at once, wait ``drain`` seconds for runs to end, stop the others, close the store."""
         self._closing = True
         self.disconnect_readers()
-        await asyncio.gather(*[run.wait(drain) for run in self._runs.values()])
-        runs = list(self._runs.values())
-        for run in runs:
-            run.stop("shutdown")
-        await asyncio.gather(*[run.wait() for run in runs])
-        await asyncio.gather(*self._tasks)
+        await self.finish_runs(drain)
         await self._remote_runs.close()
         await self._store.close()
 

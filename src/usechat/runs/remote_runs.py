@@ -6,6 +6,10 @@ Everything else about reading (replay, backlog, rewriting) is the same as for a 
 
 If the run is lost or the store cannot be reached any more, the copy ends with an ``error`` chunk that closes every open
 block and tool call, so that clients get a legal stream in any case.
+
+A turn whose agent process died may be restarted as another run (:mod:`usechat.runs.turns`). If clients have seen
+nothing of the lost run, the copy goes on with the new one. Otherwise their connections are reset: clients that resume
+get the new run from its start, and no text twice.
 """
 
 import asyncio
@@ -51,14 +55,10 @@ class RemoteRun:
         await asyncio.wait([self._task])
 
     async def _copy(self, store: RunStore) -> None:
+        run: RunInfo | None = self.info
         try:
-            self.continued = await store.continued(self.info)
-            async with contextlib.aclosing(store.read(self.info)) as frames:
-                async for new in frames:
-                    if new:
-                        self.log.append(new)
-                        self.log.flush()
-                    self._caught_up.set()
+            while run is not None:
+                run = await self._copy_one(run, store)
         except Exception as error:
             if not isinstance(error, RunLost | StoreUnreachable):
                 _logger.exception(
@@ -70,6 +70,25 @@ class RemoteRun:
             self.log.end()
             self._caught_up.set()
 
+    async def _copy_one(self, run: RunInfo, store: RunStore) -> RunInfo | None:
+        """Copy a run to its end; return the run to go on with, if it was lost and restarted before it said anything."""
+        try:
+            self.continued = await store.continued(run)
+            async with contextlib.aclosing(store.read(run)) as frames:
+                async for new in frames:
+                    if new:
+                        self.log.append(new)
+                        self.log.flush()
+                    self._caught_up.set()
+        except RunLost:
+            latest = await store.latest(run.chat_id)
+            if latest is None or latest.run_id == run.run_id or not latest.is_same_turn(run):
+                raise
+            if not self.log.size:
+                return latest
+            self.log.disconnect_readers()
+        return None
+
 
 class RemoteRuns:
     """The local copies of this process: one per run, shared by its readers."""
@@ -80,12 +99,21 @@ class RemoteRuns:
         self._remote_runs: dict[str, RemoteRun] = {}
         self._closing: set[asyncio.Task[None]] = set()
 
-    async def open(self, info: RunInfo) -> RemoteRun:
-        """Return the copy of a run, caught up with the store. The caller must ``release`` it."""
+    def __contains__(self, run_id: str) -> bool:
+        """Return whether there is a copy of this run."""
+        return run_id in self._remote_runs
+
+    def follow(self, info: RunInfo) -> RemoteRun:
+        """Return the copy of a run at once; what the store has arrives later. The caller must ``release`` it."""
         remote_run = self._remote_runs.get(info.run_id)
         if remote_run is None:
             remote_run = self._remote_runs[info.run_id] = RemoteRun(info, self._store, event_names=self._event_names)
         remote_run.users += 1
+        return remote_run
+
+    async def open(self, info: RunInfo) -> RemoteRun:
+        """Return the copy of a run, caught up with the store. The caller must ``release`` it."""
+        remote_run = self.follow(info)
         try:
             await remote_run.wait_until_caught_up()
         except asyncio.CancelledError:
@@ -106,6 +134,10 @@ class RemoteRuns:
         """Close the connection of every client that reads a remote run here, without an ending."""
         for remote_run in self._remote_runs.values():
             remote_run.log.disconnect_readers()
+
+    async def wait_until_closed(self) -> None:
+        """Wait until the copies that were released have been closed, and the store knows that they are not read."""
+        await asyncio.gather(*self._closing)
 
     async def close(self) -> None:
         """Stop copying."""

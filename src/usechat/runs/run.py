@@ -55,7 +55,6 @@ from usechat.runs.open_calls import (
     input_digest,
     pending_in,
     pending_metadata,
-    secret_of_chat,
 )
 from usechat.runs.timers import timer_for
 from usechat.sources import Source
@@ -100,7 +99,8 @@ class RunInfo(msgspec.Struct, frozen=True):
     before it and that its request did not answer. ``given_calls`` are the calls whose outputs its request brought;
     empty after a successful end. Approvals are not among them: an approval counts once, because the tool may have run.
     ``user_message_id`` and ``user_message_digest`` (:func:`message_digest`) identify the message that is answered; both
-    are empty for a run that answers none, or answers it anew.
+    are empty for a run that answers none, or answers it anew. ``origin`` is set if the run restarts a turn whose worker
+    died: the id of the turn's first run.
     """
 
     run_id: str
@@ -113,6 +113,7 @@ class RunInfo(msgspec.Struct, frozen=True):
     open_calls: tuple[OpenCall, ...] = ()
     given_calls: tuple[OpenCall, ...] = ()
     user_message_digest: str = ""
+    origin: str = ""
 
     @property
     def answerable(self) -> tuple[OpenCall, ...]:
@@ -123,6 +124,10 @@ class RunInfo(msgspec.Struct, frozen=True):
     def answers_same_message(self, other: "RunInfo") -> bool:
         """Return whether both runs answer the same user message, with the same content."""
         return self.answers_same_id(other) and self.user_message_digest == other.user_message_digest
+
+    def is_same_turn(self, other: "RunInfo") -> bool:
+        """Return whether both are runs of one turn: the same run, or one restarts the other."""
+        return (self.origin or self.run_id) == (other.origin or other.run_id)
 
     def answers_same_id(self, other: "RunInfo") -> bool:
         """Return whether both runs answer a user message of the same id; a page that edits a message keeps the id."""
@@ -166,14 +171,15 @@ class Timeouts(msgspec.Struct, frozen=True):
 class Run:
     """Drives a source in one task and writes its frames to the log. It ends exactly once.
 
-    ``describe`` turns an exception into the text of the ``error`` chunk. ``on_end`` is called once, after the last
-    frame was appended; it ends the log when the store has recorded the end.
+    ``describe`` turns an exception into the text of the ``error`` chunk. ``chat_secret`` is the chat's own secret:
+    it signs approval requests, and calls that wait for the page. ``on_end`` is called once, after the last frame was
+    appended; it ends the log when the store has recorded the end.
     """
 
     # With a thousand runs the objects of each delta are not in the processor's caches: few of them, no __dict__.
     __slots__ = (
-        "_approval_secret",
         "_began",
+        "_chat_secret",
         "_context",
         "_describe",
         "_entered",
@@ -204,7 +210,7 @@ class Run:
         describe: Callable[[BaseException, RunInfo], str],
         on_end: Callable[["Run"], None],
         maximum_bytes: int = 64 * 1024 * 1024,
-        approval_secret: str | None = None,
+        chat_secret: str | None = None,
         event_names: bool = False,
     ) -> None:
         self.info = info
@@ -216,7 +222,7 @@ class Run:
         self._describe = describe
         self._on_end = on_end
         self._maximum_bytes = maximum_bytes
-        self._approval_secret = approval_secret
+        self._chat_secret = chat_secret
         self._loop = asyncio.get_running_loop()
         self._entered = False
         self._sent_part = False  # since the last tick
@@ -420,14 +426,13 @@ class Run:
     def _signed(self, part: parts.ApprovalRequest) -> parts.ApprovalRequest:
         """Sign an approval request, so that its answer can be verified when the store no longer has this run."""
         call = self._stream.call_meant_by(part.tool_call_id)
-        if call is None or call.settled or self._approval_secret is None or part.signature is not None:
+        if call is None or call.settled or self._chat_secret is None or part.signature is not None:
             return part
         made = self._as_made(call)
         if made is None:
             return part
-        secret = secret_of_chat(self._approval_secret, self.info.chat_id, self.info.subject)
         asked = msgspec.structs.replace(made, approval_id=part.approval_id)
-        return msgspec.structs.replace(part, signature=approval_signature(secret, asked))
+        return msgspec.structs.replace(part, signature=approval_signature(self._chat_secret, asked))
 
     def _pending(self) -> Mapping[str, Any]:
         """Return metadata that signs the calls which wait for the page's outputs.
@@ -435,10 +440,10 @@ class Run:
         With it the outputs are accepted even when this run is forgotten.
         """
         calls = [call for call in self._open_calls() if call.approval_id is None]
-        if self._approval_secret is None:
+        if self._chat_secret is None:
             return {}
         if calls:
-            return pending_metadata(secret_of_chat(self._approval_secret, self.info.chat_id, self.info.subject), calls)
+            return pending_metadata(self._chat_secret, calls)
         continued: Mapping[str, Any] = self._context.turn.request.continues or {}
         earlier = pending_in(continued.get("metadata"))
         return NOTHING_PENDING if earlier is not None and earlier.call_ids else {}

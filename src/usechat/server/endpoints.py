@@ -9,7 +9,15 @@ import msgspec
 from starlette.requests import Request
 from starlette.responses import JSONResponse, PlainTextResponse, Response
 
-from usechat.errors import CannotAnswer, ChatNotFound, RequestError, RequestTimeout, TooManyRequests, Unauthenticated
+from usechat.errors import (
+    CannotAnswer,
+    ChatNotFound,
+    RequestError,
+    RequestTimeout,
+    TooManyRequests,
+    TooManyWaiting,
+    Unauthenticated,
+)
 from usechat.ids import new_id
 from usechat.protocol.request import ChatRequest
 from usechat.runs.manager import Reading, RunManager
@@ -18,6 +26,7 @@ from usechat.runs.open_calls import Answers, own_secret, secret_of_chat
 from usechat.runs.quotas import Counters, MemoryCounters, QuotaKeeper
 from usechat.runs.run import RunInfo, RunState, describe_with, message_digest
 from usechat.runs.store import RunStore
+from usechat.runs.turns import Dispatcher, TurnQueue
 from usechat.server.connection import AsgiServer
 from usechat.server.observers.observer import Observer, Observers, Unobserved
 from usechat.server.requests import (
@@ -53,7 +62,9 @@ class Endpoints:
         observer: Observer,
         keep_log: bool = True,
     ) -> None:
-        self._source = as_source(answer)
+        self.queue = answer if isinstance(answer, TurnQueue) else None
+        """Where turns wait for an agent process; ``None`` if runs are driven here."""
+        self._source = None if self.queue is not None else as_source(answer)
         self.settings = settings
         self._policy = policy
         self.server = AsgiServer() if settings.plain_asgi else UvicornServer()
@@ -67,6 +78,8 @@ class Endpoints:
         self.has_lifespan = False
         """Whether the server tells the app that it shuts down, by the lifespan."""
         self._secret = settings.approval_secret or own_secret()
+        if self.queue is not None and not store.is_shared:
+            raise CannotAnswer("agents in processes of their own need a store that is shared, such as RedisRuns")
         self.manager = RunManager(
             store,
             timeouts=settings.timeouts,
@@ -79,6 +92,7 @@ class Endpoints:
             maximum_run_bytes=settings.maximum_run_bytes,
             coalesce=settings.coalesce_ms / 1000,
             event_names=settings.event_names,
+            dispatcher=self.queue and Dispatcher(self.queue, approval_secret=self._secret, quotas=settings.quotas),
             on_start=observer.run_started,
             on_end=observer.run_ended,
             on_loss=observer.run_lost,
@@ -174,8 +188,8 @@ class Endpoints:
     async def _release(self, info: RunInfo, size: int) -> None:
         await self._quotas.release(info.subject, info.run_id, size)
 
-    async def open(self) -> Source:
-        """Return what answers; the first time a factory is called, in each process once."""
+    async def open(self) -> Source | None:
+        """Return what answers, ``None`` if other processes do; the first time a factory is called, once per process."""
         return await self._source.open() if isinstance(self._source, FactorySource) else self._source
 
     def _stream(self, reading: Reading, received: float) -> Response:
@@ -261,7 +275,7 @@ def _headers_of(error: RequestError) -> Mapping[str, str]:
     match error:
         case Unauthenticated():
             return {"www-authenticate": "Bearer"}
-        case TooManyRequests(retry_after=float(seconds)):
+        case TooManyRequests(retry_after=float(seconds)) | TooManyWaiting(retry_after=float(seconds)):
             return {"retry-after": str(math.ceil(seconds))}
         case RequestTimeout():
             return {"connection": "close"}  # RFC 9110, 15.5.9: the rest of the body would be taken for a request

@@ -10,6 +10,7 @@ import msgspec
 from usechat.runs.run import RunInfo
 
 __all__ = [
+    "ADOPT",
     "ANY",
     "CLAIM",
     "COUNT",
@@ -17,16 +18,25 @@ __all__ = [
     "END",
     "FOLLOW",
     "HOLD",
+    "IDLE_TURNS",
     "IS_READ",
+    "KEEP_TURNS",
     "LATEST",
+    "PARK",
     "RENEW",
+    "RESTART",
     "SEAL",
     "STOP",
+    "TURN_STATISTICS",
+    "WAITING",
+    "WAITING_TURNS",
     "Keys",
 ]
 
 ANY: Final = "*"
 """The value of ``after`` that accepts any last run; no run has this id."""
+WAITING: Final = "queue"
+"""The owner of a run whose turn waits for an agent process; no worker has this id."""
 SEAL: Final = "18446744073709551615-18446744073709551615"
 """The id of a log's last entry, the highest there is: XADD after it is an error ("exhausted the last possible ID")."""
 
@@ -51,6 +61,10 @@ class Keys(msgspec.Struct, frozen=True):
     def quota(self, key: str) -> str:
         """Return the key of a counter of :mod:`usechat.runs.quotas`."""
         return f"{self.prefix}:quota:{key}"
+
+    def turns(self, queue: str) -> str:
+        """Return the key of a stream of turns that wait for an agent process, or are answered by one."""
+        return f"{self.prefix}:turns:{{{queue}}}"
 
     def inbox(self, worker: str) -> str:
         """Return the key of the stream of requests to a worker."""
@@ -216,3 +230,100 @@ redis.call('PEXPIRE', KEYS[1], ARGV[2])
 return redis.call('ZCARD', KEYS[1])
 """
 """Add a holder who expires. Returns how many there are."""
+
+PARK: Final = f"""{_COMMON}
+local chat, log = KEYS[1], KEYS[2]
+local run, patience, keep, entry = unpack(ARGV)
+local found = redis.call('HMGET', chat, 'run', 'state', 'owner')
+if found[1] ~= run or found[2] ~= 'running' or found[3] ~= '{WAITING}' then return false end
+redis.call('HSET', chat, 'lease', text(now() + patience), 'entry', entry)
+redis.call('PEXPIRE', chat, keep)
+redis.call('PEXPIRE', log, keep)
+return 'waiting'
+"""
+"""Let a run wait for an agent process, after its turn was queued as ``entry``. Returns nil if one has taken it."""
+
+ADOPT: Final = f"""{_COMMON}
+local chat, log = KEYS[1], KEYS[2]
+local run, owner, lease, keep = unpack(ARGV)
+local found = redis.call('HMGET', chat, 'run', 'state', 'owner', 'lease', 'stop', 'entry')
+if found[1] ~= run or found[2] ~= 'running' or redis.call('EXISTS', log) == 0 then return false end
+if found[3] ~= owner and (found[3] ~= '{WAITING}' or tonumber(found[4]) <= now()) then return false end
+redis.call('HSET', chat, 'owner', owner, 'lease', text(now() + lease))
+redis.call('PEXPIRE', chat, keep)
+redis.call('PEXPIRE', log, keep)
+return {{found[5] or 'running', found[6]}}
+"""
+"""Make a worker the owner of a run whose turn waits; it can be repeated by that worker.
+
+Returns ``running`` or ``stop``, and the entry in the queue if that is known; nil if the turn does not wait any more.
+"""
+
+RESTART: Final = f"""{_COMMON}
+local chat, log, new_log = KEYS[1], KEYS[2], KEYS[3]
+local run, new_run, info, owner, lease, keep, remember, stale = unpack(ARGV)
+local found = redis.call('HMGET', chat, 'run', 'state', 'lease', 'stop')
+local left = tonumber(found[3] or 0) - now()
+if found[1] ~= run or found[2] ~= 'running' or found[4] or left <= 0 or left > tonumber(stale) then return false end
+local first = redis.call('XRANGE', log, '0-1', '0-1')[1]
+if not first then return false end
+seal(log, 'lost', remember)
+redis.call('HSET', chat, 'run', new_run, 'info', info, 'owner', owner, 'lease', text(now() + lease))
+redis.call('XADD', new_log, '0-1', 'run', new_run, 'began', text(now()))
+redis.call('PEXPIRE', chat, keep)
+redis.call('PEXPIRE', new_log, keep)
+return now() - tonumber(first[2][4])
+"""
+"""Replace a run whose owner has died with a new one of the same turn.
+
+The old log is sealed, so that an owner which was only paused cannot write any more. Returns how many milliseconds the
+old run lasted. Returns nil if it has ended, was asked to stop, or has a lease that lasts longer than ``stale``
+milliseconds: then its owner lives.
+"""
+
+_WAITING_TURNS: Final = """
+local function waiting(queue, group)
+  local pending = redis.pcall('XPENDING', queue, group)
+  return redis.call('XLEN', queue) - (pending.err and 0 or pending[1])
+end
+"""
+
+WAITING_TURNS: Final = f"""{_WAITING_TURNS}
+return waiting(KEYS[1], ARGV[1])
+"""
+"""Return how many turns of a queue wait; there need not be a group yet."""
+
+IDLE_TURNS: Final = """
+local found = redis.pcall('XPENDING', KEYS[1], ARGV[1], 'IDLE', ARGV[2], '-', '+', ARGV[3])
+return found.err and {} or found
+"""
+"""Return entry, consumer, idle milliseconds and deliveries of the turns that nobody has claimed again for so long."""
+
+TURN_STATISTICS: Final = f"""{_COMMON}{_WAITING_TURNS}
+local function field(flat, name)
+  for i = 1, #flat, 2 do if flat[i] == name then return flat[i + 1] end end
+end
+local queue, group = KEYS[1], ARGV[1]
+local groups = redis.pcall('XINFO', 'GROUPS', queue)
+local delivered, running = '0-0', {{}}
+if not groups.err and groups[1] then
+  delivered = field(groups[1], 'last-delivered-id')
+  for _, consumer in ipairs(redis.call('XINFO', 'CONSUMERS', queue, group)) do
+    table.insert(running, {{field(consumer, 'name'), field(consumer, 'pending'), field(consumer, 'idle')}})
+  end
+end
+local oldest = redis.call('XRANGE', queue, '(' .. delivered, '+', 'COUNT', 1)[1]
+local age = oldest and now() - tonumber(string.match(oldest[1], '^%d+')) or 0
+return {{waiting(queue, group), age, running}}
+"""
+"""Return the waiting turns, the milliseconds that the oldest waits, and name, turns and idle time of each consumer."""
+
+KEEP_TURNS: Final = """
+local queue, group, consumer = KEYS[1], ARGV[1], ARGV[2]
+local claim = {'XCLAIM', queue, group, consumer, 0}
+for i = 3, #ARGV do table.insert(claim, ARGV[i]) end
+table.insert(claim, 'JUSTID')
+local kept = redis.pcall(unpack(claim))
+return kept.err and 0 or #kept
+"""
+"""Claim entries again, which resets their idle time."""

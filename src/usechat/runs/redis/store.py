@@ -127,12 +127,20 @@ class RedisRuns:
         self, info: RunInfo, *, continues: Mapping[str, Any] | None = None, after: str | None = None
     ) -> RunInfo | None:
         """Make this the active run of its chat. Returns the last run instead, if it is running or is not ``after``."""
-        self._begin()
         asked = _now()
+        active = await self._claim(info, self._worker, continues, after)
+        if active is None:
+            self._own(info, asked, self._lease)
+        return active
+
+    async def _claim(
+        self, info: RunInfo, owner: str, continues: Mapping[str, Any] | None, after: str | None
+    ) -> RunInfo | None:
+        self._begin()
         arguments = (
             info.run_id,
             msgspec.json.encode(info),
-            self._worker,
+            owner,
             msgspec.json.encode(continues),
             _milliseconds(self._lease),
             self._keep,
@@ -143,10 +151,10 @@ class RedisRuns:
         active, lost = await self._run(scripts.CLAIM, keys, *arguments)
         if lost is not None:
             self._report_lost(_info(lost), lost[2] / 1000)
-        if active is not None:
-            return _info(active)
-        self._owned[info.run_id] = OwnedRun(info, self._keys.log(info), asked)
-        return None
+        return None if active is None else _info(active)
+
+    def _own(self, info: RunInfo, renewed: float, lease: float) -> None:
+        self._owned[info.run_id] = OwnedRun(info, self._keys.log(info), renewed, lease)
 
     def append(self, run_id: str, frames: bytes) -> None:
         """Queue frames for the writer, which sends those of all runs together."""
@@ -240,6 +248,96 @@ class RedisRuns:
         if owner is not None:
             await self._write_to(owner.decode(), request, info.run_id)
 
+    # For turns that are answered by processes of their own, see usechat.runs.redis.turns
+
+    @property
+    def worker(self) -> str:
+        """The id of this process, as the owner of runs."""
+        return self._worker
+
+    @property
+    def lease(self) -> float:
+        """Seconds after which the run of a worker that died counts as lost."""
+        return self._lease
+
+    def turns_key(self, queue: str) -> str:
+        """Return the key of a queue of turns."""
+        return self._keys.turns(queue)
+
+    async def claim_waiting(self, info: RunInfo, *, continues: Mapping[str, Any] | None, after: str) -> RunInfo | None:
+        """Do what ``claim`` does for a run without an owner; it is lost after one lease time unless it is parked."""
+        return await self._claim(info, scripts.WAITING, continues, after)
+
+    async def park(self, info: RunInfo, entry: str, patience: float) -> None:
+        """Let a claimed run wait for an agent process for ``patience`` seconds; its turn is ``entry`` in the queue."""
+        keep = self._keep + _milliseconds(patience)
+        await self._run(scripts.PARK, self._run_keys(info), info.run_id, _milliseconds(patience), keep, entry)
+
+    async def end_waiting(self, info: RunInfo) -> None:
+        """Record the end of a run whose turn could not be queued."""
+        arguments = (info.run_id, scripts.WAITING, msgspec.json.encode(info), info.state, _milliseconds(self._remember))
+        await self._run(scripts.END, self._run_keys(info), *arguments, 0)
+
+    async def is_waiting(self, info: RunInfo) -> bool:
+        """Return whether a run waits for an agent process."""
+        found = await self._ask("HMGET", self._keys.chat(info.chat_id), "run", "state", "owner")
+        return found == [info.run_id.encode(), b"running", scripts.WAITING.encode()]
+
+    async def adopt(self, info: RunInfo, *, leases: int = 1) -> tuple[str, str | None] | None:
+        """Make this worker the owner of a run that waits; ``None`` if it does not wait any more.
+
+        Returns ``running``, or ``stop`` if the run was asked to stop, and the turn's entry in the queue if that is
+        known. With ``leases`` the run counts as lost after so many lease times only: others may restart it before.
+        """
+        self._begin()
+        asked, lease = _now(), leases * self._lease
+        arguments = (info.run_id, self._worker, _milliseconds(lease), self._keep)
+        found = await self._run(scripts.ADOPT, self._run_keys(info), *arguments)
+        if found is None:
+            return None
+        self._own(info, asked, lease)
+        state, entry = found
+        return state.decode(), None if entry is None else entry.decode()
+
+    async def restart(self, lost: RunInfo, info: RunInfo, *, leases: int) -> bool:
+        """Replace a run, whose owner has not renewed it for one lease time, with one of the same turn that is ours.
+
+        Returns False if the owner lives, or the run has ended or was asked to stop.
+        """
+        self._begin()
+        asked, lease = _now(), leases * self._lease
+        keys = (*self._run_keys(lost), self._keys.log(info))
+        arguments = (
+            lost.run_id,
+            info.run_id,
+            msgspec.json.encode(info),
+            self._worker,
+            _milliseconds(lease),
+            self._keep,
+            _milliseconds(self._remember),
+            _milliseconds(lease - self._lease),
+        )
+        lasted = await self._run(scripts.RESTART, keys, *arguments)
+        if lasted is None:
+            return False
+        self._own(info, asked, lease)
+        self._report_lost(lost, lasted / 1000)
+        return True
+
+    def _run_keys(self, info: RunInfo) -> tuple[str, str]:
+        return self._keys.chat(info.chat_id), self._keys.log(info)
+
+    async def ask(self, *command: Any) -> Any:
+        """Send a command to Redis; raise :class:`~usechat.errors.StoreUnreachable` if it does not answer."""
+        return await self._ask(*command)
+
+    async def ask_blocking(self, *command: Any) -> Any:
+        """Send a command that blocks, for one lease time at most; raise ``StoreUnreachable`` like ``ask``."""
+        try:
+            return await self._blocked_client.execute_command(*command)
+        except (exceptions.ConnectionError, exceptions.TimeoutError, OSError) as error:
+            raise StoreUnreachable from error
+
     # For quotas, see usechat.runs.quotas
 
     async def count(self, key: str, amount: int, seconds: float) -> tuple[int, float]:
@@ -310,7 +408,7 @@ class RedisRuns:
         pipeline = self._client.pipeline(transaction=False)
         for run in runs:
             keys = (self._keys.chat(run.info.chat_id), run.log)
-            arguments = (run.info.run_id, self._worker, _milliseconds(self._lease), self._keep)
+            arguments = (run.info.run_id, self._worker, _milliseconds(run.lease), self._keep)
             pipeline.execute_command("EVAL", scripts.RENEW, len(keys), *keys, *arguments)
         replies = await pipeline.execute(raise_on_error=False)
         for run, reply in zip(runs, replies, strict=True):

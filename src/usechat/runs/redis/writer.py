@@ -28,9 +28,11 @@ Command: TypeAlias = tuple[Any, ...]
 class OwnedRun:
     """A run of this worker: its unwritten frames and its lease."""
 
-    def __init__(self, info: RunInfo, log: str, renewed: float) -> None:
+    def __init__(self, info: RunInfo, log: str, renewed: float, lease: float) -> None:
         self.info = info
         self.log = log
+        self.lease = lease
+        """Seconds after a renewal at which others declare the run lost."""
         self.began = renewed
         self.renewed = renewed
         """When the lease was last renewed, by this process's clock."""

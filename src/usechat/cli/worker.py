@@ -1,0 +1,90 @@
+"""The command `usechat worker`: an agent process behind web processes, see `usechat serve --agents external`."""
+
+import argparse
+import asyncio
+import logging.config
+import signal
+import sys
+import traceback
+from argparse import Namespace
+from typing import TYPE_CHECKING, Final
+
+from usechat.cli import options as read
+from usechat.cli.serve import add_kinds, plan_of
+from usechat.cli.targets import installed_targets
+from usechat.errors import CannotLoad
+
+if TYPE_CHECKING:
+    from usechat.cli.plan import Plan
+
+__all__ = ["add_arguments", "run"]
+
+_DESCRIPTION: Final = """\
+Answer the messages that web processes accept (usechat serve OBJECT --agents external), so that web and agent processes
+are started, stopped and deployed apart. OBJECT is what usechat serve takes, except ASGI apps; its text is the name of
+the queue, so it must be written alike in both commands. Start as many workers as you like.
+
+SIGTERM or Ctrl-C: no more messages are taken, running answers get --drain seconds. A second one stops them at once.
+"""
+_EPILOG: Final = """\
+exit code: 2 if the object or an option is wrong; one sentence says what.
+
+examples:
+  usechat worker my_app:agent --redis redis://localhost:6379
+  usechat worker my_app:agent --redis redis://localhost:6379 --concurrency 50 --drain 3600
+"""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the options of the command, and those of every installed kind."""
+    parser.usage = "usechat worker [options] --redis URL OBJECT"
+    parser.description, parser.epilog = _DESCRIPTION, _EPILOG
+    kinds = installed_targets()
+    add = parser.add_argument
+    add("target", metavar="OBJECT",
+        help="MODULE:NAME, path/to/file.py:NAME, or what a kind takes, see below")  # fmt: skip
+    add("--redis", metavar="URL", required=True, help="the Redis of the web processes")
+    add("--as", dest="kind", choices=tuple(kinds), metavar="KIND", help="what OBJECT is, see below")
+    add("--concurrency", type=read.count, metavar="N",
+        help="how many answers this process gives at once (default: 50)")  # fmt: skip
+    add("--drain", type=read.seconds, metavar="SECONDS",
+        help="how long running answers may go on at a shutdown (default: 10)")  # fmt: skip
+    add("--code-version", metavar="NAME",
+        help="the version of the agent's code: an answer whose process died is started anew only by a process of the"
+        " same version (default: a digest of the object's files)")  # fmt: skip
+    add("--disconnect", type=read.disconnect, metavar="POLICY", help="as of usechat serve; give both the same")
+    add("--idle-timeout", type=read.seconds_or_never, metavar="SECONDS",
+        help="how long an agent may be silent, or never for no limit (default: 120)")  # fmt: skip
+    add("--coalesce-ms", type=read.milliseconds, metavar="MS",
+        help="how long text may wait to share a write with more; 0 for not at all (default: 0)")  # fmt: skip
+    add("--log-format", choices=("text", "json"), default="text", metavar="FORMAT", help="text or json (default: text)")
+    add("--debug", action="store_true", default=None,
+        help="print the traceback of a failed import, and show the text of errors on the page; not for"
+        " production")  # fmt: skip
+    parser.set_defaults(run=run, kind_flags=dict(add_kinds(parser)))
+
+
+def run(options: Namespace) -> int:
+    """Answer until the process is told to exit; return the exit code."""
+    from usechat.server.uvicorn import log_config
+
+    logging.config.dictConfig(log_config(options.log_format))
+    asyncio.run(_work(plan_of(options)))
+    return 0
+
+
+async def _work(plan: "Plan") -> None:
+    from usechat.cli.plan import make_worker
+
+    try:
+        worker = make_worker(plan)
+    except CannotLoad as error:
+        if plan.debug and error.__cause__ is not None:
+            traceback.print_exception(error.__cause__)
+        raise
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, worker.stop)
+    sys.stdout.write(f"usechat worker answers for {plan.target}: up to {plan.concurrency} at once\n")
+    sys.stdout.flush()
+    await worker.work(drain=plan.drain)

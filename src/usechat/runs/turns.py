@@ -1,0 +1,140 @@
+"""Turns that a web process hands to agent processes: what a queued turn holds, and what a queue of turns does.
+
+**The idea.** A web process that has no agent accepts a request as usual: it checks the answers in it, claims the chat
+and follows the run's log. Instead of driving the run it puts the turn into a queue. An agent process takes the turn,
+becomes the owner of the run, and drives it (:mod:`usechat.server.worker`). For everything else, that is reading,
+resuming, stopping and open calls, the run is one of another worker, as if a load balancer had chosen that worker.
+
+The one implementation is :class:`~usechat.runs.redis.turns.RedisTurns`.
+"""
+
+from collections.abc import Mapping
+from typing import Any, Protocol, runtime_checkable
+
+import msgspec
+
+from usechat.protocol.request import ChatRequest
+from usechat.protocol.values import json_text, json_value, read_json
+from usechat.runs.open_calls import secret_of_chat
+from usechat.runs.quotas import Quotas
+from usechat.runs.run import RunInfo
+from usechat.turn import Identity, Turn
+
+__all__ = ["Dispatcher", "QueuedTurn", "TurnQueue", "TurnStatistics"]
+
+
+class QueuedTurn(msgspec.Struct, frozen=True):
+    """Everything that an agent process needs for a turn.
+
+    ``headers`` are those that the queue forwards, with lower-case names. ``secret`` is the chat's own secret, with
+    which approval requests are signed. ``quotas`` are those that were counted when the turn was accepted.
+    """
+
+    info: RunInfo
+    request: ChatRequest
+    identity: Identity | None = None
+    headers: Mapping[str, str] = {}
+    path_params: Mapping[str, Any] = {}
+    query: Mapping[str, str] = {}
+    secret: str | None = None
+    quotas: Quotas = Quotas()
+
+    def encode(self) -> bytes:
+        """Return the turn as JSON. What is not JSON in claims and path parameters is converted (``docs/values.md``)."""
+        fields = {
+            "info": msgspec.to_builtins(self.info),
+            "request": {name: getattr(self.request, name) for name in ChatRequest.__struct_fields__},
+            "identity": None if self.identity is None else json_value(msgspec.to_builtins(self.identity)),
+            "headers": dict(self.headers),
+            "path_params": json_value(dict(self.path_params)),
+            "query": dict(self.query),
+            "secret": self.secret,
+            "quotas": msgspec.to_builtins(self.quotas),
+        }
+        pending = self.request.pending_calls
+        fields["request"]["pending_calls"] = None if pending is None else sorted(pending)
+        try:
+            return msgspec.json.encode(fields)
+        except UnicodeEncodeError:  # a lone surrogate
+            return json_text(fields).encode()
+
+    @classmethod
+    def decode(cls, data: bytes) -> "QueuedTurn":
+        """Read what :meth:`encode` returned, perhaps in a process with another release of usechat.
+
+        Messages keep keys that no type names. Raises ``ValueError`` or ``KeyError`` for anything else.
+        """
+        try:
+            fields = msgspec.json.decode(data)
+        except msgspec.DecodeError:  # a lone surrogate
+            fields = read_json(data.decode())
+        request = {name: fields["request"][name] for name in ChatRequest.__struct_fields__}
+        pending, identity = request["pending_calls"], fields["identity"]
+        return cls(
+            info=msgspec.convert(fields["info"], RunInfo),
+            request=ChatRequest(**request | {"pending_calls": None if pending is None else frozenset(pending)}),
+            identity=None if identity is None else msgspec.convert(identity, Identity),
+            headers=fields["headers"],
+            path_params=fields["path_params"],
+            query=fields["query"],
+            secret=fields["secret"],
+            quotas=msgspec.convert(fields["quotas"], Quotas),
+        )
+
+
+class TurnStatistics(msgspec.Struct, frozen=True):
+    """How busy the agent processes are: turns that wait, seconds that the oldest waits, running turns by process."""
+
+    waiting: int = 0
+    oldest_seconds: float = 0.0
+    running: Mapping[str, int] = {}
+
+
+@runtime_checkable
+class TurnQueue(Protocol):
+    """What a web process does with a queue of turns. Coroutines raise ``StoreUnreachable`` if it does not answer."""
+
+    forwarded_headers: tuple[str, ...]
+    """The request headers that agents see, in lower case; all others stay in the web process."""
+
+    async def admit(self) -> None:
+        """Raise :class:`~usechat.errors.TooManyWaiting` if no further turn may wait."""
+        ...
+
+    async def offer(self, turn: QueuedTurn, *, after: str) -> RunInfo | None:
+        """Claim the turn's chat, as ``RunStore.claim`` does, and queue the turn; return the run that prevents it."""
+        ...
+
+    async def withdraw(self, info: RunInfo) -> bool:
+        """Make this process the owner of a run whose turn still waits; return False if it does not wait any more."""
+        ...
+
+    async def statistics(self) -> TurnStatistics:
+        """Return how busy the agent processes are."""
+        ...
+
+
+class Dispatcher:
+    """Queues the turns of one application, with its secret and its quotas."""
+
+    def __init__(self, queue: TurnQueue, *, approval_secret: str, quotas: Quotas) -> None:
+        self._approval_secret = approval_secret
+        self._quotas = quotas
+        self._queue = queue
+        self.admit = queue.admit
+        self.withdraw = queue.withdraw
+
+    async def offer(self, info: RunInfo, turn: Turn, *, after: str) -> RunInfo | None:
+        """Claim the chat and queue the turn; return the run that prevents it."""
+        forwarded = self._queue.forwarded_headers
+        queued = QueuedTurn(
+            info=info,
+            request=turn.request,
+            identity=turn.identity,
+            headers={name: turn.headers[name] for name in forwarded if name in turn.headers},
+            path_params=turn.path_params,
+            query=turn.query,
+            secret=secret_of_chat(self._approval_secret, info.chat_id, info.subject),
+            quotas=self._quotas,
+        )
+        return await self._queue.offer(queued, after=after)

@@ -1,0 +1,199 @@
+"""An agent process: takes turns out of a queue and answers them; web processes stream the answers.
+
+**The idea.** :class:`AgentWorker` is the other half of a ``ChatApp`` whose turns are queued. It has a run manager of
+its own and no readers: runs are driven as in a web server, and their frames go to the run store. One loop takes as many
+turns as there is room for; another shows every third of a lease time that this process lives, and looks for turns of
+processes that died (:mod:`usechat.runs.redis.turns`).
+
+**Shutting down.** ``stop`` ends the taking of turns. Running turns get ``drain`` seconds, and are stopped after that.
+
+**What fails how.** If Redis does not answer, the loops try again; runs end as :mod:`usechat.runs.redis.store` says.
+Entries whose end could not be recorded are removed later.
+"""
+
+import asyncio
+import contextlib
+import logging
+from typing import TYPE_CHECKING, Any, Final
+
+from usechat.errors import StoreUnreachable
+from usechat.runs.manager import RunManager
+from usechat.runs.quotas import QuotaKeeper
+from usechat.runs.run import RunInfo, describe_with
+from usechat.server.observers.observer import Observer
+from usechat.server.requests import RequestHeaders
+from usechat.server.settings import Settings, linger
+from usechat.sources import FactorySource, Source, as_source, is_restartable
+from usechat.threads import AgentThreads
+from usechat.turn import TurnContext
+
+if TYPE_CHECKING:
+    from usechat.runs.redis.turns import RedisTurns, TakenTurn
+
+__all__ = ["AgentWorker"]
+
+_logger: Final = logging.getLogger("usechat.server")
+_BLOCK: Final = 1.0
+"""Seconds that one request for turns waits; a shutdown takes as long to be noticed."""
+_RETRY_DELAY: Final = 0.5
+
+
+class AgentWorker:
+    """Answers the turns of a queue, ``concurrency`` at once.
+
+    ``answer`` is what a ``ChatApp`` takes. ``version`` names the code: a turn is restarted only by a process of the
+    same version. One worker belongs to one event loop.
+
+    .. code-block:: python
+
+        runs = RedisRuns("redis://localhost:6379")
+        worker = AgentWorker(agent, RedisTurns(runs, "my_app:agent"), version="2026-11-16")
+        await worker.work(drain=3600)  # until worker.stop() is called
+    """
+
+    def __init__(
+        self,
+        answer: Any,
+        turns: "RedisTurns",
+        *,
+        version: str,
+        settings: Settings,
+        observer: Observer,
+        concurrency: int = 50,
+    ) -> None:
+        self._answer = answer
+        self._source = as_source(answer)
+        self._turns = turns
+        self._version = version
+        self._concurrency = concurrency
+        self._observer = observer
+        self._settings = settings
+        self._threads = AgentThreads(settings.threads, on_waiting=observer.threads_waiting)
+        self._taken: dict[str, TakenTurn] = {}
+        self._ended: set[str] = set()
+        self._has_room = asyncio.Event()
+        self._has_room.set()
+        self._stopping = asyncio.Event()
+        self._manager = RunManager(
+            turns.runs,
+            timeouts=settings.timeouts,
+            unread_timeout=linger(settings.disconnect, kept=True),
+            conflict="reject",
+            describe=describe_with(settings.on_error),
+            keep_log=False,  # readers are in other processes and read the store
+            maximum_run_bytes=settings.maximum_run_bytes,
+            coalesce=settings.coalesce_ms / 1000,
+            event_names=settings.event_names,
+            on_start=observer.run_started,
+            on_end=observer.run_ended,
+            on_loss=observer.run_lost,
+            on_done=self._done,
+        )
+
+    @property
+    def running(self) -> int:
+        """How many turns are being answered."""
+        return len(self._taken)
+
+    def stop(self) -> None:
+        """Take no more turns; ``work`` returns when the running ones have ended, at the latest after ``drain``.
+
+        A second call stops the running turns at once.
+        """
+        if self._stopping.is_set():
+            self._manager.stop_runs()
+        self._stopping.set()
+        self._has_room.set()
+
+    async def work(self, *, drain: float) -> None:
+        """Answer turns until ``stop`` is called; then let running turns finish for ``drain`` seconds.
+
+        Raises what a factory of the agent raises; then nothing was taken.
+        """
+        source = await self._source.open() if isinstance(self._source, FactorySource) else self._source
+        restartable = is_restartable(self._answer) or is_restartable(self._source)
+        keeping = asyncio.create_task(self._keep_and_sweep(source, restartable), name="usechat worker")
+        try:
+            await self._take_turns(source, restartable)
+            await self._manager.finish_runs(drain)
+        finally:
+            keeping.cancel()
+            await asyncio.wait([keeping])
+            await self._leave()
+
+    async def _take_turns(self, source: Source, restartable: bool) -> None:
+        while not self._stopping.is_set():
+            free = self._concurrency - self.running
+            if free <= 0:
+                self._has_room.clear()
+                await self._has_room.wait()
+                continue
+            try:
+                options = {"count": free, "restartable": restartable, "block": _BLOCK}
+                for taken in await self._turns.take(self._version, **options):
+                    self._begin(taken, source)
+            except StoreUnreachable:
+                await asyncio.sleep(_RETRY_DELAY)
+            except Exception:
+                _logger.exception("a turn could not be taken from the queue; the worker tries again")
+                await asyncio.sleep(_RETRY_DELAY)
+
+    def _begin(self, taken: "TakenTurn", source: Source) -> None:
+        turn = taken.turn
+        self._taken[taken.info.run_id] = taken
+        sent = [(name.encode("latin-1"), value.encode("latin-1")) for name, value in turn.headers.items()]
+        context = TurnContext(
+            turn.request,
+            identity=turn.identity,
+            headers=RequestHeaders({"headers": sent}),
+            path_params=turn.path_params,
+            query=turn.query,
+            observer=self._observer,
+            threads=self._threads,
+        )
+        continues = turn.request.continues
+        self._manager.adopt(taken.info, source, context, continues=continues, chat_secret=turn.secret, stop=taken.stop)
+
+    async def _done(self, info: RunInfo, size: int) -> None:
+        taken = self._taken.pop(info.run_id)
+        self._has_room.set()
+        self._ended.add(taken.entry)
+        await self._remove_ended()
+        quotas = QuotaKeeper(taken.turn.quotas, self._turns.runs)
+        await quotas.release(info.subject, taken.turn.info.run_id, size)
+
+    async def _remove_ended(self) -> None:
+        ended = tuple(self._ended)
+        await self._turns.done(*ended)
+        self._ended.difference_update(ended)
+
+    async def _keep_and_sweep(self, source: Source, restartable: bool) -> None:
+        while True:
+            await asyncio.sleep(self._turns.runs.lease / 3)
+            try:
+                await self._remove_ended()
+                mine = [taken.entry for taken in self._taken.values()]
+                await self._turns.keep(self._version, mine)
+                count = 0 if self._stopping.is_set() else self._concurrency - self.running
+                options: dict[str, Any] = {"mine": mine, "count": count, "restartable": restartable}
+                async for taken in self._turns.take_over_dead(self._version, **options):
+                    _logger.warning(
+                        "run %s: its agent process died, so it is started here%s",
+                        taken.info.run_id,
+                        f" again, in the place of run {taken.info.origin}" if taken.info.origin else "",
+                        extra={"chat_id": taken.info.chat_id, "run_id": taken.info.run_id},
+                    )
+                    self._begin(taken, source)
+            except StoreUnreachable:
+                pass  # the store logs it, and the next round comes soon
+            except Exception:
+                _logger.exception("looking for turns of agent processes that died failed; the worker tries again")
+
+    async def _leave(self) -> None:
+        with contextlib.suppress(StoreUnreachable):
+            await self._remove_ended()
+            await self._turns.leave(self._version)
+        await self._manager.shut_down(drain=0)
+        await self._threads.finish(self._settings.timeouts.stop)
+        if isinstance(self._source, FactorySource):
+            await self._source.close()
