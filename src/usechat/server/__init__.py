@@ -24,10 +24,12 @@ from usechat.server.observers.workers import counted_together
 from usechat.server.openapi import openapi
 from usechat.server.requests import Action, Authorize, allow_all
 from usechat.server.settings import Settings, cancel_after
+from usechat.server.worker import AgentWorker
 from usechat.turn import Identity
 
 if TYPE_CHECKING:
     from usechat.runs.redis.store import RedisRuns
+    from usechat.runs.redis.turns import RedisTurns
     from usechat.server.auth.jwt import JsonWebTokens
     from usechat.server.observers.opentelemetry import OpenTelemetryObserver
     from usechat.server.observers.prometheus import process_metrics
@@ -35,6 +37,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Action",
+    "AgentWorker",
     "ApiTokens",
     "Authorize",
     "ChatApp",
@@ -50,6 +53,7 @@ __all__ = [
     "PageSettings",
     "Quotas",
     "RedisRuns",
+    "RedisTurns",
     "RunInfo",
     "RunState",
     "RunStore",
@@ -75,6 +79,7 @@ _HOMES: Final = {
     "OpenTelemetryObserver": "usechat.server.observers.opentelemetry",
     "PageSettings": "usechat.server.page",
     "RedisRuns": "usechat.runs.redis.store",
+    "RedisTurns": "usechat.runs.redis.turns",
     "WithPage": "usechat.server.page",
     "process_metrics": "usechat.server.observers.prometheus",
 }

@@ -3,6 +3,7 @@
 import gc
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
+from functools import partial
 from typing import Any, Final, TypeAlias
 
 from starlette.applications import Starlette
@@ -13,6 +14,7 @@ from starlette.routing import BaseRoute, Route, WebSocketRoute
 from usechat.errors import MissingDependency, RequestError
 from usechat.runs.memory import MemoryRuns
 from usechat.runs.store import RunStore
+from usechat.runs.turns import TurnQueue
 from usechat.server.endpoints import Endpoints
 from usechat.server.observers.logs import LoggingObserver
 from usechat.server.observers.observer import Observer, Observers, Unobserved
@@ -118,7 +120,8 @@ class ChatApp(EndpointsApp):
         answer: what answers the chat: an async generator function, a generator function, a function, a
             ``ChatTransport``, or an object of a framework whose adapter is installed. Or a factory: a function without
             arguments, async or not, that returns one of these, or an async context manager around one. It is called
-            once, when the server starts, and the context manager is left when it shuts down.
+            once, when the server starts, and the context manager is left when it shuts down. Or a
+            :class:`~usechat.server.RedisTurns`: then agent processes answer (`usechat worker`).
         runs: the store of runs; by default :class:`~usechat.server.MemoryRuns`. Several processes need
             :class:`~usechat.server.RedisRuns`.
         authorize: returns who sent a request; see ``docs/auth.md``. By default everyone is allowed.
@@ -153,7 +156,8 @@ class ChatApp(EndpointsApp):
         observer: Observer | None = None,
         metrics: bool = True,
     ) -> None:
-        observers, page = observing(observer, metrics=metrics)
+        queue = answer if isinstance(answer, TurnQueue) else None
+        observers, page = observing(observer, metrics=metrics, queue=queue)
         endpoints = Endpoints(
             answer,
             store=runs or MemoryRuns(),
@@ -190,13 +194,15 @@ def _with_slash(path: str) -> tuple[str, str]:
     return path, f"{path}/"
 
 
-def observing(observer: Observer | None, *, metrics: bool) -> tuple[Observer, MetricsPage | None]:
-    """Return the observers of an app, and the page with the metrics if there is to be one."""
-    counting, page = _metrics() if metrics else (Unobserved(), None)
+def observing(
+    observer: Observer | None, *, metrics: bool, queue: TurnQueue | None = None
+) -> tuple[Observer, MetricsPage | None]:
+    """Return the observers of an app, and the page with the metrics, also those of a queue, if there is to be one."""
+    counting, page = _metrics(queue) if metrics else (Unobserved(), None)
     return Observers(LoggingObserver(), counting, observer or Unobserved()), page
 
 
-def _metrics() -> tuple[Observer, MetricsPage]:
+def _metrics(queue: TurnQueue | None) -> tuple[Observer, MetricsPage]:
     """Return the observer that counts, and the page with the counts; without prometheus-client, how to install it."""
     try:
         from usechat.server.observers.prometheus import process_metrics
@@ -207,7 +213,8 @@ def _metrics() -> tuple[Observer, MetricsPage]:
             return PlainTextResponse(remedy, 501)
 
         return Unobserved(), say_how
-    return process_metrics(), process_metrics().page
+    counting = process_metrics()
+    return counting, counting.page if queue is None else partial(counting.page_with, queue)
 
 
 _THRESHOLDS: Final = (20_000, 10, 10)

@@ -281,7 +281,7 @@ class RedisRuns:
     async def is_waiting(self, info: RunInfo) -> bool:
         """Return whether a run waits for an agent process."""
         found = await self._ask("HMGET", self._keys.chat(info.chat_id), "run", "state", "owner")
-        return found == [info.run_id.encode(), b"running", scripts.WAITING.encode()]
+        return bool(found == [info.run_id.encode(), b"running", scripts.WAITING.encode()])
 
     async def adopt(self, info: RunInfo, *, leases: int = 1) -> tuple[str, str | None] | None:
         """Make this worker the owner of a run that waits; ``None`` if it does not wait any more.

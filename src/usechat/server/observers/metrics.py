@@ -14,11 +14,15 @@ __all__ = [
     "OPEN_CONNECTIONS",
     "OPEN_FAILURES",
     "OPEN_STREAMS",
+    "QUEUE_INSTRUMENTS",
     "REQUESTS",
     "SERVER_ABORTS",
     "STREAMS",
     "THREADS_WAITING",
     "TTFB",
+    "TURNS_OLDEST",
+    "TURNS_RUNNING",
+    "TURNS_WAITING",
     "TURN_DURATION",
     "UNKNOWN_EVENTS",
     "Bind",
@@ -117,7 +121,19 @@ INSTRUMENTS: Final = (
     OPEN_CONNECTIONS,
     UNKNOWN_EVENTS,
 )
-"""All of them. ``adapter.request.error_rate`` is none: it follows from the labels of the count (docs/metrics.md)."""
+"""What an observer counts. ``adapter.request.error_rate`` is none: it follows from the labels of the count."""
+
+TURNS_WAITING: Final = Instrument(
+    "adapter.turns.waiting", "gauge", "{turn}", "Turns that wait for an agent process now."
+)
+TURNS_OLDEST: Final = Instrument(
+    "adapter.turns.oldest", "gauge", "s", "How long the oldest of the waiting turns has waited."
+)
+TURNS_RUNNING: Final = Instrument(
+    "adapter.turns.running", "gauge", "{turn}", "Turns that each agent process answers now.", labels=("worker",)
+)
+QUEUE_INSTRUMENTS: Final = (TURNS_WAITING, TURNS_OLDEST, TURNS_RUNNING)
+"""What the page of a web process shows besides, if its agents are processes of their own: Redis is asked for it."""
 
 
 _PUBLISHED_TOGETHER: Final = 64 * 1024

@@ -1,20 +1,23 @@
 """Metrics for Prometheus: counted with prometheus-client, served at ``/metrics``."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import cache
 
 from starlette.requests import Request
 from starlette.responses import Response
 
-from usechat.errors import MissingDependency
-from usechat.server.observers.metrics import Instrument, MetricsObserver
+from usechat.errors import MissingDependency, StoreUnreachable
+from usechat.runs.turns import TurnQueue, TurnStatistics
+from usechat.server.observers.metrics import QUEUE_INSTRUMENTS, Instrument, MetricsObserver
 from usechat.server.observers.workers import forget_dead_workers, worker_directory
 
 try:
     from prometheus_client import REGISTRY, CollectorRegistry, Counter, Gauge, Histogram
     from prometheus_client.exposition import choose_encoder
+    from prometheus_client.metrics_core import GaugeMetricFamily, Metric
     from prometheus_client.multiprocess import MultiProcessCollector
+    from prometheus_client.registry import Collector
 except ImportError as error:
     raise MissingDependency("prometheus-client", "metrics") from error
 
@@ -30,10 +33,21 @@ class PrometheusObserver(MetricsObserver):
 
     async def page(self, request: Request) -> Response:
         """Answer ``/metrics``: everything in the registry, or the sums of all workers."""
+        return await self._page(request, [])
+
+    async def page_with(self, queue: TurnQueue, request: Request) -> Response:
+        """Answer ``/metrics`` with what the queue of turns says, too; without that if the queue does not answer."""
+        try:
+            found = _queue_metrics(await queue.statistics())
+        except StoreUnreachable:
+            found = []
+        return await self._page(request, found)
+
+    async def _page(self, request: Request, others: list[Metric]) -> Response:
         self.publish()
         encode, content_type = choose_encoder(request.headers.get("accept", ""))
         # In a thread, because the files of many workers take milliseconds, and streams must not wait for them.
-        content = await asyncio.to_thread(lambda: encode(self._collected()))
+        content = await asyncio.to_thread(lambda: encode(_Both(self._collected(), others).registry))
         return Response(content, headers={"content-type": content_type})
 
     def _collected(self) -> CollectorRegistry:
@@ -55,6 +69,32 @@ def process_metrics() -> PrometheusObserver:
     ...     return await chat_response(request, lambda turn: "Hello!", observer=process_metrics())
     """
     return PrometheusObserver(REGISTRY)
+
+
+class _Both(Collector):
+    """Shows what a registry has, and further metrics."""
+
+    def __init__(self, registry: CollectorRegistry, others: list[Metric]) -> None:
+        self._found = registry
+        self._others = others
+        self.registry = CollectorRegistry()
+        self.registry.register(self)
+
+    def collect(self) -> Iterable[Metric]:
+        """Yield all of them."""
+        yield from self._found.collect()
+        yield from self._others
+
+
+def _queue_metrics(found: TurnStatistics) -> list[Metric]:
+    waiting, oldest, running = (
+        GaugeMetricFamily(each.prometheus_name, each.description, labels=each.labels) for each in QUEUE_INSTRUMENTS
+    )
+    waiting.add_metric((), found.waiting)
+    oldest.add_metric((), found.oldest_seconds)
+    for worker, turns in found.running.items():
+        running.add_metric((worker,), turns)
+    return [waiting, oldest, running]
 
 
 class _PrometheusBinding:

@@ -1,0 +1,373 @@
+"""The queue of turns: who may take a turn, and what becomes of it when a process dies."""
+
+import asyncio
+import logging
+
+import msgspec
+import pytest
+
+from tests.redis_server import RedisServer
+from tests.runs.redis_stores import LEASE, RUN, SHORT, StoreEvents, Workers, read_all, until
+from usechat.errors import RunLost, StoreUnreachable, TooManyWaiting
+from usechat.protocol.request import ChatRequest
+from usechat.runs.redis.store import RedisRuns
+from usechat.runs.redis.turns import RedisTurns, TakenTurn
+from usechat.runs.run import RunState
+from usechat.runs.turns import QueuedTurn, TurnStatistics
+
+REQUEST = ChatRequest.parse({"messages": [{"id": "u1", "role": "user", "parts": [{"type": "text", "text": "hi"}]}]})
+TURN = QueuedTurn(RUN, REQUEST)
+QUEUE = "my_app:agent"
+
+
+def turn_of(number: int) -> QueuedTurn:
+    return QueuedTurn(msgspec.structs.replace(RUN, run_id=f"r{number}", chat_id=f"c{number}"), REQUEST)
+
+
+class Tier:
+    """A web process and agent processes on one Redis."""
+
+    def __init__(self, workers: Workers) -> None:
+        self.workers = workers
+        self.web = self.turns(lease=SHORT)
+
+    def turns(self, *, lease: float = SHORT, **options: float) -> RedisTurns:
+        return RedisTurns(self.workers.store(lease=lease), QUEUE, **options)  # type: ignore[arg-type]
+
+    @property
+    def key(self) -> str:
+        return f"{self.workers.prefix}:turns:{{{QUEUE}}}"
+
+    def is_idle(self, milliseconds: float) -> bool:
+        """Tell whether an entry has not been claimed for so long."""
+        pending = self.workers.client.xpending_range(self.key, "agents", "-", "+", 1, idle=int(milliseconds))
+        return bool(pending)
+
+
+@pytest.fixture
+def tier(workers: Workers) -> Tier:
+    return Tier(workers)
+
+
+async def take(turns: RedisTurns, version: str = "v1", *, restartable: bool = False, count: int = 9) -> list[TakenTurn]:
+    return await turns.take(version, count=count, restartable=restartable, block=0.01)
+
+
+async def sweep(
+    turns: RedisTurns, version: str = "v1", *, restartable: bool = False, mine: tuple[str, ...] = (), count: int = 9
+) -> list[TakenTurn]:
+    found = turns.take_over_dead(version, mine=mine, count=count, restartable=restartable)
+    return [taken async for taken in found]
+
+
+async def dead(turns: RedisTurns, tier: Tier) -> None:
+    """Let a process die, and wait until that shows."""
+    await turns.runs.close()
+    await until(lambda: tier.is_idle(SHORT * 1000 + 50), "the process counts as dead")
+
+
+async def state(turns: RedisTurns) -> RunState | None:
+    latest = await turns.runs.latest("c1")
+    return None if latest is None else latest.state
+
+
+async def test_a_turn_is_taken_by_one_process(tier: Tier) -> None:
+    agents = [tier.turns() for _ in range(5)]
+    for turns in agents:
+        assert await take(turns) == []
+    assert await tier.web.offer(TURN, after="") is None
+    taken = await asyncio.gather(*map(take, agents))
+    [one] = [each for found in taken for each in found]
+    assert (one.info, one.turn, one.stop) == (RUN, TURN, False)
+
+
+async def test_a_turn_waits_for_the_first_process(tier: Tier) -> None:
+    await tier.web.offer(TURN, after="")
+    assert await state(tier.web) is RunState.RUNNING
+    [taken] = await take(tier.turns())
+    assert taken.turn == TURN
+
+
+async def test_a_process_takes_no_more_than_it_has_room_for(tier: Tier) -> None:
+    for number in range(3):
+        await tier.web.offer(turn_of(number), after="")
+    agent = tier.turns()
+    assert [taken.info.run_id for taken in await take(agent, count=2)] == ["r0", "r1"]
+    assert [taken.info.run_id for taken in await take(agent, count=2)] == ["r2"]
+
+
+async def test_a_chat_that_is_busy_queues_nothing(tier: Tier) -> None:
+    await tier.web.offer(TURN, after="")
+    second = QueuedTurn(msgspec.structs.replace(RUN, run_id="r2"), REQUEST)
+    assert await tier.web.offer(second, after="") == RUN
+    assert (await tier.web.statistics()).waiting == 1
+
+
+async def test_what_an_agent_process_writes_is_read_in_the_web_process(tier: Tier) -> None:
+    await tier.web.offer(TURN, after="")
+    agent = tier.turns()
+    [taken] = await take(agent)
+    agent.runs.append("r1", b"data: 1\n\n")
+    assert await agent.runs.end(msgspec.structs.replace(RUN, state=RunState.FINISHED))
+    await agent.done(taken.entry)
+    assert await read_all(tier.web.runs) == b"data: 1\n\n"
+    assert await tier.web.statistics() == TurnStatistics(0, 0, {f"v1:{agent.runs.worker}": 0})
+
+
+async def test_a_waiting_turn_can_be_withdrawn_and_is_then_given_to_nobody(tier: Tier) -> None:
+    await tier.web.offer(TURN, after="")
+    other_web = tier.turns()
+    assert await other_web.withdraw(RUN)
+    assert (await tier.web.statistics()).waiting == 0
+    assert await take(tier.turns()) == []
+    assert await other_web.runs.end(msgspec.structs.replace(RUN, state=RunState.STOPPED))
+    assert await state(tier.web) is RunState.STOPPED
+
+
+async def test_a_turn_that_was_taken_cannot_be_withdrawn(tier: Tier) -> None:
+    await tier.web.offer(TURN, after="")
+    [_] = await take(tier.turns())
+    assert not await tier.web.withdraw(RUN)
+
+
+async def test_a_stop_between_the_claim_and_the_queue_reaches_the_agent_process(tier: Tier) -> None:
+    await tier.web.offer(TURN, after="")
+    await tier.web.runs.request_stop(RUN)
+    [taken] = await take(tier.turns())
+    assert taken.stop
+
+
+async def test_a_turn_that_nobody_takes_is_lost_after_a_while(tier: Tier) -> None:
+    web = tier.turns(patience=0.3)
+    lost = StoreEvents(web.runs)
+    await web.offer(TURN, after="")
+    with pytest.raises(RunLost):
+        await read_all(web.runs)
+    assert await take(tier.turns()) == []
+    assert [info.state for info in lost.losses] == [RunState.LOST]
+    assert (await web.statistics()).waiting == 0, "the process that was given the entry has removed it"
+
+
+async def test_a_turn_waits_for_longer_than_a_lease(tier: Tier) -> None:
+    await tier.web.offer(TURN, after="")
+    lease = int(tier.workers.client.hget(tier.workers.chat, "lease") or 0)
+    seconds, _ = tier.workers.client.time()
+    assert lease / 1000 - seconds > 100
+
+
+async def test_more_turns_than_may_wait_are_refused(tier: Tier) -> None:
+    web = tier.turns(maximum_waiting=2)
+    await take(tier.turns())  # there is a process, but it takes nothing more
+    for number in range(2):
+        await web.admit()
+        await web.offer(turn_of(number), after="")
+    with pytest.raises(TooManyWaiting) as refused:
+        await web.admit()
+    assert (refused.value.status, refused.value.retry_after > 0) == (503, True)
+    await take(tier.turns(), count=1)
+    await web.admit()
+
+
+async def test_running_turns_do_not_count_as_waiting(tier: Tier) -> None:
+    agent = tier.turns()
+    for number in range(3):
+        await tier.web.offer(turn_of(number), after="")
+    await take(agent, count=2)
+    found = await tier.web.statistics()
+    assert (found.waiting, found.running) == (1, {f"v1:{agent.runs.worker}": 2})
+
+
+async def test_the_oldest_waiting_turn_is_timed(tier: Tier) -> None:
+    await tier.web.offer(TURN, after="")
+    first = (await tier.web.statistics()).oldest_seconds
+    await asyncio.sleep(0.1)
+    assert (await tier.web.statistics()).oldest_seconds >= first + 0.1
+
+
+async def test_a_queue_that_was_never_used_is_empty(tier: Tier) -> None:
+    assert await tier.web.statistics() == TurnStatistics()
+    await tier.web.admit()
+    assert await sweep(tier.web) == []
+    await tier.web.leave("v1")
+
+
+async def test_the_turn_of_a_process_that_died_is_lost(tier: Tier) -> None:
+    await tier.web.offer(TURN, after="")
+    first, second = tier.turns(), tier.turns()
+    [taken] = await take(first)
+    await dead(first, tier)
+    assert await sweep(second) == []
+    assert await state(tier.web) is RunState.LOST
+    assert (await tier.web.statistics()).running[f"v1:{first.runs.worker}"] == 0
+    assert tier.workers.client.xlen(tier.key) == 0, f"{taken.entry} was removed"
+
+
+async def test_a_turn_that_was_delivered_but_not_begun_goes_to_any_version(tier: Tier) -> None:
+    await tier.web.offer(TURN, after="")
+    tier.workers.client.xgroup_create(tier.key, "agents", "0")
+    tier.workers.client.xreadgroup("agents", "v1:gone", {tier.key: ">"})
+    await until(lambda: tier.is_idle(SHORT * 1000 + 50), "the process counts as dead")
+    [taken] = await sweep(tier.turns(), "v2")
+    assert (taken.info, taken.turn) == (RUN, TURN)
+
+
+@pytest.fixture
+async def died(tier: Tier) -> None:
+    """A restartable turn whose process has died after it said something."""
+    await tier.web.offer(TURN, after="")
+    first = tier.turns()
+    [_] = await take(first, restartable=True)
+    first.runs.append("r1", b"data: old\n\n")
+    await until(lambda: tier.workers.client.xlen(tier.workers.log) == 2, "it has said something")
+    await dead(first, tier)
+
+
+@pytest.mark.usefixtures("died")
+async def test_a_restartable_turn_is_started_anew_as_another_run(tier: Tier) -> None:
+    second = tier.turns()
+    lost = StoreEvents(second.runs)
+    [taken] = await sweep(second, restartable=True)
+    assert taken.info == msgspec.structs.replace(RUN, run_id=taken.info.run_id, origin="r1")
+    assert taken.info.run_id != "r1"
+    assert await tier.web.runs.latest("c1") == taken.info
+    with pytest.raises(RunLost):
+        await read_all(tier.web.runs, RUN)
+    second.runs.append(taken.info.run_id, b"data: new\n\n")
+    await second.runs.end(msgspec.structs.replace(taken.info, state=RunState.FINISHED))
+    assert await read_all(tier.web.runs, taken.info) == b"data: new\n\n"
+    assert [info.run_id for info in lost.losses] == ["r1"]
+
+
+@pytest.mark.usefixtures("died")
+async def test_only_one_process_restarts_a_turn(tier: Tier) -> None:
+    agents = [tier.turns() for _ in range(4)]
+    found = await asyncio.gather(*(sweep(turns, restartable=True) for turns in agents))
+    assert len([each for taken in found for each in taken]) == 1
+
+
+@pytest.mark.usefixtures("died")
+@pytest.mark.parametrize(
+    ("version", "restartable", "count"), [("v2", True, 9), ("v", True, 9), ("v1", False, 9), ("v1", True, 0)]
+)
+async def test_no_turn_is_restarted_by_another_version_or_without_room_or_consent(
+    tier: Tier, version: str, restartable: bool, count: int
+) -> None:
+    assert await sweep(tier.turns(), version, restartable=restartable, count=count) == []
+    assert await tier.web.runs.latest("c1") == RUN, "another process may still restart it"
+
+
+@pytest.mark.usefixtures("died")
+async def test_a_turn_that_was_asked_to_stop_is_not_restarted(tier: Tier) -> None:
+    await tier.web.runs.request_stop(RUN)
+    assert await sweep(tier.turns(), restartable=True) == []
+
+
+async def test_a_paused_process_cannot_write_into_a_turn_that_was_restarted(tier: Tier) -> None:
+    await tier.web.offer(TURN, after="")
+    paused = tier.turns(lease=LEASE)
+    events = StoreEvents(paused.runs)
+    [_] = await take(paused, restartable=True)
+    await until(lambda: tier.is_idle(SHORT * 1000 + 50), "the process counts as dead")
+    seconds, _ = tier.workers.client.time()
+    tier.workers.client.hset(tier.workers.chat, "lease", str((seconds + SHORT) * 1000))
+    [taken] = await sweep(tier.turns(), restartable=True)
+    paused.runs.append("r1", b"data: late\n\n")
+    await until(lambda: events.failures, "the paused process finds out")
+    assert tier.workers.client.xlen(f"{tier.workers.chat}:log:{taken.info.run_id}") == 1
+
+
+async def test_a_process_that_lives_keeps_its_turns(tier: Tier) -> None:
+    await tier.web.offer(TURN, after="")
+    first = tier.turns()
+    [taken] = await take(first, restartable=True)
+    await until(lambda: tier.is_idle(SHORT * 1000 + 50), "it was not claimed again")
+    # Its lease is renewed all the same: it is late, not dead.
+    assert await sweep(tier.turns(), restartable=True) == []
+    await first.keep("v1", [taken.entry])
+    assert not tier.is_idle(1000)
+    assert (await tier.web.statistics()).running[f"v1:{first.runs.worker}"] == 1
+    assert await state(tier.web) is RunState.RUNNING
+
+
+async def test_own_turns_are_left_alone(tier: Tier) -> None:
+    await tier.web.offer(TURN, after="")
+    first = tier.turns()
+    [taken] = await take(first, restartable=True)
+    await until(lambda: tier.is_idle(SHORT * 1000 + 50), "it was not claimed again")
+    assert await sweep(first, restartable=True, mine=(taken.entry,)) == []
+
+
+@pytest.mark.usefixtures("died")
+async def test_a_turn_that_ends_every_process_is_given_up(tier: Tier) -> None:
+    for _ in range(2):
+        agent = tier.turns()
+        [_taken] = await sweep(agent, restartable=True)
+        await dead(agent, tier)
+    assert await sweep(tier.turns(), restartable=True) == []
+
+
+async def test_an_entry_whose_run_has_ended_is_removed(tier: Tier) -> None:
+    await tier.web.offer(TURN, after="")
+    first = tier.turns()
+    [_] = await take(first)
+    await first.runs.end(msgspec.structs.replace(RUN, state=RunState.FINISHED))
+    await dead(first, tier)
+    assert await sweep(tier.turns(), restartable=True) == []
+    assert tier.workers.client.xlen(tier.key) == 0
+
+
+async def test_a_process_leaves_without_a_trace(tier: Tier) -> None:
+    first, second = tier.turns(), tier.turns()
+    await take(first)
+    await take(second, "v2")
+    await first.leave("v1")
+    assert (await tier.web.statistics()).running == {f"v2:{second.runs.worker}": 0}
+
+
+async def test_an_entry_that_cannot_be_read_is_logged_and_dropped(tier: Tier, caplog: pytest.LogCaptureFixture) -> None:
+    tier.workers.client.xadd(tier.key, {"turn": "nonsense"})
+    with caplog.at_level(logging.ERROR, "usechat.runs"):
+        assert await take(tier.turns()) == []
+    assert "cannot be read, and is dropped" in caplog.text
+    assert tier.workers.client.xlen(tier.key) == 0
+
+
+async def test_a_redis_that_lost_its_data_gets_a_new_group(tier: Tier) -> None:
+    agent = tier.turns()
+    await take(agent)
+    tier.workers.client.delete(tier.key)
+    assert await take(agent) == []
+    assert await sweep(agent) == []
+    await agent.keep("v1", ["1-1"])
+    await agent.done("1-1")
+    await tier.web.offer(TURN, after="")
+    [taken] = await take(agent)
+    assert taken.turn == TURN
+
+
+async def test_a_turn_that_cannot_be_queued_leaves_no_busy_chat(tier: Tier, monkeypatch: pytest.MonkeyPatch) -> None:
+    ask = RedisRuns.ask
+
+    async def refuse(self: RedisRuns, *command: object) -> object:
+        if command[0] == "XADD":
+            raise StoreUnreachable
+        return await ask(self, *command)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(RedisRuns, "ask", refuse)
+        with pytest.raises(StoreUnreachable):
+            await tier.web.offer(TURN, after="")
+    assert await state(tier.web) is RunState.FAILED
+    again = QueuedTurn(msgspec.structs.replace(RUN, run_id="r2"), REQUEST)
+    assert await tier.web.offer(again, after="r1") is None
+
+
+async def test_without_redis_every_step_says_so(own_server: RedisServer) -> None:
+    workers = Workers(own_server)
+    turns = RedisTurns(workers.store(lease=SHORT), QUEUE)
+    await take(turns)
+    own_server.stop()
+    for step in (turns.admit(), turns.statistics(), turns.done("1-1"), turns.withdraw(RUN), take(turns), sweep(turns)):
+        with pytest.raises(StoreUnreachable):
+            await step
+    await workers.close()
