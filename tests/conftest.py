@@ -1,9 +1,11 @@
 """Hypothesis profiles: the suite is the same on every run; `make fuzz` looks for what it has not seen yet.
 
-With `USECHAT_TEST_PLAIN_ASGI=1` servers use nothing of uvicorn's internals.
+With `USECHAT_TEST_PLAIN_ASGI=1` servers use nothing of uvicorn's internals. With `USECHAT_TEST_AGENTS=external` agents
+answer behind a queue in Redis.
 """
 
 import os
+from collections.abc import Iterator
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -21,3 +23,15 @@ if os.environ.get("USECHAT_TEST_PLAIN_ASGI") == "1":
     @pytest.fixture(autouse=True, scope="session")
     def _plain_asgi() -> None:
         switch_off_internals(pytest.MonkeyPatch())
+
+
+if os.environ.get("USECHAT_TEST_AGENTS") == "external":
+    from contextlib import ExitStack
+
+    from tests.external_agents import put_agents_outside
+
+    @pytest.fixture(autouse=True, scope="session")
+    def _external_agents() -> Iterator[None]:
+        with ExitStack() as stack:
+            put_agents_outside(pytest.MonkeyPatch(), stack)
+            yield

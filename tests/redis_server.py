@@ -61,6 +61,13 @@ class RedisServer:
             self._process.wait(PATIENCE)
             self._process = None
 
+    def kill(self) -> None:
+        """End the server without a chance to write anything."""
+        assert self._process is not None
+        self._process.kill()
+        self._process.wait(PATIENCE)
+        self._process = None
+
     def lose_everything(self) -> None:
         """Remove what the stopped server has on disk."""
         shutil.rmtree(self._directory)

@@ -1,0 +1,63 @@
+"""The processes of the tests of an agent tier, with a short lease.
+
+`python -m tests.server.agent_process web SOCKET URL LEASE` and `… worker plain|restartable VERSION URL LEASE`.
+"""
+
+import asyncio
+import signal
+import socket
+import sys
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import uvicorn
+
+from usechat.runs.redis.store import RedisRuns
+from usechat.runs.redis.turns import RedisTurns
+from usechat.server import ChatApp, Settings, Unobserved
+from usechat.server.worker import AgentWorker
+from usechat.sources import restartable
+from usechat.turn import Turn
+
+_QUEUE = "agents"
+
+
+async def count(turn: Turn) -> AsyncIterator[str]:
+    """Say as many numbers as asked for, fifty a second; note every beginning, and being stopped."""
+    note = Path(turn.body["note"])
+    with note.open("a") as file:  # noqa: ASYNC230
+        file.write("begun\n")
+    try:
+        for number in range(int(turn.text)):
+            yield f"{number} "
+            await asyncio.sleep(0.02)
+    except asyncio.CancelledError:
+        with note.open("a") as file:  # noqa: ASYNC230
+            file.write("stopped\n")
+        raise
+
+
+def serve(descriptor: str, url: str, lease: str) -> None:
+    runs = RedisRuns(url, lease=float(lease))
+    app = ChatApp(RedisTurns(runs, _QUEUE, maximum_waiting=3), runs=runs)
+    uvicorn.Server(uvicorn.Config(app, log_level="error")).run([socket.socket(fileno=int(descriptor))])
+
+
+async def work(kind: str, version: str, url: str, lease: str) -> None:
+    agent = restartable(count) if kind == "restartable" else count
+    turns = RedisTurns(RedisRuns(url, lease=float(lease)), _QUEUE)
+    worker = AgentWorker(agent, turns, version=version, settings=Settings(), observer=Unobserved(), concurrency=2)
+    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, worker.stop)
+    await worker.work(drain=60)
+
+
+def main() -> None:
+    role, *arguments = sys.argv[1:]
+    if role == "web":
+        serve(*arguments)
+    else:
+        asyncio.run(work(*arguments))
+
+
+if __name__ == "__main__":
+    main()
