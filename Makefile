@@ -43,6 +43,7 @@ demo-agent-ops: $(UV_STAMP) $(PAGE) ## run an agent session, the gateway that pu
 test: install ## every test, the core covered by its unit tests completely; then the unit tests on the other Pythons
 	$(RUN) pytest -n auto --cov --ignore=tests/conformance --ignore=tests/browser
 	USECHAT_TEST_PLAIN_ASGI=1 $(RUN) pytest -n auto tests/server
+	USECHAT_TEST_AGENTS=external $(RUN) pytest -n auto tests/server
 	$(RUN) pytest -n auto tests/conformance
 	$(RUN) pytest -n auto tests/browser
 	@default=$$($(RUN) python -c 'import sys; print("%d.%d" % sys.version_info[:2])'); \

@@ -143,6 +143,7 @@ BLOCKS: Mapping[str, Callable[[], Iterator[str]]] = {
     "help-demo": lambda: cli_help("demo"),
     "help-serve": lambda: cli_help("serve"),
     "help-sessions": lambda: cli_help("sessions"),
+    "help-worker": lambda: cli_help("worker"),
 }
 
 

@@ -27,7 +27,7 @@ from usechat.protocol.validation import validate_messages
 
 if TYPE_CHECKING:
     from usechat.server.endpoints import chat_response
-    from usechat.sources import Adapter, AdapterSource, parts_of
+    from usechat.sources import Adapter, AdapterSource, parts_of, restartable
     from usechat.turn import Turn, emit
 
 __version__ = "0.1.0"
@@ -62,6 +62,7 @@ __all__ = [
     "encode_frame",
     "model_messages",
     "parts_of",
+    "restartable",
     "validate_messages",
 ]
 
@@ -73,6 +74,7 @@ _HOMES = {
     "chat_response": "usechat.server.endpoints",
     "emit": "usechat.turn",
     "parts_of": "usechat.sources",
+    "restartable": "usechat.sources",
 }
 
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 from usechat.cli import options as read
 from usechat.cli.serve import add_kinds, plan_of
 from usechat.cli.targets import installed_targets
-from usechat.errors import CannotLoad
+from usechat.errors import CannotListen, CannotLoad
 
 if TYPE_CHECKING:
     from usechat.cli.plan import Plan
@@ -57,6 +57,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="how long an agent may be silent, or never for no limit (default: 120)")  # fmt: skip
     add("--coalesce-ms", type=read.milliseconds, metavar="MS",
         help="how long text may wait to share a write with more; 0 for not at all (default: 0)")  # fmt: skip
+    add("--host", default="127.0.0.1", help="where to listen for --metrics-port (default: 127.0.0.1)")
+    add("--metrics-port", type=read.port, metavar="PORT",
+        help="serve metrics for Prometheus there: answers by how they ended, and how long they took (default:"
+        " none)")  # fmt: skip
     add("--log-format", choices=("text", "json"), default="text", metavar="FORMAT", help="text or json (default: text)")
     add("--debug", action="store_true", default=None,
         help="print the traceback of a failed import, and show the text of errors on the page; not for"
@@ -69,8 +73,19 @@ def run(options: Namespace) -> int:
     from usechat.server.uvicorn import log_config
 
     logging.config.dictConfig(log_config(options.log_format))
+    if options.metrics_port is not None:
+        _serve_metrics(options.host, options.metrics_port)
     asyncio.run(_work(plan_of(options)))
     return 0
+
+
+def _serve_metrics(host: str, port: int) -> None:
+    from usechat.server.observers.prometheus import process_metrics
+
+    try:
+        process_metrics().serve(host, port)
+    except OSError as error:
+        raise CannotListen(f"port {port} of {host} cannot be used: {error.strerror}") from None
 
 
 async def _work(plan: "Plan") -> None:

@@ -20,7 +20,8 @@ from usechat.errors import StoreUnreachable
 from usechat.runs.manager import RunManager
 from usechat.runs.quotas import QuotaKeeper
 from usechat.runs.run import RunInfo, describe_with
-from usechat.server.observers.observer import Observer
+from usechat.server.observers.logs import LoggingObserver
+from usechat.server.observers.observer import Observer, Observers
 from usechat.server.requests import RequestHeaders
 from usechat.server.settings import Settings, linger
 from usechat.sources import FactorySource, Source, as_source, is_restartable
@@ -41,8 +42,16 @@ _RETRY_DELAY: Final = 0.5
 class AgentWorker:
     """Answers the turns of a queue, ``concurrency`` at once.
 
-    ``answer`` is what a ``ChatApp`` takes. ``version`` names the code: a turn is restarted only by a process of the
-    same version. One worker belongs to one event loop.
+    Args:
+        answer: what a ``ChatApp`` takes.
+        turns: the queue; its web processes and agent processes share a Redis.
+        version: names the code. A turn whose process died is restarted only by a process of the same version, and only
+            if the agent is :func:`~usechat.restartable`.
+        settings: how runs are made, as of the web processes; what concerns requests has no effect here.
+        concurrency: how many turns are answered at once.
+        observer: receives what happens; by default the end of each run is logged.
+
+    One worker belongs to one event loop.
 
     .. code-block:: python
 
@@ -57,10 +66,11 @@ class AgentWorker:
         turns: "RedisTurns",
         *,
         version: str,
-        settings: Settings,
-        observer: Observer,
+        settings: Settings | None = None,
         concurrency: int = 50,
+        observer: Observer | None = None,
     ) -> None:
+        settings, observer = settings or Settings(), observer or Observers(LoggingObserver())
         self._answer = answer
         self._source = as_source(answer)
         self._turns = turns

@@ -44,6 +44,8 @@ FORWARDED_HEADERS: Final = ("accept-language", "traceparent", "tracestate", "x-r
 
 _logger: Final = logging.getLogger("usechat.runs")
 _GROUP: Final = "agents"
+_NO_GROUP: Final = ("NOGROUP", "UNBLOCKED", "ERR no such key")
+"""How errors begin that say that there is no such stream or group."""
 _LEASES_TO_RESTART: Final = 3
 _DELIVERIES: Final = 3
 """How often a turn is delivered: one that ends its process every time must not end all processes."""
@@ -142,8 +144,8 @@ class RedisTurns:
         read = ("XREADGROUP", "GROUP", _GROUP, self._consumer(version), "COUNT", count)
         try:
             found = await self.runs.ask_blocking(*read, "BLOCK", int(block * 1000), "STREAMS", self._key, ">")
-        except ResponseError:  # Redis has lost its data, and the group with it
-            self._has_group = False
+        except ResponseError as error:
+            self._forget_group(error)
             return []
         entries = [entry for _, delivered in found or () for entry in delivered]
         decoded = [(entry_id.decode(), _decode(entry_id.decode(), fields)) for entry_id, fields in entries]
@@ -242,9 +244,15 @@ class RedisTurns:
         """Send a command about the group; ``None`` if Redis has lost its data, and the group with it."""
         try:
             return await self.runs.ask(*command)
-        except ResponseError:
-            self._has_group = False
+        except ResponseError as error:
+            self._forget_group(error)
             return None
+
+    def _forget_group(self, error: ResponseError) -> None:
+        """Make the group anew next time, if Redis has lost its data; raise any other error."""
+        if not str(error).startswith(_NO_GROUP):
+            raise error
+        self._has_group = False
 
 
 def _decode(entry_id: str, fields: Mapping[bytes, bytes]) -> QueuedTurn | None:

@@ -13,7 +13,7 @@ from usechat.server.observers.metrics import QUEUE_INSTRUMENTS, Instrument, Metr
 from usechat.server.observers.workers import forget_dead_workers, worker_directory
 
 try:
-    from prometheus_client import REGISTRY, CollectorRegistry, Counter, Gauge, Histogram
+    from prometheus_client import REGISTRY, CollectorRegistry, Counter, Gauge, Histogram, start_http_server
     from prometheus_client.exposition import choose_encoder
     from prometheus_client.metrics_core import GaugeMetricFamily, Metric
     from prometheus_client.multiprocess import MultiProcessCollector
@@ -42,6 +42,10 @@ class PrometheusObserver(MetricsObserver):
         except StoreUnreachable:
             found = []
         return await self._page(request, found)
+
+    def serve(self, host: str, port: int) -> None:
+        """Serve the registry at a port of its own, from a thread; raise ``OSError`` if the port cannot be used."""
+        start_http_server(port, host, self._registry)
 
     async def _page(self, request: Request, others: list[Metric]) -> Response:
         self.publish()

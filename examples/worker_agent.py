@@ -1,0 +1,20 @@
+"""An agent in a process of its own, so that a deploy of the web server ends no answer. In two terminals, with a Redis:
+
+usechat serve examples/worker_agent.py:agent --redis redis://localhost:6379 --agents external
+usechat worker examples/worker_agent.py:agent --redis redis://localhost:6379 --drain 3600
+"""
+
+import asyncio
+import os
+from collections.abc import AsyncIterator
+
+from usechat import Turn, restartable
+
+
+@restartable  # it calls no tools: if its process dies, another may answer the question anew
+async def agent(turn: Turn) -> AsyncIterator[str]:
+    yield f"Process {os.getpid()} thinks about {turn.text!r}. "
+    for step in range(1, 11):
+        await asyncio.sleep(0.05)
+        yield f"{step} "
+    yield "Done."
