@@ -1,0 +1,345 @@
+"""An agent worker behind a chat app: what an agent sees and what a page gets are as in one process."""
+
+import asyncio
+import itertools
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager
+from time import monotonic
+from typing import Any
+
+import httpx2
+import pytest
+import redis
+
+from tests.redis_server import PATIENCE, SERVERS, RedisServer, redis_server
+from tests.server.process import question
+from usechat import ChunkDecoder, MessageBuilder
+from usechat.errors import CannotAnswer
+from usechat.parts import ApprovalRequest, Part, Text, ToolCall, ToolResult
+from usechat.runs.memory import MemoryRuns
+from usechat.runs.redis.store import RedisRuns
+from usechat.runs.redis.turns import RedisTurns
+from usechat.server import AgentWorker, ChatApp, Quotas, Settings
+from usechat.sources import restartable
+from usechat.turn import Identity, Turn
+
+_prefixes = (f"tier{number}" for number in itertools.count())
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[RedisServer]:
+    with redis_server(next(iter(SERVERS))) as running:
+        yield running
+
+
+class Tier:
+    """A chat app, and agent workers behind it."""
+
+    def __init__(self, url: str) -> None:
+        self.url, self.prefix = url, next(_prefixes)
+        self._workers: list[tuple[AgentWorker, asyncio.Task[None]]] = []
+        self._apps: list[ChatApp] = []
+
+    def runs(self, lease: float = 10) -> RedisRuns:
+        return RedisRuns(self.url, prefix=self.prefix, lease=lease)
+
+    def web(self, *, headers: tuple[str, ...] = ("x-tenant",), lease: float = 10, **options: Any) -> httpx2.AsyncClient:
+        runs = self.runs(lease)
+        settings = Settings(sdk="7", **options.pop("settings", {}))
+        queue = RedisTurns(runs, "agents", forwarded_headers=headers)
+        app = ChatApp(queue, runs=runs, settings=settings, **options)
+        self._apps.append(app)
+        return httpx2.AsyncClient(
+            transport=httpx2.ASGITransport(app=app), base_url="http://example", timeout=2 * PATIENCE
+        )
+
+    def worker(self, agent: Any, *, version: str = "v1", lease: float = 10, **options: Any) -> AgentWorker:
+        worker = AgentWorker(agent, RedisTurns(self.runs(lease), "agents"), version=version, **options)
+        self._workers.append((worker, asyncio.create_task(worker.work(drain=PATIENCE))))
+        return worker
+
+    async def kill(self, worker: AgentWorker) -> None:
+        """End a worker as kill -9 does: nothing is said to Redis."""
+        [task] = [task for each, task in self._workers if each is worker]
+        self._workers = [each for each in self._workers if each[0] is not worker]
+        await worker._turns.runs.close()  # noqa: SLF001
+        task.cancel()
+        await asyncio.wait([task])
+
+    async def end(self) -> None:
+        for worker, task in self._workers:
+            worker.stop()
+            worker.stop()
+            await task
+        for app in self._apps:
+            await app.shut_down()
+
+
+@pytest.fixture
+async def tier(server: RedisServer) -> AsyncIterator[Tier]:
+    made = Tier(server.url)
+    yield made
+    await made.end()
+
+
+def message_of(body: bytes, message: Any = None) -> Any:
+    builder = MessageBuilder(sdk="7", message=message)
+    for chunk in ChunkDecoder().receive(body):
+        builder.receive(chunk)
+    return builder.message
+
+
+def text_of(answer: httpx2.Response) -> str:
+    assert answer.status_code == 200, answer.text
+    return "".join(part["text"] for part in message_of(answer.content)["parts"] if part["type"] == "text")
+
+
+async def until(condition: Callable[[], Any], what: str) -> None:
+    """Wait until this holds; the condition may be a coroutine function."""
+    deadline = monotonic() + PATIENCE
+    while True:
+        found = condition()
+        if await found if asyncio.iscoroutine(found) else found:
+            return
+        assert monotonic() < deadline, f"never happened: {what}"
+        await asyncio.sleep(0.02)
+
+
+@asynccontextmanager
+async def asking(http: httpx2.AsyncClient, body: Any) -> AsyncIterator[asyncio.Task[httpx2.Response]]:
+    task = asyncio.create_task(http.post("/api/chat", json=body))
+    try:
+        yield task
+    finally:
+        task.cancel()
+        await asyncio.wait([task])
+
+
+async def test_an_agent_sees_the_turn_but_only_the_headers_on_the_list(tier: Tier) -> None:
+    seen: list[Turn] = []
+
+    async def agent(turn: Turn) -> AsyncIterator[str]:
+        seen.append(turn)
+        yield turn.text
+
+    def authorize(*_: Any) -> Identity:
+        return Identity("ada", {"role": "admin"}, "a-token")
+
+    web = tier.web(authorize=authorize)
+    tier.worker(agent)
+    headers = {"X-Tenant": "t1", "authorization": "Bearer secret", "cookie": "secret"}
+    answer = await web.post("/api/chat?a=1", json={**question("hello"), "model": "m"}, headers=headers)
+    assert text_of(answer) == "hello"
+    [turn] = seen
+    assert (turn.identity, dict(turn.headers)) == (authorize(), {"x-tenant": "t1"})
+    assert (turn.headers["X-TENANT"], dict(turn.query), dict(turn.body)) == ("t1", {"a": "1"}, {"model": "m"})
+    assert turn.chat_id == "c1"
+
+
+async def approving(turn: Turn) -> AsyncIterator[Part]:
+    if turn.approvals:
+        yield ToolResult("call-1", {"deleted": turn.approvals[0].approved})
+        yield Text("Done.")
+    else:
+        yield ToolCall("call-1", "delete", {"path": "/"})
+        yield ApprovalRequest("call-1", "approval-1")
+
+
+@pytest.mark.parametrize("forgotten", [False, True])
+async def test_an_approval_is_taken_by_a_worker_of_any_version(tier: Tier, forgotten: bool) -> None:
+    web = tier.web()
+    first = tier.worker(approving)
+    asked = message_of((await web.post("/api/chat", json=question())).content)
+    assert (await web.get("/api/chat/c1")).json()["state"] == "waiting"
+    first.stop()
+    tier.worker(approving, version="v2")
+    if forgotten:  # then the signature decides, which a worker has made and a web process checks
+        client = redis.Redis.from_url(tier.url)
+        client.delete(*client.keys(f"{tier.prefix}:*c1*"))
+        client.close()
+    [call] = [part for part in asked["parts"] if part["type"] == "tool-delete"]
+    call |= {"state": "approval-responded", "approval": call["approval"] | {"approved": True}}
+    messages = [*question()["messages"], asked]
+    answer = await web.post("/api/chat", json={"id": "c1", "messages": messages})
+    message = message_of(answer.content, asked)
+    [call] = [part for part in message["parts"] if part["type"] == "tool-delete"]
+    assert call["output"] == {"deleted": True}
+
+
+async def test_a_message_that_is_sent_again_is_answered_once(tier: Tier) -> None:
+    gate, begun = asyncio.Event(), []
+
+    async def agent(turn: Turn) -> AsyncIterator[str]:
+        begun.append(turn.text)
+        yield "One "
+        await gate.wait()
+        yield "answer."
+
+    one, other = tier.web(), tier.web()
+    tier.worker(agent)
+    async with asking(one, question()) as first:
+        await until(lambda: begun, "the agent begins")
+        async with asking(other, question()) as second:
+            await asyncio.sleep(0.3)
+            gate.set()
+            assert {text_of(await first), text_of(await second)} == {"One answer."}
+    assert begun == ["Hi"]
+
+
+async def test_an_edited_message_interrupts_the_answer_to_the_old_one(tier: Tier) -> None:
+    begun: list[str] = []
+
+    async def agent(turn: Turn) -> AsyncIterator[str]:
+        begun.append(turn.text)
+        yield turn.text
+        if turn.text == "old":
+            await asyncio.Event().wait()
+
+    web = tier.web()
+    tier.worker(agent)
+    async with asking(web, question("old")):
+        await until(lambda: begun, "the agent begins")
+        assert text_of(await web.post("/api/chat", json=question("new"))) == "new"
+    assert begun == ["old", "new"]
+
+
+async def test_a_worker_answers_no_more_turns_at_once_than_it_may(tier: Tier) -> None:
+    gate, running = asyncio.Event(), []
+
+    async def agent(turn: Turn) -> AsyncIterator[str]:
+        running.append(turn.chat_id)
+        await gate.wait()
+        yield "done"
+
+    web = tier.web()
+    worker = tier.worker(agent, concurrency=2)
+    async with asking(web, question(chat_id="a")) as a, asking(web, question(chat_id="b")) as b:
+        await until(lambda: len(running) == 2, "two agents run")
+        async with asking(web, question(chat_id="c")) as c:
+            await asyncio.sleep(0.3)
+            assert (len(running), worker.running) == (2, 2)
+            gate.set()
+            assert [text_of(await each) for each in (a, b, c)] == ["done"] * 3
+
+
+async def test_a_run_that_nobody_reads_any_more_is_stopped(tier: Tier) -> None:
+    stopped = asyncio.Event()
+
+    async def agent(_turn: Turn) -> AsyncIterator[str]:
+        try:
+            yield "begun"
+            await asyncio.Event().wait()
+        finally:
+            stopped.set()
+
+    web = tier.web(settings={"disconnect": "cancel"})
+    worker = tier.worker(agent, settings=Settings(disconnect="cancel"))
+    async with asking(web, question()):
+        await until(lambda: worker.running, "the agent begins")
+    async with asyncio.timeout(PATIENCE):
+        await stopped.wait()
+
+
+async def test_a_waiting_turn_that_nobody_reads_any_more_never_begins(tier: Tier) -> None:
+    begun = []
+
+    async def agent(turn: Turn) -> AsyncIterator[str]:
+        begun.append(turn.chat_id)
+        yield "begun"
+
+    web = tier.web(settings={"disconnect": "cancel"})
+    states: list[str] = []
+    async with asking(web, question()):
+        while not states:
+            found = await web.get("/api/chat/c1")
+            states += [found.json()["state"]] if found.status_code == 200 else []
+
+    async def is_stopped() -> bool:
+        return bool((await web.get("/api/chat/c1")).json()["state"] == "stopped")
+
+    await until(is_stopped, "it is stopped")
+    tier.worker(agent)
+    await web.post("/api/chat", json=question(chat_id="c2"))
+    assert (states, begun) == (["running"], ["c2"])
+
+
+async def test_quotas_are_released_when_the_worker_has_answered(tier: Tier) -> None:
+    async def agent(_turn: Turn) -> AsyncIterator[str]:
+        yield "a long answer"
+
+    web = tier.web(settings={"quotas": Quotas(concurrent_runs=1, bytes_per_day=100)})
+    tier.worker(agent)
+    assert text_of(await web.post("/api/chat", json=question())) == "a long answer"
+    refused: list[httpx2.Response] = []
+
+    async def is_refused() -> bool:
+        refused.append(await web.post("/api/chat", json=question(chat_id="c2")))
+        return "used up" in refused[-1].text
+
+    await until(is_refused, "the bytes are counted")
+    assert refused[-1].status_code == 429
+
+
+async def test_a_factory_is_opened_once_and_closed_at_the_end(tier: Tier) -> None:
+    events = []
+
+    @asynccontextmanager
+    async def make() -> AsyncIterator[Any]:
+        events.append("opened")
+
+        async def agent(turn: Turn) -> AsyncIterator[str]:
+            yield turn.text
+
+        yield agent
+        events.append("closed")
+
+    web = tier.web()
+    worker = tier.worker(make)
+    for chat in ("a", "b"):
+        assert text_of(await web.post("/api/chat", json=question("hi", chat))) == "hi"
+    assert events == ["opened"]
+    worker.stop()
+    await until(lambda: events == ["opened", "closed"], "the factory is left")
+
+
+async def test_a_page_that_has_seen_nothing_goes_on_with_the_restarted_run(tier: Tier) -> None:
+    gate, begun = asyncio.Event(), []
+
+    @restartable
+    async def agent(turn: Turn) -> AsyncIterator[str]:
+        begun.append(turn.text)
+        await gate.wait()
+        yield "answer"
+
+    web = tier.web(lease=2)
+    first = tier.worker(agent, lease=2)
+    async with asking(web, question()) as answer:
+        await until(lambda: begun, "the agent begins")
+        tier.worker(agent, lease=2)
+        await tier.kill(first)
+        await until(lambda: len(begun) == 2, "the turn is restarted")
+        gate.set()
+        assert text_of(await answer) == "answer"
+
+
+async def test_an_agent_that_fails_is_reported_like_in_one_process(tier: Tier) -> None:
+    async def agent(_turn: Turn) -> AsyncIterator[str]:
+        yield "before"
+        raise RuntimeError("secret")
+
+    web = tier.web()
+    tier.worker(agent)
+    answer = await web.post("/api/chat", json=question())
+    assert b"An error occurred. Reference: " in answer.content
+    assert b"secret" not in answer.content
+    assert (await web.get("/api/chat/c1")).json()["state"] == "failed"
+
+
+def test_a_queue_needs_a_store_that_is_shared(server: RedisServer) -> None:
+    with pytest.raises(CannotAnswer, match="need a store that is shared"):
+        ChatApp(RedisTurns(RedisRuns(server.url), "agents"), runs=MemoryRuns())
+
+
+def test_an_object_without_attributes_cannot_be_said_to_be_restartable() -> None:
+    with pytest.raises(CannotAnswer, match="write a function around it"):
+        restartable((1, 2))
