@@ -2,12 +2,13 @@
 
 import asyncio
 import logging
+from typing import Any
 
 import msgspec
 import pytest
 
 from tests.redis_server import RedisServer
-from tests.runs.redis_stores import LEASE, RUN, SHORT, StoreEvents, Workers, read_all, until
+from tests.runs.redis_stores import LEASE, RUN, StoreEvents, Workers, read_all, until
 from usechat.errors import RunLost, StoreUnreachable, TooManyWaiting
 from usechat.protocol.request import ChatRequest
 from usechat.runs.redis.store import RedisRuns
@@ -29,19 +30,34 @@ class Tier:
 
     def __init__(self, workers: Workers) -> None:
         self.workers = workers
-        self.web = self.turns(lease=SHORT)
+        self.web = self.turns()
 
-    def turns(self, *, lease: float = SHORT, **options: float) -> RedisTurns:
-        return RedisTurns(self.workers.store(lease=lease), QUEUE, **options)  # type: ignore[arg-type]
+    def turns(self, **options: Any) -> RedisTurns:
+        return RedisTurns(self.workers.store(), QUEUE, **options)
 
     @property
     def key(self) -> str:
         return f"{self.workers.prefix}:turns:{{{QUEUE}}}"
 
-    def is_idle(self, milliseconds: float) -> bool:
-        """Tell whether an entry has not been claimed for so long."""
-        pending = self.workers.client.xpending_range(self.key, "agents", "-", "+", 1, idle=int(milliseconds))
-        return bool(pending)
+    def age(self) -> None:
+        """Do as if nobody had claimed the pending entries, or renewed the run, for a little more than a lease time."""
+        for entry in self.pending():
+            aged = (entry["consumer"], 0, entry["message_id"], "IDLE", (LEASE + 1) * 1000, "JUSTID")
+            self.workers.client.eval("redis.call('XCLAIM', KEYS[1], 'agents', unpack(ARGV))", 1, self.key, *aged)
+        left = self.lease_left()
+        self.set_lease_left(left - LEASE - 1)
+
+    def pending(self) -> list[dict[str, Any]]:
+        return list(self.workers.client.xpending_range(self.key, "agents", "-", "+", 9))
+
+    def lease_left(self) -> float:
+        """Return how many seconds the run's lease lasts."""
+        seconds, _ = self.workers.client.time()
+        return int(self.workers.client.hget(self.workers.chat, "lease") or 0) / 1000 - seconds
+
+    def set_lease_left(self, left: float) -> None:
+        seconds, _ = self.workers.client.time()
+        self.workers.client.hset(self.workers.chat, "lease", str(int((seconds + left) * 1000)))
 
 
 @pytest.fixture
@@ -60,10 +76,10 @@ async def sweep(
     return [taken async for taken in found]
 
 
-async def dead(turns: RedisTurns, tier: Tier) -> None:
-    """Let a process die, and wait until that shows."""
+async def die(turns: RedisTurns, tier: Tier) -> None:
+    """End a process as kill -9 does, and let so much time pass that it shows."""
     await turns.runs.close()
-    await until(lambda: tier.is_idle(SHORT * 1000 + 50), "the process counts as dead")
+    tier.age()
 
 
 async def state(turns: RedisTurns) -> RunState | None:
@@ -150,9 +166,7 @@ async def test_a_turn_that_nobody_takes_is_lost_after_a_while(tier: Tier) -> Non
 
 async def test_a_turn_waits_for_longer_than_a_lease(tier: Tier) -> None:
     await tier.web.offer(TURN, after="")
-    lease = int(tier.workers.client.hget(tier.workers.chat, "lease") or 0)
-    seconds, _ = tier.workers.client.time()
-    assert lease / 1000 - seconds > 100
+    assert tier.lease_left() > 100
 
 
 async def test_more_turns_than_may_wait_are_refused(tier: Tier) -> None:
@@ -195,7 +209,7 @@ async def test_the_turn_of_a_process_that_died_is_lost(tier: Tier) -> None:
     await tier.web.offer(TURN, after="")
     first, second = tier.turns(), tier.turns()
     [taken] = await take(first)
-    await dead(first, tier)
+    await die(first, tier)
     assert await sweep(second) == []
     assert await state(tier.web) is RunState.LOST
     assert (await tier.web.statistics()).running[f"v1:{first.runs.worker}"] == 0
@@ -206,7 +220,7 @@ async def test_a_turn_that_was_delivered_but_not_begun_goes_to_any_version(tier:
     await tier.web.offer(TURN, after="")
     tier.workers.client.xgroup_create(tier.key, "agents", "0")
     tier.workers.client.xreadgroup("agents", "v1:gone", {tier.key: ">"})
-    await until(lambda: tier.is_idle(SHORT * 1000 + 50), "the process counts as dead")
+    tier.age()
     [taken] = await sweep(tier.turns(), "v2")
     assert (taken.info, taken.turn) == (RUN, TURN)
 
@@ -219,7 +233,7 @@ async def died(tier: Tier) -> None:
     [_] = await take(first, restartable=True)
     first.runs.append("r1", b"data: old\n\n")
     await until(lambda: tier.workers.client.xlen(tier.workers.log) == 2, "it has said something")
-    await dead(first, tier)
+    await die(first, tier)
 
 
 @pytest.mark.usefixtures("died")
@@ -264,12 +278,10 @@ async def test_a_turn_that_was_asked_to_stop_is_not_restarted(tier: Tier) -> Non
 
 async def test_a_paused_process_cannot_write_into_a_turn_that_was_restarted(tier: Tier) -> None:
     await tier.web.offer(TURN, after="")
-    paused = tier.turns(lease=LEASE)
+    paused = tier.turns()
     events = StoreEvents(paused.runs)
     [_] = await take(paused, restartable=True)
-    await until(lambda: tier.is_idle(SHORT * 1000 + 50), "the process counts as dead")
-    seconds, _ = tier.workers.client.time()
-    tier.workers.client.hset(tier.workers.chat, "lease", str((seconds + SHORT) * 1000))
+    tier.age()
     [taken] = await sweep(tier.turns(), restartable=True)
     paused.runs.append("r1", b"data: late\n\n")
     await until(lambda: events.failures, "the paused process finds out")
@@ -280,11 +292,12 @@ async def test_a_process_that_lives_keeps_its_turns(tier: Tier) -> None:
     await tier.web.offer(TURN, after="")
     first = tier.turns()
     [taken] = await take(first, restartable=True)
-    await until(lambda: tier.is_idle(SHORT * 1000 + 50), "it was not claimed again")
-    # Its lease is renewed all the same: it is late, not dead.
+    tier.age()
+    tier.set_lease_left(3 * LEASE)  # the run was renewed all the same: its process is late, not dead
     assert await sweep(tier.turns(), restartable=True) == []
     await first.keep("v1", [taken.entry])
-    assert not tier.is_idle(1000)
+    [entry] = tier.pending()
+    assert entry["time_since_delivered"] < LEASE * 1000
     assert (await tier.web.statistics()).running[f"v1:{first.runs.worker}"] == 1
     assert await state(tier.web) is RunState.RUNNING
 
@@ -293,7 +306,7 @@ async def test_own_turns_are_left_alone(tier: Tier) -> None:
     await tier.web.offer(TURN, after="")
     first = tier.turns()
     [taken] = await take(first, restartable=True)
-    await until(lambda: tier.is_idle(SHORT * 1000 + 50), "it was not claimed again")
+    tier.age()
     assert await sweep(first, restartable=True, mine=(taken.entry,)) == []
 
 
@@ -302,7 +315,7 @@ async def test_a_turn_that_ends_every_process_is_given_up(tier: Tier) -> None:
     for _ in range(2):
         agent = tier.turns()
         [_taken] = await sweep(agent, restartable=True)
-        await dead(agent, tier)
+        await die(agent, tier)
     assert await sweep(tier.turns(), restartable=True) == []
 
 
@@ -311,7 +324,7 @@ async def test_an_entry_whose_run_has_ended_is_removed(tier: Tier) -> None:
     first = tier.turns()
     [_] = await take(first)
     await first.runs.end(msgspec.structs.replace(RUN, state=RunState.FINISHED))
-    await dead(first, tier)
+    await die(first, tier)
     assert await sweep(tier.turns(), restartable=True) == []
     assert tier.workers.client.xlen(tier.key) == 0
 
@@ -364,7 +377,7 @@ async def test_a_turn_that_cannot_be_queued_leaves_no_busy_chat(tier: Tier, monk
 
 async def test_without_redis_every_step_says_so(own_server: RedisServer) -> None:
     workers = Workers(own_server)
-    turns = RedisTurns(workers.store(lease=SHORT), QUEUE)
+    turns = RedisTurns(workers.store(), QUEUE)
     await take(turns)
     own_server.stop()
     for step in (turns.admit(), turns.statistics(), turns.done("1-1"), turns.withdraw(RUN), take(turns), sweep(turns)):
