@@ -235,7 +235,7 @@ async def test_the_request_for_a_call_is_signed_whatever_its_id_is_on_the_wire(n
         timeouts=Timeouts(),
         describe=lambda _error, _info: "Broken.",
         on_end=lambda _run: None,
-        approval_secret="s3cret",
+        chat_secret=SECRET,
     )
     run.write(parts.ToolCall(named, "remove", {"b": 2}))
     run.write(parts.ApprovalRequest("a1", named))

@@ -20,7 +20,7 @@ REQUEST = ChatRequest.parse({"id": "c1", "messages": MESSAGES, "model": "m"})
 class Queue:
     """Keeps what was offered."""
 
-    forwarded_headers = ("accept-language", "x-tenant")
+    forwarded_headers: tuple[str, ...] = ("accept-language", "x-tenant")
 
     def __init__(self) -> None:
         self.offered: list[tuple[QueuedTurn, str]] = []

@@ -142,7 +142,7 @@ async def approving(turn: Turn) -> AsyncIterator[Part]:
         yield Text("Done.")
     else:
         yield ToolCall("call-1", "delete", {"path": "/"})
-        yield ApprovalRequest("call-1", "approval-1")
+        yield ApprovalRequest("approval-1", "call-1")
 
 
 @pytest.mark.parametrize("forgotten", [False, True])
@@ -232,8 +232,8 @@ async def test_a_run_that_nobody_reads_any_more_is_stopped(tier: Tier) -> None:
         finally:
             stopped.set()
 
-    web = tier.web(settings={"disconnect": "cancel"})
-    worker = tier.worker(agent, settings=Settings(disconnect="cancel"))
+    web = tier.web(settings={"disconnect": "cancel"}, lease=4)
+    worker = tier.worker(agent, settings=Settings(disconnect="cancel"), lease=4)
     async with asking(web, question()):
         await until(lambda: worker.running, "the agent begins")
     async with asyncio.timeout(PATIENCE):
@@ -247,7 +247,7 @@ async def test_a_waiting_turn_that_nobody_reads_any_more_never_begins(tier: Tier
         begun.append(turn.chat_id)
         yield "begun"
 
-    web = tier.web(settings={"disconnect": "cancel"})
+    web = tier.web(settings={"disconnect": "cancel"}, lease=4)
     states: list[str] = []
     async with asking(web, question()):
         while not states:

@@ -183,22 +183,25 @@ class RunManager:
         if self._closing:
             raise ShuttingDown("The server is about to restart. Please try again.")
         prepare: Prepare = (lambda _latest: (info, context)) if isinstance(context, TurnContext) else context
+        begun: Reading | None
         while True:
             latest = await self._store.latest(info.chat_id)
             if latest is not None and latest.subject != info.subject:
                 raise ChatNotFound("No such chat.")
             active = None if latest is None or self._store.is_concurrent else latest
             if active is None or active.state is not RunState.RUNNING:
+                if self._dispatcher is not None:
+                    await self._dispatcher.admit()
+                prepared, asked = prepare(latest)
                 after = "" if latest is None else latest.run_id
                 if source is None:
-                    reading = await self._dispatch(prepare, latest, after=after)
-                    if reading is not None:
-                        return reading
-                    continue
-                prepared, asked = prepare(latest)
-                active = await self._store.claim(prepared, continues=continues, after=after)
-                if active is None:
-                    return self._start(prepared, source, asked, continues)
+                    begun = await self._dispatch(prepared, asked, after=after)
+                elif await self._store.claim(prepared, continues=continues, after=after) is None:
+                    begun = self._start(prepared, source, asked, continues)
+                else:
+                    begun = None
+                if begun is not None:
+                    return begun
             elif (reading := await self._resolve_conflict(active, info, source, prepare)) is not None:
                 return reading
             else:
@@ -266,12 +269,16 @@ class RunManager:
 
     # Runs of agent processes
 
-    async def _dispatch(self, prepare: Prepare, latest: RunInfo | None, *, after: str) -> Reading | None:
+    async def _dispatch(self, info: RunInfo, context: TurnContext, *, after: str) -> Reading | None:
         """Queue a turn and follow its run; return ``None`` if another request was faster."""
         assert self._dispatcher is not None
-        await self._dispatcher.admit()
-        info, context = prepare(latest)
-        if await self._dispatcher.offer(info, context.turn, after=after) is not None:
+        offering = asyncio.ensure_future(self._dispatcher.offer(info, context.turn, after=after))
+        try:
+            active = await asyncio.shield(offering)
+        except asyncio.CancelledError:  # the request is gone, but the turn may have been queued
+            offering.add_done_callback(lambda _: self._spawn(self._stop_unread_elsewhere(info)))
+            raise
+        if active is not None:
             return None
         reading = self._remote_reading(self._remote_runs.follow(info))
         reading.rewrite(partial(shorten, event_names=self._event_names), live=False)

@@ -92,12 +92,15 @@ class Endpoints:
             maximum_run_bytes=settings.maximum_run_bytes,
             coalesce=settings.coalesce_ms / 1000,
             event_names=settings.event_names,
-            dispatcher=self.queue and Dispatcher(self.queue, approval_secret=self._secret, quotas=settings.quotas),
+            dispatcher=None if self.queue is None else self._dispatcher(self.queue),
             on_start=observer.run_started,
             on_end=observer.run_ended,
             on_loss=observer.run_lost,
             on_done=self._release,
         )
+
+    def _dispatcher(self, queue: TurnQueue) -> Dispatcher:
+        return Dispatcher(queue, approval_secret=self._secret, quotas=self.settings.quotas)
 
     async def send(self, request: Request) -> Response:
         """Start a run and stream it."""

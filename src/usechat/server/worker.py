@@ -139,8 +139,8 @@ class AgentWorker:
                 await self._has_room.wait()
                 continue
             try:
-                options = {"count": free, "restartable": restartable, "block": _BLOCK}
-                for taken in await self._turns.take(self._version, **options):
+                found = await self._turns.take(self._version, count=free, restartable=restartable, block=_BLOCK)
+                for taken in found:
                     self._begin(taken, source)
             except StoreUnreachable:
                 await asyncio.sleep(_RETRY_DELAY)
