@@ -216,7 +216,7 @@ class RunManager:
         is_edited = active.answers_same_id(info) and not active.answers_same_message(info)
         if active.answers_same_message(info) or (self._conflict == "attach" and not is_edited):
             return await self.attach(active, sdk=info.sdk)
-        if isinstance(source, HandsOver):
+        if source is not None and isinstance(source, HandsOver):
             source.hand_over(prepare(active)[1].turn)
         elif self._conflict == "interrupt" or is_edited:  # nobody waits for the answer to a message that is replaced
             await self.stop(active)
