@@ -48,6 +48,7 @@ UsechatError
 ├── MissingDependency             an optional package is not installed (also an ImportError)
 ├── UnknownEvent                  an event that its adapter does not know; it is counted and skipped
 ├── RunLost                       the worker that owned a run has died
+├── TaskExited                    a task that an agent started called ``sys.exit()``
 ├── ClaimLost                     a worker may not write to a chat any more: its lease has expired
 ├── CannotStart                   a command that cannot begin; the text says why
 │   ├── CannotLoad                the object to serve cannot be imported, or cannot answer
@@ -451,6 +452,10 @@ class UnknownEvent(UsechatError):
 
 class RunLost(UsechatError):
     """The worker that owned the run has died, or nothing is left of the run."""
+
+
+class TaskExited(UsechatError):
+    """A task that an agent started raised ``SystemExit`` or ``KeyboardInterrupt``, the cause of this error."""
 
 
 class ClaimLost(UsechatError):

@@ -25,14 +25,17 @@ is left behind: the stream ends without it, and a warning names the run. ``fail`
 **Failures.** An exception becomes an ``error`` chunk whose text is that of a :class:`~usechat.errors.PublicError`, or a
 sentence with a reference that the log has, too: nothing internal reaches the page. If even the ending cannot be
 encoded, a fixed one is written. The same holds for every other ``BaseException`` (``sys.exit()`` in a tool, a panic of
-a Rust extension): an agent does not end the server.
+a Rust extension): an agent does not end the server. asyncio ends its loop when *any* task raises ``SystemExit`` or
+``KeyboardInterrupt``, so tasks that an agent starts (``asyncio.gather``, ``TaskGroup``) raise ``TaskExited`` instead.
 
 **Time limits.** One shared timer calls ``tick`` (:mod:`usechat.runs.timers`); the hot path only sets a flag.
 """
 
 import asyncio
+import contextvars
 import enum
 import hashlib
+import inspect
 import logging
 import secrets
 import types
@@ -41,7 +44,7 @@ from typing import Any, Final, get_args
 
 import msgspec
 
-from usechat.errors import PublicError, UsechatError
+from usechat.errors import PublicError, TaskExited, UsechatError
 from usechat.protocol import chunks, parts
 from usechat.protocol.sse import FrameStream, encode_frames
 from usechat.protocol.stream import MessageStream
@@ -65,6 +68,7 @@ __all__ = [
     "RunInfo",
     "RunState",
     "Timeouts",
+    "contain_exits",
     "describe_with",
     "message_digest",
 ]
@@ -248,6 +252,7 @@ class Run:
         """Start the task. From here on every failure ends in the stream."""
         if self._timer is not None:
             self._timer.add(self)  # first: a task may run, and end, as soon as it is made (asyncio.eager_task_factory)
+        contain_exits(self._loop)
         self._task = self._loop.create_task(self._own(source), name="usechat run")
 
     def write(self, part: parts.Part) -> bool:
@@ -299,6 +304,7 @@ class Run:
     async def _own(self, source: Source) -> None:
         ending: parts.Finish | parts.Error | parts.Abort
         self._entered = True
+        _of_an_agent.set(True)  # the context is this task's own
         try:
             self._context.enter()
             await _flushing_at_pauses(source.drive(self._context), self.log)
@@ -447,6 +453,42 @@ class Run:
         continued: Mapping[str, Any] = self._context.turn.request.continues or {}
         earlier = pending_in(continued.get("metadata"))
         return NOTHING_PENDING if earlier is not None and earlier.call_ids else {}
+
+
+_of_an_agent: contextvars.ContextVar[bool] = contextvars.ContextVar("usechat_of_an_agent", default=False)
+"""Whether this code is an agent's: the task of a run, and every task that it starts."""
+
+
+class _TaskFactory:
+    """Make tasks as before, except that the tasks of agents cannot end the event loop."""
+
+    def __init__(self, earlier: Callable[..., asyncio.Future[Any]] | None) -> None:
+        self._earlier = earlier or _new_task
+
+    def __call__(self, loop: asyncio.AbstractEventLoop, coroutine: Any, **options: Any) -> asyncio.Future[Any]:
+        context = options.get("context")
+        of_an_agent = _of_an_agent.get() if context is None else context.get(_of_an_agent, False)
+        if of_an_agent and inspect.iscoroutine(coroutine):
+            coroutine = _contained(coroutine)
+        return self._earlier(loop, coroutine, **options)
+
+
+def _new_task(loop: asyncio.AbstractEventLoop, coroutine: Any, **options: Any) -> asyncio.Future[Any]:
+    return asyncio.Task(coroutine, loop=loop, **options)
+
+
+async def _contained(coroutine: Coroutine[Any, Any, Any]) -> Any:
+    try:
+        return await coroutine
+    except (SystemExit, KeyboardInterrupt) as error:
+        raise TaskExited(f"a task of the agent raised {error!r}") from error
+
+
+def contain_exits(loop: asyncio.AbstractEventLoop) -> None:
+    """Let no task that an agent starts on this loop end the loop by ``SystemExit`` or ``KeyboardInterrupt``."""
+    earlier: Any = loop.get_task_factory()
+    if not isinstance(earlier, _TaskFactory):
+        loop.set_task_factory(_TaskFactory(earlier))
 
 
 @types.coroutine
