@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 __all__ = ["AgentWorker"]
 
 _logger: Final = logging.getLogger("usechat.server")
-_BLOCK: Final = 1.0
+_LONGEST_BLOCK: Final = 1.0
 """Seconds that one request for turns waits; a shutdown takes as long to be noticed."""
 _RETRY_DELAY: Final = 0.5
 
@@ -79,6 +79,7 @@ class AgentWorker:
         self._observer = observer
         self._settings = settings
         self._threads = AgentThreads(settings.threads, on_waiting=observer.threads_waiting)
+        self._block = min(_LONGEST_BLOCK, turns.runs.lease / 4)
         self._taken: dict[str, TakenTurn] = {}
         self._ended: set[str] = set()
         self._has_room = asyncio.Event()
@@ -139,8 +140,8 @@ class AgentWorker:
                 await self._has_room.wait()
                 continue
             try:
-                found = await self._turns.take(self._version, count=free, restartable=restartable, block=_BLOCK)
-                for taken in found:
+                options: dict[str, Any] = {"count": free, "restartable": restartable, "block": self._block}
+                async for taken in self._turns.take(self._version, **options):
                     self._begin(taken, source)
             except StoreUnreachable:
                 await asyncio.sleep(_RETRY_DELAY)

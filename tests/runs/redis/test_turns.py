@@ -66,7 +66,7 @@ def tier(workers: Workers) -> Tier:
 
 
 async def take(turns: RedisTurns, version: str = "v1", *, restartable: bool = False, count: int = 9) -> list[TakenTurn]:
-    return await turns.take(version, count=count, restartable=restartable, block=0.01)
+    return [taken async for taken in turns.take(version, count=count, restartable=restartable, block=0.01)]
 
 
 async def sweep(

@@ -22,6 +22,7 @@ __all__ = [
     "IS_READ",
     "KEEP_TURNS",
     "LATEST",
+    "MAKE_GROUP",
     "PARK",
     "RENEW",
     "RESTART",
@@ -317,6 +318,13 @@ local age = oldest and now() - tonumber(string.match(oldest[1], '^%d+')) or 0
 return {{waiting(queue, group), age, running}}
 """
 """Return the waiting turns, the milliseconds that the oldest waits, and name, turns and idle time of each consumer."""
+
+MAKE_GROUP: Final = """
+local made = redis.pcall('XGROUP', 'CREATE', KEYS[1], ARGV[1], '0', 'MKSTREAM')
+if made.err and not string.find(made.err, 'BUSYGROUP', 1, true) then return made end
+return 'ready'
+"""
+"""Make the group of a queue, unless there is one; it begins with the first turn."""
 
 KEEP_TURNS: Final = """
 local queue, group, consumer = KEYS[1], ARGV[1], ARGV[2]

@@ -328,14 +328,17 @@ class RedisRuns:
         return self._keys.chat(info.chat_id), self._keys.log(info)
 
     async def ask(self, *command: Any) -> Any:
-        """Send a command to Redis; raise :class:`~usechat.errors.StoreUnreachable` if it does not answer."""
-        return await self._ask(*command)
+        """Send a command to Redis; raise :class:`~usechat.errors.StoreUnreachable` if it is not executed."""
+        try:
+            return await self._ask(*command)
+        except exceptions.RedisError as error:
+            raise StoreUnreachable from error
 
     async def ask_blocking(self, *command: Any) -> Any:
-        """Send a command that blocks, for one lease time at most; raise ``StoreUnreachable`` like ``ask``."""
+        """Send a command that blocks for a quarter of a lease time at most; raise ``StoreUnreachable`` like ``ask``."""
         try:
             return await self._blocked_client.execute_command(*command)
-        except (exceptions.ConnectionError, exceptions.TimeoutError, OSError) as error:
+        except (exceptions.RedisError, OSError) as error:
             raise StoreUnreachable from error
 
     # For quotas, see usechat.runs.quotas

@@ -28,7 +28,6 @@ from collections.abc import AsyncIterator, Iterable, Mapping
 from typing import Any, Final
 
 import msgspec
-from redis.exceptions import ResponseError
 
 from usechat.errors import StoreUnreachable, TooManyWaiting
 from usechat.ids import new_id
@@ -44,8 +43,6 @@ FORWARDED_HEADERS: Final = ("accept-language", "traceparent", "tracestate", "x-r
 
 _logger: Final = logging.getLogger("usechat.runs")
 _GROUP: Final = "agents"
-_NO_GROUP: Final = ("NOGROUP", "UNBLOCKED", "ERR no such key")
-"""How errors begin that say that there is no such stream or group."""
 _LEASES_TO_RESTART: Final = 3
 _DELIVERIES: Final = 3
 """How often a turn is delivered: one that ends its process every time must not end all processes."""
@@ -94,7 +91,6 @@ class RedisTurns:
         self._maximum_waiting = maximum_waiting
         self._patience = patience
         self.forwarded_headers = tuple(name.lower() for name in forwarded_headers)
-        self._has_group = False
 
     # For web processes
 
@@ -138,19 +134,16 @@ class RedisTurns:
 
     # For agent processes
 
-    async def take(self, version: str, *, count: int, restartable: bool, block: float) -> list[TakenTurn]:
-        """Wait ``block`` seconds for turns; return those, ``count`` at most, whose runs this process owns now."""
-        await self._make_group()
+    async def take(self, version: str, *, count: int, restartable: bool, block: float) -> AsyncIterator[TakenTurn]:
+        """Wait ``block`` seconds for turns; yield each, ``count`` at most, as soon as this process owns its run."""
+        await self._run(scripts.MAKE_GROUP, _GROUP)  # Redis may have lost its data, and the group with it
         read = ("XREADGROUP", "GROUP", _GROUP, self._consumer(version), "COUNT", count)
-        try:
-            found = await self.runs.ask_blocking(*read, "BLOCK", int(block * 1000), "STREAMS", self._key, ">")
-        except ResponseError as error:
-            self._forget_group(error)
-            return []
-        entries = [entry for _, delivered in found or () for entry in delivered]
-        decoded = [(entry_id.decode(), _decode(entry_id.decode(), fields)) for entry_id, fields in entries]
-        taken = [await self._adopt(entry_id, turn, restartable) for entry_id, turn in decoded]
-        return [each for each in taken if each is not None]
+        found = await self.runs.ask_blocking(*read, "BLOCK", int(block * 1000), "STREAMS", self._key, ">")
+        for entry_id, fields in [entry for _, delivered in found or () for entry in delivered]:
+            name = entry_id.decode()
+            taken = await self._adopt(name, _decode(name, fields), restartable)
+            if taken is not None:
+                yield taken
 
     async def take_over_dead(
         self, version: str, *, mine: Iterable[str], count: int, restartable: bool
@@ -190,7 +183,7 @@ class RedisTurns:
     async def done(self, *entries: str) -> None:
         """Remove entries: their runs have ended."""
         if entries:
-            await self._ask_group("XACK", self._key, _GROUP, *entries)
+            await self.runs.ask("XACK", self._key, _GROUP, *entries)
             await self.runs.ask("XDEL", self._key, *entries)
 
     async def leave(self, version: str) -> None:
@@ -199,7 +192,7 @@ class RedisTurns:
         for name, pending, idle in consumers:
             is_gone = name.decode() == self._consumer(version) or idle / 1000 > _FORGET_CONSUMER
             if not pending and is_gone:
-                await self._ask_group("XGROUP", "DELCONSUMER", self._key, _GROUP, name)
+                await self.runs.ask("XGROUP", "DELCONSUMER", self._key, _GROUP, name)
 
     @property
     def _idle(self) -> int:
@@ -226,33 +219,10 @@ class RedisTurns:
     async def _claim_entry(self, version: str, entry_id: str) -> bool:
         """Make a dead process's entry ours; return False if another process was faster."""
         command = ("XCLAIM", self._key, _GROUP, self._consumer(version), self._idle, entry_id)
-        return bool(await self._ask_group(*command))
-
-    async def _make_group(self) -> None:
-        if not self._has_group:
-            try:
-                await self.runs.ask("XGROUP", "CREATE", self._key, _GROUP, "0", "MKSTREAM")
-            except ResponseError as error:
-                if "BUSYGROUP" not in str(error):
-                    raise
-            self._has_group = True
+        return bool(await self.runs.ask(*command))
 
     async def _run(self, script: str, *arguments: object) -> Any:
         return await self.runs.ask("EVAL", script, 1, self._key, *arguments)
-
-    async def _ask_group(self, *command: Any) -> Any:
-        """Send a command about the group; ``None`` if Redis has lost its data, and the group with it."""
-        try:
-            return await self.runs.ask(*command)
-        except ResponseError as error:
-            self._forget_group(error)
-            return None
-
-    def _forget_group(self, error: ResponseError) -> None:
-        """Make the group anew next time, if Redis has lost its data; raise any other error."""
-        if not str(error).startswith(_NO_GROUP):
-            raise error
-        self._has_group = False
 
 
 def _decode(entry_id: str, fields: Mapping[bytes, bytes]) -> QueuedTurn | None:
