@@ -10,6 +10,7 @@ import httpx2
 import pytest
 from starlette.requests import Request
 
+from tests.external_agents import needs_agents_here
 from usechat import parts
 from usechat.errors import PublicError, StreamFailed
 from usechat.protocol.message import MessageBuilder
@@ -178,6 +179,7 @@ async def test_the_state_tells_how_the_last_run_ended(said: list[Any], state: st
     assert (known["state"], known["messageId"], bool(known["runId"])) == (state, message["id"], True)
 
 
+@needs_agents_here("the id that an agent gives to its message is stored at the end of the run")
 async def test_the_state_of_a_run_that_goes_on_and_is_stopped() -> None:
     async def agent(_turn: Turn) -> AsyncIterator[Any]:
         yield parts.Start("named-1")

@@ -144,10 +144,10 @@ class AgentWorker:
                 async for taken in self._turns.take(self._version, **options):
                     self._begin(taken, source)
             except StoreUnreachable:
-                await asyncio.sleep(_RETRY_DELAY)
+                await _pause()
             except Exception:
                 _logger.exception("a turn could not be taken from the queue; the worker tries again")
-                await asyncio.sleep(_RETRY_DELAY)
+                await _pause()
 
     def _begin(self, taken: "TakenTurn", source: Source) -> None:
         turn = taken.turn
@@ -196,9 +196,10 @@ class AgentWorker:
                     )
                     self._begin(taken, source)
             except StoreUnreachable:
-                pass  # the store logs it, and the next round comes soon
+                await _pause()  # the store logs it
             except Exception:
                 _logger.exception("looking for turns of agent processes that died failed; the worker tries again")
+                await _pause()
 
     async def _leave(self) -> None:
         with contextlib.suppress(StoreUnreachable):
@@ -208,3 +209,14 @@ class AgentWorker:
         await self._threads.finish(self._settings.timeouts.stop)
         if isinstance(self._source, FactorySource):
             await self._source.close()
+
+
+async def _pause() -> None:
+    """Wait before the next attempt, unless the task was cancelled.
+
+    redis 8.1 takes a cancellation in the middle of a handshake for a failure, and hides it.
+    """
+    task = asyncio.current_task()
+    if task is not None and task.cancelling():
+        raise asyncio.CancelledError
+    await asyncio.sleep(_RETRY_DELAY)
