@@ -464,7 +464,7 @@ class _TaskFactory:
         context = options.get("context")
         of_an_agent = _of_an_agent.get() if context is None else context.get(_of_an_agent, False)
         if of_an_agent and inspect.iscoroutine(coroutine):
-            coroutine = _contained(coroutine)
+            coroutine = _Contained(coroutine)
         return self._earlier(loop, coroutine, **options)
 
 
@@ -472,11 +472,41 @@ def _new_task(loop: asyncio.AbstractEventLoop, coroutine: Any, **options: Any) -
     return asyncio.Task(coroutine, loop=loop, **options)
 
 
-async def _contained(coroutine: Coroutine[Any, Any, Any]) -> Any:
-    try:
-        return await coroutine
-    except (SystemExit, KeyboardInterrupt) as error:
-        raise TaskExited(f"a task of the agent raised {error!r}") from error
+class _Contained(Coroutine[Any, Any, Any]):
+    """A coroutine that raises ``TaskExited`` instead of what would end the event loop; in all else the one it is given.
+
+    No ``async def`` around it, because others look at a task's coroutine: debuggers, and :mod:`usechat.genkit.local`.
+    """
+
+    __slots__ = ("_coroutine",)
+
+    def __init__(self, coroutine: Coroutine[Any, Any, Any]) -> None:
+        self._coroutine = coroutine
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._coroutine, name)
+
+    def __await__(self) -> Generator[Any, Any, Any]:
+        return self._coroutine.__await__()
+
+    def send(self, value: Any) -> Any:
+        try:
+            return self._coroutine.send(value)
+        except (SystemExit, KeyboardInterrupt) as error:
+            raise _exited(error) from error
+
+    def throw(self, *error: Any) -> Any:
+        try:
+            return self._coroutine.throw(*error)
+        except (SystemExit, KeyboardInterrupt) as raised:
+            raise _exited(raised) from raised
+
+    def close(self) -> None:
+        self._coroutine.close()
+
+
+def _exited(error: BaseException) -> TaskExited:
+    return TaskExited(f"a task of the agent raised {error!r}")
 
 
 def contain_exits(loop: asyncio.AbstractEventLoop) -> None:
