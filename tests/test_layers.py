@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 import usechat
+from tests.syntax_trees import nodes_of
 
 PACKAGE = Path(usechat.__file__).parent
 PYPROJECT = Path(__file__).parent.parent / "pyproject.toml"
@@ -90,7 +91,7 @@ def name_of(module: Path) -> str:
 
 
 def imports_of(module: Path) -> Iterator[str]:
-    for node in ast.walk(ast.parse(module.read_text(encoding="utf-8"))):
+    for node in nodes_of(module):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom):

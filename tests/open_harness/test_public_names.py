@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from tests.syntax_trees import nodes_of
 from usechat import open_harness
 
 PACKAGE = Path(open_harness.__file__).parent
@@ -43,8 +44,7 @@ def test_modules_import_each_other_in_one_direction() -> None:
     modules = {name: path for name, path in modules.items() if path.name != "__init__.py"}
     graph: dict[str, set[str]] = {}
     for name, path in modules.items():
-        tree = ast.walk(ast.parse(path.read_text(encoding="utf-8")))
-        found = [node for node in tree if isinstance(node, ast.ImportFrom) and node.module is not None]
+        found = [node for node in nodes_of(path) if isinstance(node, ast.ImportFrom) and node.module is not None]
         below = {f"{node.module}.{alias.name}" for node in found for alias in node.names}
         graph[name] = ({str(node.module) for node in found} | below) & modules.keys()
     assert set(TopologicalSorter(graph).static_order()) == modules.keys()
