@@ -5,6 +5,7 @@ import subprocess
 import sys
 import tomllib
 from collections.abc import Iterator
+from graphlib import TopologicalSorter
 from pathlib import Path
 
 import pytest
@@ -61,6 +62,7 @@ LAYERS = [
     "testing",
     "cli.options",
     "cli.targets",
+    "targets",
     "cli.auth",
     "cli.plan",
     "cli.serve",
@@ -113,6 +115,16 @@ def test_a_module_has_a_layer_and_imports_only_lower_ones(module: Path) -> None:
     assert layer is not None, "give the new module its place in LAYERS"
     too_high = {name for name in own_imports(module) if LAYERS.index(name) > LAYERS.index(layer)}
     assert too_high == set()
+
+
+def test_modules_import_each_other_in_one_direction() -> None:
+    """Imports within functions and those for type checkers count, too."""
+    modules = {f"usechat.{name_of(module)}": module for module in MODULES if module.name != "__init__.py"}
+    graph = {
+        name: {found for each in imports_of(module) for found in (each, each.rpartition(".")[0]) if found in modules}
+        for name, module in modules.items()
+    }
+    assert set(TopologicalSorter(graph).static_order()) == modules.keys()
 
 
 @pytest.mark.parametrize("module", sorted((PACKAGE / "protocol").glob("*.py")), ids=name_of)

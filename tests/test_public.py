@@ -25,6 +25,7 @@ PUBLIC = {
         "usechat.open_harness",
         "usechat.parts",
         "usechat.server",
+        "usechat.targets",
         "usechat.testing",
     )
 }

@@ -179,11 +179,21 @@ class AdapterSource(Generic[Event]):
 async def parts_of(events: AsyncIterable[Event], adapter: Adapter[Event]) -> AsyncIterator[Part]:
     """Yield the parts of a turn, for an agent with a loop of its own.
 
-    .. code-block:: python
-
-        async def agent(turn: Turn) -> AsyncIterator[Part]:
-            async for part in parts_of(my_framework.stream(turn.text), MyAdapter()):
-                yield part
+    >>> class Shout:
+    ...     def feed(self, event: str) -> list[Part]:
+    ...         return [Text(event.upper())]
+    ...
+    ...     def close(self, error: BaseException | None = None) -> list[Part]:
+    ...         return []
+    >>> async def events(turn: Turn) -> AsyncIterator[str]:
+    ...     yield f"{turn.text}!"
+    >>> async def agent(turn: Turn) -> AsyncIterator[Part]:
+    ...     async for part in parts_of(events(turn), Shout()):
+    ...         yield part
+    >>> from usechat.testing import AgentClient
+    >>> with AgentClient(agent) as client:
+    ...     client.ask("hi").text
+    'HI!'
     """
     try:
         async with _closing(events) as iterator:

@@ -81,11 +81,13 @@ class Turn:
     were checked: each answers a call that was open. ``send`` and ``emit`` may be called from any thread; everything
     else is read-only.
 
-    .. code-block:: python
-
-        async def agent(turn: Turn) -> AsyncIterator[str]:
-            turn.emit("progress", {"percent": 10}, id="progress")
-            yield f"You said: {turn.text}"
+    >>> async def agent(turn):
+    ...     turn.emit("progress", {"percent": 10}, id="progress")
+    ...     yield f"You said: {turn.text}"
+    >>> from usechat.testing import AgentClient
+    >>> with AgentClient(agent) as client:
+    ...     client.ask("hi").text
+    'You said: hi'
     """
 
     __slots__ = ("_outlet", "headers", "identity", "path_params", "query", "request")
@@ -325,10 +327,12 @@ def emit(name: str, data: Any, *, id: str | None = None, transient: bool = False
 
     It works anywhere in the agent's call tree, such as in a tool that knows nothing of the turn:
 
-    .. code-block:: python
-
-        def search(query: str) -> list[str]:
-            emit("progress", {"query": query}, id="search")
-            return index.search(query)
+    >>> def search(query):
+    ...     emit("progress", {"query": query}, id="search")
+    ...     return f"Nothing was found for {query}."
+    >>> from usechat.testing import AgentClient
+    >>> with AgentClient(lambda turn: search(turn.text)) as client:
+    ...     client.ask("owls").message.data
+    {'progress': [{'query': 'owls'}]}
     """
     current_context().turn.emit(name, data, id=id, transient=transient)

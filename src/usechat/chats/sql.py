@@ -102,6 +102,16 @@ class SqlChats(ChatStore):
 
     An SQLite file is created and its tables are upgraded by :meth:`open`, which every method calls. The tables of a
     PostgreSQL are made and upgraded by :meth:`migrate` alone: ``usechat chats migrate``.
+
+    >>> async def main() -> list[str]:
+    ...     chats = SqlChats("chats.db")
+    ...     await chats.open()
+    ...     try:
+    ...         return await chats.ids_of(owner="ada")
+    ...     finally:
+    ...         await chats.close()
+    >>> asyncio.run(main())
+    []
     """
 
     def __init__(

@@ -70,6 +70,10 @@ def is_complete_with_tool_calls(messages: Sequence[UIMessage]) -> bool:
     """Tell whether every tool call of the last step has its outcome: ``lastAssistantMessageIsCompleteWithToolCalls``.
 
     Give it as ``send_automatically_when``, and the chat goes on as soon as all client-side tools have returned.
+
+    >>> call = {"type": "tool-weather", "toolCallId": "c1", "state": "output-available", "input": {}, "output": 21}
+    >>> is_complete_with_tool_calls([{"id": "m1", "role": "assistant", "parts": [call]}])
+    True
     """
     step = _last_step(messages)
     calls = [index for index, part in enumerate(step) if _is_tool(part) and not part.get("providerExecuted")]
@@ -84,6 +88,11 @@ def is_complete_with_approval_responses(messages: Sequence[UIMessage]) -> bool:
 
     It is ``lastAssistantMessageIsCompleteWithApprovalResponses`` of the npm package. Give it as
     ``send_automatically_when``, and the chat goes on as soon as a person has answered all requests.
+
+    >>> call = {"type": "tool-pay", "toolCallId": "c1", "state": "approval-responded", "input": {}}
+    >>> call["approval"] = {"id": "a1", "approved": True}
+    >>> is_complete_with_approval_responses([{"id": "m1", "role": "assistant", "parts": [call]}])
+    True
     """
     states = [_approval_state(part) for part in _last_step(messages) if _is_tool(part)]
     return "approval-responded" in states and "" not in states
@@ -114,7 +123,12 @@ def _approval_state(part: Mapping[str, Any]) -> str:
 
 
 def file_part(path: str | Path) -> FileUIPart:
-    """Read a file into a part that holds it as a data URL, as ``useChat`` sends the files of a form."""
+    """Read a file into a part that holds it as a data URL, as ``useChat`` sends the files of a form.
+
+    >>> _ = Path("note.txt").write_text("Hi")
+    >>> file_part("note.txt")["url"]
+    'data:text/plain;base64,SGk='
+    """
     path = Path(path)
     media_type = mimetypes.guess_type(path.name)[0] or "application/octet-stream"
     content = base64.b64encode(path.read_bytes()).decode()
@@ -136,7 +150,11 @@ def transport_for(url: str) -> ChatTransport:
 
 
 class Update(NamedTuple):
-    """One chunk of an answer that has arrived; ``chat.last`` already holds what it changed."""
+    """One chunk of an answer that has arrived; ``chat.last`` already holds what it changed.
+
+    >>> Update(chunks.TextDeltaChunk("1", "Hel")).text_delta
+    'Hel'
+    """
 
     chunk: Chunk
 
@@ -156,6 +174,18 @@ class Reply:
 
     Iterate it for every :class:`Update`, or await it; both wait for the end and raise what went wrong. To leave the
     loop does not stop the request: call ``chat.stop()``.
+
+    >>> import httpx2
+    >>> from usechat.client import HttpChatTransport
+    >>> from usechat.server import ChatApp
+    >>> server = httpx2.ASGITransport(app=ChatApp(lambda turn: "It is sunny."))
+    >>> async def main():
+    ...     transport = HttpChatTransport("http://localhost/api/chat", http=server)
+    ...     async with transport, Chat(transport) as chat:
+    ...         message = await chat.send("What is the weather in Paris?")
+    ...         return message.text
+    >>> asyncio.run(main())
+    'It is sunny.'
     """
 
     def __init__(self, chat: "Chat", work: "Callable[[Reply], Coroutine[Any, Any, None]] | None") -> None:
@@ -247,12 +277,17 @@ class Chat:
     function of your own. ``on_tool_call`` is called for every tool call that the server does not mark as executed by
     the provider; it may call :meth:`add_tool_output`. A chat belongs to one event loop.
 
-    .. code-block:: python
-
-        async with Chat("http://localhost:8000/api/chat") as chat:
-            async for update in chat.send("What is the weather in Paris?"):
-                print(update.text_delta, end="")
-            print(chat.last.tools[0].output)
+    >>> import httpx2
+    >>> from usechat.client import HttpChatTransport
+    >>> from usechat.server import ChatApp
+    >>> server = httpx2.ASGITransport(app=ChatApp(lambda turn: "It is sunny."))
+    >>> async def main():
+    ...     transport = HttpChatTransport("http://localhost/api/chat", http=server)
+    ...     async with transport, Chat(transport) as chat:
+    ...         async for update in chat.send("What is the weather in Paris?"):
+    ...             print(update.text_delta, end="")
+    >>> asyncio.run(main())
+    It is sunny.
     """
 
     def __init__(

@@ -39,6 +39,12 @@ class WebSocketChatTransport:
     ``headers`` go into every frame, where a usechat server reads them as those of a request; ``handshake_headers`` go
     into the HTTP request that opens the socket. ``body`` is merged into each request. ``idle_timeout`` is how many
     seconds an answer may take for its next chunk. ``ssl_context`` is for ``wss`` with certificates of one's own.
+
+    >>> from usechat.client import Chat
+    >>> transport = WebSocketChatTransport("https://example.org/api/chat", headers={"x-team": "blue"})
+    >>> transport.url  # the socket is opened by the first request
+    'wss://example.org/api/chat'
+    >>> chat = Chat(transport)
     """
 
     def __init__(
