@@ -362,7 +362,7 @@ class ShuttingDown(RequestError):
 
 
 class StoreUnreachable(RequestError):
-    """The run store does not answer, so nobody knows which runs exist."""
+    """The run store does not answer, so it is unknown which runs exist."""
 
     status = 503
 
@@ -380,13 +380,13 @@ class ChatsUnreachable(RequestError):
 
 
 class CannotCheckTokens(RequestError):
-    """The token file is broken; nobody is let in until it is repaired."""
+    """The token file is broken; every request is refused until it is repaired."""
 
     status = 503
 
 
 class AccessUnknown(RequestError):
-    """The session directory does not answer, so nobody is let in."""
+    """The session directory does not answer, so every request is refused."""
 
     status = 503
 

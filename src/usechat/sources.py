@@ -242,7 +242,7 @@ class FunctionSource:
     - an async iterator of texts and parts is iterated here;
     - an awaitable is awaited, and what it gives is looked at in the same way;
     - an iterator is iterated in a thread;
-    - a text or a part is said; ``None`` says nothing more.
+    - a text or a part is sent; ``None`` sends nothing more.
 
     Async functions are called in the event loop, all others in a thread, because they may block.
     """
@@ -396,7 +396,7 @@ def as_source(answer: Any) -> Source:
 
     A function without arguments is a factory of such a thing (:class:`FactorySource`).
 
-    Raises :class:`~usechat.errors.CannotAnswer` for everything else, and says what would do.
+    Raises :class:`~usechat.errors.CannotAnswer` for everything else, and says what is accepted.
     """
     if isinstance(answer, type):
         raise CannotAnswer(f"{answer.__name__} is a class; make an object of it and give that")

@@ -70,7 +70,7 @@ class ChatDocument(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 def document_json(document: ChatDocument) -> bytes:
-    """Write a document as JSON; half characters are escaped.
+    """Write a document as JSON; unpaired surrogates are escaped.
 
     >>> document_json(ChatDocument(id="c1", title="Hello", messages=[]))[:40]
     b'{"version":1,"id":"c1","owner":"","title'

@@ -16,8 +16,8 @@ worker whose lease has expired cannot write any more (:class:`~usechat.errors.Cl
 Time is the database's, so that the clocks of workers do not matter.
 
 **Answers to open calls are taken once.** A call that waits for the page is open in the stored message. ``begin`` puts
-the answer into that message in the transaction that claims the chat. Whoever comes second finds the call answered: they
-join the answer while it runs, and get the stored message when it has ended (:class:`Answered`).
+the answer into that message in the transaction that claims the chat. A second request finds the call answered: it
+joins the answer while it runs, and gets the stored message when it has ended (:class:`Answered`).
 
 **A growing answer is not rewritten.** A save writes the difference to the save before (:mod:`usechat.chats.growth`).
 The whole message is written when the differences have become as large as it is, so that all writes of an answer
@@ -715,7 +715,10 @@ class ChatStore(abc.ABC):
         return markdown_of(loaded.chat.title, loaded.messages)
 
     async def restore(self, document: ChatDocument | Mapping[str, Any] | bytes, *, owner: str | None = None) -> ChatRow:
-        """Store an exported chat; with an ``owner``, as theirs. Raises :class:`~usechat.errors.ChatExists`."""
+        """Store an exported chat; an ``owner`` replaces the one in the document.
+
+        Raises :class:`~usechat.errors.ChatExists`.
+        """
         found = read_document(document)
         check_id(found.id, "the chat id")
         nodes = nodes_of(found)
@@ -1061,7 +1064,7 @@ class _View:
         return found
 
     def _below_running(self) -> set[int]:
-        """Return the running answer and everything below it: a message whose parent is not shown cannot be."""
+        """Return the running answer and everything below it: a message is not shown without its parent."""
         if self.running is None:
             return set()
         hidden = {self.running.key}

@@ -5,7 +5,7 @@ requests, the same messages, the same status. ``tests/conformance/test_client.py
 
 **Requests run by themselves.** ``send``, ``regenerate``, ``resume``, ``add_tool_output`` and ``add_approval_response``
 change the state at once and start a task; they return a :class:`Reply`. Iterate it for the updates, or await it for the
-end. A reply that nobody looks at goes on all the same. A failure is raised by the reply, and kept in ``chat.error``.
+end. A reply continues even if it is not awaited. A failure is raised by the reply, and kept in ``chat.error``.
 
 **What is visible.** JavaScript copies the message into the chat's list after most chunks, not after all: a step that
 begins shows with the next content. Copying a message for every delta would take quadratic time, so the copy is made
@@ -117,7 +117,7 @@ def _has_outcome(part: Mapping[str, Any]) -> bool:
 
 
 def _approval_state(part: Mapping[str, Any]) -> str:
-    """Return the state of a call that needs nobody any more, else nothing."""
+    """Return the state of a call that waits for no answer, otherwise an empty text."""
     state = str(part.get("state"))
     return state if _has_outcome(part) or state in ("output-denied", "approval-responded") else ""
 
@@ -204,7 +204,7 @@ class Reply:
         return self._task
 
     def receive(self, chunk: Chunk) -> None:
-        """Keep an update for those who iterate."""
+        """Keep an update for the iterator."""
         if self._keeps_updates:
             self._updates.put_nowait(Update(chunk))
 

@@ -77,7 +77,7 @@ class ToolView:
 
     @property
     def approved(self) -> bool | None:
-        """What a person answered to the approval request; ``None`` as long as nobody has."""
+        """What a person answered to the approval request; ``None`` until then."""
         return (self.part.get("approval") or {}).get("approved")
 
     @property

@@ -166,7 +166,7 @@ INPUTS: Final[Mapping[str, InputBuilder]] = {
 def session_id(turn: Turn) -> str:
     """Return the session id of a chat: the UUIDv5 of the chat id.
 
-    For an authenticated caller the namespace is derived from the subject, so nobody can name another's session.
+    For an authenticated caller the namespace is derived from the subject, so that no caller can name another's session.
 
     >>> from usechat.testing import AgentClient
     >>> with AgentClient(session_id) as client:

@@ -1,4 +1,4 @@
-"""Models for agents under test: a server that speaks three model APIs, follows a script, and is as strict as they are.
+"""Models for agents under test: a server of three model APIs that follows a script and is as strict as the real ones.
 
 An agent is pointed at :class:`ScriptedModel` with the base URL of its model client. Each request takes the next
 :class:`ModelAnswer`. A history that the real API rejects is rejected in the same way, with its status and words: calls
