@@ -14,7 +14,8 @@ import usechat
 from tests.syntax_trees import nodes_of
 
 PACKAGE = Path(usechat.__file__).parent
-PYPROJECT = Path(__file__).parent.parent / "pyproject.toml"
+TESTS = Path(__file__).parent
+PYPROJECT = TESTS.parent / "pyproject.toml"
 
 PROTOCOL = [
     "values",
@@ -130,6 +131,15 @@ def test_modules_import_each_other_in_one_direction() -> None:
 @pytest.mark.parametrize("module", sorted((PACKAGE / "protocol").glob("*.py")), ids=name_of)
 def test_the_protocol_imports_msgspec_and_the_pure_standard_library_alone(module: Path) -> None:
     assert {name.split(".")[0] for name in imports_of(module)} <= PROTOCOL_MAY_IMPORT
+
+
+def test_the_tests_mirror_the_packages() -> None:
+    """A directory of tests is a package of ours, one of its modules, or a suite about all of them."""
+    suites = {"browser", "conformance", "contracts"}
+    rooms = {found.parent.relative_to(TESTS) for found in TESTS.rglob("test_*.py")} - {Path()}
+    packages = {module.parent.relative_to(PACKAGE) for module in MODULES}
+    modules = {module.relative_to(PACKAGE).with_suffix("") for module in MODULES}
+    assert {room for room in rooms if room.parts[0] not in suites} <= packages | modules
 
 
 def test_the_coverage_gate_is_over_the_whole_protocol_and_the_checker() -> None:

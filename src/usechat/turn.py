@@ -1,8 +1,8 @@
 """One turn of a chat: what an agent is asked and how it answers, and the side of it that runs and sources use.
 
 There are two objects. :class:`Turn` is for people who write agents: the question, the identity of the user, and
-``send`` and ``emit``, which send a part at once from anywhere. :class:`TurnContext` is for runs and sources: it connects
-the turn with the run that writes the stream, stops it, and counts what happens upstream. An agent never sees it.
+``send`` and ``emit``, which send a part at once from anywhere. :class:`TurnContext` is for runs and sources: it
+connects the turn with the run that writes the stream, stops it, and counts what happens upstream. Agents never see it.
 """
 
 import asyncio

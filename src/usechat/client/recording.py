@@ -39,7 +39,7 @@ from starlette.routing import Route, Router
 from usechat.check.response import Capture
 from usechat.errors import InvalidAddress, InvalidSetting, ProtocolError, StreamFailed, UnusableFile
 from usechat.protocol.message import MessageBuilder
-from usechat.protocol.sse import ChunkDecoder
+from usechat.protocol.sse import ChunkDecoder, take_frames
 from usechat.protocol.ui_messages import UIMessage
 from usechat.protocol.values import json_text
 
@@ -264,13 +264,6 @@ def without_query(url: str) -> str:
     return urlunsplit((parts.scheme, parts.netloc.rpartition("@")[2], parts.path, "", ""))
 
 
-def _frames(data: bytearray) -> list[bytes]:
-    """Take the complete frames out of what has arrived."""
-    *complete, rest = bytes(data).split(b"\n\n")
-    data[:] = rest
-    return [frame + b"\n\n" for frame in complete]
-
-
 class RecordingProxy:
     """An ASGI app that passes the requests of a page on to an endpoint, and records them.
 
@@ -328,7 +321,7 @@ class RecordingProxy:
         try:
             async for piece in response.aiter_bytes():
                 data += piece
-                for frame in _frames(data):
+                for frame in take_frames(data):
                     self._recorder.data(exchange, frame)
                 yield piece
             end = "complete"

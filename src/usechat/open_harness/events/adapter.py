@@ -142,7 +142,7 @@ class OpenHarnessAdapter:
         """End the message if the events have not.
 
         With an error that is no :class:`~usechat.errors.PublicError`, the failure that the flow reported is the ending.
-        If it reported none, or the turn was stopped, nodes and flow get their last status and the run writes the ending.
+        If it reported none, or the turn was stopped, nodes and flow get their last status; the run writes the ending.
         """
         if self.ended:
             return []
