@@ -49,7 +49,7 @@ UsechatError
 ├── RunLost                       the worker that owned a run has died
 ├── TaskExited                    a task that an agent started called ``sys.exit()``
 ├── ClaimLost                     a worker may not write to a chat any more: its lease has expired
-├── CannotStart                   a command that cannot begin; the text says why
+├── CannotStart                   a command or an app cannot begin; the text says why
 │   ├── CannotLoad                the object to serve cannot be imported, or cannot answer
 │   ├── CannotServe               options that contradict each other
 │   ├── CannotListen              the address is taken or unknown
@@ -451,7 +451,7 @@ class ClaimLost(UsechatError):
 
 
 class CannotStart(UsechatError):
-    """A command that cannot begin; the text says why, and what would help."""
+    """A command, or an app under test, cannot begin; the text says why, and what would help."""
 
 
 class CannotLoad(CannotStart):
