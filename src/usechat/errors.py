@@ -134,6 +134,7 @@ __all__ = [
     "StoreClosed",
     "StoreUnreachable",
     "StreamFailed",
+    "TaskExited",
     "TooManyRequests",
     "TooManySockets",
     "ToolTimedOut",
