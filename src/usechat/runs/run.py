@@ -87,7 +87,11 @@ _HANDLED: Final[frozenset[type]] = frozenset({*get_args(parts.ToolPart), parts.F
 
 
 class RunState(enum.StrEnum):
-    """The state of a run. ``waiting``: it ended with a call that the client must answer."""
+    """The state of a run. ``waiting``: it ended with a call that the client must answer.
+
+    >>> RunState("waiting") is RunState.WAITING
+    True
+    """
 
     RUNNING = "running"
     WAITING = "waiting"
@@ -105,6 +109,10 @@ class RunInfo(msgspec.Struct, frozen=True):
     empty after a successful end. Approvals are not among them: an approval counts once, because the tool may have run.
     ``user_message_id`` and ``user_message_digest`` (:func:`message_digest`) identify the message that is answered; both
     are empty for a run that answers none, or answers it anew.
+
+    >>> info = RunInfo("r1", "c1", "m1", sdk="7", state=RunState.FINISHED)
+    >>> info.chat_id, info.state.value, info.answerable
+    ('c1', 'finished', ())
     """
 
     run_id: str
