@@ -532,6 +532,42 @@ async def test_a_task_that_an_agent_left_behind_cannot_end_the_event_loop() -> N
     assert run.info.state is RunState.FINISHED
 
 
+async def _exits_when_cancelled() -> None:
+    try:
+        await asyncio.Event().wait()
+    except asyncio.CancelledError:
+        raise SystemExit(3) from None
+
+
+async def test_a_task_that_exits_when_it_is_cancelled_cannot_end_the_event_loop() -> None:
+    async def agent(_turn: Turn) -> str:
+        task = asyncio.create_task(_exits_when_cancelled())
+        await asyncio.sleep(0)
+        task.cancel()
+        with pytest.raises(TaskExited):
+            await task
+        return "said"
+
+    run, _ = make_run()
+    run.start(as_source(agent))
+    await run.wait(10)
+    assert run.info.state is RunState.FINISHED
+
+
+async def test_a_task_of_an_agent_shows_its_own_coroutine() -> None:
+    async def agent(_turn: Turn) -> str:
+        task = asyncio.create_task(asyncio.sleep(60))
+        coroutine: Any = task.get_coro()
+        seen = f"{coroutine.cr_code.co_name} {'coro=<sleep()' in repr(task)}"
+        task.cancel()
+        return seen
+
+    run, _ = make_run()
+    run.start(as_source(agent))
+    await run.wait(10)
+    assert b'"delta":"sleep True"' in run.log.so_far()
+
+
 async def test_tasks_of_others_are_made_as_before() -> None:
     loop = asyncio.get_running_loop()
     made: list[object] = []

@@ -53,11 +53,17 @@ class HttpChatTransport:
     ``stop_route`` says whether an answer that is closed before its end is stopped with ``POST {url}/{chat id}/stop``.
     ``http`` is the transport of ``httpx2`` to use, for a server in the same process.
 
-    .. code-block:: python
-
-        async with HttpChatTransport("https://example.org/api/chat", headers={"x-team": "blue"}) as transport:
-            async for chunk in await transport.send_messages(request):
-                ...
+    >>> import asyncio
+    >>> from usechat.server import ChatApp
+    >>> server = httpx2.ASGITransport(app=ChatApp(lambda turn: "Hello"))
+    >>> question = {"id": "u1", "role": "user", "parts": [{"type": "text", "text": "hi"}]}
+    >>> request = ChatRequest.parse({"id": "c1", "messages": [question], "trigger": "submit-message"})
+    >>> async def main():
+    ...     transport = HttpChatTransport("https://example.org/api/chat", headers={"x-team": "blue"}, http=server)
+    ...     async with transport:
+    ...         return [type(chunk).__name__ async for chunk in await transport.send_messages(request)]
+    >>> asyncio.run(main())[:4]
+    ['StartChunk', 'StartStepChunk', 'TextStartChunk', 'TextDeltaChunk']
     """
 
     def __init__(

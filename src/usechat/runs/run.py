@@ -86,7 +86,11 @@ _HANDLED: Final[frozenset[type]] = frozenset({*get_args(parts.ToolPart), parts.F
 
 
 class RunState(enum.StrEnum):
-    """The state of a run. ``waiting``: it ended with a call that the client must answer."""
+    """The state of a run. ``waiting``: it ended with a call that the client must answer.
+
+    >>> RunState("waiting") is RunState.WAITING
+    True
+    """
 
     RUNNING = "running"
     WAITING = "waiting"
@@ -105,6 +109,10 @@ class RunInfo(msgspec.Struct, frozen=True):
     ``user_message_id`` and ``user_message_digest`` (:func:`message_digest`) identify the message that is answered; both
     are empty for a run that answers none, or answers it anew. ``origin`` is set if the run restarts a turn whose worker
     died: the id of the turn's first run.
+
+    >>> info = RunInfo("r1", "c1", "m1", sdk="7", state=RunState.FINISHED)
+    >>> info.chat_id, info.state.value, info.answerable
+    ('c1', 'finished', ())
     """
 
     run_id: str
@@ -469,7 +477,7 @@ class _TaskFactory:
         context = options.get("context")
         of_an_agent = _of_an_agent.get() if context is None else context.get(_of_an_agent, False)
         if of_an_agent and inspect.iscoroutine(coroutine):
-            coroutine = _contained(coroutine)
+            coroutine = _Contained(coroutine)
         return self._earlier(loop, coroutine, **options)
 
 
@@ -477,11 +485,41 @@ def _new_task(loop: asyncio.AbstractEventLoop, coroutine: Any, **options: Any) -
     return asyncio.Task(coroutine, loop=loop, **options)
 
 
-async def _contained(coroutine: Coroutine[Any, Any, Any]) -> Any:
-    try:
-        return await coroutine
-    except (SystemExit, KeyboardInterrupt) as error:
-        raise TaskExited(f"a task of the agent raised {error!r}") from error
+class _Contained(Coroutine[Any, Any, Any]):
+    """A coroutine that raises ``TaskExited`` instead of what would end the event loop; in all else the one it is given.
+
+    No ``async def`` around it, because others look at a task's coroutine: debuggers, and :mod:`usechat.genkit.local`.
+    """
+
+    __slots__ = ("_coroutine",)
+
+    def __init__(self, coroutine: Coroutine[Any, Any, Any]) -> None:
+        self._coroutine = coroutine
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._coroutine, name)
+
+    def __await__(self) -> Generator[Any, Any, Any]:
+        return self._coroutine.__await__()
+
+    def send(self, value: Any) -> Any:
+        try:
+            return self._coroutine.send(value)
+        except (SystemExit, KeyboardInterrupt) as error:
+            raise _exited(error) from error
+
+    def throw(self, *error: Any) -> Any:
+        try:
+            return self._coroutine.throw(*error)
+        except (SystemExit, KeyboardInterrupt) as raised:
+            raise _exited(raised) from raised
+
+    def close(self) -> None:
+        self._coroutine.close()
+
+
+def _exited(error: BaseException) -> TaskExited:
+    return TaskExited(f"a task of the agent raised {error!r}")
 
 
 def contain_exits(loop: asyncio.AbstractEventLoop) -> None:
