@@ -53,11 +53,13 @@ class AgentWorker:
 
     One worker belongs to one event loop.
 
-    .. code-block:: python
-
-        runs = RedisRuns("redis://localhost:6379")
-        worker = AgentWorker(agent, RedisTurns(runs, "my_app:agent"), version="2026-11-16")
-        await worker.work(drain=3600)  # until worker.stop() is called
+    >>> from usechat.server import RedisRuns, RedisTurns
+    >>> async def agent(turn):
+    ...     yield f"You said: {turn.text}"
+    >>> turns = RedisTurns(RedisRuns("redis://localhost:6379"), "my_app:agent")
+    >>> worker = AgentWorker(agent, turns, version="2026-11-16")  # await worker.work(drain=3600)
+    >>> worker.running
+    0
     """
 
     def __init__(

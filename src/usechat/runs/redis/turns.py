@@ -69,10 +69,10 @@ class RedisTurns:
     - ``patience``: seconds that a turn waits for an agent process before it counts as lost.
     - ``forwarded_headers``: the request headers that agents see.
 
-    .. code-block:: python
-
-        runs = RedisRuns("redis://localhost:6379")
-        chats = ChatApp(RedisTurns(runs, "my_app:agent"), runs=runs)  # usechat worker my_app:agent --redis …
+    >>> runs = RedisRuns("redis://localhost:6379")
+    >>> turns = RedisTurns(runs, "my_app:agent", maximum_waiting=100)  # ChatApp(turns, runs=runs)
+    >>> turns.forwarded_headers
+    ('accept-language', 'traceparent', 'tracestate', 'x-request-id')
 
     Agent processes use ``take``, ``take_over_dead``, ``keep`` and ``done``; see :mod:`usechat.server.worker`.
     """
