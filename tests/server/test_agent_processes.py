@@ -19,7 +19,7 @@ from tests.redis_server import PATIENCE, SERVERS, RedisServer, redis_server
 from tests.runs.redis.test_workers import LOST, Stream, counted, text_of
 from tests.server.metrics_page import parse_samples
 
-LEASE = 3.0
+LEASE = 6.0
 LONG_LEASE = 60.0
 """For tests in which no run may be lost, however slow the machine is."""
 ROOT = Path(__file__).parents[2]
@@ -136,6 +136,15 @@ async def tier(redis: RedisServer, tmp_path: Path) -> AsyncIterator[Tier]:
     await made.end()
 
 
+async def ready(web: Web, workers: int) -> None:
+    """Wait until so many workers ask for turns."""
+
+    async def is_so() -> bool:
+        return len([name for name in await web.samples() if name.startswith("adapter_turns_running{")]) >= workers
+
+    await until(is_so, f"{workers} workers are ready")
+
+
 async def begun(stream: Stream) -> None:
     await stream.until(b'"5 "')
 
@@ -200,15 +209,16 @@ async def test_kill_9_of_a_worker_whose_agent_is_restartable_resets_the_page(tie
     tier.lease = LEASE
     web = await tier.web()
     worker = tier.worker("restartable")
-    async with tier.send(web, "150") as stream:
+    async with tier.send(web, "1000") as stream:
         await begun(stream)
         tier.worker("restartable")
+        await ready(web, 2)
         worker.kill()
         with pytest.raises(httpx2.TransportError):
             await stream.rest()
         assert LOST not in stream.seen
     async with tier.resume(web) as resumed:
-        assert text_of(await resumed.rest()) == counted(150)
+        assert text_of(await resumed.rest()) == counted(1000)
     assert tier.notes() == ["begun", "begun"]
     assert await web.state() == "finished"
 
@@ -220,6 +230,7 @@ async def test_no_other_version_of_the_code_restarts_a_turn_but_it_answers_the_n
     async with tier.send(web, "1000") as stream:
         await begun(stream)
         tier.worker("restartable", "v2")
+        await ready(web, 2)
         worker.kill()
         assert LOST in await stream.rest()
     async with tier.send(web, "3", message_id="u2") as stream:
