@@ -8,7 +8,8 @@ import asyncio
 import os
 from collections.abc import AsyncIterator
 
-from usechat import Turn, restartable
+from usechat import Turn
+from usechat.server import restartable
 
 
 @restartable  # it calls no tools: if its process dies, another may answer the question anew

@@ -27,7 +27,7 @@ from usechat.protocol.validation import validate_messages
 
 if TYPE_CHECKING:
     from usechat.server.endpoints import chat_response
-    from usechat.sources import Adapter, AdapterSource, parts_of, restartable
+    from usechat.sources import Adapter, AdapterSource, parts_of
     from usechat.turn import Turn, current_turn, emit
 
 __version__ = "0.1.0"
@@ -63,7 +63,6 @@ __all__ = [
     "encode_frame",
     "model_messages",
     "parts_of",
-    "restartable",
     "validate_messages",
 ]
 
@@ -76,7 +75,6 @@ _HOMES = {
     "current_turn": "usechat.turn",
     "emit": "usechat.turn",
     "parts_of": "usechat.sources",
-    "restartable": "usechat.sources",
 }
 
 

@@ -57,7 +57,7 @@ def test_what_makes_no_sense_is_refused_in_a_sentence(
 
 async def test_a_kind_with_routes_of_its_own_has_no_worker() -> None:
     with pytest.raises(CannotServe, match="has routes of its own"):
-        make_worker(Plan(target="wss://example.org/sessions/{session_id}", kind="agent-ops", redis=REDIS[1]))
+        make_worker(Plan(target="wss://example.org/api/sessions/{id}/ws?role=client", kind="agent-ops", redis=REDIS[1]))
 
 
 def test_the_version_of_the_code_is_that_of_its_files(tmp_path: Path) -> None:

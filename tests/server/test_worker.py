@@ -322,6 +322,26 @@ async def test_a_page_that_has_seen_nothing_goes_on_with_the_restarted_run(tier:
         assert text_of(await answer) == "answer"
 
 
+async def test_the_page_of_a_worker_that_died_is_told_so(tier: Tier) -> None:
+    begun = asyncio.Event()
+
+    async def agent(_turn: Turn) -> AsyncIterator[str]:
+        yield "half an"
+        begun.set()
+        await asyncio.Event().wait()
+
+    web = tier.web(lease=2)
+    worker = tier.worker(agent, lease=2)
+    async with asking(web, question()) as answer:
+        await begun.wait()
+        await asyncio.sleep(0.5)  # longer than it takes to write it
+        await tier.kill(worker)
+        body = (await answer).content
+    assert b"half an" in body
+    assert b'{"type":"error","errorText":"The run was lost."}' in body
+    assert (await web.get("/api/chat/c1")).json()["state"] == "lost"
+
+
 async def test_an_agent_that_fails_is_reported_like_in_one_process(tier: Tier) -> None:
     async def agent(_turn: Turn) -> AsyncIterator[str]:
         yield "before"

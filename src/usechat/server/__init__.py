@@ -25,6 +25,7 @@ from usechat.server.openapi import openapi
 from usechat.server.requests import Action, Authorize, allow_all
 from usechat.server.settings import Settings, cancel_after
 from usechat.server.worker import AgentWorker
+from usechat.sources import restartable
 from usechat.turn import Identity
 
 if TYPE_CHECKING:
@@ -70,6 +71,7 @@ __all__ = [
     "new_api_token",
     "openapi",
     "process_metrics",
+    "restartable",
     "with_cors",
 ]
 

@@ -46,7 +46,7 @@ class AgentWorker:
         answer: what a ``ChatApp`` takes.
         turns: the queue; its web processes and agent processes share a Redis.
         version: names the code. A turn whose process died is restarted only by a process of the same version, and only
-            if the agent is :func:`~usechat.restartable`.
+            if the agent is :func:`~usechat.server.restartable`.
         settings: how runs are made, as of the web processes; what concerns requests has no effect here.
         concurrency: how many turns are answered at once.
         observer: receives what happens; by default the end of each run is logged.
