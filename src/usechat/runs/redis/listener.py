@@ -16,7 +16,7 @@ from usechat.runs.redis.scripts import FOLLOW, Keys
 from usechat.runs.run import RunInfo, RunState
 
 if TYPE_CHECKING:
-    from redis.asyncio import Redis
+    from usechat.runs.redis.client import RedisClient
 
 __all__ = ["FollowedRun", "Listener"]
 
@@ -74,7 +74,7 @@ class Listener:
 
     def __init__(
         self,
-        client: "Redis",
+        client: "RedisClient",
         keys: Keys,
         *,
         worker: str,
@@ -148,7 +148,7 @@ class Listener:
         """Register as a reader again; return the milliseconds that the owner's lease lasts, -1 if the log is gone."""
         keys = (self._keys.chat(info.chat_id), self._keys.log(info), self._keys.readers(info))
         arguments = (info.run_id, self._worker, int(self._lease * 1000), int(self._remember * 1000))
-        left, lost_after = await self._client.execute_command("EVAL", FOLLOW, len(keys), *keys, *arguments)
+        left, lost_after = await self._client.execute("EVAL", FOLLOW, len(keys), *keys, *arguments)
         if lost_after is not None:
             self._on_lost(info, lost_after / 1000)
         return int(left)
@@ -159,7 +159,7 @@ class Listener:
         block = max(1, int(min(until - _now(), self._lease) * 1000))
         names = (self._inbox, *positions)
         after = (self._last_request, *map(_after, positions.values()))
-        found = await self._client.execute_command("XREAD", "BLOCK", block, "STREAMS", *names, *after)
+        found = await self._client.execute("XREAD", "BLOCK", block, "STREAMS", *names, *after)
         for name, entries in found or ():
             log = name.decode()
             if log == self._inbox:

@@ -43,12 +43,10 @@ from usechat.runs.store import LOST
 
 try:
     from redis import exceptions
-    from redis.asyncio import BlockingConnectionPool, Redis
-    from redis.asyncio.retry import Retry
-    from redis.backoff import ExponentialWithJitterBackoff
 except ImportError:
     raise MissingDependency("redis", "redis") from None
 
+from usechat.runs.redis.client import RedisClient
 from usechat.runs.redis.listener import Listener
 from usechat.runs.redis.writer import OwnedRun, Writer
 
@@ -57,7 +55,6 @@ __all__ = ["RedisRuns"]
 _logger: Final = logging.getLogger("usechat.runs")
 
 TOO_LARGE: Final = "The answer became too large and was stopped."
-_CONNECTIONS: Final = 32
 _REPLY_SECONDS: Final = 5.0
 _INBOX_LENGTH: Final = 1000
 _CANCEL_AGAIN: Final = 0.1
@@ -97,12 +94,10 @@ class RedisRuns:
         self._maximum_bytes = maximum_bytes
         self._keys = scripts.Keys(prefix)
         self._worker = secrets.token_hex(8)
-        retry = Retry(ExponentialWithJitterBackoff(base=0.02, cap=0.5), 3)
-        self._client = _client(url, _REPLY_SECONDS, retry, connections=_CONNECTIONS)
+        self._client = RedisClient(url)
         # XREAD blocks for one lease time at most; a connection that is silent for longer is dead.
-        self._blocked_client = _client(
-            url, lease + _REPLY_SECONDS, Retry(ExponentialWithJitterBackoff(), 0), connections=2
-        )
+        seconds = lease + _REPLY_SECONDS
+        self._blocked_client = RedisClient(url, reply_seconds=seconds, node_seconds=seconds, connections=2)
         self._owned: dict[str, OwnedRun] = {}
         self._given_up: list[OwnedRun] = []
         self._stop: Callable[[str, bool], None] = _ignore
@@ -266,8 +261,8 @@ class RedisRuns:
                 task.cancel()
             # Once is not always enough: redis 8.1 takes a cancellation in the middle of a handshake for a failure.
             _, tasks = await asyncio.wait(tasks, timeout=_CANCEL_AGAIN)
-        await self._client.aclose()
-        await self._blocked_client.aclose()
+        await self._client.close()
+        await self._blocked_client.close()
 
     # Leases
 
@@ -306,12 +301,12 @@ class RedisRuns:
 
     async def _renew(self, runs: list[OwnedRun]) -> None:
         asked = _now()
-        pipeline = self._client.pipeline(transaction=False)
+        commands = []
         for run in runs:
             keys = (self._keys.chat(run.info.chat_id), run.log)
             arguments = (run.info.run_id, self._worker, _milliseconds(self._lease), self._keep)
-            pipeline.execute_command("EVAL", scripts.RENEW, len(keys), *keys, *arguments)
-        replies = await pipeline.execute(raise_on_error=False)
+            commands.append(("EVAL", scripts.RENEW, len(keys), *keys, *arguments))
+        replies = await self._client.pipeline(commands)
         for run, reply in zip(runs, replies, strict=True):
             if isinstance(reply, bytes):
                 run.renewed = asked
@@ -328,7 +323,7 @@ class RedisRuns:
             run = self._given_up[0]
             keys = (self._keys.chat(run.info.chat_id), run.log)
             arguments = (run.info.run_id, _milliseconds(self._remember))
-            state = await self._client.execute_command("EVAL", scripts.DECLARE_LOST, len(keys), *keys, *arguments)
+            state = await self._client.execute("EVAL", scripts.DECLARE_LOST, len(keys), *keys, *arguments)
             if state is not None:
                 self._report_lost(run.info, _now() - run.began, RunState(state.decode()))
             self._given_up.remove(run)
@@ -379,21 +374,9 @@ class RedisRuns:
 
     async def _ask(self, *command: Any) -> Any:
         try:
-            return await self._client.execute_command(*command)
+            return await self._client.execute(*command)
         except (exceptions.ConnectionError, exceptions.TimeoutError, OSError) as error:
             raise StoreUnreachable from error
-
-
-def _client(url: str, reply_seconds: float, retry: Retry, *, connections: int) -> Redis:
-    pool = BlockingConnectionPool.from_url(
-        url,
-        max_connections=connections,
-        timeout=_REPLY_SECONDS,
-        retry=retry,
-        socket_timeout=reply_seconds,
-        socket_connect_timeout=_REPLY_SECONDS,
-    )
-    return Redis.from_pool(pool)
 
 
 def _info(found: list[Any]) -> RunInfo:

@@ -14,7 +14,7 @@ from redis.exceptions import RedisError, ResponseError
 from usechat.runs.run import RunInfo
 
 if TYPE_CHECKING:
-    from redis.asyncio import Redis
+    from usechat.runs.redis.client import RedisClient
 
 __all__ = ["OwnedRun", "Writer"]
 
@@ -63,7 +63,7 @@ class OwnedRun:
 class Writer:
     """Writes for all runs of a worker, in order and each entry once. Only the end of a run waits for it."""
 
-    def __init__(self, client: "Redis", *, on_lost: Callable[[OwnedRun], None]) -> None:
+    def __init__(self, client: "RedisClient", *, on_lost: Callable[[OwnedRun], None]) -> None:
         self._client = client
         self._on_lost = on_lost
         self._waiting: dict[str, OwnedRun] = {}
@@ -86,10 +86,7 @@ class Writer:
     async def _write(self, commands: list[tuple[OwnedRun, Command]]) -> None:
         while commands:
             try:
-                pipeline = self._client.pipeline(transaction=False)
-                for _, command in commands:
-                    pipeline.execute_command(*command)
-                replies = await pipeline.execute(raise_on_error=False)
+                replies = await self._client.pipeline([command for _, command in commands])
             except (RedisError, OSError):
                 await self._pause()
             else:

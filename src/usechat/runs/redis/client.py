@@ -1,0 +1,195 @@
+"""One client for every kind of Redis: a server, a primary that Sentinels watch, a cluster. The URL says which.
+
+=====================================================  =================================================================
+URL                                                    what it names
+=====================================================  =================================================================
+``redis://[user:password@]host:6379/0``                a server
+``rediss://host:6380/0?ssl_ca_certs=ca.pem``           a server, over TLS
+``unix:///run/redis.sock?db=0``                        a server on this machine
+``redis+sentinel://host:26379,host:26379/service/0``   the primary of a service, found through its Sentinels
+``redis+cluster://host:7000,host:7001``                a cluster, found through any of its nodes
+=====================================================  =================================================================
+
+``rediss+sentinel://`` and ``rediss+cluster://`` use TLS. User and password are those of the data servers; Sentinels
+with a password of their own get it with ``?sentinel_username=…&sentinel_password=…``. Other parameters of the query are
+those of redis-py's connections.
+
+A command has one deadline, for the wait for a connection, for connecting and for the reply. A connection that breaks is
+opened again and the command repeated, so a command may be executed twice.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any, Final, TypeVar
+from urllib.parse import unquote, urlsplit
+
+from usechat.errors import InvalidAddress, MissingDependency
+
+try:
+    from redis import exceptions
+    from redis.asyncio import ConnectionPool, Redis, RedisCluster
+    from redis.asyncio.cluster import ClusterNode
+    from redis.asyncio.connection import SSLConnection, parse_url
+    from redis.asyncio.retry import Retry
+    from redis.asyncio.sentinel import Sentinel
+    from redis.backoff import NoBackoff
+except ImportError:
+    raise MissingDependency("redis", "redis") from None
+
+__all__ = ["RedisClient"]
+
+Reply = TypeVar("Reply")
+
+_REPLY_SECONDS: Final = 4.0
+"""A request makes several commands, but only one of them can meet a server that has just stopped to answer; so the
+response comes within five seconds."""
+_NODE_SECONDS: Final = 1.5
+"""A cluster or a Sentinel has other nodes to ask when one does not answer."""
+_CONNECTIONS: Final = 32
+_PAUSES: Final = (0.02, 0.1, 0.3)
+"""Seconds between attempts to reach a server."""
+_PORTS: Final = {"sentinel": 26379, "cluster": 6379}
+_SCHEMES: Final = "redis://, rediss://, unix://, redis+sentinel:// and redis+cluster://"
+
+
+class RedisClient:
+    """Sends commands to the Redis that a URL names, and gives up after ``reply_seconds``.
+
+    ``connections`` is how many commands are on their way at once; more wait. ``node_seconds`` is the time after which
+    a node of a cluster or a Sentinel counts as dead; it must exceed the time that a command may block. Raises
+    :class:`~usechat.errors.InvalidAddress` for a URL of another kind; its text does not repeat the URL, which may hold
+    a password. Connections are opened on first use.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        *,
+        reply_seconds: float = _REPLY_SECONDS,
+        node_seconds: float = _NODE_SECONDS,
+        connections: int = _CONNECTIONS,
+    ) -> None:
+        self._reply_seconds = reply_seconds
+        self._free = asyncio.Semaphore(connections)
+        self._sentinel: Sentinel | None = None
+        self._client: Any
+        scheme, _, kind = urlsplit(url).scheme.partition("+")
+        limits = {"max_connections": connections, "socket_connect_timeout": node_seconds, "protocol": 2}
+        if not kind:
+            self._client = _single(url, limits)
+        elif kind == "sentinel" and scheme in ("redis", "rediss"):
+            self._sentinel, self._client = _watched(url, limits | {"socket_timeout": node_seconds})
+        elif kind == "cluster" and scheme in ("redis", "rediss"):
+            self._client = _cluster(url, limits | {"socket_timeout": node_seconds})
+        else:
+            raise _wrong_url()
+        self.is_cluster = kind == "cluster"
+        """Whether a command may only have keys of one hash slot."""
+
+    async def execute(self, *command: Any, within: float | None = None) -> Any:
+        """Send a command and return the reply. Raises a ``RedisError`` or an ``OSError``."""
+        return await self._attempt(lambda: self._client.execute_command(*command), within)
+
+    async def pipeline(self, commands: Sequence[tuple[Any, ...]], *, within: float | None = None) -> list[Any]:
+        """Send commands together and return their replies; a command that was refused has its error as the reply."""
+
+        async def send() -> list[Any]:
+            pipeline = self._client.pipeline(transaction=False)
+            for command in commands:
+                pipeline.execute_command(*command)
+            replies: list[Any] = await pipeline.execute(raise_on_error=False)
+            return replies
+
+        return await self._attempt(send, within) if commands else []
+
+    async def close(self) -> None:
+        """Close the connections."""
+        await self._client.aclose()
+        if self._sentinel is not None:
+            await self._sentinel.aclose()
+
+    async def _attempt(self, send: Callable[[], Awaitable[Reply]], within: float | None) -> Reply:
+        seconds = self._reply_seconds if within is None else within
+        try:
+            async with asyncio.timeout(seconds), self._free:
+                for pause in _PAUSES:
+                    try:
+                        return await send()
+                    except (exceptions.ConnectionError, exceptions.RedisClusterException, OSError) as error:
+                        if isinstance(error, exceptions.AuthenticationError | exceptions.AuthorizationError):
+                            raise
+                    await asyncio.sleep(pause)
+                return await send()
+        except exceptions.RedisClusterException as error:  # no RedisError: no node of the cluster can be reached
+            raise exceptions.ConnectionError(str(error)) from error
+        except TimeoutError:
+            raise exceptions.TimeoutError(f"no reply within {seconds:g} s") from None
+
+
+def _single(url: str, limits: dict[str, Any]) -> "Redis":
+    return Redis.from_pool(ConnectionPool(**limits, **_arguments(url), retry=_no_retry()))
+
+
+def _watched(url: str, limits: dict[str, Any]) -> "tuple[Sentinel, Redis]":
+    """Return the Sentinels, and a client of the primary that they name."""
+    arguments = _plain_arguments(url)
+    service, _, database = urlsplit(url).path.strip("/").partition("/")
+    if not service or (database and not database.isdecimal()):
+        example = "redis+sentinel://host:26379/mymaster"
+        raise InvalidAddress(f"A redis+sentinel:// URL ends with the name of a service, as in {example}")
+    if database:
+        arguments["db"] = int(database)
+    timeouts = {name: value for name, value in limits.items() if name.startswith("socket_")}
+    credentials = {name: arguments.pop(f"sentinel_{name}", None) for name in ("username", "password")}
+    secure = {name: value for name, value in arguments.items() if name.startswith("ssl")}
+    sentinel = Sentinel(
+        _nodes(url, "sentinel"), sentinel_kwargs={**timeouts, **credentials, **secure, "retry": _no_retry()}
+    )
+    return sentinel, sentinel.master_for(service, **limits, **arguments, retry=_no_retry())
+
+
+def _cluster(url: str, limits: dict[str, Any]) -> "RedisCluster":
+    nodes = [ClusterNode(host, port) for host, port in _nodes(url, "cluster")]
+    # The cluster's client asks another node for the slots before each of its own retries.
+    return RedisCluster(startup_nodes=nodes, **limits, **_plain_arguments(url), retry=Retry(NoBackoff(), 2))
+
+
+def _nodes(url: str, kind: str) -> list[tuple[str, int]]:
+    nodes = []
+    for address in urlsplit(url).netloc.rpartition("@")[2].split(","):
+        node = urlsplit(f"redis://{address}")
+        try:
+            host, port = node.hostname, node.port
+        except ValueError:
+            raise _wrong_url() from None
+        if not host:
+            raise _wrong_url()
+        nodes.append((unquote(host), port or _PORTS[kind]))
+    return nodes
+
+
+def _plain_arguments(url: str) -> dict[str, Any]:
+    """Return what the URL of a cluster or of Sentinels says about each connection: credentials, TLS, the query."""
+    parts = urlsplit(url)
+    scheme, user = parts.scheme.partition("+")[0], parts.netloc.rpartition("@")[0]
+    arguments = _arguments(f"{scheme}://{user}@host?{parts.query}")
+    del arguments["host"]
+    if arguments.pop("connection_class", None) is SSLConnection:
+        arguments["ssl"] = True
+    return arguments
+
+
+def _arguments(url: str) -> dict[str, Any]:
+    try:
+        return dict(parse_url(url))
+    except ValueError:
+        raise _wrong_url() from None
+
+
+def _wrong_url() -> InvalidAddress:
+    return InvalidAddress(f"A Redis URL begins with one of {_SCHEMES}, followed by a host or a path.")
+
+
+def _no_retry() -> "Retry":
+    """Return redis-py's policy not to repeat anything: :class:`RedisClient` does, before its deadline."""
+    return Retry(NoBackoff(), 0)
