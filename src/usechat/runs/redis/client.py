@@ -19,7 +19,8 @@ opened again and the command repeated, so a command may be executed twice.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
+from itertools import groupby
 from typing import Any, Final, TypeVar
 from urllib.parse import unquote, urlsplit
 
@@ -39,6 +40,7 @@ except ImportError:
 __all__ = ["RedisClient"]
 
 Reply = TypeVar("Reply")
+Item = TypeVar("Item")
 
 _REPLY_SECONDS: Final = 4.0
 """A request makes several commands, but only one of them can meet a server that has just stopped to answer; so the
@@ -46,6 +48,8 @@ response comes within five seconds."""
 _NODE_SECONDS: Final = 1.5
 """A cluster or a Sentinel has other nodes to ask when one does not answer."""
 _CONNECTIONS: Final = 32
+_BATCH: Final = 200
+"""Items of one script call, during which the server answers nobody else."""
 _PAUSES: Final = (0.02, 0.1, 0.3)
 """Seconds between attempts to reach a server."""
 _PORTS: Final = {"sentinel": 26379, "cluster": 6379}
@@ -102,6 +106,15 @@ class RedisClient:
 
         return await self._attempt(send, within) if commands else []
 
+    def batches(self, items: Iterable[Item], tag: Callable[[Item], str]) -> Iterator[list[Item]]:
+        """Yield the items that one script call may treat: not too many, and in a cluster those of one hash tag."""
+        if self.is_cluster:
+            groups = [list(group) for _, group in groupby(sorted(items, key=tag), key=tag)]
+        else:
+            groups = [list(items)]
+        for group in groups:
+            yield from (group[begin : begin + _BATCH] for begin in range(0, len(group), _BATCH))
+
     async def close(self) -> None:
         """Close the connections."""
         await self._client.aclose()
@@ -110,6 +123,7 @@ class RedisClient:
 
     async def _attempt(self, send: Callable[[], Awaitable[Reply]], within: float | None) -> Reply:
         seconds = self._reply_seconds if within is None else within
+        broken: Exception | None = None
         try:
             async with asyncio.timeout(seconds), self._free:
                 for pause in _PAUSES:
@@ -118,12 +132,14 @@ class RedisClient:
                     except (exceptions.ConnectionError, exceptions.RedisClusterException, OSError) as error:
                         if isinstance(error, exceptions.AuthenticationError | exceptions.AuthorizationError):
                             raise
+                        broken = error
                     await asyncio.sleep(pause)
                 return await send()
         except exceptions.RedisClusterException as error:  # no RedisError: no node of the cluster can be reached
             raise exceptions.ConnectionError(str(error)) from error
         except TimeoutError:
-            raise exceptions.TimeoutError(f"no reply within {seconds:g} s") from None
+            text = f"no reply within {seconds:g} s" if broken is None else str(broken)
+            raise (exceptions.TimeoutError if broken is None else exceptions.ConnectionError)(text) from broken
 
 
 def _single(url: str, limits: dict[str, Any]) -> "Redis":
