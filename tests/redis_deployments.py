@@ -10,7 +10,7 @@ from typing import Any, Protocol
 from tests.redis_server import PATIENCE, SERVERS, RedisServer, free_port
 
 SERVICE = "usechat-test"
-NODE_TIMEOUT = 1000
+NODE_TIMEOUT = 2000
 """Milliseconds after which a node that does not answer counts as failed."""
 
 

@@ -19,9 +19,9 @@ opened again and the command repeated, so a command may be executed twice.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Sequence
 from itertools import groupby
-from typing import Any, Final, TypeVar
+from typing import Any, Final, Generic, TypeVar
 from urllib.parse import unquote, urlsplit
 
 from usechat.errors import InvalidAddress, MissingDependency
@@ -45,13 +45,14 @@ Item = TypeVar("Item")
 _REPLY_SECONDS: Final = 4.0
 """A request makes several commands, but only one of them can meet a server that has just stopped to answer; so the
 response comes within five seconds."""
-_NODE_SECONDS: Final = 1.5
-"""A cluster or a Sentinel has other nodes to ask when one does not answer."""
+_NODE_SECONDS: Final = 2.0
+"""A cluster and Sentinels have other nodes to ask when one does not answer."""
 _CONNECTIONS: Final = 32
 _BATCH: Final = 200
 """Items of one script call, during which the server answers nobody else."""
 _PAUSES: Final = (0.02, 0.1, 0.3)
 """Seconds between attempts to reach a server."""
+_CANCEL_AGAIN: Final = 0.1
 _PORTS: Final = {"sentinel": 26379, "cluster": 6379}
 _SCHEMES: Final = "redis://, rediss://, unix://, redis+sentinel:// and redis+cluster://"
 
@@ -60,7 +61,7 @@ class RedisClient:
     """Sends commands to the Redis that a URL names, and gives up after ``reply_seconds``.
 
     ``connections`` is how many commands are on their way at once; more wait. ``node_seconds`` is the time after which
-    a node of a cluster or a Sentinel counts as dead; it must exceed the time that a command may block. Raises
+    a server that is silent counts as dead; it must exceed the time that a command may block. Raises
     :class:`~usechat.errors.InvalidAddress` for a URL of another kind; its text does not repeat the URL, which may hold
     a password. Connections are opened on first use.
     """
@@ -75,16 +76,23 @@ class RedisClient:
     ) -> None:
         self._reply_seconds = reply_seconds
         self._free = asyncio.Semaphore(connections)
+        self._abandoned: set[asyncio.Task[Any]] = set()
+        """Commands that did not return before their deadline."""
         self._sentinel: Sentinel | None = None
         self._client: Any
         scheme, _, kind = urlsplit(url).scheme.partition("+")
-        limits = {"max_connections": connections, "socket_connect_timeout": node_seconds, "protocol": 2}
+        limits = {
+            "max_connections": connections,
+            "socket_connect_timeout": node_seconds,
+            "socket_timeout": node_seconds,
+            "protocol": 2,
+        }
         if not kind:
             self._client = _single(url, limits)
         elif kind == "sentinel" and scheme in ("redis", "rediss"):
-            self._sentinel, self._client = _watched(url, limits | {"socket_timeout": node_seconds})
+            self._sentinel, self._client = _watched(url, limits)
         elif kind == "cluster" and scheme in ("redis", "rediss"):
-            self._client = _cluster(url, limits | {"socket_timeout": node_seconds})
+            self._client = _cluster(url, limits)
         else:
             raise _wrong_url()
         self.is_cluster = kind == "cluster"
@@ -117,29 +125,68 @@ class RedisClient:
 
     async def close(self) -> None:
         """Close the connections."""
+        while self._abandoned:
+            for task in self._abandoned:
+                task.cancel()
+            await asyncio.wait(self._abandoned, timeout=_CANCEL_AGAIN)
         await self._client.aclose()
         if self._sentinel is not None:
             await self._sentinel.aclose()
+        if self.is_cluster:  # after a failure redis-py's own close does nothing
+            await self._client.nodes_manager.aclose()
+            await self._client.nodes_manager.aclose("startup_nodes")
 
-    async def _attempt(self, send: Callable[[], Awaitable[Reply]], within: float | None) -> Reply:
+    async def _attempt(self, send: Callable[[], Coroutine[Any, Any, Reply]], within: float | None) -> Reply:
         seconds = self._reply_seconds if within is None else within
-        broken: Exception | None = None
+        attempts = Attempts(send)
+        # In a task of its own: redis-py may take a cancellation during a handshake for a failure, and go on waiting.
+        task = asyncio.get_running_loop().create_task(attempts.run(self._free))
         try:
-            async with asyncio.timeout(seconds), self._free:
-                for pause in _PAUSES:
-                    try:
-                        return await send()
-                    except (exceptions.ConnectionError, exceptions.RedisClusterException, OSError) as error:
-                        if isinstance(error, exceptions.AuthenticationError | exceptions.AuthorizationError):
-                            raise
-                        broken = error
-                    await asyncio.sleep(pause)
-                return await send()
-        except exceptions.RedisClusterException as error:  # no RedisError: no node of the cluster can be reached
-            raise exceptions.ConnectionError(str(error)) from error
-        except TimeoutError:
-            text = f"no reply within {seconds:g} s" if broken is None else str(broken)
-            raise (exceptions.TimeoutError if broken is None else exceptions.ConnectionError)(text) from broken
+            done, _ = await asyncio.wait([task], timeout=seconds)
+        except asyncio.CancelledError:
+            self._abandon(task)
+            raise
+        if done:
+            return task.result()
+        self._abandon(task)
+        if attempts.broken is not None:
+            raise exceptions.ConnectionError(str(attempts.broken)) from attempts.broken
+        raise exceptions.TimeoutError(f"no reply within {seconds:g} s")
+
+    def _abandon(self, task: "asyncio.Task[Any]") -> None:
+        task.cancel()
+        self._abandoned.add(task)
+        task.add_done_callback(self._forget)
+
+    def _forget(self, task: "asyncio.Task[Any]") -> None:
+        self._abandoned.discard(task)
+        if not task.cancelled():
+            task.exception()  # nobody waits for it, and asyncio would log it
+
+
+class Attempts(Generic[Reply]):
+    """Sends a command, and again if the connection breaks."""
+
+    def __init__(self, send: Callable[[], Coroutine[Any, Any, Reply]]) -> None:
+        self._send = send
+        self.broken: Exception | None = None
+        """What broke the last connection."""
+
+    async def run(self, free: asyncio.Semaphore) -> Reply:
+        """Return the reply, or raise what the last attempt raises."""
+        async with free:
+            for pause in _PAUSES:
+                try:
+                    return await self._send()
+                except (exceptions.ConnectionError, exceptions.RedisClusterException, OSError) as error:
+                    if isinstance(error, exceptions.AuthenticationError | exceptions.AuthorizationError):
+                        raise
+                    self.broken = error
+                await asyncio.sleep(pause)
+            try:
+                return await self._send()
+            except exceptions.RedisClusterException as error:  # no RedisError: no node of the cluster can be reached
+                raise exceptions.ConnectionError(str(error)) from error
 
 
 def _single(url: str, limits: dict[str, Any]) -> "Redis":

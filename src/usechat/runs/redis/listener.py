@@ -115,6 +115,7 @@ class Listener:
         self._followed: dict[str, list[FollowedRun]] = {}
         self._last_request = "0"
         self._reached = 0.0
+        self._fails = False
 
     def follow(self, info: RunInfo, *, frames: bool = True) -> FollowedRun:
         """Read a run from its start, beginning with the next XREAD; without ``frames`` wait for its end only."""
@@ -137,7 +138,9 @@ class Listener:
                 await self._check_leases()
                 await self._receive()
                 self._reached = _now()
+                self._fails = False
             except Exception as error:  # of any kind: readers must not wait for ever
+                self._fails = True
                 if isinstance(error, RedisError | OSError):
                     self._health.failed(error)
                 else:
@@ -192,7 +195,7 @@ class Listener:
 
     async def _receive(self) -> None:
         positions = {log: min(followed.position for followed in group) for log, group in self._followed.items()}
-        longest = longest_block(self._lease)
+        longest = self._lease / 20 if self._fails else longest_block(self._lease)
         until = min((followed.check_at for followed in self._all()), default=_now() + longest)
         block = max(0.001, min(until - _now(), longest))
         names = (self.inbox, *positions)

@@ -119,9 +119,10 @@ if state == 'running' then return {{{{known, state}}, false}} end
 if active and after ~= '{ANY}' and active ~= after then
   return {{{{known, state}}, lost and {{known, 'lost', lost}}}}
 end
-redis.call('DEL', chat)
+-- HSET first: Redis checks its memory limit at the first write of a script only.
 redis.call('HSET', chat, 'run', run, 'info', info, 'state', 'running', 'owner', owner,
   'continued', continued, 'lease', text(now() + lease))
+redis.call('HDEL', chat, 'stop')
 redis.call('XADD', log, '0-1', 'run', run, 'began', text(now()))
 redis.call('PEXPIRE', chat, keep)
 redis.call('PEXPIRE', log, keep)

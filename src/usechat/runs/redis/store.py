@@ -215,6 +215,7 @@ class RedisRuns:
         """Yield all frames so far at once, perhaps ``b""``, then more until the end. Raises RunLost for a lost run."""
         listener = self._listener(info)
         followed = listener.follow(info)
+        received: bytes | RunState = b""
         try:
             await self._write_to(listener.inbox, "read", info.run_id)
             while isinstance(received := await followed.received.get(), bytes):
@@ -222,7 +223,7 @@ class RedisRuns:
             if received is RunState.LOST:
                 raise RunLost(LOST)
         finally:
-            if listener.unfollow(followed):
+            if listener.unfollow(followed) and isinstance(received, bytes):  # nobody asks who reads an ended run
                 with contextlib.suppress(StoreUnreachable):
                     await self._ask("ZREM", self._keys.readers(info), self._worker)
 
