@@ -36,6 +36,7 @@ class OwnedRun:
     def __init__(self, info: RunInfo, log: str, tag: str, renewed: float) -> None:
         self.info = info
         self.log = log
+        self.log_key = log.encode()
         self.tag = tag
         """The hash tag of its keys."""
         self.began = renewed
@@ -59,16 +60,16 @@ class OwnedRun:
         entry = None
         if self._pieces:
             self._number += 1
-            entry = f"{self._number}-0", b"".join(self._pieces)
+            entry = self._number, b"".join(self._pieces)
             self._pieces.clear()
         return Write(self, entry, None if self.last is None else (*self.last, self._number))
 
 
 class Write(NamedTuple):
-    """What has to be written of one run: an entry with its id, and the command that ends the run."""
+    """What has to be written of one run: an entry with its number, and the command that ends the run."""
 
     run: OwnedRun
-    entry: tuple[str, bytes] | None
+    entry: tuple[int, bytes] | None
     end: Command | None
 
 
@@ -149,8 +150,10 @@ class Writer:
 
 
 def _append(group: list[Write]) -> Command:
-    entries = [part for write in group if write.entry is not None for part in write.entry]
-    return ("EVAL", APPEND, len(group), *(write.run.log for write in group), *entries)
+    entries = [write.entry for write in group if write.entry is not None]
+    frames = b"".join([frames for _, frames in entries])
+    numbers = " ".join([f"{number} {len(frames)}" for number, frames in entries])
+    return ("EVAL", APPEND, len(group), *[write.run.log_key for write in group], frames, numbers)
 
 
 def _tag(write: Write) -> str:
