@@ -12,6 +12,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from time import monotonic, sleep
 from typing import Final
+from urllib.parse import quote
 
 import redis
 
@@ -45,7 +46,8 @@ class RedisServer:
         return self.url_with(self._password)
 
     def url_with(self, password: str | None) -> str:
-        return f"redis://{f':{password}@' if password else ''}127.0.0.1:{self.port}"
+        user = f":{quote(password, safe='')}@" if password else ""
+        return f"redis://{user}127.0.0.1:{self.port}"
 
     def client(self) -> "redis.Redis":
         return redis.Redis.from_url(self.url, decode_responses=True)
