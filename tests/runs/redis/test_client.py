@@ -1,13 +1,16 @@
 """The client of every kind of Redis: the URL says which, and a command has one deadline."""
 
 import asyncio
+import ssl
 from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
-from redis.exceptions import ResponseError
+from redis.exceptions import RedisError, ResponseError
 from redis.exceptions import TimeoutError as RedisTimeout
 
+from tests.certificate import write_certificate
 from tests.redis_server import SERVERS, RedisServer, redis_server
 from tests.runs.redis_stores import RUN
 from usechat.errors import InvalidAddress
@@ -40,6 +43,40 @@ async def test_a_server_has_a_password_and_databases() -> None:
         await first.close()
 
 
+@asynccontextmanager
+async def over_tls(port: int, certificate: Path) -> AsyncIterator[int]:
+    """Accept TLS and forward what it protects to a port; the tests' server may be built without TLS."""
+
+    async def forward(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        while piece := await reader.read(65536):
+            writer.write(piece)
+        writer.close()
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        inner_reader, inner_writer = await asyncio.open_connection("127.0.0.1", port)
+        await asyncio.gather(forward(reader, inner_writer), forward(inner_reader, writer))
+
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(certificate)
+    async with await asyncio.start_server(serve, "127.0.0.1", 0, ssl=context) as server:
+        yield server.sockets[0].getsockname()[1]
+
+
+async def test_tls_is_spoken_and_certificates_are_checked(own_server: RedisServer, tmp_path: Path) -> None:
+    certificate = tmp_path / "server.pem"
+    write_certificate(certificate)
+    async with over_tls(own_server.port, certificate) as port:
+        trusted, untrusted = (
+            RedisClient(f"rediss://127.0.0.1:{port}?ssl_check_hostname=no{trust}", reply_seconds=5)
+            for trust in (f"&ssl_ca_certs={certificate}", "")
+        )
+        assert await trusted.execute("INCR", "key") == 1
+        with pytest.raises(RedisError, match="CERTIFICATE_VERIFY_FAILED"):
+            await untrusted.execute("INCR", "key")
+        await trusted.close()
+        await untrusted.close()
+
+
 @pytest.mark.parametrize(
     "url",
     [
@@ -52,6 +89,10 @@ async def test_a_server_has_a_password_and_databases() -> None:
         "redis+sentinel://localhost:26379",
         "redis+sentinel://localhost:26379/service/first",
         "redis://localhost?db=first",
+        "redis://localhost?first=1",
+        "redis+sentinel://localhost/service?first=1",
+        "redis+cluster://localhost?first=1",
+        "redis://localhost?socket_timeout=1",
     ],
 )
 def test_other_urls_are_refused_without_repeating_them(url: str) -> None:

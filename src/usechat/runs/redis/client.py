@@ -87,14 +87,20 @@ class RedisClient:
             "socket_timeout": node_seconds,
             "protocol": 2,
         }
-        if not kind:
-            self._client = _single(url, limits)
-        elif kind == "sentinel" and scheme in ("redis", "rediss"):
-            self._sentinel, self._client = _watched(url, limits)
-        elif kind == "cluster" and scheme in ("redis", "rediss"):
-            self._client = _cluster(url, limits)
-        else:
-            raise _wrong_url()
+        try:
+            if not kind:
+                self._client = _single(url, limits)
+            elif kind == "sentinel" and scheme in ("redis", "rediss"):
+                self._sentinel, self._client = _watched(url, limits)
+            elif kind == "cluster" and scheme in ("redis", "rediss"):
+                self._client = _cluster(url, limits)
+            else:
+                raise _wrong_url()
+        except TypeError:
+            raise InvalidAddress(
+                "The query of a redis://, redis+sentinel:// or redis+cluster:// URL takes parameters of redis-py's"
+                " connections, such as ssl_ca_certs, but no timeouts."
+            ) from None
         self.is_cluster = kind == "cluster"
         """Whether a command may only have keys of one hash slot."""
 
@@ -190,7 +196,9 @@ class Attempts(Generic[Reply]):
 
 
 def _single(url: str, limits: dict[str, Any]) -> "Redis":
-    return Redis.from_pool(ConnectionPool(**limits, **_arguments(url), retry=_no_retry()))
+    pool = ConnectionPool(**limits, **_arguments(url), retry=_no_retry())
+    pool.connection_class(**pool.connection_kwargs)  # it refuses unknown parameters, and does not connect
+    return Redis.from_pool(pool)
 
 
 def _watched(url: str, limits: dict[str, Any]) -> "tuple[Sentinel, Redis]":
@@ -208,7 +216,9 @@ def _watched(url: str, limits: dict[str, Any]) -> "tuple[Sentinel, Redis]":
     sentinel = Sentinel(
         _nodes(url, "sentinel"), sentinel_kwargs={**timeouts, **credentials, **secure, "retry": _no_retry()}
     )
-    return sentinel, sentinel.master_for(service, **limits, **arguments, retry=_no_retry())
+    client = sentinel.master_for(service, **limits, **arguments, retry=_no_retry())
+    client.connection_pool.connection_class(**client.connection_pool.connection_kwargs)
+    return sentinel, client
 
 
 def _cluster(url: str, limits: dict[str, Any]) -> "RedisCluster":
