@@ -116,6 +116,10 @@ class RedisClient:
             for command in commands:
                 pipeline.execute_command(*command)
             replies: list[Any] = await pipeline.execute(raise_on_error=False)
+            for place, reply in enumerate(replies if self.is_cluster else ()):
+                # The pipeline of a cluster neither repeats a command nor looks for the node that has its slot now.
+                if isinstance(reply, exceptions.ConnectionError | exceptions.TimeoutError | exceptions.ClusterError):
+                    replies[place] = await self._client.execute_command(*commands[place])
             return replies
 
         return await self._attempt(send, within) if commands else []
@@ -155,9 +159,7 @@ class RedisClient:
         if done:
             return task.result()
         self._abandon(task)
-        if attempts.broken is not None:
-            raise exceptions.ConnectionError(str(attempts.broken)) from attempts.broken
-        raise exceptions.TimeoutError(f"no reply within {seconds:g} s")
+        raise attempts.broken or exceptions.TimeoutError(f"no reply within {seconds:g} s")
 
     def _abandon(self, task: "asyncio.Task[Any]") -> None:
         task.cancel()
@@ -176,7 +178,7 @@ class Attempts(Generic[Reply]):
     def __init__(self, send: Callable[[], Coroutine[Any, Any, Reply]]) -> None:
         self._send = send
         self.broken: Exception | None = None
-        """What broke the last connection."""
+        """What broke the last connection: a ``RedisError`` or an ``OSError``."""
 
     async def run(self, free: asyncio.Semaphore) -> Reply:
         """Return the reply, or raise what the last attempt raises."""
@@ -184,15 +186,27 @@ class Attempts(Generic[Reply]):
             for pause in _PAUSES:
                 try:
                     return await self._send()
-                except (exceptions.ConnectionError, exceptions.RedisClusterException, OSError) as error:
-                    if isinstance(error, exceptions.AuthenticationError | exceptions.AuthorizationError):
-                        raise
-                    self.broken = error
+                except Exception as error:
+                    self._note(error)
                 await asyncio.sleep(pause)
             try:
                 return await self._send()
-            except exceptions.RedisClusterException as error:  # no RedisError: no node of the cluster can be reached
-                raise exceptions.ConnectionError(str(error)) from error
+            except Exception as error:
+                self._note(error)
+                raise self.broken or error from error
+
+    def _note(self, error: Exception) -> None:
+        """Note what broke a connection; raise any other error of Redis."""
+        if isinstance(error, exceptions.AuthenticationError | exceptions.AuthorizationError):
+            raise error
+        if isinstance(error, exceptions.ConnectionError | OSError):
+            self.broken = error
+        elif isinstance(error, exceptions.RedisError):
+            raise error
+        else:
+            # No node of a cluster can be reached (RedisClusterException), or redis-py uses a connection that it has
+            # closed meanwhile (AttributeError).
+            self.broken = exceptions.ConnectionError(f"{type(error).__name__}: {error}")
 
 
 def _single(url: str, limits: dict[str, Any]) -> "Redis":
