@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 __all__ = ["OwnedRun", "Writer"]
 
-_GATHER: Final = 0.005
+_GATHER: Final = 0.0075
 """Seconds from the begin of one write to the next: what is appended in between is written together."""
 _RETRY_DELAY: Final = 0.1
 _ALREADY_WRITTEN: Final = "equal or smaller"
