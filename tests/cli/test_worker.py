@@ -9,6 +9,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import cast
 
 import httpx2
 import pytest
@@ -20,8 +21,10 @@ from tests.server.process import PATIENCE, eventually, question, serve_process
 from usechat import ChunkDecoder, MessageBuilder
 from usechat.cli import main
 from usechat.cli.plan import Plan, code_version, make_worker
-from usechat.cli.targets import load_object
+from usechat.cli.targets import CommonOptions, NoOptions, OptionGroup, ServedApp, load_object
 from usechat.errors import CannotServe
+from usechat.server.app import EndpointsApp
+from usechat.server.requests import Authorize, allow_all
 
 REDIS = ["--redis", "redis://127.0.0.1:1"]
 EXTERNAL = [*REDIS, "--agents", "external"]
@@ -55,9 +58,26 @@ def test_what_makes_no_sense_is_refused_in_a_sentence(
     assert sentence in capsys.readouterr().err
 
 
-async def test_a_kind_with_routes_of_its_own_has_no_worker() -> None:
+class AppTarget:
+    """A kind of another package, with routes of its own."""
+
+    summary = "an app"
+    options = NoOptions
+
+    def recognises(self, target: str) -> bool:
+        return target == "app"
+
+    def add_options(self, group: OptionGroup) -> None:
+        pass
+
+    def open(self, target: str, options: NoOptions, common: CommonOptions) -> ServedApp:  # noqa: ARG002
+        return ServedApp(cast("EndpointsApp", object()), "/chat", cast("Authorize", allow_all))
+
+
+async def test_a_kind_with_routes_of_its_own_has_no_worker(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("usechat.cli.plan.installed_targets", lambda: {"app": AppTarget()})
     with pytest.raises(CannotServe, match="has routes of its own"):
-        make_worker(Plan(target="wss://example.org/api/sessions/{id}/ws?role=client", kind="agent-ops", redis=REDIS[1]))
+        make_worker(Plan(target="app", kind="app", redis=REDIS[1]))
 
 
 def test_the_version_of_the_code_is_that_of_its_files(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from tests.redis_server import RedisServer
-from tests.runs.redis_stores import LEASE, RUN, StoreEvents, Workers, read_all, until
+from tests.runs.redis_stores import LEASE, RUN, SHORT, StoreEvents, Workers, read_all, until
 from usechat.errors import RunLost, StoreUnreachable, TooManyWaiting
 from usechat.protocol.request import ChatRequest
 from usechat.runs.redis.store import RedisRuns
@@ -214,6 +214,32 @@ async def test_the_turn_of_a_process_that_died_is_lost(tier: Tier) -> None:
     assert await state(tier.web) is RunState.LOST
     assert (await tier.web.statistics()).running[f"v1:{first.runs.worker}"] == 0
     assert tier.workers.client.xlen(tier.key) == 0, f"{taken.entry} was removed"
+
+
+@pytest.mark.parametrize("restartable", [False, True])
+async def test_a_reader_that_came_while_the_turn_waited_notices_that_its_process_died(
+    workers: Workers, restartable: bool
+) -> None:
+    web, agent = (RedisTurns(workers.store(lease=SHORT), QUEUE, patience=3600) for _ in range(2))
+    await web.offer(TURN, after="")
+    reading = asyncio.create_task(read_all(web.runs))
+    readers = f"{workers.chat}:readers:r1"
+    await until(lambda: workers.client.zcard(readers), "it is read")
+    [_] = await take(agent, restartable=restartable)
+    await agent.runs.close()
+    with pytest.raises(RunLost):
+        await reading
+
+
+async def test_a_reader_of_a_restartable_turn_stays_known(workers: Workers) -> None:
+    web, agent = (RedisTurns(workers.store(lease=SHORT), QUEUE) for _ in range(2))
+    await web.offer(TURN, after="")
+    [_] = await take(agent, restartable=True)
+    reading = asyncio.create_task(read_all(web.runs))
+    for _ in range(3 * SHORT):
+        await asyncio.sleep(1)
+    assert await agent.runs.is_read(RUN)
+    reading.cancel()
 
 
 async def test_a_turn_that_was_delivered_but_not_begun_goes_to_any_version(tier: Tier) -> None:
