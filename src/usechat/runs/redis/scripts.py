@@ -253,10 +253,10 @@ return {{math.min(lease_end - now(), tonumber(lease)), false}}
 """
 """Register a worker as a reader of a run, unless its name is "", and check the owner's lease.
 
-Returns the milliseconds until the next check (0 if the log has an end, -1 if the log is gone); and if this call declared
-the run lost, how many milliseconds it lasted. The next check is due when the owner's lease expires, and at the latest
-after one lease time of the reader: its registration expires, and a run that waits for an agent process has a long
-lease, until that process owns it.
+Returns the milliseconds until the next check (0 if the log has an end, -1 if the log is gone); and if this call
+declared the run lost, how many milliseconds it lasted. The next check is due when the owner's lease expires, and at the
+latest after one lease time of the reader: its registration expires, and a run that waits for an agent process has a
+long lease, until that process owns it.
 """
 
 IS_READ: Final = f"""{_COMMON}
