@@ -30,6 +30,11 @@ if os.environ.get("USECHAT_TEST_AGENTS") == "external":
 
     from tests.external_agents import put_agents_outside
 
+    def pytest_configure(config: pytest.Config) -> None:
+        # Many tests never shut their app down, which is nothing to a store in memory; the connections to Redis warn.
+        for kind in ("ResourceWarning", "pytest.PytestUnraisableExceptionWarning"):
+            config.addinivalue_line("filterwarnings", f"ignore::{kind}")
+
     @pytest.fixture(autouse=True, scope="session")
     def _external_agents() -> Iterator[None]:
         with ExitStack() as stack:

@@ -348,8 +348,11 @@ class RunManager:
             return is_unread
         if not self._is_shared:
             return False
-        if self._dispatcher is not None and not await self._store.is_read(active) and await self._withdraw(active):
-            return True
+        if self._dispatcher is not None:
+            if await self._store.is_read(active):
+                return False
+            if await self._withdraw(active):
+                return True
         await self._store.request_stop(active, unless_read=True)
         return await self._has_ended(active, within=_REMOTE_STOP)
 
