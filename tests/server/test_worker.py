@@ -302,26 +302,6 @@ async def test_a_factory_is_opened_once_and_closed_at_the_end(tier: Tier) -> Non
     await until(lambda: events == ["opened", "closed"], "the factory is left")
 
 
-async def test_a_page_that_has_seen_nothing_goes_on_with_the_restarted_run(tier: Tier) -> None:
-    gate, begun = asyncio.Event(), []
-
-    @restartable
-    async def agent(turn: Turn) -> AsyncIterator[str]:
-        begun.append(turn.text)
-        await gate.wait()
-        yield "answer"
-
-    web = tier.web(lease=2)
-    first = tier.worker(agent, lease=2)
-    async with asking(web, question()) as answer:
-        await until(lambda: begun, "the agent begins")
-        tier.worker(agent, lease=2)
-        await tier.kill(first)
-        await until(lambda: len(begun) == 2, "the turn is restarted")
-        gate.set()
-        assert text_of(await answer) == "answer"
-
-
 async def test_the_page_of_a_worker_that_died_is_told_so(tier: Tier) -> None:
     begun = asyncio.Event()
 

@@ -310,8 +310,7 @@ class RunManager:
         run = self._make_run(info, context, await self._store.continued(info), self._chat_secret(info))
         run.start(_Withdrawn())
         run.stop("stopped")
-        await run.wait()
-        await asyncio.gather(*self._tasks)
+        await self._has_ended(info, within=self._timeouts.stop)
         return True
 
     def _remote_reading(self, remote_run: RemoteRun) -> LogReading[RemoteRun]:

@@ -136,6 +136,7 @@ class AgentWorker:
 
     async def _take_turns(self, source: Source, restartable: bool) -> None:
         while not self._stopping.is_set():
+            _raise_if_cancelled()
             free = self._concurrency - self.running
             if free <= 0:
                 self._has_room.clear()
@@ -182,6 +183,7 @@ class AgentWorker:
 
     async def _keep_and_sweep(self, source: Source, restartable: bool) -> None:
         while True:
+            _raise_if_cancelled()
             await asyncio.sleep(self._turns.runs.lease / 3)
             try:
                 await self._remove_ended()
@@ -214,11 +216,13 @@ class AgentWorker:
 
 
 async def _pause() -> None:
-    """Wait before the next attempt, unless the task was cancelled.
+    """Wait before the next attempt."""
+    _raise_if_cancelled()
+    await asyncio.sleep(_RETRY_DELAY)
 
-    redis 8.1 takes a cancellation in the middle of a handshake for a failure, and hides it.
-    """
+
+def _raise_if_cancelled() -> None:
+    """Raise ``CancelledError`` again: redis 8.1 takes one in the middle of a handshake for a failure, and hides it."""
     task = asyncio.current_task()
     if task is not None and task.cancelling():
         raise asyncio.CancelledError
-    await asyncio.sleep(_RETRY_DELAY)

@@ -13,6 +13,7 @@ from usechat.errors import RunLost, StoreUnreachable, TooManyWaiting
 from usechat.protocol.request import ChatRequest
 from usechat.runs.redis.store import RedisRuns
 from usechat.runs.redis.turns import RedisTurns, TakenTurn
+from usechat.runs.remote_runs import RemoteRuns
 from usechat.runs.run import RunState
 from usechat.runs.turns import QueuedTurn, TurnStatistics
 
@@ -276,6 +277,22 @@ async def test_a_restartable_turn_is_started_anew_as_another_run(tier: Tier) -> 
     await second.runs.end(msgspec.structs.replace(taken.info, state=RunState.FINISHED))
     assert await read_all(tier.web.runs, taken.info) == b"data: new\n\n"
     assert [info.run_id for info in lost.losses] == ["r1"]
+
+
+async def test_a_client_that_has_seen_nothing_goes_on_with_the_restarted_run(tier: Tier) -> None:
+    await tier.web.offer(TURN, after="")
+    first, second = tier.turns(), tier.turns()
+    copies = RemoteRuns(tier.web.runs)
+    copy = copies.follow(RUN)
+    [_] = await take(first, restartable=True)
+    await die(first, tier)
+    [taken] = await sweep(second, restartable=True)
+    second.runs.append(taken.info.run_id, b"data: new\n\n")
+    await second.runs.end(msgspec.structs.replace(taken.info, state=RunState.FINISHED))
+    await until(lambda: copy.log.ended, "the copy ends")
+    assert copy.log.so_far() == b"data: new\n\n"
+    copies.release(copy)
+    await copies.close()
 
 
 @pytest.mark.usefixtures("died")
