@@ -4,6 +4,8 @@ UV_VERSION := 0.13.7
 PYTHON ?= python3
 PYTHONS := 3.11 3.12 3.13
 FUZZ_SECONDS ?= 60
+# The tests of the server that also run with agents behind a queue in Redis.
+EXTERNAL_AGENTS := $(addprefix tests/server/test_,endpoints.py edited_messages.py retries.py waiting_clients.py quotas.py factories.py websocket.py)
 
 export UV_PYTHON_DOWNLOADS := never
 # A registry may stumble; a build of twenty minutes does not fall over that.
@@ -43,7 +45,7 @@ demo-agent-ops: $(UV_STAMP) $(PAGE) ## run an agent session, the gateway that pu
 test: install ## every test, the core covered by its unit tests completely; then the unit tests on the other Pythons
 	$(RUN) pytest -n auto --cov --ignore=tests/conformance --ignore=tests/browser
 	USECHAT_TEST_PLAIN_ASGI=1 $(RUN) pytest -n auto tests/server
-	USECHAT_TEST_AGENTS=external $(RUN) pytest -n auto tests/server
+	USECHAT_TEST_AGENTS=external $(RUN) pytest -n auto $(EXTERNAL_AGENTS)
 	$(RUN) pytest -n auto tests/conformance
 	$(RUN) pytest -n auto tests/browser
 	@default=$$($(RUN) python -c 'import sys; print("%d.%d" % sys.version_info[:2])'); \
