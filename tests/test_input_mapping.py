@@ -25,7 +25,7 @@ def test_a_key_comes_from_the_text_or_from_a_field_of_the_body(source: str) -> N
         require_sources({"topic": source})
 
 
-def test_values_that_the_request_does_not_have_are_left_out() -> None:
+async def test_values_that_the_request_does_not_have_are_left_out() -> None:
     message = {"id": "m", "role": "user", "parts": [{"type": "text", "text": "bees"}]}
     turn = TurnContext(ChatRequest.parse({"id": "c", "messages": [message], "a": {"b": 0}, "d": "text"})).turn
     mapping = {"topic": "text", "depth": "body.a.b", "missing": "body.a.c", "deeper": "body.d.e"}

@@ -151,15 +151,23 @@ def _called(symbol: Any) -> str | None:
 
 
 def _takes_context(call: Any, name: str | None) -> bool:
-    """Return whether a call may read the value around it: ``$keys()`` is ``$keys($)``."""
+    """Return whether a call may read all values, because an argument is missing: ``$keys()`` is ``$keys($)``.
+
+    The value that stands in for the argument must be of its type, and all values together are an object: a function
+    that takes a text, such as ``$substring``, fails with it.
+    """
     from jsonata import Jsonata  # type: ignore[import-untyped]  # it has no types
 
     function = Jsonata.static_frame.lookup(name) if name is not None else None
     signature = getattr(function, "signature", None)
     if signature is None:
         return not call.arguments
-    parameters = signature._params  # noqa: SLF001 (jsonata has no public name for it)
-    return len(call.arguments) < len(parameters) and any(each.context for each in parameters)
+    first, *others = signature._params or [None]  # noqa: SLF001 (jsonata has no public name for it)
+    if first is None or not first.context or "o" not in first.regex:
+        return False
+    # A parameter of any type takes the first argument, unless the others need them all.
+    needed = [each for each in others if not each.regex.endswith("?")] if first.type == "x" else others
+    return len(call.arguments) <= len(needed)
 
 
 def _input_keys(symbols: Iterable[Any]) -> frozenset[str]:
