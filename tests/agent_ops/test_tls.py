@@ -2,6 +2,7 @@
 
 import ssl
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -80,6 +81,6 @@ def test_files_that_hold_no_certificate_are_refused(tmp_path: Path, server_file:
         ({"upstream_ca": "ca.pem"}, "--upstream-ca and --upstream-cert are for an upstream with TLS"),
     ],
 )
-def test_options_that_make_no_sense_are_refused(options: dict[str, str], told: str) -> None:
+def test_options_that_make_no_sense_are_refused(options: dict[str, Any], told: str) -> None:
     with pytest.raises(CannotServe, match=told):
         AgentOpsTarget().open("ws://host/api/sessions/{id}/ws", AgentOpsOptions(**options), COMMON)

@@ -7,7 +7,7 @@ import ssl
 from collections import deque
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
-from typing import Final, Self
+from typing import Any, Final, Self
 from urllib.parse import quote
 
 import msgspec
@@ -65,6 +65,7 @@ class SessionSocket:
 
         Raises :class:`~usechat.errors.SessionUnreachable`.
         """
+        secured: dict[str, Any] = {} if tls is None else {"ssl": tls}  # an explicit None is refused
         headers = {} if token is None or subprotocol is not None else {"Authorization": f"Bearer {token}"}
         try:
             socket = await _Connect(
@@ -75,7 +76,7 @@ class SessionSocket:
                 close_timeout=_CLOSE_TIMEOUT,
                 compression=None,  # frames are small, and each socket would keep a window of 32 KiB
                 max_size=maximum_frame_bytes,
-                **({} if tls is None else {"ssl": tls}),
+                **secured,
             )
         except (OSError, InvalidHandshake, InvalidURI, ValueError) as error:
             reason = _reason_of(error)

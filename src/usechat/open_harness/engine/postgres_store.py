@@ -24,7 +24,6 @@ try:
         Index,
         Integer,
         MetaData,
-        Row,
         Table,
         Text,
         func,
@@ -115,19 +114,19 @@ class PostgresRunStore(BatchedRunStore):
         rows = self._read(select(_SESSIONS.c.session).where(_SESSIONS.c.session_id == session_id))
         return next((row[0] for row in rows), None)
 
-    def _read(self, query: Executable) -> list[Row[Any]]:
+    def _read(self, query: Executable) -> list[tuple[Any, ...]]:
         return self._wait_for(self._execute([query]))
 
-    async def _execute(self, statements: list[Executable]) -> list[Row[Any]]:
+    async def _execute(self, statements: list[Executable]) -> list[tuple[Any, ...]]:
         """Execute statements in one transaction; return the rows of the last."""
         async with self._engine.begin() as connection:
             if not self._is_created:
                 await connection.execute(select(func.pg_advisory_xact_lock(_CREATING)))
                 await connection.run_sync(_TABLES.create_all)
-            rows: list[Row[Any]] = []
+            rows: list[tuple[Any, ...]] = []
             for statement in statements:
                 found = await connection.execute(statement)
-                rows = list(found) if found.returns_rows else []
+                rows = [tuple(row) for row in found] if found.returns_rows else []
         self._is_created = True
         return rows
 
