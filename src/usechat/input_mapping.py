@@ -6,10 +6,12 @@ line. In ``body.a.b`` each name is a field of the object before it.
 """
 
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from usechat.errors import InvalidSetting
-from usechat.turn import Turn
+
+if TYPE_CHECKING:
+    from usechat.turn import Turn
 
 __all__ = ["mapped_values", "read_mapping", "require_sources"]
 
@@ -37,13 +39,13 @@ def require_sources(mapping: Mapping[str, str]) -> None:
             raise InvalidSetting(f"input: {key!r} can come from text or from body.FIELD, not from {source!r}")
 
 
-def mapped_values(mapping: Mapping[str, str], turn: Turn) -> dict[str, Any]:
+def mapped_values(mapping: Mapping[str, str], turn: "Turn") -> dict[str, Any]:
     """Return the values of the keys; those that the request does not have are left out."""
     values = {key: _value_at(turn, source) for key, source in mapping.items()}
     return {key: value for key, value in values.items() if value is not None}
 
 
-def _value_at(turn: Turn, source: str) -> Any:
+def _value_at(turn: "Turn", source: str) -> Any:
     if source == "text":
         return turn.text
     value: Any = turn.body

@@ -13,6 +13,9 @@ def upstream_tls(*, ca: str | None = None, certificate: str | None = None, key: 
     ``ca`` is a PEM file with the authorities that the upstream's certificate is checked against; without it those of
     the system are used. ``certificate`` is a PEM file that this client shows to the upstream, and ``key`` the file of
     its key, if that is not in the same file. Raises :class:`~usechat.errors.UnusableFile` if a file cannot be used.
+
+    >>> from usechat.agent_ops import AgentOpsChatTransport
+    >>> transport = AgentOpsChatTransport("wss://agents.example.com/api/sessions/{id}/ws", tls=upstream_tls())
     """
     try:
         context = ssl.create_default_context(cafile=ca)
