@@ -80,9 +80,10 @@ class PostgresRunStore(BatchedRunStore):
     Raises :class:`~usechat.errors.InvalidSetting` for a URL of another kind and
     :class:`~usechat.errors.MissingDependency` if a package is missing. It connects when it is first used.
 
-    .. code-block:: python
-
-        runtimes = FlowRuntimes("trip-flow.yaml", store=PostgresRunStore("postgresql://user@host/database"))
+    >>> from usechat.open_harness import FlowRuntimes
+    >>> flow = {"name": "greet", "nodes": [{"id": "a", "type": "echo", "input": {"text": "Hello."}}]}
+    >>> with PostgresRunStore("postgresql://user@host/database") as store:
+    ...     runtimes = FlowRuntimes(flow, store=store)
     """
 
     def __init__(self, url: str) -> None:
