@@ -333,7 +333,7 @@ async def test_the_id_of_the_turn_is_that_of_the_message_wherever_it_is_told() -
     assert [told.json()["messageId"] for told in (state, after)] == ["turn-1", "turn-1"]
 
 
-async def test_a_session_that_gets_too_many_requests_refuses_more_by_whomever_they_are() -> None:
+async def test_a_session_that_gets_too_many_requests_refuses_more_by_anyone() -> None:
     agent, access = Agent(), Access()
     gateway = Gateway()
     gateway.app = AgentOpsApp(

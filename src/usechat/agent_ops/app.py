@@ -99,7 +99,7 @@ class SessionPolicy:
     """The policy of the route: authenticate first, then check the session's access rule; no upstream before that.
 
     Runs are keyed by session, person and chat: people share a session, not runs. ``limit`` counts the requests of each
-    session, by whomever they are.
+    session, by anyone.
     """
 
     def __init__(self, authorize: Authorize, access: AccessRule, limit: QuotaKeeper | None = None) -> None:

@@ -71,7 +71,7 @@ class AgentOpsTarget:
         add("--max-sockets", type=int, metavar="N",
             help="how many requests one session may have at a time in one worker (default: 256)")  # fmt: skip
         add("--session-rate", type=rate, metavar="N/min",
-            help="how many requests one session may get in a minute, by whomever; more are refused with 429. --rate"
+            help="how many requests one session may get in a minute, by anyone; more are refused with 429. --rate"
             " limits those of one person (default: no limit)")  # fmt: skip
         add("--audit-log", metavar="FILE",
             help="append a line of JSON for each prompt and each approval: who, when, and in which session; what"
