@@ -5,6 +5,7 @@ A generated block stands between `<!-- generated: name -->` and `<!-- end -->`.
 
 import ast
 import contextlib
+import functools
 import io
 import json
 import re
@@ -139,10 +140,10 @@ BLOCKS: Mapping[str, Callable[[], Iterator[str]]] = {
     "rules": rules,
     "values": values,
     "help": cli_help,
-    "help-check": lambda: cli_help("check"),
-    "help-demo": lambda: cli_help("demo"),
-    "help-serve": lambda: cli_help("serve"),
-    "help-sessions": lambda: cli_help("sessions"),
+    **{
+        f"help-{name}": functools.partial(cli_help, name)
+        for name in ("chat", "check", "demo", "diff", "record", "serve", "sessions", "types")
+    },
 }
 
 

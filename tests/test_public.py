@@ -25,6 +25,7 @@ PUBLIC = {
         "usechat.parts",
         "usechat.server",
         "usechat.testing",
+        "usechat.typescript",
     )
 }
 NAMES = Path(__file__).with_name("public_names.txt")

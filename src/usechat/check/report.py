@@ -163,7 +163,7 @@ class _Check:
         self._capture = capture
         self._names = list(releases)
         self._loose = [name for name, candidate in releases.items() if not is_strict(candidate)]
-        self._judges = {name: ReleaseJudge(candidate) for name, candidate in releases.items()}
+        self._judges = {name: ReleaseJudge(candidate, capture.continues) for name, candidate in releases.items()}
         self._order = Order()
         self._problems = Problems()
         self._finding_count = 0

@@ -4,10 +4,11 @@ import contextlib
 import logging
 import os
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final, Literal, NamedTuple, TypeAlias
 
 import msgspec
+from starlette.routing import BaseRoute
 
 from usechat.cli.auth import token_rules
 from usechat.cli.targets import (
@@ -95,7 +96,8 @@ class Served(NamedTuple):
 
     ``built_here`` says whether the app was made for the plan, or is the user's own. If it was made here: ``path`` is
     where a page posts to, ``requires_auth`` says whether a token is needed, ``shows_page`` whether there is a page
-    at ``/``, and ``disabled_by`` names the environment variable that keeps its route from answering.
+    at ``/``, ``disabled_by`` names the environment variable that keeps its route from answering, and ``routes`` are
+    those that it answers.
     """
 
     app: Any
@@ -106,6 +108,7 @@ class Served(NamedTuple):
     unsupported_options: tuple[str, ...] = ()
     disabled_by: str = ""
     shows_page: bool = False
+    routes: Sequence[BaseRoute] = ()
 
 
 def hand_to_workers(plan: Plan) -> None:
@@ -155,38 +158,45 @@ def _answer_of(found: Any, target: str) -> ServedAnswer:
 
 
 def _common_options(plan: Plan) -> CommonOptions:
+    rules = token_rules(plan.auth)
     return CommonOptions(
         settings=_settings(plan),
         runs=_store(plan),
-        token_rules=token_rules(plan.auth),
+        token_rules=rules,
+        authorize=bearer(*rules) if plan.auth else LocalPagesOnly(plan.cors),
+        path=plan.path,
         idle_timeout=_limit(plan.idle_timeout),
         drain=plan.drain,
     )
 
 
 def _serve_answer(plan: Plan, opened: ServedAnswer, common: CommonOptions) -> Served:
-    authorize = bearer(*common.token_rules) if plan.auth else LocalPagesOnly(plan.cors)
     chats = ChatApp(
         opened.answer,
         also=opened.also,
         runs=common.runs or MemoryRuns(),
-        authorize=authorize,
+        authorize=common.authorize,
         settings=common.settings,
-        path=plan.path,
+        path=common.path,
         drain=common.drain,
     )
-    served = Served(chats, [chats], built_here=True, path=plan.path, requires_auth=bool(plan.auth))
-    return _with_page(plan, served, authorize, opened.page_files)
+    served = Served(
+        chats, [chats], built_here=True, path=common.path, requires_auth=bool(plan.auth), routes=chats.routes
+    )
+    return _with_page(plan, served, common.authorize, opened.page_files)
 
 
 def _serve_app(plan: Plan, opened: ServedApp) -> Served:
+    chats = [opened.app] if isinstance(opened.app, EndpointsApp) else []
     served = Served(
         opened.app,
-        [opened.app],
+        chats,
         built_here=True,
         path=opened.path,
+        requires_auth=opened.requires_auth,
         unsupported_options=opened.unsupported_options,
         disabled_by=opened.disabled_by,
+        routes=chats[0].routes if chats else opened.routes,
     )
     return _with_page(plan, served, opened.authorize)
 

@@ -223,6 +223,8 @@ def _validate_options(plan: "Plan", served: "Served", options: Namespace) -> Non
             raise CannotServe(f"{option} has no effect on {plan.target}{f' as {plan.kind}' if plan.kind else ''}")
     if options.reload and options.workers > 1:
         raise CannotServe("--reload is for one worker, so leave --workers out")
+    if options.workers > 1 and served.built_here and not served.chats:
+        raise CannotServe(f"--workers is 1 for {plan.target}: what was played to a chat is known in one process")
     if options.workers > 1 and any(map(_is_alone, served.chats)):
         remedy = "give --redis URL" if served.built_here else "give the app RedisRuns"
         raise CannotServe(
@@ -249,7 +251,7 @@ def _greeting(plan: "Plan", served: "Served", url: str) -> Iterator[str]:
         yield "  GET  / (the chat page)\n"
     elif plan.page:
         yield "The page is not built, so there is none; `make page` builds it in a checkout.\n"
-    yield from _routes(served.chats[0])
+    yield from _routes(served)
     if not served.requires_auth:
         yield "Only this machine can reach it, because there is no --auth.\n"
     if served.disabled_by:
@@ -260,10 +262,10 @@ def _greeting(plan: "Plan", served: "Served", url: str) -> Iterator[str]:
     yield f"Try it:\n  curl -N {url}{path}{token} -H 'content-type: application/json' -d {shlex.quote(_HELLO)}\n"
 
 
-def _routes(chats: "EndpointsApp") -> Iterator[str]:
+def _routes(served: "Served") -> Iterator[str]:
     from starlette.routing import Route, WebSocketRoute
 
-    for route in chats.routes:
+    for route in served.routes:
         if getattr(route, "path", "").endswith("/"):  # the same with a slash
             continue
         if isinstance(route, Route):

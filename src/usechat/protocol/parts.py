@@ -17,10 +17,14 @@ Fields that several parts share:
 - ``usage`` and ``metadata`` of an ending go to the message metadata, usage under the key ``usage``.
 """
 
+import dataclasses
+import re
 from collections.abc import Mapping
 from typing import Any, Literal, TypeAlias
 
 import msgspec
+
+from usechat.errors import LocalProtocolError
 
 __all__ = [
     "Abort",
@@ -371,6 +375,28 @@ class Data(_Part, frozen=True):
     data: Any
     id: str | None = None
     transient: bool = False
+
+    @classmethod
+    def of(cls, value: Any, id: str | None = None, transient: bool = False) -> "Data":  # noqa: A002
+        """Return a part that is named after the type of its data: a dataclass, a Struct or a pydantic model.
+
+        >>> class SearchResult(msgspec.Struct):
+        ...     url: str
+        >>> Data.of(SearchResult("https://example.org")).name
+        'search-result'
+        """
+        is_described = dataclasses.is_dataclass(value) or isinstance(value, msgspec.Struct)
+        if isinstance(value, type) or not (is_described or hasattr(value, "model_dump")):
+            raise LocalProtocolError(
+                f"data without a name is a dataclass, a msgspec Struct or a pydantic model, not {type(value).__name__};"
+                " give a name and the data"
+            )
+        return cls(data_name(type(value)), value, id, transient)
+
+
+def data_name(kind: type) -> str:
+    """Return the name of the data part that is named after a type: ``SearchResult`` becomes ``search-result``."""
+    return re.sub(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])", "-", kind.__name__.strip("_")).lower()
 
 
 class SteeringMessage(_Part, frozen=True):

@@ -25,9 +25,9 @@ from usechat.errors import ProtocolError, StreamFailed, TransportError
 from usechat.protocol import chunks
 from usechat.protocol.chunks import Chunk
 from usechat.protocol.request import ChatRequest
-from usechat.protocol.sse import ChunkDecoder, encode_frame
+from usechat.protocol.sse import ChunkDecoder
 from usechat.protocol.tool_calls import APPROVAL_TOOL
-from usechat.protocol.ui_messages import FileUIPart, UIMessage, is_dynamic_tool, is_static_tool
+from usechat.protocol.ui_messages import FileUIPart, UIMessage
 
 __all__ = ["AgentClient", "Exchange", "TestedAnswer"]
 
@@ -219,42 +219,23 @@ class TestedAnswer:
         return [exchange for exchange in self.exchanges if not exchange.url.endswith("/stop")]
 
     def _problems(self, exchange: Exchange, sdk: str) -> list[str]:
-        known = self._known_calls(exchange)
+        messages = (exchange.request or {}).get("messages")
         capture = Capture(
             name=exchange.url,
-            body=b"".join(known) + exchange.body,
+            body=exchange.body,
             status=exchange.status or 0,
             headers=exchange.headers,
+            continues=messages[-1] if messages else None,
         )
         report = check_capture(capture, [sdk])
         found = []
         for problem in report.problems:
             if problem.rule.severity == "error":
-                frame = f"frame {problem.frame - len(known)}" if problem.frame else "the response"
+                frame = f"frame {problem.frame}" if problem.frame else "the response"
                 found.append(f"  {problem.rule.id} {problem.rule.title}: {frame}: {problem.text}")
                 found += [] if problem.chunk is None else [f"    {json.dumps(problem.chunk, ensure_ascii=False)}"]
                 found.append(f"    AI SDK {', '.join(problem.sdks)}. To mend it: {problem.fix}")
         return found
-
-    def _known_calls(self, exchange: Exchange) -> list[bytes]:
-        """Return frames for the calls of the message that a response continues: its client knows them."""
-        request = exchange.request or {}
-        messages = request.get("messages") or []
-        continued = messages[-1] if messages else {}
-        if continued.get("role") != "assistant":
-            return []
-        calls = [part for part in continued["parts"] if is_static_tool(part["type"]) or is_dynamic_tool(part["type"])]
-        return [
-            encode_frame(
-                chunks.ToolInputAvailableChunk(
-                    part["toolCallId"],
-                    ToolView(part).name,
-                    part.get("input"),
-                    dynamic=is_dynamic_tool(part["type"]) or None,
-                )
-            )
-            for part in calls
-        ]
 
 
 def _joined_deltas(body: str) -> str:
