@@ -37,8 +37,18 @@ def request_with(*parts_of_answer: Any, after: Any = ()) -> ChatRequest:
     ],
 )
 def test_an_approval_that_was_asked_through_a_tool_becomes_an_answered_request(output: Any, approval: Any) -> None:
-    sent = with_native_approvals(request_with(CALL, ASKED | {"output": output}))
+    sent = with_native_approvals(request_with(CALL, ASKED | {"output": output}), signed={"a1"})
     assert sent.messages[-1]["parts"] == [CALL | {"state": "approval-responded", "approval": approval}]
+
+
+@pytest.mark.parametrize("asked", [ASKED | {"output": "yes"}, None])
+def test_only_signatures_of_the_endpoint_itself_are_sent_to_it(asked: Any) -> None:
+    approval = {"id": "a1", "approved": True}
+    answered = CALL | {"state": "approval-responded", "approval": approval | {"signature": "s1"}}
+    request = request_with(CALL, asked) if asked else request_with(answered)
+    unsigned, signed = with_native_approvals(request), with_native_approvals(request, signed={"a1"})
+    assert unsigned.messages[-1]["parts"] == [answered | {"approval": approval}]
+    assert signed.messages[-1]["parts"] == [answered]
 
 
 def test_what_was_asked_earlier_is_left_out_and_the_outcome_stays() -> None:

@@ -91,7 +91,7 @@ class HttpChatTransport(Relay):
         self._retries = retries
         self._verify = verify
         self._stop_route = stop_route
-        self.pass_on = tuple(name.lower() for name in pass_on)
+        super().__init__(pass_on)
         self._maximum_event_bytes = maximum_event_bytes
         self._http = http
         self._client: httpx2.AsyncClient | None = None

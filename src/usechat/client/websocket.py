@@ -69,7 +69,7 @@ class WebSocketChatTransport(Relay):
         self._connect_timeout = connect_timeout
         self._idle_timeout = idle_timeout
         self._ssl = ssl_context
-        self.pass_on = tuple(name.lower() for name in pass_on)
+        super().__init__(pass_on)
         self._maximum = maximum_frame_bytes
         self._connection: _Connection | None = None
         self._opening = asyncio.Lock()
