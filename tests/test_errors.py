@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 import usechat
+from tests.syntax_trees import nodes_of
 from usechat import errors
 from usechat.errors import (
     InvalidChunk,
@@ -86,7 +87,7 @@ def test_every_error_class_of_the_package_is_in_the_tree() -> None:
         node.name
         for module in Path(usechat.__file__).parent.rglob("*.py")
         if module.name != "errors.py"
-        for node in ast.walk(ast.parse(module.read_text(encoding="utf-8")))
+        for node in nodes_of(module)
         if isinstance(node, ast.ClassDef) and not node.name.startswith("_")
         for base in node.bases
         if ast.unparse(base) in EXCEPTIONS

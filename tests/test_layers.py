@@ -5,14 +5,17 @@ import subprocess
 import sys
 import tomllib
 from collections.abc import Iterator
+from graphlib import TopologicalSorter
 from pathlib import Path
 
 import pytest
 
 import usechat
+from tests.syntax_trees import nodes_of
 
 PACKAGE = Path(usechat.__file__).parent
-PYPROJECT = Path(__file__).parent.parent / "pyproject.toml"
+TESTS = Path(__file__).parent
+PYPROJECT = TESTS.parent / "pyproject.toml"
 
 PROTOCOL = [
     "values",
@@ -63,6 +66,7 @@ LAYERS = [
     "testing",
     "cli.options",
     "cli.targets",
+    "targets",
     "cli.auth",
     "cli.plan",
     "cli.serve",
@@ -94,7 +98,7 @@ def name_of(module: Path) -> str:
 
 
 def imports_of(module: Path) -> Iterator[str]:
-    for node in ast.walk(ast.parse(module.read_text(encoding="utf-8"))):
+    for node in nodes_of(module):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
@@ -118,9 +122,28 @@ def test_a_module_has_a_layer_and_imports_only_lower_ones(module: Path) -> None:
     assert too_high == set()
 
 
+def test_modules_import_each_other_in_one_direction() -> None:
+    """Imports within functions and those for type checkers count, too."""
+    modules = {f"usechat.{name_of(module)}": module for module in MODULES if module.name != "__init__.py"}
+    graph = {
+        name: {found for each in imports_of(module) for found in (each, each.rpartition(".")[0]) if found in modules}
+        for name, module in modules.items()
+    }
+    assert set(TopologicalSorter(graph).static_order()) == modules.keys()
+
+
 @pytest.mark.parametrize("module", sorted((PACKAGE / "protocol").glob("*.py")), ids=name_of)
 def test_the_protocol_imports_msgspec_and_the_pure_standard_library_alone(module: Path) -> None:
     assert {name.split(".")[0] for name in imports_of(module)} <= PROTOCOL_MAY_IMPORT
+
+
+def test_the_tests_mirror_the_packages() -> None:
+    """A directory of tests is a package of ours, one of its modules, or a suite about all of them."""
+    suites = {"browser", "conformance", "contracts"}
+    rooms = {found.parent.relative_to(TESTS) for found in TESTS.rglob("test_*.py")} - {Path()}
+    packages = {module.parent.relative_to(PACKAGE) for module in MODULES}
+    modules = {module.relative_to(PACKAGE).with_suffix("") for module in MODULES}
+    assert {room for room in rooms if room.parts[0] not in suites} <= packages | modules
 
 
 def test_the_coverage_gate_is_over_the_whole_protocol_and_the_checker() -> None:

@@ -10,6 +10,7 @@ from types import ModuleType
 import pytest
 
 from scripts.generate_docs import ROOT, pages
+from tests.syntax_trees import nodes_of, parse
 
 PUBLIC = {
     name: import_module(name)
@@ -24,6 +25,7 @@ PUBLIC = {
         "usechat.open_harness",
         "usechat.parts",
         "usechat.server",
+        "usechat.targets",
         "usechat.testing",
         "usechat.typescript",
     )
@@ -43,7 +45,7 @@ def code_of(page: Path) -> str:
 def imported_by(code: str) -> set[str]:
     """Return the modules of ours that code imports from; a name of a public module is that module."""
     found = set()
-    for node in ast.walk(ast.parse(code)):
+    for node in ast.walk(parse(code)):
         if isinstance(node, ast.Import):
             found |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom) and node.module is not None:
@@ -83,10 +85,10 @@ def test_examples_import_public_modules_only(example: Path) -> None:
 
 
 def test_no_two_classes_of_the_package_share_a_name() -> None:
-    """Nor a private one: whoever reads a traceback should know which it is."""
+    """Private classes count, too: a traceback shows the name alone."""
     found: dict[str, list[str]] = {}
     for module in sorted((ROOT / "src").rglob("*.py")):
-        for node in ast.walk(ast.parse(module.read_text(encoding="utf-8"))):
+        for node in nodes_of(module):
             if isinstance(node, ast.ClassDef):
                 found.setdefault(node.name, []).append(str(module.relative_to(ROOT / "src")))
     assert {name: modules for name, modules in found.items() if len(modules) > 1} == {}

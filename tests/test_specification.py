@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from tests.syntax_trees import tree_of
 from usechat.errors import InvalidChunk, LocalProtocolError, UnknownChunkType
 from usechat.parts import (
     Abort,
@@ -302,7 +303,7 @@ def test_a_request_that_ends_in_an_assistant_message_goes_on_with_it() -> None:
 
 
 def names_in(path: str) -> set[str]:
-    tree = ast.parse((ROOT / path).read_text(encoding="utf-8"))
+    tree = tree_of(ROOT / path)
     functions = [node for node in tree.body if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)]
     return {function.name for function in functions if function.name.startswith("test_")}
 

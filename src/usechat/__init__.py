@@ -28,7 +28,7 @@ from usechat.protocol.validation import validate_messages
 if TYPE_CHECKING:
     from usechat.server.endpoints import chat_response
     from usechat.sources import Adapter, AdapterSource, parts_of
-    from usechat.turn import Turn, emit
+    from usechat.turn import Turn, current_turn, emit
 
 __version__ = "0.1.0"
 
@@ -58,6 +58,7 @@ __all__ = [
     "UsechatError",
     "__version__",
     "chat_response",
+    "current_turn",
     "emit",
     "encode_frame",
     "model_messages",
@@ -71,6 +72,7 @@ _HOMES = {
     "AdapterSource": "usechat.sources",
     "Turn": "usechat.turn",
     "chat_response": "usechat.server.endpoints",
+    "current_turn": "usechat.turn",
     "emit": "usechat.turn",
     "parts_of": "usechat.sources",
 }

@@ -47,8 +47,9 @@ UsechatError
 ├── MissingDependency             an optional package is not installed (also an ImportError)
 ├── UnknownEvent                  an event that its adapter does not know; it is counted and skipped
 ├── RunLost                       the worker that owned a run has died
+├── TaskExited                    a task that an agent started called ``sys.exit()``
 ├── ClaimLost                     a worker may not write to a chat any more: its lease has expired
-├── CannotStart                   a command that cannot begin; the text says why
+├── CannotStart                   a command or an app cannot begin; the text says why
 │   ├── CannotLoad                the object to serve cannot be imported, or cannot answer
 │   ├── CannotServe               options that contradict each other
 │   ├── CannotListen              the address is taken or unknown
@@ -133,6 +134,7 @@ __all__ = [
     "StoreClosed",
     "StoreUnreachable",
     "StreamFailed",
+    "TaskExited",
     "TooManyRequests",
     "TooManySockets",
     "ToolTimedOut",
@@ -361,7 +363,7 @@ class ShuttingDown(RequestError):
 
 
 class StoreUnreachable(RequestError):
-    """The run store does not answer, so nobody knows which runs exist."""
+    """The run store does not answer, so it is unknown which runs exist."""
 
     status = 503
 
@@ -379,13 +381,13 @@ class ChatsUnreachable(RequestError):
 
 
 class CannotCheckTokens(RequestError):
-    """The token file is broken; nobody is let in until it is repaired."""
+    """The token file is broken; every request is refused until it is repaired."""
 
     status = 503
 
 
 class AccessUnknown(RequestError):
-    """The session directory does not answer, so nobody is let in."""
+    """The session directory does not answer, so every request is refused."""
 
     status = 503
 
@@ -441,12 +443,16 @@ class RunLost(UsechatError):
     """The worker that owned the run has died, or nothing is left of the run."""
 
 
+class TaskExited(UsechatError):
+    """A task that an agent started raised ``SystemExit`` or ``KeyboardInterrupt``, the cause of this error."""
+
+
 class ClaimLost(UsechatError):
     """The lease of a worker on a chat has expired, or another worker holds it: nothing was written."""
 
 
 class CannotStart(UsechatError):
-    """A command that cannot begin; the text says why, and what would help."""
+    """A command, or an app under test, cannot begin; the text says why, and what would help."""
 
 
 class CannotLoad(CannotStart):

@@ -179,11 +179,21 @@ class AdapterSource(Generic[Event]):
 async def parts_of(events: AsyncIterable[Event], adapter: Adapter[Event]) -> AsyncIterator[Part]:
     """Yield the parts of a turn, for an agent with a loop of its own.
 
-    .. code-block:: python
-
-        async def agent(turn: Turn) -> AsyncIterator[Part]:
-            async for part in parts_of(my_framework.stream(turn.text), MyAdapter()):
-                yield part
+    >>> class Shout:
+    ...     def feed(self, event: str) -> list[Part]:
+    ...         return [Text(event.upper())]
+    ...
+    ...     def close(self, error: BaseException | None = None) -> list[Part]:
+    ...         return []
+    >>> async def events(turn: Turn) -> AsyncIterator[str]:
+    ...     yield f"{turn.text}!"
+    >>> async def agent(turn: Turn) -> AsyncIterator[Part]:
+    ...     async for part in parts_of(events(turn), Shout()):
+    ...         yield part
+    >>> from usechat.testing import AgentClient
+    >>> with AgentClient(agent) as client:
+    ...     client.ask("hi").text
+    'HI!'
     """
     try:
         async with _closing(events) as iterator:
@@ -232,7 +242,7 @@ class FunctionSource:
     - an async iterator of texts and parts is iterated here;
     - an awaitable is awaited, and what it gives is looked at in the same way;
     - an iterator is iterated in a thread;
-    - a text or a part is said; ``None`` says nothing more.
+    - a text or a part is sent; ``None`` sends nothing more.
 
     Async functions are called in the event loop, all others in a thread, because they may block.
     """
@@ -386,7 +396,7 @@ def as_source(answer: Any) -> Source:
 
     A function without arguments is a factory of such a thing (:class:`FactorySource`).
 
-    Raises :class:`~usechat.errors.CannotAnswer` for everything else, and says what would do.
+    Raises :class:`~usechat.errors.CannotAnswer` for everything else, and says what is accepted.
     """
     if isinstance(answer, type):
         raise CannotAnswer(f"{answer.__name__} is a class; make an object of it and give that")

@@ -1,4 +1,4 @@
-"""The threads in which plain functions and generators answer: so many at once, with a queue in front.
+"""The threads in which plain functions and generators answer: a limited number at once, with a queue in front.
 
 asyncio's own executor has a few threads more than the machine has cores, which is meant for short work; agents wait for
 models for minutes. Here each call gets a thread of its own, at most ``maximum`` at the same time. A call that was
@@ -126,7 +126,7 @@ _threads: Final[WeakSet[threading.Thread]] = WeakSet()
 
 @atexit.register
 def _join_threads() -> None:
-    """Let threads end by themselves: an app that is mounted may not be told that the server shuts down."""
+    """Let threads end by themselves: a mounted app may not get notice that the server shuts down."""
     deadline = time.monotonic() + _LAST_SECONDS
     for thread in list(_threads):
         thread.join(max(0, deadline - time.monotonic()))

@@ -1,8 +1,8 @@
-"""One turn of a chat: what an agent is asked, how it speaks, and what runs and sources do behind its back.
+"""One turn of a chat: what an agent is asked and how it answers, and the side of it that runs and sources use.
 
-Two objects, for two readers. :class:`Turn` is for whoever writes an agent: the question, who asks it, and ``send`` and
-``emit`` to speak at once from anywhere. :class:`TurnContext` is for runs and sources: it connects the turn with the run
-that writes the stream, stops it, and counts what happens upstream. An agent never sees it.
+There are two objects. :class:`Turn` is for people who write agents: the question, the identity of the user, and
+``send`` and ``emit``, which send a part at once from anywhere. :class:`TurnContext` is for runs and sources: it
+connects the turn with the run that writes the stream, stops it, and counts what happens upstream. Agents never see it.
 """
 
 import asyncio
@@ -76,17 +76,19 @@ def _over(_part: Part) -> bool:
 
 
 class Turn:
-    """What an agent is asked, and how it speaks besides yielding.
+    """What an agent is asked, and how it sends parts besides yielding them.
 
     ``messages``, ``body``, ``headers`` and ``query`` are untrusted client input. ``tool_outputs`` and ``approvals``
     were checked: each answers a call that was open. ``send`` and ``emit`` may be called from any thread; everything
     else is read-only.
 
-    .. code-block:: python
-
-        async def agent(turn: Turn) -> AsyncIterator[str]:
-            turn.emit("progress", {"percent": 10}, id="progress")
-            yield f"You said: {turn.text}"
+    >>> async def agent(turn):
+    ...     turn.emit("progress", {"percent": 10}, id="progress")
+    ...     yield f"You said: {turn.text}"
+    >>> from usechat.testing import AgentClient
+    >>> with AgentClient(agent) as client:
+    ...     client.ask("hi").text
+    'You said: hi'
     """
 
     __slots__ = ("_outlet", "headers", "identity", "path_params", "query", "request")
@@ -105,7 +107,7 @@ class Turn:
         self.request = request
         """The chat request as it was parsed."""
         self.identity = identity
-        """Who asks, as ``authorize`` told; ``None`` where nobody was asked."""
+        """Who asks, as ``authorize`` returned it; ``None`` without authentication."""
         self.headers = headers
         """The headers of the request; their names are found in any case."""
         self.path_params = path_params
@@ -276,7 +278,7 @@ class TurnContext:
         return forked
 
     def enter(self) -> None:
-        """Make this the turn that :func:`emit` speaks for, in the calling context from here on."""
+        """Make this the turn that :func:`emit` sends to, in the calling context from here on."""
         _current.set(self)
 
     def stop(self) -> None:
@@ -331,6 +333,13 @@ def current_turn() -> Turn:
     """Return the turn that the calling code runs in, such as that of a tool's caller.
 
     Raises :class:`~usechat.errors.LocalProtocolError` outside of a turn.
+
+    >>> def who_asks():
+    ...     return current_turn().identity
+    >>> from usechat.testing import AgentClient
+    >>> with AgentClient(lambda turn: str(who_asks())) as client:
+    ...     client.ask("hi").text
+    "Identity('')"
     """
     return current_context().turn
 
@@ -344,11 +353,13 @@ def emit(name: Any, data: Any = UNSET, *, id: str | None = None, transient: bool
 
     It works anywhere in the agent's call tree, such as in a tool that knows nothing of the turn:
 
-    .. code-block:: python
-
-        def search(query: str) -> list[str]:
-            emit("progress", {"query": query}, id="search")
-            return index.search(query)
+    >>> def search(query):
+    ...     emit("progress", {"query": query}, id="search")
+    ...     return f"Nothing was found for {query}."
+    >>> from usechat.testing import AgentClient
+    >>> with AgentClient(lambda turn: search(turn.text)) as client:
+    ...     client.ask("owls").message.data
+    {'progress': [{'query': 'owls'}]}
 
     A dataclass, a msgspec Struct or a pydantic model needs no name: ``emit(Progress(percent=50))`` sends
     ``data-progress``.

@@ -28,7 +28,11 @@ _registered: list[tuple[Any, "ChatTypes"]] = []
 
 
 class ToolTypes(msgspec.Struct, frozen=True):
-    """The types of a tool's input and output; ``None`` stands for ``unknown``."""
+    """The types of a tool's input and output; ``None`` stands for ``unknown``.
+
+    >>> ToolTypes(input={"type": "string"}, output=int).output
+    <class 'int'>
+    """
 
     input: Described = None
     output: Described = None
@@ -38,6 +42,9 @@ class ChatTypes(msgspec.Struct, frozen=True, kw_only=True):
     """The types of everything that an agent says.
 
     ``tools`` and ``data`` are by name; the name of a data part is without ``data-``.
+
+    >>> ChatTypes(data={"progress": int}).data
+    {'progress': <class 'int'>}
     """
 
     tools: Mapping[str, ToolTypes] = {}
@@ -73,7 +80,12 @@ def chat_types(
 
 
 def types_of(agent: Any) -> ChatTypes:
-    """Return the types that are registered for an agent, and those of its tools as far as the agent describes them."""
+    """Return the types that are registered for an agent, and those of its tools as far as the agent describes them.
+
+    >>> agent = chat_types(metadata=int)(lambda turn: "Hello!")
+    >>> types_of(agent).metadata
+    <class 'int'>
+    """
     found = [types for known, types in _registered if known is agent]
     tools: dict[str, ToolTypes] = dict(_described_tools(agent))
     data: dict[str, Described] = {}
@@ -113,7 +125,7 @@ def typescript(types: ChatTypes, *, source: str = "usechat types") -> str:
     export type ChatMessage = UIMessage<ChatMetadata, ChatData, ChatTools>;
     <BLANKLINE>
     """
-    writer = _Writer()
+    writer = _TypeWriter()
     tools = {
         name: f"{{ input: {writer.type(tool.input, f'the input of {name}')};"
         f" output: {writer.type(tool.output, f'the output of {name}', is_sent=True)} }}"
@@ -141,7 +153,7 @@ def _key(name: str) -> str:
     return name if _IDENTIFIER.fullmatch(name) else json.dumps(name)
 
 
-class _Writer:
+class _TypeWriter:
     """Turns types into TypeScript; ``named`` are those that others refer to, such as recursive ones."""
 
     def __init__(self) -> None:
@@ -191,7 +203,7 @@ def _is_pydantic(kind: Any) -> bool:
 class _Document:
     """One JSON schema with its definitions."""
 
-    def __init__(self, writer: _Writer, root: Schema, has_all_fields: bool) -> None:
+    def __init__(self, writer: _TypeWriter, root: Schema, has_all_fields: bool) -> None:
         self._writer = writer
         self._definitions: Mapping[str, Any] = root.get("$defs") or root.get("definitions") or {}
         self._has_all_fields = has_all_fields

@@ -1,7 +1,6 @@
 """What the page about Agent Ops shows is so: its code runs, its sentences are the ones that people see."""
 
 import asyncio
-import doctest
 import inspect
 import re
 import subprocess
@@ -70,19 +69,6 @@ def test_without_the_extra_the_command_says_how_to_get_it(missing: str) -> None:
     program = f"import sys; sys.modules[{missing!r}] = None; from usechat.cli import main; main(['sessions', 'list'])"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert done.stderr == f"usechat: {missing} is not installed; run: pip install 'usechat[agent-ops]'\n"
-
-
-CLASSES = [name for name in usechat.agent_ops.__all__ if not name.isupper()]
-
-
-@pytest.mark.parametrize("name", CLASSES)
-def test_the_examples_of_help_run(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    found = getattr(usechat.agent_ops, name)
-    module = sys.modules[found.__module__]
-    (example,) = doctest.DocTestFinder(recurse=False).find(found, name, module, vars(module))
-    assert doctest.DocTestRunner().run(example).failed == 0
-    assert example.examples
 
 
 def test_the_public_names_are_there_and_explained() -> None:

@@ -45,7 +45,7 @@ def test_a_full_store_costs_attachments_first_and_is_told(open_page: OpenPage) -
     page.evaluate(FULL)
     ask(page, "hello " + "there " * 5000)
     expect(page.get_by_label("Assistant").last).to_contain_text("You said: hello")
-    expect(page.get_by_text("The browser has no room for this chat")).to_be_visible()
+    expect(page.get_by_text("Browser storage is full: this chat will be lost on reload")).to_be_visible()
 
 
 def test_a_token_is_asked_for(open_page: OpenPage, tmp_path: Path) -> None:

@@ -271,9 +271,9 @@ def test_a_chat_id_is_one_segment_of_the_path(url: str, found: str) -> None:
 async def test_a_foreign_endpoint_can_be_served_with_what_our_server_adds() -> None:
     endpoint = Endpoint()
     with served(endpoint) as url:
-        app = ChatApp(HttpChatTransport(url))
         async with (
-            HttpChatTransport("http://ours/api/chat", http=InProcessTransport(app)) as transport,
+            HttpChatTransport(url) as foreign,
+            HttpChatTransport("http://ours/api/chat", http=InProcessTransport(ChatApp(foreign))) as transport,
             Chat(transport, id="c1") as chat,
         ):
             answer = await chat.send("hi")

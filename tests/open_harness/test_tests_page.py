@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.syntax_trees import tree_of
+
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "open-harness-tests.md"
 FILES = ("stories", "requirements", "criteria", "edges", "tables", "turns", "interleaving")
@@ -41,7 +43,7 @@ def named_in(text: str) -> set[tuple[str, str]]:
 
 
 def names_in(path: Path) -> set[str]:
-    tree = ast.parse(path.read_text(encoding="utf-8"))
+    tree = tree_of(path)
     functions = [node for node in tree.body if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)]
     return {function.name for function in functions if function.name.startswith("test_")}
 

@@ -16,6 +16,7 @@ from usechat.protocol.sse import (
     encode_frames,
     end_of_piece,
     pieces_of,
+    take_frames,
 )
 from usechat.protocol.stream import MessageStream
 
@@ -40,6 +41,15 @@ def test_frames_are_cut_between_frames(frames: bytes, size: int, expected: list[
 @pytest.mark.parametrize(("size", "end", "expected"), [(0, 9, 6), (3, 9, 6), (4, 9, 9), (4, 8, 8), (3, 5, 5)])
 def test_a_piece_ends_with_a_frame_or_where_the_bytes_end(size: int, end: int, expected: int) -> None:
     assert end_of_piece(bytearray(b"a\n\nb\n\nc\n\n"), 3, size, end) == expected
+
+
+@pytest.mark.parametrize(
+    ("received", "frames", "rest"),
+    [(b"", [], b""), (b"a\n", [], b"a\n"), (b"a\n\n", [b"a\n\n"], b""), (b"a\n\nb\n\nc", [b"a\n\n", b"b\n\n"], b"c")],
+)
+def test_complete_frames_are_taken_and_the_rest_stays(received: bytes, frames: list[bytes], rest: bytes) -> None:
+    buffer = bytearray(received)
+    assert (take_frames(buffer), bytes(buffer)) == (frames, rest)
 
 
 @pytest.mark.parametrize("event_names", [False, True])

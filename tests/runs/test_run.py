@@ -12,13 +12,24 @@ from typing import Any
 import pytest
 
 from usechat import parts
+from usechat.errors import TaskExited
 from usechat.protocol.message import MessageBuilder
 from usechat.protocol.request import ChatRequest
 from usechat.protocol.sse import ChunkDecoder
 from usechat.protocol.stream import MessageStream
 from usechat.runs.log import Log
 from usechat.runs.open_calls import OpenCall, approval_signature, input_digest, secret_of_chat
-from usechat.runs.run import SILENT, TOO_LONG, TOO_MUCH, Run, RunInfo, RunState, Timeouts, describe_with
+from usechat.runs.run import (
+    SILENT,
+    TOO_LONG,
+    TOO_MUCH,
+    Run,
+    RunInfo,
+    RunState,
+    Timeouts,
+    contain_exits,
+    describe_with,
+)
 from usechat.sources import as_source
 from usechat.turn import Turn, TurnContext, emit
 
@@ -468,6 +479,112 @@ async def test_whatever_an_agent_raises_is_a_failed_run(
     assert f"An error occurred. Reference: {reference}".encode() in run.log.so_far()
     assert b"secret" not in run.log.so_far()
     assert error.__name__ in str(record.exc_text or traceback.format_exception(record.exc_info[1]))  # type: ignore[index]
+
+
+async def _exits() -> str:
+    await asyncio.sleep(0)
+    raise SystemExit("secret")
+
+
+async def _gathers(_turn: Turn) -> AsyncIterator[str]:
+    yield "a"
+    await asyncio.gather(_exits(), asyncio.sleep(0))
+
+
+async def _groups(_turn: Turn) -> str:
+    async with asyncio.TaskGroup() as group:
+        group.create_task(_exits())
+    return "never"
+
+
+async def _waits(_turn: Turn) -> str:
+    return await asyncio.wait_for(_exits(), 10)
+
+
+async def _starts_in_another_context(_turn: Turn) -> str:
+    return await asyncio.create_task(_exits(), context=contextvars.copy_context())
+
+
+@pytest.mark.parametrize("agent", [_gathers, _groups, _waits, _starts_in_another_context])
+async def test_a_task_that_an_agent_starts_cannot_end_the_event_loop(
+    agent: Callable[[Turn], Any], caplog: pytest.LogCaptureFixture
+) -> None:
+    run, ended = make_run(describe=describe_with(None))
+    run.start(as_source(agent))
+    await run.wait(10)
+    assert (run.info.state, len(ended)) == (RunState.FAILED, 1)
+    assert b"secret" not in run.log.so_far()
+    assert "SystemExit" in caplog.text
+
+
+async def test_a_task_that_an_agent_left_behind_cannot_end_the_event_loop() -> None:
+    left: list[asyncio.Task[str]] = []
+
+    async def agent(_turn: Turn) -> str:
+        left.append(asyncio.create_task(_exits()))
+        return "said"
+
+    run, _ = make_run()
+    run.start(as_source(agent))
+    await run.wait(10)
+    with pytest.raises(TaskExited, match=r"a task of the agent raised SystemExit\('secret'\)"):
+        await left[0]
+    assert run.info.state is RunState.FINISHED
+
+
+async def _exits_when_cancelled() -> None:
+    try:
+        await asyncio.Event().wait()
+    except asyncio.CancelledError:
+        raise SystemExit(3) from None
+
+
+async def test_a_task_that_exits_when_it_is_cancelled_cannot_end_the_event_loop() -> None:
+    async def agent(_turn: Turn) -> str:
+        task = asyncio.create_task(_exits_when_cancelled())
+        await asyncio.sleep(0)
+        task.cancel()
+        with pytest.raises(TaskExited):
+            await task
+        return "said"
+
+    run, _ = make_run()
+    run.start(as_source(agent))
+    await run.wait(10)
+    assert run.info.state is RunState.FINISHED
+
+
+async def test_a_task_of_an_agent_shows_its_own_coroutine() -> None:
+    async def agent(_turn: Turn) -> str:
+        task = asyncio.create_task(asyncio.sleep(60))
+        coroutine: Any = task.get_coro()
+        seen = f"{coroutine.cr_code.co_name} {'coro=<sleep()' in repr(task)}"
+        task.cancel()
+        return seen
+
+    run, _ = make_run()
+    run.start(as_source(agent))
+    await run.wait(10)
+    assert b'"delta":"sleep True"' in run.log.so_far()
+
+
+async def test_tasks_of_others_are_made_as_before() -> None:
+    loop = asyncio.get_running_loop()
+    made: list[object] = []
+
+    def factory(loop: asyncio.AbstractEventLoop, coroutine: Any, **options: Any) -> asyncio.Task[Any]:
+        made.append(coroutine)
+        return asyncio.Task(coroutine, loop=loop, **options)
+
+    loop.set_task_factory(factory)
+    run, _ = make_run()
+    run.start(as_source(words))
+    own = asyncio.sleep(0)
+    await asyncio.create_task(own)
+    await run.wait(10)
+    assert made[-1] is own
+    contain_exits(loop)
+    assert run.info.state is RunState.FINISHED
 
 
 async def test_a_thread_is_not_far_ahead_of_the_loop() -> None:

@@ -5,9 +5,14 @@ import socket
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import httpx2
 import pytest
+from litestar import Litestar, asgi
+from litestar.testing import TestClient
+from litestar.types import Receive, Scope, Send
+from starlette.requests import Request
 
 from tests.server.process import eventually, question
 from usechat.server import ChatApp
@@ -67,6 +72,52 @@ def test_agents_run_their_finally_although_a_mounted_app_is_not_told_of_the_shut
     finally:
         process.kill()
     assert (tmp_path / "saved").exists()
+
+
+@pytest.mark.parametrize(
+    ("path", "raw_path", "chat_id"),
+    [
+        ("/api/chat/c1", b"/api/chat/c1", "c1"),
+        ("/api/chat/c1/", b"/api/chat/c1", "c1"),
+        ("/api/chat/c1/", b"/api/chat/c1/", "c1/"),
+        ("api/chat/c1/", b"/api/chat/c1", "c1"),
+        ("/api/chat/c1/", b"/mounted/api/chat/c1", "c1"),
+    ],
+)
+async def test_a_framework_may_change_slashes_of_the_path(path: str, raw_path: bytes, chat_id: str) -> None:
+    asked: list[str] = []
+
+    async def authorize(_request: Request, chat_id: str, _action: str) -> None:
+        asked.append(chat_id)
+
+    async def receive() -> Any:
+        return {"type": "http.request", "body": b""}
+
+    async def send(_event: Any) -> None:
+        pass
+
+    scope = {"type": "http", "method": "GET", "path": path, "raw_path": raw_path, "query_string": b"", "headers": []}
+    await ChatApp(lambda _turn: "Hello!", authorize=authorize)(scope, receive, send)
+    assert asked == [chat_id]
+
+
+@pytest.mark.parametrize("place", ["", "/nested"])
+def test_an_app_in_litestar_answers_on_every_route(place: str) -> None:
+    """Litestar gives a mounted app paths with a slash at the end, and at "/" without the one at the beginning."""
+    chats = ChatApp(lambda _turn: "Hello!")
+
+    @asgi(place or "/", is_mount=True, copy_scope=True)
+    async def mounted(scope: Scope, receive: Receive, send: Send) -> None:
+        await chats(scope, receive, send)
+
+    with TestClient(Litestar([mounted], on_shutdown=[chats.shut_down], logging_config=None)) as client:
+        for path in ("/api/chat", "/api/chat/"):
+            answer = client.post(f"{place}{path}", json=question())
+            assert (answer.status_code, "Hello!" in answer.text) == (200, True)
+        assert client.get(f"{place}/api/chat/c1").json()["state"] == "finished"
+        assert client.get(f"{place}/api/chat/c1/stream").status_code == 204
+        assert client.post(f"{place}/api/chat/c1/stop").status_code == 204
+        assert client.get(f"{place}/healthz").text == "ok"
 
 
 async def test_a_path_with_a_slash_at_its_end_is_the_same() -> None:

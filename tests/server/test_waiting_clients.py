@@ -1,6 +1,7 @@
 """What does not start an agent, and what does not keep a chat busy: clients that left, observers that raise."""
 
 import asyncio
+import json
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -70,6 +71,43 @@ async def test_a_client_that_left_while_it_waited_starts_no_agent() -> None:
             assert (await first).status_code == 200
             assert (await client.post("/api/chat", json=message("third"))).status_code == 200
     assert (agent.asked, sent) == (["first", "third"], [499])
+    await app.shut_down()
+
+
+@pytest.mark.parametrize("leaves", ["abort", "disconnect"])
+async def test_a_socket_that_left_while_its_request_waited_starts_no_agent(leaves: str) -> None:
+    agent = Agent()
+    app = ChatApp(agent, settings=Settings(conflict="queue"))
+    incoming: asyncio.Queue[Any] = asyncio.Queue()
+    accepted = asyncio.Event()
+
+    async def send(event: dict[str, object]) -> None:
+        if event["type"] == "websocket.accept":
+            accepted.set()
+
+    def ask(text: str) -> None:
+        frame = {"type": "send", "requestId": text, "trigger": "submit-message", **message(text)}
+        incoming.put_nowait({"type": "websocket.receive", "text": json.dumps(frame)})
+
+    scope = {"type": "websocket", "path": "/api/chat/ws", "query_string": b"", "headers": [], "subprotocols": []}
+    async with client_of(app) as client, asyncio.timeout(PATIENCE):
+        first = asyncio.ensure_future(client.post("/api/chat", json=message("first")))
+        await agent.begun.wait()
+        incoming.put_nowait({"type": "websocket.connect"})
+        socket = asyncio.ensure_future(app(scope, incoming.get, send))
+        await accepted.wait()
+        ask("second")
+        await asyncio.sleep(0.1)
+        if leaves == "abort":
+            incoming.put_nowait({"type": "websocket.receive", "text": '{"type": "abort", "requestId": "second"}'})
+            await asyncio.sleep(0.1)
+        incoming.put_nowait({"type": "websocket.disconnect", "code": 1001})
+        await socket
+        agent.gate.set()
+        assert (await first).status_code == 200
+        await asyncio.sleep(0.5)  # time enough for a request that waits to begin
+        assert (await client.post("/api/chat", json=message("third"))).status_code == 200
+    assert agent.asked == ["first", "third"]
     await app.shut_down()
 
 

@@ -10,7 +10,7 @@ from fastapi import FastAPI
 from fastapi.responses import StreamingResponse
 
 from usechat import parts
-from usechat.errors import CannotAnswer, PublicError, RequestRefused, StreamFailed
+from usechat.errors import CannotAnswer, CannotStart, PublicError, RequestRefused, StreamFailed
 from usechat.server import ChatApp, Settings
 from usechat.testing import AgentClient
 from usechat.turn import Turn
@@ -289,3 +289,12 @@ def test_the_lifespan_of_an_app_begins_and_ends() -> None:
         assert client.ask("hi").text == "Hello"
         assert seen == ["lifespan.startup"]
     assert seen == ["lifespan.startup", "lifespan.shutdown"]
+
+
+def test_an_app_whose_startup_fails_cannot_be_asked() -> None:
+    async def app(_scope: Any, receive: Any, send: Any) -> None:
+        await receive()
+        await send({"type": "lifespan.startup.failed", "message": "there is no database"})
+
+    with pytest.raises(CannotStart, match="the app cannot start: there is no database"), AgentClient(app) as client:
+        client.ask("hi")

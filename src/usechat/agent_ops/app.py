@@ -102,7 +102,7 @@ class SessionPolicy:
         self._access = access
 
     async def authenticate(self, request: Request) -> bool:
-        """Check the session before the body is read, so that a stranger learns nothing about it."""
+        """Check the session before the body is read, so that an unauthorized caller learns nothing about it."""
         await self.identify(request, "", "send")
         return True
 

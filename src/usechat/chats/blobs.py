@@ -24,7 +24,11 @@ _FILES: Final = ("file", "reasoning-file")
 
 
 class Blob(msgspec.Struct, frozen=True):
-    """A file: the id is a digest of its content and type."""
+    """A file: the id is a digest of its content and type.
+
+    >>> Blob("5feceb66", "image/png", b"...").media_type
+    'image/png'
+    """
 
     id: str
     media_type: str
@@ -35,6 +39,21 @@ class BlobStore(Protocol):
     """Where blobs are stored, if not in the database of the chats: such as a directory, or an object store.
 
     A blob is put before the message that refers to it, and may be put again. Deleting a chat deletes its blobs.
+
+    >>> class Files:
+    ...     def __init__(self) -> None:
+    ...         self.files: dict[tuple[str, str], Blob] = {}
+    ...
+    ...     async def put(self, chat_id: str, blob: Blob) -> None:
+    ...         self.files[chat_id, blob.id] = blob
+    ...
+    ...     async def get(self, chat_id: str, blob_id: str) -> Blob | None:
+    ...         return self.files.get((chat_id, blob_id))
+    ...
+    ...     async def delete(self, chat_id: str) -> None:
+    ...         self.files = {key: blob for key, blob in self.files.items() if key[0] != chat_id}
+    >>> from usechat.chats import MemoryChats
+    >>> chats = MemoryChats(blobs=Files())
     """
 
     async def put(self, chat_id: str, blob: Blob) -> None:

@@ -159,7 +159,7 @@ def check_id(value: str, what: str) -> str:
 
 
 def write_text(value: Any) -> str:
-    """Write JSON that every database can keep: half characters and NUL are escaped."""
+    """Write JSON that every database can keep: unpaired surrogates and NUL are escaped."""
     text = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
     try:
         text.encode()
@@ -186,7 +186,7 @@ def text_of(message: Mapping[str, Any]) -> str:
 
 
 def storable(text: str) -> str:
-    """Return a text that every database can keep: without NUL and half characters."""
+    """Return a text that every database can keep: without NUL and unpaired surrogates."""
     return text.replace("\0", "").encode("utf-8", "replace").decode()
 
 

@@ -47,7 +47,12 @@ class DocumentFile(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 class ChatDocument(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """A whole chat: all branches, parents first, and the files. Times are seconds since 1970."""
+    """A whole chat: all branches, parents first, and the files. Times are seconds since 1970.
+
+    >>> document = ChatDocument(id="c1", title="Hello", messages=[])
+    >>> document.title, document.version
+    ('Hello', 1)
+    """
 
     version: Literal[1] = 1
     id: str
@@ -65,7 +70,11 @@ class ChatDocument(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 def document_json(document: ChatDocument) -> bytes:
-    """Write a document as JSON; half characters are escaped."""
+    """Write a document as JSON; unpaired surrogates are escaped.
+
+    >>> document_json(ChatDocument(id="c1", title="Hello", messages=[]))[:40]
+    b'{"version":1,"id":"c1","owner":"","title'
+    """
     return json.dumps(msgspec.to_builtins(document), separators=(",", ":")).encode()
 
 

@@ -1,6 +1,6 @@
 """How a stored answer grows: only what is new is written, so that a long answer costs linear time. No I/O.
 
-A *growth* is the difference between two states of a message, as small as JSON allows: a text that got longer is told by
+A *growth* is the difference between two states of a message, as small as JSON allows: a text that got longer becomes
 its new end. Applying it to the first state gives the second.
 
 >>> before = {"id": "m", "role": "assistant", "parts": [{"type": "text", "text": "Hel", "state": "streaming"}]}

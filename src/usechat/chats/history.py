@@ -32,7 +32,12 @@ def last_messages(limit: int) -> HistoryFunction:
 
 
 def last_bytes(limit: int) -> HistoryFunction:
-    """Return a hook that keeps at most ``limit`` bytes of messages, counted as JSON in UTF-8."""
+    """Return a hook that keeps at most ``limit`` bytes of messages, counted as JSON in UTF-8.
+
+    >>> messages = [{"id": id, "role": "user", "parts": [{"type": "text", "text": "Hello"}]} for id in ("a", "b", "c")]
+    >>> [message["id"] for message in last_bytes(150)(messages)]
+    ['b', 'c']
+    """
     _require_positive(limit, "last_bytes")
     return lambda messages: _cut(messages, limit, lambda message: len(write_text(message).encode()))
 

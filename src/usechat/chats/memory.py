@@ -51,6 +51,10 @@ class MemoryChats(ChatStore):
 
     When there are more than ``maximum_chats``, or they take more than ``maximum_bytes``, those that were not changed
     for the longest time are forgotten, but none that is being answered.
+
+    >>> chats = MemoryChats(maximum_chats=100)
+    >>> asyncio.run(chats.list_chats("ada")).chats
+    []
     """
 
     def __init__(

@@ -121,7 +121,7 @@ class AnswerRecorder:
                 await (self._store.save(self._claim, self.message) if self._frames else self._store.renew(self._claim))
                 is_away = False
             except ClaimLost:
-                _logger.warning("run %s: its chat is not its own any more", self._claim.run_id)
+                _logger.warning("run %s: its claim on the chat was lost", self._claim.run_id)
                 self._on_lost()
                 return
             except ChatsUnreachable:

@@ -102,6 +102,16 @@ class SqlChats(ChatStore):
 
     An SQLite file is created and its tables are upgraded by :meth:`open`, which every method calls. The tables of a
     PostgreSQL are made and upgraded by :meth:`migrate` alone: ``usechat chats migrate``.
+
+    >>> async def main() -> list[str]:
+    ...     chats = SqlChats("chats.db")
+    ...     await chats.open()
+    ...     try:
+    ...         return await chats.ids_of(owner="ada")
+    ...     finally:
+    ...         await chats.close()
+    >>> asyncio.run(main())
+    []
     """
 
     def __init__(
@@ -231,7 +241,7 @@ class SqlChats(ChatStore):
             raise ChatsUnreachable from None
 
     async def _prepare_file(self) -> None:
-        """Turn WAL mode on, which the file remembers. SQLite does not wait for others who do the same."""
+        """Turn WAL mode on, which the file remembers. SQLite does not wait for other connections that do the same."""
         deadline = time.monotonic() + _BUSY_SECONDS
         while True:
             try:
@@ -258,7 +268,7 @@ class _SqlTransaction:
         self._key = 0
 
     async def begin(self, chat_id: str, *, writes: bool) -> None:
-        """Read the chat and the time, and keep others from writing the chat."""
+        """Read the chat and the time, and lock the chat against other writers."""
         asked = select(CHATS, self._clock.label("now")).where(CHATS.c.id == chat_id)
         if writes:
             asked = asked.with_for_update(of=CHATS)

@@ -16,8 +16,8 @@ worker whose lease has expired cannot write any more (:class:`~usechat.errors.Cl
 Time is the database's, so that the clocks of workers do not matter.
 
 **Answers to open calls are taken once.** A call that waits for the page is open in the stored message. ``begin`` puts
-the answer into that message in the transaction that claims the chat. Whoever comes second finds the call answered: they
-join the answer while it runs, and get the stored message when it has ended (:class:`Answered`).
+the answer into that message in the transaction that claims the chat. A second request finds the call answered: it
+joins the answer while it runs, and gets the stored message when it has ended (:class:`Answered`).
 
 **A growing answer is not rewritten.** A save writes the difference to the save before (:mod:`usechat.chats.growth`).
 The whole message is written when the differences have become as large as it is, so that all writes of an answer
@@ -106,6 +106,16 @@ class ChatRow(msgspec.Struct, frozen=True, kw_only=True):
 
     ``version`` grows with every change that another page should know of. ``titled_by`` says who made the title: a
     person's title is not replaced by a function's.
+
+    >>> import asyncio
+    >>> from usechat.chats import MemoryChats
+    >>> question = {"id": "u1", "role": "user", "parts": [{"type": "text", "text": "Hello"}]}
+    >>> async def main(chats: ChatStore):
+    ...     await chats.begin(ChatRequest.parse({"id": "c1", "messages": [question]}), owner="ada", run_id="r1")
+    ...     return await chats.change("c1", owner="ada", title="A greeting", pinned=True)
+    >>> row = asyncio.run(main(MemoryChats()))
+    >>> row.title, row.titled_by, row.pinned
+    ('A greeting', 'person', True)
     """
 
     id: str
@@ -126,6 +136,10 @@ class Claim(msgspec.Struct, frozen=True, kw_only=True):
 
     ``answerable`` are the calls that stay open for the page if the run ends badly: they were open before it. ``given``
     are the calls whose answers the run was given.
+
+    >>> claim = Claim(chat_id="c1", run_id="r1", key=2, parent=1, message_id="m1")
+    >>> claim.message_id
+    'm1'
     """
 
     chat_id: str
@@ -149,6 +163,14 @@ class Begun(msgspec.Struct, frozen=True, kw_only=True):
 
     ``continues`` is the stored message that the answer goes on with. ``known_ids`` are the ids that the answer must not
     have, unless it continues that message.
+
+    >>> import asyncio
+    >>> from usechat.chats import MemoryChats
+    >>> question = {"id": "u1", "role": "user", "parts": [{"type": "text", "text": "Hello"}]}
+    >>> request = ChatRequest.parse({"id": "c1", "messages": [question]})
+    >>> begun = asyncio.run(MemoryChats().begin(request, owner="ada", run_id="r1"))
+    >>> begun.is_new, begun.request.text, begun.chat.title
+    (True, 'Hello', 'Hello')
     """
 
     claim: Claim
@@ -160,19 +182,49 @@ class Begun(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Joined(msgspec.Struct, frozen=True):
-    """The request is for the answer that is running."""
+    """The request is for the answer that is running.
+
+    >>> import asyncio
+    >>> from usechat.chats import MemoryChats
+    >>> question = {"id": "u1", "role": "user", "parts": [{"type": "text", "text": "Hello"}]}
+    >>> async def main(chats: ChatStore):
+    ...     request = ChatRequest.parse({"id": "c1", "messages": [question]})
+    ...     return [await chats.begin(request, owner="ada", run_id=run_id) for run_id in ("r1", "r2")]
+    >>> begun, joined = asyncio.run(main(MemoryChats()))
+    >>> type(joined).__name__, joined.claim == begun.claim
+    ('Joined', True)
+    """
 
     claim: Claim
 
 
 class Busy(msgspec.Struct, frozen=True):
-    """Another answer is running; nothing was stored. The conflict policy decides, and may ask again."""
+    """Another answer is running; nothing was stored. The conflict policy decides, and may ask again.
+
+    >>> import asyncio
+    >>> from usechat.chats import MemoryChats
+    >>> async def main(chats: ChatStore):
+    ...     for number in (1, 2):
+    ...         question = {"id": f"u{number}", "role": "user", "parts": [{"type": "text", "text": "Hello"}]}
+    ...         request = ChatRequest.parse({"id": "c1", "messages": [question]})
+    ...         begun = await chats.begin(request, owner="ada", run_id=f"r{number}")
+    ...     return begun
+    >>> busy = asyncio.run(main(MemoryChats()))
+    >>> type(busy).__name__, busy.claim.run_id
+    ('Busy', 'r1')
+    """
 
     claim: Claim
 
 
 class Answered(msgspec.Struct, frozen=True):
-    """Everything that the request answers was answered before; ``message`` is what the page has not seen yet."""
+    """Everything that the request answers was answered before; ``message`` is what the page has not seen yet.
+
+    >>> match Answered({"id": "m1", "role": "assistant", "parts": []}):
+    ...     case Answered(message):
+    ...         print("send", message["id"], "as it is stored")
+    send m1 as it is stored
+    """
 
     message: UIMessage
 
@@ -182,6 +234,16 @@ class LoadedChat(msgspec.Struct, frozen=True, kw_only=True):
 
     While an answer runs, ``messages`` ends before it, and ``running`` is its claim. ``siblings`` has an entry for each
     message that has other versions: the ids of all of them, the oldest first.
+
+    >>> import asyncio
+    >>> from usechat.chats import MemoryChats
+    >>> question = {"id": "u1", "role": "user", "parts": [{"type": "text", "text": "Hello"}]}
+    >>> async def main(chats: ChatStore):
+    ...     await chats.begin(ChatRequest.parse({"id": "c1", "messages": [question]}), owner="ada", run_id="r1")
+    ...     return await chats.load("c1", owner="ada")
+    >>> loaded = asyncio.run(main(MemoryChats()))
+    >>> len(loaded.messages), loaded.running.run_id
+    (1, 'r1')
     """
 
     chat: ChatRow
@@ -200,21 +262,42 @@ class LoadedChat(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ListedChat(msgspec.Struct, frozen=True):
-    """A chat in the list."""
+    """A chat in the list.
+
+    >>> listed = ListedChat(ChatRow(id="c1", owner="ada", title="Hello", created=0, updated=0), running=True)
+    >>> f"{listed.chat.title} …" if listed.running else listed.chat.title
+    'Hello …'
+    """
 
     chat: ChatRow
     running: bool
 
 
 class ChatPage(msgspec.Struct, frozen=True):
-    """A page of the list; ``next_cursor`` begins the next one, if there is one."""
+    """A page of the list; ``next_cursor`` begins the next one, if there is one.
+
+    >>> import asyncio
+    >>> from usechat.chats import MemoryChats
+    >>> asyncio.run(MemoryChats().list_chats("ada"))
+    ChatPage(chats=[], next_cursor=None)
+    """
 
     chats: list[ListedChat]
     next_cursor: str | None = None
 
 
 class LostAnswer(msgspec.Struct, frozen=True):
-    """An answer whose worker has died; ``message`` is what was stored of it, if anything was."""
+    """An answer whose worker has died; ``message`` is what was stored of it, if anything was.
+
+    >>> import asyncio
+    >>> from usechat.chats import MemoryChats
+    >>> question = {"id": "u1", "role": "user", "parts": [{"type": "text", "text": "Hello"}]}
+    >>> async def main(chats: ChatStore):
+    ...     await chats.begin(ChatRequest.parse({"id": "c1", "messages": [question]}), owner="ada", run_id="r1")
+    ...     return await chats.collect_lost()
+    >>> [lost.claim.run_id for lost in asyncio.run(main(MemoryChats(lease=0)))]
+    ['r1']
+    """
 
     chat: ChatRow
     claim: Claim
@@ -307,6 +390,18 @@ class ChatStore(abc.ABC):
 
     All methods raise :class:`~usechat.errors.ChatsUnreachable` if the database does not answer. A store belongs to the
     event loop in which it is used first.
+
+    >>> import asyncio
+    >>> from usechat.chats import MemoryChats
+    >>> question = {"id": "u1", "role": "user", "parts": [{"type": "text", "text": "Hello"}]}
+    >>> answer = {"id": "m1", "role": "assistant", "parts": [{"type": "text", "text": "Hi"}]}
+    >>> async def main(chats: ChatStore):
+    ...     request = ChatRequest.parse({"id": "c1", "messages": [question]})
+    ...     begun = await chats.begin(request, owner="ada", run_id="r1")
+    ...     await chats.finish(begun.claim, answer | {"id": begun.claim.message_id}, "finished")
+    ...     return [message["role"] for message in (await chats.load("c1", owner="ada")).messages]
+    >>> asyncio.run(main(MemoryChats()))
+    ['user', 'assistant']
     """
 
     def __init__(
@@ -620,7 +715,10 @@ class ChatStore(abc.ABC):
         return markdown_of(loaded.chat.title, loaded.messages)
 
     async def restore(self, document: ChatDocument | Mapping[str, Any] | bytes, *, owner: str | None = None) -> ChatRow:
-        """Store an exported chat; with an ``owner``, as theirs. Raises :class:`~usechat.errors.ChatExists`."""
+        """Store an exported chat; an ``owner`` replaces the one in the document.
+
+        Raises :class:`~usechat.errors.ChatExists`.
+        """
         found = read_document(document)
         check_id(found.id, "the chat id")
         nodes = nodes_of(found)
@@ -966,7 +1064,7 @@ class _View:
         return found
 
     def _below_running(self) -> set[int]:
-        """Return the running answer and everything below it: a message whose parent is not shown cannot be."""
+        """Return the running answer and everything below it: a message is not shown without its parent."""
         if self.running is None:
             return set()
         hidden = {self.running.key}

@@ -1,6 +1,6 @@
 """Tool parts that a message leaves behind although its stream ended well: they keep the page waiting.
 
-No client reports them. A ghost is a second part of a call whose input goes on elsewhere, and stays in
+No client reports them. A *ghost* is a second part of a call whose input goes on elsewhere, and stays in
 ``input-streaming``. A stall is a question whose answer is never sent: ``sendAutomaticallyWhen`` of a page is
 ``lastAssistantMessageIsCompleteWithToolCalls`` or ``lastAssistantMessageIsCompleteWithApprovalResponses``, and both
 look at the parts after the last ``step-start`` alone. Both conditions are mirrored here as the newest release of each

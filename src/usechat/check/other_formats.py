@@ -77,7 +77,7 @@ _FIXES: Final = {
 
 
 def nothing_read(beginning: bytes) -> Finding:
-    """Return the problem of a body in which clients find no chunk; its beginning tells what it is."""
+    """Return the problem of a body in which clients find no chunk; its beginning shows what it is."""
     lines = [line for line in beginning.removeprefix(b"\xef\xbb\xbf").splitlines() if line.strip()]
     if all(line.startswith(b":") or line.replace(b" ", b"") == b"data:[DONE]" for line in lines):
         return Finding("UC003", "", "there is not one chunk in the stream" if lines else "the body is empty")

@@ -27,7 +27,13 @@ class Finding(NamedTuple):
 
 
 class Problem(msgspec.Struct):
-    """One problem of a stream: the rule, where it was found first, and the releases that it concerns."""
+    """One problem of a stream: the rule, where it was found first, and the releases that it concerns.
+
+    >>> from usechat.check import RULES
+    >>> problem = Problem(RULES["UC003"], "The body is empty", "Send at least one chunk", frame=1, sdks=["7"])
+    >>> problem.to_json()["severity"]
+    'error'
+    """
 
     rule: Rule
     what: str

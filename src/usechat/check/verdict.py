@@ -69,6 +69,10 @@ class Verdict(msgspec.Struct, frozen=True):
 
     ``ok``: the client read the stream to its end or to an `error` chunk, and it was not empty. ``status``, ``error``
     and ``message`` are those of `useChat` afterwards; a legal stream with an `error` chunk is ok with status "error".
+
+    >>> verdict = Verdict(ok=False, status="error", error="Not found")
+    >>> verdict.to_json()
+    {'ok': False, 'status': 'error', 'error': 'Not found', 'message': None}
     """
 
     ok: bool

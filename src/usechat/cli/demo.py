@@ -41,7 +41,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: Namespace) -> int:
-    """Serve the demo until the process is told to exit; return the exit code."""
+    """Serve the demo until the process is asked to exit; return the exit code."""
     for package, module in _NEEDED.items():
         if find_spec(module) is None:
             raise MissingDependency(package, "demo")

@@ -1,37 +1,6 @@
 """What `usechat serve` can serve: Python objects, and kinds of targets that packages bring.
 
-A *kind* is something behind a file or an address that can answer a chat: a flow file, a session behind a WebSocket.
-It is found through the entry-point group ``usechat.targets``; the name of the entry point is what ``--as`` takes, and
-its object a class without arguments that follows :class:`Target`:
-
-.. code-block:: toml
-
-    [project.entry-points."usechat.targets"]
-    parrot = "parrots.target:ParrotTarget"
-
-.. code-block:: python
-
-    class ParrotOptions(msgspec.Struct, frozen=True):
-        volume: int = 1
-
-
-    class ParrotTarget:
-        summary = "a parrot at tcp://HOST:PORT"
-        options = ParrotOptions
-
-        def recognises(self, target: str) -> bool:
-            return target.endswith(".parrot")
-
-        def add_options(self, group: OptionGroup) -> None:
-            group.add_argument("--volume", type=int, metavar="N", help="how loud it is (default: 1)")
-
-        def open(self, target: str, options: ParrotOptions, common: CommonOptions) -> ServedAnswer:
-            from parrots.source import ParrotSource  # imported on use: --help must stay fast
-
-            return ServedAnswer(ParrotSource(target, options.volume))
-
-The class is loaded for `usechat serve --help`, so its module imports nothing heavy. If a package is missing that
-``open`` needs, it raises :class:`~usechat.errors.MissingDependency`, whose text says how to install it.
+Packages that bring a kind import from :mod:`usechat.targets`, the public name of what they need of this module.
 """
 
 import argparse
@@ -82,6 +51,10 @@ class ServedAnswer(NamedTuple):
 
     ``also`` are paths that answer besides the usual one. ``page_files`` are texts, by path, that the page can
     link to.
+
+    >>> served = ServedAnswer(lambda turn: "Hello", also=("/greeter/stream",))
+    >>> served.also
+    ('/greeter/stream',)
     """
 
     answer: Any
@@ -106,6 +79,10 @@ class ServedApp(NamedTuple):
     ``disabled_by`` is the environment variable that keeps its route from answering at the moment. ``requires_auth``
     says whether every request needs a token. An app that is no ``EndpointsApp`` names its ``routes``, and is served
     by one worker.
+
+    >>> from usechat.server import ChatApp, allow_all
+    >>> app = ChatApp(lambda turn: "Hello", path="/api/greeter", authorize=allow_all)
+    >>> served = ServedApp(app, "/api/greeter", allow_all, unsupported_options=("redis",))
     """
 
     app: Any
@@ -122,6 +99,10 @@ class CommonOptions(NamedTuple):
 
     ``runs`` is ``None`` without ``--redis``. ``token_rules`` are those of ``--auth``. ``authorize`` is the rule that
     follows from ``--auth`` and ``--cors``. ``path`` is where the page posts to.
+
+    >>> from usechat.server import ChatApp, Settings, allow_all
+    >>> common = CommonOptions(Settings(sdk="7"), None, (), allow_all, "/api/chat", idle_timeout=None, drain=10)
+    >>> app = ChatApp(lambda turn: "Hello", settings=common.settings, runs=common.runs, drain=common.drain)
     """
 
     settings: "Settings"
@@ -134,11 +115,23 @@ class CommonOptions(NamedTuple):
 
 
 class NoOptions(msgspec.Struct, frozen=True):
-    """The options of a kind that has none."""
+    """The options of a kind that has none.
+
+    >>> class GreeterTarget:
+    ...     summary = "a greeter at HOST:PORT"
+    ...     options = NoOptions
+    """
 
 
 class OptionGroup:
-    """The options of one kind, as `usechat serve --help` shows them. Kinds may share an option of one name."""
+    """The options of one kind, as `usechat serve --help` shows them. Kinds may share an option of one name.
+
+    >>> parser = argparse.ArgumentParser()
+    >>> group = OptionGroup(parser.add_argument_group("parrot", ""), set())
+    >>> group.add_argument("--volume", type=int, metavar="N", help="how often it repeats (default: 1)")
+    >>> group.flags
+    {'volume': '--volume'}
+    """
 
     PREFIX = "kind_"
 
@@ -163,7 +156,26 @@ class OptionGroup:
 
 
 class Target(Protocol):
-    """A kind of target. See the top of this module for a complete example."""
+    """A kind of target: serves what is behind a file or an address.
+
+    >>> class ParrotOptions(msgspec.Struct, frozen=True):
+    ...     volume: int = 1
+    >>> class ParrotTarget:
+    ...     summary = "a parrot in a file NAME.parrot"
+    ...     options = ParrotOptions
+    ...
+    ...     def recognises(self, target: str) -> bool:
+    ...         return target.endswith(".parrot")
+    ...
+    ...     def add_options(self, group: OptionGroup) -> None:
+    ...         group.add_argument("--volume", type=int, metavar="N", help="how often it repeats (default: 1)")
+    ...
+    ...     def open(self, target: str, options: ParrotOptions, common: CommonOptions) -> ServedAnswer:
+    ...         return ServedAnswer(lambda turn: turn.text * options.volume)  # import what is heavy here
+    >>> kind: Target = ParrotTarget()
+    >>> kind.recognises("polly.parrot")
+    True
+    """
 
     summary: str
     """What OBJECT is with this kind, for `usechat serve --help`."""
@@ -236,6 +248,9 @@ def load_object(target: str) -> Any:
     """Import and return the object that ``target`` names; a dotted name walks through attributes.
 
     Raises :class:`~usechat.errors.CannotLoad`, whose cause is the exception of the imported code.
+
+    >>> load_object("json:dumps")({"a": 1})
+    '{"a": 1}'
     """
     place, _, names = target.rpartition(":")
     if "://" in target:

@@ -5,7 +5,7 @@ requests, the same messages, the same status. ``tests/conformance/test_client.py
 
 **Requests run by themselves.** ``send``, ``regenerate``, ``resume``, ``add_tool_output`` and ``add_approval_response``
 change the state at once and start a task; they return a :class:`Reply`. Iterate it for the updates, or await it for the
-end. A reply that nobody looks at goes on all the same. A failure is raised by the reply, and kept in ``chat.error``.
+end. A reply continues even if it is not awaited. A failure is raised by the reply, and kept in ``chat.error``.
 
 **What is visible.** JavaScript copies the message into the chat's list after most chunks, not after all: a step that
 begins shows with the next content. Copying a message for every delta would take quadratic time, so the copy is made
@@ -70,6 +70,10 @@ def is_complete_with_tool_calls(messages: Sequence[UIMessage]) -> bool:
     """Tell whether every tool call of the last step has its outcome: ``lastAssistantMessageIsCompleteWithToolCalls``.
 
     Give it as ``send_automatically_when``, and the chat goes on as soon as all client-side tools have returned.
+
+    >>> call = {"type": "tool-weather", "toolCallId": "c1", "state": "output-available", "input": {}, "output": 21}
+    >>> is_complete_with_tool_calls([{"id": "m1", "role": "assistant", "parts": [call]}])
+    True
     """
     step = _last_step(messages)
     calls = [index for index, part in enumerate(step) if _is_tool(part) and not part.get("providerExecuted")]
@@ -84,6 +88,11 @@ def is_complete_with_approval_responses(messages: Sequence[UIMessage]) -> bool:
 
     It is ``lastAssistantMessageIsCompleteWithApprovalResponses`` of the npm package. Give it as
     ``send_automatically_when``, and the chat goes on as soon as a person has answered all requests.
+
+    >>> call = {"type": "tool-pay", "toolCallId": "c1", "state": "approval-responded", "input": {}}
+    >>> call["approval"] = {"id": "a1", "approved": True}
+    >>> is_complete_with_approval_responses([{"id": "m1", "role": "assistant", "parts": [call]}])
+    True
     """
     states = [_approval_state(part) for part in _last_step(messages) if _is_tool(part)]
     return "approval-responded" in states and "" not in states
@@ -108,13 +117,18 @@ def _has_outcome(part: Mapping[str, Any]) -> bool:
 
 
 def _approval_state(part: Mapping[str, Any]) -> str:
-    """Return the state of a call that needs nobody any more, else nothing."""
+    """Return the state of a call that waits for no answer, otherwise an empty text."""
     state = str(part.get("state"))
     return state if _has_outcome(part) or state in ("output-denied", "approval-responded") else ""
 
 
 def file_part(path: str | Path) -> FileUIPart:
-    """Read a file into a part that holds it as a data URL, as ``useChat`` sends the files of a form."""
+    """Read a file into a part that holds it as a data URL, as ``useChat`` sends the files of a form.
+
+    >>> _ = Path("note.txt").write_text("Hi")
+    >>> file_part("note.txt")["url"]
+    'data:text/plain;base64,SGk='
+    """
     path = Path(path)
     media_type = mimetypes.guess_type(path.name)[0] or "application/octet-stream"
     content = base64.b64encode(path.read_bytes()).decode()
@@ -136,7 +150,11 @@ def transport_for(url: str) -> ChatTransport:
 
 
 class Update(NamedTuple):
-    """One chunk of an answer that has arrived; ``chat.last`` already holds what it changed."""
+    """One chunk of an answer that has arrived; ``chat.last`` already holds what it changed.
+
+    >>> Update(chunks.TextDeltaChunk("1", "Hel")).text_delta
+    'Hel'
+    """
 
     chunk: Chunk
 
@@ -156,6 +174,18 @@ class Reply:
 
     Iterate it for every :class:`Update`, or await it; both wait for the end and raise what went wrong. To leave the
     loop does not stop the request: call ``chat.stop()``.
+
+    >>> import httpx2
+    >>> from usechat.client import HttpChatTransport
+    >>> from usechat.server import ChatApp
+    >>> server = httpx2.ASGITransport(app=ChatApp(lambda turn: "It is sunny."))
+    >>> async def main():
+    ...     transport = HttpChatTransport("http://localhost/api/chat", http=server)
+    ...     async with transport, Chat(transport) as chat:
+    ...         message = await chat.send("What is the weather in Paris?")
+    ...         return message.text
+    >>> asyncio.run(main())
+    'It is sunny.'
     """
 
     def __init__(self, chat: "Chat", work: "Callable[[Reply], Coroutine[Any, Any, None]] | None") -> None:
@@ -174,7 +204,7 @@ class Reply:
         return self._task
 
     def receive(self, chunk: Chunk) -> None:
-        """Keep an update for those who iterate."""
+        """Keep an update for the iterator."""
         if self._keeps_updates:
             self._updates.put_nowait(Update(chunk))
 
@@ -247,12 +277,17 @@ class Chat:
     function of your own. ``on_tool_call`` is called for every tool call that the server does not mark as executed by
     the provider; it may call :meth:`add_tool_output`. A chat belongs to one event loop.
 
-    .. code-block:: python
-
-        async with Chat("http://localhost:8000/api/chat") as chat:
-            async for update in chat.send("What is the weather in Paris?"):
-                print(update.text_delta, end="")
-            print(chat.last.tools[0].output)
+    >>> import httpx2
+    >>> from usechat.client import HttpChatTransport
+    >>> from usechat.server import ChatApp
+    >>> server = httpx2.ASGITransport(app=ChatApp(lambda turn: "It is sunny."))
+    >>> async def main():
+    ...     transport = HttpChatTransport("http://localhost/api/chat", http=server)
+    ...     async with transport, Chat(transport) as chat:
+    ...         async for update in chat.send("What is the weather in Paris?"):
+    ...             print(update.text_delta, end="")
+    >>> asyncio.run(main())
+    It is sunny.
     """
 
     def __init__(

@@ -14,7 +14,7 @@ from typing import Any, Final, TypeAlias
 
 import httpx2
 
-from usechat.errors import CannotAnswer
+from usechat.errors import CannotAnswer, CannotStart
 from usechat.server.app import ChatApp
 from usechat.sources import as_source
 
@@ -178,12 +178,12 @@ class _Lifespan:
         self._task: asyncio.Task[None] | None = None
 
     async def start(self) -> None:
-        """Start the app up; raise if it says that it cannot."""
+        """Start the app up; raise :class:`~usechat.errors.CannotStart` if its startup fails."""
         self._task = asyncio.get_running_loop().create_task(self._run(), name="usechat in-process lifespan")
         self._events.put_nowait({"type": "lifespan.startup"})
         told = await self._told.get()
         if told is not None and told["type"] == "lifespan.startup.failed":
-            raise RuntimeError(f"the app cannot start: {told.get('message', '')}")
+            raise CannotStart(f"the app cannot start: {told.get('message', '')}")
 
     async def stop(self) -> None:
         """Shut the app down."""

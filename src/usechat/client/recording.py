@@ -37,7 +37,7 @@ from starlette.routing import BaseRoute, Route, Router
 from usechat.check.response import Capture
 from usechat.errors import InvalidAddress, InvalidSetting, ProtocolError, StreamFailed, UnusableFile
 from usechat.protocol.message import MessageBuilder
-from usechat.protocol.sse import ChunkDecoder
+from usechat.protocol.sse import ChunkDecoder, take_frames
 from usechat.protocol.ui_messages import UIMessage
 from usechat.protocol.values import json_text
 
@@ -124,7 +124,17 @@ class RecordedExchange(msgspec.Struct):
 
 
 class StreamRecording:
-    """A recording in memory: the endpoint's URL and the exchanges in the order in which they began."""
+    """A recording in memory: the endpoint's URL and the exchanges in the order in which they began.
+
+    >>> lines = [
+    ...     '{"usechat": "recording", "version": 1, "url": "http://localhost:8000/api/chat"}',
+    ...     '{"exchange": 1, "at": 0, "request": {"method": "POST", "path": "", "body": {"messages": []}}}',
+    ...     '{"exchange": 1, "at": 0.2, "response": {"status": 404, "headers": {}}}',
+    ...     '{"exchange": 1, "at": 0.2, "data": "No such chat."}',
+    ... ]
+    >>> StreamRecording.parse(lines).questions[0].message()
+    (None, 'No such chat.')
+    """
 
     def __init__(self, url: str, exchanges: list[RecordedExchange]) -> None:
         self.url = url
@@ -200,7 +210,17 @@ def _what_is_wrong(error: Exception) -> str:
 
 
 class StreamRecorder:
-    """Writes a recording as it happens; every line is complete when the program dies."""
+    """Writes a recording as it happens; every line is complete when the program dies.
+
+    >>> with open("chat.jsonl", "w", encoding="utf-8") as file:
+    ...     recorder = StreamRecorder(file, "http://localhost:8000/api/chat")
+    ...     exchange = recorder.begin("POST", "", {}, {"id": "c1", "messages": []})
+    ...     recorder.respond(exchange, 200, {"content-type": "text/event-stream"})
+    ...     recorder.data(exchange, b"data: [DONE]\\n\\n")
+    ...     recorder.end(exchange, "complete")
+    >>> len(StreamRecording.read("chat.jsonl").exchanges)
+    1
+    """
 
     def __init__(self, file: IO[str], url: str, *, clock: Callable[[], float] = time.monotonic) -> None:
         self._file = file
@@ -244,13 +264,6 @@ def without_query(url: str) -> str:
     """Return a URL without its query and its user, which may hold a key."""
     parts = urlsplit(url)
     return urlunsplit((parts.scheme, parts.netloc.rpartition("@")[2], parts.path, "", ""))
-
-
-def _frames(data: bytearray) -> list[bytes]:
-    """Take the complete frames out of what has arrived."""
-    *complete, rest = bytes(data).split(b"\n\n")
-    data[:] = rest
-    return [frame + b"\n\n" for frame in complete]
 
 
 class RecordingProxy:
@@ -314,7 +327,7 @@ class RecordingProxy:
         try:
             async for piece in response.aiter_bytes():
                 data += piece
-                for frame in _frames(data):
+                for frame in take_frames(data):
                     self._recorder.data(exchange, frame)
                 yield piece
             end = "complete"
@@ -341,6 +354,14 @@ class StreamPlayer:
     Each chat begins at the beginning. ``speed`` is 1 for the times of the recording, 4 for a quarter of them, and
     ``math.inf`` for no waiting. ``step`` is awaited with each frame before it is sent, instead of waiting. ``path`` is
     where the page posts. A stop ends what is being played, and there is never anything to resume.
+
+    >>> from usechat.testing import AgentClient
+    >>> answer = RecordedExchange(0, "POST", "", status=200, headers={"content-type": "text/event-stream"})
+    >>> answer.pieces = [(0.1, b'data: {"type":"text-start","id":"1"}\\n\\n')]
+    >>> answer.pieces += [(0.2, b'data: {"type":"text-delta","id":"1","delta":"Hi"}\\n\\n')]
+    >>> with AgentClient(StreamPlayer(StreamRecording("http://localhost:8000", [answer]), speed=100)) as client:
+    ...     client.ask("Hello").text
+    'Hi'
     """
 
     def __init__(
@@ -419,6 +440,12 @@ def first_difference(before: StreamRecording, after: StreamRecording, *, sdk: st
     """Compare the answers of two recordings part for part; return the first difference in words, or ``None``.
 
     Ids of messages, calls and approvals may differ, as they do in every run; times are not compared.
+
+    >>> def recording(answer: str) -> StreamRecording:
+    ...     exchange = RecordedExchange(0, "POST", "", status=404, pieces=[(0, answer.encode())])
+    ...     return StreamRecording("http://localhost:8000/api/chat", [exchange])
+    >>> first_difference(recording("Not found"), recording("Not found")) is None
+    True
     """
     for number, (old, new) in enumerate(zip(before.questions, after.questions, strict=False), 1):
         found = _difference_of_answers(old, new, sdk)

@@ -51,7 +51,16 @@ class LoopThread:
 
 
 class SyncReply:
-    """A request that runs: iterate it for its updates, or :meth:`wait` for its end. Both raise what went wrong."""
+    """A request that runs: iterate it for its updates, or :meth:`wait` for its end. Both raise what went wrong.
+
+    >>> import httpx2
+    >>> from usechat.client import HttpChatTransport
+    >>> from usechat.server import ChatApp
+    >>> server = httpx2.ASGITransport(app=ChatApp(lambda turn: "It is sunny."))
+    >>> with SyncChat(HttpChatTransport("http://localhost/api/chat", http=server)) as chat:
+    ...     chat.send("What is the weather in Paris?").wait().text
+    'It is sunny.'
+    """
 
     def __init__(self, thread: LoopThread, reply: Reply) -> None:
         self._thread = thread
@@ -80,12 +89,14 @@ class SyncChat:
 
     It takes what :class:`~usechat.client.Chat` takes. Callbacks are called in the thread of the loop.
 
-    .. code-block:: python
-
-        with SyncChat("http://localhost:8000/api/chat") as chat:
-            for update in chat.send("What is the weather in Paris?"):
-                print(update.text_delta, end="")
-            print(chat.last.tools[0].output)
+    >>> import httpx2
+    >>> from usechat.client import HttpChatTransport
+    >>> from usechat.server import ChatApp
+    >>> server = httpx2.ASGITransport(app=ChatApp(lambda turn: "It is sunny."))
+    >>> with SyncChat(HttpChatTransport("http://localhost/api/chat", http=server)) as chat:
+    ...     for update in chat.send("What is the weather in Paris?"):
+    ...         print(update.text_delta, end="")
+    It is sunny.
     """
 
     def __init__(self, transport: ChatTransport | str, **options: Any) -> None:

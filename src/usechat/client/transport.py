@@ -55,11 +55,17 @@ class HttpChatTransport(Relay):
     ``pass_on`` are the headers of a page that go on to the endpoint when the transport is served.
     ``http`` is the transport of ``httpx2`` to use, for a server in the same process.
 
-    .. code-block:: python
-
-        async with HttpChatTransport("https://example.org/api/chat", headers={"x-team": "blue"}) as transport:
-            async for chunk in await transport.send_messages(request):
-                ...
+    >>> import asyncio
+    >>> from usechat.server import ChatApp
+    >>> server = httpx2.ASGITransport(app=ChatApp(lambda turn: "Hello"))
+    >>> question = {"id": "u1", "role": "user", "parts": [{"type": "text", "text": "hi"}]}
+    >>> request = ChatRequest.parse({"id": "c1", "messages": [question], "trigger": "submit-message"})
+    >>> async def main():
+    ...     transport = HttpChatTransport("https://example.org/api/chat", headers={"x-team": "blue"}, http=server)
+    ...     async with transport:
+    ...         return [type(chunk).__name__ async for chunk in await transport.send_messages(request)]
+    >>> asyncio.run(main())[:4]
+    ['StartChunk', 'StartStepChunk', 'TextStartChunk', 'TextDeltaChunk']
     """
 
     def __init__(

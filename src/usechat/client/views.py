@@ -30,7 +30,13 @@ def tool_parts_of(message: UIMessage) -> Iterator[dict[str, Any]]:
 
 
 class ToolView:
-    """One tool call of a message."""
+    """One tool call of a message.
+
+    >>> call = {"type": "tool-weather", "toolCallId": "c1", "state": "output-available", "input": {}, "output": 21}
+    >>> tool = ToolView(call)
+    >>> tool.name, tool.output
+    ('weather', 21)
+    """
 
     __slots__ = ("part",)
 
@@ -85,7 +91,7 @@ class ToolView:
 
     @property
     def approved(self) -> bool | None:
-        """What a person answered to the approval request; ``None`` as long as nobody has."""
+        """What a person answered to the approval request; ``None`` until then."""
         return (self.part.get("approval") or {}).get("approved")
 
     @property

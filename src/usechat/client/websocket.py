@@ -41,8 +41,14 @@ class WebSocketChatTransport(Relay):
 
     ``headers`` go into every frame, where a usechat server reads them as those of a request; ``handshake_headers`` go
     into the HTTP request that opens the socket. ``body`` is merged into each request. ``idle_timeout`` is how many
-    seconds an answer may take for its next chunk. ``ssl_context`` is for ``wss`` with certificates of one's own.
+    seconds an answer may take for its next chunk. ``ssl_context`` is for ``wss`` with private certificates.
     ``pass_on`` are the headers of a page that go into the frame of its request when the transport is served.
+
+    >>> from usechat.client import Chat
+    >>> transport = WebSocketChatTransport("https://example.org/api/chat", headers={"x-team": "blue"})
+    >>> transport.url  # the socket is opened by the first request
+    'wss://example.org/api/chat'
+    >>> chat = Chat(transport)
     """
 
     def __init__(
@@ -235,7 +241,7 @@ class _Connection:
         self._answers.pop(answer.request_id, None)
 
     async def abort(self, answer: _SocketAnswer) -> None:
-        """Tell the server that nobody waits for an answer, unless it has ended."""
+        """Tell the server that the answer is no longer read, unless it has ended."""
         if self._answers.pop(answer.request_id, None) is not None and not self.is_closed:
             with contextlib.suppress(ConnectionLost):
                 await self._send({"type": "abort", "requestId": answer.request_id})

@@ -110,8 +110,6 @@ def registry_for(model: str) -> NodeRegistry:
         registry.add_model("researcher", researcher())
         registry.add_model("writer", writer())
     elif model == _LOCAL:
-        from usechat.demo.models import local_model
-
         registry.add_model("researcher", researcher())  # a model this small calls no tools
         registry.add_model("writer", local_model())
     else:

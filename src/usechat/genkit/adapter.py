@@ -120,7 +120,7 @@ def _usage_of(usage: Any) -> dict[str, int] | None:
     """Return the token counts. Python servers write them as floats."""
     if not isinstance(usage, Mapping):
         return None
-    counts = {ours: usage.get(theirs) for theirs, ours in _USAGE.items()}
+    counts = {name: usage.get(genkit_name) for genkit_name, name in _USAGE.items()}
     return {name: int(count) for name, count in counts.items() if isinstance(count, int | float)} or None
 
 

@@ -53,6 +53,11 @@ def text_input(turn: Turn) -> FlowInput:
     """Return the text of the user's last message, for a flow that takes a string: ``FlowInput("Hello")``.
 
     Raises :class:`~usechat.errors.PublicError` if the turn answers a tool call or has files, which a text cannot hold.
+
+    >>> from usechat.testing import AgentClient
+    >>> with AgentClient(lambda turn: str(text_input(turn))) as client:
+    ...     client.ask("Hello").text
+    "FlowInput(data='Hello', init=None)"
     """
     require_text(turn)
     return FlowInput(turn.text)
@@ -62,6 +67,11 @@ def history_input(turn: Turn) -> FlowInput:
     """Return ``{message, conversationHistory}``: the last text, and the earlier ones with their role.
 
     Raises :class:`~usechat.errors.PublicError` if the turn answers a tool call or has files, which have no place here.
+
+    >>> from usechat.testing import AgentClient
+    >>> with AgentClient(lambda turn: str(history_input(turn).data)) as client:
+    ...     client.ask("Hello").text
+    "{'message': 'Hello', 'conversationHistory': []}"
     """
     require_text(turn)
     earlier = turn.messages[:-1] if turn.messages and turn.messages[-1]["role"] == "user" else turn.messages
@@ -75,7 +85,13 @@ def history_input(turn: Turn) -> FlowInput:
 
 
 def messages_input(turn: Turn, *, map_approval: MapApproval | None = None) -> FlowInput:
-    """Return ``{messages}``, the whole history as Genkit messages, with ``resume`` if the turn answers tool calls."""
+    """Return ``{messages}``, the whole history as Genkit messages, with ``resume`` if the turn answers tool calls.
+
+    >>> from usechat.testing import AgentClient
+    >>> with AgentClient(lambda turn: str(messages_input(turn).data)) as client:
+    ...     client.ask("Hello").text
+    "{'messages': [{'role': 'user', 'content': [{'text': 'Hello'}]}]}"
+    """
     if resume := resume_of(turn, map_approval):
         messages = genkit_messages(turn.messages, answered=resume.call_ids)
         return FlowInput({"messages": messages, "resume": resume.wire})
@@ -86,6 +102,11 @@ def agent_input(turn: Turn, *, map_approval: MapApproval | None = None) -> FlowI
     """Return the input of an agent that stores its sessions; the session's id is derived from the chat's.
 
     A regenerated or edited message continues from the snapshot of the previous answer.
+
+    >>> from usechat.testing import AgentClient
+    >>> with AgentClient(lambda turn: str(agent_input(turn).data)) as client:
+    ...     client.ask("Hello").text
+    "{'message': {'role': 'user', 'content': [{'text': 'Hello'}]}}"
     """
     init = {"sessionId": session_id(turn)}
     if turn.request.trigger == "regenerate-message" or (turn.request.message_id and not turn.request.continues):
@@ -94,7 +115,13 @@ def agent_input(turn: Turn, *, map_approval: MapApproval | None = None) -> FlowI
 
 
 def stateless_agent_input(turn: Turn, *, map_approval: MapApproval | None = None) -> FlowInput:
-    """Return the input of an agent without a store; the earlier messages are sent as its state."""
+    """Return the input of an agent without a store; the earlier messages are sent as its state.
+
+    >>> from usechat.testing import AgentClient
+    >>> with AgentClient(lambda turn: str(sorted(stateless_agent_input(turn).init["state"]))) as client:
+    ...     client.ask("Hello").text
+    "['messages', 'sessionId']"
+    """
     if resume := resume_of(turn, map_approval):
         messages = genkit_messages(turn.messages, answered=resume.call_ids)
     else:
@@ -139,7 +166,13 @@ INPUTS: Final[Mapping[str, InputBuilder]] = {
 def session_id(turn: Turn) -> str:
     """Return the session id of a chat: the UUIDv5 of the chat id.
 
-    For an authenticated caller the namespace is derived from the subject, so nobody can name another's session.
+    For an authenticated caller the namespace is derived from the subject, so that no caller can name another's session.
+
+    >>> from usechat.testing import AgentClient
+    >>> with AgentClient(session_id) as client:
+    ...     first, second = client.ask("Hello").text, client.ask("again").text
+    >>> first == second, uuid.UUID(first).version
+    (True, 5)
     """
     namespace = uuid.NAMESPACE_URL
     if turn.identity is not None and turn.identity.subject:

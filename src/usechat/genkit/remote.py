@@ -160,7 +160,7 @@ class _StreamRequest:
             if self.stream_id is None:
                 raise
         except httpx2.ReadTimeout:
-            _logger.warning("the durable stream %s at %s says nothing", self.stream_id, self._url)
+            _logger.warning("the durable stream %s at %s sends nothing", self.stream_id, self._url)
             self.stream_id = None
         except httpx2.DecodingError as error:
             raise unreadable(self._url, error) from error

@@ -101,7 +101,7 @@ class FlowTurns:
     def start(self, run: Callable[[], Awaitable[Snapshot]], context: TurnContext) -> None:
         """Run the flow in a task. It is not called for a runtime that other code runs.
 
-        The flow's own code speaks through a context of the run, not of the turn: it may outlive the turn.
+        The flow's own code writes to a context of the run, not of the turn: it may outlive the turn.
         """
 
         async def result() -> Snapshot:

@@ -66,7 +66,7 @@ class FlowInputs:
     def of(self, turn: Turn, flow: FlowDefinition | None) -> dict[str, Any]:
         """Return the input for a turn; ``flow`` is ``None`` if it runs elsewhere.
 
-        Raises :class:`~usechat.errors.PublicError` that names the keys which the flow reads and nobody supplies.
+        Raises :class:`~usechat.errors.PublicError` that names the keys which the flow reads and which have no value.
         """
         mapped = {key: _find(turn, source) for key, source in self._mapping.items()}
         given = {**turn.body, **{key: value for key, value in mapped.items() if value is not None}}

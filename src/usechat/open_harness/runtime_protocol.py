@@ -33,9 +33,10 @@ class Runtime(Protocol):
     :class:`FlowRuntime`, :class:`RemoteRuntime` and what :class:`RemoteSessions` returns implement it. Any object with
     these methods can answer a chat:
 
-    .. code-block:: python
-
-        transport = OpenHarnessChatTransport(lambda: MyRuntime())
+    >>> from usechat.open_harness import FlowRuntime
+    >>> flow = {"name": "echo", "nodes": [{"id": "a", "type": "echo", "input": {"text": "Hi"}}]}
+    >>> isinstance(FlowRuntime(flow), Runtime)
+    True
     """
 
     async def run(self, input: Mapping[str, Any] | None = None) -> Snapshot:  # noqa: A002

@@ -49,10 +49,10 @@ class OpenHarnessChatTransport:
     ``send_flow_metadata`` sends data parts from which a page can draw the flow, ``send_node_outputs`` sends the output
     of each node, and ``generate_message_id`` names the messages.
 
-    .. code-block:: python
-
-        flow = load_flow("trip-flow.yaml")
-        app = ChatApp(OpenHarnessChatTransport(lambda: FlowRuntime(flow)))
+    >>> from usechat.open_harness import FlowRuntime
+    >>> from usechat.server import ChatApp
+    >>> flow = {"name": "echo", "nodes": [{"id": "a", "type": "echo", "input": {"text": "{{ flow.input.message }}"}}]}
+    >>> app = ChatApp(OpenHarnessChatTransport(lambda: FlowRuntime(flow)))
     """
 
     def __init__(

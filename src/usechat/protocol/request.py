@@ -36,6 +36,9 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     ``maximum_parts`` and ``maximum_files`` are for all messages together, ``maximum_file_bytes`` is for the URL of one
     file, which may hold all of it (``data:``), ``maximum_depth`` for the objects and arrays of the whole body, and
     ``maximum_values`` for all its values together, counted as commas and opening brackets outside of strings.
+
+    >>> from usechat.server import ChatApp, Settings
+    >>> app = ChatApp(lambda turn: "Hello", settings=Settings(limits=Limits(maximum_files=4)))
     """
 
     maximum_bytes: int = 16 * 1024 * 1024

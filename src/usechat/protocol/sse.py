@@ -41,6 +41,7 @@ __all__ = [
     "encode_frames",
     "end_of_piece",
     "pieces_of",
+    "take_frames",
 ]
 
 
@@ -196,6 +197,18 @@ def pieces_of(frames: bytes, size: int) -> Iterator[bytes]:
         end = end_of_piece(frames, begin, size, len(frames))
         yield frames[begin:end]
         begin = end
+
+
+def take_frames(received: bytearray) -> list[bytes]:
+    """Remove the complete frames from what was received and return them; the rest stays.
+
+    >>> received = bytearray(b"data: 1\\n\\ndata: 2")
+    >>> take_frames(received), bytes(received)
+    ([b'data: 1\\n\\n'], b'data: 2')
+    """
+    *complete, rest = bytes(received).split(_FRAME_END)
+    received[:] = rest
+    return [frame + _FRAME_END for frame in complete]
 
 
 def chunks_json(frames: bytes) -> list[bytes]:

@@ -17,9 +17,8 @@ class MemoryRuns:
     by their signatures alone. With more than one worker use :class:`~usechat.runs.redis.store.RedisRuns`: a worker
     knows nothing of the runs of another.
 
-    .. code-block:: python
-
-        chats = ChatApp(agent, runs=MemoryRuns(remember=60))
+    >>> from usechat.server import ChatApp
+    >>> chats = ChatApp(lambda turn: "Hello", runs=MemoryRuns(remember=60))
     """
 
     is_shared = False

@@ -25,14 +25,17 @@ is left behind: the stream ends without it, and a warning names the run. ``fail`
 **Failures.** An exception becomes an ``error`` chunk whose text is that of a :class:`~usechat.errors.PublicError`, or a
 sentence with a reference that the log has, too: nothing internal reaches the page. If even the ending cannot be
 encoded, a fixed one is written. The same holds for every other ``BaseException`` (``sys.exit()`` in a tool, a panic of
-a Rust extension): an agent does not end the server.
+a Rust extension): an agent does not end the server. asyncio ends its loop when *any* task raises ``SystemExit`` or
+``KeyboardInterrupt``, so tasks that an agent starts (``asyncio.gather``, ``TaskGroup``) raise ``TaskExited`` instead.
 
 **Time limits.** One shared timer calls ``tick`` (:mod:`usechat.runs.timers`); the hot path only sets a flag.
 """
 
 import asyncio
+import contextvars
 import enum
 import hashlib
+import inspect
 import logging
 import secrets
 import types
@@ -41,7 +44,7 @@ from typing import Any, Final, get_args
 
 import msgspec
 
-from usechat.errors import PublicError, UsechatError
+from usechat.errors import PublicError, TaskExited, UsechatError
 from usechat.protocol import chunks, parts
 from usechat.protocol.sse import FrameStream, encode_frames
 from usechat.protocol.stream import MessageStream
@@ -66,6 +69,7 @@ __all__ = [
     "RunInfo",
     "RunState",
     "Timeouts",
+    "contain_exits",
     "describe_with",
     "message_digest",
 ]
@@ -83,7 +87,11 @@ _HANDLED: Final[frozenset[type]] = frozenset({*get_args(parts.ToolPart), parts.F
 
 
 class RunState(enum.StrEnum):
-    """The state of a run. ``waiting``: it ended with a call that the client must answer."""
+    """The state of a run. ``waiting``: it ended with a call that the client must answer.
+
+    >>> RunState("waiting") is RunState.WAITING
+    True
+    """
 
     RUNNING = "running"
     WAITING = "waiting"
@@ -101,6 +109,10 @@ class RunInfo(msgspec.Struct, frozen=True):
     empty after a successful end. Approvals are not among them: an approval counts once, because the tool may have run.
     ``user_message_id`` and ``user_message_digest`` (:func:`message_digest`) identify the message that is answered; both
     are empty for a run that answers none, or answers it anew.
+
+    >>> info = RunInfo("r1", "c1", "m1", sdk="7", state=RunState.FINISHED)
+    >>> info.chat_id, info.state.value, info.answerable
+    ('c1', 'finished', ())
     """
 
     run_id: str
@@ -242,6 +254,7 @@ class Run:
         """Start the task. From here on every failure ends in the stream."""
         if self._timer is not None:
             self._timer.add(self)  # first: a task may run, and end, as soon as it is made (asyncio.eager_task_factory)
+        contain_exits(self._loop)
         self._task = self._loop.create_task(self._own(source), name="usechat run")
 
     def write(self, part: parts.Part) -> bool:
@@ -293,6 +306,7 @@ class Run:
     async def _own(self, source: Source) -> None:
         ending: parts.Finish | parts.Error | parts.Abort
         self._entered = True
+        _of_an_agent.set(True)  # the context is this task's own
         try:
             self._context.enter()
             await _flushing_at_pauses(source.drive(self._context), self.log)
@@ -442,6 +456,72 @@ class Run:
         continued: Mapping[str, Any] = self._context.turn.request.continues or {}
         earlier = pending_in(continued.get("metadata"))
         return NOTHING_PENDING if earlier is not None and earlier.call_ids else {}
+
+
+_of_an_agent: contextvars.ContextVar[bool] = contextvars.ContextVar("usechat_of_an_agent", default=False)
+"""Whether this code is an agent's: the task of a run, and every task that it starts."""
+
+
+class _TaskFactory:
+    """Make tasks as before, except that the tasks of agents cannot end the event loop."""
+
+    def __init__(self, earlier: Callable[..., asyncio.Future[Any]] | None) -> None:
+        self._earlier = earlier or _new_task
+
+    def __call__(self, loop: asyncio.AbstractEventLoop, coroutine: Any, **options: Any) -> asyncio.Future[Any]:
+        context = options.get("context")
+        of_an_agent = _of_an_agent.get() if context is None else context.get(_of_an_agent, False)
+        if of_an_agent and inspect.iscoroutine(coroutine):
+            coroutine = _Contained(coroutine)
+        return self._earlier(loop, coroutine, **options)
+
+
+def _new_task(loop: asyncio.AbstractEventLoop, coroutine: Any, **options: Any) -> asyncio.Future[Any]:
+    return asyncio.Task(coroutine, loop=loop, **options)
+
+
+class _Contained(Coroutine[Any, Any, Any]):
+    """A coroutine that raises ``TaskExited`` instead of what would end the event loop; in all else the one it is given.
+
+    No ``async def`` around it, because others look at a task's coroutine: debuggers, and :mod:`usechat.genkit.local`.
+    """
+
+    __slots__ = ("_coroutine",)
+
+    def __init__(self, coroutine: Coroutine[Any, Any, Any]) -> None:
+        self._coroutine = coroutine
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._coroutine, name)
+
+    def __await__(self) -> Generator[Any, Any, Any]:
+        return self._coroutine.__await__()
+
+    def send(self, value: Any) -> Any:
+        try:
+            return self._coroutine.send(value)
+        except (SystemExit, KeyboardInterrupt) as error:
+            raise _exited(error) from error
+
+    def throw(self, *error: Any) -> Any:
+        try:
+            return self._coroutine.throw(*error)
+        except (SystemExit, KeyboardInterrupt) as raised:
+            raise _exited(raised) from raised
+
+    def close(self) -> None:
+        self._coroutine.close()
+
+
+def _exited(error: BaseException) -> TaskExited:
+    return TaskExited(f"a task of the agent raised {error!r}")
+
+
+def contain_exits(loop: asyncio.AbstractEventLoop) -> None:
+    """Let no task that an agent starts on this loop end the loop by ``SystemExit`` or ``KeyboardInterrupt``."""
+    earlier: Any = loop.get_task_factory()
+    if not isinstance(earlier, _TaskFactory):
+        loop.set_task_factory(_TaskFactory(earlier))
 
 
 @types.coroutine

@@ -17,9 +17,8 @@ class RunStore(Protocol):
     usechat has two stores: :class:`~usechat.runs.memory.MemoryRuns` for one process, and
     :class:`~usechat.runs.redis.store.RedisRuns` for any number of workers. A store is given to the application:
 
-    .. code-block:: python
-
-        chats = ChatApp(agent, runs=RedisRuns("redis://localhost:6379"))
+    >>> from usechat.server import ChatApp, MemoryRuns
+    >>> chats = ChatApp(lambda turn: "Hello", runs=MemoryRuns())
 
     A store of your own implements this protocol and passes ``tests/contracts/test_run_stores.py``. All methods are
     called in the event loop of the worker; coroutines raise :class:`~usechat.errors.StoreUnreachable` if the store does

@@ -46,6 +46,7 @@ class EndpointsApp:
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         """Answer one ASGI connection."""
+        scope = _as_requested(scope)
         streams = collect_streams(scope)
         await self._app(scope, receive, send)
         while streams:
@@ -109,6 +110,15 @@ class EndpointsApp:
         except Exception as error:  # whatever keeps the store away
             return PlainTextResponse(f"The store of runs cannot be reached: {type(error).__name__}", 503)
         return PlainTextResponse("ok")
+
+
+def _as_requested(scope: Any) -> Any:
+    """Undo what frameworks do to paths of mounted apps: Litestar appends a slash, and removes the first one at "/"."""
+    path = scope.get("path", "/")
+    requested = path if path.startswith("/") else f"/{path}"
+    if len(requested) > 1 and not scope.get("raw_path", b"/").endswith(b"/"):
+        requested = requested.removesuffix("/")
+    return scope if requested == path else {**scope, "path": requested}
 
 
 class ChatApp(EndpointsApp):
@@ -186,7 +196,7 @@ def run_routes(path: str, endpoints: Endpoints) -> list[BaseRoute]:
 
 
 def _with_slash(path: str) -> tuple[str, str]:
-    """Return a path, and the same with a slash: some frameworks (Litestar) append one to paths of mounted apps."""
+    """Return a path, and the same with a slash at its end: some clients and frameworks append one."""
     return path, f"{path}/"
 
 

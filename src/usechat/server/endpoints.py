@@ -200,7 +200,7 @@ class Endpoints:
             await self._source.close()
 
     async def _finish(self, seconds: float | None) -> None:
-        """Shut down an app that is not told by the server; half of the time is for runs to end by themselves."""
+        """Shut down an app whose server does not announce its exit; runs get half of the time to end by themselves."""
         if not self.has_lifespan:
             await self.shut_down(self.drain if seconds is None else min(self.drain, seconds / 2))
 

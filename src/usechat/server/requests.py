@@ -55,7 +55,11 @@ class Authenticator(Protocol):
 
 
 async def allow_all(_request: Request, _chat_id: str, _action: Action) -> Identity | None:
-    """Allow every action on every chat: the ``authorize`` rule of a server without authentication."""
+    """Allow every action on every chat: the ``authorize`` rule of a server without authentication.
+
+    >>> from usechat.server import ChatApp
+    >>> app = ChatApp(lambda turn: "Hello", authorize=allow_all)  # as without authorize
+    """
     return Identity("")
 
 

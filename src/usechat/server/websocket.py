@@ -446,7 +446,7 @@ class _Answer:
             if self._asked.type == "resume":
                 recognise = self._socket.recognise
                 return await self._endpoints.find(request, self._asked.chat_id, _SDK, on_identified=recognise)
-            # Before the content is looked at: nobody unknown is told what is wrong with it.
+            # Before the content is looked at: an unknown client does not learn what is wrong with it.
             chat_id = self._asked.content.get("id")
             identity = await self._endpoints.identify(request, chat_id if isinstance(chat_id, str) else "")
             self._socket.recognise()

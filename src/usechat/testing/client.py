@@ -41,7 +41,13 @@ _MOMENT: Final = 0.02
 
 
 class Exchange:
-    """One request of a chat and its response, byte for byte."""
+    """One request of a chat and its response, byte for byte.
+
+    >>> with AgentClient(lambda turn: "Hello") as client:
+    ...     exchange = client.ask("hi").exchanges[0]
+    >>> exchange.method, exchange.status, exchange.request["trigger"]
+    ('POST', 200, 'submit-message')
+    """
 
     def __init__(self, request: httpx2.Request) -> None:
         self.method = request.method
@@ -102,6 +108,12 @@ class TestedAnswer:
     """What an agent answered: the message, how it arrived, and what to assert about it.
 
     A failure of the turn is in ``error`` and is not raised, so that it can be asserted.
+
+    >>> with AgentClient(lambda turn: "Hello") as client:
+    ...     answer = client.ask("hi")
+    >>> answer.text, answer.error
+    ('Hello', None)
+    >>> answer.assert_legal(sdk="any")
     """
 
     def __init__(

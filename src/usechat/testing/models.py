@@ -1,4 +1,4 @@
-"""Models for agents under test: a server that speaks three model APIs, follows a script, and is as strict as they are.
+"""Models for agents under test: a server of three model APIs that follows a script and is as strict as the real ones.
 
 An agent is pointed at :class:`ScriptedModel` with the base URL of its model client. Each request takes the next
 :class:`ModelAnswer`. A history that the real API rejects is rejected in the same way, with its status and words: calls
@@ -31,7 +31,11 @@ _USAGE: Final = (11, 7)
 
 
 class ModelCall(msgspec.Struct, frozen=True):
-    """A tool that the model calls."""
+    """A tool that the model calls.
+
+    >>> ModelCall("weather", {"city": "Paris"}).arguments
+    {'city': 'Paris'}
+    """
 
     name: str
     arguments: Any = {}
@@ -43,6 +47,10 @@ class ModelAnswer(msgspec.Struct, frozen=True, kw_only=True):
 
     ``text`` and ``reasoning`` may be lists, which are streamed piece by piece. ``error`` with ``status`` is a refusal;
     with status 200 the stream breaks off with it.
+
+    >>> ModelAnswer(text=["It is ", "21."], reasoning="I know that.").texts
+    ['It is ', '21.']
+    >>> overloaded = ModelAnswer(error="Overloaded", status=529)
     """
 
     text: str | Sequence[str] = ""
@@ -82,11 +90,12 @@ class ScriptedModel:
     ``openai_url`` is the base URL for OpenAI clients (Chat Completions and Responses), ``anthropic_url`` that for
     Anthropic's. ``requests`` holds the bodies that were asked, in order. When the script is over, requests fail.
 
-    .. code-block:: python
-
-        call = ModelCall("weather", {"city": "Paris"})
-        with ScriptedModel([ModelAnswer(calls=[call]), "It is 21."]) as model:
-            agent = make_agent(base_url=model.openai_url, api_key="none")
+    >>> import httpx2
+    >>> question = {"model": "any", "messages": [{"role": "user", "content": "How warm is it?"}]}
+    >>> with ScriptedModel([ModelAnswer(calls=[ModelCall("weather", {"city": "Paris"})]), "It is 21."]) as model:
+    ...     answer = httpx2.post(f"{model.openai_url}/chat/completions", json=question).json()
+    >>> answer["choices"][0]["message"]["tool_calls"][0]["function"]["name"]
+    'weather'
     """
 
     def __init__(self, answers: Sequence[ModelAnswer | str]) -> None:

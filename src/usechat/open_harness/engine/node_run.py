@@ -222,7 +222,7 @@ class NodeRun:
         )
 
     def _retry(self, attempt: int, error: Exception) -> None:
-        """Emit that an attempt failed and another one follows, an event of ours: what was said so far is void."""
+        """Emit an event of ours: an attempt failed, what it sent no longer counts, and another one follows."""
         assert self._context is not None, "an attempt has a context"
         told = {"nodeId": self.node.id, "runId": self._context.run_id, "attempt": attempt, "error": text_of(error)}
         self._run.emit({"type": "node:retry", **told})

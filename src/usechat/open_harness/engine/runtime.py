@@ -240,9 +240,12 @@ class FlowRuntimes:
     With a store, a turn goes on with the chat's latest run if that is paused, or if its process ended before it did:
     completed nodes do not run twice.
 
-    .. code-block:: python
-
-        app = ChatApp(OpenHarnessChatTransport(FlowRuntimes("trip-flow.yaml", store=SqliteRunStore("runs.db"))))
+    >>> from usechat.open_harness import OpenHarnessChatTransport
+    >>> from usechat.testing import AgentClient
+    >>> flow = {"name": "echo", "nodes": [{"id": "a", "type": "echo", "input": {"text": "{{ flow.input.message }}"}}]}
+    >>> with AgentClient(OpenHarnessChatTransport(FlowRuntimes(flow))) as client:
+    ...     client.ask("Hello").error is None
+    True
     """
 
     def __init__(

@@ -141,8 +141,8 @@ class OpenHarnessAdapter:
     def close(self, error: BaseException | None = None) -> list[Part]:
         """End the message if the events have not.
 
-        With an error that is no :class:`~usechat.errors.PublicError`, the failure that the flow told is the ending. If
-        it told none, or the turn was stopped, nodes and flow get their last status and the ending is left to the run.
+        With an error that is no :class:`~usechat.errors.PublicError`, the failure that the flow reported is the ending.
+        If it reported none, or the turn was stopped, nodes and flow get their last status; the run writes the ending.
         """
         if self.ended:
             return []

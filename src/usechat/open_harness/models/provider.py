@@ -78,9 +78,9 @@ class Execution:
     ``request`` is the question, ``history`` the ``messages`` of earlier answers, ``inbox`` what the user sends
     meanwhile. ``emit`` takes :data:`StreamEvent`.
 
-    .. code-block:: python
-
-        execution.emit({"type": "text", "content": "Hello", "delta": True})
+    >>> execution = Execution(AgentRequest(None, "Hello"), model=None, history=[], inbox=Inbox(), emit=print)
+    >>> execution.emit({"type": "text", "content": execution.request.prompt, "delta": True})
+    {'type': 'text', 'content': 'Hello', 'delta': True}
     """
 
     def __init__(
@@ -104,16 +104,17 @@ class Execution:
 class Provider(Protocol):
     """Answers the questions of agents.
 
-    .. code-block:: python
-
-        class Parrot:
-            type = "parrot"
-
-            async def execute(self, execution: Execution) -> Answer:
-                execution.emit({"type": "text", "content": execution.request.prompt, "delta": True})
-                return Answer(execution.request.prompt)
-
-        registry = default_registry(provider=Parrot())
+    >>> from usechat.open_harness import FlowRuntime, default_registry
+    >>> class Parrot:
+    ...     type = "parrot"
+    ...
+    ...     async def execute(self, execution):
+    ...         execution.emit({"type": "text", "content": execution.request.prompt, "delta": True})
+    ...         return Answer(execution.request.prompt)
+    >>> flow = {"name": "echo", "nodes": [{"id": "a", "type": "agent", "input": {"prompt": "Hello"}}]}
+    >>> import asyncio
+    >>> asyncio.run(FlowRuntime(flow, registry=default_registry(provider=Parrot())).run())["outputs"]["a"]["text"]
+    'Hello'
     """
 
     type: str

@@ -48,7 +48,13 @@ class RecordingStore(Protocol):
 
 
 class FileRecordings:
-    """Stores each recording as a JSON file in one folder. The files are meant to be committed with the tests."""
+    """Stores each recording as a JSON file in one folder. The files are meant to be committed with the tests.
+
+    >>> recordings = FileRecordings("recordings")
+    >>> recordings.save("writer-1", '{"events": []}')
+    >>> recordings.load("writer-1"), recordings.load("writer-2")
+    ('{"events": []}\\n', None)
+    """
 
     def __init__(self, folder: str | Path) -> None:
         self._folder = Path(folder)
@@ -69,7 +75,13 @@ class FileRecordings:
 
 
 class SqliteRecordings:
-    """Stores recordings in an SQLite file, which may be that of a :class:`SqliteRunStore`."""
+    """Stores recordings in an SQLite file, which may be that of a :class:`SqliteRunStore`.
+
+    >>> recordings = SqliteRecordings("recordings.db")
+    >>> recordings.save("writer-1", '{"events": []}')
+    >>> recordings.load("writer-1"), recordings.load("writer-2")
+    ('{"events": []}', None)
+    """
 
     def __init__(self, path: str | Path) -> None:
         self._path = path

@@ -91,13 +91,17 @@ class NodeContext:
     the input of the flow. ``resume_message`` is the message that resumed a paused flow; ``stop_reason`` says why the
     attempt ends. ``emit`` and ``pause`` may be called from any thread.
 
-    .. code-block:: python
-
-        async def search(given: Mapping[str, Any], context: NodeContext) -> dict[str, Any]:
-            context.emit({"type": "agent:tool", "toolName": "search", "toolInput": given["query"]})
-            hits = await index.search(given["query"])
-            context.emit({"type": "agent:tool", "toolName": "search", "toolOutput": hits})
-            return {"hits": hits}
+    >>> from usechat.open_harness import FlowRuntime, default_registry
+    >>> async def search(given, context):
+    ...     context.emit({"type": "agent:tool", "toolName": "search", "toolInput": given["query"]})
+    ...     context.emit({"type": "agent:tool", "toolName": "search", "toolOutput": ["barn owl"]})
+    ...     return {"hits": ["barn owl"]}
+    >>> registry = default_registry()
+    >>> registry.add("search", search)
+    >>> flow = {"name": "find", "nodes": [{"id": "a", "type": "search", "input": {"query": "owls"}}]}
+    >>> import asyncio
+    >>> asyncio.run(FlowRuntime(flow, registry=registry).run())["outputs"]
+    {'a': {'hits': ['barn owl']}}
     """
 
     def __init__(

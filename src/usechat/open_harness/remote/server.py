@@ -73,9 +73,9 @@ def runtime_app(factory: Callable[[], Runtime], *, path: str = "/ws", origins: C
     ``origins`` are the pages that may connect besides those of the same host. The protocol has no authentication:
     mount the app behind something that has.
 
-    .. code-block:: python
-
-        app = runtime_app(lambda: FlowRuntime(flow))
+    >>> from usechat.open_harness import FlowRuntime
+    >>> flow = {"name": "echo", "nodes": [{"id": "a", "type": "echo", "input": {"text": "Hello"}}]}
+    >>> app = runtime_app(lambda: FlowRuntime(flow), path="/flows")  # uvicorn my_app:app
     """
     return Starlette(routes=[WebSocketRoute(path, RuntimeSockets(factory, origins=origins).serve)])
 

@@ -73,9 +73,8 @@ class RedisRuns:
     - ``maximum_bytes``: the size limit of a run's log; a run that exceeds it fails.
     - ``prefix``: the start of every key, so that several services can share a server.
 
-    .. code-block:: python
-
-        chats = ChatApp(agent, runs=RedisRuns("redis://localhost:6379", prefix="my-service"))
+    >>> from usechat.server import ChatApp
+    >>> chats = ChatApp(lambda turn: "Hello", runs=RedisRuns("redis://localhost:6379", prefix="my-service"))
 
     Raises :class:`~usechat.errors.MissingDependency` on import without the extra. Connections are opened on first use;
     :class:`~usechat.errors.StoreUnreachable` says that Redis does not answer.

@@ -20,7 +20,14 @@ TOKEN_SUBPROTOCOL: Final = "bearer."
 
 
 class TokenRule(Protocol):
-    """Recognises one kind of token, such as :class:`~usechat.server.ApiTokens`. Give it to :func:`bearer`."""
+    """Recognises one kind of token, such as :class:`~usechat.server.ApiTokens`. Give it to :func:`bearer`.
+
+    >>> class Guests:
+    ...     def identify(self, token):
+    ...         return Identity("guest") if token == "a-long-random-text" else None
+    >>> from usechat.server import ChatApp
+    >>> app = ChatApp(lambda turn: f"Hello, {turn.identity.subject}!", authorize=bearer(Guests()))
+    """
 
     def identify(self, token: str) -> Identity | None:
         """Return whose token it is, or ``None``; raise ``Unauthenticated`` to say more, such as that it has expired.

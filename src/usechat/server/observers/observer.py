@@ -14,6 +14,12 @@ class Observer(Protocol):
     """Receives what happens in a server. Derive yours from :class:`Unobserved` and override what you need.
 
     Methods are called in the event loop, some for every write: they return at once. What they raise is logged.
+
+    >>> from usechat.server import ChatApp, Unobserved
+    >>> class Refusals(Unobserved):
+    ...     def request_refused(self, status):
+    ...         print("refused with", status)
+    >>> app = ChatApp(lambda turn: "Hello", observer=Refusals())
     """
 
     def request_refused(self, status: int) -> None:
