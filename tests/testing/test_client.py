@@ -104,10 +104,9 @@ def test_a_tool_that_returns_none_fails_with_the_rule_the_frame_and_the_remedy(u
     with pytest.raises(AssertionError) as failure:
         answer.assert_legal(sdk="any")
     text = str(failure.value)
-    assert "UC" in text
-    assert "frame 3" in text
-    assert "output" in text
-    assert "To mend it: " in text
+    assert "UC205 A key is missing: frame 3: \"tool-output-available\": the key 'output' is missing." in text
+    assert '{"type": "tool-output-available", "toolCallId": "c1"}' in text
+    assert "To mend it: Send the key." in text
 
 
 def test_a_failure_of_the_turn_is_kept_and_not_raised(usechat_client: Clients) -> None:
