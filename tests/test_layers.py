@@ -70,7 +70,6 @@ LAYERS = [
     "cli.auth",
     "cli.plan",
     "cli.serve",
-    "client.target",
     "open_harness",
     "genkit",
     "agent_ops",

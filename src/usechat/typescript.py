@@ -170,7 +170,8 @@ class _TypeWriter:
     def name_for(self, wanted: str, schema: Any, *, has_all_fields: bool) -> tuple[str, bool]:
         """Return a name for a definition, and whether it is new: two of one name that differ get two."""
         base = "".join(part[:1].upper() + part[1:] for part in re.split(r"[^A-Za-z0-9]+", wanted)) or "Type"
-        source = (json.dumps(schema, sort_keys=True), has_all_fields)
+        text = json.dumps(schema, sort_keys=True)
+        source = (text, has_all_fields and ('"properties"' in text or '"$ref"' in text))
         number = 1
         while (name := base if number == 1 else f"{base}{number}") in self._sources:
             if self._sources[name] == source:
