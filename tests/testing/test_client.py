@@ -192,6 +192,13 @@ def test_a_continued_answer_of_a_foreign_server_is_judged_with_the_calls_that_it
     assert answer.tools[0].output == 1
 
 
+def test_a_server_that_asks_the_same_again_is_answered_once(usechat_client: Clients) -> None:
+    call = {"type": "tool-input-available", "toolCallId": "c1", "toolName": "location", "input": {}}
+    app = strangers_app(frames({"type": "start"}, call, {"type": "finish"}))
+    client = usechat_client(app, tools={"location": "Paris"})
+    assert len(client.ask("Where?").exchanges) == 2
+
+
 def test_a_secret_is_found_even_if_it_is_cut_into_deltas(usechat_client: Clients) -> None:
     async def leaking(_turn: Turn) -> AsyncIterator[str]:
         for piece in ("the key is sk-", "12", "34"):

@@ -320,6 +320,8 @@ class AgentClient:
         self._tools = dict(tools)
         self._approve = approve
         self._is_answering = False
+        self._answered: set[tuple[str, str]] = set()
+        """The calls that were answered in this turn, with their states: what is asked again is not answered again."""
         self._thread = LoopThread()
         self._in_process: InProcessTransport | None = None
         try:
@@ -404,6 +406,7 @@ class AgentClient:
         first: float | None = None
         error: Exception | None = None
         reply: Reply | None = start()
+        self._answered = set()
         try:
             while reply is not None:
                 async for update in reply:
@@ -436,6 +439,10 @@ class AgentClient:
         last = self._chat.last
         reply = None
         for tool in [] if last is None or last.role != "assistant" else last.tools:
+            question = (tool.call_id, tool.state)
+            if question in self._answered:
+                continue
+            self._answered.add(question)
             if tool.waits_for_output and tool.name == APPROVAL_TOOL and self._approve is not None:
                 # How a usechat server asks clients that may not know approvals.
                 reply = self._chat.add_tool_output(tool.call_id, {"approved": self._approves(tool)})

@@ -19,7 +19,7 @@ function* script(prompt) {
     const output = last.content.find((part) => part.type === "tool-result")?.output ?? { type: "execution-denied" };
     yield* words("1", ["I got ", output.type === "execution-denied" ? "a no" : JSON.stringify(output.value), "."]);
   } else if (["weather", "remove", "location"].includes(text)) {
-    yield { type: "tool-call", toolCallId: "call-1", toolName: text, input: JSON.stringify({ name: "Paris" }) };
+    yield { type: "tool-call", toolCallId: `call-${prompt.length}`, toolName: text, input: JSON.stringify({ name: "Paris" }) };
   } else {
     yield { type: "reasoning-start", id: "r" };
     yield { type: "reasoning-delta", id: "r", delta: "Hm." };
