@@ -12,6 +12,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from time import monotonic, sleep
 from typing import Final
+from urllib.parse import quote
 
 import redis
 
@@ -30,24 +31,34 @@ class PortTaken(Exception):
 
 
 class RedisServer:
-    """A server on a free port that keeps what it is told on disk."""
+    """A server on a free port that keeps what it is told on disk; ``options`` are further arguments."""
 
-    def __init__(self, program: str, directory: Path) -> None:
+    def __init__(self, program: str, directory: Path, *options: str, password: str | None = None) -> None:
         self._program = program
         self._directory = directory
-        self.port = _free_port()
+        self._options = [*options, *(["--requirepass", password] if password else [])]
+        self._password = password
+        self.port = free_port()
         self._process: subprocess.Popen[bytes] | None = None
 
     @property
     def url(self) -> str:
-        return f"redis://127.0.0.1:{self.port}"
+        return self.url_with(self._password)
+
+    def url_with(self, password: str | None) -> str:
+        user = f":{quote(password, safe='')}@" if password else ""
+        return f"redis://{user}127.0.0.1:{self.port}"
+
+    def client(self) -> "redis.Redis":
+        return redis.Redis.from_url(self.url, decode_responses=True)
 
     def start(self) -> None:
         address = ["--bind", "127.0.0.1", "--port", str(self.port)]
         # What is written before the reply survives the process; only a machine that fails needs more, and a busy disk
         # would make leases run out.
         storage = ["--dir", str(self._directory), "--save", "", "--appendonly", "yes", "--appendfsync", "no"]
-        self._process = subprocess.Popen([self._program, *address, *storage], stdout=subprocess.DEVNULL)
+        command = [self._program, *self._first_arguments(), *address, *storage, *self._options]
+        self._process = subprocess.Popen(command, stdout=subprocess.DEVNULL)
         deadline = monotonic() + PATIENCE
         while not self._answers():
             if self._process.poll() is not None:
@@ -55,9 +66,31 @@ class RedisServer:
             assert monotonic() < deadline, f"{self._program} does not start"
             sleep(0.02)
 
+    def _first_arguments(self) -> list[str]:
+        return []
+
     def stop(self) -> None:
+        self._end(signal.SIGTERM)
+
+    def kill(self) -> None:
+        """End it without a chance to tell anybody."""
+        self._end(signal.SIGKILL)
+
+    def pause(self) -> None:
+        """Let it keep its connections, and answer nothing."""
+        self._signal(signal.SIGSTOP)
+
+    def go_on(self) -> None:
+        self._signal(signal.SIGCONT)
+
+    def _signal(self, number: signal.Signals) -> None:
+        assert self._process is not None
+        self._process.send_signal(number)
+
+    def _end(self, number: signal.Signals) -> None:
         if self._process is not None:
-            self._process.send_signal(signal.SIGTERM)
+            self._process.send_signal(number)
+            self._process.send_signal(signal.SIGCONT)
             self._process.wait(PATIENCE)
             self._process = None
 
@@ -78,7 +111,7 @@ class RedisServer:
             client.close()
 
 
-def _free_port() -> int:
+def free_port() -> int:
     """Return a port that the system gives to nobody by itself, so that a server which restarts finds it free."""
     while True:
         port = random.randrange(10_000, 30_000)
@@ -89,9 +122,9 @@ def _free_port() -> int:
         return port
 
 
-def _started(program: str, directory: Path) -> RedisServer:
+def _started(program: str, directory: Path, *options: str, password: str | None) -> RedisServer:
     for _ in range(5):
-        server = RedisServer(program, directory)
+        server = RedisServer(program, directory, *options, password=password)
         with suppress(PortTaken):
             server.start()
             return server
@@ -99,12 +132,12 @@ def _started(program: str, directory: Path) -> RedisServer:
 
 
 @contextmanager
-def redis_server(kind: str) -> Iterator[RedisServer]:
+def redis_server(kind: str, *options: str, password: str | None = None) -> Iterator[RedisServer]:
     """Run a server, ended with the test."""
     with TemporaryDirectory() as directory:
         data = Path(directory, "data")
         data.mkdir()
-        server = _started(SERVERS[kind], data)
+        server = _started(SERVERS[kind], data, *options, password=password)
         try:
             yield server
         finally:

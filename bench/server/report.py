@@ -1,8 +1,10 @@
 """A run as Markdown: tables, the judgement of the goals, and where it was made."""
 
+from collections.abc import Iterable
+
 from bench.report import table
 from bench.server.contestants import BARE, OURS, OURS_REDIS
-from bench.server.measure import LATE, Paced
+from bench.server.measure import LATE, Paced, Redis
 from bench.server.results import BUSY, ServerResults, goals
 
 
@@ -54,7 +56,7 @@ def held_table(results: ServerResults) -> str:
 def crowd_table(results: ServerResults) -> str:
     """Return how the same number of streams fares at everyone's."""
     crowds = {name: figures.thousand for name, figures in results.contestants.items()}
-    return _paced_table(dict(sorted(crowds.items(), key=lambda item: item[1].processor)))
+    return _paced_table(sorted(crowds.items(), key=lambda item: item[1].processor))
 
 
 def flood_table(results: ServerResults) -> str:
@@ -76,7 +78,20 @@ def flood_table(results: ServerResults) -> str:
 
 def redis_table(results: ServerResults) -> str:
     """Return what the log in Redis costs paced streams."""
-    return _paced_table({OURS: results.redis.paced_in_memory, OURS_REDIS: results.redis.paced})
+    redis = results.redis
+    rows = [
+        (OURS, redis.paced_in_memory),
+        (OURS_REDIS, redis.paced),
+        (OURS, redis.crowd_in_memory),
+        (OURS_REDIS, redis.crowd),
+    ]
+    return _paced_table([(name, crowd) for name, crowd in rows if crowd is not None]) + _redis_held(redis)
+
+
+def _redis_held(redis: Redis) -> str:
+    if not redis.held or not redis.held_in_memory:
+        return ""
+    return f"\n\nStreams held: {max(redis.held):,} with the log in Redis, {max(redis.held_in_memory):,} without."
 
 
 def goal_list(results: ServerResults) -> str:
@@ -84,7 +99,7 @@ def goal_list(results: ServerResults) -> str:
     return "\n".join(f"- {'met' if goal.met else 'MISSED'}: {goal.text}: {goal.measured}" for goal in goals(results))
 
 
-def _paced_table(crowds: dict[str, Paced]) -> str:
+def _paced_table(crowds: Iterable[tuple[str, Paced]]) -> str:
     header = ["server", "streams", "held", "p50 ms", "p99 ms", "first p50", "first p99", "KB each", "CPU µs/delta"]
     rows = [
         [
@@ -98,6 +113,6 @@ def _paced_table(crowds: dict[str, Paced]) -> str:
             f"{crowd.kilobytes:.1f}",
             f"{crowd.processor:.1f}",
         ]
-        for name, crowd in crowds.items()
+        for name, crowd in crowds
     ]
     return table(header, rows)

@@ -62,5 +62,20 @@ def goals(results: ServerResults) -> list[Goal]:
         Goal("inside the process at most 1.5 µs per delta", f"{results.pipeline:.2f} µs", results.pipeline <= 1.5),
         Goal("with the Redis log at least 20,000 deltas/s", f"{rate:,.0f}/s", rate >= 20_000),
         Goal("the Redis log adds less than 10 ms to the p99", f"{added:.1f} ms", added < 10),
+        *_redis_goals(results.redis),
     ]
+    return judged
+
+
+def _redis_goals(redis: Redis) -> list[Goal]:
+    """Judge what the log in Redis costs, as far as it was measured."""
+    judged = []
+    for shared, alone in ((redis.paced, redis.paced_in_memory), (redis.crowd, redis.crowd_in_memory)):
+        if shared is not None and alone is not None:
+            times = shared.processor / max(0.1, alone.processor)
+            text = f"at {shared.streams:,} streams a delta costs at most 1.4x with the Redis log"
+            judged.append(Goal(text, f"{times:.2f}x", times <= 1.4))
+    if redis.held and redis.held_in_memory:
+        times = max(redis.held) / max(1, *redis.held_in_memory)
+        judged.append(Goal("streams held with the Redis log, at least 0.8x", f"{times:.2f}x", times >= 0.8))
     return judged

@@ -1,4 +1,4 @@
-"""What every store of runs does: the same tests for memory and for Redis, with one worker and with two."""
+"""What every store of runs does: the same tests for memory and every kind of Redis, with one worker and with two."""
 
 import asyncio
 import itertools
@@ -8,7 +8,8 @@ from typing import Any, TypeAlias
 import msgspec
 import pytest
 
-from tests.redis_server import PATIENCE, SERVERS, RedisServer, redis_server
+from tests.redis_deployments import Deployment, redis_cluster, redis_sentinel
+from tests.redis_server import PATIENCE, SERVERS, redis_server
 from usechat.errors import ChatBusy
 from usechat.protocol.chunks import FinishChunk
 from usechat.protocol.message import MessageBuilder
@@ -28,17 +29,24 @@ Stores: TypeAlias = tuple[RunStore, RunStore]
 """Those of two workers; in memory there is one worker, and both are the same."""
 
 
-@pytest.fixture(scope="module", params=["memory", *SERVERS])
-def server(request: pytest.FixtureRequest) -> Iterator[RedisServer | None]:
-    if request.param == "memory":
-        yield None
-        return
-    with redis_server(request.param) as running:
-        yield running
+@pytest.fixture(scope="module", params=["memory", *SERVERS, "cluster", "sentinel"])
+def server(request: pytest.FixtureRequest) -> Iterator[Deployment | None]:
+    match request.param:
+        case "memory":
+            yield None
+        case "cluster":
+            with redis_cluster() as cluster:
+                yield cluster
+        case "sentinel":
+            with redis_sentinel() as watched:
+                yield watched
+        case kind:
+            with redis_server(kind) as running:
+                yield running
 
 
 @pytest.fixture
-async def make(server: RedisServer | None) -> AsyncIterator[Callable[..., Stores]]:
+async def make(server: Deployment | None) -> AsyncIterator[Callable[..., Stores]]:
     made: list[RunStore] = []
 
     def make(remember: float = 600) -> Stores:
@@ -154,6 +162,28 @@ async def test_a_run_that_goes_on_is_not_forgotten(make: Callable[..., Stores]) 
     await here.claim(run())
     await asyncio.sleep(0.4)
     assert await there.latest("c1") == run()
+
+
+async def test_the_end_of_a_run_wakes_those_who_wait_for_it(stores: Stores) -> None:
+    here, there = stores
+    await here.claim(run("r1"))
+    waiting = [asyncio.ensure_future(store.wait_until_ended(run("r1"))) for store in (here, there, there)]
+    await asyncio.sleep(0.3)
+    assert not any(task.done() for task in waiting)
+    await here.end(ended(run("r1")))
+    async with asyncio.timeout(PATIENCE):
+        await asyncio.gather(*waiting)
+        await there.wait_until_ended(run("r1"))
+        await there.wait_until_ended(run("r0"))  # nobody knows it
+
+
+async def test_who_waits_for_the_end_is_no_reader(stores: Stores) -> None:
+    here, there = stores
+    await here.claim(run("r1"))
+    waiting = asyncio.ensure_future(there.wait_until_ended(run("r1")))
+    await asyncio.sleep(0.3)
+    assert not await here.is_read(run("r1"))
+    waiting.cancel()
 
 
 async def test_a_store_can_be_checked(store: RunStore) -> None:

@@ -10,6 +10,7 @@ import msgspec
 import redis
 
 from tests.redis_server import PATIENCE, RedisServer
+from usechat.runs.redis.scripts import Keys
 from usechat.runs.redis.store import RedisRuns
 from usechat.runs.run import RunInfo, RunState
 
@@ -55,7 +56,7 @@ class Workers:
         self.server = server
         self.prefix = next(_prefixes)
         self.client = redis.Redis.from_url(server.url, decode_responses=True)
-        self.chat = f"{self.prefix}:{{c1}}"
+        self.chat = Keys(self.prefix).chat("c1")
         self.log = f"{self.chat}:log:r1"
         self._stores: list[RedisRuns] = []
 

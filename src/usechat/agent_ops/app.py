@@ -83,6 +83,7 @@ class ConcurrentRuns(MemoryRuns):
                 asyncio.get_running_loop().call_later(self._remember, self._forget, info)
             else:
                 del self._latest[info.chat_id]
+        self._wake_waiters(info)
         return True
 
 

@@ -21,7 +21,15 @@ from usechat.cli.targets import (
     kind_of,
     load_object,
 )
-from usechat.errors import CannotAnswer, CannotLoad, CannotServe, InvalidSetting, PageMissing, UsechatError
+from usechat.errors import (
+    CannotAnswer,
+    CannotLoad,
+    CannotServe,
+    InvalidAddress,
+    InvalidSetting,
+    PageMissing,
+    UsechatError,
+)
 from usechat.protocol.releases import releases_for
 from usechat.runs.manager import Conflict
 from usechat.runs.memory import MemoryRuns
@@ -241,8 +249,8 @@ def _store(plan: Plan) -> RunStore | None:
 
     try:
         return RedisRuns(plan.redis)
-    except ValueError:  # its text may repeat the URL, which may hold a password
-        raise CannotServe("--redis takes a URL such as redis://localhost:6379") from None
+    except InvalidAddress as error:
+        raise CannotServe(f"--redis takes a URL such as redis://localhost:6379. {error}") from None
 
 
 def _disconnect(plan: Plan) -> Disconnect:

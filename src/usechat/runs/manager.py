@@ -59,8 +59,8 @@ Prepare: TypeAlias = Callable[[RunInfo | None], tuple[RunInfo, TurnContext]]
 """Makes a run and its turn context, given the chat's last run; raises a RequestError to refuse the request."""
 
 _logger: Final = logging.getLogger("usechat.runs")
-_POLL: Final = 0.05
-"""Seconds between two looks at the store while waiting for another run to end."""
+_LOOK_AGAIN: Final = 1.0
+"""Seconds after which a request that waits for the end of a run sees whether its client, or that run's, has left."""
 _RECHECK_UNREAD: Final = 1.0
 """Seconds until a run that other workers read is checked again, if there is no ``unread_timeout``."""
 _REMOTE_STOP: Final = 1.0
@@ -176,7 +176,7 @@ class RunManager:
             elif (reading := await self._resolve_conflict(active, info, source, prepare)) is not None:
                 return reading
             else:
-                await asyncio.sleep(_POLL)
+                await self._has_ended(active, within=_LOOK_AGAIN)
                 if has_left is not None and await has_left():
                     raise ClientLeft("The client left before its request was answered.")
 
@@ -284,14 +284,13 @@ class RunManager:
         await self._has_ended(info, within=self._timeouts.stop)
 
     async def _has_ended(self, info: RunInfo, *, within: float) -> bool:
-        """Wait ``within`` seconds for the end of another worker's run, and return whether it has ended."""
-        deadline = asyncio.get_running_loop().time() + within
-        while asyncio.get_running_loop().time() < deadline:
-            latest = await self._store.latest(info.chat_id)
-            if latest is None or latest.run_id != info.run_id or latest.state is not RunState.RUNNING:
-                return True
-            await asyncio.sleep(_POLL)
-        return False
+        """Wait ``within`` seconds for the end of a run, and return whether it has ended."""
+        try:
+            async with asyncio.timeout(within):
+                await self._store.wait_until_ended(info)
+        except TimeoutError:
+            return False
+        return True
 
     async def finish_unread(self) -> None:
         """Wait for the runs that are being stopped because nobody reads them; not for runs that may go on."""

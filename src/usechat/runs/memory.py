@@ -27,6 +27,8 @@ class MemoryRuns:
     def __init__(self, *, remember: float = 600) -> None:
         self._remember = remember
         self._latest: dict[str, RunInfo] = {}
+        self._ended: dict[str, asyncio.Event] = {}
+        """Those of the runs whose end somebody waits for."""
 
     async def claim(
         self,
@@ -51,6 +53,7 @@ class MemoryRuns:
             self._latest[info.chat_id] = info
             # In an empty context: that of the run would keep its objects alive until then.
             asyncio.get_running_loop().call_later(self._remember, self._forget, info, context=contextvars.Context())
+        self._wake_waiters(info)
         return True
 
     async def latest(self, chat_id: str) -> RunInfo | None:
@@ -74,6 +77,12 @@ class MemoryRuns:
     async def request_stop(self, info: RunInfo, *, unless_read: bool = False) -> None:
         """Do nothing: there are no other workers."""
 
+    async def wait_until_ended(self, info: RunInfo) -> None:
+        """Wait until a run has ended; at once if it is not its chat's running run."""
+        latest = self._latest.get(info.chat_id)
+        if latest is not None and latest.run_id == info.run_id and latest.state is RunState.RUNNING:
+            await self._ended.setdefault(info.run_id, asyncio.Event()).wait()
+
     def on_stop_requested(self, stop: Callable[[str, bool], None]) -> None:
         """Do nothing: no other worker can request a stop."""
 
@@ -88,6 +97,10 @@ class MemoryRuns:
 
     async def close(self) -> None:
         """Do nothing: there are no connections."""
+
+    def _wake_waiters(self, info: RunInfo) -> None:
+        if ended := self._ended.pop(info.run_id, None):
+            ended.set()
 
     def _forget(self, info: RunInfo) -> None:
         if self._latest.get(info.chat_id) is info:

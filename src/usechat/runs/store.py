@@ -77,6 +77,13 @@ class RunStore(Protocol):
         """Ask the worker that owns a run to stop it; with ``unless_read`` only if nobody reads it."""
         ...
 
+    async def wait_until_ended(self, info: RunInfo) -> None:
+        """Wait until a run of any worker has ended; at once if it is not its chat's running run.
+
+        It may return early when the store cannot tell any more, so the caller looks at ``latest`` again.
+        """
+        ...
+
     def on_stop_requested(self, stop: Callable[[str, bool], None]) -> None:
         """Call ``stop`` with the id of a run of this worker that should stop, and with ``unless_read``."""
         ...

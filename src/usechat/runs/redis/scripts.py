@@ -4,6 +4,7 @@
 """
 
 from typing import Final
+from zlib import crc32
 
 import msgspec
 
@@ -11,6 +12,8 @@ from usechat.runs.run import RunInfo
 
 __all__ = [
     "ANY",
+    "APPEND",
+    "CHECK",
     "CLAIM",
     "COUNT",
     "DECLARE_LOST",
@@ -31,14 +34,23 @@ SEAL: Final = "18446744073709551615-18446744073709551615"
 """The id of a log's last entry, the highest there is: XADD after it is an error ("exhausted the last possible ID")."""
 
 
+TAGS: Final = 64
+"""How many hash tags there are. Chats share them, because in a cluster XREAD waits for keys of one slot only: a worker
+has one blocking connection per tag, not per run that it reads. CRC16 puts them on 64 slots, spread evenly."""
+
+
 class Keys(msgspec.Struct, frozen=True):
-    """The names of keys. All keys of a chat share a hash tag, so that they are on the same node."""
+    """The names of keys. All keys of a chat share a hash tag, so that they are in one slot of a cluster."""
 
     prefix: str
 
+    def tag(self, chat_id: str) -> str:
+        """Return the hash tag of a chat's keys."""
+        return str(crc32(chat_id.encode("utf-8", "surrogatepass")) % TAGS)
+
     def chat(self, chat_id: str) -> str:
         """Return the key of a chat's hash, which describes its last run."""
-        return f"{self.prefix}:{{{chat_id}}}"
+        return f"{self.prefix}:{{{self.tag(chat_id)}}}:{chat_id}"
 
     def log(self, info: RunInfo) -> str:
         """Return the key of the stream of a run's frames."""
@@ -52,9 +64,13 @@ class Keys(msgspec.Struct, frozen=True):
         """Return the key of a counter of :mod:`usechat.runs.quotas`."""
         return f"{self.prefix}:quota:{key}"
 
-    def inbox(self, worker: str) -> str:
-        """Return the key of the stream of requests to a worker."""
-        return f"{self.prefix}:worker:{worker}"
+    def inbox(self, worker: str, tag: str = "") -> str:
+        """Return the key of the stream of requests to a worker; with ``tag`` of those to its listener for that tag."""
+        return f"{self.prefix}:{{{tag}}}:worker:{worker}" if tag else f"{self.prefix}:worker:{worker}"
+
+    def check(self, tag: str) -> str:
+        """Return a key that is written to find out whether Redis accepts writes."""
+        return f"{self.prefix}:{{{tag}}}:check"
 
 
 _COMMON: Final = f"""
@@ -103,9 +119,10 @@ if state == 'running' then return {{{{known, state}}, false}} end
 if active and after ~= '{ANY}' and active ~= after then
   return {{{{known, state}}, lost and {{known, 'lost', lost}}}}
 end
-redis.call('DEL', chat)
+-- HSET first: Redis checks its memory limit at the first write of a script only.
 redis.call('HSET', chat, 'run', run, 'info', info, 'state', 'running', 'owner', owner,
   'continued', continued, 'lease', text(now() + lease))
+redis.call('HDEL', chat, 'stop')
 redis.call('XADD', log, '0-1', 'run', run, 'began', text(now()))
 redis.call('PEXPIRE', chat, keep)
 redis.call('PEXPIRE', log, keep)
@@ -118,19 +135,53 @@ not ``after``; false on success. The second is info, state and milliseconds of a
 """
 
 RENEW: Final = """
-local chat, log = KEYS[1], KEYS[2]
-local run, owner, lease, keep = unpack(ARGV)
-local found = redis.call('HMGET', chat, 'run', 'state', 'owner', 'stop')
-if found[1] ~= run or found[2] ~= 'running' or found[3] ~= owner or redis.call('EXISTS', log) == 0 then
-  return 'lost'
-end
+local owner, lease, keep = unpack(ARGV)
 local time = redis.call('TIME')
-redis.call('HSET', chat, 'lease', string.format('%.0f', time[1] * 1000 + math.floor(time[2] / 1000) + lease))
-redis.call('PEXPIRE', chat, keep)
-redis.call('PEXPIRE', log, keep)
-return found[4] or 'running'
+local lease_end = string.format('%.0f', time[1] * 1000 + math.floor(time[2] / 1000) + lease)
+local states = {}
+for number = 1, #KEYS / 2 do
+  local chat, log, run = KEYS[2 * number - 1], KEYS[2 * number], ARGV[3 + number]
+  local found = redis.call('HMGET', chat, 'run', 'state', 'owner', 'stop')
+  if found[1] ~= run or found[2] ~= 'running' or found[3] ~= owner or redis.call('EXISTS', log) == 0 then
+    states[number] = 'lost'
+  else
+    redis.call('HSET', chat, 'lease', lease_end)
+    redis.call('PEXPIRE', chat, keep)
+    redis.call('PEXPIRE', log, keep)
+    states[number] = found[4] or 'running'
+  end
+end
+return states
 """
-"""Renew a run's lease. Returns ``lost``, ``stop`` or ``running``."""
+"""Renew the leases of runs of one owner. Returns ``lost``, ``stop`` or ``running`` for each."""
+
+APPEND: Final = """
+local frames, numbers = unpack(ARGV)
+local sizes = string.gmatch(numbers, '%d+')
+local first = 1
+local refused = {}
+for place, log in ipairs(KEYS) do
+  local number, size = sizes(), tonumber(sizes())
+  local piece = string.sub(frames, first, first + size - 1)
+  first = first + size
+  local written = redis.pcall('XADD', log, 'NOMKSTREAM', number .. '-0', 'frames', piece)
+  if not written then
+    refused[#refused + 1] = {place, ''}
+  elseif type(written) == 'table' then
+    refused[#refused + 1] = {place, written.err}
+  end
+end
+return refused
+"""
+"""Append an entry to each of many logs: given are the frames of all, and for each log the number of its entry and the
+size of its frames. Few large arguments cost the client less than many small ones. Returns the place of each log that
+refused its entry, and the error; "" if the log is gone.
+"""
+
+CHECK: Final = """
+return redis.call('SET', KEYS[1], '', 'PX', 10000)
+"""
+"""Write something: fails where scripts or writes are refused."""
 
 END: Final = f"""{_COMMON}
 local chat, log = KEYS[1], KEYS[2]
@@ -179,11 +230,13 @@ if state ~= 'running' then
   seal(log, state, remember)
   return {{0, lost}}
 end
-redis.call('ZADD', readers, text(now() + 2 * lease), reader)
-redis.call('PEXPIRE', readers, 2 * lease)
+if reader ~= '' then
+  redis.call('ZADD', readers, text(now() + 2 * lease), reader)
+  redis.call('PEXPIRE', readers, 2 * lease)
+end
 return {{lease_end - now(), false}}
 """
-"""Register a worker as a reader of a run, and check the owner's lease.
+"""Register a worker as a reader of a run, unless its name is "", and check the owner's lease.
 
 Returns the milliseconds that the lease still lasts (0 if the log has an end, -1 if the log is gone); and if this call
 declared the run lost, how many milliseconds it lasted.

@@ -3,16 +3,18 @@
 **The data.** A chat is a hash that describes its last run: id, info, state, owner, lease. A run's log is a stream; its
 first entry, ``0-1``, holds the start time, the entries ``1-0``, ``2-0``, … hold frames, the last entry has the highest
 id a stream can have (the seal). A sorted set names the workers that read a run. Every worker has an inbox, a stream of
-requests to it. Keys expire ``remember`` seconds after the end of a run.
+requests to it. Keys expire ``remember`` seconds after the end of a run. All keys of a chat share one of a few hash
+tags, so that they are in one slot of a cluster.
 
-**The tasks.** A worker has three: the writer sends the frames of all its runs in one pipeline
+**The tasks.** A worker has three: the writer sends the frames of all its runs together
 (:mod:`~usechat.runs.redis.writer`), the listener blocks on the inbox and on the runs that are read here
-(:mod:`~usechat.runs.redis.listener`), and the third renews leases. They start with the first claim or read.
+(:mod:`~usechat.runs.redis.listener`), and the third renews leases. They start with the first claim or read. In a
+cluster there is one more listener for each hash tag of runs that are read.
 
 **Ownership.** The worker that claimed a run owns it while its lease is valid, by the clock of Redis. It renews the
 lease every third of the lease time. Who finds an expired lease (a claim, a reader, a question for the state) declares
 the run lost, in one script: exactly one worker reports it. An owner that could not renew in time must assume that this
-has happened, and fails its run.
+will happen, and fails its run.
 
 **The seal.** An end is the entry with the highest id. After it Redis itself refuses every XADD, so an owner that was
 paused cannot write into a run that others have ended, without a check on every write, and a log has exactly one end.
@@ -21,17 +23,19 @@ paused cannot write into a run that others have ended, without a check on every 
 entries 1, 2, 3, … without a gap; a gap, left by a server that forgot confirmed writes, makes the run lost. Every loss
 is reported once. Scripts and writes can be repeated after a lost reply.
 
-**What fails how.** While Redis is away, runs continue and their frames wait in memory; claims, states and stops raise
-:class:`~usechat.errors.StoreUnreachable`. After one lease time owners fail their runs, after three readers give up. A
-lost stop request is found by the owner's next renewal, as the hash is marked, too. Without persistence a restart of
-Redis ends all runs with an error.
+**What fails how.** While Redis is away or refuses commands, runs continue and their frames wait in memory; claims,
+states and stops raise :class:`~usechat.errors.StoreUnreachable`, and the log says once why
+(:mod:`~usechat.runs.redis.health`). Before a lease time is over, owners fail their runs and readers in other workers
+end. A lost stop request is found by the owner's next renewal, as the hash is marked, too. Without persistence a restart
+of Redis ends all runs with an error. After a failover that lost writes, who has read them goes on, others see a lost
+run.
 """
 
 import asyncio
 import contextlib
 import logging
 import secrets
-from collections.abc import AsyncGenerator, Callable, Mapping
+from collections.abc import AsyncGenerator, Callable, Coroutine, Mapping
 from typing import Any, Final
 
 import msgspec
@@ -43,13 +47,12 @@ from usechat.runs.store import LOST
 
 try:
     from redis import exceptions
-    from redis.asyncio import BlockingConnectionPool, Redis
-    from redis.asyncio.retry import Retry
-    from redis.backoff import ExponentialWithJitterBackoff
 except ImportError:
     raise MissingDependency("redis", "redis") from None
 
-from usechat.runs.redis.listener import Listener
+from usechat.runs.redis.client import RedisClient
+from usechat.runs.redis.health import RedisHealth
+from usechat.runs.redis.listener import GIVE_UP, Listener, longest_block
 from usechat.runs.redis.writer import OwnedRun, Writer
 
 __all__ = ["RedisRuns"]
@@ -57,8 +60,7 @@ __all__ = ["RedisRuns"]
 _logger: Final = logging.getLogger("usechat.runs")
 
 TOO_LARGE: Final = "The answer became too large and was stopped."
-_CONNECTIONS: Final = 32
-_REPLY_SECONDS: Final = 5.0
+_NODE_SECONDS: Final = 1.5
 _INBOX_LENGTH: Final = 1000
 _CANCEL_AGAIN: Final = 0.1
 
@@ -66,9 +68,12 @@ _CANCEL_AGAIN: Final = 0.1
 class RedisRuns:
     """Shares runs among any number of workers through Redis: each can resume and stop every run.
 
-    Needs the extra ``redis`` (``pip install 'usechat[redis]'``) and one Redis server, not a cluster.
+    Needs the extra ``redis`` (``pip install 'usechat[redis]'``) and Redis 6.2, Valkey, or newer: a server
+    (``redis://``, ``rediss://``, ``unix://``), a primary with Sentinels (``redis+sentinel://host,host/service``) or a
+    cluster (``redis+cluster://host,host``); :mod:`usechat.runs.redis.client` says more.
 
-    - ``lease``: seconds after which the run of a worker that died counts as lost.
+    - ``lease``: seconds after which the run of a worker that died counts as lost, and the longest outage of Redis that
+      runs survive.
     - ``remember``: seconds that an ended run is known.
     - ``maximum_bytes``: the size limit of a run's log; a run that exceeds it fails.
     - ``prefix``: the start of every key, so that several services can share a server.
@@ -97,27 +102,19 @@ class RedisRuns:
         self._maximum_bytes = maximum_bytes
         self._keys = scripts.Keys(prefix)
         self._worker = secrets.token_hex(8)
-        retry = Retry(ExponentialWithJitterBackoff(base=0.02, cap=0.5), 3)
-        self._client = _client(url, _REPLY_SECONDS, retry, connections=_CONNECTIONS)
-        # XREAD blocks for one lease time at most; a connection that is silent for longer is dead.
-        self._blocked_client = _client(
-            url, lease + _REPLY_SECONDS, Retry(ExponentialWithJitterBackoff(), 0), connections=2
+        self._client = RedisClient(url)
+        block = longest_block(lease)
+        self._blocked_client = RedisClient(
+            url, reply_seconds=lease, node_seconds=block + _NODE_SECONDS, connections=scripts.TAGS + 1
         )
+        self._health = RedisHealth(url)
         self._owned: dict[str, OwnedRun] = {}
         self._given_up: list[OwnedRun] = []
         self._stop: Callable[[str, bool], None] = _ignore
         self._fail: Callable[[str, str], None] = _ignore
         self._report: Callable[[RunInfo, float], None] = _ignore
-        self._writer = Writer(self._client, on_lost=self._lose)
-        self._listener = Listener(
-            self._blocked_client,
-            self._keys,
-            worker=self._worker,
-            lease=lease,
-            remember=remember,
-            on_stop_requested=self._notify_stop,
-            on_lost=self._report_lost,
-        )
+        self._writer = Writer(self._client, self._health, on_lost=self._lose)
+        self._listeners: dict[str, Listener] = {}
         self._tasks: list[asyncio.Task[None]] = []
 
     # For the owner of a run
@@ -144,7 +141,8 @@ class RedisRuns:
             self._report_lost(_info(lost), lost[2] / 1000)
         if active is not None:
             return _info(active)
-        self._owned[info.run_id] = OwnedRun(info, self._keys.log(info), asked)
+        self._health.worked()
+        self._owned[info.run_id] = OwnedRun(info, self._keys.log(info), self._keys.tag(info.chat_id), asked)
         return None
 
     def append(self, run_id: str, frames: bytes) -> None:
@@ -215,18 +213,32 @@ class RedisRuns:
 
     async def read(self, info: RunInfo) -> AsyncGenerator[bytes, None]:
         """Yield all frames so far at once, perhaps ``b""``, then more until the end. Raises RunLost for a lost run."""
-        self._begin()
-        followed = self._listener.follow(info)
+        listener = self._listener(info)
+        followed = listener.follow(info)
+        received: bytes | RunState = b""
         try:
-            await self._write_to(self._worker, "read", info.run_id)
+            await self._write_to(listener.inbox, "read", info.run_id)
             while isinstance(received := await followed.received.get(), bytes):
                 yield received
             if received is RunState.LOST:
                 raise RunLost(LOST)
         finally:
-            if self._listener.unfollow(followed):
+            if listener.unfollow(followed) and isinstance(received, bytes):  # nobody asks who reads an ended run
                 with contextlib.suppress(StoreUnreachable):
                     await self._ask("ZREM", self._keys.readers(info), self._worker)
+
+    async def wait_until_ended(self, info: RunInfo) -> None:
+        """Wait until a run of any worker has ended, or may be lost; the end of its log is what wakes up the waiter."""
+        if run := self._owned.get(info.run_id):
+            await asyncio.wait([run.written])
+            return
+        listener = self._listener(info)
+        followed = listener.follow(info, frames=False)
+        try:
+            await self._write_to(listener.inbox, "read", info.run_id)
+            await followed.received.get()
+        finally:
+            listener.unfollow(followed)
 
     async def request_stop(self, info: RunInfo, *, unless_read: bool = False) -> None:
         """Ask the worker that owns a run to stop it; with ``unless_read`` only if nobody reads it.
@@ -237,7 +249,7 @@ class RedisRuns:
         request = "stop-unread" if unless_read else "stop"
         owner = await self._run(scripts.STOP, (self._keys.chat(info.chat_id),), info.run_id, request)
         if owner is not None:
-            await self._write_to(owner.decode(), request, info.run_id)
+            await self._write_to(self._keys.inbox(owner.decode()), request, info.run_id)
 
     # For quotas, see usechat.runs.quotas
 
@@ -255,19 +267,22 @@ class RedisRuns:
         await self._ask("ZREM", self._keys.quota(key), holder)
 
     async def check(self) -> None:
-        """Raise :class:`~usechat.errors.StoreUnreachable` if Redis does not answer."""
-        await self._ask("PING")
+        """Raise :class:`~usechat.errors.StoreUnreachable` if Redis does not answer, or accepts no scripts or writes."""
+        tags = range(scripts.TAGS if self._client.is_cluster else 1)
+        commands = [("EVAL", scripts.CHECK, 1, self._keys.check(str(tag))) for tag in tags]
+        await self._ask_all(commands)
+        self._health.worked()
 
     async def close(self) -> None:
         """Stop the tasks and close the connections."""
-        tasks, self._tasks = set(self._tasks), []
+        tasks, self._tasks, self._listeners = set(self._tasks), [], {}
         while tasks:
             for task in tasks:
                 task.cancel()
             # Once is not always enough: redis 8.1 takes a cancellation in the middle of a handshake for a failure.
             _, tasks = await asyncio.wait(tasks, timeout=_CANCEL_AGAIN)
-        await self._client.aclose()
-        await self._blocked_client.aclose()
+        await self._client.close()
+        await self._blocked_client.close()
 
     # Leases
 
@@ -278,57 +293,86 @@ class RedisRuns:
 
     def _begin(self) -> None:
         if not self._tasks:
-            loop = asyncio.get_running_loop()
-            work = (self._writer.work(), self._listener.work(), self._renew_leases())
-            self._tasks = [loop.create_task(job, name="usechat redis") for job in work]
+            self._spawn(self._writer.work())
+            self._spawn(self._renew_leases())
+            self._listen("")
+
+    def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
+        self._tasks.append(asyncio.get_running_loop().create_task(work, name="usechat redis"))
+
+    def _listener(self, info: RunInfo) -> Listener:
+        """Return the listener that can read a run: that for its hash tag, or outside of a cluster the only one."""
+        self._begin()
+        tag = self._keys.tag(info.chat_id) if self._client.is_cluster else ""
+        return self._listeners.get(tag) or self._listen(tag)
+
+    def _listen(self, tag: str) -> Listener:
+        listener = self._listeners[tag] = Listener(
+            self._client,
+            self._blocked_client,
+            self._health,
+            self._keys,
+            inbox=self._keys.inbox(self._worker, tag),
+            worker=self._worker,
+            lease=self._lease,
+            remember=self._remember,
+            on_stop_requested=self._notify_stop,
+            on_lost=self._report_lost,
+        )
+        self._spawn(listener.work())
+        return listener
 
     async def _renew_leases(self) -> None:
-        pause = self._lease / 3
+        pause = self._lease / 4
         while True:
             await asyncio.sleep(pause)
-            pause = self._lease / 3
+            pause = self._lease / 4
             try:
-                async with asyncio.timeout(self._lease / 3):
-                    await self._renew(list(self._owned.values()))
-                    await self._declare_given_up()
+                await self._renew(list(self._owned.values()))
+                await self._declare_given_up()
             except (exceptions.RedisError, OSError) as error:
-                _logger.warning(
-                    "Redis did not renew the leases of %d run(s), which fail after %g s without one; check that Redis"
-                    " is reachable: %r",
-                    len(self._owned),
-                    self._lease,
-                    error,
-                )
-                pause = self._lease / 10
+                self._health.failed(error)
+                pause = self._lease / 20
             for run in list(self._owned.values()):
-                if _now() - run.renewed > self._lease:
+                if _now() - run.renewed > GIVE_UP * self._lease:
                     self._lose(run)
 
     async def _renew(self, runs: list[OwnedRun]) -> None:
+        """Renew leases; gives up early enough to fail the runs before other workers may declare them lost."""
+        if not runs:
+            return
         asked = _now()
-        pipeline = self._client.pipeline(transaction=False)
-        for run in runs:
-            keys = (self._keys.chat(run.info.chat_id), run.log)
-            arguments = (run.info.run_id, self._worker, _milliseconds(self._lease), self._keep)
-            pipeline.execute_command("EVAL", scripts.RENEW, len(keys), *keys, *arguments)
-        replies = await pipeline.execute(raise_on_error=False)
-        for run, reply in zip(runs, replies, strict=True):
-            if isinstance(reply, bytes):
-                run.renewed = asked
-            if reply == b"lost" and run.last is None:
-                self._lose(run)
-            elif reply == b"stop":
-                self._notify_stop(run.info.run_id)
+        left = min(run.renewed for run in runs) + GIVE_UP * self._lease - asked
+        within = max(min(left, self._lease / 4), self._lease / 20)
+        groups = list(self._client.batches(runs, lambda run: run.tag))
+        replies = await self._client.pipeline([self._renewal(group) for group in groups], within=within)
+        for group, reply in zip(groups, replies, strict=True):
+            if isinstance(reply, list):
+                for run, state in zip(group, reply, strict=True):
+                    self._take_renewal(run, state, asked)
         for error in replies:
             if isinstance(error, Exception):
                 raise error
+        self._health.worked()
+
+    def _renewal(self, runs: list[OwnedRun]) -> tuple[object, ...]:
+        keys = [key for run in runs for key in (self._keys.chat(run.info.chat_id), run.log)]
+        arguments = (self._worker, _milliseconds(self._lease), self._keep, *(run.info.run_id for run in runs))
+        return ("EVAL", scripts.RENEW, len(keys), *keys, *arguments)
+
+    def _take_renewal(self, run: OwnedRun, state: bytes, asked: float) -> None:
+        run.renewed = asked
+        if state == b"lost" and run.last is None:
+            self._lose(run)
+        elif state == b"stop":
+            self._notify_stop(run.info.run_id)
 
     async def _declare_given_up(self) -> None:
         while self._given_up:
             run = self._given_up[0]
             keys = (self._keys.chat(run.info.chat_id), run.log)
             arguments = (run.info.run_id, _milliseconds(self._remember))
-            state = await self._client.execute_command("EVAL", scripts.DECLARE_LOST, len(keys), *keys, *arguments)
+            state = await self._client.execute("EVAL", scripts.DECLARE_LOST, len(keys), *keys, *arguments)
             if state is not None:
                 self._report_lost(run.info, _now() - run.began, RunState(state.decode()))
             self._given_up.remove(run)
@@ -369,31 +413,28 @@ class RedisRuns:
 
     # Commands
 
-    async def _write_to(self, worker: str, request: str, run_id: str) -> None:
-        inbox = self._keys.inbox(worker)
-        await self._ask("XADD", inbox, "MAXLEN", "~", _INBOX_LENGTH, "*", request, run_id)
-        await self._ask("PEXPIRE", inbox, self._keep)
+    async def _write_to(self, inbox: str, request: str, run_id: str) -> None:
+        added = ("XADD", inbox, "MAXLEN", "~", _INBOX_LENGTH, "*", request, run_id)
+        await self._ask_all([added, ("PEXPIRE", inbox, self._keep)])
 
     async def _run(self, script: str, keys: tuple[str, ...], *arguments: object) -> Any:
         return await self._ask("EVAL", script, len(keys), *keys, *arguments)
 
     async def _ask(self, *command: Any) -> Any:
         try:
-            return await self._client.execute_command(*command)
-        except (exceptions.ConnectionError, exceptions.TimeoutError, OSError) as error:
+            return await self._client.execute(*command)
+        except (exceptions.RedisError, OSError) as error:
+            self._health.failed(error)
             raise StoreUnreachable from error
 
-
-def _client(url: str, reply_seconds: float, retry: Retry, *, connections: int) -> Redis:
-    pool = BlockingConnectionPool.from_url(
-        url,
-        max_connections=connections,
-        timeout=_REPLY_SECONDS,
-        retry=retry,
-        socket_timeout=reply_seconds,
-        socket_connect_timeout=_REPLY_SECONDS,
-    )
-    return Redis.from_pool(pool)
+    async def _ask_all(self, commands: list[tuple[Any, ...]]) -> None:
+        try:
+            for reply in await self._client.pipeline(commands):
+                if isinstance(reply, Exception):
+                    raise reply
+        except (exceptions.RedisError, OSError) as error:
+            self._health.failed(error)
+            raise StoreUnreachable from error
 
 
 def _info(found: list[Any]) -> RunInfo:

@@ -1,23 +1,28 @@
 """The one task of a worker that writes frames to Redis, for all of its runs.
 
-While one pipeline is on its way, frames collect; the next pipeline has one XADD per run. Runs never wait for a write.
-Entries are numbered by the owner, so that a pipeline can be repeated after a failure: Redis refuses an entry that has
-arrived. A refusal because the log is gone or sealed means that the run was lost.
+What all runs append within a few milliseconds is written together: one script call appends one entry per run, so that
+the cost of a command, of its reply and of waking up is shared. Runs and their readers in this worker never wait for a
+write. Entries are numbered by the owner, so that a write can be repeated after a failure: Redis refuses an entry that
+has arrived. A refusal because the log is gone or sealed means that the run was lost.
 """
 
 import asyncio
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 
 from redis.exceptions import RedisError, ResponseError
 
+from usechat.runs.redis.scripts import APPEND
 from usechat.runs.run import RunInfo
 
 if TYPE_CHECKING:
-    from redis.asyncio import Redis
+    from usechat.runs.redis.client import RedisClient
+    from usechat.runs.redis.health import RedisHealth
 
 __all__ = ["OwnedRun", "Writer"]
 
+_GATHER: Final = 0.0075
+"""Seconds from the begin of one write to the next: what is appended in between is written together."""
 _RETRY_DELAY: Final = 0.1
 _ALREADY_WRITTEN: Final = "equal or smaller"
 _SEALED: Final = "exhausted"
@@ -28,9 +33,12 @@ Command: TypeAlias = tuple[Any, ...]
 class OwnedRun:
     """A run of this worker: its unwritten frames and its lease."""
 
-    def __init__(self, info: RunInfo, log: str, renewed: float) -> None:
+    def __init__(self, info: RunInfo, log: str, tag: str, renewed: float) -> None:
         self.info = info
         self.log = log
+        self.log_key = log.encode()
+        self.tag = tag
+        """The hash tag of its keys."""
         self.began = renewed
         self.renewed = renewed
         """When the lease was last renewed, by this process's clock."""
@@ -47,24 +55,30 @@ class OwnedRun:
         self._pieces.append(frames)
         self.size += len(frames)
 
-    def take(self) -> list[Command]:
-        """Return the commands that write what is unwritten: one entry with all frames, and the end."""
-        commands: list[Command] = []
+    def take(self) -> "Write":
+        """Return what is unwritten: one entry with all frames, and the end."""
+        entry = None
         if self._pieces:
             self._number += 1
-            frames = b"".join(self._pieces)
+            entry = self._number, b"".join(self._pieces)
             self._pieces.clear()
-            commands.append(("XADD", self.log, "NOMKSTREAM", f"{self._number}-0", "frames", frames))
-        if self.last is not None:
-            commands.append((*self.last, self._number))
-        return commands
+        return Write(self, entry, None if self.last is None else (*self.last, self._number))
+
+
+class Write(NamedTuple):
+    """What has to be written of one run: an entry with its number, and the command that ends the run."""
+
+    run: OwnedRun
+    entry: tuple[int, bytes] | None
+    end: Command | None
 
 
 class Writer:
     """Writes for all runs of a worker, in order and each entry once. Only the end of a run waits for it."""
 
-    def __init__(self, client: "Redis", *, on_lost: Callable[[OwnedRun], None]) -> None:
+    def __init__(self, client: "RedisClient", health: "RedisHealth", *, on_lost: Callable[[OwnedRun], None]) -> None:
         self._client = client
+        self._health = health
         self._on_lost = on_lost
         self._waiting: dict[str, OwnedRun] = {}
         self._filled = asyncio.Event()
@@ -76,46 +90,71 @@ class Writer:
 
     async def work(self) -> None:
         """Write until cancelled."""
+        loop = asyncio.get_running_loop()
         while True:
             await self._filled.wait()
+            begin = loop.time()
             self._filled.clear()
             waiting, self._waiting = self._waiting, {}
-            runs = [run for run in waiting.values() if not run.written.done()]
-            await self._write([(run, command) for run in runs for command in run.take()])
+            writes = [run.take() for run in waiting.values() if not run.written.done()]
+            while writes:
+                again = await self._write(writes)
+                await asyncio.sleep(_RETRY_DELAY if again else max(0, begin + _GATHER - loop.time()))
+                writes = [write for write in again if not write.run.written.done()]
 
-    async def _write(self, commands: list[tuple[OwnedRun, Command]]) -> None:
-        while commands:
-            try:
-                pipeline = self._client.pipeline(transaction=False)
-                for _, command in commands:
-                    pipeline.execute_command(*command)
-                replies = await pipeline.execute(raise_on_error=False)
-            except (RedisError, OSError):
-                await self._pause()
-            else:
-                refused = [
-                    command
-                    for command, reply in zip(commands, replies, strict=True)
-                    if not self._is_settled(*command, reply)
-                ]
-                if refused:
-                    await self._pause()
-                commands = refused
-            commands = [(run, command) for run, command in commands if not run.written.done()]
+    async def _write(self, writes: list[Write]) -> list[Write]:
+        """Write for several runs; return what has to be repeated."""
+        groups = list(self._client.batches((write for write in writes if write.entry is not None), _tag))
+        ends = [write for write in writes if write.end is not None]
+        commands = [*map(_append, groups), *(write.end for write in ends if write.end is not None)]
+        try:
+            replies = await self._client.pipeline(commands)
+        except (RedisError, OSError) as error:
+            self._health.failed(error)
+            return writes
+        appended = zip(groups, replies[: len(groups)], strict=True)
+        unwritten = {write.run.log: write for group, reply in appended for write in self._refused(group, reply)}
+        again = [
+            write._replace(entry=unwritten[write.run.log].entry if write.run.log in unwritten else None)
+            for write, reply in zip(ends, replies[len(groups) :], strict=True)
+            if not self._has_ended(write.run, reply)
+        ]
+        ended = {write.run.log for write in ends}
+        return [*(write for log, write in unwritten.items() if log not in ended), *again]
 
-    def _is_settled(self, run: OwnedRun, command: Command, reply: object) -> bool:
-        if isinstance(reply, ResponseError) and _ALREADY_WRITTEN in str(reply):
-            return True
-        if reply is None or (isinstance(reply, ResponseError) and _SEALED in str(reply)):
-            self._on_lost(run)  # its log is gone, or another worker has ended it
-            return True
+    def _refused(self, group: list[Write], reply: object) -> list[Write]:
+        """Return the writes whose entries have to be written again."""
         if isinstance(reply, Exception):
+            self._health.failed(reply)
+            return group
+        assert isinstance(reply, list)
+        again = []
+        for number, text in reply:
+            write, error = group[number - 1], text.decode()
+            if not error or _SEALED in error:
+                self._on_lost(write.run)  # its log is gone, or another worker has ended it
+            elif _ALREADY_WRITTEN not in error:
+                self._health.failed(ResponseError(error))
+                again.append(write)
+        return again
+
+    def _has_ended(self, run: OwnedRun, reply: object) -> bool:
+        if isinstance(reply, Exception):
+            self._health.failed(reply)
             return False
-        if command[0] == "EVAL" and reply != b"ended":
+        if reply != b"ended":
             self._on_lost(run)
-        elif command[0] == "EVAL" and not run.written.done():
+        elif not run.written.done():
             run.written.set_result(True)
         return True
 
-    async def _pause(self) -> None:
-        await asyncio.sleep(_RETRY_DELAY)
+
+def _append(group: list[Write]) -> Command:
+    entries = [write.entry for write in group if write.entry is not None]
+    frames = b"".join([frames for _, frames in entries])
+    numbers = " ".join([f"{number} {len(frames)}" for number, frames in entries])
+    return ("EVAL", APPEND, len(group), *[write.run.log_key for write in group], frames, numbers)
+
+
+def _tag(write: Write) -> str:
+    return write.run.tag
