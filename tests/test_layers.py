@@ -48,6 +48,7 @@ LAYERS = [
     "ids",
     "threads",
     "turn",
+    "input_mapping",
     "sources",
     "typescript",
     "client.views",

@@ -2,6 +2,7 @@
 
 import http
 import re
+import ssl
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 
@@ -73,7 +74,9 @@ def choose(_client: ServerConnection, offered: Sequence[Subprotocol]) -> Subprot
 
 
 @asynccontextmanager
-async def serving(*, port: int = 0, dialect: Dialect = "client", release: Release = "early") -> AsyncIterator[Sessions]:
+async def serving(
+    *, port: int = 0, dialect: Dialect = "client", release: Release = "early", tls: ssl.SSLContext | None = None
+) -> AsyncIterator[Sessions]:
     """Serve sessions on a port of this machine."""
     sessions = Sessions(dialect, release)
     async with serve(
@@ -84,6 +87,7 @@ async def serving(*, port: int = 0, dialect: Dialect = "client", release: Releas
         select_subprotocol=choose,
         max_size=32 * 1024 * 1024,
         compression=None,
+        ssl=tls,
     ) as server:
         sessions.port = next(iter(server.sockets)).getsockname()[1]
         try:

@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 import httpx2
+import msgspec
 import pytest
 from starlette.applications import Starlette
 from starlette.middleware.base import BaseHTTPMiddleware
@@ -14,11 +15,12 @@ from starlette.routing import Mount
 from tests.server.guarded import Streams
 from usechat import ChunkDecoder
 from usechat.agent_ops.access.roles import Membership, Role
-from usechat.agent_ops.app import AgentOpsApp
+from usechat.agent_ops.app import SESSION_SETTINGS, AgentOpsApp
 from usechat.errors import Unauthenticated
 from usechat.parts import Start
 from usechat.protocol.chunks import TextDeltaChunk
 from usechat.runs.memory import MemoryRuns
+from usechat.runs.quotas import Quotas
 from usechat.runs.store import RunStore
 from usechat.server.requests import Action
 from usechat.turn import Identity, Turn
@@ -329,3 +331,38 @@ async def test_the_id_of_the_turn_is_that_of_the_message_wherever_it_is_told() -
     assert [started in answered.text for answered in await asyncio.gather(*asked)] == [True] * 4
     after = await gateway.ask("GET", "/api/sessions/s1/chat/c1")
     assert [told.json()["messageId"] for told in (state, after)] == ["turn-1", "turn-1"]
+
+
+async def test_a_session_that_gets_too_many_requests_refuses_more_by_anyone() -> None:
+    agent, access = Agent(), Access()
+    gateway = Gateway()
+    gateway.app = AgentOpsApp(
+        agent.answer, access=access, authorize=by_header, enabled=True, session_requests_per_minute=2
+    )
+    statuses = [(await gateway.send(user=user)).status_code for user in ("ann", "bob", "carl")]
+    assert statuses == [200, 200, 429]
+    refused = await gateway.send(user="ann")
+    assert (refused.status_code, 0 < int(refused.headers["retry-after"]) <= 60) == (429, True)
+    assert "More than 2 requests in a minute. Please wait." in refused.text
+    assert (await gateway.send(user="ann", session_id="s2")).status_code == 200
+
+
+async def test_a_person_who_sends_too_many_requests_is_refused_in_every_session() -> None:
+    settings = msgspec.structs.replace(SESSION_SETTINGS, quotas=Quotas(requests_per_minute=2))
+    gateway = Gateway()
+    gateway.app = AgentOpsApp(
+        gateway.agent.answer, access=gateway.access, authorize=by_header, enabled=True, settings=settings
+    )
+    answers = [await gateway.send(session_id=session_id) for session_id in ("s1", "s2", "s3")]
+    assert [answer.status_code for answer in answers] == [200, 200, 429]
+    assert (await gateway.send(user="ann", session_id="s3")).status_code == 200
+
+
+async def test_strangers_do_not_use_up_the_rate_of_a_session() -> None:
+    gateway = Gateway(standing=None)
+    gateway.app = AgentOpsApp(
+        gateway.agent.answer, access=gateway.access, authorize=by_header, enabled=True, session_requests_per_minute=1
+    )
+    assert [(await gateway.send()).status_code for _ in range(3)] == [404] * 3
+    gateway.access.standing = COLLABORATOR
+    assert (await gateway.send()).status_code == 200

@@ -1,6 +1,7 @@
 """`usechat sessions`: what it does to a directory, what it prints, and what it refuses."""
 
 import asyncio
+import json
 import re
 from pathlib import Path
 
@@ -145,4 +146,76 @@ def test_the_environment_names_the_database(sessions: Sessions, monkeypatch: pyt
     assert sessions("migrate") == "The tables are up to date.\n"
     assert sessions("add", "s1", "olivia", "interactive").startswith("s1 is olivia's")
     monkeypatch.delenv("USECHAT_SESSIONS")
+    assert sessions("list") == ""
+
+
+# Many sessions at once, and who changed what
+
+LINES = """\
+{"session": "s1", "owner": "alice", "kind": "interactive", "enabled": true, "participants": {"bob": "collaborator"}}
+
+{"session": "s2", "owner": "carl", "kind": "workflow"}
+"""
+
+
+def test_sessions_are_imported_from_a_file_with_their_participants(sessions: Sessions) -> None:
+    Path("sessions.jsonl").write_text(LINES)
+    assert sessions("import", "sessions.jsonl") == "2 sessions are added.\n"
+    assert sessions("list").splitlines() == [
+        "s1  interactive  on  alice (owner)",
+        "  bob (collaborator)",
+        "s2  workflow  off  carl (owner)",
+    ]
+    assert standing("bob", "s1") == Membership(Role.COLLABORATOR, "interactive", True)
+
+
+@pytest.mark.parametrize(
+    ("line", "told"),
+    [
+        ("{", "line 4 is no session: "),
+        ('{"session": "s3", "owner": "alice"}', "line 4 is no session: Object missing required field `kind`"),
+        ('{"session": "s3", "owner": "alice", "kind": "odd"}', "line 4 is no session: Invalid enum value 'odd'"),
+        (
+            '{"session": "s3", "owner": "a", "kind": "workflow", "x": 1}',
+            "line 4 is no session: Object contains unknown",
+        ),
+        ('{"session": "s 3", "owner": "a", "kind": "workflow"}', "'s 3' cannot be the id of a session"),
+        ('{"session": "s1", "owner": "a", "kind": "workflow"}', "the session s1 is in the directory already"),
+        (
+            '{"session": "s3", "owner": "a", "kind": "workflow", "participants": {"a": "viewer"}}',
+            "a owns the session s3 and has no second role",
+        ),
+    ],
+)
+def test_a_file_with_one_bad_line_adds_nothing(sessions: Sessions, line: str, told: str) -> None:
+    Path("sessions.jsonl").write_text(f"{LINES}{line}\n")
+    assert told in sessions("import", "sessions.jsonl")
+    assert sessions("list") == ""
+
+
+def test_a_file_that_is_not_there_is_named(sessions: Sessions) -> None:
+    assert sessions("import", "nothing.jsonl") == "usechat: nothing.jsonl cannot be read: No such file or directory\n"
+
+
+def test_changes_are_recorded_with_who_made_them(sessions: Sessions, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("getpass.getuser", lambda: "operator")
+    sessions("--audit-log", "audit.jsonl", "add", "s1", "alice", "interactive")
+    monkeypatch.setenv("USECHAT_AUDIT_LOG", "audit.jsonl")
+    sessions("grant", "s1", "bob", "viewer")
+    sessions("list")
+    sessions("revoke", "s1", "bob")
+    sessions("revoke", "s1", "bob")  # it fails: there is nothing to record
+    sessions("token", "bob", "--days", "3")
+    found = [json.loads(line) for line in Path("audit.jsonl").read_text().splitlines()]
+    assert [{key: value for key, value in entry.items() if key != "time"} for entry in found] == [
+        {"event": "add", "subject": "operator", "session": "s1", "owner": "alice", "kind": "interactive"},
+        {"event": "grant", "subject": "operator", "session": "s1", "role": "viewer", "person": "bob"},
+        {"event": "revoke", "subject": "operator", "session": "s1", "person": "bob"},
+        {"event": "token", "subject": "operator", "days": 3, "person": "bob"},
+    ]
+
+
+def test_a_change_that_cannot_be_recorded_is_not_made(sessions: Sessions) -> None:
+    told = sessions("--audit-log", "missing/audit.jsonl", "add", "s1", "alice", "interactive")
+    assert "cannot be written" in told
     assert sessions("list") == ""

@@ -1,26 +1,72 @@
 """Every store of flow runs keeps the same promises."""
 
+import asyncio
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
+import asyncpg  # type: ignore[import-untyped]
 import pytest
 
+from tests.open_harness.flow_runs import flow, python
+from tests.postgres_server import postgres_server
+from usechat.errors import InvalidSetting
+from usechat.open_harness import FlowRuntimes, OpenHarnessChatTransport
+from usechat.open_harness.engine.batched_store import BatchedRunStore
+from usechat.open_harness.engine.postgres_store import PostgresRunStore
 from usechat.open_harness.engine.processes import new_start, this_process
 from usechat.open_harness.engine.sqlite_store import SqliteRunStore
 from usechat.open_harness.engine.store import FlowRunStore, MemoryRunStore
+from usechat.protocol.chunks import TextDeltaChunk
+from usechat.protocol.request import ChatRequest
 
 
-@pytest.fixture(params=["memory", "sqlite"])
-def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[FlowRunStore]:
+@pytest.fixture(scope="module")
+def postgres() -> Iterator[str]:
+    with postgres_server() as url:
+        yield url
+
+
+@pytest.fixture(params=["memory", "sqlite", "postgresql"])
+def opening(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[[], FlowRunStore]:
+    """Return a function that opens the store, as one more worker; memory has one worker alone."""
     if request.param == "memory":
-        yield MemoryRunStore()
-    else:
-        with SqliteRunStore(tmp_path / "runs.db") as opened:
-            yield opened
+        memory = MemoryRunStore()
+        return lambda: memory
+    if request.param == "sqlite":
+        return lambda: SqliteRunStore(tmp_path / "runs.db")
+    url = request.getfixturevalue("postgres")
+    asyncio.run(empty(url))
+    return lambda: PostgresRunStore(url)
+
+
+async def empty(url: str) -> None:
+    connection = await asyncpg.connect(url)
+    await connection.execute("DROP SCHEMA public CASCADE; CREATE SCHEMA public")
+    await connection.close()
+
+
+@pytest.fixture
+def open_store(opening: Callable[[], FlowRunStore]) -> Iterator[Callable[[], FlowRunStore]]:
+    with ExitStack() as opened:
+
+        def open_one() -> FlowRunStore:
+            store = opening()
+            if isinstance(store, BatchedRunStore):
+                opened.enter_context(store)
+            return store
+
+        yield open_one
+
+
+@pytest.fixture
+def store(open_store: Callable[[], FlowRunStore]) -> FlowRunStore:
+    return open_store()
 
 
 def snapshot(status: str, chat_id: str = "c", owner: str = "") -> dict[str, Any]:
@@ -91,3 +137,61 @@ def test_flush_returns_when_nothing_waits(store: FlowRunStore) -> None:
     store.append_event("a", {"type": "x"})
     store.flush()
     store.flush()
+
+
+def test_runs_of_an_instant_that_the_clock_cannot_divide_are_in_order(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = new_start() + 10**12
+    monkeypatch.setattr("time.time_ns", lambda: now)
+    starts = [new_start() for _ in range(3000)]
+    assert starts == sorted(set(starts))
+
+
+def test_values_with_any_text_come_back_as_they_were(store: FlowRunStore) -> None:
+    session = {"messages": [[1, "a\u0000b \U0001f600 'quoted' %s :name {}"]]}
+    store.save_session("s", session)
+    assert store.load_session("s") == session
+
+
+def test_workers_that_start_at_the_same_time_share_the_store(open_store: Callable[[], FlowRunStore]) -> None:
+    stores = [open_store() for _ in range(4)]
+
+    def write(number: int) -> None:
+        stores[number].append_event(f"run {number}", {"type": "x"})
+        stores[number].flush()
+
+    threads = [threading.Thread(target=write, args=(number,)) for number in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert [stores[0].load_events(f"run {number}") for number in range(4)] == [[(1, {"type": "x"})]] * 4
+
+
+async def said(transport: OpenHarnessChatTransport, text: str, number: int) -> list[str]:
+    """Return the words of the answer to the chat's message of this number."""
+    message = {"id": f"u{number}", "role": "user", "parts": [{"type": "text", "text": text}]}
+    chunks = await transport.send_messages(ChatRequest.parse({"id": "chat", "messages": [message]}))
+    return [chunk.delta async for chunk in chunks if isinstance(chunk, TextDeltaChunk)]
+
+
+async def test_a_flow_that_paused_on_one_worker_goes_on_at_another_and_only_once(
+    open_store: Callable[[], FlowRunStore],
+) -> None:
+    described = flow(python("ask", "asks_and_pauses"), python("count", "counts"))
+    stores = [open_store(), open_store()]
+    first, second = [OpenHarnessChatTransport(FlowRuntimes(described, store=store)) for store in stores]
+    await said(first, "hello", 1)
+    paused = stores[1].unfinished_run("chat")
+    assert paused is not None
+    await said(second, "blue", 2)
+    assert stores[0].load_snapshot(paused)["outputs"]["ask"]["answer"] == "blue"  # type: ignore[index]
+    assert stores[0].unfinished_run("chat") is None
+    await said(first, "hello again", 3)  # the first worker has not kept the run that the second has ended
+    again = stores[1].unfinished_run("chat")
+    assert (again is not None, again != paused) == (True, True)
+
+
+def test_a_store_of_another_kind_is_refused() -> None:
+    for url in ("sqlite:///runs.db", "runs.db", "mysql://host/database"):
+        with pytest.raises(InvalidSetting, match="postgresql://"):
+            PostgresRunStore(url)

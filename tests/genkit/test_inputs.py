@@ -7,7 +7,7 @@ import pytest
 
 from tests.genkit.asking import assistant, turn, user
 from usechat.errors import InvalidSetting, PublicError
-from usechat.genkit import Approval, GenkitChatTransport, Respond, Restart
+from usechat.genkit import Approval, GenkitChatTransport, Respond, Restart, respond_to
 from usechat.genkit.history import known_calls
 from usechat.genkit.inputs import (
     FlowInput,
@@ -193,6 +193,20 @@ async def test_an_approval_can_be_mapped(build: Any) -> None:
             {"toolRequest": {**WEATHER, "ref": "r2"}, "metadata": {"resumed": "why not"}},
             {"toolRequest": {**WEATHER, "ref": "r3"}, "metadata": {"resumed": {"approved": True}}},
         ],
+    }
+
+
+@pytest.mark.parametrize("build", [agent_input, stateless_agent_input, messages_input])
+async def test_tools_that_are_named_are_answered_by_a_response_and_others_are_restarted(build: Any) -> None:
+    answers = [
+        call("r1", "approval-responded", "ask", approval={"id": "x", "approved": False, "reason": "No."}),
+        call("r2", "approval-responded", approval={"id": "y", "approved": True}),
+    ]
+    asked = turn(user("one"), assistant(STEP, *answers))
+    decided = {"approved": False, "reason": "No."}
+    assert build(asked, map_approval=respond_to(["ask"])).data["resume"] == {
+        "respond": [{"toolResponse": {"name": "ask", "ref": "r1", "output": decided}}],
+        "restart": [{"toolRequest": {**WEATHER, "ref": "r2"}, "metadata": {"resumed": {"approved": True}}}],
     }
 
 

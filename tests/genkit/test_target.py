@@ -23,6 +23,7 @@ from usechat.cli.plan import Plan, make_app
 from usechat.cli.targets import ServedAnswer
 from usechat.errors import MissingDependency
 from usechat.genkit.target import GenkitOptions, GenkitTarget
+from usechat.protocol.request import ChatRequest
 
 ROOT = Path(__file__).parent.parent.parent
 MINE = f"import sys\nsys.path.insert(0, {str(ROOT)!r})\nfrom tests.genkit.scripted import *\n"
@@ -82,6 +83,10 @@ def test_a_bad_target_is_a_sentence(target: str, sentence: str, capsys: pytest.C
         (["http://127.0.0.1/flow", "--header", "x-key"], "--header: 'x-key' and its value are no header; write NAME="),
         (["http://127.0.0.1/flow", "--header", "a b=c"], "--header: 'a b' and its value are no header; write NAME="),
         (["http://127.0.0.1/flow", "--upstream-token", "gone"], "--upstream-token: gone cannot be read: No such file"),
+        (
+            ["http://127.0.0.1/flow", "--respond-to", "ask"],
+            "--respond-to is about approvals; give --interrupts approval",
+        ),
         (["tests.genkit.scripted:words", "--header", "a=b"], "--header is for a flow at an address; this one runs in"),
     ],
 )
@@ -125,6 +130,19 @@ def test_the_options_reach_the_flow(tmp_path: Path, upstream: Served) -> None:
     assert (headers["authorization"], headers["x-key"]) == ("Bearer upstream-secret", "a=b")
     assert (headers["x-team"], headers.get("x-other")) == ("blue", None)
     assert "of-the-page" not in str(headers)
+
+
+async def test_the_tools_that_are_named_are_answered_by_a_response(upstream: Served) -> None:
+    address = f"http://127.0.0.1:{upstream.port}/genkit/ask#messages"
+    part = {"type": "tool-confirm", "toolCallId": "r1", "state": "approval-responded", "input": {}}
+    message = {"id": "a1", "role": "assistant", "parts": [{**part, "approval": {"id": "x", "approved": True}}]}
+    asked = ChatRequest.parse({"id": "c1", "messages": [*question("hi")["messages"], message]})
+    transport = open_target(address, interrupts="approval", respond_to=("confirm", "ask")).answer
+    assert [chunk async for chunk in await transport.send_messages(asked)]
+    ((_, data),) = HEARD
+    assert data["data"]["resume"] == {
+        "respond": [{"toolResponse": {"name": "confirm", "ref": "r1", "output": {"approved": True}}}]
+    }
 
 
 def test_the_path_of_the_specification_resumes_and_stops(tmp_path: Path) -> None:

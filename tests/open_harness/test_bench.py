@@ -2,6 +2,7 @@
 
 from bench.machine import Circumstances
 from bench.open_harness import (
+    LISTS,
     QUICK,
     Calls,
     Delay,
@@ -22,7 +23,11 @@ def results(p50: float, longest: float, peak: int) -> FlowResults:
         0.0,
         [Delay("here", kind, 1, p50, 2 * p50) for kind in ("text", "thinking")],
         [Calls(50, Figure(1000, 900), 1000), Calls(800, Figure(longest, longest), peak)],
-        [Items(100, Figure(250_000, 250_000)), Items(10_000, Figure(250 * longest, 250 * longest))],
+        [
+            Items(way, count, Figure(each, each))
+            for way in LISTS
+            for count, each in ((100, 250_000.0), (10_000, 250 * longest))
+        ],
     )
 
 
@@ -42,13 +47,13 @@ def test_flows_of_all_lengths_are_measured() -> None:
 
 def test_lists_of_all_lengths_are_measured() -> None:
     items = measure_items(QUICK)
-    assert [each.count for each in items] == [2, 5]
+    assert [(each.way, each.count) for each in items] == [(way, count) for way in LISTS for count in (2, 5)]
     assert all(each.time.median > 0 for each in items)
 
 
 def test_the_goals_are_judged() -> None:
-    assert [goal.met for goal in goals(results(20.0, 1100, 500_000))] == [True] * 6
-    assert [goal.met for goal in goals(results(101.0, 1300, 5_000_000))] == [False] * 6
+    assert [goal.met for goal in goals(results(20.0, 1100, 500_000))] == [True] * 8
+    assert [goal.met for goal in goals(results(101.0, 1300, 5_000_000))] == [False] * 8
 
 
 def test_the_report_names_ways_and_figures() -> None:

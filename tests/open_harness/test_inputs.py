@@ -10,7 +10,6 @@ from tests.open_harness.scripted_models import Script
 from tests.open_harness.test_transport import chunks_of, errors
 from usechat.errors import InvalidSetting
 from usechat.open_harness.engine.runtime import FlowRuntime, FlowRuntimes
-from usechat.open_harness.inputs import read_mapping
 from usechat.open_harness.runtime_protocol import Event
 from usechat.open_harness.transport import OpenHarnessChatTransport
 from usechat.protocol.request import ChatRequest
@@ -132,13 +131,6 @@ async def test_a_line_is_logged_once_if_each_turn_reads_the_flow_anew(caplog: py
 def test_a_mapping_that_cannot_be_one_is_refused(mapping: dict[str, str], told: str) -> None:
     with pytest.raises(InvalidSetting, match=told):
         OpenHarnessChatTransport(FlowRuntimes(reading("topic")), input=mapping)
-
-
-def test_a_mapping_is_read_from_a_text() -> None:
-    assert read_mapping("topic=text, depth=body.a.b") == {"topic": "text", "depth": "body.a.b"}
-    for text in ("", "topic", "=text", "topic=", "a=text,,b=text"):
-        with pytest.raises(InvalidSetting, match="maps no input"):
-            read_mapping(text)
 
 
 async def test_the_research_flow_asks_about_the_message() -> None:

@@ -194,7 +194,7 @@ def test_input_and_types_of_nodes_come_from_the_command_line(folder: Path) -> No
 @pytest.mark.parametrize(
     ("options", "told"),
     [
-        ({"input": "topic"}, "maps no input"),
+        ({"input": "topic"}, "maps nothing"),
         ({"input": "message=text"}, "'message' is always that of the chat"),
         ({"registry": "greetings:greet"}, "greetings:greet is no NodeRegistry"),
         ({"registry": "greetings:nobody"}, "greetings has no 'nobody'"),
@@ -206,6 +206,18 @@ def test_options_that_cannot_be_are_told_before_anything_is_served(
     monkeypatch.chdir(folder)
     with pytest.raises(UsechatError, match=told):
         open_target("flow.yaml", **options)
+
+
+def test_a_store_of_runs_comes_from_the_command_line(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(folder)
+    open_target("flow.yaml", run_store="runs.db")
+    assert Path("runs.db").is_file()
+    with pytest.raises(UsechatError, match=r"--run-store: missing/runs\.db cannot be used as an SQLite file"):
+        open_target("flow.yaml", run_store="missing/runs.db")
+    with pytest.raises(UsechatError, match="postgresql://USER@HOST/DATABASE"):
+        open_target("flow.yaml", run_store="mysql://host/runs")
+    with pytest.raises(UsechatError, match="--run-store is for flow files"):
+        open_target("ws://localhost/ws", run_store="runs.db")
 
 
 def test_a_registry_is_of_no_use_to_flows_that_run_elsewhere() -> None:

@@ -13,7 +13,9 @@ if TYPE_CHECKING:
     from usechat.agent_ops.access.roles import AccessRule, Membership, Role
     from usechat.agent_ops.adapter import SessionAdapter
     from usechat.agent_ops.app import SESSION_SETTINGS, AgentOpsApp
+    from usechat.agent_ops.audit import AuditLog
     from usechat.agent_ops.prompt_tracker import PromptTracker
+    from usechat.agent_ops.tls import upstream_tls
     from usechat.agent_ops.transport import AgentOpsChatTransport
 
 __all__ = [
@@ -21,6 +23,7 @@ __all__ = [
     "AccessRule",
     "AgentOpsApp",
     "AgentOpsChatTransport",
+    "AuditLog",
     "DirectoryChanges",
     "HttpLookup",
     "Membership",
@@ -28,6 +31,7 @@ __all__ = [
     "Role",
     "SessionAdapter",
     "SessionDirectory",
+    "upstream_tls",
 ]
 
 # Imported on use: the adapter needs no server library, and only the directory needs a database library.
@@ -35,6 +39,7 @@ _HOMES: Final = {
     "AccessRule": "access.roles",
     "AgentOpsApp": "app",
     "AgentOpsChatTransport": "transport",
+    "AuditLog": "audit",
     "DirectoryChanges": "access.directory",
     "HttpLookup": "access.lookup",
     "Membership": "access.roles",
@@ -43,6 +48,7 @@ _HOMES: Final = {
     "SESSION_SETTINGS": "app",
     "SessionAdapter": "adapter",
     "SessionDirectory": "access.directory",
+    "upstream_tls": "tls",
 }
 
 

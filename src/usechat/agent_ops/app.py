@@ -14,6 +14,7 @@ from usechat.agent_ops.access.roles import AccessRule, is_session_id, may_prompt
 from usechat.agent_ops.transport import AgentOpsChatTransport
 from usechat.errors import ChatNotFound
 from usechat.runs.memory import MemoryRuns
+from usechat.runs.quotas import Counters, MemoryCounters, QuotaKeeper, Quotas
 from usechat.runs.run import RunInfo, Timeouts
 from usechat.runs.store import RunStore
 from usechat.server.app import EndpointsApp, observing, run_routes
@@ -90,17 +91,21 @@ class ConcurrentRuns(MemoryRuns):
 PATH: Final = "/api/sessions/{session_id}/chat"
 
 _ADMITTED: Final = "usechat.admitted"
+_SESSION: Final = "\x1fsession\x1f"
+"""Begins the name under which a session is counted; no subject begins so."""
 
 
 class SessionPolicy:
     """The policy of the route: authenticate first, then check the session's access rule; no upstream before that.
 
-    Runs are keyed by session, person and chat: people share a session, not runs.
+    Runs are keyed by session, person and chat: people share a session, not runs. ``limit`` counts the requests of each
+    session, by anyone.
     """
 
-    def __init__(self, authorize: Authorize, access: AccessRule) -> None:
+    def __init__(self, authorize: Authorize, access: AccessRule, limit: QuotaKeeper | None = None) -> None:
         self._authorize = authorize
         self._access = access
+        self._limit = limit
 
     async def authenticate(self, request: Request) -> bool:
         """Check the session before the body is read, so that an unauthorized caller learns nothing about it."""
@@ -122,6 +127,8 @@ class SessionPolicy:
             raise ChatNotFound("No such session.")
         if not may_prompt(await self._access.role_of(identity, session_id)):
             raise ChatNotFound("No such session.")
+        if self._limit is not None and action == "send":
+            await self._limit.admit(f"{_SESSION}{session_id}", "")
         return identity
 
     def key(self, request: Request, identity: Identity, chat_id: str) -> str:
@@ -136,6 +143,8 @@ class AgentOpsApp(EndpointsApp):
     ``upstream`` is the address of a session's WebSocket with ``{id}`` in it, or an ``AgentOpsChatTransport``. With
     ``runs`` there are resume, stop and state, and a run outlives its page as ``settings.disconnect`` says; without,
     it ends with the connection. ``enabled`` counts while ``ENABLE_AI_SDK_ADAPTER`` is not set.
+    ``session_requests_per_minute`` limits the requests of each session; ``settings.quotas`` limits those of each
+    person. More are refused with 429.
 
     >>> from usechat.agent_ops import SessionDirectory
     >>> directory = SessionDirectory("sqlite:///usechat-sessions.db")
@@ -155,15 +164,19 @@ class AgentOpsApp(EndpointsApp):
         drain: float = 10,
         observer: Observer | None = None,
         metrics: bool = True,
+        session_requests_per_minute: int | None = None,
     ) -> None:
         observers, page = observing(observer, metrics=metrics)
         self.enabled = is_switched_on(os.environ, consent=enabled)
         """Whether the route answers; it is not there otherwise."""
         self._access = access
+        store = runs or ConcurrentRuns()
+        counters = store if isinstance(store, Counters) else MemoryCounters()
+        limit = QuotaKeeper(Quotas(requests_per_minute=session_requests_per_minute), counters)
         endpoints = Endpoints(
             AgentOpsChatTransport(upstream) if isinstance(upstream, str) else upstream,
-            policy=SessionPolicy(authorize, access),
-            store=runs or ConcurrentRuns(),
+            policy=SessionPolicy(authorize, access, limit),
+            store=store,
             settings=for_sessions(settings, kept=runs is not None),
             observer=observers,
             keep_log=runs is not None,

@@ -3,10 +3,11 @@
 import asyncio
 import contextlib
 import logging
+import ssl
 from collections import deque
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
-from typing import Final, Self
+from typing import Any, Final, Self
 from urllib.parse import quote
 
 import msgspec
@@ -56,11 +57,15 @@ class SessionSocket:
         subprotocol: str | None = None,
         open_timeout: float = 10,
         maximum_frame_bytes: int = 32 * 1024 * 1024,
+        tls: ssl.SSLContext | None = None,
     ) -> Self:
         """Open a socket. The token is sent in the ``Authorization`` header, or after ``subprotocol`` if that is given.
 
+        ``tls`` replaces the usual settings of a ``wss://`` address.
+
         Raises :class:`~usechat.errors.SessionUnreachable`.
         """
+        secured: dict[str, Any] = {} if tls is None else {"ssl": tls}  # an explicit None is refused
         headers = {} if token is None or subprotocol is not None else {"Authorization": f"Bearer {token}"}
         try:
             socket = await _Connect(
@@ -71,6 +76,7 @@ class SessionSocket:
                 close_timeout=_CLOSE_TIMEOUT,
                 compression=None,  # frames are small, and each socket would keep a window of 32 KiB
                 max_size=maximum_frame_bytes,
+                **secured,
             )
         except (OSError, InvalidHandshake, InvalidURI, ValueError) as error:
             reason = _reason_of(error)

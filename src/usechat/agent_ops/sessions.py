@@ -1,16 +1,22 @@
 """The command `usechat sessions`: manages the directory of sessions, and prints what it holds."""
 
 import argparse
+import getpass
+import os
 import sys
 from argparse import Namespace
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterator
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Final, TypeAlias
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, Literal, TypeAlias
+
+import msgspec
 
 from usechat.cli import options as read
+from usechat.errors import UnusableFile
 
 if TYPE_CHECKING:
-    from usechat.agent_ops.access.directory import DirectoryChanges
+    from usechat.agent_ops.access.directory import DirectoryChanges, ListedSession
 
 __all__ = ["HELP", "add_arguments", "run"]
 
@@ -30,6 +36,8 @@ examples:
   usechat sessions enable s1
   usechat sessions grant s1 bob collaborator
   usechat sessions token bob --days 30
+  usechat sessions import sessions.jsonl
+  usechat sessions --audit-log audit.jsonl revoke s1 bob
 """
 _HELP_OF_COMMANDS: Final = {
     "migrate": ((), "create the tables, or bring them up to date"),
@@ -39,6 +47,7 @@ _HELP_OF_COMMANDS: Final = {
     "disable": (("session",), "forbid AI SDK pages to use a session"),
     "grant": (("session", "subject", "role"), "give a person a role; owner transfers the session"),
     "revoke": (("session", "subject"), "remove a person from a session"),
+    "import": (("file",), "add the sessions of a file, all or none: one JSON object per line"),
     "list": ((), "print the sessions and their participants"),
     "token": (("subject",), "create a token and print it; it is not shown again"),
     "tokens": ((), "print the tokens by the first digits of their SHA-256"),
@@ -48,12 +57,25 @@ _HELP_OF_ARGUMENTS: Final = {
     "session": "the id of a session, as in the route",
     "owner": "the name of its owner, as in tokens",
     "subject": "the name of a person, as in tokens",
+    "file": 'a file with lines such as {"session": "s1", "owner": "alice", "kind": "interactive", "enabled": true,'
+    ' "participants": {"bob": "viewer"}}, or - for the standard input; the last two keys may be missing',
     "digest": "8 or more of the digits that `usechat sessions tokens` prints",
 }
+_AUDIT_LOG: Final = "USECHAT_AUDIT_LOG"
+_READING: Final = ("list", "tokens")
+_RECORDED: Final = ("session", "owner", "kind", "role", "file", "digest", "days")
 _CHOICES: Final = {
     "kind": ("interactive", "orchestrator", "workflow"),
     "role": ("viewer", "collaborator", "owner"),
 }
+
+
+class _ImportedSession(msgspec.Struct, forbid_unknown_fields=True):
+    session: str
+    owner: str
+    kind: Literal["interactive", "orchestrator", "workflow"]
+    enabled: bool = False
+    participants: dict[str, Literal["viewer", "collaborator"]] = {}
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -63,6 +85,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--database", metavar="URL",
                         help="such as sqlite:///sessions.db or postgresql://localhost/sessions (default:"
                         " USECHAT_SESSIONS, or else sqlite:///usechat-sessions.db)")  # fmt: skip
+    parser.add_argument("--audit-log", metavar="FILE",
+                        help="append a line of JSON for each change: who made it (the user of this system), and what"
+                        " it was (default: USECHAT_AUDIT_LOG, or else none)")  # fmt: skip
     actions = parser.add_subparsers(title="commands", prog="usechat sessions", metavar="COMMAND", required=True)
     for name, (arguments, sentence) in _HELP_OF_COMMANDS.items():
         places = " ".join(argument.upper() for argument in arguments)
@@ -88,13 +113,19 @@ def run(options: Namespace) -> int:
 
 async def _run(options: Namespace) -> None:
     from usechat.agent_ops.access.directory import DirectoryChanges, SessionDirectory, directory_url
+    from usechat.agent_ops.audit import AuditLog
 
+    path = options.audit_log or os.environ.get(_AUDIT_LOG)
+    audit = AuditLog(path) if path else None  # before the change: what cannot be recorded is not done
     directory = SessionDirectory(directory_url(options.database))
     try:
         async for line in _COMMANDS[options.command](DirectoryChanges(directory), options):
             sys.stdout.write(f"{line}\n")
     finally:
         await directory.close()
+    if audit is not None and options.command not in _READING:
+        about = {name: getattr(options, name, None) for name in _RECORDED}
+        audit.append(options.command, getpass.getuser(), **about, person=getattr(options, "subject", None))
 
 
 async def _migrate(changes: "DirectoryChanges", _options: Namespace) -> Lines:
@@ -134,6 +165,35 @@ async def _revoke(changes: "DirectoryChanges", options: Namespace) -> Lines:
     yield f"{options.subject} is removed from {options.session}."
 
 
+async def _import(changes: "DirectoryChanges", options: Namespace) -> Lines:
+    content = sys.stdin.buffer.read() if options.file == "-" else _read_file(options.file)
+    sessions = list(_read_sessions(content))
+    await changes.import_sessions(sessions)
+    yield f"{len(sessions)} sessions are added."
+
+
+def _read_file(path: str) -> bytes:
+    try:
+        return Path(path).read_bytes()
+    except OSError as error:
+        raise UnusableFile(f"{path} cannot be read: {error.strerror}") from None
+
+
+def _read_sessions(content: bytes) -> "Iterator[ListedSession]":
+    """Yield the sessions of a file, line by line."""
+    from usechat.agent_ops.access.directory import ListedSession
+
+    decoder = msgspec.json.Decoder(_ImportedSession)
+    for number, line in enumerate(content.splitlines(), start=1):
+        if not line.strip():
+            continue
+        try:
+            found = decoder.decode(line)
+        except msgspec.DecodeError as error:  # of which its ValidationError is one
+            raise UnusableFile(f"line {number} is no session: {error}") from None
+        yield ListedSession(found.session, found.kind, found.owner, found.enabled, dict(found.participants))
+
+
 async def _list(changes: "DirectoryChanges", _options: Namespace) -> Lines:
     for session in await changes.sessions():
         state = "on" if session.enabled else "off"
@@ -166,6 +226,7 @@ _COMMANDS: Final[dict[str, "Callable[[DirectoryChanges, Namespace], Lines]"]] = 
     "disable": _disable,
     "grant": _grant,
     "revoke": _revoke,
+    "import": _import,
     "list": _list,
     "token": _token,
     "tokens": _tokens,

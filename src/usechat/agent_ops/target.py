@@ -6,10 +6,13 @@ from typing import TYPE_CHECKING, Final, Literal, NamedTuple
 
 import msgspec
 
+from usechat.cli.options import rate
 from usechat.cli.targets import CommonOptions, OptionGroup, ServedApp
 from usechat.errors import CannotServe, UnknownAccess, UnusableFile
 
 if TYPE_CHECKING:
+    import ssl
+
     from starlette.requests import HTTPConnection
 
     from usechat.agent_ops.access.lookup import HttpLookup
@@ -34,6 +37,11 @@ class AgentOpsOptions(msgspec.Struct, frozen=True, kw_only=True):
     questions: Literal["data", "approval"] = "data"
     event: tuple[str, ...] = ()
     max_sockets: int = 256
+    session_rate: int | None = None
+    audit_log: str | None = None
+    upstream_ca: str | None = None
+    upstream_cert: str | None = None
+    upstream_key: str | None = None
 
 
 class AgentOpsTarget:
@@ -62,6 +70,19 @@ class AgentOpsTarget:
             " changed")  # fmt: skip
         add("--max-sockets", type=int, metavar="N",
             help="how many requests one session may have at a time in one worker (default: 256)")  # fmt: skip
+        add("--session-rate", type=rate, metavar="N/min",
+            help="how many requests one session may get in a minute, by anyone; more are refused with 429. --rate"
+            " limits those of one person (default: no limit)")  # fmt: skip
+        add("--audit-log", metavar="FILE",
+            help="append a line of JSON for each prompt and each approval: who, when, and in which session; what"
+            " cannot be recorded is not sent")  # fmt: skip
+        add("--upstream-ca", metavar="FILE",
+            help="check the upstream's certificate against the authorities in this PEM file (default: those of the"
+            " system)")  # fmt: skip
+        add("--upstream-cert", metavar="FILE",
+            help="show the upstream the client certificate in this PEM file, which holds its key, too, unless"
+            " --upstream-key names another")  # fmt: skip
+        add("--upstream-key", metavar="FILE", help="the key of --upstream-cert")
         add("--subprotocol", metavar="NAME",
             help="send the token as a WebSocket subprotocol after this one, such as agent-ops, instead of in a"
             " header")  # fmt: skip
@@ -76,9 +97,10 @@ class AgentOpsTarget:
         """Return the app of the route."""
         from usechat.agent_ops.app import PATH, SESSION_SETTINGS, SWITCH, AgentOpsApp
 
-        admission = admission_by(options.access, common.token_rules)
+        tls = _tls(target, options)
+        admission = admission_by(options.access, common.token_rules, tls)
         app = AgentOpsApp(
-            _upstream(target, options, common.idle_timeout),
+            _upstream(target, options, common.idle_timeout, tls),
             access=admission.access,
             authorize=admission.authorize,
             runs=common.runs,
@@ -87,6 +109,7 @@ class AgentOpsTarget:
             ),
             enabled=True,
             drain=common.drain,
+            session_requests_per_minute=options.session_rate,
         )
         if app.enabled:
             _require_migrated(options.access)
@@ -102,8 +125,8 @@ class Admission(NamedTuple):
     access: "AccessRule"
 
 
-def admission_by(text: str, token_rules: "Sequence[TokenRule]") -> Admission:
-    """Return the rules that ``--access`` and ``--auth`` name together.
+def admission_by(text: str, token_rules: "Sequence[TokenRule]", tls: "ssl.SSLContext | None" = None) -> Admission:
+    """Return the rules that ``--access`` and ``--auth`` name together. A look-up calls the upstream with ``tls``.
 
     A directory has tokens of its own besides those of ``--auth``. A look-up without ``--auth`` leaves it to the
     upstream whether a token is valid. Raises ``UnknownAccess`` for a text that names no rule.
@@ -117,7 +140,7 @@ def admission_by(text: str, token_rules: "Sequence[TokenRule]") -> Admission:
     if kind == "lookup" and rest:
         from usechat.server.auth.bearer import bearer
 
-        return Admission(bearer(*token_rules) if token_rules else _accept_for_lookup, _lookup(text, rest))
+        return Admission(bearer(*token_rules) if token_rules else _accept_for_lookup, _lookup(text, rest, tls))
     raise UnknownAccess(f"--access {text!r} is not a rule; give {_EXAMPLES}")
 
 
@@ -143,14 +166,14 @@ def _require_migrated(access: str) -> None:
         thread.submit(lambda: asyncio.run(check())).result()
 
 
-def _lookup(text: str, rest: str) -> "HttpLookup":
+def _lookup(text: str, rest: str, tls: "ssl.SSLContext | None") -> "HttpLookup":
     from usechat.agent_ops.access.lookup import HttpLookup
 
     url, *items = rest.split(",")
     paths = dict(_field(text, item) for item in items)
     if not url.startswith(("http://", "https://")) or "{id}" not in url:
         raise UnknownAccess(f"--access {text!r} is not a rule: its URL begins with https:// and has {{id}} in it")
-    return HttpLookup(url, **paths)
+    return HttpLookup(url, **paths, tls=tls)
 
 
 def _field(text: str, item: str) -> tuple[str, str]:
@@ -175,7 +198,23 @@ class _EveryToken:
         return Identity(f"token {hashlib.sha256(token.encode()).hexdigest()}", token=token)
 
 
-def _upstream(target: str, options: AgentOpsOptions, idle_timeout: float | None) -> "AgentOpsChatTransport":
+def _tls(target: str, options: AgentOpsOptions) -> "ssl.SSLContext | None":
+    """Return the TLS settings that the options name; ``None`` for the usual ones."""
+    if options.upstream_key is not None and options.upstream_cert is None:
+        raise CannotServe("--upstream-key is the key of a certificate; give --upstream-cert, too")
+    if options.upstream_ca is None and options.upstream_cert is None:
+        return None
+    if not target.startswith("wss://"):
+        raise CannotServe(f"--upstream-ca and --upstream-cert are for an upstream with TLS: wss://, not {target}")
+    from usechat.agent_ops.tls import upstream_tls
+
+    return upstream_tls(ca=options.upstream_ca, certificate=options.upstream_cert, key=options.upstream_key)
+
+
+def _upstream(
+    target: str, options: AgentOpsOptions, idle_timeout: float | None, tls: "ssl.SSLContext | None"
+) -> "AgentOpsChatTransport":
+    from usechat.agent_ops.audit import AuditLog
     from usechat.agent_ops.transport import AgentOpsChatTransport
 
     if options.max_sockets < 1:
@@ -190,6 +229,8 @@ def _upstream(target: str, options: AgentOpsOptions, idle_timeout: float | None)
         questions=options.questions,
         events=frozenset(options.event),
         idle_timeout=idle_timeout,
+        tls=tls,
+        audit=None if options.audit_log is None else AuditLog(options.audit_log),
     )
 
 

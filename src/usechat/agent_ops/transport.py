@@ -6,11 +6,14 @@ has yielded the ending. :class:`TurnExchange` is that exchange as an async itera
 """
 
 import asyncio
+import logging
+import ssl
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager, closing, suppress
 from typing import Any, Final, cast
 
 from usechat.agent_ops.adapter import SessionAdapter, SessionInput
+from usechat.agent_ops.audit import AuditLog
 from usechat.agent_ops.connection import SessionSocket, SessionStreams, SocketCounter, session_url
 from usechat.agent_ops.prompt_tracker import PromptPhase, PromptTracker
 from usechat.agent_ops.questions import QuestionMode, command_from_answer
@@ -22,6 +25,7 @@ from usechat.errors import (
     SessionUnreachable,
     TooManySockets,
     UnknownEvent,
+    UnusableFile,
 )
 from usechat.protocol.chunks import Chunk
 from usechat.protocol.request import ApprovalAnswer, ChatRequest
@@ -31,11 +35,14 @@ from usechat.runs.transport import RunChatTransport
 from usechat.sources import AdapterSource
 from usechat.turn import Identity, Turn, TurnContext
 
-__all__ = ["NOTHING", "SILENT", "TOO_MANY", "UNREACHABLE", "AgentOpsChatTransport", "TurnExchange"]
+__all__ = ["NOTHING", "NOT_RECORDED", "SILENT", "TOO_MANY", "UNREACHABLE", "AgentOpsChatTransport", "TurnExchange"]
+
+_logger: Final = logging.getLogger("usechat.agent_ops")
 
 UNREACHABLE: Final = "Connection failed"
 TOO_MANY: Final = "Too many connections to this session; please try again later."
 NOTHING: Final = "The message is empty."
+NOT_RECORDED: Final = "This cannot be recorded at the moment, so it was not sent. Please try again later."
 SILENT: Final = "The session was silent for too long, so the answer was stopped."
 
 _SETTLE_SECONDS: Final = 2.0
@@ -53,8 +60,10 @@ class AgentOpsChatTransport:
     ``Authorization`` header, or after ``subprotocol`` (such as ``agent-ops``) if that is given. ``questions`` are shown
     as ``data-question`` parts (``"data"``) or as tool approvals (``"approval"``). ``events`` are the types of further
     frames that become ``data-…`` parts.
-    ``idle_timeout`` is how many seconds the session may be silent; ``None`` means without limit. ``runs``, ``sdk`` and
-    ``on_error`` are for :meth:`send_messages`; a server has its own.
+    ``idle_timeout`` is how many seconds the session may be silent; ``None`` means without limit. ``tls`` holds the
+    certificates for a ``wss://`` address (:func:`~usechat.agent_ops.upstream_tls`). ``audit`` records who prompts and
+    approves, before anything is sent. ``runs``, ``sdk`` and ``on_error`` are for :meth:`send_messages`; a server has
+    its own.
 
     Raises :class:`~usechat.errors.PublicError` in the run if the session cannot be reached, is silent for too long or
     has too many sockets.
@@ -78,6 +87,8 @@ class AgentOpsChatTransport:
         open_timeout: float = 10,
         maximum_sockets: int = 256,
         maximum_frame_bytes: int = 32 * 1024 * 1024,
+        tls: ssl.SSLContext | None = None,
+        audit: AuditLog | None = None,
         runs: RunStore | None = None,
         sdk: str = "any",
         on_error: Callable[[Exception], str] | None = None,
@@ -91,6 +102,8 @@ class AgentOpsChatTransport:
         self._idle_timeout = idle_timeout
         self._open_timeout = open_timeout
         self._maximum_frame_bytes = maximum_frame_bytes
+        self._tls = tls
+        self._audit = audit
         self.sockets = SocketCounter(maximum_sockets)
         """Counts the sockets that are open."""
         self._runs = RunChatTransport(
@@ -114,13 +127,32 @@ class AgentOpsChatTransport:
         try:
             with self.sockets.reserve(session_id) as streams:
                 if turn.request.continues is not None:
+                    self._record(turn, session_id)
                     await self._exchange(context, session_id, self._continue(turn))
                     return
                 _require_content(turn)
+                self._record(turn, session_id)
                 async with streams.prompting():
                     await self._exchange(context, session_id, self._prompt(turn, streams))
         except TooManySockets:
             raise PublicError(TOO_MANY) from None
+
+    def _record(self, turn: Turn, session_id: str) -> None:
+        """Record a prompt, or a person's answers to questions. What cannot be recorded is not done."""
+        if self._audit is None:
+            return
+        subject = "" if turn.identity is None else turn.identity.subject
+        place = {"session": session_id, "chat": turn.chat_id}
+        try:
+            if turn.request.continues is None:
+                last = turn.request.last_user_message
+                self._audit.append("prompt", subject, **place, message=None if last is None else last["id"])
+            for answer in turn.approvals if turn.request.continues is not None else ():
+                event = "approve" if answer.approved else "deny"
+                self._audit.append(event, subject, **place, approval=answer.approval_id, call=answer.tool_call_id)
+        except UnusableFile as error:
+            _logger.error("session %s: %s", session_id, error)
+            raise PublicError(NOT_RECORDED) from None
 
     async def _exchange(self, context: TurnContext, session_id: str, exchange: "TurnExchange") -> None:
         async with self._connect(context, session_id) as socket:
@@ -192,6 +224,7 @@ class AgentOpsChatTransport:
             subprotocol=self._subprotocol,
             open_timeout=self._open_timeout,
             maximum_frame_bytes=self._maximum_frame_bytes,
+            tls=self._tls,
         )
 
     def _token_of(self, identity: Identity | None) -> str | None:

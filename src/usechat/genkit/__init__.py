@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
     from usechat.genkit.adapter import GenkitAdapter
-    from usechat.genkit.approvals import Approval, Respond, Restart
+    from usechat.genkit.approvals import Approval, Respond, Restart, respond_to
     from usechat.genkit.inputs import (
         FlowInput,
         agent_input,
@@ -33,6 +33,7 @@ __all__ = [
     "history_input",
     "mapped_input",
     "messages_input",
+    "respond_to",
     "session_id",
     "stateless_agent_input",
     "text_input",
@@ -45,6 +46,7 @@ _HOMES: Final = {
     "GenkitChatTransport": "transport",
     "Respond": "approvals",
     "Restart": "approvals",
+    "respond_to": "approvals",
 }
 
 

@@ -4,14 +4,18 @@ Genkit resumes an interrupted call in one of two ways. A *restart* runs the tool
 the tool reads; a *response* is taken as the tool's output, and is validated against its output schema. An approval and
 a denial are both restarts with ``{approved: bool, reason?}``: that is what a Go tool with a typed resume value reads,
 and a response of our own invention would not fit the output schema. Tools that want something else need a mapping.
+
+JavaScript's ``defineInterrupt`` makes a tool that is interrupted each time it runs, so it needs a response. Neither the
+wire nor the schema tells it apart from a tool that interrupts itself: ``metadata.interrupt`` is what the author chose
+(or ``true``) in both cases, and both are listed as tools. So such tools are named: :func:`respond_to`.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Any, TypeAlias
 
 import msgspec
 
-__all__ = ["Approval", "MapApproval", "Respond", "Restart", "resume_with"]
+__all__ = ["Approval", "MapApproval", "Respond", "Restart", "respond_to", "resume_with"]
 
 
 class Approval(msgspec.Struct, frozen=True):
@@ -51,9 +55,27 @@ MapApproval: TypeAlias = Callable[[Approval], Restart | Respond | None]
 """Says how an interrupted call is resumed; ``None`` means a restart with ``{approved, reason?}``."""
 
 
+def respond_to(tools: Collection[str]) -> MapApproval:
+    """Return a mapping that answers these tools by a response ``{approved, reason?}``, and restarts all others.
+
+    >>> map_approval = respond_to(["confirm"])
+    >>> map_approval(Approval("confirm", {}, approved=True))
+    Respond(output={'approved': True})
+    >>> map_approval(Approval("delete", {}, approved=True)) is None
+    True
+    """
+
+    def map_approval(approval: Approval) -> Respond | None:
+        return Respond(_decision(approval)) if approval.tool_name in tools else None
+
+    return map_approval
+
+
 def resume_with(approval: Approval, map_approval: MapApproval | None) -> Restart | Respond:
     """Return how an interrupted call is resumed after a person's answer."""
     mapped = map_approval(approval) if map_approval is not None else None
-    if mapped is not None:
-        return mapped
-    return Restart({"approved": approval.approved} | ({"reason": approval.reason} if approval.reason else {}))
+    return Restart(_decision(approval)) if mapped is None else mapped
+
+
+def _decision(approval: Approval) -> dict[str, Any]:
+    return {"approved": approval.approved} | ({"reason": approval.reason} if approval.reason else {})

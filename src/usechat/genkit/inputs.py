@@ -10,10 +10,11 @@ from typing import Any, Final, TypeAlias
 
 import msgspec
 
-from usechat.errors import InvalidSetting, PublicError
+from usechat.errors import PublicError
 from usechat.genkit.approvals import MapApproval
 from usechat.genkit.errors import CANNOT_RESUME, NO_FILES
 from usechat.genkit.history import genkit_messages, resume_of, text_of_message, user_content
+from usechat.input_mapping import mapped_values, require_sources
 from usechat.turn import Turn
 
 __all__ = [
@@ -141,14 +142,11 @@ def mapped_input(mapping: Mapping[str, str]) -> InputBuilder:
     Raises :class:`~usechat.errors.InvalidSetting` for another source. The builder raises
     :class:`~usechat.errors.PublicError` if the turn answers a tool call or has files.
     """
-    for key, source in mapping.items():
-        if not key or not _is_source(source):
-            raise InvalidSetting(f"input: {key!r} can come from text or from body.FIELD, not from {source!r}")
+    require_sources(mapping)
 
     def build_input(turn: Turn) -> FlowInput:
         require_text(turn)
-        values = {key: _value_at(turn, source) for key, source in mapping.items()}
-        return FlowInput({key: value for key, value in values.items() if value is not None})
+        return FlowInput(mapped_values(mapping, turn))
 
     return build_input
 
@@ -205,17 +203,3 @@ def require_text(turn: Turn) -> None:
         raise PublicError(CANNOT_RESUME)
     if turn.files:
         raise PublicError(NO_FILES)
-
-
-def _is_source(source: str) -> bool:
-    root, *fields = source.split(".")
-    return source == "text" or (root == "body" and bool(fields) and all(fields))
-
-
-def _value_at(turn: Turn, source: str) -> Any:
-    if source == "text":
-        return turn.text
-    value: Any = turn.body
-    for field in source.split(".")[1:]:
-        value = value.get(field) if isinstance(value, Mapping) else None
-    return value

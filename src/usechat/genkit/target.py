@@ -7,7 +7,8 @@ import msgspec
 
 from usechat.cli.options import upstream_headers
 from usechat.cli.targets import CommonOptions, OptionGroup, ServedAnswer, load_object
-from usechat.errors import CannotServe, InvalidAddress, InvalidSetting
+from usechat.errors import CannotServe, InvalidAddress
+from usechat.input_mapping import read_mapping
 
 if TYPE_CHECKING:
     from usechat.genkit.inputs import InputBuilder
@@ -24,6 +25,7 @@ class GenkitOptions(msgspec.Struct, frozen=True, kw_only=True):
     pass_on: tuple[str, ...] = ()
     send_data: bool = False
     interrupts: Literal["tool", "approval"] = "tool"
+    respond_to: tuple[str, ...] = ()
     show_public_errors: bool = False
 
 
@@ -56,16 +58,22 @@ class GenkitTarget:
         add("--interrupts", choices=("tool", "approval"), metavar="SHAPE",
             help="show an interrupted tool as one that waits for the page's output (tool), or for a person's approval"
             " (approval) (default: tool)")  # fmt: skip
+        add("--respond-to", action="append", metavar="TOOL",
+            help="with --interrupts approval: answer this interrupted tool by a response {approved, reason?} instead of"
+            " restarting it, as defineInterrupt of JavaScript needs; repeatable")  # fmt: skip
         add("--show-public-errors", action="store_true",
             help="show the texts of the server's errors whose status is not INTERNAL")  # fmt: skip
 
     def open(self, target: str, options: GenkitOptions, common: CommonOptions) -> ServedAnswer:
         """Return a transport for the flow."""
+        from usechat.genkit.approvals import respond_to
         from usechat.genkit.transport import PASSED_ON, GenkitChatTransport
 
         flow, build_input = _flow_and_input(target, options.input)
         if not isinstance(flow, str):
             _require_address(options)
+        if options.respond_to and options.interrupts != "approval":
+            raise CannotServe("--respond-to is about approvals; give --interrupts approval, too")
         transport = GenkitChatTransport(
             flow,
             build_input=build_input,
@@ -75,6 +83,7 @@ class GenkitTarget:
             show_public_errors=options.show_public_errors,
             send_data=options.send_data,
             interrupts=options.interrupts,
+            map_approval=respond_to(options.respond_to) if options.respond_to else None,
         )
         return ServedAnswer(
             transport, _also(urlsplit(flow).path if isinstance(flow, str) else getattr(flow, "name", ""))
@@ -85,7 +94,7 @@ def _flow_and_input(target: str, mapping: str) -> "tuple[Any, InputBuilder | Non
     """Return the address or the object that a target names, and the builder that is asked for."""
     from usechat.genkit.inputs import INPUTS, mapped_input
 
-    build_input = mapped_input(_read_mapping(mapping)) if mapping else None
+    build_input = mapped_input(read_mapping(mapping)) if mapping else None
     if not _is_address(target):
         return load_object(target), build_input
     url, shape = urldefrag(target)
@@ -96,16 +105,6 @@ def _flow_and_input(target: str, mapping: str) -> "tuple[Any, InputBuilder | Non
     if shape and build_input:
         raise CannotServe(f"#{shape} and --input contradict each other; give one of them")
     return url, INPUTS[shape] if shape else build_input
-
-
-def _read_mapping(text: str) -> dict[str, str]:
-    """Read ``question=text,lang=body.lang``; raise ``InvalidSetting`` if it is something else."""
-    pairs = [pair.partition("=") for pair in text.split(",")]
-    if not all(key.strip() and source.strip() for key, _, source in pairs):
-        raise InvalidSetting(
-            f"--input {text!r} maps nothing; write KEY=text or KEY=body.FIELD, with commas between them"
-        )
-    return {key.strip(): source.strip() for key, _, source in pairs}
 
 
 def _require_address(options: GenkitOptions) -> None:

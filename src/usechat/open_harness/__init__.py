@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 from usechat.errors import InvalidFlow
 
 if TYPE_CHECKING:
+    from usechat.open_harness.engine.postgres_store import PostgresRunStore
     from usechat.open_harness.engine.runtime import FlowRuntime, FlowRuntimes
     from usechat.open_harness.engine.sqlite_store import SqliteRunStore
     from usechat.open_harness.engine.store import MemoryRunStore
@@ -34,6 +35,7 @@ __all__ = [
     "NodeRegistry",
     "OpenHarnessAdapter",
     "OpenHarnessChatTransport",
+    "PostgresRunStore",
     "Provider",
     "Recorder",
     "RemoteRuntime",
@@ -59,6 +61,7 @@ _HOMES = {
     "NodeRegistry": "nodes.registry",
     "OpenHarnessAdapter": "events.adapter",
     "OpenHarnessChatTransport": "transport",
+    "PostgresRunStore": "engine.postgres_store",
     "Provider": "models.provider",
     "Recorder": "models.recording",
     "RemoteRuntime": "remote.flows",

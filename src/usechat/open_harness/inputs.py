@@ -15,26 +15,16 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from usechat.errors import InvalidSetting, PublicError
+from usechat.input_mapping import mapped_values, require_sources
 from usechat.open_harness.flow.definition import FlowDefinition
 from usechat.open_harness.flow.expressions import expressions_in, expressions_of_condition, read_syntax
 from usechat.turn import Turn
 
-__all__ = ["FlowInputs", "read_mapping"]
+__all__ = ["FlowInputs"]
 
 _logger: Final = logging.getLogger("usechat.open_harness")
 
 _OURS: Final = ("message", "messages", "files", "chatId")
-_TEXT: Final = "text"
-_BODY: Final = "body"
-
-
-def read_mapping(text: str) -> dict[str, str]:
-    """Read ``topic=text,depth=body.depth``; raise InvalidSetting if it is something else."""
-    pairs = [pair.partition("=") for pair in text.split(",")]
-    for key, equals, source in pairs:
-        if not (key.strip() and equals and source.strip()):
-            raise InvalidSetting(f"{text!r} maps no input; write KEY=text or KEY=body.FIELD, with commas between them")
-    return {key.strip(): source.strip() for key, _, source in pairs}
 
 
 class FlowInputs:
@@ -47,11 +37,9 @@ class FlowInputs:
         self._mapping = dict(mapping or {})
         self._latest: tuple[FlowDefinition, _InputKeys] | None = None
         self._logged: set[str] = set()
-        for key, source in self._mapping.items():
-            if key in _OURS:
-                raise InvalidSetting(f"input: {key!r} is always that of the chat; map another key")
-            if not _is_source(source):
-                raise InvalidSetting(f"input: {key!r} can come from text or from body.FIELD, not from {source!r}")
+        for key in self._mapping.keys() & {*_OURS}:
+            raise InvalidSetting(f"input: {key!r} is always that of the chat; map another key")
+        require_sources(self._mapping)
 
     def prepare(self, flow: FlowDefinition) -> "_InputKeys":
         """Find the keys that a flow reads. The first time, log those for which no source is named."""
@@ -68,8 +56,7 @@ class FlowInputs:
 
         Raises :class:`~usechat.errors.PublicError` that names the keys which the flow reads and which have no value.
         """
-        mapped = {key: _find(turn, source) for key, source in self._mapping.items()}
-        given = {**turn.body, **{key: value for key, value in mapped.items() if value is not None}}
+        given = {**turn.body, **mapped_values(self._mapping, turn)}
         if flow is not None:
             keys = self.prepare(flow)
             if keys.guessed is not None:
@@ -122,17 +109,3 @@ def _expressions(flow: FlowDefinition) -> Iterator[str]:
         yield from expressions_of_condition(edge.when)
         if edge.for_each is not None:
             yield from expressions_in(edge.for_each.in_)
-
-
-def _is_source(source: str) -> bool:
-    root, *fields = source.split(".")
-    return source == _TEXT or (root == _BODY and bool(fields) and all(fields))
-
-
-def _find(turn: Turn, source: str) -> Any:
-    if source == _TEXT:
-        return turn.text
-    value: Any = turn.body
-    for field in source.split(".")[1:]:
-        value = value.get(field) if isinstance(value, Mapping) else None
-    return value

@@ -1,5 +1,6 @@
 """The kind `open-harness` of `usechat serve`: a flow file, or flows that run elsewhere."""
 
+import sqlite3
 import sys
 from collections.abc import Sequence
 from importlib import import_module
@@ -10,8 +11,10 @@ import msgspec
 
 from usechat.cli.targets import CommonOptions, OptionGroup, ServedAnswer, load_object
 from usechat.errors import CannotLoad, InvalidFlow, InvalidSetting
+from usechat.input_mapping import read_mapping
 
 if TYPE_CHECKING:
+    from usechat.open_harness.engine.store import FlowRunStore
     from usechat.open_harness.flow.definition import FlowDefinition
     from usechat.open_harness.nodes.registry import NodeRegistry
     from usechat.open_harness.transport import RuntimeFactory
@@ -26,6 +29,7 @@ class OpenHarnessOptions(msgspec.Struct, frozen=True):
 
     input: str = ""
     registry: str = ""
+    run_store: str = ""
 
 
 class OpenHarnessTarget:
@@ -48,16 +52,23 @@ class OpenHarnessTarget:
         group.add_argument(
             "--registry", metavar="MODULE:NAME", help="a NodeRegistry with types of nodes and models of your own"
         )
+        group.add_argument(
+            "--run-store",
+            metavar="STORE",
+            help="where paused flows and what agents remember are kept: the name of an SQLite file, or"
+            " postgresql://USER@HOST/DATABASE, which all workers share (default: in memory)",
+        )
 
     def open(self, target: str, options: OpenHarnessOptions, common: CommonOptions) -> ServedAnswer:  # noqa: ARG002
         """Return a transport; a broken flow or address is an error now, not for the first user."""
-        from usechat.open_harness.inputs import read_mapping
         from usechat.open_harness.transport import OpenHarnessChatTransport
 
         scheme, is_address, _ = target.partition("://")
         if is_address and options.registry:
             raise InvalidSetting("--registry is for flow files: a flow at an address has its own types of nodes")
-        factory = _flows_at(scheme, target) if is_address else _open_file(target, options.registry)
+        if is_address and options.run_store:
+            raise InvalidSetting("--run-store is for flow files: a flow at an address keeps its own runs")
+        factory = _flows_at(scheme, target) if is_address else _open_file(target, options)
         mapping = read_mapping(options.input) if options.input else None
         return ServedAnswer(OpenHarnessChatTransport(factory, input=mapping, send_flow_metadata=True))
 
@@ -77,7 +88,7 @@ def _flows_at(scheme: str, url: str) -> "RuntimeFactory":
     return partial(RemoteRuntime, url)
 
 
-def _open_file(target: str, registry_name: str) -> "RuntimeFactory":
+def _open_file(target: str, options: OpenHarnessOptions) -> "RuntimeFactory":
     path = Path(target)
     if not path.is_file():
         raise CannotLoad(f"there is no flow file {target}; give one, or an address such as ws://localhost:42069/ws")
@@ -88,10 +99,23 @@ def _open_file(target: str, registry_name: str) -> "RuntimeFactory":
     directory = str(path.resolve().parent)
     if directory not in sys.path:  # its functions live beside it
         sys.path.insert(0, directory)
-    registry = _registry(registry_name) if registry_name else default_registry()
+    registry = _registry(options.registry) if options.registry else default_registry()
     flow = load_flow(path, registry=registry)
     _require_models(flow, registry, target)
-    return FlowRuntimes(flow, registry=registry)
+    return FlowRuntimes(flow, registry=registry, store=_run_store(options.run_store) if options.run_store else None)
+
+
+def _run_store(place: str) -> "FlowRunStore":
+    if "://" not in place:
+        from usechat.open_harness.engine.sqlite_store import SqliteRunStore
+
+        try:
+            return SqliteRunStore(place)
+        except sqlite3.Error as error:
+            raise InvalidSetting(f"--run-store: {place} cannot be used as an SQLite file: {error}") from None
+    from usechat.open_harness.engine.postgres_store import PostgresRunStore
+
+    return PostgresRunStore(place)
 
 
 def _registry(name: str) -> "NodeRegistry":

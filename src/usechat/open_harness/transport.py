@@ -139,7 +139,8 @@ class OpenHarnessChatTransport:
         finally:
             if flow.is_over and chat.flow is flow:
                 is_paused = flow.runtime.get_snapshot().get("status") == "paused"
-                chat.flow, chat.paused = None, flow.runtime if is_paused else None
+                is_kept = is_paused and not getattr(self._runtime, "finds_paused_runs", False)
+                chat.flow, chat.paused = None, flow.runtime if is_kept else None
         return share.is_answered
 
     async def _flow(self, chat: FlowChat, context: TurnContext) -> tuple[FlowTurns, Callable[[], None]]:

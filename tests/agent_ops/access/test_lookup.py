@@ -11,7 +11,7 @@ from usechat.errors import AccessUnknown, InvalidSetting, Unauthenticated
 from usechat.turn import Identity
 
 CARL = Identity("carl", token="secret-of-carl")
-PLACES = {"role": "session.me.role", "kind": "session.purpose", "owner": "session.userId"}
+PLACES: dict[str, Any] = {"role": "session.me.role", "kind": "session.purpose", "owner": "session.userId"}
 
 
 def session(role: object = "collaborator", kind: object = "interactive", owner: object = "olivia") -> dict[str, Any]:

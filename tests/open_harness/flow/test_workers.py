@@ -10,6 +10,7 @@ from tests.open_harness.flow_runs import constant, echo, edge, flow, run
 from usechat.errors import ExpressionFailed
 from usechat.open_harness.engine.runtime import FlowRuntime
 from usechat.open_harness.flow.expressions import Scope, evaluate, read_syntax
+from usechat.open_harness.flow.workers import evaluate_in_worker
 
 WORDS = " ".join(["word"] * 14) + "!"
 EVIL = r"$contains(flow.input.message, /^(\w+\s?)*$/)"
@@ -37,6 +38,14 @@ SCOPE = Scope({"flow": {"input": {"message": WORDS}}, "a": {"list": [1, 2]}})
         ("**.text", False, None),
         ("$keys()", False, None),
         ("$lookup('a')", False, None),
+        ("$string()", False, None),
+        ("$each(function($v) { $v })", False, None),
+        ("$string(a.n)", False, {"a", "n"}),
+        ("$lookup(a, 'n')", False, {"a"}),
+        ("$sift(a, function($v) { true })", False, {"a"}),
+        ("$substring(a.text, 1)", False, {"a", "text"}),
+        ("$split(a.text, ',')", False, {"a", "text"}),
+        ("$round(a.n)", False, {"a", "n"}),
         ("$eval('a')", False, None),
     ],
 )
@@ -114,3 +123,52 @@ async def test_a_cancelled_evaluation_ends_its_worker() -> None:
     with pytest.raises(asyncio.CancelledError):
         await evaluating
     assert await asyncio.gather(*(evaluate("$uppercase('y')", SCOPE) for _ in range(9))) == ["Y"] * 9
+
+
+# Lists
+
+
+def for_each(text: str, *, count: int = 3, when: str | None = None) -> dict[str, Any]:
+    """A flow whose second node runs for each of the numbers from 0 on."""
+    each = echo("each", text) if when is None else echo("each", text, when=when)
+    items = edge("list->each", forEach={"in": "{{ list.value }}", "as": "item"})
+    return flow(constant("list", [{"n": n} for n in range(count)]), each, edges=(items,))
+
+
+async def texts(described: dict[str, Any]) -> list[Any]:
+    _, snapshot = await run(described)
+    return [each.get("output", each).get("text", each) for each in snapshot["outputs"]["each"]["iterations"]]
+
+
+async def test_functions_of_many_items_are_evaluated_in_few_requests(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[int] = []
+
+    async def counted(*arguments: Any) -> Any:
+        asked.append(len(arguments[2]))
+        return await evaluate_in_worker(*arguments)
+
+    monkeypatch.setattr("usechat.open_harness.flow.expressions.evaluate_in_worker", counted)
+    told = await texts(for_each("{{ $string(item.n) }} of {{ $count(list.value) }}", count=450, when="$exists(item.n)"))
+    assert told == [f"{n} of 450" for n in range(450)]
+    assert asked == [200, 200, 50]
+
+
+async def test_an_expression_that_reads_earlier_results_sees_them() -> None:
+    assert await texts(for_each("{{ $count(each.iterations) }}.")) == ["0.", "1.", "2."]
+
+
+def test_an_expression_that_reads_the_clock_is_evaluated_when_its_item_runs() -> None:
+    assert [read_syntax(text).reads_clock for text in ("$now()", "$millis() > 1", "$map(a, $now)", "$string(a)")] == [
+        *(True, True, True),
+        False,
+    ]
+
+
+async def test_one_item_that_takes_too_long_fails_alone() -> None:
+    """The message matches for ever; it is in one item. The others are evaluated by themselves then."""
+    described = for_each(r"{{ $string($contains(item.text, /^(\w+\s?)*$/)) }}")
+    described["nodes"][0]["input"]["value"] = [{"text": text} for text in ("a b", WORDS, "c")]
+    described["nodes"][1]["policy"] = {"timeoutMs": 3000, "continueOnError": True}
+    _, snapshot = await run(described)
+    told = [each.get("output", {}).get("text") for each in snapshot["outputs"]["each"]["iterations"]]
+    assert told == ["true", None, "true"]

@@ -10,7 +10,7 @@ import logging
 import os
 import secrets
 import time
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Iterable, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, Final
@@ -222,15 +222,14 @@ class DirectoryChanges:
 
     async def add(self, session_id: str, owner: str, kind: str) -> None:
         """Add a session. It is disabled until :meth:`switch` enables it."""
-        if not is_session_id(session_id):
-            raise UnusableDirectory(f"{session_id!r} cannot be the id of a session: letters, digits and _ - . : ~")
-        _require_name(owner)
-        values = {"id": session_id, "owner": owner, "kind": kind, "ai_sdk_enabled": False, "created_at": _now()}
         async with self._changing() as connection:
-            try:
-                await connection.execute(insert(SESSIONS).values(values))
-            except IntegrityError:
-                raise UnusableDirectory(f"the session {session_id} is in the directory already") from None
+            await _insert(connection, ListedSession(session_id, kind, owner, False, {}))
+
+    async def import_sessions(self, sessions: Iterable[ListedSession]) -> None:
+        """Add sessions with their members, all or none."""
+        async with self._changing() as connection:
+            for session in sessions:
+                await _insert(connection, session)
 
     async def remove(self, session_id: str) -> None:
         """Remove a session and its members."""
@@ -324,6 +323,23 @@ class DirectoryChanges:
         except (SQLAlchemyError, OSError) as error:
             cause = getattr(error, "orig", None) or error
             raise UnusableDirectory(f"the directory cannot be used: {type(cause).__name__}: {cause}") from None
+
+
+async def _insert(connection: AsyncConnection, session: ListedSession) -> None:
+    session_id, owner = session.session_id, session.owner
+    if not is_session_id(session_id):
+        raise UnusableDirectory(f"{session_id!r} cannot be the id of a session: letters, digits and _ - . : ~")
+    for name in (owner, *session.participants):
+        _require_name(name)
+    _require(owner not in session.participants, f"{owner} owns the session {session_id} and has no second role")
+    values = {"id": session_id, "owner": owner, "kind": session.kind, "ai_sdk_enabled": session.enabled}
+    try:
+        await connection.execute(insert(SESSIONS).values({**values, "created_at": _now()}))
+    except IntegrityError:
+        raise UnusableDirectory(f"the session {session_id} is in the directory already") from None
+    for subject, role in session.participants.items():
+        member = {"session_id": session_id, "subject": subject, "role": role}
+        await connection.execute(insert(PARTICIPANTS).values(member))
 
 
 def _participant(session_id: str, subject: str) -> tuple[Any, Any]:

@@ -1,6 +1,7 @@
 """An access rule that asks the upstream's own API, with the caller's token. It fails closed."""
 
 import logging
+import ssl
 from typing import Any, Final
 from urllib.parse import quote
 
@@ -24,7 +25,8 @@ class HttpLookup:
 
     ``role``, ``kind`` and ``owner`` are the paths of these values in the JSON of the response: keys, and numbers as
     indexes of lists, separated by dots. The caller is the owner if the value at ``owner`` is their subject, or if their
-    role is ``owner``. A session without a known kind is for its owner only.
+    role is ``owner``. A session without a known kind is for its owner only. ``tls`` holds the certificates of the calls
+    (:func:`~usechat.agent_ops.upstream_tls`).
 
     Raises :class:`~usechat.errors.InvalidSetting` if ``url`` has no ``{id}``.
 
@@ -38,6 +40,7 @@ class HttpLookup:
         role: str = "role",
         kind: str = "kind",
         owner: str = "owner",
+        tls: ssl.SSLContext | None = None,
     ) -> None:
         if "{id}" not in url:
             raise InvalidSetting(
@@ -47,6 +50,7 @@ class HttpLookup:
         self._role = role
         self._kind = kind
         self._owner = owner
+        self._tls = tls
         self._client: httpx2.AsyncClient | None = None
 
     async def role_of(self, identity: Identity, session_id: str) -> Membership | None:
@@ -94,7 +98,9 @@ class HttpLookup:
     async def _get(self, url: str, token: str) -> tuple[int, bytes]:
         # Redirects are not followed: they would send the caller's token to another host.
         if self._client is None:
-            self._client = httpx2.AsyncClient(timeout=_TIMEOUT, follow_redirects=False, trust_env=False)
+            self._client = httpx2.AsyncClient(
+                timeout=_TIMEOUT, follow_redirects=False, trust_env=False, verify=self._tls or True
+            )
         headers = {"authorization": f"Bearer {token}", "accept": "application/json"}
         async with self._client.stream("GET", url, headers=headers) as response:
             body = bytearray()

@@ -14,7 +14,7 @@ from usechat.open_harness.engine.agent_sessions import AgentSessions
 from usechat.open_harness.engine.graph import EdgeStatus, Graph, NodeStatus
 from usechat.open_harness.engine.store import FlowRunStore
 from usechat.open_harness.flow.definition import FlowDefinition
-from usechat.open_harness.flow.expressions import Scope
+from usechat.open_harness.flow.expressions import Answers, Scope
 from usechat.open_harness.inbox import Inbox
 from usechat.open_harness.models.recording import Recorder
 from usechat.open_harness.nodes.context import SharedState
@@ -184,10 +184,10 @@ class FlowRun:
         if not self.inbox(run_id):
             del self._inboxes[run_id]
 
-    def scope(self, extra: Mapping[str, Any] | None = None, variables: Mapping[str, Any] | None = None) -> Scope:
-        """Return the values that expressions see now."""
+    def scope(self, item: Scope | None = None, answers: Answers | None = None) -> Scope:
+        """Return the values that expressions see now, with those of an item of a list."""
         values = {"flow": {"input": self.state.input}, "state": self.shared.get(), **self.state.outputs}
-        return Scope({**values, **(extra or {})}, variables)
+        return Scope(values) if item is None else Scope({**values, **item.values}, item.variables, answers)
 
     def _emit_patch(self, patch: dict[str, Any]) -> None:
         event = {"type": "state:patch", "patch": patch}

@@ -9,7 +9,15 @@ from typing import Any, Final
 from usechat.errors import AgentFailed, NodeFailed, NodeTimedOut, PublicError
 from usechat.open_harness.engine.flow_run import FlowRun
 from usechat.open_harness.flow.definition import Edge, Node, Policy
-from usechat.open_harness.flow.expressions import Scope, holds, resolve
+from usechat.open_harness.flow.expressions import (
+    Answers,
+    Scope,
+    evaluate_ahead,
+    expressions_in,
+    expressions_of_condition,
+    holds,
+    resolve,
+)
 from usechat.open_harness.nodes.context import NodeContext, StopReason, text_of
 from usechat.open_harness.runtime_protocol import Command
 from usechat.protocol.values import json_value
@@ -25,6 +33,9 @@ _logger: Final = logging.getLogger("usechat.open_harness")
 
 _GRACE: Final = 5.0
 """How many seconds a node may take to end after it was cancelled; then it is abandoned."""
+
+_BATCH: Final = 200
+"""For how many items of a list expressions are evaluated at a time."""
 
 
 async def run_with_policy(
@@ -84,6 +95,16 @@ def _log_error(task: "asyncio.Future[Any]") -> None:
         _logger.warning("a node failed while it was being stopped", exc_info=error)
 
 
+def _item_scope(items: Sequence[Any], index: int, name: str) -> Scope:
+    variables = {
+        "iteration": index,
+        "first": index == 0,
+        "last": index == len(items) - 1,
+        "maxIterations": len(items),
+    }
+    return Scope({name: items[index]}, variables)
+
+
 class NodeRun:
     """One node, in a task of its own. ``failed`` says how it ended, unless it was stopped."""
 
@@ -136,22 +157,34 @@ class NodeRun:
             return
         iterations = self._iterations_before_pause(items)
         self._run.state.outputs[self.node.id] = {"iterations": iterations}
-        for index, item in enumerate(items):
-            if index < len(iterations):
-                continue
-            variables = {
-                "iteration": index,
-                "first": index == 0,
-                "last": index == len(items) - 1,
-                "maxIterations": len(items),
-            }
+        scopes = [_item_scope(items, index, name) for index in range(len(items))]
+        answers: dict[int, Answers] = {}
+        for index in range(len(iterations), len(items)):
+            if index not in answers:
+                answers = await self._evaluate_ahead(scopes, index)
             self.failed = False
-            result = await self._run_item(self._run.scope({name: item}, variables), index)
-            iterations.append({"item": item, **result})
+            result = await self._run_item(self._run.scope(scopes[index], answers[index]), index)
+            iterations.append({"item": items[index], **result})
             if self.failed and not self.node.policy.continue_on_error:
                 break
         self.failed = self.failed and not self.node.policy.continue_on_error
         self._settle({"iterations": iterations})
+
+    async def _evaluate_ahead(self, scopes: Sequence[Scope], begin: int) -> dict[int, Answers]:
+        """Evaluate the expressions of the node for the next items, as far as they cannot change until then."""
+        batch = scopes[begin : begin + _BATCH]
+        texts = [*expressions_of_condition(self.node.when), *expressions_in(self.node.input)]
+        shared = self._run.scope()
+        # Other nodes run at the same time only in a flow that is parallel.
+        may_change = shared.values.keys() - {"flow"} if self._run.flow.parallel else {"state", self.node.id}
+        answers = await evaluate_ahead(
+            texts,
+            shared,
+            batch,
+            may_change=may_change - batch[0].values.keys(),
+            timeout_ms=self.node.policy.timeout_ms,
+        )
+        return dict(enumerate(answers, start=begin))
 
     def _iterations_before_pause(self, items: list[Any]) -> list[dict[str, Any]]:
         """Return the results from before a pause, so that their items do not run twice."""

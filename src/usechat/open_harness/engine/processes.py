@@ -1,15 +1,16 @@
 """Names processes, so that a later one can tell whether a run's process is still alive."""
 
-import itertools
 import os
 import socket
+import threading
 import time
 from functools import cache
 from pathlib import Path
 
 __all__ = ["is_alive", "new_start", "this_process"]
 
-_counter = itertools.count()
+_latest_start = 0
+_starting = threading.Lock()
 
 
 @cache
@@ -38,8 +39,11 @@ def is_alive(name: str) -> bool:
 
 
 def new_start() -> int:
-    """Return when a run starts, in nanoseconds; the last digits tell apart runs of the same instant."""
-    return time.time_ns() // 1000 * 1000 + next(_counter) % 1000
+    """Return when a run starts, in nanoseconds; later than every run before it, even if the clock says the same."""
+    global _latest_start  # noqa: PLW0603 (the order of all runs of this process)
+    with _starting:
+        _latest_start = max(time.time_ns(), _latest_start + 1)
+        return _latest_start
 
 
 def _started(pid: int) -> str:

@@ -261,6 +261,11 @@ class FlowRuntimes:
         self._store = store
         self._recording = recording
 
+    @property
+    def finds_paused_runs(self) -> bool:
+        """Whether a turn gets the paused run of its chat from the store, where another worker may have resumed it."""
+        return self._store is not None
+
     async def __call__(self, turn: Turn) -> FlowRuntime:
         """Return the runtime of a turn."""
         run_id = None if self._store is None else await in_thread(partial(_unfinished_run, self._store, turn))

@@ -4,8 +4,9 @@ A worker (:mod:`~usechat.open_harness.flow.workers`) runs this file by its path.
 library alone: a worker starts in a fraction of the time that ``import usechat`` takes.
 
 The worker's protocol: frames of JSON in both directions, each after its length in four bytes. The first frame that it
-sends is empty: it is ready. A request is ``{texts, values, variables, timeoutMs}``; the answer is a list with
-``{"value": …}`` or ``{"error": …}`` for each text.
+sends is empty: it is ready. A request is ``{texts, values, scopes, timeoutMs}``; each scope is ``{values, variables}``
+and adds to the ``values`` of all. The answer has a list for each scope, with ``{"value": …}`` or ``{"error": …}`` for
+each text.
 """
 
 import json
@@ -62,9 +63,14 @@ def _read_exactly(stream: BinaryIO, count: int) -> bytes | None:
     return content if len(content) == count else None
 
 
-def _answer(request: Mapping[str, Any], text: str) -> dict[str, Any]:
+def _answers(request: Mapping[str, Any], scope: Mapping[str, Any]) -> list[dict[str, Any]]:
+    values = {**request["values"], **scope["values"]}
+    return [_answer(text, values, scope["variables"], request["timeoutMs"]) for text in request["texts"]]
+
+
+def _answer(text: str, values: Mapping[str, Any], variables: Mapping[str, Any], timeout_ms: float) -> dict[str, Any]:
     try:
-        return {"value": evaluate(text, request["values"], request["variables"], request["timeoutMs"])}
+        return {"value": evaluate(text, values, variables, timeout_ms)}
     except MemoryError:
         return {"error": "it needs too much memory"}
     except Exception as error:
@@ -86,7 +92,7 @@ def _serve() -> None:
     write_frame(sys.stdout.buffer, b"")
     while (frame := read_frame(sys.stdin.buffer)) is not None:
         request = json.loads(frame)
-        answers = [_answer(request, text) for text in request["texts"]]
+        answers = [_answers(request, scope) for scope in request["scopes"]]
         write_frame(sys.stdout.buffer, json.dumps(answers, default=str).encode())
 
 

@@ -3,12 +3,13 @@
 Expressions come from the author of a flow, but their values come from users: a harmless regular expression and a
 certain message can take hours. So only *trivial* expressions are evaluated in the event loop's thread: paths,
 literals, variables, comparisons and conditions of these. All others are sent to a worker process, those of one value
-together, with the values that they can read and no others.
+together, with the values that they can read and no others. A node that runs for each item of a list would need a
+request for each; those of the next items are sent together, as far as their values cannot change until then.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, TypeAlias
 
 from usechat.errors import ExpressionFailed, MissingDependency
 from usechat.open_harness.flow import evaluation
@@ -17,12 +18,14 @@ from usechat.open_harness.flow.workers import evaluate_in_worker
 from usechat.protocol.values import json_text, json_value
 
 __all__ = [
+    "Answers",
     "Scope",
     "Syntax",
     "binding_problems",
     "check_expression",
     "condition_problems",
     "evaluate",
+    "evaluate_ahead",
     "expressions_in",
     "expressions_of_condition",
     "holds",
@@ -37,12 +40,22 @@ LIMIT_MS: Final = 5_000.0
 _KEPT_EXPRESSIONS: Final = 1024
 
 
-class Scope:
-    """What expressions can see: plain JSON values by name, and variables, which are written with a ``$``."""
+Answers: TypeAlias = Mapping[str, Mapping[str, Any]]
+"""``{"value": …}`` or ``{"error": …}`` of expressions, by their text."""
 
-    def __init__(self, values: Mapping[str, Any], variables: Mapping[str, Any] | None = None) -> None:
+
+class Scope:
+    """What expressions can see: plain JSON values by name, and variables, which are written with a ``$``.
+
+    ``answers`` are those of expressions that :func:`evaluate_ahead` has evaluated.
+    """
+
+    def __init__(
+        self, values: Mapping[str, Any], variables: Mapping[str, Any] | None = None, answers: Answers | None = None
+    ) -> None:
         self.values = dict(values)
         self.variables: Mapping[str, Any] = variables or {}
+        self.answers: Answers = answers or {}
 
 
 # What the syntax of an expression tells
@@ -51,6 +64,7 @@ _TRIVIAL: Final = frozenset(
     {"path", "name", "string", "number", "value", "variable", "binary", "condition", "block", "filter"}
 )
 _COMPARISONS: Final = frozenset({"=", "!=", "<", "<=", ">", ">=", "in", "and", "or"})
+_CLOCKS: Final = frozenset({"now", "millis"})
 _WHOLE: Final = frozenset({"wildcard", "descendant", "parent"})
 
 
@@ -58,13 +72,15 @@ class Syntax(NamedTuple):
     """What the syntax of an expression tells.
 
     ``names`` are the values that it can read; ``None`` if that may be any. ``input_keys`` are the keys of
-    ``flow.input`` that it reads, and ``optional_keys`` those of them whose existence it asks for.
+    ``flow.input`` that it reads, and ``optional_keys`` those of them whose existence it asks for. ``reads_clock`` tells
+    whether its value depends on when it is evaluated.
     """
 
     is_trivial: bool
     names: frozenset[str] | None
     input_keys: frozenset[str]
     optional_keys: frozenset[str]
+    reads_clock: bool
 
 
 @lru_cache(maxsize=_KEPT_EXPRESSIONS)
@@ -84,6 +100,7 @@ def read_syntax(text: str) -> Syntax:
         None if is_whole else frozenset(str(symbol.value) for symbol in symbols if symbol.type == "name"),
         _input_keys(symbols),
         _input_keys(asked),
+        any(_is_clock(symbol) for symbol in symbols),
     )
 
 
@@ -123,6 +140,10 @@ def _reads_everything(symbol: Any) -> bool:
     )
 
 
+def _is_clock(symbol: Any) -> bool:
+    return symbol.type == "variable" and symbol.value in _CLOCKS
+
+
 def _called(symbol: Any) -> str | None:
     """Return the name of the function that a symbol calls, if it has one."""
     procedure = symbol.procedure if symbol.type in ("function", "partial") else None
@@ -130,15 +151,23 @@ def _called(symbol: Any) -> str | None:
 
 
 def _takes_context(call: Any, name: str | None) -> bool:
-    """Return whether a call may read the value around it: ``$keys()`` is ``$keys($)``."""
+    """Return whether a call may read all values, because an argument is missing: ``$keys()`` is ``$keys($)``.
+
+    The value that stands in for the argument must be of its type, and all values together are an object: a function
+    that takes a text, such as ``$substring``, fails with it.
+    """
     from jsonata import Jsonata  # type: ignore[import-untyped]  # it has no types
 
     function = Jsonata.static_frame.lookup(name) if name is not None else None
     signature = getattr(function, "signature", None)
     if signature is None:
         return not call.arguments
-    parameters = signature._params  # noqa: SLF001 (jsonata has no public name for it)
-    return len(call.arguments) < len(parameters) and any(each.context for each in parameters)
+    first, *others = signature._params or [None]  # noqa: SLF001 (jsonata has no public name for it)
+    if first is None or not first.context or "o" not in first.regex:
+        return False
+    # A parameter of any type takes the first argument, unless the others need them all.
+    needed = [each for each in others if not each.regex.endswith("?")] if first.type == "x" else others
+    return len(call.arguments) <= len(needed)
 
 
 def _input_keys(symbols: Iterable[Any]) -> frozenset[str]:
@@ -174,11 +203,12 @@ async def evaluate(text: str, scope: Scope, timeout_ms: float | None = None) -> 
 async def _values(texts: Iterable[str], scope: Scope, timeout_ms: float | None) -> _Values:
     """Evaluate the expressions that are not trivial, and return a function that returns the value of each."""
     limit = min(timeout_ms or LIMIT_MS, LIMIT_MS)
-    found: dict[str, Mapping[str, Any]] = {}
-    if sent := [text for text in dict.fromkeys(texts) if not read_syntax(text).is_trivial]:
-        found = dict(
-            zip(sent, await evaluate_in_worker(sent, _readable(sent, scope), scope.variables, limit), strict=True)
-        )
+    found = dict(scope.answers)
+    unknown = [text for text in dict.fromkeys(texts) if text not in found and not read_syntax(text).is_trivial]
+    if unknown:
+        own = {"values": _readable(unknown, scope), "variables": scope.variables}
+        (answers,) = await evaluate_in_worker(unknown, {}, [own], limit)
+        found.update(zip(unknown, answers, strict=True))
 
     def value_of(text: str) -> Any:
         try:
@@ -194,6 +224,34 @@ async def _values(texts: Iterable[str], scope: Scope, timeout_ms: float | None) 
         return json_value(answer["value"])
 
     return value_of
+
+
+async def evaluate_ahead(
+    texts: Iterable[str], shared: Scope, items: Sequence[Scope], *, may_change: Container[str], timeout_ms: float | None
+) -> list[Answers]:
+    """Evaluate expressions for the next items of a list, in one request to a worker instead of one for each item.
+
+    ``items`` hold the values of each item, which are added to those of ``shared``. Expressions that are trivial, that
+    read the clock or a value of ``may_change`` are left out: they are evaluated when their item's turn comes. So is
+    everything if the request fails, so that the limits hold for each item by itself.
+    """
+    limit = min(timeout_ms or LIMIT_MS, LIMIT_MS)
+    sent = [text for text in dict.fromkeys(texts) if _is_constant(read_syntax(text), shared, may_change)]
+    if not sent:
+        return [{} for _ in items]
+    scopes = [{"values": item.values, "variables": item.variables} for item in items]
+    try:
+        answers = await evaluate_in_worker(sent, _readable(sent, shared), scopes, limit)
+    except ExpressionFailed:
+        return [{} for _ in items]
+    return [dict(zip(sent, each, strict=True)) for each in answers]
+
+
+def _is_constant(syntax: Syntax, shared: Scope, may_change: Container[str]) -> bool:
+    """Return whether an expression is worth sending ahead, and has the same value then."""
+    if syntax.is_trivial or syntax.reads_clock or syntax.names is None:
+        return False
+    return not any(name in may_change for name in syntax.names & shared.values.keys())
 
 
 def _readable(texts: Iterable[str], scope: Scope) -> Mapping[str, Any]:

@@ -82,13 +82,14 @@ class _Worker:
 
 
 async def evaluate_in_worker(
-    texts: Sequence[str], values: Mapping[str, Any], variables: Mapping[str, Any], timeout_ms: float
-) -> list[Mapping[str, Any]]:
-    """Evaluate expressions in a worker; return ``{"value": …}`` or ``{"error": …}`` for each.
+    texts: Sequence[str], values: Mapping[str, Any], scopes: Sequence[Mapping[str, Any]], timeout_ms: float
+) -> list[list[Mapping[str, Any]]]:
+    """Evaluate expressions in a worker; return for each scope a list of ``{"value": …}`` or ``{"error": …}``.
 
-    Raises ExpressionFailed if that takes longer than the limit. The worker is killed then, and when this is cancelled.
+    A scope is ``{"values": …, "variables": …}``; its values are added to those that all scopes share. Raises
+    ExpressionFailed if the whole takes longer than the limit. The worker is killed then, and when this is cancelled.
     """
-    request = {"texts": list(texts), "values": values, "variables": variables, "timeoutMs": timeout_ms}
+    request = {"texts": list(texts), "values": values, "scopes": list(scopes), "timeoutMs": timeout_ms}
     slots = _slots.setdefault(asyncio.get_running_loop(), asyncio.Semaphore(_MAXIMUM_WORKERS))
     async with slots:
         worker = _idle.pop() if _idle else _Worker()
@@ -104,7 +105,7 @@ async def evaluate_in_worker(
                 raise ExpressionFailed(f"{_named(texts)} timed out after {timeout_ms:g} ms") from None
             raise
         _idle.append(worker)
-    answers: list[Mapping[str, Any]] = json.loads(frame)
+    answers: list[list[Mapping[str, Any]]] = json.loads(frame)
     return answers
 
 

@@ -63,6 +63,7 @@ __all__ = [
     "ask_model",
     "model_problem",
     "open_tools",
+    "require_complete",
 ]
 
 _logger: Final = logging.getLogger("usechat.open_harness")
@@ -271,6 +272,8 @@ async def ask_model(execution: Execution) -> Answer:
     began = time.monotonic()
     try:
         answer = await _ask(execution)
+    except AgentFailed:
+        raise
     except Exception as error:
         raise agent_failure(error) from error
     answer.duration_ms = round((time.monotonic() - began) * 1000)
@@ -331,9 +334,31 @@ async def _follow(run: AgentRun[None, Any], tools: WatchedTools, execution: Exec
                             await asyncio.sleep(0)
             # Not `async for`: only this takes enqueued messages at the end of a run (pydantic-ai 2.0).
             node = await run.next(node)
+            if Agent.is_call_tools_node(node):
+                require_complete(node.model_response)
     except asyncio.CancelledError:
         execution.unfinished = _unfinished(run.new_messages(), events.unfinished_text)
         raise
+
+
+_GUESSED: Final = "stop"
+"""What pydantic-ai says of a stream of OpenAI Chat Completions that gave no reason for its end."""
+_WITHOUT_DETAILS: Final = "xai"
+"""The provider whose reason pydantic-ai 2.66 reports as ``finish_reason`` alone."""
+
+
+def require_complete(response: ModelResponse) -> None:
+    """Raise AgentFailed if the stream of a response ended before its final event, which gives the reason for the end.
+
+    pydantic-ai takes such a response for a complete one. It keeps the provider's own word for the reason in
+    ``provider_details``. Models without a provider, such as its ``FunctionModel``, give none.
+    """
+    if response.provider_name is None or response.state != "complete":
+        return
+    is_guess = response.finish_reason == _GUESSED and response.provider_name != _WITHOUT_DETAILS
+    reason = (response.provider_details or {}).get("finish_reason") or (None if is_guess else response.finish_reason)
+    if reason is None:
+        raise AgentFailed("network", f"the stream of {response.model_name} ended before its final event")
 
 
 @contextlib.asynccontextmanager
