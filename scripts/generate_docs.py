@@ -139,6 +139,7 @@ BLOCKS: Mapping[str, Callable[[], Iterator[str]]] = {
     "rules": rules,
     "values": values,
     "help": cli_help,
+    "help-chats": lambda: cli_help("chats"),
     "help-check": lambda: cli_help("check"),
     "help-demo": lambda: cli_help("demo"),
     "help-serve": lambda: cli_help("serve"),

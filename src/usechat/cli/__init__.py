@@ -22,6 +22,7 @@ __all__ = ["CommandParser", "main"]
 _COMMANDS: Final = {
     "serve": "serve an agent to a useChat page",
     "check": "check a stream as the real clients would read it",
+    "chats": "list, show, export, import and delete stored chats",
     "demo": "serve a flow that answers questions about usechat, with its page",
 }
 """The commands of this package, with their help, so that `usechat --help` need not import them."""

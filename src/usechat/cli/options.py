@@ -2,10 +2,11 @@
 
 import argparse
 import json
-from typing import Any
+from typing import Any, Final
 
 __all__ = [
     "count",
+    "days",
     "disconnect",
     "header",
     "json_object",
@@ -16,6 +17,8 @@ __all__ = [
     "seconds",
     "seconds_or_never",
 ]
+
+_UNITS: Final = {"d": 86_400, "h": 3_600, "m": 60}
 
 
 def port(text: str) -> int:
@@ -63,6 +66,14 @@ def disconnect(text: str) -> float | str:
         return seconds(text)
     except argparse.ArgumentTypeError as error:
         raise argparse.ArgumentTypeError(f"{error}, nor cancel or continue") from None
+
+
+def days(text: str) -> float:
+    """Read a time in days, hours or minutes, ``90d``, ``12h`` or ``30m``; return seconds."""
+    number, unit = text[:-1], text[-1:]
+    if unit not in _UNITS or not number.isascii() or not number.isdigit() or not int(number):
+        raise argparse.ArgumentTypeError(f"{text!r} is not a time such as 90d, 12h or 30m")
+    return float(int(number) * _UNITS[unit])
 
 
 def milliseconds(text: str) -> float:
