@@ -142,7 +142,7 @@ BLOCKS: Mapping[str, Callable[[], Iterator[str]]] = {
     "help": cli_help,
     **{
         f"help-{name}": functools.partial(cli_help, name)
-        for name in ("chat", "check", "demo", "diff", "record", "serve", "sessions", "types")
+        for name in ("chat", "chats", "check", "demo", "diff", "record", "serve", "sessions", "types")
     },
 }
 

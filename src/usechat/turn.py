@@ -132,7 +132,7 @@ class Turn:
 
     @property
     def messages(self) -> list[UIMessage]:
-        """The history as the client sent it."""
+        """The history: the stored one where the server has it, otherwise as the client sent it."""
         return self.request.messages
 
     @property

@@ -26,6 +26,7 @@ _COMMANDS: Final = {
     "record": "record what a page and an endpoint say to each other",
     "diff": "compare two recordings",
     "types": "write TypeScript types of an agent's tools, data parts and metadata",
+    "chats": "list, show, export, import and delete stored chats",
     "demo": "serve a flow that answers questions about usechat, with its page",
 }
 """The commands of this package, with their help, so that `usechat --help` need not import them."""

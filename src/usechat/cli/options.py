@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "count",
+    "days",
     "disconnect",
     "header",
     "json_object",
@@ -30,6 +31,7 @@ __all__ = [
 
 _TOKEN: Final = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
 """The name of a header (RFC 9110, token)."""
+_UNITS: Final = {"d": 86_400, "h": 3_600, "m": 60}
 
 
 def port(text: str) -> int:
@@ -77,6 +79,14 @@ def disconnect(text: str) -> float | str:
         return seconds(text)
     except argparse.ArgumentTypeError as error:
         raise argparse.ArgumentTypeError(f"{error}, nor cancel or continue") from None
+
+
+def days(text: str) -> float:
+    """Read a time in days, hours or minutes, ``90d``, ``12h`` or ``30m``; return seconds."""
+    number, unit = text[:-1], text[-1:]
+    if unit not in _UNITS or not number.isascii() or not number.isdigit() or not int(number):
+        raise argparse.ArgumentTypeError(f"{text!r} is not a time such as 90d, 12h or 30m")
+    return float(int(number) * _UNITS[unit])
 
 
 def milliseconds(text: str) -> float:

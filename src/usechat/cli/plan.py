@@ -10,6 +10,8 @@ from typing import Any, Final, Literal, NamedTuple, TypeAlias
 import msgspec
 from starlette.routing import BaseRoute
 
+from usechat.chats.memory import MemoryChats
+from usechat.chats.store import ChatStore
 from usechat.cli.auth import token_rules
 from usechat.cli.targets import (
     CommonOptions,
@@ -80,6 +82,10 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     approval_secret: str | None = None
     plain_asgi: bool = False
     rate: int | None = None
+    chats: str | None = None
+    keep: float | None = None
+    remembers: bool = True
+    """Whether chats are kept in memory without ``chats``: not where other processes answer the same chats."""
 
 
 _CHAT_OPTIONS: Final = (
@@ -95,6 +101,8 @@ _CHAT_OPTIONS: Final = (
     "cors",
     "plain_asgi",
     "rate",
+    "chats",
+    "keep",
 )
 """Options that have no effect on an ASGI app which is served as it is."""
 
@@ -183,6 +191,7 @@ def _serve_answer(plan: Plan, opened: ServedAnswer, common: CommonOptions) -> Se
         opened.answer,
         also=opened.also,
         runs=common.runs or MemoryRuns(),
+        chats=_chats(plan),
         authorize=common.authorize,
         settings=common.settings,
         path=common.path,
@@ -202,7 +211,7 @@ def _serve_app(plan: Plan, opened: ServedApp) -> Served:
         built_here=True,
         path=opened.path,
         requires_auth=opened.requires_auth,
-        unsupported_options=opened.unsupported_options,
+        unsupported_options=(*opened.unsupported_options, "chats", "keep"),
         disabled_by=opened.disabled_by,
         routes=chats[0].routes if chats else opened.routes,
     )
@@ -239,6 +248,9 @@ def _settings(plan: Plan) -> Settings:
         websocket_origins=plan.cors,
         plain_asgi=plan.plain_asgi,
         quotas=Quotas(requests_per_minute=plan.rate),
+        # What is kept in memory is forgotten at a restart, but not by the pages.
+        import_history=plan.chats is None,
+        keep_chats=plan.keep,
     )
 
 
@@ -251,6 +263,14 @@ def _store(plan: Plan) -> RunStore | None:
         return RedisRuns(plan.redis)
     except InvalidAddress as error:
         raise CannotServe(f"--redis takes a URL such as redis://localhost:6379. {error}") from None
+
+
+def _chats(plan: Plan) -> ChatStore | None:
+    if plan.chats is not None:
+        from usechat.chats.sql import SqlChats
+
+        return SqlChats(plan.chats)
+    return MemoryChats() if plan.remembers else None
 
 
 def _disconnect(plan: Plan) -> Disconnect:

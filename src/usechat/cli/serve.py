@@ -32,6 +32,7 @@ exit code: 2 if the object or an option is wrong; one sentence says what.
 examples:
   usechat serve my_app:agent
   usechat serve path/to/file.py:agent --reload --debug
+  usechat serve my_app:agent --chats chats.db
   usechat serve my_app:agent --host 0.0.0.0 --auth tokens:tokens.txt --workers 4 --redis redis://localhost:6379
 """
 _SHORTEST_SECRET: Final = 32
@@ -97,6 +98,11 @@ def _add_chat_options(add: Any) -> None:
     add("--coalesce-ms", type=read.milliseconds, metavar="MS",
         help="how long text may wait to share a write with more; 0 for not at all (default: 0)")  # fmt: skip
     add("--redis", metavar="URL", help="keep runs in Redis, so that every worker can resume and stop them")
+    add("--chats", metavar="DATABASE",
+        help="store chats in this file, or in the database at a URL, so that the server owns the history (default: in"
+        " memory; with --redis the page's messages are the history)")  # fmt: skip
+    add("--keep", type=read.days, metavar="TIME",
+        help="delete stored chats that nobody has changed for so long, such as 90d (default: keep them)")  # fmt: skip
     add("--approval-secret", metavar="FILE",
         help="sign approval requests and calls of the page's tools with the text in this file, so that their answers"
         " are accepted after a restart (default: a random secret until the restart)")  # fmt: skip
@@ -131,6 +137,8 @@ def serve(options: Namespace, *, title: str = "", suggestions: tuple[str, ...] =
     plan = _plan(options, title, suggestions)
     served = _make_app(plan)
     _validate_options(plan, served, options)
+    if plan.chats is not None:
+        _check_chats(plan.chats)
     addresses = resolve(options.host, options.port)
     if not served.requires_auth and not all(map(is_loopback, addresses)):
         raise CannotServe(f"--host {options.host} lets other machines in; say with --auth who is allowed")
@@ -164,10 +172,28 @@ def _plan(options: Namespace, title: str, suggestions: tuple[str, ...]) -> "Plan
     given |= {
         "approval_secret": _approval_secret(options.approval_secret),
         "options": _kind_options(options),
+        # What another process has answered, this one would not know.
+        "remembers": options.workers == 1 and options.redis is None,
         "title": title,
         "suggestions": suggestions,
     }
     return Plan(**{name: value for name, value in given.items() if value is not None})
+
+
+def _check_chats(database: str) -> None:
+    """Raise ``UnusableChats`` now, in one sentence, if the workers could not use the database."""
+    import asyncio
+
+    from usechat.chats.sql import SqlChats
+
+    async def check() -> None:
+        store = SqlChats(database)
+        try:
+            await store.open()
+        finally:
+            await store.close()
+
+    asyncio.run(check())
 
 
 def _kind_options(options: Namespace) -> dict[str, Any]:
@@ -269,7 +295,8 @@ def _routes(served: "Served") -> Iterator[str]:
         if getattr(route, "path", "").endswith("/"):  # the same with a slash
             continue
         if isinstance(route, Route):
-            yield f"  {'POST' if 'POST' in (route.methods or ()) else 'GET':4} {route.path_format}\n"
+            method = next(iter((route.methods or {"GET"}) - {"HEAD"}))
+            yield f"  {method:4} {route.path_format}\n"
         elif isinstance(route, WebSocketRoute):
             yield f"  WS   {route.path}\n"
 

@@ -39,7 +39,7 @@ import inspect
 import logging
 import secrets
 import types
-from collections.abc import Callable, Coroutine, Generator, Mapping
+from collections.abc import Callable, Coroutine, Generator, Mapping, Set
 from typing import Any, Final, get_args
 
 import msgspec
@@ -82,7 +82,7 @@ TOO_MUCH: Final = "The answer grew too long and was stopped."
 NO_ENDING: Final = "The answer ended in an error."
 SILENT: Final = "The agent was silent for too long, so the answer was stopped."
 
-_HANDLED: Final[frozenset[type]] = frozenset({*get_args(parts.ToolPart), parts.Finish})
+_HANDLED: Final[frozenset[type]] = frozenset({*get_args(parts.ToolPart), parts.Start, parts.Finish})
 """The parts that a run looks at before it passes them on."""
 
 
@@ -179,7 +179,8 @@ class Run:
     """Drives a source in one task and writes its frames to the log. It ends exactly once.
 
     ``describe`` turns an exception into the text of the ``error`` chunk. ``on_end`` is called once, after the last
-    frame was appended; it ends the log when the store has recorded the end.
+    frame was appended; it ends the log when the store has recorded the end. A source cannot give the message one of the
+    ``taken_ids``, which other messages of the chat have.
     """
 
     # With a thousand runs the objects of each delta are not in the processor's caches: few of them, no __dict__.
@@ -198,6 +199,7 @@ class Run:
         "_ordered",
         "_sent_part",
         "_stream",
+        "_taken_ids",
         "_task",
         "_timeouts",
         "_timer",
@@ -218,6 +220,7 @@ class Run:
         maximum_bytes: int = 64 * 1024 * 1024,
         approval_secret: str | None = None,
         event_names: bool = False,
+        taken_ids: Set[str] = frozenset(),
     ) -> None:
         self.info = info
         self.log = log
@@ -229,6 +232,7 @@ class Run:
         self._on_end = on_end
         self._maximum_bytes = maximum_bytes
         self._approval_secret = approval_secret
+        self._taken_ids = taken_ids
         self._loop = asyncio.get_running_loop()
         self._entered = False
         self._sent_part = False  # since the last tick
@@ -409,6 +413,8 @@ class Run:
         match part:
             case parts.Finish():
                 return self._finish(part)
+            case parts.Start() if part.message_id in self._taken_ids:
+                part = msgspec.structs.replace(part, message_id=None)
             case parts.ApprovalRequest():
                 part = self._signed(part)
             case parts.ToolResult() | parts.ToolError() | parts.ToolDenied() if self.info.open_calls:
