@@ -50,6 +50,8 @@ LAYERS = [
     "turn",
     "input_mapping",
     "sources",
+    "adapters.conversation",
+    "adapters",
     "client.views",
     "client.transport",
     "client.websocket",
