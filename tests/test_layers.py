@@ -51,6 +51,8 @@ LAYERS = [
     "input_mapping",
     "sources",
     "typescript",
+    "adapters.conversation",
+    "adapters",
     "client.views",
     "client.relay",
     "client.transport",
