@@ -4,6 +4,7 @@ UV_VERSION := 0.13.7
 PYTHON ?= python3
 PYTHONS := 3.11 3.12 3.13
 FUZZ_SECONDS ?= 60
+export FUZZ_RELEASES
 
 export UV_PYTHON_DOWNLOADS := never
 # A registry may stumble; a build of twenty minutes does not fall over that.
@@ -24,7 +25,7 @@ SOURCES := $(wildcard src tests examples scripts bench) hatch_build.py
 PAGE := src/usechat/web/built/index.html
 PAGE_STAMP := web/node_modules/.package-lock.json
 
-.PHONY: help install page demo demo-agent-ops test check conformance fuzz bench docs format clean
+.PHONY: help install page demo demo-agent-ops test check conformance fuzz mutants bench docs format clean
 .DEFAULT_GOAL := help
 
 help: ## list the targets
@@ -65,8 +66,11 @@ conformance: install ## only the tests in which the real npm clients and a real 
 	$(RUN) pytest -n auto tests/conformance
 	$(RUN) pytest -n auto tests/browser
 
-fuzz: install ## look for new failures for FUZZ_SECONDS (60)
+fuzz: install ## look for new failures for FUZZ_SECONDS (60), on FUZZ_RELEASES of `ai` besides those of the tests
 	$(RUN) python -m scripts.fuzz $(FUZZ_SECONDS)
+
+mutants: install ## change the code of protocol/ and runs/ in 200 places; the unit tests must notice 95 % of them
+	$(RUN) python -m scripts.mutants
 
 bench: install ## measure against peers, side by side; ONLY=core (server, agent-ops, open-harness) measures one part
 	$(UV) run --quiet --group bench python -m bench $(if $(ONLY),--only $(ONLY))
@@ -79,7 +83,7 @@ format: $(UV_STAMP) ## format, and mend what the linter can
 	$(RUN) ruff check --fix
 
 clean: ## remove everything that make created
-	rm -rf .tools .venv .venv-3.* .coverage .coverage.* .hypothesis .mypy_cache .pytest_cache .ruff_cache dist uv.lock $(NODE_DIR)/node_modules $(GENKIT_DIR)/node_modules web/node_modules src/usechat/web/built
+	rm -rf .tools .fuzz .venv .venv-3.* .coverage .coverage.* .hypothesis .mypy_cache .pytest_cache .ruff_cache dist uv.lock $(NODE_DIR)/node_modules $(GENKIT_DIR)/node_modules web/node_modules src/usechat/web/built
 	find src tests -name __pycache__ -type d -prune -exec rm -rf {} +
 
 $(UV_STAMP):

@@ -29,6 +29,10 @@ from usechat.runs.run import (
     Timeouts,
     contain_exits,
     describe_with,
+
+
+    describe_with,
+    log_native_approval,
 )
 from usechat.sources import as_source
 from usechat.turn import Turn, TurnContext, emit
@@ -44,12 +48,13 @@ def make_run(
     secret: str | None = None,
     log: Log | None = None,
     describe: Callable[[BaseException, RunInfo], str] = lambda error, _info: f"redacted {type(error).__name__}",
+    sdk: str = "7",
 ) -> tuple[Run, list[Run]]:
     ended: list[Run] = []
     run = Run(
-        RunInfo("r1", "c1", "m1", "7"),
+        RunInfo("r1", "c1", "m1", sdk),
         TurnContext(ASKED),
-        MessageStream(message_id="m1", sdk="7"),
+        MessageStream(message_id="m1", sdk=sdk),
         log or Log(),
         timeouts=timeouts or Timeouts(),
         describe=describe,
@@ -627,3 +632,14 @@ async def test_a_thread_that_waits_for_the_loop_can_be_stopped() -> None:
     assert await asyncio.to_thread(closed.wait, 30)
     await run.wait(10)
     assert run.info.state is RunState.STOPPED
+
+
+async def test_the_first_native_approval_for_any_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:
+    log_native_approval.cache_clear()
+    caplog.set_level("INFO", "usechat.runs")
+    for sdk in ("7", "any", "any"):
+        run, _ = make_run(sdk=sdk)
+        run.write(parts.ApprovalRequest("a1", "c1"))
+    assert [record.getMessage() for record in caplog.records] == [
+        "an approval request is sent as AI SDK 6 and 7 know it; AI SDK 5 rejects it: serve such pages with --sdk 5"
+    ]

@@ -34,6 +34,7 @@ a Rust extension): an agent does not end the server. asyncio ends its loop when 
 import asyncio
 import contextvars
 import enum
+import functools
 import hashlib
 import inspect
 import logging
@@ -46,6 +47,7 @@ import msgspec
 
 from usechat.errors import PublicError, TaskExited, UsechatError
 from usechat.protocol import chunks, parts
+from usechat.protocol.releases import releases_for
 from usechat.protocol.sse import FrameStream, encode_frames
 from usechat.protocol.stream import MessageStream
 from usechat.protocol.tool_calls import Call
@@ -71,6 +73,7 @@ __all__ = [
     "Timeouts",
     "contain_exits",
     "describe_with",
+    "log_native_approval",
     "message_digest",
 ]
 
@@ -403,8 +406,11 @@ class Run:
         )
 
     def _as_made(self, call: Call) -> OpenCall | None:
-        """Return a call with the tool and input it was made with; None if only the client says that it was made."""
-        if call.restored:
+        """Return a call with the tool and input it was made with; None if only the client says that it was made.
+
+        An approval that the client answered was compared with the call that was made, so its call is known.
+        """
+        if call.restored and call.approved is None:
             return next((made for made in self.info.open_calls if made.tool_call_id == call.wire_id), None)
         return OpenCall(call.wire_id, call.name, input_digest(call.input), call.approval_id)
 
@@ -417,6 +423,8 @@ class Run:
                 part = msgspec.structs.replace(part, message_id=None)
             case parts.ApprovalRequest():
                 part = self._signed(part)
+                if self.info.sdk == "any":
+                    log_native_approval()
             case parts.ToolResult() | parts.ToolError() | parts.ToolDenied() if self.info.open_calls:
                 still = [call for call in self.info.open_calls if call.tool_call_id != part.tool_call_id]
                 self.info = msgspec.structs.replace(self.info, open_calls=tuple(still))
@@ -450,13 +458,16 @@ class Run:
         return msgspec.structs.replace(part, signature=approval_signature(secret, asked))
 
     def _pending(self) -> Mapping[str, Any]:
-        """Return metadata that signs the calls which wait for the page's outputs.
+        """Return metadata that signs the calls which wait for the page.
 
-        With it the outputs are accepted even when this run is forgotten.
+        With it the page's answers are accepted even when this run is forgotten. Approval requests carry their own
+        signature, if every release that the stream is made for knows it.
         """
-        calls = [call for call in self._open_calls() if call.approval_id is None]
         if self._approval_secret is None:
             return {}
+        knows = releases_for(self.info.sdk).knows
+        unsigned = knows("tool-approval-request") and not knows("tool-approval-request", "signature")
+        calls = [call for call in self._open_calls() if call.approval_id is None or unsigned]
         if calls:
             return pending_metadata(secret_of_chat(self._approval_secret, self.info.chat_id, self.info.subject), calls)
         continued: Mapping[str, Any] = self._context.turn.request.continues or {}
@@ -528,6 +539,14 @@ def contain_exits(loop: asyncio.AbstractEventLoop) -> None:
     earlier: Any = loop.get_task_factory()
     if not isinstance(earlier, _TaskFactory):
         loop.set_task_factory(_TaskFactory(earlier))
+
+
+@functools.cache
+def log_native_approval() -> None:
+    """Log once per process that streams for ``any`` have approvals, which AI SDK 5 does not know."""
+    _logger.info(
+        "an approval request is sent as AI SDK 6 and 7 know it; AI SDK 5 rejects it: serve such pages with --sdk 5"
+    )
 
 
 @types.coroutine
