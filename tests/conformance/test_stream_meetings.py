@@ -131,12 +131,21 @@ CONTRADICTIONS: list[list[Part]] = [
     [parts.ApprovalRequest("a1", "c1"), parts.ApprovalResponse("a1", False), parts.ToolError("c1", "x")],
     [parts.ApprovalRequest("a1", "c1"), parts.ApprovalResponse("a1", True), parts.ToolDenied("c1")],
 ]
+ANSWERED_IN_THE_TURN: list[list[Part]] = [
+    [parts.ApprovalRequest("a1", "c1"), parts.ToolResult("c1", 1)],
+    [parts.ApprovalRequest("a1", "c1"), parts.ToolDenied("c1")],
+    [parts.ApprovalRequest("a1", "c1"), parts.ApprovalResponse("a1", True)],
+    [parts.ApprovalRequest("a1", "c1"), parts.ApprovalResponse("a1", False)],
+]
 
 
-@pytest.mark.parametrize("sent", CONTRADICTIONS)
-def test_what_contradicts_itself_passes_the_clients_validation(judge: Judge, sent: list[Part]) -> None:
-    release = RELEASES["7"][-1]
-    page = check_turn(judge, release, "7", sent, None)
+@pytest.mark.parametrize("sent", CONTRADICTIONS + ANSWERED_IN_THE_TURN)
+@pytest.mark.parametrize(("major", "sdk"), [("5", "5"), ("6", "6"), ("6", "any"), ("7", "7"), ("7", "any")])
+def test_contradictions_and_answers_within_the_turn_pass_the_clients_validation(
+    judge: Judge, major: str, sdk: str, sent: list[Part]
+) -> None:
+    release = RELEASES[major][-1]
+    page = check_turn(judge, release, sdk, sent, None)
     [validated] = judge.validate(release, [[USER, page]])
     assert validated["ok"], (page, validated["error"])
 

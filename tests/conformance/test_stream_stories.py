@@ -10,7 +10,7 @@ from tests.conformance.judge import RELEASES, Judge
 from tests.conformance.story_properties import check_story
 from tests.turn_strategies import FEATURES, Story, stories
 
-EXAMPLES = 600
+EXAMPLES = 250
 LEAST_SHARE = 0.05
 """Of the streams, for each pair of features."""
 

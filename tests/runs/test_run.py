@@ -640,6 +640,16 @@ async def test_the_first_native_approval_for_any_is_logged_once(caplog: pytest.L
     for sdk in ("7", "any", "any"):
         run, _ = make_run(sdk=sdk)
         run.write(parts.ApprovalRequest("a1", "c1"))
+        run.write(parts.Finish())
     assert [record.getMessage() for record in caplog.records] == [
         "an approval request is sent as AI SDK 6 and 7 know it; AI SDK 5 rejects it: serve such pages with --sdk 5"
     ]
+
+
+async def test_an_approval_that_is_not_sent_is_not_logged(caplog: pytest.LogCaptureFixture) -> None:
+    log_native_approval.cache_clear()
+    caplog.set_level("INFO", "usechat.runs")
+    run, _ = make_run(sdk="any")
+    for part in (parts.ApprovalRequest("a1", "c1"), parts.ToolResult("c1", "done"), parts.Finish()):
+        run.write(part)
+    assert caplog.records == []

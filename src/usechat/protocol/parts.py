@@ -258,6 +258,8 @@ class ApprovalRequest(_Part, frozen=True):
     >>> stream.send(ApprovalRequest("a1", "c1"))
     [ToolApprovalRequestChunk(approval_id='a1', tool_call_id='c1', ...)]
 
+    A stream for AI SDK 6, or for any, sends the request when the turn ends, if it is still pending then.
+
     ``is_automatic`` marks a request that the server answers itself. ``reason``, ``descriptor`` and
     ``input_schema_input`` are for the page. ``signature`` is made by the server if it has a secret.
     """

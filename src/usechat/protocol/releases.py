@@ -155,13 +155,20 @@ DOWNGRADES: Final = (
         "a client-side tool `approval` at the end of the turn, in a step of its own, left open; its output"
         " `{approved, reason?}` is the answer",
     ),
+    Downgrade(
+        "`ApprovalRequest`", "6, `any`", "`tool-approval-request` at the end of the turn, if it is still pending then"
+    ),
     Downgrade("`ApprovalRequest` that is automatic", "5, 6, `any`", "nothing; the tool runs or is denied"),
     Downgrade(
         "`ApprovalResponse`",
         "5, 6, `any`",
         "nothing, the outcome follows; 5: the output of the tool `approval`, if an earlier turn asked",
     ),
-    Downgrade("`ToolDenied`", "5; 6 and `any` without a request", "`tool-output-error` with the reason in its text"),
+    Downgrade(
+        "`ToolDenied`",
+        "5; 6 and `any` unless an earlier turn asked",
+        "`tool-output-error` with the reason in its text",
+    ),
     Downgrade("`ReasoningFile`", "5, 6, `any`", "`file`"),
     Downgrade("`Custom`", "5, 6, `any`", "`data-custom` with `{kind, providerMetadata?}`"),
     Downgrade("`SteeringMessage`", "5, 6, before 7.0.163, `any`", "`data-steering-message` with `{id, parts}`"),

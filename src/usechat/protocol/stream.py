@@ -444,12 +444,13 @@ class MessageStream:
     # Steps
 
     def _send_step(self, part: parts.Step) -> None:
-        if not self._send_steps:
+        if not self._send_steps or (self._step.open and self._step.empty):
             return
         if self._is_held():
             self._close_block(part.lane)
         else:
             self._finish_step()
+            self._step.ended = True  # also before the first step: data that follows stands in a step
 
     def _is_held(self) -> bool:
         """Tell whether the step must go on, because a call in it has no outcome; denied calls get theirs now."""
@@ -552,9 +553,10 @@ class MessageStream:
             self._send_tool_chunks(questions)
 
     def _settle(self) -> None:
-        """Settle inputs that are half written, and close all blocks."""
+        """Settle inputs that are half written, send approval requests that waited for the end, and close all blocks."""
         self._send_tool_chunks(self._tools.cut_off_inputs())
         self._close_blocks()
+        self._send_tool_chunks(self._tools.show_requests())
 
     def _show_empty_step(self) -> None:
         """Put an empty text into an empty step that no metadata can show; see :meth:`_finish`."""

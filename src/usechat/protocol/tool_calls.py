@@ -22,8 +22,12 @@ What it guarantees:
    approved calls without a result fail. Calls that wait for the client (its own tools, pending approvals) stay open;
    if the turn fails, only pending approvals do.
 
+Where a client cannot be told the answer to a request (AI SDK 6 has no ``tool-approval-response``), a request is sent at
+the end of the turn, if it is still pending then (:meth:`ToolCalls.show_requests`): a part with a request and an
+outcome, but without an answer, does not validate. Pages post nothing before the end of the turn in any case.
+
 Where a client has no approvals (AI SDK 5), the request becomes a call of the client-side tool ``approval`` whose output
-is the answer. It is made at the end of the turn (:meth:`ToolCalls.ask`), if the request is still pending then.
+is the answer, likewise at the end of the turn (:meth:`ToolCalls.ask`).
 
 A continued message is untrusted client input. Its calls are restored with a state that agrees with the rest of the
 part, so that no claim of a client can lead to a move outside the table.
@@ -201,7 +205,7 @@ class ToolCalls:
         self._calls: dict[str, Call] = {}  # the current call of each of the source's ids
         self._approvals: dict[str, Call] = {}  # the call that an approval is about
         self._questions: dict[str, Call] = {}  # the client-side tool call that asks for an approval
-        self._unasked: dict[str, parts.ApprovalRequest] = {}  # by the call: requests that become such tool calls
+        self._unasked: dict[str, parts.ApprovalRequest] = {}  # by the call: requests that wait for the end of the turn
         self._in_step: dict[str, Call] = {}
         self._open_in_step: dict[str, Call] = {}  # without those that are known to be settled
         self._repeats: Counter[str] = Counter()
@@ -427,7 +431,7 @@ class ToolCalls:
         return sent + self._deny(call, part.reason)
 
     def request(self, part: parts.ApprovalRequest) -> list[Chunk]:
-        """Ask for an approval; clients without approvals are asked by :meth:`ask`, automatic ones are for 7 alone."""
+        """Ask for an approval: now, or at the end of the turn. Automatic requests are for 7 alone."""
         sent = self._announce(part)
         call = self._calls[part.tool_call_id]
         if call.settled:
@@ -440,12 +444,16 @@ class ToolCalls:
         self._remember_approval(part.approval_id, call)
         if not self._releases.knows("tool-approval-request"):
             self._downgraded["tool-approval-request"] += 1
+        if not self._releases.knows("tool-approval-response"):
             self._unasked[call.wire_id] = part
             return sent
+        return sent + self._show_request(call, part)
+
+    def _show_request(self, call: Call, part: parts.ApprovalRequest) -> list[Chunk]:
         call.approval_shown = True
         if not part.is_automatic:
             call.interim = []  # made final, an output from before the question would imply that the answer was yes
-        return sent + call.advance(
+        return call.advance(
             chunks.ToolApprovalRequestChunk(
                 part.approval_id,
                 call.wire_id,
@@ -457,6 +465,18 @@ class ToolCalls:
             )
         )
 
+    def show_requests(self) -> list[Chunk]:
+        """Send the pending approval requests that waited for the end of the turn, where the client has approvals."""
+        if not self._releases.knows("tool-approval-request"):
+            return []
+        return [chunk for part, call in self._take_pending() for chunk in self._show_request(call, part)]
+
+    def _take_pending(self) -> list[tuple[parts.ApprovalRequest, Call]]:
+        """Return the requests that waited for the end of the turn and are still pending, each once."""
+        unasked, self._unasked = self._unasked, {}
+        pending = [(part, self._shown[wire_id]) for wire_id, part in unasked.items()]
+        return [(part, call) for part, call in pending if call.approved is None and not call.settled]
+
     def ask(self) -> list[Chunk]:
         """Ask for the pending approvals through a client-side tool, where the client has no approvals.
 
@@ -464,14 +484,7 @@ class ToolCalls:
         ``lastAssistantMessageIsCompleteWithToolCalls`` wants every call of the last step answered, and the call that
         waits for the approval never is.
         """
-        unasked, self._unasked = self._unasked, {}
-        pending = [(part, self._shown[wire_id]) for wire_id, part in unasked.items()]
-        return [
-            chunk
-            for part, call in pending
-            if call.approved is None and not call.settled
-            for chunk in self._ask_through_tool(part, call)
-        ]
+        return [chunk for part, call in self._take_pending() for chunk in self._ask_through_tool(part, call)]
 
     def response(self, part: parts.ApprovalResponse) -> list[Chunk]:
         """Answer an approval; an answer to a request that is unknown, answered or replaced is dropped."""
@@ -549,8 +562,6 @@ class ToolCalls:
         for index in (self._shown, self._calls, self._approvals, self._questions):
             for key in [key for key, call in index.items() if call.wire_id in void]:
                 del index[key]
-        for wire_id in void & self._unasked.keys():
-            del self._unasked[wire_id]
         self.end_step()
 
     def _open(self, tool_call_id: str, name: str, dynamic: bool) -> Call:

@@ -423,8 +423,6 @@ class Run:
                 part = msgspec.structs.replace(part, message_id=None)
             case parts.ApprovalRequest():
                 part = self._signed(part)
-                if self.info.sdk == "any":
-                    log_native_approval()
             case parts.ToolResult() | parts.ToolError() | parts.ToolDenied() if self.info.open_calls:
                 still = [call for call in self.info.open_calls if call.tool_call_id != part.tool_call_id]
                 self.info = msgspec.structs.replace(self.info, open_calls=tuple(still))
@@ -438,6 +436,8 @@ class Run:
         if self._stream.ending is not None:
             return b""
         settled = self._frames.settle()
+        if self.info.sdk == "any" and any(call.asked for call in self._stream.waiting_calls):
+            log_native_approval()
         pending = self._pending()
         if pending:
             own = {key: value for key, value in json_object(part.metadata or {}).items() if key not in pending}

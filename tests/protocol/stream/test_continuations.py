@@ -202,6 +202,15 @@ def test_text_behind_results_of_the_continued_step_is_followed_by_a_step() -> No
     ]
 
 
+def test_a_denial_beside_an_open_call_is_an_error_where_the_page_cannot_be_told_the_answer() -> None:
+    sent: list[Part] = [p.ToolCall("loc", "locate"), p.ToolDenied("c1", "no")]
+    assert send(sent, "6", continues=continued(ASKED))[1:] == [
+        ToolInputAvailableChunk("loc", "locate", None),
+        ToolOutputErrorChunk("c1", "The tool call was denied."),
+        FinishChunk("tool-calls"),
+    ]
+
+
 def test_a_step_of_the_continued_message_is_not_reset() -> None:
     stream = MessageStream(sdk="7", continues=continued(ASKED))
     assert stream.send(p.Text("a"))[-1] == TextDeltaChunk("1", "a")

@@ -21,7 +21,6 @@ from usechat.protocol.chunks import (
     ToolInputDeltaChunk,
     ToolInputStartChunk,
     ToolOutputAvailableChunk,
-    ToolOutputDeniedChunk,
     ToolOutputErrorChunk,
 )
 from usechat.protocol.stream import MessageStream
@@ -43,9 +42,30 @@ import usechat.parts as p  # isort: skip
         pytest.param(
             "any",
             [WEATHER, p.ApprovalRequest("a1", "c1"), p.ApprovalResponse("a1", False), p.ToolDenied("c1")],
-            [StartStepChunk(), WEATHER_CHUNK, ToolApprovalRequestChunk("a1", "c1"), ToolOutputDeniedChunk("c1")],
+            [StartStepChunk(), WEATHER_CHUNK, ToolOutputErrorChunk("c1", "The tool call was denied.")],
+            {"tool-approval-response": 1, "tool-output-denied": 1, "finish.finishReason": 1},
+            id="any-sees-a-denial-within-the-turn-as-a-tool-error",
+        ),
+        pytest.param(
+            "any",
+            [WEATHER, p.ApprovalRequest("a0", "c1"), p.Text("b", lane="b"), p.ApprovalRequest("a1", "c1")],
+            [StartStepChunk(), WEATHER_CHUNK, *text("1", "b"), ToolApprovalRequestChunk("a1", "c1")],
+            {"finish.finishReason": 1},
+            id="any-is-asked-at-the-end-of-the-turn-and-once",
+        ),
+        pytest.param(
+            "any",
+            [WEATHER, p.ApprovalRequest("a1", "c1"), p.ApprovalResponse("a1", True, "ok"), SUNNY],
+            [StartStepChunk(), WEATHER_CHUNK, SUNNY_CHUNK],
             {"tool-approval-response": 1, "finish.finishReason": 1},
-            id="any-sends-the-denial-of-an-approval",
+            id="any-is-not-asked-for-an-approval-that-is-answered-in-the-turn",
+        ),
+        pytest.param(
+            "6",
+            [WEATHER, p.ApprovalRequest("a1", "c1"), SUNNY],
+            [StartStepChunk(), WEATHER_CHUNK, SUNNY_CHUNK],
+            {"tool-approval-response": 1},
+            id="6-is-not-asked-for-an-approval-of-a-tool-that-ran-in-the-turn",
         ),
         pytest.param(
             "5",
@@ -134,9 +154,9 @@ import usechat.parts as p  # isort: skip
         pytest.param(
             "6",
             [WEATHER, p.ApprovalRequest("a1", "c1"), p.ApprovalResponse("a1", False), p.ToolDenied("c1")],
-            [StartStepChunk(), WEATHER_CHUNK, ToolApprovalRequestChunk("a1", "c1"), ToolOutputDeniedChunk("c1")],
-            {"tool-approval-response": 1},
-            id="6-sees-the-denial-alone",
+            [StartStepChunk(), WEATHER_CHUNK, ToolOutputErrorChunk("c1", "The tool call was denied.")],
+            {"tool-approval-response": 1, "tool-output-denied": 1},
+            id="6-sees-a-denial-within-the-turn-as-a-tool-error",
         ),
         pytest.param(
             "6",

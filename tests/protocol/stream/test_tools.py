@@ -212,6 +212,12 @@ def test_tools(sent: list[Part], expected: list[Chunk]) -> None:
     assert body(sent) == [StartStepChunk(), *expected]
 
 
+@pytest.mark.parametrize("sdk", ["any", "6"])
+def test_a_pending_approval_survives_a_failure_of_a_turn_that_asks_at_its_end(sdk: str) -> None:
+    sent = body([WEATHER, p.ApprovalRequest("a1", "c1"), p.Error("x")], sdk)
+    assert ToolApprovalRequestChunk("a1", "c1") in sent
+
+
 @pytest.mark.parametrize("sdk", ["6", "7"])
 def test_an_approval_that_comes_before_its_call_begins_no_step(sdk: str) -> None:
     sent = body([p.Text("a"), p.ApprovalRequest("a1", "c1", tool_name="delete")], sdk)
