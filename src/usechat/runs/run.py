@@ -382,7 +382,7 @@ class Run:
     def _last_frames(self, ending: parts.Finish | parts.Error | parts.Abort) -> bytes:
         try:
             return self._handle(ending)
-        except UsechatError:  # the source named the message badly, or an error text is none: the run ends all the same
+        except UsechatError:  # such as an error text that is none: the run ends all the same
             _logger.exception("run %s: its ending cannot be written", self.info.run_id)
             self._stream.ending = parts.Error(NO_ENDING)
             last = (chunks.ErrorChunk(NO_ENDING), chunks.FinishChunk())
