@@ -29,9 +29,6 @@ from usechat.runs.run import (
     Timeouts,
     contain_exits,
     describe_with,
-
-
-    describe_with,
     log_native_approval,
 )
 from usechat.sources import as_source
