@@ -65,7 +65,19 @@ def check_turn(judge: Judge, release: str, sdk: str, sent: list[Part], continues
     if continues is None:
         assert conserved(sent) == shown(page), ("conservation", *about)
     check_posting(judge, release, page, about, sent)
+    check_validity(judge, release, sdk, page, continues, about)
     return page
+
+
+def check_validity(judge: Judge, release: str, sdk: str, page: Any, continues: Any, about: Any) -> None:
+    """Ask `validateUIMessages` of the newest release of the major, as a server that gets the message back does."""
+    is_pending = continues is not None and any(part.get("state") == "approval-requested" for part in continues["parts"])
+    if not page["parts"] or (is_pending and not sdk.startswith("7")):
+        # No message may be empty. An outcome of a call whose approval the page left unanswered needs an answer, for
+        # which only AI SDK 7 has a chunk.
+        return
+    [validated] = judge.validate(RELEASES[release[0]][-1], [[USER, page]])
+    assert validated["ok"], ("the message validates", validated["error"], *about)
 
 
 def check_posting(judge: Judge, release: str, page: Any, about: Any, sent: list[Part]) -> None:

@@ -218,6 +218,12 @@ def test_a_step_of_the_continued_message_is_not_reset() -> None:
     assert stream.downgraded == {"reset-step": 1}
 
 
+def test_only_calls_of_the_continued_message_are_marked_as_restored() -> None:
+    stream = MessageStream(sdk="7", continues=continued(part_of("input-available", "loc")))
+    stream.send(p.ToolCall("c2", "t"))
+    assert [(call.wire_id, call.restored) for call in stream.waiting_calls] == [("loc", True), ("c2", False)]
+
+
 def test_an_answer_to_a_request_that_was_replaced_is_dropped() -> None:
     stream = MessageStream(sdk="7", continues=continued(ASKED))
     stream.send(p.ApprovalRequest("a2", "c1"))
