@@ -389,13 +389,17 @@ class SteeringMessage(_Part, frozen=True):
 
 
 class Step(_Part, frozen=True):
-    """Begin a step: another model call, another node. A step with nothing in it is not ended.
+    """Begin a step: another model call, another node.
+
+    The step begins with its first content. While a tool call of the current step has no outcome, none begins.
 
     >>> from usechat import MessageStream
     >>> stream = MessageStream(message_id="m1", sdk="7")
     >>> chunks = stream.send(File("https://example.com/a.png", "image/png"))
     >>> stream.send(Step())
-    [FinishStepChunk(), StartStepChunk()]
+    [FinishStepChunk()]
+    >>> stream.send(Text("Next"))[0]
+    StartStepChunk()
     """
 
 
