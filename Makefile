@@ -25,7 +25,7 @@ SOURCES := $(wildcard src tests examples scripts bench) hatch_build.py
 PAGE := src/usechat/web/built/index.html
 PAGE_STAMP := web/node_modules/.package-lock.json
 
-.PHONY: help install page demo demo-agent-ops test check conformance fuzz mutants bench docs format clean
+.PHONY: help install page demo demo-agent-ops test check conformance fuzz bench docs format clean
 .DEFAULT_GOAL := help
 
 help: ## list the targets
@@ -68,9 +68,6 @@ conformance: install ## only the tests in which the real npm clients and a real 
 
 fuzz: install ## look for new failures for FUZZ_SECONDS (60), on FUZZ_RELEASES of `ai` besides those of the tests
 	$(RUN) python -m scripts.fuzz $(FUZZ_SECONDS)
-
-mutants: install ## change the code of protocol/ and runs/ in 200 places; the unit tests must notice 95 % of them
-	$(RUN) python -m scripts.mutants
 
 bench: install ## measure against peers, side by side; ONLY=core (server, agent-ops, open-harness) measures one part
 	$(UV) run --quiet --group bench python -m bench $(if $(ONLY),--only $(ONLY))

@@ -131,7 +131,7 @@ def run(path: Path, deadline: float) -> int:
         process.kill()  # its workers end with it
         process.wait()
         return 0
-    return 0 if code == INTERRUPTED else code
+    return 0 if code in (INTERRUPTED, -signal.SIGINT) else code  # the latter while it still starts
 
 
 def main(seconds: float, releases: Sequence[str]) -> int:
@@ -139,10 +139,9 @@ def main(seconds: float, releases: Sequence[str]) -> int:
     fuzzer = StoryFuzzer(releases)
     deadline = time.monotonic() + seconds
     for path in endless_rounds():
-        left = deadline - time.monotonic()
-        if left <= 0:
+        fuzzer.run(min(STORY_SECONDS, deadline - time.monotonic()))
+        if time.monotonic() >= deadline:
             break
-        fuzzer.run(min(STORY_SECONDS, left))
         code = run(path, deadline)
         if code not in (0, NOTHING_COLLECTED):
             return code
