@@ -400,7 +400,12 @@ class Step(_Part, frozen=True):
     [FinishStepChunk()]
     >>> stream.send(Text("Next"))[0]
     StartStepChunk()
+
+    ``leaves_calls`` begins the step even so, because the source runs these calls itself and reports their outcomes in a
+    later turn. Inputs that are being streamed are completed first in any case.
     """
+
+    leaves_calls: bool = False
 
 
 class ResetStep(_Part, frozen=True):

@@ -446,7 +446,7 @@ class MessageStream:
     def _send_step(self, part: parts.Step) -> None:
         if not self._send_steps or (self._step.open and self._step.empty):
             return
-        if self._is_held():
+        if self._tools.streams_input() if part.leaves_calls else self._is_held():
             self._close_block(part.lane)
         else:
             self._finish_step()

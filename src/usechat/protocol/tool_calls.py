@@ -261,6 +261,10 @@ class ToolCalls:
                 return True
         return False
 
+    def streams_input(self) -> bool:
+        """Tell whether the input of a call of the current step is incomplete."""
+        return any(call.state is ToolState.INPUT_STREAMING for call in self._open_in_step.values())
+
     def settle_denied(self) -> list[Chunk]:
         """Give the calls of the current step that were denied their outcome."""
         denied = [call for call in self._open_in_step.values() if call.denied and not call.settled]

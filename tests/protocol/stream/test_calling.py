@@ -211,6 +211,13 @@ def test_a_denial_beside_an_open_call_is_left_open_so_that_the_page_posts_its_an
     ]
 
 
+def test_a_step_can_leave_calls_that_the_source_runs_itself_but_no_input_that_is_streamed() -> None:
+    question: list[Part] = [p.Step(leaves_calls=True), p.ToolCall("q", "ask"), p.ApprovalRequest("a", "q")]
+    steps = [FinishStepChunk(), StartStepChunk(), ToolInputAvailableChunk("q", "ask", None)]
+    assert send([p.ToolCall("c1", "t"), *question])[3:6] == steps
+    assert send([p.ToolInputStart("c1", "t"), *question])[3] == steps[2]
+
+
 def test_a_call_behind_a_denied_one_has_a_step_of_its_own() -> None:
     out = send([p.ToolDenied("c1"), p.ToolCall("loc", "locate")])
     assert out[-6:-2] == [
