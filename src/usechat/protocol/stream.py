@@ -306,7 +306,7 @@ class MessageStream:
         if not self._started:
             self._start()
         self._settle()
-        self._send_tool_chunks(self._tools.complete())
+        self._complete_tools()
         return self._out
 
     def fail(self, text: str) -> list[Chunk]:
@@ -534,7 +534,7 @@ class MessageStream:
         self._finish("other", metadata)
 
     def _end_well(self, part: parts.Finish, metadata: Mapping[str, Any]) -> None:
-        self._send_tool_chunks(self._tools.complete())
+        self._complete_tools()
         self._ask()
         if self._step.inherited or (self._step.text_after_call and self._step.output):
             # Text was written beside a tool whose outcome came later: without a step behind them
@@ -553,10 +553,14 @@ class MessageStream:
             self._send_tool_chunks(questions)
 
     def _settle(self) -> None:
-        """Settle inputs that are half written, send approval requests that waited for the end, and close all blocks."""
+        """Settle inputs that are half written, and close all blocks."""
         self._send_tool_chunks(self._tools.cut_off_inputs())
         self._close_blocks()
+
+    def _complete_tools(self) -> None:
+        """Send approval requests that waited for the end of the turn, and settle what a good ending settles."""
         self._send_tool_chunks(self._tools.show_requests())
+        self._send_tool_chunks(self._tools.complete())
 
     def _show_empty_step(self) -> None:
         """Put an empty text into an empty step that no metadata can show; see :meth:`_finish`."""

@@ -17,6 +17,7 @@ from usechat.protocol.chunks import (
     ToolOutputDeniedChunk,
     ToolOutputErrorChunk,
 )
+from usechat.protocol.stream import BROKEN_OFF
 
 # Parts are written `p.Text`, chunks by their bare names.
 import usechat.parts as p  # isort: skip
@@ -213,9 +214,10 @@ def test_tools(sent: list[Part], expected: list[Chunk]) -> None:
 
 
 @pytest.mark.parametrize("sdk", ["any", "6"])
-def test_a_pending_approval_survives_a_failure_of_a_turn_that_asks_at_its_end(sdk: str) -> None:
+def test_a_call_whose_approval_was_not_asked_for_yet_fails_with_the_turn(sdk: str) -> None:
     sent = body([WEATHER, p.ApprovalRequest("a1", "c1"), p.Error("x")], sdk)
-    assert ToolApprovalRequestChunk("a1", "c1") in sent
+    assert ToolOutputErrorChunk("c1", BROKEN_OFF) in sent
+    assert not any(isinstance(chunk, ToolApprovalRequestChunk) for chunk in sent)
 
 
 @pytest.mark.parametrize("sdk", ["6", "7"])
