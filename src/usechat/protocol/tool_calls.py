@@ -449,6 +449,7 @@ class ToolCalls:
         if not self._releases.knows("tool-approval-request"):
             self._downgraded["tool-approval-request"] += 1
         if not self._releases.knows("tool-approval-response"):
+            call.approval_shown = False  # what the page may show is an earlier request, and its answer
             self._unasked[call.wire_id] = part
             return sent
         return sent + self._show_request(call, part)

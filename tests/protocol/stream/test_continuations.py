@@ -218,6 +218,12 @@ def test_a_step_of_the_continued_message_is_not_reset() -> None:
     assert stream.downgraded == {"reset-step": 1}
 
 
+def test_a_denial_after_a_yes_that_the_page_shows_is_an_error() -> None:
+    sent: list[Part] = [p.ApprovalRequest("a2", "c1"), p.ToolDenied("c1")]
+    out = send(sent, "6", continues=continued(APPROVED))
+    assert out[1] == ToolOutputErrorChunk("c1", "The tool call was denied.")
+
+
 def test_only_calls_of_the_continued_message_are_marked_as_restored() -> None:
     stream = MessageStream(sdk="7", continues=continued(part_of("input-available", "loc")))
     stream.send(p.ToolCall("c2", "t"))
