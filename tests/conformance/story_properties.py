@@ -71,10 +71,9 @@ def check_turn(judge: Judge, release: str, sdk: str, sent: list[Part], continues
 
 def check_validity(judge: Judge, release: str, sdk: str, page: Any, continues: Any, about: Any) -> None:
     """Ask `validateUIMessages` of the newest release of the major, as a server that gets the message back does."""
-    is_pending = continues is not None and any(part.get("state") == "approval-requested" for part in continues["parts"])
-    if not page["parts"] or (is_pending and not sdk.startswith("7")):
-        # No message may be empty. An outcome of a call whose approval the page left unanswered needs an answer, for
-        # which only AI SDK 7 has a chunk.
+    if not page["parts"] or (continues is not None and not sdk.startswith("7")):
+        # No message may be empty. An outcome that contradicts what the page answered, or left unanswered, before this
+        # turn needs a new answer, for which only AI SDK 7 has a chunk.
         return
     [validated] = judge.validate(RELEASES[release[0]][-1], [[USER, page]])
     assert validated["ok"], ("the message validates", validated["error"], *about)

@@ -444,12 +444,13 @@ class ToolCalls:
             self._downgraded["tool-approval-request.isAutomatic"] += 1
             self._approvals[part.approval_id] = call
             return sent
+        shows_denial = call.denied
         call.asked, call.approved = True, None
         self._remember_approval(part.approval_id, call)
         if not self._releases.knows("tool-approval-request"):
             self._downgraded["tool-approval-request"] += 1
         if not self._releases.knows("tool-approval-response"):
-            call.approval_shown = False  # what the page may show is an earlier request, and its answer
+            call.approval_shown = shows_denial  # the page shows an earlier answer, which a denial must not contradict
             self._unasked[call.wire_id] = part
             return sent
         return sent + self._show_request(call, part)
