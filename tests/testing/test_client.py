@@ -159,13 +159,16 @@ def test_tools_and_approvals_are_answered_as_scripted(usechat_client: Clients, a
     answer.assert_legal(sdk="7")
 
 
-@pytest.mark.parametrize(("approve", "ending"), [(True, "Done."), (lambda _tool: False, "Done.")])
+@pytest.mark.parametrize("approve", [True, lambda _tool: False])
+@pytest.mark.parametrize(("sdk", "asks_with_tool"), [("5", True), ("any", False)])
 def test_approvals_are_answered_too_where_the_server_asks_with_a_tool(
-    usechat_client: Clients, approve: Any, ending: str
+    usechat_client: Clients, sdk: str, asks_with_tool: bool, approve: Any
 ) -> None:
-    answer = usechat_client(asking, tools={"location": "Paris"}, approve=approve).ask("go")
-    answer.assert_legal(sdk="any")
-    assert answer.text == f"You are in Paris. {ending}"
+    app = ChatApp(asking, settings=Settings(sdk=sdk))
+    answer = usechat_client(app, tools={"location": "Paris"}, approve=approve).ask("go")
+    answer.assert_legal(sdk=sdk)
+    assert answer.text == "You are in Paris. Done."
+    assert ("approval" in [tool.name for tool in answer.tools]) is asks_with_tool
 
 
 def test_a_continued_answer_of_a_foreign_server_is_judged_with_the_calls_that_its_client_knows(

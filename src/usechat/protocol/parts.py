@@ -262,6 +262,8 @@ class ApprovalRequest(_Part, frozen=True):
     >>> stream.send(ApprovalRequest("a1", "c1"))
     [ToolApprovalRequestChunk(approval_id='a1', tool_call_id='c1', ...)]
 
+    A stream for AI SDK 6, or for any, sends the request when the turn ends, if it is still pending then.
+
     ``is_automatic`` marks a request that the server answers itself. ``reason``, ``descriptor`` and
     ``input_schema_input`` are for the page. ``signature`` is made by the server if it has a secret.
     """
@@ -413,14 +415,23 @@ class SteeringMessage(_Part, frozen=True):
 
 
 class Step(_Part, frozen=True):
-    """Begin a step: another model call, another node. A step with nothing in it is not ended.
+    """Begin a step: another model call, another node.
+
+    The step begins with its first content. While a tool call of the current step has no outcome, none begins.
 
     >>> from usechat import MessageStream
     >>> stream = MessageStream(message_id="m1", sdk="7")
     >>> chunks = stream.send(File("https://example.com/a.png", "image/png"))
     >>> stream.send(Step())
-    [FinishStepChunk(), StartStepChunk()]
+    [FinishStepChunk()]
+    >>> stream.send(Text("Next"))[0]
+    StartStepChunk()
+
+    ``leaves_calls`` begins the step even so, because the source runs these calls itself and reports their outcomes in a
+    later turn. Inputs that are being streamed are completed first in any case.
     """
+
+    leaves_calls: bool = False
 
 
 class ResetStep(_Part, frozen=True):

@@ -34,6 +34,7 @@ a Rust extension): an agent does not end the server. asyncio ends its loop when 
 import asyncio
 import contextvars
 import enum
+import functools
 import hashlib
 import inspect
 import logging
@@ -46,6 +47,7 @@ import msgspec
 
 from usechat.errors import PublicError, TaskExited, UsechatError
 from usechat.protocol import chunks, parts
+from usechat.protocol.releases import releases_for
 from usechat.protocol.sse import FrameStream, encode_frames
 from usechat.protocol.stream import MessageStream
 from usechat.protocol.tool_calls import Call
@@ -71,6 +73,7 @@ __all__ = [
     "Timeouts",
     "contain_exits",
     "describe_with",
+    "log_native_approval",
     "message_digest",
 ]
 
@@ -379,7 +382,7 @@ class Run:
     def _last_frames(self, ending: parts.Finish | parts.Error | parts.Abort) -> bytes:
         try:
             return self._handle(ending)
-        except UsechatError:  # the source named the message badly, or an error text is none: the run ends all the same
+        except UsechatError:  # such as an error text that is none: the run ends all the same
             _logger.exception("run %s: its ending cannot be written", self.info.run_id)
             self._stream.ending = parts.Error(NO_ENDING)
             last = (chunks.ErrorChunk(NO_ENDING), chunks.FinishChunk())
@@ -403,8 +406,11 @@ class Run:
         )
 
     def _as_made(self, call: Call) -> OpenCall | None:
-        """Return a call with the tool and input it was made with; None if only the client says that it was made."""
-        if call.restored:
+        """Return a call with the tool and input it was made with; None if only the client says that it was made.
+
+        An approval that the client answered was compared with the call that was made, so its call is known.
+        """
+        if call.restored and call.approved is None:
             return next((made for made in self.info.open_calls if made.tool_call_id == call.wire_id), None)
         return OpenCall(call.wire_id, call.name, input_digest(call.input), call.approval_id)
 
@@ -430,6 +436,8 @@ class Run:
         if self._stream.ending is not None:
             return b""
         settled = self._frames.settle()
+        if self.info.sdk == "any" and any(call.asked for call in self._stream.waiting_calls):
+            log_native_approval()
         pending = self._pending()
         if pending:
             own = {key: value for key, value in json_object(part.metadata or {}).items() if key not in pending}
@@ -450,13 +458,16 @@ class Run:
         return msgspec.structs.replace(part, signature=approval_signature(secret, asked))
 
     def _pending(self) -> Mapping[str, Any]:
-        """Return metadata that signs the calls which wait for the page's outputs.
+        """Return metadata that signs the calls which wait for the page.
 
-        With it the outputs are accepted even when this run is forgotten.
+        With it the page's answers are accepted even when this run is forgotten. Approval requests carry their own
+        signature, if every release that the stream is made for knows it.
         """
-        calls = [call for call in self._open_calls() if call.approval_id is None]
         if self._approval_secret is None:
             return {}
+        knows = releases_for(self.info.sdk).knows
+        unsigned = knows("tool-approval-request") and not knows("tool-approval-request", "signature")
+        calls = [call for call in self._open_calls() if call.approval_id is None or unsigned]
         if calls:
             return pending_metadata(secret_of_chat(self._approval_secret, self.info.chat_id, self.info.subject), calls)
         continued: Mapping[str, Any] = self._context.turn.request.continues or {}
@@ -528,6 +539,14 @@ def contain_exits(loop: asyncio.AbstractEventLoop) -> None:
     earlier: Any = loop.get_task_factory()
     if not isinstance(earlier, _TaskFactory):
         loop.set_task_factory(_TaskFactory(earlier))
+
+
+@functools.cache
+def log_native_approval() -> None:
+    """Log once per process that streams for ``any`` have approvals, which AI SDK 5 does not know."""
+    _logger.info(
+        "an approval request is sent as AI SDK 6 and 7 know it; AI SDK 5 rejects it: serve such pages with --sdk 5"
+    )
 
 
 @types.coroutine

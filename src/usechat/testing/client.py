@@ -444,7 +444,7 @@ class AgentClient:
                 continue
             self._answered.add(question)
             if tool.waits_for_output and tool.name == APPROVAL_TOOL and self._approve is not None:
-                # How a usechat server asks clients that may not know approvals.
+                # How a usechat server asks clients of AI SDK 5, which have no approvals.
                 reply = self._chat.add_tool_output(tool.call_id, {"approved": self._approves(tool)})
             elif tool.waits_for_output and tool.name in self._tools:
                 output = self._tools[tool.name]
