@@ -6,6 +6,7 @@ PYTHONS := 3.11 3.12 3.13
 FUZZ_SECONDS ?= 60
 # The tests of the server that also run with agents behind a queue in Redis.
 EXTERNAL_AGENTS := $(addprefix tests/server/test_,endpoints.py edited_messages.py retries.py waiting_clients.py quotas.py factories.py websocket.py)
+export FUZZ_RELEASES
 
 export UV_PYTHON_DOWNLOADS := never
 # A registry may stumble; a build of twenty minutes does not fall over that.
@@ -68,7 +69,7 @@ conformance: install ## only the tests in which the real npm clients and a real 
 	$(RUN) pytest -n auto tests/conformance
 	$(RUN) pytest -n auto tests/browser
 
-fuzz: install ## look for new failures for FUZZ_SECONDS (60)
+fuzz: install ## look for new failures for FUZZ_SECONDS (60), on FUZZ_RELEASES of `ai` besides those of the tests
 	$(RUN) python -m scripts.fuzz $(FUZZ_SECONDS)
 
 bench: install ## measure against peers, side by side; ONLY=core (server, agent-ops, open-harness) measures one part
@@ -82,7 +83,7 @@ format: $(UV_STAMP) ## format, and mend what the linter can
 	$(RUN) ruff check --fix
 
 clean: ## remove everything that make created
-	rm -rf .tools .venv .venv-3.* .coverage .coverage.* .hypothesis .mypy_cache .pytest_cache .ruff_cache dist uv.lock $(NODE_DIR)/node_modules $(GENKIT_DIR)/node_modules web/node_modules src/usechat/web/built
+	rm -rf .tools .fuzz .venv .venv-3.* .coverage .coverage.* .hypothesis .mypy_cache .pytest_cache .ruff_cache dist uv.lock $(NODE_DIR)/node_modules $(GENKIT_DIR)/node_modules web/node_modules src/usechat/web/built
 	find src tests -name __pycache__ -type d -prune -exec rm -rf {} +
 
 $(UV_STAMP):

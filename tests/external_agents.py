@@ -21,6 +21,7 @@ from usechat.runs.redis.turns import RedisTurns
 from usechat.runs.store import RunStore
 from usechat.server.endpoints import Endpoints
 from usechat.server.settings import Settings
+from usechat.server.turns import NO_HOOKS
 from usechat.server.worker import AgentWorker
 from usechat.sources import HandsOver, as_source
 
@@ -55,7 +56,10 @@ class _Agents:
 
 
 def put_agents_outside(monkeypatch: pytest.MonkeyPatch, stack: ExitStack) -> None:
-    """Let every app that keeps its runs in memory hand its turns to an agent worker instead."""
+    """Let every app that keeps its runs in memory hand its turns to an agent worker instead.
+
+    Not those whose answers are recorded (``chats``, ``on_finish``): agent workers do not do that.
+    """
     url = stack.enter_context(redis_server(next(iter(SERVERS)))).url
     make, begin, shut_down = Endpoints.__init__, Endpoints.begin, Endpoints.shut_down
     agents: WeakKeyDictionary[Endpoints, _Agents] = WeakKeyDictionary()
@@ -64,8 +68,10 @@ def put_agents_outside(monkeypatch: pytest.MonkeyPatch, stack: ExitStack) -> Non
     def make_external(
         self: Endpoints, answer: Any, *, store: RunStore, settings: Settings, observer: Any, **options: Any
     ) -> None:
-        keeps_log = options.get("keep_log", True)
-        if not keeps_log or not isinstance(store, MemoryRuns) or isinstance(as_source(answer), HandsOver):
+        keeps_log, hooks = options.get("keep_log", True), options.get("hooks", NO_HOOKS)
+        is_recorded = options.get("chats") is not None or hooks.on_finish is not None
+        in_memory = keeps_log and isinstance(store, MemoryRuns)
+        if not in_memory or is_recorded or isinstance(as_source(answer), HandsOver):
             make(self, answer, store=store, settings=settings, observer=observer, **options)
             return
         prefix = f"app{os.getpid()}-{next(prefixes)}"

@@ -107,6 +107,15 @@ def test_the_page_about_the_page_holds_code_that_runs() -> None:
     assert ask(names["app"]) == "You said: hi"
 
 
+def test_the_page_about_chats_holds_code_that_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    names: dict[str, Any] = {"__name__": "example"}
+    for block in re.findall(r"```python\n(.*?)```", PAGES["docs/chats.md"].read_text(encoding="utf-8"), re.DOTALL):
+        exec(compile(block, "docs/chats.md", "exec"), names)
+    assert [ask(names["app"]) for _ in range(2)] == ["You said: hi"] * 2
+    assert [message["role"] for message in names["database"]["c1"]] == ["user", "assistant"]
+
+
 @pytest.mark.parametrize("name", PAGES)
 def test_generated_blocks_are_up_to_date(name: str) -> None:
     page = PAGES[name].read_text(encoding="utf-8")

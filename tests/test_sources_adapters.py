@@ -96,3 +96,20 @@ async def test_what_an_adapter_does_not_know_is_refused(framework: Any) -> None:
 async def test_a_function_of_a_framework_is_a_function(framework: Any) -> None:
     assert framework
     assert isinstance(as_source(lambda _turn: "Hi"), FunctionSource)
+
+
+@pytest.mark.parametrize(
+    ("module", "name"), [("crewai.agent", "CrewAI"), ("google.adk.agents.llm_agent", "Google ADK"), ("dspy", "DSPy")]
+)
+def test_an_object_of_a_framework_without_an_adapter_is_refused_by_the_name_of_the_framework(
+    module: str, name: str
+) -> None:
+    base = type("Agent", (), {"__module__": module, "__call__": lambda *_: "called"})
+    own = type("MyAgent", (base,), {"__module__": "my_app"})
+    with pytest.raises(CannotAnswer, match=rf"MyAgent is an object of {name}.*docs/adapters\.md"):
+        as_source(own())
+
+
+def test_a_package_whose_name_only_begins_like_that_of_a_framework_is_not_refused() -> None:
+    own = type("Agent", (), {"__module__": "crewai_tools", "__call__": lambda *_: "called"})
+    assert isinstance(as_source(own()), FunctionSource)

@@ -28,7 +28,7 @@ from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable, I
 from importlib.metadata import EntryPoint, entry_points
 from typing import Any, Final, Generic, Protocol, TypeAlias, TypeVar, cast, runtime_checkable
 
-from usechat.errors import CannotAnswer, LocalProtocolError, UnknownEvent
+from usechat.errors import CannotAnswer, LocalProtocolError, MissingDependency, UnknownEvent
 from usechat.protocol.chunks import Chunk
 from usechat.protocol.parts import Abort, Error, Finish, Part, Text
 from usechat.protocol.reframing import ChunkReader
@@ -56,6 +56,23 @@ _AHEAD: Final = 64
 _CHECK_SECONDS: Final = 0.1
 """How often a thread that waits for the loop looks whether the turn was stopped."""
 _ENDINGS: Final = (Finish, Error, Abort)
+_WITHOUT_ADAPTER: Final = {
+    "agent_framework": "Microsoft Agent Framework",
+    "agno": "Agno",
+    "anthropic": "the Anthropic client",
+    "autogen_agentchat": "AutoGen",
+    "claude_agent_sdk": "the Claude Agent SDK",
+    "crewai": "CrewAI",
+    "dspy": "DSPy",
+    "google.adk": "Google ADK",
+    "haystack": "Haystack",
+    "langchain_core": "LangChain, but no agent or graph",
+    "llama_index": "LlamaIndex",
+    "openai": "the OpenAI client",
+    "smolagents": "smolagents",
+    "strands": "Strands Agents",
+}
+"""Frameworks by the prefix of their modules. An adapter of another package, if one is installed, comes first."""
 
 AnswerT = TypeVar("AnswerT")
 Event = TypeVar("Event")
@@ -413,14 +430,30 @@ def as_source(answer: Any) -> Source:
         return answer
     if isinstance(answer, ChatTransport):
         return AdapterSource(lambda turn: answer.send_messages(turn.request), ChunkReader)
-    for adapter in _adapters_for(tuple(base.__module__ for base in type(answer).__mro__)):
-        source = adapter.load()(answer)
+    modules = tuple(base.__module__ for base in type(answer).__mro__)
+    for adapter in _adapters_for(modules):
+        try:
+            source = adapter.load()(answer)
+        except MissingDependency:
+            continue  # the framework is not here, so this is an object of another package of that name
         if source is not None:
             return cast("Source", source)
+    _refuse_framework(answer, modules)
     if _is_factory(answer):
         return FactorySource(answer)
     _require_callable(answer)
     return FunctionSource(answer)
+
+
+def _refuse_framework(answer: Any, modules: Iterable[str]) -> None:
+    """Refuse an object of a framework that no adapter took. Some of them can be called, but not with a turn."""
+    for module in modules:
+        for prefix, framework in _WITHOUT_ADAPTER.items():
+            if f"{module}.".startswith(f"{prefix}."):
+                raise CannotAnswer(
+                    f"{type(answer).__name__} is an object of {framework}, which has no adapter here;"
+                    " docs/adapters.md shows how to write one"
+                )
 
 
 def restartable(answer: AnswerT) -> AnswerT:

@@ -10,9 +10,10 @@ import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import Any, Final, Protocol, TypeAlias
+from typing import Any, Final, Protocol, TypeAlias, overload
 
 import msgspec
+from msgspec import UNSET
 
 from usechat.errors import LocalProtocolError
 from usechat.protocol.parts import Data, Part
@@ -131,7 +132,7 @@ class Turn:
 
     @property
     def messages(self) -> list[UIMessage]:
-        """The history as the client sent it."""
+        """The history: the stored one where the server has it, otherwise as the client sent it."""
         return self.request.messages
 
     @property
@@ -164,13 +165,27 @@ class Turn:
         """
         self._outlet.send(part)
 
-    def emit(self, name: str, data: Any, *, id: str | None = None, transient: bool = False) -> None:  # noqa: A002
+    @overload
+    def emit(self, name: str, data: Any, *, id: str | None = None, transient: bool = False) -> None: ...
+    @overload
+    def emit(self, data: Any, /, *, id: str | None = None, transient: bool = False) -> None: ...
+    def emit(
+        self,
+        name: Any,
+        data: Any = UNSET,
+        *,
+        id: str | None = None,  # noqa: A002
+        transient: bool = False,
+    ) -> None:
         """Send a ``data-<name>`` part at once, from any thread.
+
+        A dataclass, a msgspec Struct or a pydantic model needs no name: ``emit(Progress(percent=50))`` sends
+        ``data-progress``.
 
         A part with the same name and ``id`` replaces the earlier one on the page. A ``transient`` part reaches the
         page's ``onData`` and is not kept in the message.
         """
-        self._outlet.send(Data(name, data, id, transient))
+        self._outlet.send(Data.of(name, id, transient) if data is UNSET else Data(name, data, id, transient))
 
 
 class SourceObserver(Protocol):
@@ -329,7 +344,11 @@ def current_turn() -> Turn:
     return current_context().turn
 
 
-def emit(name: str, data: Any, *, id: str | None = None, transient: bool = False) -> None:  # noqa: A002
+@overload
+def emit(name: str, data: Any, *, id: str | None = None, transient: bool = False) -> None: ...
+@overload
+def emit(data: Any, /, *, id: str | None = None, transient: bool = False) -> None: ...
+def emit(name: Any, data: Any = UNSET, *, id: str | None = None, transient: bool = False) -> None:  # noqa: A002
     """Send a ``data-<name>`` part of the turn that the calling code runs in, from any thread.
 
     It works anywhere in the agent's call tree, such as in a tool that knows nothing of the turn:
@@ -341,5 +360,8 @@ def emit(name: str, data: Any, *, id: str | None = None, transient: bool = False
     >>> with AgentClient(lambda turn: search(turn.text)) as client:
     ...     client.ask("owls").message.data
     {'progress': [{'query': 'owls'}]}
+
+    A dataclass, a msgspec Struct or a pydantic model needs no name: ``emit(Progress(percent=50))`` sends
+    ``data-progress``.
     """
     current_context().turn.emit(name, data, id=id, transient=transient)

@@ -280,11 +280,12 @@ async def test_the_app_tells_whether_it_is_well_and_closes_its_access_rule() -> 
 
 
 async def test_an_ending_that_cannot_be_written_is_named_as_well() -> None:
-    async def answer(_turn: Turn) -> AsyncIterator[Start]:
-        yield Start("")  # no message can have that id
+    def answer(_turn: Turn) -> str:
+        raise ValueError("broken")
 
     gateway = Gateway()
-    gateway.app = AgentOpsApp(answer, access=gateway.access, authorize=by_header, enabled=True)
+    settings = msgspec.structs.replace(SESSION_SETTINGS, on_error=lambda _error: None)  # not a text
+    gateway.app = AgentOpsApp(answer, access=gateway.access, authorize=by_header, enabled=True, settings=settings)
     frames = [frame for frame in (await gateway.send()).text.split("\n\n") if not frame.startswith(":")]
     assert [frame.split("\n")[0] for frame in frames] == ["event: error", "event: message-finish", "data: [DONE]", ""]
 

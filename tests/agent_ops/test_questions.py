@@ -63,7 +63,7 @@ def test_a_question_as_an_approval_ends_the_stream(frame: Frame, payload: Any) -
     assert fed([CREATE, delta("Well:"), tool("pending", args=ARGS), frame], to)[3:] == [
         p.ToolInputStart("c1", "calculator", dynamic=True),
         p.ToolCall("c1", "calculator", ARGS, dynamic=True),
-        p.Step(),
+        p.Step(leaves_calls=True),
         p.ToolCall("question-q1", "question", payload, dynamic=True),
         p.ApprovalRequest("q1", "question-q1", "Deploy?"),
         p.Finish(),

@@ -38,7 +38,7 @@ def test_a_stream_that_some_reject() -> None:
         "    breaks  AI SDK 5\n"
         '    effect  The turn ends here: status "error" with a long "Type validation failed" text; the rest\n'
         "            is not read.\n"
-        "    fix     Ask with a tool that the page runs, or with a data-* chunk: AI SDK 5 has no approvals.\n"
+        "    fix     Ask with a tool that the page runs, as `--sdk 5` does: AI SDK 5 has no approvals.\n"
         "\n"
         "What the page shows\n"
         '  AI SDK 5: status "error", message "m" of 1 part\n'

@@ -31,6 +31,8 @@ from usechat.protocol.chunks import (
 
 NEXT_STEP = [*STEP_END, *STEP]
 ERROR = {"type": "error", "errorText": "broken"}
+OTHER_INPUT = INPUT | {"toolCallId": "d"}
+OTHER_OUTPUT = OUTPUT | {"toolCallId": "d"}
 DELTA = {"type": "tool-input-delta", "toolCallId": "c", "inputTextDelta": "x"}
 TOOL_CALLS = {"type": "finish", "finishReason": "tool-calls"}
 DENIED = {"type": "tool-output-denied", "toolCallId": "c"}
@@ -94,6 +96,17 @@ def test_a_block_that_is_reset_needs_no_end() -> None:
             *text(),
             *NEXT_STEP,
             OUTPUT,
+        ),
+        case("text-beside-a-call-that-waits", [("UC411", 3)], *STEP, OTHER_INPUT, INPUT, OUTPUT, *text()),
+        case("text-before-the-last-result", [("UC421", 9)], *STEP, OTHER_INPUT, INPUT, OUTPUT, *text(), OTHER_OUTPUT),
+        case(
+            "text-beside-a-call-that-the-provider-runs",
+            [("UC411", 3), ("UC412", 6)],
+            *STEP,
+            OTHER_INPUT | {"providerExecuted": True},
+            INPUT,
+            OUTPUT,
+            *text(),
         ),
         case("nothing-after-the-result", [("UC421", 4)], *STEP, INPUT, OUTPUT, *STEP_END),
         case("only-an-empty-step-after-it", [("UC421", 4)], *STEP, INPUT, OUTPUT, *NEXT_STEP),

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from tests.check.streams import INPUT, OUTPUT, START, STEP, STEP_END, found, stream, text, turn
+from tests.stream_strategies import body_of
 from usechat.check import DEFAULT_SDKS, Capture, Report, check_bytes, check_capture, check_pieces
 from usechat.check.report import named_releases
 from usechat.errors import UnknownRelease
@@ -293,3 +294,29 @@ class TestResponses:
 
     def test_a_rejection_before_reading_stopped_is_final(self) -> None:
         assert check(stream({"type": "x"}, done=False), unread="after 1 s").exit_code == 1
+
+
+NATIVE_APPROVAL = [
+    {"type": "start", "messageId": "m"},
+    {"type": "start-step"},
+    {"type": "tool-input-available", "toolCallId": "c1", "toolName": "t", "input": {}},
+    {"type": "tool-approval-request", "approvalId": "a1", "toolCallId": "c1"},
+    {"type": "finish-step"},
+    {"type": "finish"},
+]
+
+
+def test_an_approval_is_a_note_about_5_for_any() -> None:
+    report = check_bytes(body_of(NATIVE_APPROVAL), sdks=["any"])
+    assert report["ok"]
+    assert list(report["verdicts"]) == ["6.0.0", "6.0.326", "7.0.0", "7.0.169"]
+    [note] = [problem for problem in report["problems"] if problem["rule"] == "UC426"]
+    assert (note["severity"], note["frame"], note["sdks"]) == ("warning", 4, ["5.0.0", "5.0.277"])
+    assert {problem["severity"] for problem in report["problems"]} == {"warning"}
+
+
+@pytest.mark.parametrize("sdks", [["5"], ["any", "5"], ["any", "5.0.0"]])
+def test_an_approval_is_an_error_for_5(sdks: list[str]) -> None:
+    report = check_bytes(body_of(NATIVE_APPROVAL), sdks=sdks)
+    assert not report["ok"]
+    assert [problem["rule"] for problem in report["problems"] if problem["severity"] == "error"] == ["UC204"]

@@ -119,7 +119,7 @@ def test_a_stream_that_is_too_deep_is_not_judged(tmp_path: Path, capsys: pytest.
     path = tmp_path / "deep.sse"
     path.write_bytes(b"data: " + b"[" * 200 + b"]" * 200 + b"\n\n")
     assert exit_code("check", str(path)) == 2
-    assert capsys.readouterr().err.startswith(f"usechat check: {path}: frame 1 is nested in more than 100 levels")
+    assert capsys.readouterr().err.startswith(f"usechat check: {path}: frame 1 is nested in more than 128 levels")
 
 
 def test_accepted_and_rejected(good: str, bad: str, capsys: pytest.CaptureFixture[str]) -> None:

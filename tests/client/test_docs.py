@@ -13,6 +13,7 @@ from tests.conformance.served import serving
 from usechat import parts
 from usechat.server import ChatApp
 from usechat.turn import Turn
+from usechat.typescript import types_of
 
 PAGE = Path(__file__).parent.parent.parent / "docs" / "client.md"
 EXAMPLES = re.findall(r"```python\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)
@@ -49,12 +50,20 @@ def test_talking_to_an_endpoint(capsys: pytest.CaptureFixture[str]) -> None:
 def test_recordings(tmp_path: Path, usechat_client: Callable[..., Any]) -> None:
     path = tmp_path / "tour.usechat.jsonl"
     path.write_text("\n".join(LINES))
-    names = names_of(3)
+    names = names_of(4)
     assert usechat_client(names["replay"](str(path))).ask("hi").text == "Hello"
     assert names["compare"](str(path), str(path)) is None
 
 
 def test_testing(usechat_client: Callable[..., Any], scripted_model: Callable[..., Any]) -> None:
-    names_of(4)["test_agent_is_legal"](usechat_client)
-    names_of(5)["test_agent_calls_its_tool"](scripted_model)
-    assert len(EXAMPLES) == 6
+    names_of(5)["test_agent_is_legal"](usechat_client)
+    names_of(6)["test_agent_calls_its_tool"](scripted_model)
+
+
+def test_serving_an_endpoint_and_types(usechat_client: Callable[..., Any]) -> None:
+    assert isinstance(names_of(3)["app"], ChatApp)
+    agent = names_of(7)["typed_agent"]
+    answer = usechat_client(agent).ask("hi")
+    assert (answer.data, answer.text) == ({"progress": [{"percent": 50}]}, "It is 21 °C.")
+    assert list(types_of(agent).data) == ["progress"]
+    assert len(EXAMPLES) == 8

@@ -1,6 +1,5 @@
 """Recordings: what is written, how it is played, and how two differ."""
 
-import argparse
 import asyncio
 import io
 import json
@@ -22,10 +21,7 @@ from usechat.client.recording import (
     StreamPlayer,
     StreamRecorder,
     StreamRecording,
-    add_diff_options,
-    add_record_options,
     first_difference,
-    run_diff,
 )
 from usechat.errors import InvalidAddress, InvalidSetting, RequestRefused, UnusableFile
 from usechat.server import ChatApp
@@ -87,8 +83,9 @@ async def test_what_is_recorded_is_played_back() -> None:
 
 async def test_a_recording_can_be_checked() -> None:
     recording = await record(weather, "Paris")
-    (capture,) = recording.captures("tour")
+    capture = recording.questions[0].capture("tour")
     assert check_capture(capture, ["any"]).ok
+    assert [size for _, size in capture.arrivals][-1] == len(capture.body)
 
 
 async def test_secrets_are_left_out() -> None:
@@ -175,14 +172,30 @@ async def test_the_times_are_those_of_the_recording_at_any_speed(speed: float, s
 
 
 async def test_each_frame_waits_for_its_step() -> None:
-    steps = 0
+    steps: list[bytes] = []
 
-    async def step() -> None:
-        nonlocal steps
-        steps += 1
+    async def step(piece: bytes) -> None:
+        steps.append(piece)
 
     assert await chat_through(StreamPlayer(StreamRecording.parse(LINES), step=step), "hi") == ["Hello"]
-    assert steps == len(HELLO)
+    assert steps == [frame(chunk) for chunk in HELLO]
+
+
+async def test_a_stop_ends_the_wait_for_a_step() -> None:
+    is_asked = asyncio.Event()
+
+    async def step(_piece: bytes) -> None:
+        is_asked.set()
+        await asyncio.Event().wait()
+
+    player = StreamPlayer(StreamRecording.parse(LINES), step=step)
+    transport = HttpChatTransport("http://page/api/chat", http=InProcessTransport(player), retries=0)
+    async with transport, Chat(transport, id="c1") as chat:
+        reply = chat.send("hi")
+        await is_asked.wait()
+        assert await transport.stop("c1")
+        await reply
+        assert chat.status == "ready"
 
 
 async def test_a_player_that_is_stopped_stops_and_resumes_nothing() -> None:
@@ -289,20 +302,3 @@ def test_differences_beside_the_parts_are_told_too() -> None:
     failed = with_answer(pieces=[*plain.exchanges[0].pieces, (3.0, frame({"type": "error", "errorText": "No."}))])
     assert first_difference(plain, failed) == 'answer 1: the error was null, now it is "No."'
     assert first_difference(plain, StreamRecording("http://h/", [])) == "there were 1 answers, now there are 0"
-
-
-def test_the_commands_take_their_options(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    path = tmp_path / "tour.usechat.jsonl"
-    path.write_text("\n".join(LINES))
-    parser = argparse.ArgumentParser()
-    add_diff_options(parser)
-    assert run_diff(parser.parse_args([str(path), str(path)])) == 0
-    assert capsys.readouterr().out == "No difference.\n"
-    other = tmp_path / "other.usechat.jsonl"
-    other.write_text("\n".join(LINES).replace("Hel", "Hal"))
-    assert run_diff(parser.parse_args([str(path), str(other)])) == 1
-    assert capsys.readouterr().out == 'answer 1: part 2 (text): text was "Hello", now it is "Hallo"\n'
-    recording = argparse.ArgumentParser()
-    add_record_options(recording)
-    options = recording.parse_args(["http://h/api/chat", "-o", str(path)])
-    assert (options.url, options.output, options.port) == ("http://h/api/chat", str(path), 8001)

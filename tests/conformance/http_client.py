@@ -154,15 +154,17 @@ class Browser:
         automatic: Sequence[str] = (),
         socket: str | None = None,
         reads: bool = True,
+        sends: str = "all",
     ) -> Page:
         """Open a page of this release; `automatic` (`tools`, `approvals`) says when it posts again by itself.
 
         Chats that name the same `socket` share one WebSocket, to the URL of the first. With `reads=False` nothing of
-        an answer is read before `Page.read`.
+        an answer is read before `Page.read`. With `sends="one"` the page posts one message instead of all.
         """
         name = next(self._names)
         chat = {"release": release, "url": url, "chatId": chat_id, "messages": list(messages)}
-        self.ask("open", page=name, **chat, headers=headers or {}, automatic=automatic, socket=socket, reads=reads)
+        options = {"automatic": automatic, "socket": socket, "reads": reads, "sends": sends}
+        self.ask("open", page=name, **chat, headers=headers or {}, **options)
         return Page(self, name)
 
     def frames(self, socket: str) -> list[Json]:

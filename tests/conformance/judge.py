@@ -176,13 +176,14 @@ class JudgeError(Exception):
 class Judge:
     """A running Node process; use it as a context manager."""
 
-    def __init__(self, *, timeout: float = 120) -> None:
-        if not (NODE_DIRECTORY / "node_modules").is_dir():
+    def __init__(self, *, timeout: float = 120, directory: Path = NODE_DIRECTORY) -> None:
+        if not (directory / "node_modules").is_dir():
             raise JudgeError("the npm packages are not installed: run `make install`")
         self._timeout = timeout
+        self._number = 0
         self._received = bytearray()
         self._process = subprocess.Popen(
-            [node_binary(), "judge.mjs"], cwd=NODE_DIRECTORY, stdin=subprocess.PIPE, stdout=subprocess.PIPE
+            [node_binary(), "judge.mjs"], cwd=directory, stdin=subprocess.PIPE, stdout=subprocess.PIPE
         )
         self._selector = selectors.DefaultSelector()
         self._selector.register(cast("Any", self._process.stdout), selectors.EVENT_READ)
@@ -196,8 +197,12 @@ class Judge:
         self.close()
 
     def suspend(self) -> None:
-        """Let the process answer nothing any more."""
+        """Let the process answer nothing until it is resumed."""
         self._process.send_signal(signal.SIGSTOP)
+
+    def resume(self) -> None:
+        """Let the process answer again."""
+        self._process.send_signal(signal.SIGCONT)
 
     def close(self) -> None:
         self._selector.close()
@@ -252,21 +257,37 @@ class Judge:
         return cast("Versions", self._ask("versions", None, [])[0])
 
     def _ask(self, operation: str, release: str | None, cases: list[Json]) -> list[Any]:
-        request = json.dumps({"op": operation, "release": release, "cases": cases}, allow_nan=False)
+        self._number += 1
+        request = json.dumps(
+            {"number": self._number, "op": operation, "release": release, "cases": cases}, allow_nan=False
+        )
         assert self._process.stdin is not None
         try:
-            self._process.stdin.write(request.encode() + b"\n")
+            # An exception may have left half of an earlier request: a line of its own makes that one a failure.
+            self._process.stdin.write(b"\n" + request.encode() + b"\n")
             self._process.stdin.flush()
         except BrokenPipeError:
             raise self._died() from None
-        answer = json.loads(self._line())
+        answer = self._answer()
         if "failure" in answer:
             raise JudgeError(answer["failure"])
         results: list[Any] = answer["results"]
+        if len(results) != len(cases) and operation != "versions":
+            raise JudgeError(f"{operation} on {release} gave {len(results)} results for {len(cases)} cases")
         for number, result in enumerate(results):
             if "crash" in result:
                 raise JudgeError(f"{operation} on {release} failed with {result['crash']} for the case {cases[number]}")
         return results
+
+    def _answer(self) -> Json:
+        """Return the answer to the last request.
+
+        An exception in the middle of an earlier one (the time limit of a test, Ctrl-C) leaves its answer unread; that
+        answer is skipped.
+        """
+        while (answer := json.loads(self._line()))["number"] < self._number:
+            pass
+        return answer
 
     def _line(self) -> bytes:
         deadline = monotonic() + self._timeout

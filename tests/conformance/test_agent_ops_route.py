@@ -359,7 +359,7 @@ def test_a_question_is_answered_as_an_approval(chats: Chats, gate: Gateway, rele
 def test_a_question_is_answered_by_a_tool_of_the_page(
     chats: Chats, gate: Gateway, release: str, session_id: str
 ) -> None:
-    page = chats.open(release, "approval", session_id=session_id, automatic=["tools"])
+    page = chats.open(release, "approval", session_id=session_id, sdk="5", automatic=["tools"])
     page.send("ask")
     asked = asked_by(page, "input-available")
     assert asked["type"] == "tool-approval"

@@ -270,11 +270,12 @@ def test_an_interrupt_can_be_an_approval(
 @asking
 @every_place
 @every_release
-def test_without_a_named_release_the_approval_is_a_tool_of_the_page(
+def test_for_5_the_approval_is_a_tool_of_the_page(
     browser: Browser, served: Served, release: str, place: str, asking: str, approved: bool
 ) -> None:
     app = f"{place}-{asking}"
-    page = browser.open(release, served.url(app), chat_id=f"{app}-any-{approved}-{release}", automatic=["tools"])
+    url = f"{served.url(app)}?sdk=5"
+    page = browser.open(release, url, chat_id=f"{app}-tool-{approved}-{release}", automatic=["tools"])
     page.send("delete")
     question = good(page)["messages"][-1]["parts"][-1]
     assert (question["type"], question["state"]) == ("tool-approval", "input-available")

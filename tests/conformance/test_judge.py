@@ -1,5 +1,8 @@
 """The judge judges: facts about the real clients, stated with raw bytes and none of our own code."""
 
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import pytest
@@ -203,3 +206,28 @@ def test_a_judge_that_does_not_answer_or_is_dead_says_so() -> None:
             judge.versions()
         with pytest.raises(JudgeError, match="Node ended with code"):
             judge.versions()
+
+
+@contextmanager
+def interrupted_after(seconds: float) -> Iterator[None]:
+    """Raise in the middle of the block, as the time limit of a test does; the limit of this test is switched off."""
+
+    def interrupt(*_: object) -> None:
+        raise TimeoutError
+
+    earlier = signal.signal(signal.SIGALRM, interrupt)
+    signal.setitimer(signal.ITIMER_REAL, seconds)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, earlier)
+
+
+def test_the_answer_to_a_request_that_was_interrupted_is_not_taken_for_the_next_one() -> None:
+    with Judge() as judge:
+        judge.suspend()
+        with interrupted_after(0.2), pytest.raises(TimeoutError):
+            judge.schema("7.0.169", [{"type": "start"}, {"type": "step-start"}])
+        judge.resume()
+        assert [result["accepted"] for result in judge.schema("7.0.169", [{"type": "step-start"}])] == [False]

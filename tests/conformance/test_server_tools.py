@@ -169,12 +169,13 @@ def test_a_message_without_an_id_can_be_continued(served: Served, message_id: st
 
 @pytest.mark.parametrize("approved", [True, False])
 @pytest.mark.parametrize("app", ["approval", "bare"])
+@pytest.mark.parametrize("sdk", ["own", "any"])
 @pytest.mark.parametrize("release", WITH_APPROVALS)
 def test_an_approval_is_answered_and_the_message_goes_on(
-    browser: Browser, served: Served, release: str, app: str, approved: bool
+    browser: Browser, served: Served, release: str, sdk: str, app: str, approved: bool
 ) -> None:
-    chat_id = f"{app}-{approved}-{release}"
-    url = f"{served.url(app)}?sdk={release}"
+    chat_id = f"{app}-{approved}-{release}-{sdk}"
+    url = served.url(app) if sdk == "any" else f"{served.url(app)}?sdk={release}"
     page, waiting = asked(browser, release, url, chat_id, "approvals", "tools")
     assert tool_part(page, "tool-delete")["state"] == "approval-requested"
     page.call("addToolApprovalResponse", {"id": "a1", "approved": approved, "reason": "because"})
@@ -190,11 +191,11 @@ def test_an_approval_is_answered_and_the_message_goes_on(
 
 @pytest.mark.parametrize("approved", [True, False])
 @pytest.mark.parametrize("release", NEWEST)
-def test_without_a_named_release_the_approval_is_a_tool_of_the_page(
+def test_for_5_the_approval_is_a_tool_of_the_page(
     browser: Browser, served: Served, release: str, approved: bool
 ) -> None:
-    chat_id = f"any-{approved}-{release}"
-    page, waiting = asked(browser, release, served.url("approval"), chat_id, "tools")
+    chat_id = f"tool-{approved}-{release}"
+    page, waiting = asked(browser, release, f"{served.url('approval')}?sdk=5", chat_id, "tools")
     question = tool_part(page, "tool-approval")
     assert question["input"]["approvalId"] == "a1"
     output = {"approved": approved}

@@ -69,8 +69,9 @@ def test_any_parts_make_a_stream_that_no_client_rejects(judge: Judge, major: str
         error = error_of(sent)
         history = [USER, continues] if continues else [USER]
         streams = {sdk: stream_chunks(sent, sdk, continues) for sdk in ("any", major, *RELEASES[major])}
+        asks = major == "5" and any(type_of(chunk) == "tool-approval-request" for chunk in streams["any"])
         for release in RELEASES[major]:
-            fitting = ["any", release] + ([major] if release == RELEASES[major][-1] else [])
+            fitting = ([] if asks else ["any"]) + [release] + ([major] if release == RELEASES[major][-1] else [])
             bodies = [frames(streams[sdk]) for sdk in fitting]
             for body, result in zip(
                 bodies, judge.chat(release, [Chat(body, messages=history) for body in bodies]), strict=True
@@ -184,8 +185,15 @@ def test_no_client_posts_again_by_itself(judge: Judge, release: str, sent: list[
     assert (result["status"], complete["toolCalls"], bool(complete["approvals"])) == ("ready", False, False)
 
 
-@pytest.mark.parametrize("release", [release for releases in RELEASES.values() for release in releases])
-@pytest.mark.parametrize("sdk", ["any", "own"])
+@pytest.mark.parametrize(
+    ("release", "sdk"),
+    [
+        (release, sdk)
+        for major, releases in RELEASES.items()
+        for release in releases
+        for sdk in (["own"] if major == "5" else ["any", "own"])
+    ],
+)
 def test_an_answered_client_tool_or_approval_makes_the_client_post_again(judge: Judge, release: str, sdk: str) -> None:
     chunks = stream_chunks([CALL, ASK], release if sdk == "own" else "any")
     [result] = judge.chat(release, [Chat(frames(chunks))])

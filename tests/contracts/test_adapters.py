@@ -7,7 +7,8 @@ import asyncio
 import itertools
 import sys
 from collections.abc import AsyncIterator, Callable, Sequence
-from types import ModuleType
+from importlib.util import find_spec
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import msgspec
@@ -62,6 +63,44 @@ def example() -> Case:
     return Case(modules["usechat_chirp"].ChirpAdapter, [*tokens, done], {"event": "telepathy"})
 
 
+def pydantic_ai() -> Case:
+    """An answer of Pydantic AI; the pieces of a text come as deltas, the first one with its start."""
+    from pydantic_ai.messages import (
+        ModelResponse,
+        PartDeltaEvent,
+        PartEndEvent,
+        PartStartEvent,
+        TextPart,
+        TextPartDelta,
+    )
+    from pydantic_ai.run import AgentRunResultEvent
+    from pydantic_ai.usage import RunUsage
+
+    from usechat.adapters.pydantic_ai import PydanticAIAdapter
+
+    whole = TextPart("".join(WORDS))
+    result: Any = SimpleNamespace(output=whole.content, usage=RunUsage(), response=ModelResponse([whole]))
+    events = [
+        PartStartEvent(index=0, part=TextPart(WORDS[0])),
+        *(PartDeltaEvent(index=0, delta=TextPartDelta(word)) for word in WORDS[1:]),
+        PartEndEvent(index=0, part=whole),
+        AgentRunResultEvent(result),
+    ]
+    return Case(PydanticAIAdapter, events, SimpleNamespace(event_kind="telepathy"))
+
+
+def langgraph() -> Case:
+    """An answer of LangGraph."""
+    from langchain_core.messages import AIMessageChunk
+
+    from usechat.adapters.langgraph import LangGraphAdapter
+
+    chunks = [AIMessageChunk(content=word) for word in WORDS] + [AIMessageChunk(content="", chunk_position="last")]
+    meta = {"langgraph_checkpoint_ns": "model:1"}
+    events = [{"type": "messages", "ns": (), "data": (chunk, meta)} for chunk in chunks]
+    return Case(LangGraphAdapter, events, {"type": "telepathy", "ns": (), "data": None})
+
+
 ADAPTERS = {
     "chat transport": Case(
         ChunkReader,
@@ -85,6 +124,8 @@ ADAPTERS = {
         {"type": "telepathy"},
     ),
     "Genkit": Case(genkit.adapter, [*map(FlowChunk, WORDS), FlowResult("".join(WORDS))], UnknownFrame("telepathy")),
+    "Pydantic AI": pydantic_ai(),
+    **({"LangGraph": langgraph()} if find_spec("langgraph") else {}),
     "docs/adapters.md": example(),
 }
 EVERY = pytest.mark.parametrize("case", ADAPTERS.values(), ids=ADAPTERS)

@@ -34,6 +34,7 @@ from usechat.errors import (
     Unprocessable,
     UsechatError,
 )
+from usechat.protocol.request import ChatRequest
 from usechat.protocol.validation import validate_messages
 
 PATIENCE = 30
@@ -114,6 +115,11 @@ async def expire(store: ChatStore, claim: Claim) -> None:
     lease, store.lease = store.lease, 0
     await store.renew(claim)
     store.lease = lease
+
+
+def unchanged(request: ChatRequest) -> ChatRequest:
+    """Import a history whose answers need no check."""
+    return request
 
 
 async def shown(store: ChatStore, chat_id: str = "c1") -> list[str]:
@@ -224,6 +230,23 @@ async def test_of_many_requests_at_once_one_begins(stores: Stores) -> None:
     assert (len(begun), len(busy)) == (1, 11)
     assert {each.claim.run_id for each in busy} == {begun[0].claim.run_id}
     assert len((await stores[0].load("c1", owner="ada")).messages) == 1, "what is refused is not stored"
+
+
+async def test_a_new_version_of_the_question_that_is_answered_is_told_from_other_requests(store: ChatStore) -> None:
+    begun = await begin(store, ask(user("u1", "One")))
+    edited = await store.begin(ask(user("u1", "Two"), message_id="u1"), owner="ada", run_id="r2")
+    other = await store.begin(ask(user("u2", "Two")), owner="ada", run_id="r3")
+    assert [edited, other] == [Busy(begun.claim, is_edit=True), Busy(begun.claim)]
+
+
+async def test_a_chat_is_looked_up_without_its_messages(store: ChatStore) -> None:
+    begun = await begin(store, ask(user("u1", "One")))
+    found = await store.look_up("c1", owner="ada")
+    assert (found.chat.title, found.running) == ("One", True)
+    await store.finish(begun.claim, answer("a1", "Fine."), "finished")
+    assert not (await store.look_up("c1", owner="ada")).running
+    with pytest.raises(ChatNotFound):
+        await store.look_up("c1", owner="bob")
 
 
 async def test_the_same_message_joins_its_answer(stores: Stores) -> None:
@@ -418,11 +441,11 @@ async def test_the_second_answer_sees_the_first_one(stores: Stores, approved: bo
     message_id = await waiting(here, asks("t1", "p1"))
     begun = await begin(here, ask(answer(message_id, answers("t1", "p1", True)), message_id=message_id))
     second = ask(answer(message_id, answers("t1", "p1", approved)), message_id=message_id)
-    assert await there.begin(second, owner="ada", run_id="r2") == Joined(begun.claim)
+    assert await there.begin(second, owner="ada", run_id="r2") == Joined(begun.claim, has_message=True)
     done = call("t1", "output-available", approval={"id": "p1", "approved": True}, output="21 °C")
     await here.finish(begun.claim, answer(message_id, done, "It is warm."), "finished")
     stored = answer(message_id, done, "It is warm.")
-    assert await there.begin(second, owner="ada", run_id="r3") == Answered(stored)
+    assert await there.begin(second, owner="ada", run_id="r3") == Answered(stored, second.messages[0])
     assert (await there.load("c1", owner="ada")).messages[-1] == stored
 
 
@@ -440,7 +463,7 @@ async def test_of_many_answers_at_once_one_is_taken(stores: Stores) -> None:
     )
     begun = [each for each in found if isinstance(each, Begun)]
     assert len(begun) == 1
-    assert [each for each in found if each is not begun[0]] == [Joined(begun[0].claim)] * 9
+    assert [each for each in found if each is not begun[0]] == [Joined(begun[0].claim, has_message=True)] * 9
 
 
 async def test_an_approval_whose_run_was_lost_is_told_again_as_given(stores: Stores) -> None:
@@ -636,7 +659,7 @@ async def test_a_history_is_imported_only_if_that_is_allowed(store: ChatStore) -
     history = [user("u1", "Q1"), answer("a1", "A1"), user("u2", "Q2")]
     begun = await begin(store, ask(*history, chat_id="c1"))
     assert texts(begun.request.messages) == ["Q2"]
-    begun = await begin(store, ask(*history, chat_id="c2"), import_history=True)
+    begun = await begin(store, ask(*history, chat_id="c2"), check_import=unchanged)
     assert begun.request.messages == history
     loaded = await store.load("c2", owner="ada")
     assert (loaded.messages, loaded.outcomes, loaded.chat.title) == (history, {"a1": "finished"}, "Q1")
@@ -644,21 +667,23 @@ async def test_a_history_is_imported_only_if_that_is_allowed(store: ChatStore) -
 
 async def test_a_known_chat_imports_nothing(store: ChatStore) -> None:
     await turn(store, ask(user("u1", "Q1")), "A1")
-    begun = await begin(store, ask(user("x", "Forged"), answer("y", "Forged"), user("u2", "Q2")), import_history=True)
+    begun = await begin(
+        store, ask(user("x", "Forged"), answer("y", "Forged"), user("u2", "Q2")), check_import=unchanged
+    )
     assert texts(begun.request.messages) == ["Q1", "A1", "Q2"]
 
 
 async def test_an_imported_answer_goes_on_with_what_the_server_has_checked(store: ChatStore) -> None:
     history = [user("u1", "Q1"), answer("a1", call("t1", "output-available", output=1))]
     request = msgspec.structs.replace(ask(*history, message_id="a1"), pending_calls=frozenset({"t1"}))
-    begun = await begin(store, request, import_history=True)
+    begun = await begin(store, request, check_import=unchanged)
     assert (begun.continues, begun.request.messages) == (history[1], history)
     assert [each.tool_call_id for each in begun.request.tool_outputs] == ["t1"]
 
 
 async def test_what_no_client_would_accept_is_not_imported(store: ChatStore) -> None:
     history = [user("u1", "Q1"), answer("a1", {"type": "unheard-of"}), user("u2", "Q2")]
-    begun = await begin(store, ask(*history), import_history=True)
+    begun = await begin(store, ask(*history), check_import=unchanged)
     assert texts(begun.request.messages) == ["Q1", "Q2"]
 
 

@@ -98,6 +98,22 @@ def test_citations_are_kept_by_the_releases_that_know_them(sdk: str, citations: 
     assert ended == [{"type": "text", "text": "", "state": "done", **citations}]
 
 
+@pytest.mark.parametrize(
+    "source",
+    [
+        {"type": "source", "sourceType": "url", "id": "s1", "url": "https://example.com", "title": "t"},
+        {"type": "source", "sourceType": "document", "id": "s1", "mediaType": "text/plain", "title": "t"},
+    ],
+)
+def test_keys_of_a_citation_that_the_client_does_not_know_are_stripped(source: Json) -> None:
+    known = {"source": source, "startIndex": 0, "citedText": "a"}
+    given = {**known, "score": 1, "source": {**source, "page": 2}}
+    builder = MessageBuilder(sdk="7")
+    builder.receive(chunks.TextStartChunk("1"))
+    builder.receive(chunks.TextEndChunk("1", [given]))
+    assert builder.message["parts"] == [{"type": "text", "text": "", "state": "done", "citations": [known]}]
+
+
 @pytest.mark.parametrize("sdk", ["5", "6", "7.0.78"])
 def test_finish_step_forgets_open_blocks(sdk: str) -> None:
     builder = MessageBuilder(sdk=sdk)

@@ -13,7 +13,7 @@ from usechat.parts import Part
 from usechat.protocol import chunks
 from usechat.protocol.chunks import Chunk
 from usechat.protocol.message import MessageBuilder
-from usechat.protocol.reframing import Reframer, compact, earlier_parts, shorten
+from usechat.protocol.reframing import Reframer, compact, earlier_parts, shorten, unseen_parts
 from usechat.protocol.sse import DONE, ChunkDecoder, FrameStream
 from usechat.protocol.stream import MessageStream
 from usechat.protocol.ui_messages import UIMessage
@@ -140,7 +140,8 @@ def test_a_run_made_for_another_release_is_legal_there_in_any_split(sent: list[P
     frames = frames_of(sent)
     reframer = Reframer("m1", sdk)
     whole = b"".join(reframer.receive(frames[i : i + size]) for i in range(0, len(frames), size))
-    for release in ("5.0.0", "6.0.0", "7.0.0") if sdk == "any" else (sdk,):
+    fives = () if b'"type":"tool-approval-request"' in whole else ("5.0.0",)
+    for release in (*fives, "6.0.0", "7.0.0") if sdk == "any" else (sdk,):
         read(whole, release)
     assert whole.count(b'"type":"finish"') <= 1
 
@@ -218,3 +219,39 @@ def test_any_continuation_can_be_replayed(sent: list[Part], continues: dict[str,
     message, _ = read(Reframer("m1", "7", earlier=continues).receive(frames_of(sent, continues=continues)))
     assert message["id"] == "m1"
     assert message["parts"][1]["type"] == "text"
+
+
+def approved_call(state: str, **fields: Any) -> dict[str, Any]:
+    approval = {"id": "a", "approved": True}
+    return {"type": "tool-t", "toolCallId": "c1", "state": state, "input": {}, "approval": approval, **fields}
+
+
+@pytest.mark.parametrize(("sdk", "is_shown"), [("6", False), ("7", True)])
+def test_an_answered_approval_is_shown_only_where_its_answer_can_be(sdk: str, is_shown: bool) -> None:
+    continues = {"id": "m1", "role": "assistant", "parts": [approved_call("approval-responded")]}
+    frames = frames_of([parts.ToolResult("c1", 1)], sdk=sdk, continues=continues)
+    sent = ChunkDecoder().receive(Reframer("m1", sdk, earlier=continues).receive(frames))
+    assert any(isinstance(chunk, chunks.ToolApprovalRequestChunk) for chunk in sent) is is_shown
+    assert any(isinstance(chunk, chunks.ToolOutputAvailableChunk) for chunk in sent)
+
+
+@pytest.mark.parametrize("sdk", ["6", "7"])
+def test_a_page_that_has_the_continued_message_gets_only_what_follows(sdk: str) -> None:
+    continues = {"id": "m1", "role": "assistant", "parts": [approved_call("approval-responded")]}
+    frames = frames_of([parts.ToolResult("c1", 1), parts.Text("Done.")], continues=continues)
+    message, _ = read(Reframer("m1", sdk, continues=continues).receive(frames), sdk, continues)
+    told = [(part["type"], part.get("state"), part.get("text")) for part in message["parts"]]
+    assert told == [("tool-t", "output-available", None), ("step-start", None, None), ("text", "done", "Done.")]
+
+
+def test_a_page_that_is_behind_gets_the_outcomes_and_parts_that_it_lacks() -> None:
+    settled = {"type": "tool-t", "toolCallId": "c0", "state": "output-available", "input": {}, "output": 0}
+    text = {"type": "text", "text": "Done."}
+    copy = {"parts": [settled, approved_call("approval-responded")]}
+    message = {"parts": [settled, approved_call("output-available", output=1), text]}
+    assert unseen_parts(message, copy) == [
+        parts.ToolResult("c1", 1),
+        parts.Text("Done.", lane="earlier 0"),
+        parts.BlockEnd(lane="earlier 0"),
+    ]
+    assert unseen_parts(message, message) == []

@@ -387,3 +387,15 @@ def test_any_json_is_a_request_or_a_typed_error(body: Any) -> None:
 def test_any_bytes_are_no_request_but_a_typed_error(body: bytes) -> None:
     with pytest.raises(RequestError):
         ChatRequest.parse(body)
+
+
+@pytest.mark.parametrize("body", [{}, {"messages": []}, {"messages": None}, {"message": None}])
+@pytest.mark.parametrize("trigger", ["submit-message", "regenerate-message"])
+def test_a_body_may_bring_no_message_where_the_server_has_the_history(body: dict[str, Any], trigger: str) -> None:
+    request = ChatRequest.parse({"id": "c1", "trigger": trigger, **body}, is_history_stored=True)
+    assert (request.chat_id, request.messages, request.trigger) == ("c1", [], trigger)
+
+
+def test_a_message_that_is_none_is_refused_where_the_page_has_the_history() -> None:
+    with pytest.raises(InvalidRequest, match=r"^message must be an object"):
+        ChatRequest.parse({"message": None})

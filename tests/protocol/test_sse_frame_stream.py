@@ -83,17 +83,13 @@ def test_metadata_that_cannot_be_compared_is_sent_again() -> None:
     assert frames.send(parts.Text("c", other)) == delta("1", "c", providerMetadata={"p": {"v": "[Incomparable]"}})
 
 
-def test_text_that_waited_in_another_lane_does_not_take_over_the_next_text() -> None:
+def test_text_of_another_lane_does_not_take_over_the_next_text() -> None:
     frames = FrameStream(MessageStream(message_id="m1", sdk="7"))
-    for part in (
-        parts.ToolCall("c1", "t", {}),
-        parts.ToolResult("c1", 1),
-        parts.ToolInputStart("c2", "t"),
-        parts.Text("waits", lane="x"),
-    ):
+    for part in (parts.ToolResult("c1", 1, lane="c"), parts.ToolInputStart("c2", "t", lane="c")):
         frames.send(part)
-    assert frames.send(parts.ToolCall("c2", "t", {})).endswith(delta("1", "waits"))
-    assert frames.send(parts.Text("own")).endswith(delta("2", "own"))
+    assert frames.send(parts.Text("PLANNER", lane="p")).endswith(delta("1", "PLANNER"))
+    frames.send(parts.ToolCall("c2", "t", {}, lane="c"))
+    assert frames.send(parts.Text("CODER", lane="c")).endswith(delta("2", "CODER"))
 
 
 def test_settling_writes_what_the_stream_settles() -> None:

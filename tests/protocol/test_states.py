@@ -127,6 +127,10 @@ def test_every_row_of_the_tables_is_taken() -> None:
     for sdk in ("6", "7"):
         for sent in itertools.chain(itertools.product(ABOUT_ONE_CALL, repeat=4), itertools.product(BLOCKS, repeat=3)):
             taken |= moves_of(sent, sdk)
+    # A page that was asked in the turn before, and a release that cannot be told the answer.
+    asked = {"type": "tool-t", "toolCallId": "c1", "state": "approval-requested", "input": {}, "approval": {"id": "a"}}
+    for sent in itertools.product(ABOUT_ONE_CALL, repeat=2):
+        taken |= moves_of(sent, "6", {"id": "m1", "parts": [asked]})
     assert taken == ROWS
 
 

@@ -112,6 +112,18 @@ async def test_a_log_that_is_not_kept_forgets_what_was_taken() -> None:
     assert log.readers == 0
 
 
+@pytest.mark.parametrize(("keep", "left"), [(False, b""), (True, b"a")])
+async def test_what_a_reader_skips_is_forgotten_by_a_log_that_is_not_kept(keep: bool, left: bytes) -> None:
+    log = Log(keep=keep)
+    reader = log.reader()
+    log.append(b"a")
+    log.flush()
+    reader.skip()
+    assert log.so_far() == left
+    log.append(b"b")
+    assert await reader.read() == b"b"
+
+
 async def test_every_flush_is_reported() -> None:
     events: list[bytes] = []
     log = Log(on_flush=events.append)

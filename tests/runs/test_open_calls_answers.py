@@ -221,3 +221,18 @@ def test_an_ignored_output_is_logged_without_its_content(
     with caplog.at_level(logging.WARNING, "usechat"):
         Answers(asked(*told), "c1", answerable(latest), SECRET).pending()
     assert [record.getMessage() for record in caplog.records] == lines
+
+
+@pytest.mark.parametrize("call", [REMOVE, OpenCall("t2", "remove", input_digest({"path": "other"}), "a1")])
+def test_an_approval_may_be_signed_in_the_metadata(call: OpenCall) -> None:
+    answers = Answers(
+        asked(approval(approval={"id": "a1", "approved": True}), metadata=pending_metadata(SECRET, [call])),
+        "c1",
+        None,
+        SECRET,
+    )
+    if call is REMOVE:
+        answers.check_approvals()
+    else:
+        with pytest.raises(Unprocessable, match="was not asked for, or its tool call has changed"):
+            answers.check_approvals()

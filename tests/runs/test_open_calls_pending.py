@@ -76,6 +76,8 @@ def test_whatever_differs_has_another_signature(secret: str, calls: list[OpenCal
     [
         ({"usechat": {"pending": ["t1"], "signature": "x", "more": 1}, "usage": {}}, Pending(["t1"], "x")),
         ({"usechat": {"pending": [], "signature": "x"}}, Pending([], "x")),
+        ({"usechat": {"pending": [], "signature": "x", "approvals": {"a1": "y"}}}, Pending([], "x", {"a1": "y"})),
+        ({"usechat": {"pending": [], "signature": "x", "approvals": ["a1"]}}, Pending([], "x")),
         ({"usechat": {"pending": [1], "signature": "x"}}, None),
         ({"usechat": {"pending": "t1", "signature": "x"}}, None),
         ({"usechat": {"pending": {"0": "t1"}, "signature": "x"}}, None),
@@ -99,13 +101,14 @@ async def answered(
     secret: str | None = SECRET,
     continues: Mapping[str, Any] | None = None,
     known: tuple[OpenCall, ...] = (),
+    sdk: str = "7",
 ) -> tuple[Any, tuple[OpenCall, ...]]:
     """Run a source that sends this; return the message metadata that it sent and the calls that it left open."""
     messages = [USER] if continues is None else [USER, continues]
     run = Run(
-        RunInfo("r1", "c1", "m1", "7", subject="ada", open_calls=known),
+        RunInfo("r1", "c1", "m1", sdk, subject="ada", open_calls=known),
         TurnContext(ChatRequest.parse({"id": "c1", "messages": messages})),
-        MessageStream(message_id="m1", sdk="7", continues=continues),
+        MessageStream(message_id="m1", sdk=sdk, continues=continues),
         Log(),
         timeouts=Timeouts(),
         describe=lambda _error, _info: "",
@@ -248,3 +251,31 @@ async def test_the_request_for_a_call_is_signed_whatever_its_id_is_on_the_wire(n
     call = OpenCall(asked.tool_call_id, "remove", input_digest({"b": 2}), "a1")
     assert asked.signature == approval_signature(SECRET, call)
     assert asked.tool_call_id != "t1"
+
+
+@pytest.mark.parametrize(("sdk", "is_signed"), [("any", True), ("6.0.201", True), ("6.0.202", False), ("5", False)])
+async def test_an_approval_request_that_cannot_carry_its_signature_has_it_in_the_metadata(
+    sdk: str, is_signed: bool
+) -> None:
+    metadata, left = await answered(CALL, parts.ApprovalRequest("a1", "t1"), sdk=sdk)
+    asked = OpenCall("t1", "ask", ASK.input_digest, "a1")
+    assert left == (asked,)
+    signed = {"pending": [], "signature": pending_signature(SECRET, [])}
+    expected = {"usechat": {**signed, "approvals": {"a1": approval_signature(SECRET, asked)}}}
+    assert {key: value for key, value in (metadata or {}).items() if key == "usechat"} == (
+        expected if is_signed else {}
+    )
+
+
+async def test_a_denied_call_that_is_left_for_the_next_turn_stays_answerable() -> None:
+    denied = {
+        "type": "tool-ask",
+        "toolCallId": "t1",
+        "state": "approval-responded",
+        "input": {"a": 1},
+        "approval": {"id": "a1", "approved": False},
+    }
+    waiting = {"type": "tool-look", "toolCallId": "t2", "state": "input-available", "input": None}
+    message = {"id": "m1", "role": "assistant", "parts": [{"type": "step-start"}, denied, waiting]}
+    _, left = await answered(parts.ToolDenied("t1"), continues=message, known=(LOOK,))
+    assert left == (OpenCall("t1", "ask", ASK.input_digest, "a1"), LOOK)

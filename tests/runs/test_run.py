@@ -29,6 +29,7 @@ from usechat.runs.run import (
     Timeouts,
     contain_exits,
     describe_with,
+    log_native_approval,
 )
 from usechat.sources import as_source
 from usechat.turn import Turn, TurnContext, emit
@@ -44,12 +45,13 @@ def make_run(
     secret: str | None = None,
     log: Log | None = None,
     describe: Callable[[BaseException, RunInfo], str] = lambda error, _info: f"redacted {type(error).__name__}",
+    sdk: str = "7",
 ) -> tuple[Run, list[Run]]:
     ended: list[Run] = []
     run = Run(
-        RunInfo("r1", "c1", "m1", "7"),
+        RunInfo("r1", "c1", "m1", sdk),
         TurnContext(ASKED),
-        MessageStream(message_id="m1", sdk="7"),
+        MessageStream(message_id="m1", sdk=sdk),
         log or Log(),
         timeouts=timeouts or Timeouts(),
         describe=describe,
@@ -149,6 +151,20 @@ async def test_approval_requests_are_signed_with_the_secret_of_their_chat() -> N
     asked = OpenCall("t1", "rm", input_digest({"p": "/"}), "a1")
     signature = approval_signature(secret_of_chat("s3cret", "c1", ""), asked)
     assert f'"signature":"{signature}"'.encode() in run.log.so_far()
+
+
+async def test_a_run_that_is_stopped_before_its_first_step_ends_without_its_agent() -> None:
+    asked: list[Turn] = []
+
+    async def unasked(turn: Turn) -> AsyncIterator[str]:
+        asked.append(turn)
+        yield "late"
+
+    run, ended = make_run(Timeouts(stop=60))
+    run.start(as_source(unasked))
+    run.stop()
+    await run.wait(10)
+    assert ([each.info.state for each in ended], asked) == ([RunState.STOPPED], [])
 
 
 async def test_stop_cancels_the_agent_in_its_own_task_and_context() -> None:
@@ -627,3 +643,24 @@ async def test_a_thread_that_waits_for_the_loop_can_be_stopped() -> None:
     assert await asyncio.to_thread(closed.wait, 30)
     await run.wait(10)
     assert run.info.state is RunState.STOPPED
+
+
+async def test_the_first_native_approval_for_any_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:
+    log_native_approval.cache_clear()
+    caplog.set_level("INFO", "usechat.runs")
+    for sdk in ("7", "any", "any"):
+        run, _ = make_run(sdk=sdk)
+        run.write(parts.ApprovalRequest("a1", "c1"))
+        run.write(parts.Finish())
+    assert [record.getMessage() for record in caplog.records] == [
+        "an approval request is sent as AI SDK 6 and 7 know it; AI SDK 5 rejects it: serve such pages with --sdk 5"
+    ]
+
+
+async def test_an_approval_that_is_not_sent_is_not_logged(caplog: pytest.LogCaptureFixture) -> None:
+    log_native_approval.cache_clear()
+    caplog.set_level("INFO", "usechat.runs")
+    run, _ = make_run(sdk="any")
+    for part in (parts.ApprovalRequest("a1", "c1"), parts.ToolResult("c1", "done"), parts.Finish()):
+        run.write(part)
+    assert caplog.records == []

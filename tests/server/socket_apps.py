@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 from starlette.requests import Request
 from websockets.exceptions import ConnectionClosed
-from websockets.sync.client import ClientConnection, connect
+from websockets.sync.client import connect
+from websockets.sync.connection import Connection
 
 from tests.conformance.served import PATIENCE, Gates, Served
 from usechat import parts
@@ -77,7 +78,7 @@ SEEN: list[tuple[str, ...]] = []
 class Client:
     """One socket, as `WebSocketChatTransport` uses it."""
 
-    def __init__(self, connection: ClientConnection) -> None:
+    def __init__(self, connection: Connection) -> None:
         self.connection = connection
         self._waiting: defaultdict[str, deque[dict[str, Any]]] = defaultdict(deque)
 

@@ -336,7 +336,7 @@ async def test_an_approval_of_a_forgotten_run_needs_its_signature() -> None:
 
 
 async def test_a_signed_question_is_checked_where_the_client_has_no_approvals() -> None:
-    settings = Settings(sdk="any", approval_secret="s3cret")
+    settings = Settings(sdk="5", approval_secret="s3cret")
     async with client(ChatApp(asks, settings=settings)) as http:
         message = message_of((await http.post("/api/chat", json=BODY)).content, "5")
     told = [
@@ -344,7 +344,7 @@ async def test_a_signed_question_is_checked_where_the_client_has_no_approvals() 
         for part in message["parts"]
     ]
     body = {"id": "c1", "messages": [USER, {**message, "parts": told}], "messageId": message["id"]}
-    for served, status in ((ChatApp(asks, settings=settings), 200), (ChatApp(asks, settings=Settings(sdk="any")), 422)):
+    for served, status in ((ChatApp(asks, settings=settings), 200), (ChatApp(asks, settings=Settings(sdk="5")), 422)):
         async with client(served) as http:
             response = await http.post("/api/chat", json=body)
         assert response.status_code == status

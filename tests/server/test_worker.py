@@ -11,10 +11,12 @@ import httpx2
 import pytest
 import redis
 
+from tests.chats.talking import answer, user
 from tests.redis_server import PATIENCE, SERVERS, RedisServer, redis_server
 from tests.server.process import question
 from usechat import ChunkDecoder, MessageBuilder
-from usechat.errors import CannotAnswer
+from usechat.chats import MemoryChats
+from usechat.errors import CannotAnswer, InvalidSetting
 from usechat.parts import ApprovalRequest, Part, Text, ToolCall, ToolResult
 from usechat.runs.memory import MemoryRuns
 from usechat.runs.redis.store import RedisRuns
@@ -338,6 +340,29 @@ async def test_an_agent_that_fails_is_reported_like_in_one_process(tier: Tier) -
 def test_a_queue_needs_a_store_that_is_shared(server: RedisServer) -> None:
     with pytest.raises(CannotAnswer, match="need a store that is shared"):
         ChatApp(RedisTurns(RedisRuns(server.url), "agents"), runs=MemoryRuns())
+
+
+@pytest.mark.parametrize(
+    ("option", "sentence"),
+    [
+        ({"chats": MemoryChats()}, "chats are not stored yet if agents answer in processes of their own"),
+        ({"on_finish": print}, "on_finish is not called yet if agents answer in processes of their own"),
+    ],
+)
+def test_what_would_record_answers_is_refused_together_with_a_queue(option: dict[str, Any], sentence: str) -> None:
+    runs = RedisRuns("redis://localhost:1")
+    with pytest.raises(InvalidSetting, match=sentence):
+        ChatApp(RedisTurns(runs, "agents"), runs=runs, **option)
+
+
+async def test_an_agent_gets_the_history_that_the_application_loads(tier: Tier) -> None:
+    async def agent(turn: Turn) -> AsyncIterator[str]:
+        yield " ".join([message["id"] for message in turn.messages])
+
+    web = tier.web(load=lambda _turn: [user("stored", "Hi"), answer("a1", "Hello")])
+    tier.worker(agent)
+    sent = {"id": "c1", "message": user("u2", "And now?")}
+    assert text_of(await web.post("/api/chat", json=sent)) == "stored a1 u2"
 
 
 def test_an_object_without_attributes_cannot_be_said_to_be_restartable() -> None:

@@ -104,10 +104,9 @@ def test_a_tool_that_returns_none_fails_with_the_rule_the_frame_and_the_remedy(u
     with pytest.raises(AssertionError) as failure:
         answer.assert_legal(sdk="any")
     text = str(failure.value)
-    assert "UC" in text
-    assert "frame 3" in text
-    assert "output" in text
-    assert "To mend it: " in text
+    assert "UC205 A key is missing: frame 3: \"tool-output-available\": the key 'output' is missing." in text
+    assert '{"type": "tool-output-available", "toolCallId": "c1"}' in text
+    assert "To mend it: Send the key." in text
 
 
 def test_a_failure_of_the_turn_is_kept_and_not_raised(usechat_client: Clients) -> None:
@@ -160,13 +159,16 @@ def test_tools_and_approvals_are_answered_as_scripted(usechat_client: Clients, a
     answer.assert_legal(sdk="7")
 
 
-@pytest.mark.parametrize(("approve", "ending"), [(True, "Done."), (lambda _tool: False, "Done.")])
+@pytest.mark.parametrize("approve", [True, lambda _tool: False])
+@pytest.mark.parametrize(("sdk", "asks_with_tool"), [("5", True), ("any", False)])
 def test_approvals_are_answered_too_where_the_server_asks_with_a_tool(
-    usechat_client: Clients, approve: Any, ending: str
+    usechat_client: Clients, sdk: str, asks_with_tool: bool, approve: Any
 ) -> None:
-    answer = usechat_client(asking, tools={"location": "Paris"}, approve=approve).ask("go")
-    answer.assert_legal(sdk="any")
-    assert answer.text == f"You are in Paris. {ending}"
+    app = ChatApp(asking, settings=Settings(sdk=sdk))
+    answer = usechat_client(app, tools={"location": "Paris"}, approve=approve).ask("go")
+    answer.assert_legal(sdk=sdk)
+    assert answer.text == "You are in Paris. Done."
+    assert ("approval" in [tool.name for tool in answer.tools]) is asks_with_tool
 
 
 def test_a_continued_answer_of_a_foreign_server_is_judged_with_the_calls_that_its_client_knows(
@@ -191,6 +193,13 @@ def test_a_continued_answer_of_a_foreign_server_is_judged_with_the_calls_that_it
     answer = usechat_client(app, approve=True).ask("go")
     answer.assert_legal(sdk="7")
     assert answer.tools[0].output == 1
+
+
+def test_a_server_that_asks_the_same_again_is_answered_once(usechat_client: Clients) -> None:
+    call = {"type": "tool-input-available", "toolCallId": "c1", "toolName": "location", "input": {}}
+    app = strangers_app(frames({"type": "start"}, call, {"type": "finish"}))
+    client = usechat_client(app, tools={"location": "Paris"})
+    assert len(client.ask("Where?").exchanges) == 2
 
 
 def test_a_secret_is_found_even_if_it_is_cut_into_deltas(usechat_client: Clients) -> None:

@@ -1,5 +1,6 @@
 """The scripted models, read by the real SDKs: what they stream, and which histories they reject."""
 
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -217,6 +218,10 @@ ASSISTANT = {"role": "assistant", "content": "hi"}
             [USER, {"role": "assistant", "content": [{"type": "thinking", "thinking": "hm"}]}],
             "signature: Field required",
         ),
+        (
+            [USER, {"role": "assistant", "content": [{"type": "thinking", "thinking": "hm", "signature": "own"}]}],
+            "Invalid `signature` in `thinking` block",
+        ),
     ],
 )
 def test_anthropic_rejects_broken_histories(scripted_model: Models, messages: Any, text: str) -> None:
@@ -229,3 +234,39 @@ def test_anthropic_accepts_whole_histories(scripted_model: Models) -> None:
     with anthropic_client(scripted_model(["ok"])) as client:
         messages = [USER, use("t1", "t2"), result("t2", "t1"), ASSISTANT, USER]
         assert client.messages.create(model="m", max_tokens=9, messages=messages).stop_reason == "end_turn"
+
+
+def test_anthropic_wants_the_thinking_back_with_the_results_of_its_step(scripted_model: Models) -> None:
+    thinking: Any = {"type": "enabled", "budget_tokens": 1024}
+    model = scripted_model([ModelAnswer(reasoning="Hm.", calls=[ModelCall("w", id="t1")]), "ok"])
+    with anthropic_client(model) as client:
+        step: Any = client.messages.create(model="m", max_tokens=9, messages=[USER], thinking=thinking).content
+        messages = [USER, use("t1"), result("t1")]
+        with pytest.raises(anthropic.BadRequestError, match="Expected `thinking` or `redacted_thinking`"):
+            client.messages.create(model="m", max_tokens=9, messages=messages, thinking=thinking)
+        messages = [USER, {"role": "assistant", "content": step}, result("t1")]
+        client.messages.create(model="m", max_tokens=9, messages=messages, thinking=thinking)
+    assert len(model.refusals) == 1
+
+
+def test_responses_wants_the_reasoning_of_an_item_that_is_sent_by_its_id(scripted_model: Models) -> None:
+    model = scripted_model([ModelAnswer(reasoning="Hm.", calls=[ModelCall("w", id="c1")]), "ok"])
+    with openai_client(model) as client:
+        reasoning, call = (item.to_dict() for item in client.responses.create(model="m", input="hi").output)
+        history: list[Any] = [USER, call, function_output("c1")]
+        with pytest.raises(openai.BadRequestError, match="without its required 'reasoning' item: 'rs_1'"):
+            client.responses.create(model="m", input=history)
+        client.responses.create(model="m", input=[USER, reasoning, call, function_output("c1")])  # type: ignore[list-item]
+    assert len(model.refusals) == 1
+
+
+def test_a_client_that_leaves_a_stream_is_counted(scripted_model: Models) -> None:
+    model = scripted_model([ModelAnswer(text=["One ", "two "] * 50, pause=0.05)])
+    with openai_client(model) as client:
+        stream = client.chat.completions.create(model="m", messages=[USER], stream=True)
+        next(iter(stream))
+        stream.close()
+        deadline = time.monotonic() + 30
+        while not model.disconnects and time.monotonic() < deadline:
+            time.sleep(0.01)
+    assert model.disconnects == 1

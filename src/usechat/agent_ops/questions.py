@@ -48,8 +48,9 @@ class Questions:
         if not self.end_stream:
             yield Data("question", payload, id=question_id)
             return
-        # In a step of its own: the page posts again as soon as every call of the last step is answered.
-        yield Step()
+        # In a step of its own: the page posts again as soon as every call of the last step is answered. Tools that the
+        # agent runs meanwhile go on.
+        yield Step(leaves_calls=True)
         yield ToolCall(_call_id(question_id), _TOOL, payload, dynamic=True)
         yield ApprovalRequest(question_id, _call_id(question_id), text or None)
         yield Finish()

@@ -16,17 +16,17 @@ without that, below the leaf (an edit: beside the version before). User messages
 not have are stored first: their requests failed before they reached the store. All other unknown messages are ignored.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, TypeAlias, cast
 
 import msgspec
 
-from usechat.chats.chat import MessageNode, Tree, digest_of
+from usechat.chats.chat import MessageNode, Tree, digest_of, take_answers
 from usechat.errors import InvalidRequest, Unprocessable
 from usechat.protocol.request import ChatRequest
 from usechat.protocol.ui_messages import UIMessage
 
-__all__ = ["AnswerTo", "Continue", "Join", "Meaning", "Running", "interpret"]
+__all__ = ["AnswerTo", "Continue", "Join", "Meaning", "Running", "interpret", "request_over"]
 
 
 class Running(msgspec.Struct, frozen=True):
@@ -51,7 +51,9 @@ class Continue(msgspec.Struct, frozen=True):
 
 
 class Join(msgspec.Struct, frozen=True):
-    """Read the answer that is running."""
+    """Read the answer that is running; ``has_message`` says whether the page has what was there before it went on."""
+
+    has_message: bool = False
 
 
 Meaning: TypeAlias = AnswerTo | Continue | Join
@@ -71,7 +73,40 @@ def interpret(tree: Tree, request: ChatRequest, running: Running | None = None) 
     """
     asked = _Asked(tree, request)
     meaning = asked.regenerated() if request.trigger == "regenerate-message" else asked.submitted()
-    return Join() if running is not None and _joins(meaning, request, running) else meaning
+    if running is not None and _joins(meaning, request, running):
+        return Join(has_message=isinstance(meaning, Continue))
+    return meaning
+
+
+def request_over(history: Sequence[UIMessage], request: ChatRequest) -> ChatRequest:
+    """Return a request with the stored messages of a chat that has no branches, instead of those that the page sent.
+
+    Of the page's messages only what is new is taken: a user message, and answers to open calls of the last answer.
+
+    >>> question = {"id": "u1", "role": "user", "parts": [{"type": "text", "text": "Hi"}]}
+    >>> forged = {"id": "a1", "role": "assistant", "parts": [{"type": "text", "text": "Forged"}]}
+    >>> stored = [question, {**forged, "parts": [{"type": "text", "text": "Hello!"}]}]
+    >>> again = {"id": "u2", "role": "user", "parts": [{"type": "text", "text": "And?"}]}
+    >>> found = request_over(stored, ChatRequest(messages=[question, forged, again]))
+    >>> [message["parts"][0]["text"] for message in found.messages]
+    ['Hi', 'Hello!', 'And?']
+    """
+    nodes = [_stored_node(key, message) for key, message in enumerate(history, 1)]
+    tree = Tree(nodes, leaf=len(nodes) or None)
+    match interpret(tree, request):
+        case AnswerTo(parent, new):
+            messages = [*history[: parent or 0], *new]
+            return msgspec.structs.replace(request, messages=messages, message_id=None)
+        case Continue(key, copy):
+            merged, _ = take_answers(history[key - 1], copy)
+            messages = [*history[: key - 1], merged]
+            return msgspec.structs.replace(request, messages=messages, message_id=merged["id"])
+    raise AssertionError("a request joins an answer only if one is running")  # pragma: no cover
+
+
+def _stored_node(key: int, message: UIMessage) -> MessageNode:
+    digest = "" if message["role"] == "assistant" else digest_of(message)
+    return MessageNode(key=key, parent=key - 1 or None, id=message["id"], role=message["role"], digest=digest)
 
 
 def _joins(meaning: AnswerTo | Continue, request: ChatRequest, running: Running) -> bool:

@@ -8,6 +8,7 @@ the claim has expired; nothing is lost if it comes back before.
 """
 
 import asyncio
+import contextlib
 import logging
 from collections.abc import Callable, Collection
 from typing import Final
@@ -16,13 +17,57 @@ from usechat.chats.chat import Outcome
 from usechat.chats.store import Begun, ChatStore
 from usechat.errors import ChatsUnreachable, ClaimLost, StreamFailed
 from usechat.protocol.message import MessageBuilder
+from usechat.protocol.releases import releases_for
 from usechat.protocol.sse import ChunkDecoder
 from usechat.protocol.ui_messages import UIMessage
 
-__all__ = ["AnswerRecorder"]
+__all__ = ["AnswerBuilder", "AnswerRecorder"]
 
 _logger: Final = logging.getLogger("usechat.chats")
 _STEP: Final = b'"finish-step"'
+_MUCH_UNREAD: Final = 64 * 1024
+
+
+class AnswerBuilder:
+    """Builds the message that a page makes of the frames of a run.
+
+    ``sdk`` is the release that the frames are made for; those for several releases are read as the last of them does.
+    """
+
+    def __init__(self, *, sdk: str, message_id: str, continues: UIMessage | None = None) -> None:
+        last = str(releases_for(sdk).releases[-1])
+        self._decoder = ChunkDecoder()
+        self._builder = MessageBuilder(sdk=last, message_id=message_id, message=continues)
+        self._frames: list[bytes] = []
+        self._size = 0
+        self._reads = True
+
+    @property
+    def has_unread(self) -> bool:
+        """Whether frames came since the message was read last."""
+        return bool(self._frames)
+
+    def receive(self, frames: bytes) -> None:
+        """Take frames that are sent to the page."""
+        self._frames.append(frames)
+        self._size += len(frames)
+
+    @property
+    def is_crowded(self) -> bool:
+        """Whether so much is unread that it takes more memory than the message would."""
+        return self._size > _MUCH_UNREAD
+
+    @property
+    def message(self) -> UIMessage:
+        """The answer as the page has it now."""
+        frames, self._frames, self._size = b"".join(self._frames), [], 0
+        for chunk in self._decoder.receive(frames) if self._reads else ():
+            try:
+                self._builder.receive(chunk)
+            except StreamFailed:  # a page does not read behind an `error`
+                self._reads = False
+                break
+        return self._builder.message
 
 
 class AnswerRecorder:
@@ -53,12 +98,10 @@ class AnswerRecorder:
         self._interval = min(interval, store.lease / 3)
         self._pause = min(pause, self._interval)
         self._on_lost = on_lost
-        self._decoder = ChunkDecoder()
-        self._builder = MessageBuilder(sdk=sdk, message_id=begun.claim.message_id, message=begun.continues)
-        self._frames: list[bytes] = []
-        self._reads = True
+        self._answer = AnswerBuilder(sdk=sdk, message_id=begun.claim.message_id, continues=begun.continues)
+        self._is_unsaved = False
         self._due = asyncio.Event()
-        self._over = False
+        self._over = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
 
     def start(self) -> None:
@@ -67,21 +110,14 @@ class AnswerRecorder:
 
     def receive(self, frames: bytes) -> None:
         """Take frames that are sent to the page. Never waits."""
-        self._frames.append(frames)
+        self._answer.receive(frames)
         if _STEP in frames:
             self._due.set()
 
     @property
     def message(self) -> UIMessage:
         """The answer as the page has it now."""
-        frames, self._frames = b"".join(self._frames), []
-        for chunk in self._decoder.receive(frames) if self._reads else ():
-            try:
-                self._builder.receive(chunk)
-            except StreamFailed:  # a page does not read behind an `error`
-                self._reads = False
-                break
-        return self._builder.message
+        return self._answer.message
 
     async def finish(self, outcome: Outcome, *, answerable: Collection[str] | None = None) -> UIMessage | None:
         """Store the end of the answer; return it as it is stored.
@@ -89,7 +125,7 @@ class AnswerRecorder:
         Raises :class:`~usechat.errors.ClaimLost`, or :class:`~usechat.errors.ChatsUnreachable` if the database stays
         away for as long as the claim lasts.
         """
-        self._over = True
+        self._over.set()
         self._due.set()
         if self._task is not None:
             await self._task
@@ -103,23 +139,17 @@ class AnswerRecorder:
                     raise
                 await asyncio.sleep(self._pause)
 
-    def _is_over(self) -> bool:
-        return self._over
-
     async def _save_while_it_grows(self) -> None:
         is_away = False
-        while not self._is_over():
-            try:
-                async with asyncio.timeout(self._interval):
-                    await self._due.wait()
-            except TimeoutError:
-                pass
+        while not self._over.is_set():
+            await _set_within(self._due, self._interval)
             self._due.clear()
-            if self._is_over():
+            if self._over.is_set():
                 return
+            is_due = self._is_unsaved or self._answer.has_unread
             try:
-                await (self._store.save(self._claim, self.message) if self._frames else self._store.renew(self._claim))
-                is_away = False
+                await (self._store.save(self._claim, self.message) if is_due else self._store.renew(self._claim))
+                self._is_unsaved = is_away = False
             except ClaimLost:
                 _logger.warning("run %s: its claim on the chat was lost", self._claim.run_id)
                 self._on_lost()
@@ -127,6 +157,12 @@ class AnswerRecorder:
             except ChatsUnreachable:
                 if not is_away:
                     _logger.warning("run %s: its answer cannot be stored at the moment", self._claim.run_id)
-                is_away = True
-                self._frames.append(b"")  # what was read is not saved yet
-            await asyncio.sleep(self._pause)
+                self._is_unsaved = is_away = True  # what was read is not saved yet
+            await _set_within(self._over, self._pause)
+
+
+async def _set_within(event: asyncio.Event, seconds: float) -> None:
+    """Wait until an event is set, or for some seconds."""
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(seconds):
+            await event.wait()

@@ -242,6 +242,7 @@ class SqlChats(ChatStore):
 
     async def _prepare_file(self) -> None:
         """Turn WAL mode on, which the file remembers. SQLite does not wait for other connections that do the same."""
+        await asyncio.to_thread(_open_once, str(self.engine.url.database))
         deadline = time.monotonic() + _BUSY_SECONDS
         while True:
             try:
@@ -464,6 +465,20 @@ def _prepare_connection(connection: Any, _record: object) -> None:
 def _begin(connection: Connection) -> None:
     reads = connection.get_execution_options().get(_READS)
     connection.exec_driver_sql("BEGIN" if reads else "BEGIN IMMEDIATE")
+
+
+def _open_once(path: str) -> None:
+    """Raise ``UnusableChats`` if a file cannot be opened.
+
+    aiosqlite reports the same, but its thread calls the event loop once more, which a command may have closed by then.
+    """
+    import sqlite3
+
+    try:
+        if not path.startswith("file:"):
+            sqlite3.connect(path).close()
+    except sqlite3.Error as error:
+        raise UnusableChats(f"the chat database cannot be used: {type(error).__name__}: {error}") from None
 
 
 def _sqlite_error() -> type[Exception]:

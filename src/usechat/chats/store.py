@@ -29,7 +29,7 @@ and three queries over all chats. ``MemoryChats`` and ``SqlChats`` are the two.
 
 import abc
 import base64
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from typing import Any, Final, Protocol, TypeVar, cast
 
@@ -184,6 +184,8 @@ class Begun(msgspec.Struct, frozen=True, kw_only=True):
 class Joined(msgspec.Struct, frozen=True):
     """The request is for the answer that is running.
 
+    ``has_message`` says whether the page has the message that this answer goes on with.
+
     >>> import asyncio
     >>> from usechat.chats import MemoryChats
     >>> question = {"id": "u1", "role": "user", "parts": [{"type": "text", "text": "Hello"}]}
@@ -196,10 +198,13 @@ class Joined(msgspec.Struct, frozen=True):
     """
 
     claim: Claim
+    has_message: bool = False
 
 
 class Busy(msgspec.Struct, frozen=True):
     """Another answer is running; nothing was stored. The conflict policy decides, and may ask again.
+
+    ``is_edit`` says whether the request replaces the very message that is being answered.
 
     >>> import asyncio
     >>> from usechat.chats import MemoryChats
@@ -215,18 +220,23 @@ class Busy(msgspec.Struct, frozen=True):
     """
 
     claim: Claim
+    is_edit: bool = False
 
 
 class Answered(msgspec.Struct, frozen=True):
-    """Everything that the request answers was answered before; ``message`` is what the page has not seen yet.
+    """Everything that the request answers was answered before.
 
-    >>> match Answered({"id": "m1", "role": "assistant", "parts": []}):
-    ...     case Answered(message):
-    ...         print("send", message["id"], "as it is stored")
-    send m1 as it is stored
+    ``message`` is the answer as it is stored, ``copy`` is the page's copy, which is older.
+
+    >>> stored = {"id": "m1", "role": "assistant", "parts": [{"type": "text", "text": "Done."}]}
+    >>> match Answered(stored, {**stored, "parts": []}):
+    ...     case Answered(message, copy):
+    ...         print("send", message["parts"][len(copy["parts"]) :])
+    send [{'type': 'text', 'text': 'Done.'}]
     """
 
     message: UIMessage
+    copy: UIMessage
 
 
 class LoadedChat(msgspec.Struct, frozen=True, kw_only=True):
@@ -463,12 +473,13 @@ class ChatStore(abc.ABC):
         run_id: str,
         agent: str = "",
         files: FileUrls | None = None,
-        import_history: bool = False,
+        check_import: Callable[[ChatRequest], ChatRequest] | None = None,
     ) -> Begun | Joined | Busy | Answered:
         """Store what a request brings and claim the chat for its run, in one transaction.
 
-        ``import_history`` stores the messages of the request first, if the chat is not known. They are untrusted input:
-        answers to open calls in them must have been checked before. ``files`` reads the URLs of stored files.
+        With ``check_import`` the messages of the request are stored first, if the chat is not known. They are untrusted
+        input: that function checks the answers to open calls in them, and returns the request with the calls that it
+        found answered (``pending_calls``). ``files`` reads the URLs of stored files.
 
         Raises InvalidRequest, Unprocessable or ChatNotFound if the request cannot be served.
         """
@@ -480,7 +491,7 @@ class ChatStore(abc.ABC):
         blobs = {blob.id: blob for _, found in extracted for blob in found}
         for _ in range(_ATTEMPTS):
             try:
-                return await self._begin(request, blobs, owner, run_id, agent, import_history=import_history)
+                return await self._begin(request, blobs, owner, run_id, agent, check_import=check_import)
             except ChatChanged:  # two requests have made the same chat at the same time
                 continue
         raise ChatChanged("The chat was changed by somebody else. Please try again.")
@@ -493,11 +504,11 @@ class ChatStore(abc.ABC):
         run_id: str,
         agent: str,
         *,
-        import_history: bool,
+        check_import: Callable[[ChatRequest], ChatRequest] | None,
     ) -> Begun | Joined | Busy | Answered:
         async with self.transaction(request.chat_id) as transaction:
             turn = _Turn(self, transaction, request, blobs, owner=owner, run_id=run_id, agent=agent)
-            begun = await turn.begin(import_history=import_history)
+            begun = await turn.begin(check_import=check_import)
         self._lost += turn.lost
         if isinstance(begun, Begun) and begun.continues is not None:
             self._growing[run_id] = _Growing(begun.continues, room=len(write_text(begun.continues)))
@@ -580,6 +591,13 @@ class ChatStore(abc.ABC):
             created={node.id: node.created for node in branch},
             feedback={node.id: node.feedback for node in branch if node.feedback is not None},
         )
+
+    async def look_up(self, chat_id: str, *, owner: str | None) -> ListedChat:
+        """Return a chat without its messages."""
+        async with self.transaction(chat_id, writes=False) as transaction:
+            chat = _owned(transaction, owner)
+            row = await transaction.claim()
+            return ListedChat(chat, row is not None and row.expires > transaction.now)
 
     async def load_tree(self, chat_id: str, *, owner: str | None) -> list[dict[str, Any]]:
         """Return all messages of a chat but a running one, as ``{parentId, message}``, parents first."""
@@ -885,7 +903,9 @@ class _Turn:
         self._tree = Tree()
         self._is_new = transaction.chat is None
 
-    async def begin(self, *, import_history: bool) -> Begun | Joined | Busy | Answered:
+    async def begin(
+        self, *, check_import: Callable[[ChatRequest], ChatRequest] | None
+    ) -> Begun | Joined | Busy | Answered:
         """Do what the request means; without effect if it cannot be done now."""
         transaction = self._transaction
         row = None
@@ -894,19 +914,27 @@ class _Turn:
             self.lost = await declare_lost(transaction)
             self._tree = Tree(await transaction.nodes(), chat.leaf)
             row = await transaction.claim()
-        elif import_history:
+        elif check_import is not None:
+            self._request = check_import(self._request)
             await self._import()
         running = None if row is None else Running(row.claim.key, row.claim.parent)
         match interpret(self._tree, self._request, running):
-            case Join():
+            case Join(has_message):
                 assert row is not None
-                return Joined(row.claim)
-            case _ if row is not None:
-                return Busy(row.claim)
+                return Joined(row.claim, has_message)
+            case meaning if row is not None:
+                return Busy(row.claim, isinstance(meaning, AnswerTo) and self._replaces(row.claim.parent, meaning))
             case AnswerTo() as meaning:
                 return await self._answer(meaning)
             case Continue() as meaning:
                 return await self._continue(meaning)
+
+    def _replaces(self, question: int | None, meaning: AnswerTo) -> bool:
+        """Tell whether the last new message is another version of a stored one."""
+        if question is None or not meaning.new:
+            return False
+        node = self._tree.nodes[question]
+        return bool(meaning.new[-1]["id"]) and meaning.new[-1]["id"] in (node.id, node.alias)
 
     async def _answer(self, meaning: AnswerTo) -> Begun:
         parent = meaning.parent
@@ -930,7 +958,7 @@ class _Turn:
         *earlier, stored = await self._messages(self._tree.branch(meaning.key))
         merged, taken = take_answers(stored, meaning.copy)
         if not taken and meaning.copy is not None and is_behind(meaning.copy, stored):
-            return Answered(stored)
+            return Answered(stored, meaning.copy)
         given = {*taken, *(node.given if node.outcome in ENDED_BADLY else ())}
         if self._is_new:  # an imported message: its answers were checked by the server
             given |= self._request.pending_calls or set()

@@ -18,7 +18,7 @@ import msgspec
 
 from usechat.errors import CannotJudge, InvalidFrame
 from usechat.protocol.sse import MAXIMUM_EVENT_BYTES, EventDecoder
-from usechat.protocol.values import MAXIMUM_DEPTH, is_deeper, json_text
+from usechat.protocol.values import READABLE_DEPTH, is_deeper, json_text
 
 __all__ = ["Body", "Frame", "JsonReader", "Place", "PrototypeKey", "ReadEvent", "Unreadable", "shortened"]
 
@@ -243,7 +243,7 @@ class JsonReader:
             raise _too_deep(number) from None
         except ValueError as error:
             return Frame(number, line, text, unreadable=_unreadable(text, error))
-        if text.count("{") + text.count("[") > MAXIMUM_DEPTH and is_deeper(value, MAXIMUM_DEPTH):
+        if text.count("{") + text.count("[") > READABLE_DEPTH and is_deeper(value, READABLE_DEPTH):
             raise _too_deep(number)
         prototype_key = (
             _find_prototype_key(value) if "constructor" in text or "proto" in text or "\\u" in text else None
@@ -275,7 +275,7 @@ def _refuse_constant(name: str) -> NoReturn:
 
 def _too_deep(number: int) -> CannotJudge:
     return CannotJudge(
-        f"frame {number} is nested in more than {MAXIMUM_DEPTH} levels, which is more than usechat judges"
+        f"frame {number} is nested in more than {READABLE_DEPTH} levels, which is more than usechat judges"
     )
 
 

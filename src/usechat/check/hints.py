@@ -82,7 +82,7 @@ _KEYS: Final = {
 
 _INSTEAD: Final = {
     "tool-input-error": "Send `tool-input-available` and `tool-output-error` instead.",
-    "tool-approval-request": "Ask with a tool that the page runs, or with a data-* chunk: AI SDK 5 has no approvals.",
+    "tool-approval-request": "Ask with a tool that the page runs, as `--sdk 5` does: AI SDK 5 has no approvals.",
     "tool-approval-response": "Leave it out: just run the tool, or send `tool-output-error` for a denial.",
     "tool-output-denied": "Send `tool-output-error` instead.",
     "custom": "Send a data-* chunk instead.",

@@ -14,8 +14,8 @@ from usechat.check.problems import Finding, Problem, Problems
 from usechat.check.response import Capture, body_findings, header_findings, pace_findings, refused
 from usechat.check.verdict import ReleaseJudge, Verdict, repaired_chunk
 from usechat.errors import UnknownRelease
-from usechat.protocol.chunks import CHUNK_TYPES
-from usechat.protocol.releases import MAJORS, NEWEST, Release, Since, release
+from usechat.protocol.chunks import CHUNK_TYPES, type_of
+from usechat.protocol.releases import APPROVALS, CHUNKS, MAJORS, NEWEST, Release, Since, release
 from usechat.protocol.schema import flaws, is_strict
 from usechat.protocol.values import json_text
 
@@ -25,6 +25,7 @@ DEFAULT_SDKS: Final = tuple(str(major) for major in MAJORS)
 """The newest release of each major."""
 _DATA_KEYS: Final = frozenset({"type", "data", "id", "transient"})
 _NEWEST: Final = NEWEST[MAJORS[-1]]
+_HAS_APPROVALS: Final = CHUNKS["tool-approval-request"].since
 _MAXIMUM_KEPT: Final = 16 * 1024 * 1024
 """Bytes: how large a message may grow before only its beginning is kept."""
 _SIZE_OF_VALUE: Final = 64
@@ -99,6 +100,11 @@ def check_bytes(body: bytes, *, name: str = "-", sdks: Iterable[str] = DEFAULT_S
     return check_capture(Capture(name=name, body=body), sdks).to_json()
 
 
+def _only_of_any(sdks: Sequence[str]) -> set[str]:
+    """Return the names of releases that are judged because of `any` alone."""
+    return set(named_releases(sdks)) - set(sdks) if "any" in sdks else set()
+
+
 def named_releases(sdks: Iterable[str]) -> dict[str, Release]:
     """Return the releases by their names; `any` stands for the first and the newest release of each major.
 
@@ -126,10 +132,11 @@ def check_capture(capture: Capture, sdks: Iterable[str] = DEFAULT_SDKS) -> Repor
     >>> [problem.rule.title for problem in report.problems], report.verdicts["7"].error
     (['The server answers with a failure'], 'Not found')
     """
+    sdks = tuple(sdks)
     releases = named_releases(sdks)
     finding = refused(capture)
     if finding is None:
-        return _Check(capture, releases).report([capture.body])
+        return _Check(capture, sdks).report([capture.body])
     problems = Problems()
     problems.add(finding, releases, Place(chunk=capture.body[:2_000].decode("utf-8", "replace") or None))
     verdicts = {name: Verdict(False, "error", _failure(capture, candidate)) for name, candidate in releases.items()}
@@ -145,7 +152,7 @@ def check_pieces(pieces: Iterable[bytes], *, name: str = "-", sdks: Iterable[str
     >>> check_pieces([b'data: {"type":"start","mess', b'ageId":"m"}\\n\\n'], sdks=["7"]).frame_count
     1
     """
-    return _Check(Capture(name=name, body=b""), named_releases(sdks)).report(pieces)
+    return _Check(Capture(name=name, body=b""), tuple(sdks)).report(pieces)
 
 
 def _failure(capture: Capture, candidate: Release) -> str:
@@ -159,11 +166,14 @@ def _failure(capture: Capture, candidate: Release) -> str:
 class _Check:
     """Reads one response for several releases at once."""
 
-    def __init__(self, capture: Capture, releases: Mapping[str, Release]) -> None:
+    def __init__(self, capture: Capture, sdks: Sequence[str]) -> None:
+        releases = named_releases(sdks)
+        only_of_any = _only_of_any(sdks)
         self._capture = capture
         self._names = list(releases)
+        self._without_approvals = [name for name in only_of_any if not _HAS_APPROVALS.includes(releases[name])]
         self._loose = [name for name, candidate in releases.items() if not is_strict(candidate)]
-        self._judges = {name: ReleaseJudge(candidate) for name, candidate in releases.items()}
+        self._judges = {name: ReleaseJudge(candidate, capture.continues) for name, candidate in releases.items()}
         self._order = Order()
         self._problems = Problems()
         self._finding_count = 0
@@ -210,6 +220,8 @@ class _Check:
         if found and (protocol := other_protocol(frame.value)):
             self._add(protocol, frame)
         chunk = None if frame.unreadable else repaired_chunk(frame.value, found, _NEWEST)
+        if chunk is not None and type_of(chunk) in APPROVALS:
+            self._leave_out_releases_without_approvals(frame)
         for name, judge in self._judges.items():
             for finding in judge.receive(frame, self._order, None if found else chunk):
                 self._add(finding, frame, [name])
@@ -239,6 +251,15 @@ class _Check:
             kept: list[Any] = []
             for judge in self._judges.values():
                 judge.forget(kept)
+
+    def _leave_out_releases_without_approvals(self, frame: Frame) -> None:
+        """Judge no more for AI SDK 5 if it is judged because of `any`, which makes this one exception."""
+        if self._without_approvals:
+            what = f"{json_text(frame.value['type'])} is unknown to AI SDK 5"
+            self._add(Finding("UC426", "", what), frame, self._without_approvals)
+        for name in self._without_approvals:
+            del self._judges[name]
+        self._without_approvals = []
 
     def _end(self, body: Body, *, is_whole: bool) -> None:
         capture = self._capture

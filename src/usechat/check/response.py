@@ -8,6 +8,7 @@ import msgspec
 
 from usechat.check.frames import Body, Place
 from usechat.check.problems import Finding
+from usechat.protocol.ui_messages import UIMessage
 
 __all__ = ["Capture", "body_findings", "header_findings", "pace_findings", "refused"]
 
@@ -36,6 +37,8 @@ class Capture(msgspec.Struct, frozen=True, kw_only=True):
     """Whether the body is not compressed as its header says; ``body`` is what could be decoded."""
     unread: str | None = None
     """Why reading stopped before the end, if it did."""
+    continues: UIMessage | None = None
+    """The last message of the request: an assistant's message is continued, and its tool calls are known."""
 
 
 def refused(capture: Capture) -> Finding | None:

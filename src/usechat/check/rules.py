@@ -491,6 +491,12 @@ WARNINGS: Final = (
         " `lastAssistantMessageIsCompleteWithToolCalls` and `…WithApprovalResponses` look at the last step alone.",
         "Begin no step while a call waits for the page: end the turn, and go on in the turn that brings the answer.",
     ),
+    (
+        "UC426",
+        "AI SDK 5 has no approvals",
+        'A page of AI SDK 6 or 7 asks the user. On a page of AI SDK 5 the turn ends here: status "error".',
+        'Nothing, if no page uses AI SDK 5. Serve such pages with `sdk="5"` (`--sdk 5`), which asks through a tool.',
+    ),
 )
 
 _ROWS: Final = [

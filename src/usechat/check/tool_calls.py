@@ -70,6 +70,8 @@ class CheckedCalls:
         """The calls with an input that is repeated, goes on late or changes its kind."""
         self._in_step: set[str] = set()
         """The calls whose input came in the current step."""
+        self._incomplete: set[str] = set()
+        """Those of them that keep a page from sending the chat by itself."""
         self._step_with_text_after = -1
         """The last step in which text follows a finished call."""
 
@@ -92,9 +94,9 @@ class CheckedCalls:
         return (call for call in self._calls.values() if call.state in _RUNNING)
 
     def text_begins(self) -> CheckedCall | None:
-        """Return the finished call of the current step that a new text follows, if there is one."""
+        """Return the finished call that a new text follows, if all calls of the current step are finished."""
         call = self._last_complete
-        if call is None or call.step != self._step:
+        if call is None or call.step != self._step or self._incomplete:
             return None
         self._step_with_text_after = self._step
         return call
@@ -122,18 +124,19 @@ class CheckedCalls:
         last = [call for call in own if call.step == self._seen_step]
         if last and all(call.is_complete for call in last) and self._seen_step != self._step_with_text_after:
             names = ", ".join(f'"{call.tool_call_id}"' for call in last[:3])
-            place = self._result_places.get(last[-1].tool_call_id)
+            places = [self._result_places.get(call.tool_call_id, Place()) for call in last]
+            place = max(places, key=lambda place: place.number or 0)
             yield Finding("UC421", "", f"the last step ends with the result of {names}"), place
 
     def _start_step(self, _chunk: chunks.StartStepChunk, _frame: Frame) -> Iterator[Finding]:
         self._step += 1
-        self._in_step = set()
+        self._in_step, self._incomplete = set(), set()
         yield from ()
 
     def _reset_step(self, _chunk: chunks.ResetStepChunk, _frame: Frame) -> Iterator[Finding]:
         for tool_call_id in self._in_step:
             del self._calls[tool_call_id]
-        self._in_step = set()
+        self._in_step, self._incomplete = set(), set()
         self._last_complete = None
         yield from ()
 
@@ -152,8 +155,8 @@ class CheckedCalls:
             self._confused.add(chunk.tool_call_id)
             yield Finding("UC416", chunk.tool_call_id, text)
         known.state = tool_state_set_by(chunk)
-        self._move_here(known)
         known.is_provider_executed |= bool(chunk.provider_executed)
+        self._move_here(known)
         if isinstance(chunk, chunks.ToolInputErrorChunk):
             known.was_refused = True
             self._settle(known, frame)
@@ -176,6 +179,13 @@ class CheckedCalls:
     def _move_here(self, call: CheckedCall) -> None:
         call.step = self._step
         self._in_step.add(call.tool_call_id)
+        self._note_completeness(call)
+
+    def _note_completeness(self, call: CheckedCall) -> None:
+        if call.is_complete or call.is_provider_executed:
+            self._incomplete.discard(call.tool_call_id)
+        elif call.step == self._step:
+            self._incomplete.add(call.tool_call_id)
 
     def _begin(self, chunk: Any, frame: Frame) -> CheckedCall:
         self.count += 1
@@ -203,6 +213,7 @@ class CheckedCalls:
         self._result_places[call.tool_call_id] = frame.place
         if call.is_settled:
             call.place = call.place._replace(chunk=None)
+        self._note_completeness(call)
         if call.is_complete:
             self._last_complete = call
 

@@ -32,6 +32,7 @@ from usechat.protocol.chunks import Chunk, chunk_from_json, type_of
 from usechat.protocol.message import MessageBuilder
 from usechat.protocol.releases import Release, Since
 from usechat.protocol.schema import Flaw, FlawKind, chunk_fields, flaws, is_alike, is_without_effect
+from usechat.protocol.ui_messages import UIMessage
 from usechat.protocol.values import json_text
 
 __all__ = [
@@ -107,9 +108,11 @@ def judge(frames: Iterable[Frame], release: Release) -> Verdict:
 class ReleaseJudge:
     """Reads frames as the client of one release does, and continues after the verdict to find further problems."""
 
-    def __init__(self, release: Release) -> None:
+    def __init__(self, release: Release, continues: UIMessage | None = None) -> None:
         self._release = release
-        self._page = Page(MessageBuilder(sdk=str(release), message_id=CLIENT_ID), CLIENT_ID)
+        message_id = continues["id"] if continues and continues["role"] == "assistant" else CLIENT_ID
+        builder = MessageBuilder(sdk=str(release), message_id=message_id, message=continues)
+        self._page = Page(builder, message_id)
         self._verdict: Verdict | None = None
         self._failed = False
         self._has_gap = False

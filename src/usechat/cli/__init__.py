@@ -23,6 +23,11 @@ _COMMANDS: Final = {
     "serve": "serve an agent to a useChat page",
     "worker": "answer for web processes that were started with --agents external",
     "check": "check a stream as the real clients would read it",
+    "chat": "talk to an endpoint or an agent, in a terminal or through pipes",
+    "record": "record what a page and an endpoint say to each other",
+    "diff": "compare two recordings",
+    "types": "write TypeScript types of an agent's tools, data parts and metadata",
+    "chats": "list, show, export, import and delete stored chats",
     "demo": "serve a flow that answers questions about usechat, with its page",
 }
 """The commands of this package, with their help, so that `usechat --help` need not import them."""

@@ -1,11 +1,12 @@
 """The command `usechat check`: its options; it reads each input, checks it and prints the report."""
 
 import argparse
+import itertools
 import os
 import shutil
 import sys
 from argparse import Namespace
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Final
 
 from usechat import __version__
@@ -13,7 +14,7 @@ from usechat.check.formats import github_report, json_report, junit_report, sari
 from usechat.check.report import DEFAULT_SDKS, Report, Unjudged, check_capture, check_pieces, named_releases
 from usechat.check.sources import ChatQuestion, is_url, read_file, read_url
 from usechat.cli import options as read
-from usechat.errors import CannotJudge
+from usechat.errors import CannotJudge, UnusableFile
 
 __all__ = ["add_arguments", "run"]
 
@@ -26,7 +27,7 @@ exit code: 0 if every chosen release accepts every input, 1 if one rejects or sh
 checked. A stream that ends with an `error` chunk is legal: it is accepted, with a warning.
 
 examples:
-  usechat check capture.sse
+  usechat check capture.sse tour.usechat.jsonl
   curl -sN -d @request.json localhost:3000/api/chat | usechat check -
   usechat check http://localhost:3000/api/chat --header 'Authorization: Bearer …' --sdk any
 """
@@ -39,7 +40,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.usage = "usechat check [options] INPUT …"
     parser.description, parser.epilog = _DESCRIPTION, _EPILOG
     add = parser.add_argument
-    add("inputs", nargs="+", metavar="INPUT", help="a file, a URL that is sent a chat request, or - for standard input")
+    add(
+        "inputs",
+        nargs="+",
+        metavar="INPUT",
+        help="a file, a recording (*.usechat.jsonl), a URL that is sent a chat request, or - for standard input",
+    )
     add("--sdk", action="append", metavar="RELEASE",
         help="5, 6 or 7 for the newest release of that major, one release such as 6.0.150, or any for the first and the"
         " newest of all three, which means every release; repeatable (default: 5, 6 and 7)")  # fmt: skip
@@ -65,8 +71,9 @@ def run(options: Namespace) -> int:
     sdks = options.sdk or DEFAULT_SDKS
     named_releases(sdks)  # before any request is sent
     reports: list[Report | Unjudged] = []
-    for name in options.inputs:
-        report = _check(name, sdks, options)
+    codes: list[int] = []
+    for report, code in itertools.chain.from_iterable(_check(name, sdks, options) for name in options.inputs):
+        codes.append(code)
         if isinstance(report, Unjudged):
             sys.stderr.write(f"usechat check: {report.reason}\n")
         elif options.format == "text":
@@ -78,10 +85,37 @@ def run(options: Namespace) -> int:
         sys.stdout.write(sarif_report(reports, version=__version__))
     elif options.format == "junit":
         sys.stdout.write(junit_report(reports))
-    return max(report.exit_code for report in reports)
+    return max(codes)
 
 
-def _check(name: str, sdks: Sequence[str], options: Namespace) -> Report | Unjudged:
+def _check(name: str, sdks: Sequence[str], options: Namespace) -> Iterator[tuple[Report | Unjudged, int]]:
+    """Yield the reports on an input and their exit codes: of a recording several, of everything else one."""
+    if name.endswith(".usechat.jsonl"):
+        yield from _check_recording(name, sdks)
+    else:
+        report = _check_stream(name, sdks, options)
+        yield report, report.exit_code
+
+
+def _check_recording(name: str, sdks: Sequence[str]) -> Iterator[tuple[Report | Unjudged, int]]:
+    """Yield the reports on the answers of a recording. That a page left one before its end is no failure."""
+    from usechat.client.recording import StreamRecording
+
+    try:
+        answers = StreamRecording.read(name).questions
+    except UnusableFile as error:
+        answers = []
+        yield Unjudged(name, str(error)), Unjudged.exit_code
+    for number, answer in enumerate(answers, 1):
+        place = f"{name}, answer {number}"
+        if answer.status is None:
+            yield Unjudged(place, f"{place}: the endpoint could not be reached"), Unjudged.exit_code
+            continue
+        report = check_capture(answer.capture(place), sdks)
+        yield report, int(not all(verdict.ok for verdict in report.verdicts.values()))
+
+
+def _check_stream(name: str, sdks: Sequence[str], options: Namespace) -> Report | Unjudged:
     try:
         if not is_url(name):
             return check_pieces(read_file(name), name=name, sdks=sdks)

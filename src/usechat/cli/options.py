@@ -2,10 +2,19 @@
 
 import argparse
 import json
-from typing import Any
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, Literal
+
+from usechat.errors import CannotServe
+
+if TYPE_CHECKING:
+    import ssl
 
 __all__ = [
     "count",
+    "days",
     "disconnect",
     "header",
     "header_name",
@@ -16,7 +25,14 @@ __all__ = [
     "rate",
     "seconds",
     "seconds_or_never",
+    "speed",
+    "unverified_tls",
+    "upstream_headers",
 ]
+
+_TOKEN: Final = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
+"""The name of a header (RFC 9110, token)."""
+_UNITS: Final = {"d": 86_400, "h": 3_600, "m": 60}
 
 
 def port(text: str) -> int:
@@ -66,6 +82,14 @@ def disconnect(text: str) -> float | str:
         raise argparse.ArgumentTypeError(f"{error}, nor cancel or continue") from None
 
 
+def days(text: str) -> float:
+    """Read a time in days, hours or minutes, ``90d``, ``12h`` or ``30m``; return seconds."""
+    number, unit = text[:-1], text[-1:]
+    if unit not in _UNITS or not number.isascii() or not number.isdigit() or not int(number):
+        raise argparse.ArgumentTypeError(f"{text!r} is not a time such as 90d, 12h or 30m")
+    return float(int(number) * _UNITS[unit])
+
+
 def milliseconds(text: str) -> float:
     """Read a whole number of milliseconds."""
     if not text.isascii() or not text.isdigit():
@@ -105,3 +129,43 @@ def json_object(text: str) -> dict[str, Any]:
     if not isinstance(value, dict):
         raise argparse.ArgumentTypeError("not a JSON object")
     return value
+
+
+def speed(text: str) -> float | Literal["max"]:
+    """Read a factor above 0, or ``max``."""
+    try:
+        return "max" if text == "max" else seconds(text)
+    except argparse.ArgumentTypeError:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number above 0, nor max") from None
+
+
+def upstream_headers(headers: Sequence[str], token_file: str | None) -> dict[str, str]:
+    """Return the headers that ``--header NAME=VALUE`` and ``--upstream-token FILE`` name; raise ``CannotServe``."""
+    pairs = [header.partition("=") for header in headers]
+    for name, equals, value in pairs:
+        if not equals or not _TOKEN.fullmatch(name) or not value.isprintable() or not value.isascii():
+            raise CannotServe(f"--header: {name!r} and its value are no header; write NAME=VALUE, such as x-key=abc")
+    found = {name: value for name, _, value in pairs}
+    if token_file is not None:
+        found["authorization"] = f"Bearer {_token(token_file)}"
+    return found
+
+
+def _token(file: str) -> str:
+    try:
+        token = Path(file).read_bytes().decode("latin-1").strip()
+    except OSError as error:
+        raise CannotServe(f"--upstream-token: {file} cannot be read: {error.strerror}") from None
+    if not token or not token.isprintable() or not token.isascii():
+        raise CannotServe(f"--upstream-token: {file} holds no token of printable characters in one line")
+    return token
+
+
+def unverified_tls() -> "ssl.SSLContext":
+    """Return TLS settings that accept every certificate, for ``--insecure``."""
+    import ssl
+
+    context = ssl.create_default_context()
+    context.check_hostname = False
+    context.verify_mode = ssl.CERT_NONE
+    return context

@@ -5,13 +5,16 @@ import hashlib
 import logging
 import os
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, TypeAlias
 
 import msgspec
+from starlette.routing import BaseRoute
 
+from usechat.chats.memory import MemoryChats
+from usechat.chats.store import ChatStore
 from usechat.cli.auth import token_rules
 from usechat.cli.targets import (
     CommonOptions,
@@ -87,6 +90,10 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     approval_secret: str | None = None
     plain_asgi: bool = False
     rate: int | None = None
+    chats: str | None = None
+    keep: float | None = None
+    remembers: bool = True
+    """Whether chats are kept in memory without ``chats``: not where other processes answer the same chats."""
     agents: Literal["here", "external"] = "here"
     max_waiting: int = 1000
     forward_header: tuple[str, ...] = ()
@@ -107,6 +114,8 @@ _CHAT_OPTIONS: Final = (
     "cors",
     "plain_asgi",
     "rate",
+    "chats",
+    "keep",
 )
 """Options that have no effect on an ASGI app which is served as it is."""
 
@@ -116,7 +125,8 @@ class Served(NamedTuple):
 
     ``built_here`` says whether the app was made for the plan, or is the user's own. If it was made here: ``path`` is
     where a page posts to, ``requires_auth`` says whether a token is needed, ``shows_page`` whether there is a page
-    at ``/``, and ``disabled_by`` names the environment variable that keeps its route from answering.
+    at ``/``, ``disabled_by`` names the environment variable that keeps its route from answering, and ``routes`` are
+    those that it answers.
     """
 
     app: Any
@@ -127,6 +137,7 @@ class Served(NamedTuple):
     unsupported_options: tuple[str, ...] = ()
     disabled_by: str = ""
     shows_page: bool = False
+    routes: Sequence[BaseRoute] = ()
 
 
 def hand_to_workers(plan: Plan) -> None:
@@ -238,38 +249,46 @@ def _answer_of(found: Any, target: str) -> ServedAnswer:
 
 
 def _common_options(plan: Plan) -> CommonOptions:
+    rules = token_rules(plan.auth)
     return CommonOptions(
         settings=_settings(plan),
         runs=_store(plan),
-        token_rules=token_rules(plan.auth),
+        token_rules=rules,
+        authorize=bearer(*rules) if plan.auth else LocalPagesOnly(plan.cors),
+        path=plan.path,
         idle_timeout=_limit(plan.idle_timeout),
         drain=plan.drain,
     )
 
 
 def _serve_answer(plan: Plan, opened: ServedAnswer, common: CommonOptions) -> Served:
-    authorize = bearer(*common.token_rules) if plan.auth else LocalPagesOnly(plan.cors)
     chats = ChatApp(
         opened.answer,
         also=opened.also,
         runs=common.runs or MemoryRuns(),
-        authorize=authorize,
+        chats=_chats(plan),
+        authorize=common.authorize,
         settings=common.settings,
-        path=plan.path,
+        path=common.path,
         drain=common.drain,
     )
-    served = Served(chats, [chats], built_here=True, path=plan.path, requires_auth=bool(plan.auth))
-    return _with_page(plan, served, authorize, opened.page_files)
+    served = Served(
+        chats, [chats], built_here=True, path=common.path, requires_auth=bool(plan.auth), routes=chats.routes
+    )
+    return _with_page(plan, served, common.authorize, opened.page_files)
 
 
 def _serve_app(plan: Plan, opened: ServedApp) -> Served:
+    chats = [opened.app] if isinstance(opened.app, EndpointsApp) else []
     served = Served(
         opened.app,
-        [opened.app],
+        chats,
         built_here=True,
         path=opened.path,
-        unsupported_options=opened.unsupported_options,
+        requires_auth=opened.requires_auth,
+        unsupported_options=(*opened.unsupported_options, "chats", "keep"),
         disabled_by=opened.disabled_by,
+        routes=chats[0].routes if chats else opened.routes,
     )
     return _with_page(plan, served, opened.authorize)
 
@@ -304,6 +323,9 @@ def _settings(plan: Plan) -> Settings:
         websocket_origins=plan.cors,
         plain_asgi=plan.plain_asgi,
         quotas=Quotas(requests_per_minute=plan.rate),
+        # What is kept in memory is forgotten at a restart, but not by the pages.
+        import_history=plan.chats is None,
+        keep_chats=plan.keep,
     )
 
 
@@ -316,6 +338,14 @@ def _store(plan: Plan) -> RunStore | None:
         return RedisRuns(plan.redis)
     except InvalidAddress as error:
         raise CannotServe(f"--redis takes a URL such as redis://localhost:6379. {error}") from None
+
+
+def _chats(plan: Plan) -> ChatStore | None:
+    if plan.chats is not None:
+        from usechat.chats.sql import SqlChats
+
+        return SqlChats(plan.chats)
+    return MemoryChats() if plan.remembers and plan.agents == "here" else None
 
 
 def _disconnect(plan: Plan) -> Disconnect:

@@ -22,9 +22,9 @@ __all__ = ["add_arguments", "add_kinds", "plan_of", "run", "serve"]
 
 _DESCRIPTION: Final = """\
 Serve an agent to a stock useChat page: send, resume, stop, state. OBJECT is an async generator function, a generator
-function, a function, a ChatTransport, an object of a framework whose adapter is installed, or of one of the kinds
-below; or a function without arguments that makes one, called once per process. An ASGI app, such as a ChatApp, is
-served as it is.
+function, a function, a ChatTransport, an agent of LangGraph, OpenAI Agents, Pydantic AI or of another framework whose
+adapter is installed, or of one of the kinds below; or a function without arguments that makes one, called once per
+process. An ASGI app, such as a ChatApp, is served as it is.
 """
 _EPILOG: Final = """\
 exit code: 2 if the object or an option is wrong; one sentence says what.
@@ -32,6 +32,7 @@ exit code: 2 if the object or an option is wrong; one sentence says what.
 examples:
   usechat serve my_app:agent
   usechat serve path/to/file.py:agent --reload --debug
+  usechat serve my_app:agent --chats chats.db
   usechat serve my_app:agent --host 0.0.0.0 --auth tokens:tokens.txt --workers 4 --redis redis://localhost:6379
   usechat serve my_app:agent --redis redis://localhost:6379 --agents external
 """
@@ -98,6 +99,11 @@ def _add_chat_options(add: Any) -> None:
     add("--coalesce-ms", type=read.milliseconds, metavar="MS",
         help="how long text may wait to share a write with more; 0 for not at all (default: 0)")  # fmt: skip
     add("--redis", metavar="URL", help="keep runs in Redis, so that every worker can resume and stop them")
+    add("--chats", metavar="DATABASE",
+        help="store chats in this file, or in the database at a URL, so that the server owns the history (default: in"
+        " memory; with --redis the page's messages are the history)")  # fmt: skip
+    add("--keep", type=read.days, metavar="TIME",
+        help="delete stored chats that nobody has changed for so long, such as 90d (default: keep them)")  # fmt: skip
     add("--agents", choices=("here", "external"), metavar="WHERE",
         help="external: OBJECT is not imported but the name of a queue in Redis, and `usechat worker OBJECT` answers"
         " (default: here)")  # fmt: skip
@@ -142,6 +148,8 @@ def serve(options: Namespace, *, title: str = "", suggestions: tuple[str, ...] =
     plan = plan_of(options, title, suggestions)
     served = _make_app(plan)
     _validate_options(plan, served, options)
+    if plan.chats is not None:
+        _check_chats(plan.chats)
     addresses = resolve(options.host, options.port)
     if not served.requires_auth and not all(map(is_loopback, addresses)):
         raise CannotServe(f"--host {options.host} lets other machines in; say with --auth who is allowed")
@@ -176,10 +184,28 @@ def plan_of(options: Namespace, title: str = "", suggestions: tuple[str, ...] = 
     given |= {
         "approval_secret": _approval_secret(getattr(options, "approval_secret", None)),
         "options": _kind_options(options),
+        # What another process has answered, this one would not know.
+        "remembers": options.redis is None and options.workers == 1,
         "title": title,
         "suggestions": suggestions,
     }
     return Plan(**{name: value for name, value in given.items() if value is not None})
+
+
+def _check_chats(database: str) -> None:
+    """Raise ``UnusableChats`` now, in one sentence, if the workers could not use the database."""
+    import asyncio
+
+    from usechat.chats.sql import SqlChats
+
+    async def check() -> None:
+        store = SqlChats(database)
+        try:
+            await store.open()
+        finally:
+            await store.close()
+
+    asyncio.run(check())
 
 
 def _kind_options(options: Namespace) -> dict[str, Any]:
@@ -220,6 +246,11 @@ def _validate_agents(options: Namespace) -> None:
     for given, option in ((options.kind, "--as"), (options.reload, "--reload")):
         if given:
             raise CannotServe(f"with --agents external nothing is imported here: give {option} to usechat worker")
+    for given, option in ((options.chats, "--chats"), (options.keep, "--keep")):
+        if given is not None:
+            raise CannotServe(
+                f"--agents external does not store chats yet, leave {option} out: the page's messages are the history"
+            )
     if options.redis is None:
         raise CannotServe("--agents external needs --redis URL, the same for web and agent processes")
 
@@ -249,6 +280,8 @@ def _validate_options(plan: "Plan", served: "Served", options: Namespace) -> Non
             raise CannotServe(f"{option} has no effect on {plan.target}{f' as {plan.kind}' if plan.kind else ''}")
     if options.reload and options.workers > 1:
         raise CannotServe("--reload is for one worker, so leave --workers out")
+    if options.workers > 1 and served.built_here and not served.chats:
+        raise CannotServe(f"--workers is 1 for {plan.target}: what was played to a chat is known in one process")
     if options.workers > 1 and any(map(_is_alone, served.chats)):
         remedy = "give --redis URL" if served.built_here else "give the app RedisRuns"
         raise CannotServe(
@@ -277,7 +310,7 @@ def _greeting(plan: "Plan", served: "Served", url: str) -> Iterator[str]:
         yield "  GET  / (the chat page)\n"
     elif plan.page:
         yield "The page is not built, so there is none; `make page` builds it in a checkout.\n"
-    yield from _routes(served.chats[0])
+    yield from _routes(served)
     if not served.requires_auth:
         yield "Only this machine can reach it, because there is no --auth.\n"
     if served.disabled_by:
@@ -288,14 +321,15 @@ def _greeting(plan: "Plan", served: "Served", url: str) -> Iterator[str]:
     yield f"Try it:\n  curl -N {url}{path}{token} -H 'content-type: application/json' -d {shlex.quote(_HELLO)}\n"
 
 
-def _routes(chats: "EndpointsApp") -> Iterator[str]:
+def _routes(served: "Served") -> Iterator[str]:
     from starlette.routing import Route, WebSocketRoute
 
-    for route in chats.routes:
+    for route in served.routes:
         if getattr(route, "path", "").endswith("/"):  # the same with a slash
             continue
         if isinstance(route, Route):
-            yield f"  {'POST' if 'POST' in (route.methods or ()) else 'GET':4} {route.path_format}\n"
+            method = next(iter((route.methods or {"GET"}) - {"HEAD"}))
+            yield f"  {method:4} {route.path_format}\n"
         elif isinstance(route, WebSocketRoute):
             yield f"  WS   {route.path}\n"
 

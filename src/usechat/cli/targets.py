@@ -23,8 +23,9 @@ import msgspec
 from usechat.errors import CannotLoad, CannotServe
 
 if TYPE_CHECKING:
+    from starlette.routing import BaseRoute
+
     from usechat.runs.store import RunStore
-    from usechat.server.app import EndpointsApp
     from usechat.server.auth.bearer import TokenRule
     from usechat.server.requests import Authorize
     from usechat.server.settings import Settings
@@ -75,33 +76,40 @@ class ServedApp(NamedTuple):
     """An app with routes of its own, for a kind that a ``ChatApp`` does not fit.
 
     ``path`` is where a page posts to. ``unsupported_options`` are names of common options that make no sense with it.
-    ``disabled_by`` is the environment variable that keeps its route from answering at the moment.
+    ``disabled_by`` is the environment variable that keeps its route from answering at the moment. ``requires_auth``
+    says whether every request needs a token. An app that is no ``EndpointsApp`` names its ``routes``, and is served
+    by one worker.
 
     >>> from usechat.server import ChatApp, allow_all
     >>> app = ChatApp(lambda turn: "Hello", path="/api/greeter", authorize=allow_all)
     >>> served = ServedApp(app, "/api/greeter", allow_all, unsupported_options=("redis",))
     """
 
-    app: "EndpointsApp"
+    app: Any
     path: str
     authorize: "Authorize"
     unsupported_options: tuple[str, ...] = ()
     disabled_by: str = ""
+    requires_auth: bool = True
+    routes: "Sequence[BaseRoute]" = ()
 
 
 class CommonOptions(NamedTuple):
     """The options of `usechat serve` that are not of one kind, for a kind that makes its own app.
 
-    ``runs`` is ``None`` without ``--redis``. ``token_rules`` are those of ``--auth``.
+    ``runs`` is ``None`` without ``--redis``. ``token_rules`` are those of ``--auth``. ``authorize`` is the rule that
+    follows from ``--auth`` and ``--cors``. ``path`` is where the page posts to.
 
-    >>> from usechat.server import ChatApp, Settings
-    >>> common = CommonOptions(Settings(sdk="7"), runs=None, token_rules=(), idle_timeout=None, drain=10)
+    >>> from usechat.server import ChatApp, Settings, allow_all
+    >>> common = CommonOptions(Settings(sdk="7"), None, (), allow_all, "/api/chat", idle_timeout=None, drain=10)
     >>> app = ChatApp(lambda turn: "Hello", settings=common.settings, runs=common.runs, drain=common.drain)
     """
 
     settings: "Settings"
     runs: "RunStore | None"
     token_rules: "Sequence[TokenRule]"
+    authorize: "Authorize"
+    path: str
     idle_timeout: float | None
     drain: float
 

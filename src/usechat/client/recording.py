@@ -16,14 +16,12 @@ UTF-8 stand under ``bytes`` in base64. ``end`` is ``complete``, ``broken`` (by t
 Of the headers only those are kept that cannot hold a secret; the query of the URL is left out.
 """
 
-import argparse
 import asyncio
 import base64
 import binascii
-import contextlib
+import itertools
 import json
 import math
-import sys
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from pathlib import Path
@@ -34,7 +32,7 @@ import httpx2
 import msgspec
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response, StreamingResponse
-from starlette.routing import Route, Router
+from starlette.routing import BaseRoute, Route, Router
 
 from usechat.check.response import Capture
 from usechat.errors import InvalidAddress, InvalidSetting, ProtocolError, StreamFailed, UnusableFile
@@ -53,7 +51,7 @@ __all__ = [
 ]
 
 End: TypeAlias = Literal["complete", "broken", "left"]
-Step: TypeAlias = Callable[[], Awaitable[None]]
+Step: TypeAlias = Callable[[bytes], Awaitable[None]]
 
 _VERSION: Final = 1
 _KEPT_REQUEST_HEADERS: Final = frozenset({"accept", "content-type", "user-agent", "x-ai-sdk"})
@@ -90,13 +88,32 @@ class RecordedExchange(msgspec.Struct):
         """The body of the response."""
         return b"".join(piece for _, piece in self.pieces)
 
+    @property
+    def continues(self) -> UIMessage | None:
+        """The last message of the request; an assistant's message is continued by the response."""
+        messages = self.body.get("messages") if isinstance(self.body, dict) else None
+        last: UIMessage | None = messages[-1] if messages else None
+        return last
+
+    def capture(self, name: str) -> Capture:
+        """Return the response for the checker."""
+        sizes = itertools.accumulate(len(piece) for _, piece in self.pieces)
+        return Capture(
+            name=name,
+            body=self.content,
+            status=self.status or 0,
+            headers=self.headers,
+            arrivals=tuple((at - self.at, size) for (at, _), size in zip(self.pieces, sizes, strict=True)),
+            is_broken=self.end == "broken",
+            unread="the page left before the end" if self.end in ("left", None) else None,
+            continues=self.continues,
+        )
+
     def message(self, sdk: str = "7") -> tuple[UIMessage | None, str | None]:
         """Return the message that a client makes of the response, and what it would show as an error."""
         if self.status is None or not 200 <= self.status < 300:
             return None, self.content.decode("utf-8", "replace") or f"status {self.status}"
-        messages = (self.body or {}).get("messages")
-        last: UIMessage | None = messages[-1] if messages else None
-        decoder, builder = ChunkDecoder(), MessageBuilder(sdk=sdk, message_id="answer", message=last)
+        decoder, builder = ChunkDecoder(), MessageBuilder(sdk=sdk, message_id="answer", message=self.continues)
         try:
             for _, piece in self.pieces:
                 for chunk in decoder.receive(piece):
@@ -157,21 +174,6 @@ class StreamRecording:
     def questions(self) -> list[RecordedExchange]:
         """The exchanges that post a chat request."""
         return [exchange for exchange in self.exchanges if exchange.is_question]
-
-    def captures(self, name: str) -> list[Capture]:
-        """Return the responses to chat requests, for the checker."""
-        return [
-            Capture(
-                name=f"{name}, exchange {number}",
-                body=exchange.content,
-                status=exchange.status or 0,
-                headers=exchange.headers,
-                is_broken=exchange.end == "broken",
-                unread="the client left before the end" if exchange.end != "complete" else None,
-            )
-            for number, exchange in enumerate(self.exchanges, 1)
-            if exchange.is_question
-        ]
 
 
 def _read_head(value: Any) -> str:
@@ -268,7 +270,8 @@ class RecordingProxy:
     """An ASGI app that passes the requests of a page on to an endpoint, and records them.
 
     ``path`` is where the page posts. Further paths below it (``/{chat id}/stream``, ``/{chat id}/stop``) are passed on
-    too. ``http`` is the transport of ``httpx2`` to use.
+    too. ``headers`` are sent to the endpoint besides those of the page, and not recorded. ``verify`` says whether its
+    certificate is checked. ``http`` is the transport of ``httpx2`` to use.
     """
 
     def __init__(
@@ -277,13 +280,16 @@ class RecordingProxy:
         recorder: StreamRecorder,
         *,
         path: str = _CHAT_PATH,
+        headers: Mapping[str, str] = {},
+        verify: bool = True,
         http: httpx2.AsyncBaseTransport | None = None,
     ) -> None:
         if not url.lower().startswith(("http://", "https://")):
             raise InvalidAddress(f"{url!r} is no endpoint; give a URL such as http://localhost:8000/api/chat")
         self._url = urlsplit(url)
         self._recorder = recorder
-        self._client = httpx2.AsyncClient(timeout=None, transport=http)
+        self._headers = dict(headers)
+        self._client = httpx2.AsyncClient(timeout=None, verify=verify, follow_redirects=True, transport=http)
         self._app = Router(routes=[Route(f"{path}{{rest:path}}", self._pass_on, methods=["GET", "POST"])])
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
@@ -305,7 +311,7 @@ class RecordingProxy:
             content=body,
             headers=[(name, value) for name, value in request.headers.items() if name not in _HOP_BY_HOP],
         )
-        upstream.headers["accept-encoding"] = "identity"
+        upstream.headers.update({**self._headers, "accept-encoding": "identity"})
         try:
             response = await self._client.send(upstream, stream=True)
         except httpx2.HTTPError as error:
@@ -346,8 +352,8 @@ class StreamPlayer:
     """An ASGI app that answers a page with a recording: the first message with the first answer, and so on.
 
     Each chat begins at the beginning. ``speed`` is 1 for the times of the recording, 4 for a quarter of them, and
-    ``math.inf`` for no waiting. ``step`` is awaited before each frame, instead of waiting. ``path`` is where the page
-    posts. A stop ends what is being played, and there is never anything to resume.
+    ``math.inf`` for no waiting. ``step`` is awaited with each frame before it is sent, instead of waiting. ``path`` is
+    where the page posts. A stop ends what is being played, and there is never anything to resume.
 
     >>> from usechat.testing import AgentClient
     >>> answer = RecordedExchange(0, "POST", "", status=200, headers={"content-type": "text/event-stream"})
@@ -370,13 +376,13 @@ class StreamPlayer:
         self._step = step
         self._played: dict[str, int] = {}
         self._stops: dict[str, asyncio.Event] = {}
-        self._app = Router(
-            routes=[
-                Route(path, self._answer, methods=["POST"]),
-                Route(f"{path}/{{chat_id}}/stream", self._resume, methods=["GET"]),
-                Route(f"{path}/{{chat_id}}/stop", self._stop, methods=["POST"]),
-            ]
-        )
+        self.routes: list[BaseRoute] = [
+            Route(path, self._answer, methods=["POST"]),
+            Route(f"{path}/{{chat_id}}/stream", self._resume, methods=["GET"]),
+            Route(f"{path}/{{chat_id}}/stop", self._stop, methods=["POST"]),
+        ]
+        """The routes that it answers."""
+        self._app = Router(routes=self.routes)
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         """Answer one ASGI connection."""
@@ -399,9 +405,9 @@ class StreamPlayer:
         before = answer.at
         for at, frame in answer.pieces:
             if self._step is not None:
-                await self._step()
+                await _unless(stop, self._step(frame))
             elif not math.isinf(self._speed):
-                await _wait(stop, (at - before) / self._speed)
+                await _unless(stop, asyncio.sleep((at - before) / self._speed))
             before = at
             if stop.is_set():
                 return
@@ -417,10 +423,14 @@ class StreamPlayer:
         return Response(status_code=204)
 
 
-async def _wait(stop: asyncio.Event, seconds: float) -> None:
-    """Wait for so long, or until something is stopped."""
-    with contextlib.suppress(TimeoutError):
-        await asyncio.wait_for(stop.wait(), max(0.0, seconds))
+async def _unless(stop: asyncio.Event, waiting: Awaitable[None]) -> None:
+    """Wait for something, or until the answer is stopped."""
+    tasks = {asyncio.ensure_future(waiting), asyncio.ensure_future(stop.wait())}
+    try:
+        await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        for task in tasks:
+            task.cancel()
 
 
 # -- Comparing two recordings.
@@ -514,44 +524,3 @@ def _named(value: Any, names: dict[str, str]) -> Any:
         for key, item in value.items()
         if key != "signature"
     }
-
-
-# -- The commands `usechat record` and `usechat diff`.
-
-
-def add_record_options(parser: argparse.ArgumentParser) -> None:
-    """Add the options of ``usechat record``."""
-    parser.add_argument("url", help="the endpoint, such as http://localhost:8000/api/chat")
-    parser.add_argument(
-        "-o", "--output", required=True, metavar="FILE", help="where to write, such as tour.usechat.jsonl"
-    )
-    parser.add_argument("--host", default="127.0.0.1", help="where to listen (default: %(default)s)")
-    parser.add_argument("--port", type=int, default=8001, help="the port to listen on (default: %(default)s)")
-
-
-def run_record(options: argparse.Namespace) -> int:
-    """Serve a recording proxy until it is interrupted."""
-    import uvicorn
-
-    try:
-        with Path(options.output).open("w", encoding="utf-8") as file:
-            proxy = RecordingProxy(options.url, StreamRecorder(file, options.url))
-            sys.stderr.write(f"Recording http://{options.host}:{options.port}{_CHAT_PATH} to {options.output}\n")
-            uvicorn.run(proxy, host=options.host, port=options.port, lifespan="off", log_level="warning")
-    except OSError as error:
-        raise UnusableFile(f"{options.output} cannot be written: {error.strerror}") from None
-    return 0
-
-
-def add_diff_options(parser: argparse.ArgumentParser) -> None:
-    """Add the options of ``usechat diff``."""
-    parser.add_argument("before", help="a recording")
-    parser.add_argument("after", help="another recording")
-    parser.add_argument("--sdk", default="7", help="the AI SDK release whose client reads them (default: %(default)s)")
-
-
-def run_diff(options: argparse.Namespace) -> int:
-    """Print the first difference of two recordings; return 1 if there is one."""
-    found = first_difference(StreamRecording.read(options.before), StreamRecording.read(options.after), sdk=options.sdk)
-    sys.stdout.write(f"{found or 'No difference.'}\n")
-    return 0 if found is None else 1

@@ -12,7 +12,7 @@ import asyncio
 import contextlib
 import functools
 import ssl
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from types import TracebackType
 from typing import Any, Final, Self, TypeAlias
 from urllib.parse import quote, urlsplit, urlunsplit
@@ -21,6 +21,7 @@ import httpx2
 import msgspec
 
 from usechat.check.other_formats import nothing_read
+from usechat.client.relay import Relay
 from usechat.errors import AnswerTimedOut, ConnectionLost, InvalidAddress, InvalidSetting, NotAStream, RequestRefused
 from usechat.protocol.chunks import Chunk
 from usechat.protocol.request import ChatRequest
@@ -42,8 +43,8 @@ _NOT_STREAMS: Final = frozenset({"UC004", "UC005"})
 """Rules of the checker for a body that is something else than an event stream."""
 
 
-class HttpChatTransport:
-    """A ``ChatTransport`` over any AI SDK endpoint.
+class HttpChatTransport(Relay):
+    """A ``ChatTransport`` over any AI SDK endpoint. It can be served, too: see :mod:`usechat.client.relay`.
 
     ``headers`` are sent with every request. ``body`` is merged into each POST; ``prepare_body`` makes the whole body
     of a POST from the request, for endpoints that want something else than the AI SDK's default. ``idle_timeout`` is
@@ -51,6 +52,7 @@ class HttpChatTransport:
     could not be opened is tried again; a request that may have reached the server is never repeated.
     ``verify`` is ``True``, ``False`` or an ``ssl.SSLContext``, which may hold a client certificate.
     ``stop_route`` says whether an answer that is closed before its end is stopped with ``POST {url}/{chat id}/stop``.
+    ``pass_on`` are the headers of a page that go on to the endpoint when the transport is served.
     ``http`` is the transport of ``httpx2`` to use, for a server in the same process.
 
     >>> import asyncio
@@ -78,6 +80,7 @@ class HttpChatTransport:
         retries: int = 2,
         verify: ssl.SSLContext | bool = True,
         stop_route: bool = True,
+        pass_on: Sequence[str] = (),
         maximum_event_bytes: int = MAXIMUM_EVENT_BYTES,
         http: httpx2.AsyncBaseTransport | None = None,
     ) -> None:
@@ -94,6 +97,7 @@ class HttpChatTransport:
         self._retries = retries
         self._verify = verify
         self._stop_route = stop_route
+        super().__init__(pass_on)
         self._maximum_event_bytes = maximum_event_bytes
         self._http = http
         self._client: httpx2.AsyncClient | None = None
@@ -112,16 +116,16 @@ class HttpChatTransport:
         if client is not None:
             await client.aclose()
 
-    async def send_messages(self, request: ChatRequest) -> AsyncIterator[Chunk]:
-        """POST a chat request and return the chunks of the answer.
+    async def send_messages(self, request: ChatRequest, *, headers: Mapping[str, str] = {}) -> AsyncIterator[Chunk]:
+        """POST a chat request and return the chunks of the answer; ``headers`` are sent with this request alone.
 
         Raises :class:`~usechat.errors.TransportError` now or while the chunks are read, and
         :class:`~usechat.errors.RemoteProtocolError` for a chunk that is not legal.
         """
         merged = msgspec.structs.replace(request, body={**self._body, **request.body})
         content = json_text(plain_json(self._prepare_body(merged))).encode()
-        headers = {"content-type": "application/json", **self._request_headers()}
-        response = await self._open("POST", self.url, headers, content)
+        sent = {"content-type": "application/json", **self._request_headers(), **headers}
+        response = await self._open("POST", self.url, sent, content)
         if response.status_code == _NO_BODY:
             await response.aclose()
             raise NotAStream("The response body is empty.", url=self.url)

@@ -1,11 +1,25 @@
 """Read a ``UIMessage`` with Python's names: its text, tools, files, sources and data."""
 
 from collections.abc import Iterator, Mapping
-from typing import Any, cast
+from typing import Any, Final, cast
 
+from usechat.protocol.tool_calls import APPROVAL_TOOL
 from usechat.protocol.ui_messages import FileUIPart, UIMessage, is_dynamic_tool, is_static_tool
 
-__all__ = ["MessageView", "ToolView", "tool_parts_of"]
+__all__ = ["MessageView", "ToolView", "printable", "tool_parts_of"]
+
+_CONTROL: Final = {
+    number: "\N{REPLACEMENT CHARACTER}" for number in (*range(32), *range(127, 160)) if chr(number) not in "\n\t"
+}
+
+
+def printable(text: str) -> str:
+    """Return a text without control characters, except for line breaks and tabs: in a terminal they are commands.
+
+    >>> printable("Hi\\x1b[2J") == "Hi\\N{REPLACEMENT CHARACTER}[2J"
+    True
+    """
+    return text.replace("\r\n", "\n").translate(_CONTROL)
 
 
 def tool_parts_of(message: UIMessage) -> Iterator[dict[str, Any]]:
@@ -81,6 +95,14 @@ class ToolView:
         return (self.part.get("approval") or {}).get("approved")
 
     @property
+    def asks_for_approval(self) -> bool:
+        """Whether the call is itself a question: how a usechat server asks clients that may not know approvals.
+
+        Its output is ``{"approved": true}``, and its input names the call that waits for it.
+        """
+        return self.name == APPROVAL_TOOL and isinstance(self.input, Mapping) and "approvalId" in self.input
+
+    @property
     def waits_for_approval(self) -> bool:
         """Whether the call waits for ``add_approval_response``."""
         return self.state == "approval-requested"
@@ -142,6 +164,16 @@ class MessageView:
     def tools(self) -> list[ToolView]:
         """The tool calls in order."""
         return [ToolView(part) for part in tool_parts_of(self.message)]
+
+    @property
+    def questions(self) -> list[ToolView]:
+        """The calls that wait for a person or for the client: approvals, and tools that the client runs.
+
+        A call whose approval is asked through the tool ``approval`` is not one of them; that of the tool is.
+        """
+        waiting = [tool for tool in self.tools if tool.waits_for_approval or tool.waits_for_output]
+        asked = [tool.input.get("toolCallId") for tool in waiting if tool.asks_for_approval]
+        return [tool for tool in waiting if tool.call_id not in asked]
 
     @property
     def files(self) -> list[FileUIPart]:

@@ -8,10 +8,11 @@ gives each frame to the answer that it belongs to.
 import asyncio
 import contextlib
 import ssl
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
 from types import TracebackType
 from typing import Any, Self, TypeAlias
 
+from usechat.client.relay import Relay
 from usechat.client.transport import Headers
 from usechat.errors import (
     AnswerTimedOut,
@@ -33,12 +34,15 @@ __all__ = ["WebSocketChatTransport"]
 _Frame: TypeAlias = dict[str, Any]
 
 
-class WebSocketChatTransport:
+class WebSocketChatTransport(Relay):
     """A ``ChatTransport`` over one WebSocket, which is opened for the first request and after it was lost.
+
+    It can be served, too: see :mod:`usechat.client.relay`.
 
     ``headers`` go into every frame, where a usechat server reads them as those of a request; ``handshake_headers`` go
     into the HTTP request that opens the socket. ``body`` is merged into each request. ``idle_timeout`` is how many
     seconds an answer may take for its next chunk. ``ssl_context`` is for ``wss`` with private certificates.
+    ``pass_on`` are the headers of a page that go into the frame of its request when the transport is served.
 
     >>> from usechat.client import Chat
     >>> transport = WebSocketChatTransport("https://example.org/api/chat", headers={"x-team": "blue"})
@@ -57,6 +61,7 @@ class WebSocketChatTransport:
         connect_timeout: float = 10,
         idle_timeout: float | None = 300,
         ssl_context: ssl.SSLContext | None = None,
+        pass_on: Sequence[str] = (),
         maximum_frame_bytes: int = MAXIMUM_EVENT_BYTES,
     ) -> None:
         scheme, _, rest = url.partition("://")
@@ -70,6 +75,7 @@ class WebSocketChatTransport:
         self._connect_timeout = connect_timeout
         self._idle_timeout = idle_timeout
         self._ssl = ssl_context
+        super().__init__(pass_on)
         self._maximum = maximum_frame_bytes
         self._connection: _Connection | None = None
         self._opening = asyncio.Lock()
@@ -88,14 +94,14 @@ class WebSocketChatTransport:
         if connection is not None:
             await connection.aclose()
 
-    async def send_messages(self, request: ChatRequest) -> AsyncIterator[Chunk]:
-        """Send a chat request and return the chunks of the answer."""
+    async def send_messages(self, request: ChatRequest, *, headers: Mapping[str, str] = {}) -> AsyncIterator[Chunk]:
+        """Send a chat request and return the chunks of the answer; ``headers`` are sent with this request alone."""
         frame = {
             "type": "send",
             "id": request.chat_id,
             "trigger": request.trigger,
             "messages": request.messages,
-            "headers": self._frame_headers(),
+            "headers": {**self._frame_headers(), **headers},
             "body": {**self._body, **request.body},
         }
         if request.message_id is not None:

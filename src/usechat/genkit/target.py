@@ -1,12 +1,11 @@
 """The kind `genkit` of `usechat serve`: a flow at its address, or a Python object."""
 
-import re
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Literal
+from typing import TYPE_CHECKING, Any, Literal
 from urllib.parse import urldefrag, urlsplit
 
 import msgspec
 
+from usechat.cli.options import upstream_headers
 from usechat.cli.targets import CommonOptions, OptionGroup, ServedAnswer, load_object
 from usechat.errors import CannotServe, InvalidAddress
 from usechat.input_mapping import read_mapping
@@ -15,10 +14,6 @@ if TYPE_CHECKING:
     from usechat.genkit.inputs import InputBuilder
 
 __all__ = ["GenkitOptions", "GenkitTarget"]
-
-
-_TOKEN: Final = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
-"""The name of a header (RFC 9110, token)."""
 
 
 class GenkitOptions(msgspec.Struct, frozen=True, kw_only=True):
@@ -82,7 +77,7 @@ class GenkitTarget:
         transport = GenkitChatTransport(
             flow,
             build_input=build_input,
-            headers=_headers(options),
+            headers=upstream_headers(options.header, options.upstream_token),
             pass_on=(*PASSED_ON, *options.pass_on),
             idle_timeout=common.idle_timeout,
             show_public_errors=options.show_public_errors,
@@ -110,27 +105,6 @@ def _flow_and_input(target: str, mapping: str) -> "tuple[Any, InputBuilder | Non
     if shape and build_input:
         raise CannotServe(f"#{shape} and --input contradict each other; give one of them")
     return url, INPUTS[shape] if shape else build_input
-
-
-def _headers(options: GenkitOptions) -> dict[str, str]:
-    pairs = [header.partition("=") for header in options.header]
-    for name, equals, value in pairs:
-        if not equals or not _TOKEN.fullmatch(name) or not value.isprintable() or not value.isascii():
-            raise CannotServe(f"--header: {name!r} and its value are no header; write NAME=VALUE, such as x-key=abc")
-    headers = {name: value for name, _, value in pairs}
-    if options.upstream_token is not None:
-        headers["authorization"] = f"Bearer {_token(options.upstream_token)}"
-    return headers
-
-
-def _token(path: str) -> str:
-    try:
-        token = Path(path).read_bytes().decode("latin-1").strip()
-    except OSError as error:
-        raise CannotServe(f"--upstream-token: {path} cannot be read: {error.strerror}") from None
-    if not token or not token.isprintable() or not token.isascii():
-        raise CannotServe(f"--upstream-token: {path} holds no token of printable characters in one line")
-    return token
 
 
 def _require_address(options: GenkitOptions) -> None:

@@ -243,7 +243,7 @@ class MessageBuilder:
         block.part["state"] = "done"
         self._set_provider_metadata(block.part, chunk.provider_metadata)
         if isinstance(chunk, chunks.TextEndChunk) and chunk.citations is not None:
-            block.part["citations"] = plain_json(chunk.citations)
+            block.part["citations"] = [_citation_as_read(plain_json(citation)) for citation in chunk.citations]
         return True
 
     def _expected(
@@ -367,6 +367,23 @@ def _continued(message: object) -> Mapping[str, Any] | None:
             found = "one without it" if isinstance(part, Mapping) else json_kind(part)
             raise LocalProtocolError(f"message.parts[{index}] must be an object with a string 'type', not {found}")
     return message
+
+
+_CITATION_KEYS: Final = ("source", "startIndex", "endIndex", "citedText")
+_SOURCE_KEYS: Final = {
+    "url": ("type", "id", "url", "title", "providerMetadata"),
+    "document": ("type", "id", "mediaType", "title", "filename", "providerMetadata"),
+}
+
+
+def _citation_as_read(citation: Any) -> Any:
+    """Return a citation without the keys that the client's schema (``citationSchema``) strips."""
+    match citation:
+        case {"source": {"sourceType": "url" | "document" as source_type, **source}}:
+            keys = _SOURCE_KEYS[source_type]
+            kept = {"sourceType": source_type, **{key: source[key] for key in keys if key in source}}
+            return {key: citation[key] for key in _CITATION_KEYS if key in citation} | {"source": kept}
+    return citation
 
 
 @functools.lru_cache(maxsize=64)

@@ -17,10 +17,14 @@ Fields that several parts share:
 - ``usage`` and ``metadata`` of an ending go to the message metadata, usage under the key ``usage``.
 """
 
+import dataclasses
+import re
 from collections.abc import Mapping
 from typing import Any, Literal, TypeAlias
 
 import msgspec
+
+from usechat.errors import LocalProtocolError
 
 __all__ = [
     "Abort",
@@ -258,6 +262,8 @@ class ApprovalRequest(_Part, frozen=True):
     >>> stream.send(ApprovalRequest("a1", "c1"))
     [ToolApprovalRequestChunk(approval_id='a1', tool_call_id='c1', ...)]
 
+    A stream for AI SDK 6, or for any, sends the request when the turn ends, if it is still pending then.
+
     ``is_automatic`` marks a request that the server answers itself. ``reason``, ``descriptor`` and
     ``input_schema_input`` are for the page. ``signature`` is made by the server if it has a secret.
     """
@@ -372,6 +378,28 @@ class Data(_Part, frozen=True):
     id: str | None = None
     transient: bool = False
 
+    @classmethod
+    def of(cls, value: Any, id: str | None = None, transient: bool = False) -> "Data":  # noqa: A002
+        """Return a part that is named after the type of its data: a dataclass, a Struct or a pydantic model.
+
+        >>> class SearchResult(msgspec.Struct):
+        ...     url: str
+        >>> Data.of(SearchResult("https://example.org")).name
+        'search-result'
+        """
+        is_described = dataclasses.is_dataclass(value) or isinstance(value, msgspec.Struct)
+        if isinstance(value, type) or not (is_described or hasattr(value, "model_dump")):
+            raise LocalProtocolError(
+                f"data without a name is a dataclass, a msgspec Struct or a pydantic model, not {type(value).__name__};"
+                " give a name and the data"
+            )
+        return cls(data_name(type(value)), value, id, transient)
+
+
+def data_name(kind: type) -> str:
+    """Return the name of the data part that is named after a type: ``SearchResult`` becomes ``search-result``."""
+    return re.sub(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])", "-", kind.__name__.strip("_")).lower()
+
 
 class SteeringMessage(_Part, frozen=True):
     """Report a user message that joined the run; ``parts`` are text and file parts as pages hold them.
@@ -387,14 +415,23 @@ class SteeringMessage(_Part, frozen=True):
 
 
 class Step(_Part, frozen=True):
-    """Begin a step: another model call, another node. A step with nothing in it is not ended.
+    """Begin a step: another model call, another node.
+
+    The step begins with its first content. While a tool call of the current step has no outcome, none begins.
 
     >>> from usechat import MessageStream
     >>> stream = MessageStream(message_id="m1", sdk="7")
     >>> chunks = stream.send(File("https://example.com/a.png", "image/png"))
     >>> stream.send(Step())
-    [FinishStepChunk(), StartStepChunk()]
+    [FinishStepChunk()]
+    >>> stream.send(Text("Next"))[0]
+    StartStepChunk()
+
+    ``leaves_calls`` begins the step even so, because the source runs these calls itself and reports their outcomes in a
+    later turn. Inputs that are being streamed are completed first in any case.
     """
+
+    leaves_calls: bool = False
 
 
 class ResetStep(_Part, frozen=True):

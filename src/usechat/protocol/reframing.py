@@ -20,7 +20,9 @@ from msgspec import UNSET
 from usechat.protocol import chunks, parts
 from usechat.protocol.chunks import Chunk
 from usechat.protocol.parts import Part
+from usechat.protocol.releases import releases_for
 from usechat.protocol.sse import ChunkDecoder, FrameStream, encode_frames
+from usechat.protocol.states import SETTLED
 from usechat.protocol.stream import MessageStream
 from usechat.protocol.ui_messages import is_dynamic_tool, is_static_tool
 
@@ -32,6 +34,7 @@ __all__ = [
     "earlier_parts",
     "parts_from_chunk",
     "shorten",
+    "unseen_parts",
 ]
 
 
@@ -276,12 +279,32 @@ def _delta(chunk: Chunk) -> tuple[tuple[type[Chunk], str] | None, str]:
     return None, ""
 
 
-def earlier_parts(message: Mapping[str, Any]) -> list[Part]:
-    """Return the parts that make a message as it is stored."""
-    return [said for number, part in enumerate(message.get("parts", ())) for said in _said(part, f"earlier {number}")]
+def earlier_parts(message: Mapping[str, Any], *, shows_responses: bool = True) -> list[Part]:
+    """Return the parts that make a message as it is stored.
+
+    Without ``shows_responses``, approval requests that were answered are left out: a client that no chunk can tell the
+    answer would ask people again.
+    """
+    return [
+        said
+        for number, part in enumerate(message.get("parts", ()))
+        for said in _said(part, f"earlier {number}", shows_responses)
+    ]
 
 
-def _said(part: Mapping[str, Any], lane: str) -> list[Part]:
+def unseen_parts(message: Mapping[str, Any], copy: Mapping[str, Any]) -> list[Part]:
+    """Return what a stored message has and an older copy of it has not: outcomes of calls, and the parts behind it."""
+    seen = len(copy["parts"])
+    settled = {part.get("toolCallId") for part in copy["parts"] if part.get("state") in SETTLED}
+    outcomes = [
+        said
+        for said in earlier_parts({"parts": message["parts"][:seen]})
+        if isinstance(said, parts.ToolResult | parts.ToolError | parts.ToolDenied) and said.tool_call_id not in settled
+    ]
+    return [*outcomes, *earlier_parts({"parts": message["parts"][seen:]})]
+
+
+def _said(part: Mapping[str, Any], lane: str, shows_responses: bool) -> list[Part]:
     kind = str(part.get("type", ""))
     metadata = part.get("providerMetadata")
     match kind:
@@ -296,17 +319,17 @@ def _said(part: Mapping[str, Any], lane: str) -> list[Part]:
     if kind.startswith("data-"):
         return [parts.Data(kind.removeprefix("data-"), part.get("data"), part.get("id"))]
     if is_static_tool(kind) or is_dynamic_tool(kind):
-        return _called(part, kind)
+        return _called(part, kind, shows_responses)
     return []
 
 
-def _called(part: Mapping[str, Any], kind: str) -> list[Part]:
+def _called(part: Mapping[str, Any], kind: str, shows_responses: bool) -> list[Part]:
     dynamic = is_dynamic_tool(kind)
     name = str(part.get("toolName")) if dynamic else kind.removeprefix("tool-")
     call_id = str(part.get("toolCallId"))
     said: list[Part] = [parts.ToolCall(call_id, name, part.get("input"), dynamic)]
     approval = part.get("approval")
-    if isinstance(approval, Mapping) and "id" in approval:
+    if isinstance(approval, Mapping) and "id" in approval and (shows_responses or "approved" not in approval):
         said.append(parts.ApprovalRequest(str(approval["id"]), call_id))
         if "approved" in approval:
             said.append(parts.ApprovalResponse(str(approval["id"]), approval["approved"] is True))
@@ -321,15 +344,27 @@ def _called(part: Mapping[str, Any], kind: str) -> list[Part]:
 
 
 class Reframer:
-    """Write a run anew: for a client of another release, or behind the message that it continues."""
+    """Write a run anew: for a client of another release, or behind the message that it continues.
+
+    ``earlier`` is the message that the run continues and that the client does not have; ``continues`` is the same for a
+    client that has it.
+    """
 
     def __init__(
-        self, message_id: str, sdk: str, *, earlier: Mapping[str, Any] | None = None, event_names: bool = False
+        self,
+        message_id: str,
+        sdk: str,
+        *,
+        earlier: Mapping[str, Any] | None = None,
+        continues: Mapping[str, Any] | None = None,
+        event_names: bool = False,
     ) -> None:
         self._decoder = ChunkDecoder()
         self._reader = ChunkReader()
-        self._frames = FrameStream(MessageStream(message_id=message_id, sdk=sdk), event_names=event_names)
-        self._earlier = earlier_parts(earlier) if earlier else []
+        stream = MessageStream(message_id=message_id, sdk=sdk, continues=continues)
+        self._frames = FrameStream(stream, event_names=event_names)
+        shows_responses = releases_for(sdk).knows("tool-approval-response")
+        self._earlier = earlier_parts(earlier, shows_responses=shows_responses) if earlier else []
 
     def receive(self, frames: bytes) -> bytes:
         """Take frames of the run, and return those for the other release."""

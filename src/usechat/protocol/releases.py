@@ -16,6 +16,7 @@ from usechat.errors import UnknownRelease
 from usechat.protocol.chunks import CHUNK_TYPES, Chunk, DataChunk, type_of
 
 __all__ = [
+    "APPROVALS",
     "CHUNKS",
     "DOWNGRADES",
     "FINISH_REASONS",
@@ -150,16 +151,24 @@ DOWNGRADES: Final = (
     ),
     Downgrade(
         "`ApprovalRequest`",
-        "5, `any`",
-        "a client-side tool `approval` in a step of its own, left open; its output `{approved, reason?}` is the answer",
+        "5",
+        "a client-side tool `approval` at the end of the turn, in a step of its own, left open; its output"
+        " `{approved, reason?}` is the answer",
+    ),
+    Downgrade(
+        "`ApprovalRequest`", "6, `any`", "`tool-approval-request` at the end of the turn, if it is still pending then"
     ),
     Downgrade("`ApprovalRequest` that is automatic", "5, 6, `any`", "nothing; the tool runs or is denied"),
     Downgrade(
         "`ApprovalResponse`",
         "5, 6, `any`",
-        "5, `any`: the output of the tool `approval`; 6: nothing, the outcome follows",
+        "nothing, the outcome follows; 5: the output of the tool `approval`, if an earlier turn asked",
     ),
-    Downgrade("`ToolDenied`", "5, `any`; 6 without a request", "`tool-output-error` with the reason in its text"),
+    Downgrade(
+        "`ToolDenied`",
+        "5; 6 and `any` unless an earlier turn asked",
+        "`tool-output-error` with the reason in its text",
+    ),
     Downgrade("`ReasoningFile`", "5, 6, `any`", "`file`"),
     Downgrade("`Custom`", "5, 6, `any`", "`data-custom` with `{kind, providerMetadata?}`"),
     Downgrade("`SteeringMessage`", "5, 6, before 7.0.163, `any`", "`data-steering-message` with `{id, parts}`"),
@@ -173,8 +182,16 @@ DOWNGRADES: Final = (
 )
 
 
+APPROVALS: Final = frozenset({"tool-approval-request", "tool-output-denied"})
+"""The chunks of approvals that AI SDK 6 and 7 share. They are sent for ``any``, though AI SDK 5 has no approvals."""
+
+
 class Releases:
-    """What may be sent to a set of releases: only what every one of them accepts."""
+    """What may be sent to a set of releases: only what every one of them accepts.
+
+    ``any`` makes one exception: approvals are sent as AI SDK 6 and 7 know them, because stock pages show no buttons for
+    anything else. A page of AI SDK 5 rejects them; it needs the ``sdk`` setting ``5``.
+    """
 
     def __init__(self, name: str, releases: tuple[Release, ...]) -> None:
         self.name = name
@@ -193,7 +210,8 @@ class Releases:
         """Tell whether every release knows the chunk type (any ``data-*`` is ``data``), or this field of it."""
         row = CHUNKS[chunk_type]
         since = row.since if field is None else row.fields.get(field, row.since)
-        return all(since.includes(candidate) for candidate in self.releases)
+        asked = self.releases if self.name != "any" or chunk_type not in APPROVALS else self.releases[1:]
+        return all(since.includes(candidate) for candidate in asked)
 
     def unknown_fields(self, chunk: Chunk) -> list[FieldInfo]:
         """Return the fields of a chunk that carry a value some release would not know."""

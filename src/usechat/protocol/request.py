@@ -103,8 +103,10 @@ class ChatRequest(msgspec.Struct, frozen=True, kw_only=True):
     pending_calls: frozenset[str] | None = None
 
     @classmethod
-    def parse(cls, body: _Body, *, limits: Limits = DEFAULT_LIMITS) -> "ChatRequest":
+    def parse(cls, body: _Body, *, limits: Limits = DEFAULT_LIMITS, is_history_stored: bool = False) -> "ChatRequest":
         """Read the body of a POST; a mapping is taken as parsed JSON, whose size in bytes is not limited.
+
+        Where the server has the history (``is_history_stored``) the body may bring no message at all.
 
         :raises InvalidRequest: if the body is no chat request; the text says where, and what would be right.
         :raises RequestTooLarge: if it exceeds one of the ``limits``.
@@ -114,12 +116,13 @@ class ChatRequest(msgspec.Struct, frozen=True, kw_only=True):
         envelope = _ENVELOPE if listed else _ENVELOPE | {"message"}
         request = cls(
             chat_id=_optional_id(value, "id", "the chat id") or "",
-            messages=_read_messages(value, listed, limits),
+            messages=_read_messages(value, listed, limits, required=not is_history_stored),
             trigger=_read_trigger(value),
             message_id=_optional_id(value, "messageId", "messageId"),
             body={key: item for key, item in value.items() if key not in envelope},
         )
-        if request.trigger == "submit-message" and not (request.last_user_message or request.continues):
+        is_answerable = request.trigger == "regenerate-message" or request.last_user_message or request.continues
+        if not is_answerable and not is_history_stored:
             raise InvalidRequest("messages holds no user message to answer, and does not end in an assistant message")
         return request
 
@@ -299,14 +302,16 @@ def _read_text(body: _Bytes | str, limits: Limits) -> str:
         ) from None
 
 
-def _read_messages(value: Mapping[str, Any], listed: bool, limits: Limits) -> list[UIMessage]:
+def _read_messages(value: Mapping[str, Any], listed: bool, limits: Limits, *, required: bool) -> list[UIMessage]:
     if listed:
         found = value["messages"]
         if not isinstance(found, list):
             raise InvalidRequest(f"messages must be a list of messages, not {json_kind(found)}")
         placed = [(f"messages[{index}]", message) for index, message in enumerate(found)]
-    elif "message" in value:
+    elif value.get("message") is not None or (required and "message" in value):
         placed = [("message", value["message"])]
+    elif not required:
+        placed = []
     else:
         raise InvalidRequest(
             "the body has no messages: send the history under 'messages', or the last message under 'message'"

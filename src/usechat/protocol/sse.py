@@ -167,7 +167,7 @@ class FrameStream:
     def _write(self, chunks: list[Chunk], lane: str = "") -> bytes:
         block = self._stream.open_block(lane)
         self._kind = None
-        if block is not None and chunks and chunks[-1].__class__ is block.delta and not self._stream.holds_back:
+        if block is not None and chunks and chunks[-1].__class__ is block.delta:
             self._expect_more(block, lane)
         return encode_frames(chunks, event_names=self.event_names)
 

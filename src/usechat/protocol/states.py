@@ -105,10 +105,10 @@ TOOL_TRANSITIONS: Final[Mapping[ToolState, Mapping[type[Chunk], ToolState]]] = {
     },
     ToolState.APPROVAL_RESPONDED: {**_REQUEST, **_OUTPUTS_AND_DENIAL},
     # A later output replaces an earlier one: preliminary results, behind which even a request may come, and results
-    # that come twice.
-    ToolState.OUTPUT_AVAILABLE: {**_REQUEST, **_OUTPUTS_AND_DENIAL},
-    ToolState.OUTPUT_ERROR: _OUTPUTS_AND_DENIAL,
-    ToolState.OUTPUT_DENIED: _OUTPUTS_AND_DENIAL,
+    # that come twice. It would contradict a denial (validateUIMessages).
+    ToolState.OUTPUT_AVAILABLE: {**_REQUEST, **_OUTPUTS},
+    ToolState.OUTPUT_ERROR: _OUTPUTS,
+    ToolState.OUTPUT_DENIED: {},
 }
 
 SETTLED: Final = frozenset({ToolState.OUTPUT_AVAILABLE, ToolState.OUTPUT_ERROR, ToolState.OUTPUT_DENIED})

@@ -16,12 +16,22 @@ What it guarantees, whatever parts arrive in whatever order:
 4. **There is exactly one ending**, and nothing after it. What is incomplete by then is settled first: inputs that were
    cut off fail, blocks are closed, preliminary results become final.
 
-Steps are where most of the thought is. Clients decide by the *last step* whether to post again by themselves
-(``lastAssistantMessageIsCompleteWithToolCalls``: its calls all have results, and no text follows them), so text behind
-a result begins a step of its own, or the page would post for ever. A step cannot end while the input of a tool is
-being streamed, because readers look a call up in its own step: a part that needs a new step waits in ``_waiting``, and
-what follows in its lane waits behind it. Clients before 7.0.79 forget open blocks when a step ends, so all blocks are
-closed first, and reopen under fresh ids.
+Steps are where most of the thought is, because clients decide by the *last step* whether to post again by themselves
+(``lastAssistantMessageIsCompleteWithToolCalls`` and ``…WithApprovalResponses``: the calls of that step all have results
+or answers). Four rules follow:
+
+- **Text behind a result begins a step of its own**, or the page would post for ever.
+- **A step ends only when every call in it has its outcome.** A call that waits for the page (a tool of the page, an
+  approval) must stand in the last step, or no page would post its answer; which call that will be is not known until
+  the turn ends. Readers also look up a streamed input in its own step, and would show the tool twice. So a ``Step`` is
+  passed over while a call is open, and text goes on in the step. A continued message goes on in its last step likewise.
+- **A call behind a denied one begins a step of its own.** If the page must answer it, neither predicate of the client
+  would become true beside the denied one.
+- **Text beside a call that was settled later is followed by an empty step**, if the turn ends well, or it would count
+  as text before the result and the page would post for ever.
+
+Clients before 7.0.79 forget open blocks when a step ends, so all blocks are closed first, and reopen under fresh ids.
+A step begins with its first content, so that none is left empty which the page does not see.
 
 Tool calls have rules enough for a module of their own, :mod:`~usechat.protocol.tool_calls`. Content that stands by
 itself (files, sources, data) is converted in :mod:`~usechat.protocol.content`.
@@ -51,8 +61,8 @@ __all__ = [
 
 BROKEN_OFF: Final = "The run ended before this tool finished."
 STOPPED: Final = "The run was stopped before this tool finished."
-# Shared until they are needed: most messages have no tools and no waiting lanes, and thousands of streams are open.
-_NO_LANES: Final = frozenset[str]()
+_MOST_REPEATED_IDS: Final = 1000
+# Shared until they are needed: most messages have no tools, and thousands of streams are open.
 _NO_TOOLS: Final = ToolCalls(releases_for("any"), Counter())
 
 
@@ -64,24 +74,30 @@ class BlockIds:
     def __init__(self, new_id: Callable[[], str] | None = None) -> None:
         self._new_id = new_id
         self._number = 0
-        self._used: dict[str, bool] = {}  # and whether a source asked for it
+        self._used: set[str] = set()
 
     def give(self, wanted: str | None = None) -> str:
         """Return the id of a new block."""
-        if wanted is not None and wanted not in self._used:
-            self._used[wanted] = True
-            return wanted
-        new = self._next()
-        while self._used.get(new):
-            new = self._next()
-        self._used[new] = False
+        new = self._next() if wanted is None or wanted in self._used else wanted
+        self._used.add(new)
         return new
 
     def _next(self) -> str:
         if self._new_id is not None:
-            return str(self._new_id())
+            return self._next_of(self._new_id)
         self._number += 1
+        while str(self._number) in self._used:
+            self._number += 1
         return str(self._number)
+
+    def _next_of(self, new_id: Callable[[], str]) -> str:
+        for _ in range(_MOST_REPEATED_IDS):
+            new = str(new_id())
+            if new not in self._used:
+                return new
+        raise LocalProtocolError(
+            f"new_id returned {_MOST_REPEATED_IDS} ids that this message has already; return a new one each time"
+        )
 
 
 class _BlockChunks(NamedTuple):
@@ -128,13 +144,18 @@ def same_metadata(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
 
 
 class _Step(msgspec.Struct):
-    """What the current step holds: anything, a tool's outcome, text behind a call, questions for the client."""
+    """What the current step holds: anything, a tool's outcome, a denial, text behind a call.
+
+    ``inherited`` marks the last step of the message that this stream continues.
+    """
 
     open: bool = False
+    ended: bool = False
+    inherited: bool = False
     empty: bool = False
     output: bool = False
+    denied: bool = False
     text_after_call: bool = False
-    asking: bool = False
 
 
 class MessageStream:
@@ -173,6 +194,7 @@ class MessageStream:
         "_block_ids",
         "_blocks",
         "_continues",
+        "_metadata_fits",
         "_out",
         "_releases",
         "_send_reasoning",
@@ -180,8 +202,6 @@ class MessageStream:
         "_started",
         "_step",
         "_tools",
-        "_waiting",
-        "_waiting_lanes",
         "downgraded",
         "ending",
         "message_id",
@@ -211,18 +231,22 @@ class MessageStream:
         self._continues = continues is not None
         self._blocks: dict[str, OpenBlock] = {}  # by lane
         self._tools = _NO_TOOLS
-        if continues:
-            self._own_tools().restore(continues)
         self._out: list[Chunk] = []
-        self._waiting: list[parts.Part] = []
-        self._waiting_lanes = _NO_LANES
         self._started = False
         self._step = _Step()
+        self._metadata_fits = True
+        if continues:
+            self._restore(continues)
 
-    @property
-    def holds_back(self) -> bool:
-        """Whether parts wait for a step that cannot begin yet."""
-        return bool(self._waiting)
+    def _restore(self, message: Mapping[str, Any]) -> None:
+        # Clients merge metadata key by key, and fail if there is a text or a number to merge into.
+        self._metadata_fits = isinstance(message.get("metadata"), Mapping | None)
+        tools = self._own_tools()
+        tools.restore(message)
+        if tools.has_open_calls_in_step():
+            self._step = _Step(open=True, inherited=True, output=tools.has_settled_calls_in_step())
+        else:
+            tools.end_step()
 
     @property
     def waiting_calls(self) -> list[Call]:
@@ -245,13 +269,15 @@ class MessageStream:
         """
         if part.__class__ is parts.Text or part.__class__ is parts.Reasoning:
             # The hot path: more text for a block that is open, which is the table's move from open to open.
-            block = self._blocks.get(part.lane)
+            try:
+                block = self._blocks.get(part.lane)
+            except TypeError:  # a lane that cannot be hashed; check_part names it
+                block = None
             if (
                 block is not None
                 and block.kind is part.__class__
                 and (text := part.text)
                 and text.__class__ is str
-                and not self._waiting
                 and ((metadata := part.provider_metadata) is None or block.has_metadata(metadata))
             ):
                 return [block.delta(block.id, text)]
@@ -263,8 +289,9 @@ class MessageStream:
             self._start(part)
             if isinstance(part, parts.Start):
                 return self._out
-        self._send(part)
-        self._send_waiting()
+        if isinstance(part, parts.ToolPart):
+            self._own_tools()
+        self._handlers[type(part)](self, part)
         return self._out
 
     def settle(self) -> list[Chunk]:
@@ -279,7 +306,7 @@ class MessageStream:
         if not self._started:
             self._start()
         self._settle()
-        self._send_tool_chunks(self._tools.complete())
+        self._complete_tools()
         return self._out
 
     def fail(self, text: str) -> list[Chunk]:
@@ -289,15 +316,6 @@ class MessageStream:
     def close(self) -> list[Chunk]:
         """End the stream well, unless it has ended already."""
         return self.send(parts.Finish())
-
-    def _send(self, part: parts.Part) -> None:
-        if isinstance(part, parts.ToolPart):
-            self._own_tools()
-        if self._must_wait(part):
-            self._waiting.append(part)
-            self._waiting_lanes |= {part.lane}
-            return
-        self._handlers[type(part)](self, part)
 
     def _own_tools(self) -> ToolCalls:
         if self._tools is _NO_TOOLS:
@@ -309,9 +327,9 @@ class MessageStream:
     def _start(self, part: parts.Part | None = None) -> None:
         metadata = None
         if isinstance(part, parts.Start):
-            if part.message_id is not None and not self._continues:
+            if part.message_id and not self._continues:
                 self.message_id = part.message_id
-            metadata = json_object(part.metadata) if part.metadata else None
+            metadata = self._fitting(json_object(part.metadata)) if part.metadata else None
         if not self.message_id or not isinstance(self.message_id, str):
             raise LocalProtocolError(
                 "the stream has no message id; give MessageStream(message_id=…) or send Start(message_id) first",
@@ -378,22 +396,22 @@ class MessageStream:
 
     def _send_tool(self, part: parts.ToolPart) -> None:
         self._close_block(part.lane)
-        if isinstance(part, parts.ApprovalRequest) and self._tools.needs_own_step(part):
-            if not self._step.asking:
-                self._next_step()
-            self._step.asking = True
         self._send_tool_chunks(self._tools.send(part))
 
     def _send_tool_chunks(self, sent: Iterable[Chunk]) -> None:
         for chunk in sent:
             if isinstance(chunk, _INPUTS):
+                if self._step.denied and not self._tools.is_in_step(chunk.tool_call_id):
+                    self._next_step()
                 self._content(chunk)
+                self._tools.place(chunk.tool_call_id)
                 self._step.text_after_call = self._step.text_after_call or bool(self._blocks)
             else:
                 # No step needed: after an approval the answer stands before the next step (ai, streamText).
                 self._emit(chunk)
             if isinstance(chunk, _OUTPUTS) and self._tools.is_in_step(chunk.tool_call_id):
                 self._step.output = True
+                self._step.denied = self._step.denied or isinstance(chunk, chunks.ToolOutputDeniedChunk)
 
     # Other content
 
@@ -405,49 +423,47 @@ class MessageStream:
         chunk, downgraded = content_chunk(part, self._releases)
         if downgraded:
             self.downgraded[downgraded] += 1
-        if isinstance(chunk, chunks.DataChunk):
-            self._emit(chunk)
-        else:
+        if not isinstance(chunk, chunks.DataChunk):
             self._content(chunk)
+            return
+        if self._step.ended and not chunk.transient:
+            self._begin_step()
+        self._emit(chunk)
 
     def _send_metadata(self, metadata: object) -> None:
-        if merged := json_object(metadata):
+        if merged := self._fitting(json_object(metadata)):
             self._emit(chunks.MessageMetadataChunk(merged))
+
+    def _fitting(self, metadata: dict[str, Any]) -> dict[str, Any] | None:
+        """Return metadata that a client can merge into what the message has; nothing if that is no object."""
+        if not metadata or self._metadata_fits:
+            return metadata or None
+        self.downgraded["message-metadata"] += 1
+        return None
 
     # Steps
 
-    def _must_wait(self, part: parts.Part) -> bool:
-        """Tell whether the part needs a step boundary that cannot be now.
+    def _send_step(self, part: parts.Step) -> None:
+        if not self._send_steps or (self._step.open and self._step.empty):
+            return
+        if self._tools.streams_input() if part.leaves_calls else self._is_held():
+            self._close_block(part.lane)
+        else:
+            self._finish_step()
+            self._step.ended = True  # also before the first step: data that follows stands in a step
 
-        A boundary in the middle of a tool's input would split that tool into two parts on the page (readers look an
-        input up in its own step), so it waits until the input is complete, and what follows in that lane waits behind.
-        """
-        if isinstance(part, _NEVER_WAITS) or self._tools.concerns_streaming_call(part):
+    def _is_held(self) -> bool:
+        """Tell whether the step must go on, because a call in it has no outcome; denied calls get theirs now."""
+        if not self._step.open:
             return False
-        return part.lane in self._waiting_lanes or (self._wants_boundary(part) and self._tools.is_streaming())
-
-    def _wants_boundary(self, part: parts.Part) -> bool:
-        match part:
-            case parts.Text() | parts.Reasoning():
-                block = self._blocks.get(part.lane)
-                return self._step.output and (block is None or block.kind is not type(part))
-            case parts.Step():
-                return self._send_steps and not self._step.empty
-            case parts.ApprovalRequest():
-                return self._tools.needs_own_step(part) and not self._step.asking
-            case parts.ResetStep():
-                return not self._releases.knows("reset-step")
-            case _:
-                return False
-
-    def _send_waiting(self) -> None:
-        while self._waiting and not self._tools.is_streaming():
-            waiting, self._waiting, self._waiting_lanes = self._waiting, [], _NO_LANES
-            for part in waiting:
-                self._send(part)
+        held = self._tools.holds_step()
+        if not held:
+            self._send_tool_chunks(self._tools.settle_denied())
+        return held
 
     def _next_step(self) -> None:
-        if self._step.open and self._step.empty:
+        """Begin a step, unless the current one is empty or must go on."""
+        if (self._step.open and self._step.empty) or self._is_held():
             return
         self._finish_step()
         self._begin_step()
@@ -457,14 +473,19 @@ class MessageStream:
         self._step = _Step(open=True, empty=True)
 
     def _finish_step(self) -> None:
-        if self._step.open:
+        if not self._step.open:
+            return
+        if self._step.inherited:
+            self._close_blocks()  # its start-step was in another stream
+        else:
             self._end_step(chunks.FinishStepChunk())
-            self._tools.end_step()
-            self._step.open = False
+        self._tools.end_step()
+        self._step.open, self._step.inherited, self._step.ended = False, False, True
 
-    def _reset_step(self, _part: parts.ResetStep) -> None:
-        if not self._releases.knows("reset-step"):
+    def _reset_step(self, part: parts.ResetStep) -> None:
+        if not self._releases.knows("reset-step") or self._step.inherited:
             self.downgraded["reset-step"] += 1
+            self._close_block(part.lane)
             self._next_step()
         elif self._step.open:
             self._end_step(chunks.ResetStepChunk())
@@ -507,35 +528,51 @@ class MessageStream:
             # A last step whose tools are all settled makes lastAssistantMessageIsCompleteWithToolCalls true: the client
             # would post again at once and undo the stop.
             self._next_step()
+        self._show_empty_step()
         self._finish_step()
         self._emit(chunks.AbortChunk(part.reason))
         self._finish("other", metadata)
 
     def _end_well(self, part: parts.Finish, metadata: Mapping[str, Any]) -> None:
-        self._send_tool_chunks(self._tools.complete())
-        if not self._step.open:
-            self._begin_step()
-        waiting = self._tools.is_waiting()
-        if self._step.text_after_call and self._step.output and not waiting:
+        self._complete_tools()
+        self._ask()
+        if self._step.inherited or (self._step.text_after_call and self._step.output):
             # Text was written beside a tool whose outcome came later: without a step behind them
             # lastAssistantMessageIsCompleteWithToolCalls would re-post for ever.
             self._next_step()
+        elif not self._step.open:
+            self._begin_step()
+        self._show_empty_step()
         self._finish_step()
-        self._finish(part.reason or ("tool-calls" if waiting else "stop"), metadata)
+        self._finish(part.reason or ("tool-calls" if self._tools.is_waiting() else "stop"), metadata)
+
+    def _ask(self) -> None:
+        """Ask for pending approvals in a step of their own, where that takes a client-side tool."""
+        if questions := self._tools.ask():
+            self._finish_step()
+            self._send_tool_chunks(questions)
 
     def _settle(self) -> None:
-        """Settle inputs that are half written, send what waited for them, and close all blocks."""
+        """Settle inputs that are half written, and close all blocks."""
         self._send_tool_chunks(self._tools.cut_off_inputs())
-        while self._waiting:
-            self._send_waiting()
-            self._send_tool_chunks(self._tools.cut_off_inputs())
         self._close_blocks()
 
+    def _complete_tools(self) -> None:
+        """Send approval requests that waited for the end of the turn, and settle what a good ending settles."""
+        self._send_tool_chunks(self._tools.show_requests())
+        self._send_tool_chunks(self._tools.complete())
+
+    def _show_empty_step(self) -> None:
+        """Put an empty text into an empty step that no metadata can show; see :meth:`_finish`."""
+        if self._step.empty and not self._metadata_fits:
+            self._open_block(parts.Text(""))
+            self._close_blocks()
+
     def _finish(self, reason: str, metadata: Mapping[str, Any]) -> None:
-        merged = json_object(self._with_reason(metadata, reason))
+        merged = self._fitting(json_object(self._with_reason(metadata, reason)))
         # A reader takes no snapshot at start-step; metadata, even empty, makes it take one, so that a last step with
         # nothing in it reaches the page.
-        self._emit(chunks.FinishChunk(self._reason(reason), merged if merged or self._step.empty else None))
+        self._emit(chunks.FinishChunk(self._reason(reason), merged or ({} if self._step.empty else None)))
 
     def _reason(self, reason: str) -> Any:
         if self._releases.knows("finish", "finishReason"):
@@ -550,8 +587,8 @@ class MessageStream:
 
     def _content(self, chunk: Chunk) -> None:
         """Emit what belongs into a step."""
-        if not self._step.open:
-            self._begin_step()
+        if not self._step.open or self._step.inherited:
+            self._next_step()
         self._step.empty = False
         self._emit(chunk)
 
@@ -569,7 +606,7 @@ class MessageStream:
         parts.BlockEnd: lambda self, part: self._close_block(part.lane, part),
         **dict.fromkeys(get_args(parts.ToolPart), _send_tool),
         **dict.fromkeys(get_args(ContentPart), _send_content),
-        parts.Step: lambda self, _part: self._next_step() if self._send_steps else None,
+        parts.Step: _send_step,
         parts.ResetStep: _reset_step,
         parts.Metadata: lambda self, part: self._send_metadata(part.metadata),
         parts.Finish: _end,
@@ -590,4 +627,3 @@ _OUTPUTS: Final = (
     chunks.ToolOutputDeniedChunk,
     chunks.ToolInputErrorChunk,
 )
-_NEVER_WAITS: Final = (parts.Start, parts.Data, parts.Metadata, parts.Finish, parts.Error, parts.Abort)

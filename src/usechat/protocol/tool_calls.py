@@ -15,12 +15,19 @@ What it guarantees:
    under the id of a settled one gets an id of its own (``c1-2``). Parts go on naming it by the source's id.
 3. **A finished call validates.** An output of a call whose approval is pending implies the approval; a denial without
    a request gets its request and its answer, or becomes an error where the client knows no denials.
-4. **Nothing is left that makes a page post for ever**: when the turn ends, preliminary results become final and
+   A call that was denied, or whose input was refused, takes no later outcome.
+4. **An approval request is answered under its own id.** Only the newest request of a call counts, because the page
+   shows no other; an answer to an earlier one is dropped.
+5. **Nothing is left that makes a page post for ever**: when the turn ends, preliminary results become final and
    approved calls without a result fail. Calls that wait for the client (its own tools, pending approvals) stay open;
    if the turn fails, only pending approvals do.
 
+Where a client cannot be told the answer to a request (AI SDK 6 has no ``tool-approval-response``), a request is sent at
+the end of the turn, if it is still pending then (:meth:`ToolCalls.show_requests`): a part with a request and an
+outcome, but without an answer, does not validate. Pages post nothing before the end of the turn in any case.
+
 Where a client has no approvals (AI SDK 5), the request becomes a call of the client-side tool ``approval`` whose output
-is the answer. ``_questions`` holds those calls.
+is the answer, likewise at the end of the turn (:meth:`ToolCalls.ask`).
 
 A continued message is untrusted client input. Its calls are restored with a state that agrees with the rest of the
 part, so that no claim of a client can lead to a move outside the table.
@@ -62,7 +69,6 @@ class Call:
 
     # A long turn has many, and all are kept to its end: an id that is used again must not find the earlier call.
     __slots__ = (
-        "_streaming",
         "approval_id",
         "approval_shown",
         "approved",
@@ -72,14 +78,15 @@ class Call:
         "input_encoding",
         "input_text",
         "interim",
+        "is_question",
         "name",
+        "refused",
         "restored",
         "state",
         "wire_id",
     )
 
-    def __init__(self, wire_id: str, name: str, dynamic: bool, streaming: set[str]) -> None:
-        self._streaming = streaming  # shared by all calls: the ids of those whose input is being written
+    def __init__(self, wire_id: str, name: str, dynamic: bool) -> None:
         self.wire_id = wire_id
         self.name = name
         self.dynamic = dynamic
@@ -92,6 +99,8 @@ class Call:
         self.approval_shown = False  # the part on the page carries the approval
         self.approved: bool | None = None
         self.asked = False  # whether this stream asked for its approval
+        self.refused = False  # its input is not valid, so it never ran
+        self.is_question = False  # a call of the client-side tool that asks for the approval of another call
         self.restored = False  # known only from a message that the client sent
 
     @property
@@ -99,14 +108,20 @@ class Call:
         """Tell whether the call has its final outcome."""
         return self.state in SETTLED and not self.interim
 
+    @property
+    def closed(self) -> bool:
+        """Tell whether a later outcome would contradict the one that the page shows (``validateUIMessages``)."""
+        return self.refused or self.state is ToolState.OUTPUT_DENIED
+
+    @property
+    def denied(self) -> bool:
+        """Tell whether the page shows an approval of this call that was answered with no."""
+        return self.approval_shown and self.approved is False
+
     def advance(self, *sent: Chunk) -> list[Chunk]:
         """Make the moves of chunks about this call, and return them; LocalProtocolError if one is not in the table."""
         for chunk in sent:
             self.state = tool_state_after(self.state, chunk)
-        if self.state is ToolState.INPUT_STREAMING:
-            self._streaming.add(self.wire_id)
-        else:
-            self._streaming.discard(self.wire_id)
         if self.settled:
             self.input, self.input_text = None, []
         return list(sent)
@@ -122,12 +137,18 @@ class Call:
             return text or {}
 
 
-def tool_parts_of(message: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+def tool_parts_of(message: Mapping[str, Any], *, last_step: bool = False) -> list[Mapping[str, Any]]:
     """Return the tool parts of a message that a client sent back; parts without a type and an id are left out."""
     parts = message.get("parts")
+    found = parts if isinstance(parts, list) else []
+    if last_step:
+        starts = [
+            index for index, part in enumerate(found) if isinstance(part, Mapping) and part.get("type") == "step-start"
+        ]
+        found = found[starts[-1] :] if starts else found
     return [
         part
-        for part in (parts if isinstance(parts, list) else ())
+        for part in found
         if isinstance(part, Mapping)
         and isinstance(part.get("toolCallId"), str)
         and isinstance(kind := part.get("type"), str)
@@ -135,11 +156,11 @@ def tool_parts_of(message: Mapping[str, Any]) -> list[Mapping[str, Any]]:
     ]
 
 
-def call_of(part: Mapping[str, Any], streaming: set[str]) -> Call:
+def call_of(part: Mapping[str, Any]) -> Call:
     """Return the call that a tool part describes, in a state that agrees with its approval."""
     dynamic = part["type"] == "dynamic-tool"
     name = str(part.get("toolName", UNKNOWN_TOOL)) if dynamic else part["type"].removeprefix("tool-")
-    call = Call(part["toolCallId"], name, dynamic, streaming)
+    call = Call(part["toolCallId"], name, dynamic)
     call.restored = True
     call.state = _state_of(part)
     call.input = part.get("input")
@@ -184,20 +205,23 @@ class ToolCalls:
         self._calls: dict[str, Call] = {}  # the current call of each of the source's ids
         self._approvals: dict[str, Call] = {}  # the call that an approval is about
         self._questions: dict[str, Call] = {}  # the client-side tool call that asks for an approval
+        self._unasked: dict[str, parts.ApprovalRequest] = {}  # by the call: requests that wait for the end of the turn
         self._in_step: dict[str, Call] = {}
-        self._streaming: set[str] = set()  # the wire ids of calls whose input is being written
+        self._open_in_step: dict[str, Call] = {}  # without those that are known to be settled
         self._repeats: Counter[str] = Counter()
 
     def __bool__(self) -> bool:
         return bool(self._shown)
 
     def restore(self, message: Mapping[str, Any]) -> None:
-        """Take over the calls of the assistant message that this stream continues."""
+        """Take over the calls of the assistant message that this stream continues; its last step goes on."""
         for part in tool_parts_of(message):
             # Readers find the last part of an id first, so that is the one that can be spoken of.
-            call = call_of(part, self._streaming)
+            call = call_of(part)
             self._shown[call.wire_id] = self._calls[call.wire_id] = call
             self._restore_approval(call, part)
+        for part in tool_parts_of(message, last_step=True):
+            self.place(part["toolCallId"])
 
     def _restore_approval(self, call: Call, part: Mapping[str, Any]) -> None:
         if call.approval_id is not None:
@@ -205,22 +229,50 @@ class ToolCalls:
         if call.name == APPROVAL_TOOL and isinstance(call.input, Mapping):
             approval_id = str(call.input.get("approvalId"))
             self._questions[approval_id] = call
+            call.is_question = True
             if asked := self._calls.get(str(call.input.get("toolCallId"))):
                 self._remember_approval(approval_id, asked)
                 answer = part.get("output")
                 asked.approved = answer.get("approved") if isinstance(answer, Mapping) else None
 
+    def place(self, wire_id: str) -> None:
+        """Note that the part of a call stands in the current step."""
+        if wire_id not in self._in_step:
+            self._in_step[wire_id] = self._open_in_step[wire_id] = self._shown[wire_id]
+
     def has_calls_in_step(self) -> bool:
         """Tell whether a call was announced in the current step."""
         return bool(self._in_step)
 
+    def has_open_calls_in_step(self) -> bool:
+        """Tell whether a call that was announced in the current step has no outcome yet."""
+        return any(not call.settled for call in self._in_step.values())
+
+    def has_settled_calls_in_step(self) -> bool:
+        """Tell whether a call that was announced in the current step has its outcome."""
+        return any(call.settled for call in self._in_step.values())
+
+    def holds_step(self) -> bool:
+        """Tell whether a call of the current step has no outcome yet; one that was denied needs no waiting for it."""
+        for wire_id, call in list(self._open_in_step.items()):
+            if call.settled:
+                del self._open_in_step[wire_id]
+            elif not call.denied:
+                return True
+        return False
+
+    def streams_input(self) -> bool:
+        """Tell whether the input of a call of the current step is incomplete."""
+        return any(call.state is ToolState.INPUT_STREAMING for call in self._open_in_step.values())
+
+    def settle_denied(self) -> list[Chunk]:
+        """Give the calls of the current step that were denied their outcome."""
+        denied = [call for call in self._open_in_step.values() if call.denied and not call.settled]
+        return [chunk for call in denied for chunk in self._settle_denied(call)]
+
     def is_in_step(self, wire_id: str) -> bool:
         """Tell whether the call was announced in the current step; its part stands there, whenever its output comes."""
         return wire_id in self._in_step
-
-    def is_streaming(self) -> bool:
-        """Tell whether some call's input is still being written."""
-        return bool(self._streaming)
 
     def meant_by(self, tool_call_id: str) -> Call | None:
         """Return the current call of one of the source's ids."""
@@ -228,24 +280,11 @@ class ToolCalls:
 
     def waiting(self) -> list[Call]:
         """Return the calls that wait for the client, without the client-side tools that merely ask for an approval."""
-        return [call for call in self._shown.values() if not call.settled and call not in self._questions.values()]
+        return [call for call in self._shown.values() if not call.settled and not call.is_question]
 
     def is_waiting(self) -> bool:
         """Tell whether some call waits for the client: a client-side tool or an approval."""
         return any(not call.settled for call in self._shown.values())
-
-    def concerns_streaming_call(self, part: parts.Part) -> bool:
-        """Tell whether the part speaks of a call whose input is still being written."""
-        call = self._calls.get(getattr(part, "tool_call_id", None))  # type: ignore[arg-type]
-        return call is not None and call.state is ToolState.INPUT_STREAMING
-
-    def needs_own_step(self, part: parts.ApprovalRequest) -> bool:
-        """Tell whether the request becomes a client-side tool, which must be alone with its like in the last step.
-
-        ``lastAssistantMessageIsCompleteWithToolCalls`` wants every call of the last step answered; the call that waits
-        for the approval never is.
-        """
-        return not part.is_automatic and not self._releases.knows("tool-approval-request")
 
     def send(self, part: parts.ToolPart) -> list[Chunk]:
         """Return the chunks that the part takes."""
@@ -308,7 +347,8 @@ class ToolCalls:
 
     def _refuse(self, call: Call, part: parts.ToolInputError) -> list[Chunk]:
         if chunks.ToolInputErrorChunk not in TOOL_TRANSITIONS[call.state]:
-            return self._imply_approval(call) + self._fail(call, part.error_text)
+            return self._end_with(call, lambda: self._fail(call, part.error_text))
+        call.refused = True
         call.input = json_value(part.input)
         options = (
             part.provider_executed,
@@ -333,7 +373,7 @@ class ToolCalls:
     def _output(self, call: Call, part: parts.ToolResult) -> list[Chunk]:
         output = json_value(part.output)
         if part.preliminary:
-            if call.settled:
+            if call.settled or call.denied:
                 return []
             call.interim = [output]
             if not self._releases.knows("tool-output-available", "preliminary"):
@@ -341,34 +381,40 @@ class ToolCalls:
                 return []
         else:
             call.interim = []
-        return self._imply_approval(call) + call.advance(
-            chunks.ToolOutputAvailableChunk(
-                call.wire_id,
-                output,
-                part.provider_executed,
-                provider_metadata(part.provider_metadata),
-                metadata(part.tool_metadata),
-                omit_false(part.preliminary),
-                omit_false(call.dynamic),
-            )
+        chunk = chunks.ToolOutputAvailableChunk(
+            call.wire_id,
+            output,
+            part.provider_executed,
+            provider_metadata(part.provider_metadata),
+            metadata(part.tool_metadata),
+            omit_false(part.preliminary),
+            omit_false(call.dynamic),
         )
+        return self._end_with(call, lambda: call.advance(chunk))
+
+    def _end_with(self, call: Call, outcome: Callable[[], list[Chunk]]) -> list[Chunk]:
+        """Send an outcome; not for a call that has one which it would contradict, or whose approval was denied."""
+        if call.closed:
+            return []
+        if call.denied and not call.settled:
+            # Agents report a denial as the tool's result or failure, too.
+            return self._deny(call)
+        return self._imply_approval(call) + outcome()
 
     def error(self, part: parts.ToolError) -> list[Chunk]:
         """Send the failure of a tool."""
         sent = self._announce(part)
         call = self._calls[part.tool_call_id]
         call.interim = []
-        sent += self._imply_approval(call)
-        return sent + call.advance(
-            chunks.ToolOutputErrorChunk(
-                call.wire_id,
-                part.error_text,
-                part.provider_executed,
-                provider_metadata(part.provider_metadata),
-                metadata(part.tool_metadata),
-                omit_false(call.dynamic),
-            )
+        chunk = chunks.ToolOutputErrorChunk(
+            call.wire_id,
+            part.error_text,
+            part.provider_executed,
+            provider_metadata(part.provider_metadata),
+            metadata(part.tool_metadata),
+            omit_false(call.dynamic),
         )
+        return sent + self._end_with(call, lambda: call.advance(chunk))
 
     def denied(self, part: parts.ToolDenied) -> list[Chunk]:
         """Settle a call that was not allowed to run.
@@ -378,32 +424,42 @@ class ToolCalls:
         """
         sent = self._announce(part)
         call = self._calls[part.tool_call_id]
+        if call.closed:
+            return sent
         call.interim = []
         if call.approval_id is None and self._releases.knows("tool-approval-response"):
             approval_id = f"{call.wire_id}-approval"
             sent += self.request(parts.ApprovalRequest(approval_id, part.tool_call_id, is_automatic=True))
         if call.approval_id is not None:
-            sent += self.response(parts.ApprovalResponse(call.approval_id, False, part.reason))
-        return sent + self._settle_denied(call, part.reason)
+            sent += self._answer(call, parts.ApprovalResponse(call.approval_id, False, part.reason))
+        return sent + self._deny(call, part.reason)
 
     def request(self, part: parts.ApprovalRequest) -> list[Chunk]:
-        """Ask for an approval: clients without approvals get a client-side tool; automatic ones are for 7 alone."""
+        """Ask for an approval: now, or at the end of the turn. Automatic requests are for 7 alone."""
         sent = self._announce(part)
         call = self._calls[part.tool_call_id]
         if call.settled:
             return sent
-        call.asked = True
-        if not part.is_automatic:
-            call.interim = []  # made final, an output from before the question would imply that the answer was yes
-        self._remember_approval(part.approval_id, call)
-        if self.needs_own_step(part):
-            self._downgraded["tool-approval-request"] += 1
-            return sent + self._ask_through_tool(part, call)
         if part.is_automatic and not self._releases.knows("tool-approval-request", "isAutomatic"):
             self._downgraded["tool-approval-request.isAutomatic"] += 1
+            self._approvals[part.approval_id] = call
             return sent
+        shows_denial = call.denied
+        call.asked, call.approved = True, None
+        self._remember_approval(part.approval_id, call)
+        if not self._releases.knows("tool-approval-request"):
+            self._downgraded["tool-approval-request"] += 1
+        if not self._releases.knows("tool-approval-response"):
+            call.approval_shown = shows_denial  # the page shows an earlier answer, which a denial must not contradict
+            self._unasked[call.wire_id] = part
+            return sent
+        return sent + self._show_request(call, part)
+
+    def _show_request(self, call: Call, part: parts.ApprovalRequest) -> list[Chunk]:
         call.approval_shown = True
-        return sent + call.advance(
+        if not part.is_automatic:
+            call.interim = []  # made final, an output from before the question would imply that the answer was yes
+        return call.advance(
             chunks.ToolApprovalRequestChunk(
                 part.approval_id,
                 call.wire_id,
@@ -415,12 +471,38 @@ class ToolCalls:
             )
         )
 
+    def show_requests(self) -> list[Chunk]:
+        """Send the pending approval requests that waited for the end of the turn, where the client has approvals."""
+        if not self._releases.knows("tool-approval-request"):
+            return []
+        return [chunk for part, call in self._take_pending() for chunk in self._show_request(call, part)]
+
+    def _take_pending(self) -> list[tuple[parts.ApprovalRequest, Call]]:
+        """Return the requests that waited for the end of the turn and are still pending, each once."""
+        unasked, self._unasked = self._unasked, {}
+        pending = [(part, self._shown[wire_id]) for wire_id, part in unasked.items()]
+        return [(part, call) for part, call in pending if call.approved is None and not call.settled]
+
+    def ask(self) -> list[Chunk]:
+        """Ask for the pending approvals through a client-side tool, where the client has no approvals.
+
+        The calls of it must be alone in the last step, at the end of the turn:
+        ``lastAssistantMessageIsCompleteWithToolCalls`` wants every call of the last step answered, and the call that
+        waits for the approval never is.
+        """
+        return [chunk for part, call in self._take_pending() for chunk in self._ask_through_tool(part, call)]
+
     def response(self, part: parts.ApprovalResponse) -> list[Chunk]:
-        """Answer an approval; an answer without a request, and a second one, are dropped."""
+        """Answer an approval; an answer to a request that is unknown, answered or replaced is dropped."""
         call = self._approvals.get(part.approval_id)
-        if call is None or call.approved is not None or call.settled:
+        return [] if call is None else self._answer(call, part)
+
+    def _answer(self, call: Call, part: parts.ApprovalResponse) -> list[Chunk]:
+        if call.approved is not None or call.settled:
             return []
         call.approved = part.approved
+        if self._approvals.get(part.approval_id) is not call:
+            return []  # a request about another call took the id, and readers find one call by it
         if question := self._questions.get(part.approval_id):
             answer = {"approved": part.approved, **({"reason": part.reason} if part.reason is not None else {})}
             return self._output(question, parts.ToolResult(question.wire_id, answer))
@@ -449,35 +531,44 @@ class ToolCalls:
         """Settle what is incomplete at a good ending; calls that wait for the client stay open."""
         sent: list[Chunk] = []
         for call in self._shown.values():
-            if call.interim:
+            is_asked_about = call.wire_id in self._unasked and call.approved is None
+            if call.interim and not is_asked_about:
                 sent += self._output(call, parts.ToolResult(call.wire_id, call.interim[0]))
-            elif call.approved is not None and not call.settled:
+            elif call.approved and not call.settled:
                 # Left as it is, lastAssistantMessageIsCompleteWithApprovalResponses would re-post for ever.
-                sent += self._fail(call, NO_RESULT) if call.approved else self._settle_denied(call)
-        return sent
+                sent += self._fail(call, NO_RESULT)
+        return sent + self._complete_denials()
+
+    def _complete_denials(self) -> list[Chunk]:
+        denied = [call for call in self._shown.values() if call.approved is False and not call.settled]
+        return [chunk for call in denied for chunk in self._complete_denied(call)]
+
+    def _complete_denied(self, call: Call) -> list[Chunk]:
+        if not (call.denied and self.is_in_step(call.wire_id) and self.holds_step()):
+            return self._settle_denied(call)
+        # Beside a call that the page must answer, a denied call keeps both predicates of the client false for ever. One
+        # whose answer the page shows does not, and is settled by the next turn.
+        return [] if call.state is ToolState.APPROVAL_RESPONDED else self._fail(call, DENIED)
 
     def fail(self, text: str) -> list[Chunk]:
         """Fail the open calls when the turn breaks off, except those whose approval is pending: history allows them."""
         sent: list[Chunk] = []
         for call in self._shown.values():
-            if call.approved is False and not call.settled:
-                sent += self._settle_denied(call)
-            elif not call.settled and call.state is not ToolState.APPROVAL_REQUESTED:
+            if not call.settled and call.approved is not False and call.state is not ToolState.APPROVAL_REQUESTED:
                 sent += self._fail(call, text)
-        return sent
+        return sent + self._complete_denials()
 
     def end_step(self) -> None:
         """End the step: calls announced from now on belong to the next."""
-        self._in_step = {}
+        self._in_step, self._open_in_step = {}, {}
 
     def reset_step(self) -> None:
         """Forget the calls announced in the current step."""
         void = set(self._in_step)
-        self._streaming -= void
         for index in (self._shown, self._calls, self._approvals, self._questions):
             for key in [key for key, call in index.items() if call.wire_id in void]:
                 del index[key]
-        self._in_step = {}
+        self.end_step()
 
     def _open(self, tool_call_id: str, name: str, dynamic: bool) -> Call:
         call = self._calls.get(tool_call_id)
@@ -492,7 +583,7 @@ class ToolCalls:
         while wire_id in self._shown:
             self._repeats[wanted_id] += 1
             wire_id = f"{wanted_id}-{self._repeats[wanted_id] + 1}"
-        call = self._shown[wire_id] = self._in_step[wire_id] = Call(wire_id, name, dynamic, self._streaming)
+        call = self._shown[wire_id] = Call(wire_id, name, dynamic)
         return call
 
     def _announce(
@@ -517,15 +608,17 @@ class ToolCalls:
             **{key: value for key, value in asides.items() if value is not None},
         }
         asked = self._questions[part.approval_id] = self._show(part.approval_id, APPROVAL_TOOL, dynamic=False)
+        asked.is_question = True
         return self._available(asked, parts.ToolCall(asked.wire_id, APPROVAL_TOOL, question))
 
     def _imply_approval(self, call: Call) -> list[Chunk]:
         """Answer a pending approval with yes, because the tool ran: the finished part would not validate otherwise."""
-        if call.approval_id is None or call.approved is not None:
-            return []
-        return self.response(parts.ApprovalResponse(call.approval_id, True))
+        return [] if call.approval_id is None else self._answer(call, parts.ApprovalResponse(call.approval_id, True))
 
     def _remember_approval(self, approval_id: str, call: Call) -> None:
+        """Let the call wait for the answer to this request; one to an earlier request finds the call no more."""
+        if call.approval_id is not None and self._approvals.get(call.approval_id) is call:
+            del self._approvals[call.approval_id]
         call.approval_id = approval_id
         self._approvals[approval_id] = call
 
@@ -536,8 +629,14 @@ class ToolCalls:
         call.interim = []
         return call.advance(self._error(call, text))
 
+    def _deny(self, call: Call, reason: str | None = None) -> list[Chunk]:
+        """Settle a denied call; later, if another call of the step is open, see :meth:`_complete_denied`."""
+        return [] if call.denied and self.holds_step() else self._settle_denied(call, reason)
+
     def _settle_denied(self, call: Call, reason: str | None = None) -> list[Chunk]:
-        if call.approval_shown and not call.approved and self._releases.knows("tool-output-denied"):
+        call.interim = []
+        is_legal = chunks.ToolOutputDeniedChunk in TOOL_TRANSITIONS[call.state]
+        if is_legal and call.approval_shown and not call.approved and self._releases.knows("tool-output-denied"):
             return call.advance(chunks.ToolOutputDeniedChunk(call.wire_id))
         self._downgraded["tool-output-denied"] += 1
         return self._fail(call, f"{DENIED} {reason}" if reason else DENIED)

@@ -37,9 +37,9 @@ import asyncio
 import contextlib
 import contextvars
 import logging
-from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Set
 from functools import partial
-from typing import Any, Final, Literal, TypeAlias
+from typing import Any, Final, Literal, NamedTuple, Protocol, TypeAlias
 from weakref import WeakSet
 
 import msgspec
@@ -58,13 +58,39 @@ from usechat.runs.turns import Dispatcher
 from usechat.sources import HandsOver, Source
 from usechat.turn import TurnContext
 
-__all__ = ["Conflict", "Reading", "RunManager"]
+__all__ = ["Conflict", "Prepare", "PreparedRun", "Reading", "RunManager", "RunRecorder"]
 
 Conflict: TypeAlias = Literal["reject", "attach", "queue", "interrupt"]
 """What a request does while the chat has a running run."""
 
-Prepare: TypeAlias = Callable[[RunInfo | None], tuple[RunInfo, TurnContext]]
-"""Makes a run and its turn context, given the chat's last run; raises a RequestError to refuse the request."""
+
+class RunRecorder(Protocol):
+    """Records what a run says, such as in a store of chats."""
+
+    def start(self, fail: Callable[[str], object]) -> None:
+        """Begin to record; ``fail`` ends the run at once with an error of this text."""
+        ...
+
+    def receive(self, frames: bytes) -> None:
+        """Take frames that readers see. Must neither wait nor raise."""
+        ...
+
+    async def finish(self, info: RunInfo) -> None:
+        """Record the end of the run. Readers see the end when this returns."""
+        ...
+
+
+class PreparedRun(NamedTuple):
+    """A run that may start: what it is, its turn, the message that it continues, and what records it."""
+
+    info: RunInfo
+    context: TurnContext
+    continues: Mapping[str, Any] | None = None
+    recorder: RunRecorder | None = None
+
+
+Prepare: TypeAlias = Callable[[RunInfo | None], Awaitable[PreparedRun]]
+"""Makes a run, given the chat's last run; raises a RequestError to refuse the request."""
 
 _logger: Final = logging.getLogger("usechat.runs")
 _LOOK_AGAIN: Final = 1.0
@@ -87,6 +113,15 @@ class _Withdrawn:
 
     async def drive(self, context: TurnContext) -> None:
         """Say nothing."""
+
+
+def _prepared(
+    info: RunInfo, context: TurnContext, continues: Mapping[str, Any] | None, recorder: RunRecorder | None
+) -> Prepare:
+    async def prepare(_latest: RunInfo | None) -> PreparedRun:
+        return PreparedRun(info, context, continues, recorder)
+
+    return prepare
 
 
 class RunManager:
@@ -144,6 +179,7 @@ class RunManager:
         self._on_done = on_done
         self._runs: dict[str, Run] = {}
         self._continued: dict[str, Mapping[str, Any]] = {}
+        self._recorders: dict[str, RunRecorder] = {}
         self._timers: dict[str, asyncio.TimerHandle] = {}
         # The logs of runs that ended while they were read; a log lives as long as its readers.
         self._ended_logs: WeakSet[Log] = WeakSet()
@@ -168,22 +204,27 @@ class RunManager:
         source: Source | None,
         context: TurnContext | Prepare,
         *,
-        continues: Mapping[str, Any] | None,
+        continues: Mapping[str, Any] | None = None,
         has_left: Callable[[], Awaitable[bool]] | None = None,
+        recorder: RunRecorder | None = None,
+        takes_over: bool = False,
+        taken_ids: Set[str] = frozenset(),
     ) -> Reading:
         """Start a run, or do what the conflict policy says about the one that is running; return a reading.
 
         ``source`` drives the run; it is ``None`` if there is a dispatcher, which queues the turn. ``context`` may be a
-        function that makes the run and its context from the chat's last run. It is called after the previous run has
-        ended, perhaps more than once. ``has_left`` tells whether the client is gone: a request that waited for another
-        run starts none then. Raises :class:`~usechat.errors.ChatBusy`, :class:`~usechat.errors.ChatNotFound`,
-        :class:`~usechat.errors.ClientLeft`, :class:`~usechat.errors.ShuttingDown`,
-        :class:`~usechat.errors.StoreUnreachable`, :class:`~usechat.errors.TooManyWaiting`, and what ``context`` raises.
+        function that makes the run, with all that belongs to it, from the chat's last run. It is called after the
+        previous run has ended, perhaps more than once. ``has_left`` tells whether the client is gone: a request that
+        waited for another run starts none then. ``takes_over`` says that a store of chats has given the chat to this
+        run: a run that is still known as running is about to end, or has lost the chat, and is stopped. ``taken_ids``
+        are those of the chat's other messages. Raises :class:`~usechat.errors.ChatBusy`,
+        :class:`~usechat.errors.ChatNotFound`, :class:`~usechat.errors.ClientLeft`,
+        :class:`~usechat.errors.ShuttingDown`, :class:`~usechat.errors.StoreUnreachable`,
+        :class:`~usechat.errors.TooManyWaiting`, and what ``context`` raises.
         """
         if self._closing:
             raise ShuttingDown("The server is about to restart. Please try again.")
-        prepare: Prepare = (lambda _latest: (info, context)) if isinstance(context, TurnContext) else context
-        begun: Reading | None
+        prepare = context if not isinstance(context, TurnContext) else _prepared(info, context, continues, recorder)
         while True:
             latest = await self._store.latest(info.chat_id)
             if latest is not None and latest.subject != info.subject:
@@ -192,42 +233,48 @@ class RunManager:
             if active is None or active.state is not RunState.RUNNING:
                 if self._dispatcher is not None:
                     await self._dispatcher.admit()
-                prepared, asked = prepare(latest)
+                prepared = await prepare(latest)
                 after = "" if latest is None else latest.run_id
                 if source is None:
-                    begun = await self._dispatch(prepared, asked, after=after)
-                elif await self._store.claim(prepared, continues=continues, after=after) is None:
-                    begun = self._start(prepared, source, asked, continues)
+                    begun = await self._dispatch(prepared, after=after)
                 else:
-                    begun = None
+                    begun = await self._claim_and_start(prepared, source, taken_ids, after=after)
                 if begun is not None:
                     return begun
-            elif (reading := await self._resolve_conflict(active, info, source, prepare)) is not None:
+            elif takes_over:
+                await self.stop(active)
+            elif (reading := await self.resolve_conflict(active, info, source, prepare)) is not None:
                 return reading
             else:
                 await self._has_ended(active, within=_LOOK_AGAIN)
                 if has_left is not None and await has_left():
                     raise ClientLeft("The client left before its request was answered.")
 
-    async def _resolve_conflict(
+    async def resolve_conflict(
         self, active: RunInfo, info: RunInfo, source: Source | None, prepare: Prepare
     ) -> Reading | None:
-        """Apply the conflict policy to the run that is running; return a reading if the request attaches to it."""
+        """Apply the conflict policy to the run that is running; return a reading if the request attaches to it.
+
+        Otherwise the caller looks again after a moment. Raises :class:`~usechat.errors.ChatBusy`.
+        """
         is_edited = active.answers_same_id(info) and not active.answers_same_message(info)
         if active.answers_same_message(info) or (self._conflict == "attach" and not is_edited):
             return await self.attach(active, sdk=info.sdk)
         if source is not None and isinstance(source, HandsOver):
-            source.hand_over(prepare(active)[1].turn)
+            source.hand_over((await prepare(active)).context.turn)
         elif self._conflict == "interrupt" or is_edited:  # nobody waits for the answer to a message that is replaced
             await self.stop(active)
         elif not await self._stop_if_unread(active) and self._conflict == "reject":
             raise ChatBusy("This chat is being answered already.")
         return None
 
-    def _start(
-        self, info: RunInfo, source: Source, context: TurnContext, continues: Mapping[str, Any] | None
-    ) -> Reading:
-        run = self._make_run(info, context, continues, self._chat_secret(info))
+    async def _claim_and_start(
+        self, prepared: PreparedRun, source: Source, taken_ids: Set[str], *, after: str
+    ) -> Reading | None:
+        """Start a run here; return ``None`` if another request was faster."""
+        if await self._store.claim(prepared.info, continues=prepared.continues, after=after) is not None:
+            return None
+        run = self._make_run(prepared, self._chat_secret(prepared.info), taken_ids)
         reading = self._reading(run, run.log.reader(maximum_behind=self._maximum_behind))
         self._begin_in_context(run, source)
         return reading
@@ -236,10 +283,9 @@ class RunManager:
         secret = self._approval_secret
         return None if secret is None else secret_of_chat(secret, info.chat_id, info.subject)
 
-    def _make_run(
-        self, info: RunInfo, context: TurnContext, continues: Mapping[str, Any] | None, chat_secret: str | None
-    ) -> Run:
-        on_flush = partial(self._store.append, info.run_id) if self._is_shared else None
+    def _make_run(self, prepared: PreparedRun, chat_secret: str | None, taken_ids: Set[str] = frozenset()) -> Run:
+        info, context, continues, recorder = prepared
+        on_flush = self._on_flush(info, recorder)
         log = Log(keep=self._keep_log, coalesce=self._coalesce, on_flush=on_flush)
         stream = MessageStream(message_id=info.message_id, sdk=info.sdk, continues=continues)
         run = Run(
@@ -253,8 +299,12 @@ class RunManager:
             maximum_bytes=self._maximum_run_bytes,
             chat_secret=chat_secret,
             event_names=self._event_names,
+            taken_ids=taken_ids,
         )
         self._runs[info.run_id] = run
+        if recorder is not None:
+            self._recorders[info.run_id] = recorder
+            recorder.start(run.fail)
         if continues is not None:
             self._continued[info.run_id] = continues
         return run
@@ -263,16 +313,30 @@ class RunManager:
         # A context of its own: the agent sees what an observer sets there, such as a span.
         contextvars.copy_context().run(self._begin, run, source)
 
+    def _on_flush(self, info: RunInfo, recorder: RunRecorder | None) -> Callable[[bytes], None] | None:
+        """Return what takes the frames of a run besides its readers."""
+        append = partial(self._store.append, info.run_id) if self._is_shared else None
+        if append is None or recorder is None:
+            return append if recorder is None else recorder.receive
+
+        def pass_on(frames: bytes) -> None:
+            append(frames)
+            recorder.receive(frames)
+
+        return pass_on
+
     def _begin(self, run: Run, source: Source) -> None:
         self._on_start(run.info)
         run.start(source)
 
     # Runs of agent processes
 
-    async def _dispatch(self, info: RunInfo, context: TurnContext, *, after: str) -> Reading | None:
+    async def _dispatch(self, prepared: PreparedRun, *, after: str) -> Reading | None:
         """Queue a turn and follow its run; return ``None`` if another request was faster."""
         assert self._dispatcher is not None
-        offering = asyncio.ensure_future(self._dispatcher.offer(info, context.turn, after=after))
+        assert prepared.recorder is None, "what another process says is not recorded here"
+        info, turn = prepared.info, prepared.context.turn
+        offering = asyncio.ensure_future(self._dispatcher.offer(info, turn, after=after))
         try:
             active = await asyncio.shield(offering)
         except asyncio.CancelledError:  # the request is gone, but the turn may have been queued
@@ -295,7 +359,7 @@ class RunManager:
         stop: bool = False,
     ) -> None:
         """Drive a run that this process has taken from a queue and owns in the store; with ``stop``, end it at once."""
-        run = self._make_run(info, context, continues, chat_secret)
+        run = self._make_run(PreparedRun(info, context, continues), chat_secret)
         self._begin_in_context(run, source)
         if stop:
             run.stop("stopped")
@@ -307,7 +371,8 @@ class RunManager:
         if self._dispatcher is None or not await self._dispatcher.withdraw(info):
             return False
         context = TurnContext(ChatRequest(chat_id=info.chat_id, messages=[]))
-        run = self._make_run(info, context, await self._store.continued(info), self._chat_secret(info))
+        prepared = PreparedRun(info, context, await self._store.continued(info))
+        run = self._make_run(prepared, self._chat_secret(info))
         run.start(_Withdrawn())
         run.stop("stopped")
         await self._has_ended(info, within=self._timeouts.stop)
@@ -355,8 +420,11 @@ class RunManager:
         await self._store.request_stop(active, unless_read=True)
         return await self._has_ended(active, within=_REMOTE_STOP)
 
-    async def attach(self, info: RunInfo, *, sdk: str) -> Reading | None:
-        """Return a reading of a running run, from its start; ``None`` if it has ended meanwhile."""
+    async def attach(self, info: RunInfo, *, sdk: str, has_message: bool = False) -> Reading | None:
+        """Return a reading of a running run, from its start; ``None`` if it has ended meanwhile.
+
+        ``has_message`` says that the client has the message which the run continues: it is not sent again.
+        """
         reading: LogReading[Run] | LogReading[RemoteRun]
         if run := self._runs.get(info.run_id):
             earlier = self._continued.get(info.run_id)
@@ -371,10 +439,11 @@ class RunManager:
             reading = self._remote_reading(remote_run)
         else:
             return None
-        if earlier is None and sdk == info.sdk:
+        if (earlier is None or has_message) and sdk == info.sdk:
             reading.rewrite(partial(shorten, event_names=self._event_names), live=False)
         else:
-            reframer = Reframer(info.message_id, sdk, earlier=earlier, event_names=self._event_names)
+            before = {"continues" if has_message else "earlier": earlier}
+            reframer = Reframer(info.message_id, sdk, **before, event_names=self._event_names)
             reading.rewrite(reframer.receive, live=True)
         return reading
 
@@ -482,6 +551,7 @@ class RunManager:
     async def _record_end(self, run: Run, seconds: float) -> None:
         """Record the end in the store, then end the log: a page posts again as soon as it sees the end."""
         try:
+            await self._finish_recording(run)
             if await self._store_end(run.info):
                 self._on_end(run.info, seconds)
             else:
@@ -493,6 +563,13 @@ class RunManager:
                 self._ended_logs.add(run.log)
             run.log.end()
             await self._report_done(run)
+
+    async def _finish_recording(self, run: Run) -> None:
+        if (recorder := self._recorders.pop(run.info.run_id, None)) is not None:
+            try:
+                await recorder.finish(run.info)
+            except Exception:  # whatever it does, the run ends
+                _logger.exception("run %s: its end was not recorded", run.info.run_id)
 
     async def _report_done(self, run: Run) -> None:
         if self._on_done is not None:

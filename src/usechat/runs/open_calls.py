@@ -6,8 +6,8 @@ asked:
 
 1. If the store still has the chat's last run, the calls in its :class:`~usechat.runs.run.RunInfo` decide alone.
 2. Otherwise (another process, a restart, after ``remember`` seconds) a signature decides. Approval requests carry one
-   of their own. Calls that wait for an output are named and signed in the message's metadata, which clients of all
-   releases send back (``updateMessageMetadata`` of ``ai``).
+   of their own, if the release knows it. Calls that wait for an output, and other approvals, are named and signed in
+   the message's metadata, which clients of all releases send back (``updateMessageMetadata`` of ``ai``).
 
 A call is identified by its id, its tool and a digest of its input; a call that comes back in two versions is ignored.
 Signatures are HMACs under a secret derived for one chat and one person: they are valid nowhere else. A wrong approval
@@ -111,16 +111,22 @@ NOTHING_PENDING: Final[Mapping[str, Any]] = {"usechat": {"pending": []}}
 
 
 class Pending(NamedTuple):
-    """What a message's metadata claims about its pending calls; untrusted until the signature is checked."""
+    """What a message's metadata claims about its pending calls; untrusted until the signatures are checked."""
 
     call_ids: list[str]
     signature: str
+    approvals: Mapping[str, Any] = {}
+    """The signature of each approval request, by its id."""
 
 
 def pending_metadata(secret: str, calls: Sequence[OpenCall]) -> dict[str, Any]:
-    """Return the metadata of a message whose calls wait for the client's outputs; ``secret`` is the chat's."""
-    ids = [call.tool_call_id for call in calls]
-    return {"usechat": {"pending": ids, "signature": pending_signature(secret, calls)}}
+    """Return the metadata of a message whose calls wait for the client; ``secret`` is the chat's."""
+    waiting = [call for call in calls if call.approval_id is None]
+    approvals = {
+        str(call.approval_id): approval_signature(secret, call) for call in calls if call.approval_id is not None
+    }
+    pending = {"pending": [call.tool_call_id for call in waiting], "signature": pending_signature(secret, waiting)}
+    return {"usechat": pending | ({"approvals": approvals} if approvals else {})}
 
 
 def pending_signature(secret: str, calls: Sequence[OpenCall]) -> str:
@@ -132,8 +138,10 @@ def pending_signature(secret: str, calls: Sequence[OpenCall]) -> str:
 def pending_in(metadata: Any) -> Pending | None:
     """Return what a message's metadata claims about its pending calls; None if it claims nothing, or is malformed."""
     match metadata:
-        case {"usechat": {"pending": [*ids], "signature": str(signature)}}:
-            return Pending(ids, signature) if all(isinstance(each, str) for each in ids) else None
+        case {"usechat": {"pending": [*ids], "signature": str(signature), **others}}:
+            approvals = others.get("approvals")
+            signed = approvals if isinstance(approvals, Mapping) else {}
+            return Pending(ids, signature, signed) if all(isinstance(each, str) for each in ids) else None
     return None
 
 
@@ -235,6 +243,8 @@ class Answers:
 
     def _requests(self) -> Iterator[tuple[str, str, str]]:
         """Yield call id, approval id and signature of each approval request: of a call, or of the approval tool."""
+        pending = pending_in(self._message.get("metadata"))
+        approvals = {} if pending is None else pending.approvals
         for tool_call_id, parts in self._parts.items():
             for part in parts:
                 by_tool = part["type"] == f"tool-{APPROVAL_TOOL}"
@@ -243,6 +253,8 @@ class Answers:
                         yield about, asked, signature
                     case {"id": str(asked), "signature": str(signature)} if not by_tool:
                         yield tool_call_id, asked, signature
+                    case {"id": str(asked)} if not by_tool and isinstance(approvals.get(asked), str):
+                        yield tool_call_id, asked, approvals[asked]
 
     def _warn(self, *, changed: bool) -> None:
         """Log why an output was ignored, unless the call is known not to be open."""

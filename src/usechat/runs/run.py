@@ -34,18 +34,20 @@ a Rust extension): an agent does not end the server. asyncio ends its loop when 
 import asyncio
 import contextvars
 import enum
+import functools
 import hashlib
 import inspect
 import logging
 import secrets
 import types
-from collections.abc import Callable, Coroutine, Generator, Mapping
+from collections.abc import Callable, Coroutine, Generator, Mapping, Set
 from typing import Any, Final, get_args
 
 import msgspec
 
 from usechat.errors import PublicError, TaskExited, UsechatError
 from usechat.protocol import chunks, parts
+from usechat.protocol.releases import releases_for
 from usechat.protocol.sse import FrameStream, encode_frames
 from usechat.protocol.stream import MessageStream
 from usechat.protocol.tool_calls import Call
@@ -70,6 +72,7 @@ __all__ = [
     "Timeouts",
     "contain_exits",
     "describe_with",
+    "log_native_approval",
     "message_digest",
 ]
 
@@ -81,7 +84,7 @@ TOO_MUCH: Final = "The answer grew too long and was stopped."
 NO_ENDING: Final = "The answer ended in an error."
 SILENT: Final = "The agent was silent for too long, so the answer was stopped."
 
-_HANDLED: Final[frozenset[type]] = frozenset({*get_args(parts.ToolPart), parts.Finish})
+_HANDLED: Final[frozenset[type]] = frozenset({*get_args(parts.ToolPart), parts.Start, parts.Finish})
 """The parts that a run looks at before it passes them on."""
 
 
@@ -185,7 +188,8 @@ class Run:
 
     ``describe`` turns an exception into the text of the ``error`` chunk. ``chat_secret`` is the chat's own secret:
     it signs approval requests, and calls that wait for the page. ``on_end`` is called once, after the last frame was
-    appended; it ends the log when the store has recorded the end.
+    appended; it ends the log when the store has recorded the end. A source cannot give the message one of the
+    ``taken_ids``, which other messages of the chat have.
     """
 
     # With a thousand runs the objects of each delta are not in the processor's caches: few of them, no __dict__.
@@ -204,6 +208,7 @@ class Run:
         "_ordered",
         "_sent_part",
         "_stream",
+        "_taken_ids",
         "_task",
         "_timeouts",
         "_timer",
@@ -224,6 +229,7 @@ class Run:
         maximum_bytes: int = 64 * 1024 * 1024,
         chat_secret: str | None = None,
         event_names: bool = False,
+        taken_ids: Set[str] = frozenset(),
     ) -> None:
         self.info = info
         self.log = log
@@ -235,6 +241,7 @@ class Run:
         self._on_end = on_end
         self._maximum_bytes = maximum_bytes
         self._chat_secret = chat_secret
+        self._taken_ids = taken_ids
         self._loop = asyncio.get_running_loop()
         self._entered = False
         self._sent_part = False  # since the last tick
@@ -381,7 +388,7 @@ class Run:
     def _last_frames(self, ending: parts.Finish | parts.Error | parts.Abort) -> bytes:
         try:
             return self._handle(ending)
-        except UsechatError:  # the source named the message badly, or an error text is none: the run ends all the same
+        except UsechatError:  # such as an error text that is none: the run ends all the same
             _logger.exception("run %s: its ending cannot be written", self.info.run_id)
             self._stream.ending = parts.Error(NO_ENDING)
             last = (chunks.ErrorChunk(NO_ENDING), chunks.FinishChunk())
@@ -405,8 +412,11 @@ class Run:
         )
 
     def _as_made(self, call: Call) -> OpenCall | None:
-        """Return a call with the tool and input it was made with; None if only the client says that it was made."""
-        if call.restored:
+        """Return a call with the tool and input it was made with; None if only the client says that it was made.
+
+        An approval that the client answered was compared with the call that was made, so its call is known.
+        """
+        if call.restored and call.approved is None:
             return next((made for made in self.info.open_calls if made.tool_call_id == call.wire_id), None)
         return OpenCall(call.wire_id, call.name, input_digest(call.input), call.approval_id)
 
@@ -415,6 +425,8 @@ class Run:
         match part:
             case parts.Finish():
                 return self._finish(part)
+            case parts.Start() if part.message_id in self._taken_ids:
+                part = msgspec.structs.replace(part, message_id=None)
             case parts.ApprovalRequest():
                 part = self._signed(part)
             case parts.ToolResult() | parts.ToolError() | parts.ToolDenied() if self.info.open_calls:
@@ -430,6 +442,8 @@ class Run:
         if self._stream.ending is not None:
             return b""
         settled = self._frames.settle()
+        if self.info.sdk == "any" and any(call.asked for call in self._stream.waiting_calls):
+            log_native_approval()
         pending = self._pending()
         if pending:
             own = {key: value for key, value in json_object(part.metadata or {}).items() if key not in pending}
@@ -449,13 +463,16 @@ class Run:
         return msgspec.structs.replace(part, signature=approval_signature(self._chat_secret, asked))
 
     def _pending(self) -> Mapping[str, Any]:
-        """Return metadata that signs the calls which wait for the page's outputs.
+        """Return metadata that signs the calls which wait for the page.
 
-        With it the outputs are accepted even when this run is forgotten.
+        With it the page's answers are accepted even when this run is forgotten. Approval requests carry their own
+        signature, if every release that the stream is made for knows it.
         """
-        calls = [call for call in self._open_calls() if call.approval_id is None]
         if self._chat_secret is None:
             return {}
+        knows = releases_for(self.info.sdk).knows
+        unsigned = knows("tool-approval-request") and not knows("tool-approval-request", "signature")
+        calls = [call for call in self._open_calls() if call.approval_id is None or unsigned]
         if calls:
             return pending_metadata(self._chat_secret, calls)
         continued: Mapping[str, Any] = self._context.turn.request.continues or {}
@@ -527,6 +544,14 @@ def contain_exits(loop: asyncio.AbstractEventLoop) -> None:
     earlier: Any = loop.get_task_factory()
     if not isinstance(earlier, _TaskFactory):
         loop.set_task_factory(_TaskFactory(earlier))
+
+
+@functools.cache
+def log_native_approval() -> None:
+    """Log once per process that streams for ``any`` have approvals, which AI SDK 5 does not know."""
+    _logger.info(
+        "an approval request is sent as AI SDK 6 and 7 know it; AI SDK 5 rejects it: serve such pages with --sdk 5"
+    )
 
 
 @types.coroutine

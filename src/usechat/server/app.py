@@ -11,16 +11,20 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 from starlette.routing import BaseRoute, Route, WebSocketRoute
 
-from usechat.errors import MissingDependency, RequestError
+from usechat.chats.history import HistoryFunction
+from usechat.chats.store import ChatStore
+from usechat.errors import InvalidSetting, MissingDependency, RequestError
 from usechat.runs.memory import MemoryRuns
 from usechat.runs.store import RunStore
 from usechat.runs.turns import TurnQueue
+from usechat.server.chat_routes import ChatRoutes
 from usechat.server.endpoints import Endpoints
 from usechat.server.observers.logs import LoggingObserver
 from usechat.server.observers.observer import Observer, Observers, Unobserved
 from usechat.server.requests import CHAT_ID, AuthorizedChats, AuthorizeFunction, allow_all
 from usechat.server.response import collect_streams
 from usechat.server.settings import Settings
+from usechat.server.turns import FinishFunction, Hooks, LoadFunction, title_function
 from usechat.server.websocket import ChatSockets
 
 __all__ = ["ChatApp", "EndpointsApp", "observing", "rare_collections", "run_routes"]
@@ -60,6 +64,11 @@ class EndpointsApp:
         return self._endpoints.store
 
     @property
+    def stored_chats(self) -> ChatStore | None:
+        """The store of its chats; ``None`` if the page's messages are the history."""
+        return None if self._endpoints.stored is None else self._endpoints.stored.store
+
+    @property
     def settings(self) -> Settings:
         """How runs are made and served."""
         return self._endpoints.settings
@@ -92,12 +101,14 @@ class EndpointsApp:
     async def check(self) -> None:
         """Raise if it cannot answer at the moment; ``/readyz`` reports that."""
         await self._endpoints.store.check()
+        if self.stored_chats is not None:
+            await self.stored_chats.check()
 
     @asynccontextmanager
     async def _lifespan(self, _app: Starlette) -> AsyncIterator[None]:
         with rare_collections():
             self._endpoints.has_lifespan = True
-            await self._endpoints.open()
+            await self._endpoints.start()
             yield
             await self.shut_down()
 
@@ -136,6 +147,13 @@ class ChatApp(EndpointsApp):
             :class:`~usechat.server.RedisRuns`.
         authorize: returns who sent a request; see ``docs/auth.md``. By default everyone is allowed.
         settings: see :class:`~usechat.server.Settings`.
+        chats: where chats are stored (:class:`~usechat.chats.SqlChats`); the server owns the history then, and
+            ``turn.messages`` is the stored branch. By default the page's messages are the history.
+        titles: makes the title of a new chat: a function of its messages, async or not, or an agent that answers with
+            the title. Until then, and without it, the title is the first words.
+        history: returns what the agent gets of a long history, such as :func:`~usechat.chats.last_messages`.
+        on_finish: is given each finished message, its turn and its outcome, before the page sees the end.
+        load: returns the messages of a chat that the application has stored; not together with ``chats``.
         path: where ``DefaultChatTransport`` posts to; it may have parameters, such as ``/projects/{project}/chat``.
         also: further paths that answer in the same way over HTTP: send, resume, stop, state.
         drain: how many seconds runs get to finish when the server shuts down. Their readers are disconnected at once,
@@ -145,6 +163,7 @@ class ChatApp(EndpointsApp):
 
     Raises:
         CannotAnswer: ``answer`` is nothing that can answer a chat.
+        InvalidSetting: arguments that contradict each other; ``chats`` or ``on_finish`` together with a ``RedisTurns``.
 
     One app belongs to one event loop.
 
@@ -160,12 +179,18 @@ class ChatApp(EndpointsApp):
         runs: RunStore | None = None,
         authorize: AuthorizeFunction = allow_all,
         settings: Settings | None = None,
+        chats: ChatStore | None = None,
+        titles: Any = None,
+        history: HistoryFunction | None = None,
+        on_finish: FinishFunction | None = None,
+        load: LoadFunction | None = None,
         path: str = "/api/chat",
         also: Sequence[str] = (),
         drain: float = 10,
         observer: Observer | None = None,
         metrics: bool = True,
     ) -> None:
+        _check_chats(chats, path, load, titles or history)
         queue = answer if isinstance(answer, TurnQueue) else None
         observers, page = observing(observer, metrics=metrics, queue=queue)
         endpoints = Endpoints(
@@ -174,15 +199,19 @@ class ChatApp(EndpointsApp):
             settings=settings or Settings(),
             policy=AuthorizedChats(authorize),
             observer=observers,
+            hooks=Hooks(on_finish=on_finish, load=load, titles=title_function(titles), history=history),
+            chats=chats,
+            path=path,
         )
         sockets = ChatSockets(endpoints)
+        stored = None if chats is None else ChatRoutes(endpoints, chats, path, lists=authorize is not allow_all)
         routes = [
             *(
                 route
                 for place in (path, *also)
                 for route in (
                     *(Route(each, endpoints.send, methods=["POST"]) for each in _with_slash(place)),
-                    *run_routes(place, endpoints),
+                    *run_routes(place, endpoints, stored if place == path else None),
                 )
             ),
             *(WebSocketRoute(each, sockets.serve) for each in _with_slash(f"{path}/ws")),
@@ -190,12 +219,23 @@ class ChatApp(EndpointsApp):
         super().__init__(endpoints, routes, drain=drain, metrics=page)
 
 
-def run_routes(path: str, endpoints: Endpoints) -> list[BaseRoute]:
-    """Return the routes of a run that has begun: resume, stop, state."""
+def _check_chats(chats: ChatStore | None, path: str, load: object, needs_chats: object) -> None:
+    if chats is None and needs_chats:
+        raise InvalidSetting("titles and history are for chats that are stored; give chats, too")
+    if chats is not None and load is not None:
+        raise InvalidSetting("chats brings the history, and load brings another one; give one of them")
+    if chats is not None and "{" in path:
+        raise InvalidSetting(f"chats are stored by their id alone, so the path cannot have parameters: {path}")
+
+
+def run_routes(path: str, endpoints: Endpoints, stored: ChatRoutes | None = None) -> list[BaseRoute]:
+    """Return the routes of a run that has begun: resume, stop, state; those of a stored chat stand around them."""
+    state = Route(f"{path}/{CHAT_ID}", endpoints.state, methods=["GET"])  # the id of a chat may end with a slash
     return [
+        *([] if stored is None else stored.beside_chat()),
         *(Route(each, endpoints.resume, methods=["GET"]) for each in _with_slash(f"{path}/{CHAT_ID}/stream")),
         *(Route(each, endpoints.stop, methods=["POST"]) for each in _with_slash(f"{path}/{CHAT_ID}/stop")),
-        Route(f"{path}/{CHAT_ID}", endpoints.state, methods=["GET"]),  # the id of a chat may end with a slash
+        *([state] if stored is None else stored.of_chat()),
     ]
 
 

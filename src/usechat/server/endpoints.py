@@ -1,17 +1,21 @@
 """The endpoints: start a run and stream it, resume, stop, report the state."""
 
 import asyncio
+import contextlib
 import math
 from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
 from typing import Any
 
 import msgspec
 from starlette.requests import Request
 from starlette.responses import JSONResponse, PlainTextResponse, Response
 
+from usechat.chats.store import ChatStore
 from usechat.errors import (
     CannotAnswer,
     ChatNotFound,
+    InvalidSetting,
     RequestError,
     RequestTimeout,
     TooManyRequests,
@@ -20,7 +24,7 @@ from usechat.errors import (
 )
 from usechat.ids import new_id
 from usechat.protocol.request import ChatRequest
-from usechat.runs.manager import Reading, RunManager
+from usechat.runs.manager import PreparedRun, Reading, RunManager
 from usechat.runs.memory import MemoryRuns
 from usechat.runs.open_calls import Answers, own_secret, secret_of_chat
 from usechat.runs.quotas import Counters, MemoryCounters, QuotaKeeper
@@ -41,6 +45,7 @@ from usechat.server.requests import (
 )
 from usechat.server.response import StreamResponse
 from usechat.server.settings import Settings, linger
+from usechat.server.turns import NO_HOOKS, FinishFunction, Hooks, LoadFunction, MakeContext, StoredTurns, file_urls
 from usechat.server.uvicorn import UvicornServer
 from usechat.sources import FactorySource, Source, as_source
 from usechat.threads import AgentThreads
@@ -61,11 +66,16 @@ class Endpoints:
         policy: AccessPolicy,
         observer: Observer,
         keep_log: bool = True,
+        hooks: Hooks = NO_HOOKS,
+        chats: ChatStore | None = None,
+        path: str = "",
     ) -> None:
         self.queue = answer if isinstance(answer, TurnQueue) else None
         """Where turns wait for an agent process; ``None`` if runs are driven here."""
         self._source = None if self.queue is not None else as_source(answer)
         self.settings = settings
+        self._path = path
+        self._hooks = hooks
         self._policy = policy
         self.server = AsgiServer() if settings.plain_asgi else UvicornServer()
         self.observer = observer
@@ -78,8 +88,8 @@ class Endpoints:
         self.has_lifespan = False
         """Whether the server tells the app that it shuts down, by the lifespan."""
         self._secret = settings.approval_secret or own_secret()
-        if self.queue is not None and not store.is_shared:
-            raise CannotAnswer("agents in processes of their own need a store that is shared, such as RedisRuns")
+        if self.queue is not None:
+            _check_queued(store, chats, hooks)
         self.manager = RunManager(
             store,
             timeouts=settings.timeouts,
@@ -98,30 +108,44 @@ class Endpoints:
             on_loss=observer.run_lost,
             on_done=self._release,
         )
+        self.stored = None
+        """The turns of stored chats, if chats are stored."""
+        if chats is not None:
+            self.stored = StoredTurns(chats, self.manager, hooks, agent=_name_of(answer), keep=settings.keep_chats)
+
+    @property
+    def is_history_stored(self) -> bool:
+        """Whether the server has the history, so that a request may bring none."""
+        return self.stored is not None or self._hooks.load is not None
 
     def _dispatcher(self, queue: TurnQueue) -> Dispatcher:
         return Dispatcher(queue, approval_secret=self._secret, quotas=self.settings.quotas)
 
     async def send(self, request: Request) -> Response:
         """Start a run and stream it."""
-        return await self._answered(self._send, request)
+        return await self.answer(self._send, request)
 
     async def resume(self, request: Request) -> Response:
         """Stream the chat's running answer from its start; 204 when there is none."""
-        return await self._answered(self._resume, request)
+        return await self.answer(self._resume, request)
 
     async def stop(self, request: Request) -> Response:
         """Stop the chat's run, in whichever worker it lives. Returns 204 once the run has ended. Idempotent."""
-        return await self._answered(self._stop, request)
+        return await self.answer(self._stop, request)
 
     async def state(self, request: Request) -> Response:
         """Return the state of the chat's last run."""
-        return await self._answered(self._state, request)
+        return await self.answer(self._state, request)
 
     async def _send(self, request: Request) -> Response:
         received = asyncio.get_running_loop().time()
         await self.authenticate(request)
-        asked = await read_request(request, self.settings.limits, timeout=self.settings.body_timeout)
+        asked = await read_request(
+            request,
+            self.settings.limits,
+            timeout=self.settings.body_timeout,
+            is_history_stored=self.is_history_stored,
+        )
         begun = await self.begin(request, asked, self.settings.sdk, has_left=request.is_disconnected)
         return self._stream(begun, received)
 
@@ -129,9 +153,9 @@ class Endpoints:
         """Return whether the sender is known before the request's content is; raise a ``RequestError`` to refuse it."""
         return await self._policy.authenticate(request)
 
-    async def identify(self, request: Request, chat_id: str) -> Identity:
-        """Return who sends a message to this chat; raise a ``RequestError`` if they may not."""
-        return await self._policy.identify(request, chat_id, "send")
+    async def identify(self, request: Request, chat_id: str, action: Action = "send") -> Identity:
+        """Return who does this with a chat; raise a ``RequestError`` if they may not."""
+        return await self._policy.identify(request, chat_id, action)
 
     async def begin(
         self,
@@ -164,32 +188,72 @@ class Endpoints:
             subject=identity.subject,
         )
 
-        def prepare(latest: RunInfo | None) -> tuple[RunInfo, TurnContext]:
-            answerable = None if latest is None else latest.answerable
-            answers = Answers(asked, key, answerable, secret_of_chat(self._secret, key, identity.subject))
-            answers.check_approvals()
-            context = TurnContext(
-                msgspec.structs.replace(asked, pending_calls=answers.pending()),
-                identity=identity,
-                headers=RequestHeaders(request.scope),
-                path_params=request.path_params,
-                query=request.query_params,
-                observer=self.observer,
-                threads=self.threads,
-            )
-            calls = {"open_calls": answers.unanswered(), "given_calls": answers.given()}
-            return msgspec.structs.replace(info, **calls), context
-
+        make_context = partial(self._context, request, identity)
         source = await self.open()
         await self._quotas.admit(info.subject, info.run_id)
         try:
-            return await self.manager.start(info, source, prepare, continues=asked.continues, has_left=has_left)
+            if self.stored is None or source is None:  # with a queue no chats are stored
+                prepare = partial(self._prepare, asked, info, make_context)
+                return await self.manager.start(info, source, prepare, has_left=has_left)
+            return await self.stored.begin(
+                asked,
+                info,
+                source,
+                make_context,
+                files=file_urls(request, self._path, asked.chat_id),
+                check_import=await self._import_check(info) if self.settings.import_history else None,
+                has_left=has_left,
+            )
         finally:
             if not self.manager.has(info.run_id):  # refused, or it reads the answer of another run
                 await self._quotas.release(info.subject, info.run_id)
 
+    def _context(self, request: Request, identity: Identity, asked: ChatRequest) -> TurnContext:
+        return TurnContext(
+            asked,
+            identity=identity,
+            headers=RequestHeaders(request.scope),
+            path_params=request.path_params,
+            query=request.query_params,
+            observer=self.observer,
+            threads=self.threads,
+        )
+
+    async def _prepare(
+        self, asked: ChatRequest, info: RunInfo, make_context: MakeContext, latest: RunInfo | None
+    ) -> PreparedRun:
+        """Make a run where the page's messages, or those that the application loads, are the history."""
+        answers = self._answers(asked, info, latest)
+        answers.check_approvals()
+        asked = msgspec.structs.replace(asked, pending_calls=answers.pending())
+        asked = await self._hooks.loaded(asked, make_context)
+        context, continues = make_context(asked), asked.continues
+        info = msgspec.structs.replace(info, open_calls=answers.unanswered(), given_calls=answers.given())
+        return PreparedRun(info, context, continues, self._hooks.recorder(info, context.turn, continues))
+
+    def _answers(self, asked: ChatRequest, info: RunInfo, latest: RunInfo | None) -> Answers:
+        answerable = None if latest is None else latest.answerable
+        return Answers(asked, info.chat_id, answerable, secret_of_chat(self._secret, info.chat_id, info.subject))
+
+    async def _import_check(self, info: RunInfo) -> Callable[[ChatRequest], ChatRequest]:
+        """Return the check of a history that is imported: the answers in it must answer calls that were open."""
+        latest = await self.manager.latest(info.chat_id)
+
+        def check(asked: ChatRequest) -> ChatRequest:
+            answers = self._answers(asked, info, latest)
+            answers.check_approvals()
+            return msgspec.structs.replace(asked, pending_calls=answers.pending())
+
+        return check
+
     async def _release(self, info: RunInfo, size: int) -> None:
         await self._quotas.release(info.subject, info.run_id, size)
+
+    async def start(self) -> None:
+        """Make ready what answers, and the store of chats. Raises :class:`~usechat.errors.UnusableChats`."""
+        await self.open()
+        if self.stored is not None:
+            await self.stored.open()
 
     async def open(self) -> Source | None:
         """Return what answers, ``None`` if other processes do; the first time a factory is called, once per process."""
@@ -213,6 +277,8 @@ class Endpoints:
         """Disconnect readers, let runs finish for ``drain`` seconds, stop the others and wait for their threads."""
         await self.manager.shut_down(drain=drain)
         await self.threads.finish(self.settings.timeouts.stop)
+        if self.stored is not None:
+            await self.stored.close()
         if isinstance(self._source, FactorySource):
             await self._source.close()
 
@@ -250,9 +316,21 @@ class Endpoints:
         return Response(status_code=204)
 
     async def _state(self, request: Request) -> Response:
-        info = await self._run_of(request, request.path_params["chat_id"], "state")
-        known: Mapping[str, str] = {"state": info.state, "runId": info.run_id, "messageId": info.message_id}
-        return JSONResponse(known)
+        return JSONResponse(_described(await self._run_of(request, request.path_params["chat_id"], "state")))
+
+    async def state_of(self, request: Request, chat_id: str) -> Mapping[str, str]:
+        """Return the state of a chat's last run; empty if that is not known any more."""
+        try:
+            return _described(await self._run_of(request, chat_id, "state"))
+        except ChatNotFound:
+            return {}
+
+    async def stop_run(self, request: Request, chat_id: str) -> None:
+        """Stop a chat's run, if there is one."""
+        with contextlib.suppress(ChatNotFound):
+            info = await self._run_of(request, chat_id, "delete")
+            if info.state is RunState.RUNNING:
+                await self.manager.stop(info)
 
     async def _run_of(
         self, request: Request, chat_id: str, action: Action, on_identified: Callable[[], None] | None = None
@@ -265,13 +343,33 @@ class Endpoints:
             raise ChatNotFound("No such chat.")
         return info
 
-    async def _answered(self, handle: Callable[[Request], Awaitable[Response]], request: Request) -> Response:
+    async def answer(self, handle: Callable[[Request], Awaitable[Response]], request: Request) -> Response:
+        """Return what a handler answers; if it raises a ``RequestError``, the status and the sentence of that."""
         try:
             return await handle(request)
         except RequestError as error:
             # The client shows the body of such an answer as it is (ai, HttpChatTransport).
             self.observer.request_refused(error.status)
             return PlainTextResponse(str(error), error.status, _headers_of(error))
+
+
+def _check_queued(store: RunStore, chats: ChatStore | None, hooks: Hooks) -> None:
+    """Refuse what does not work if other processes answer: they do not record answers."""
+    if not store.is_shared:
+        raise CannotAnswer("agents in processes of their own need a store that is shared, such as RedisRuns")
+    if chats is not None:
+        raise InvalidSetting("chats are not stored yet if agents answer in processes of their own; leave chats out")
+    if hooks.on_finish is not None:
+        raise InvalidSetting("on_finish is not called yet if agents answer in processes of their own; leave it out")
+
+
+def _described(info: RunInfo) -> Mapping[str, str]:
+    return {"state": info.state, "runId": info.run_id, "messageId": info.message_id}
+
+
+def _name_of(answer: Any) -> str:
+    """Return the name of what answers a chat, as it is stored with it."""
+    return str(getattr(answer, "__name__", "") or type(answer).__name__)
 
 
 def _headers_of(error: RequestError) -> Mapping[str, str]:
@@ -292,6 +390,8 @@ async def chat_response(
     settings: Settings | None = None,
     authorize: AuthorizeFunction = allow_all,
     observer: Observer | None = None,
+    on_finish: FinishFunction | None = None,
+    load: LoadFunction | None = None,
 ) -> Response:
     """Answer one chat request in a route of your own.
 
@@ -305,6 +405,8 @@ async def chat_response(
         settings: see :class:`~usechat.server.Settings`.
         authorize: returns who sent the request; see ``docs/auth.md``. By default everyone is allowed.
         observer: receives what happens, such as :func:`~usechat.server.process_metrics` for Prometheus.
+        on_finish: is given the finished message, its turn and its outcome, before the page sees the end.
+        load: returns the messages of the chat that the application has stored.
 
     Returns:
         The streaming response; or a plain one with a status and a sentence, if the request cannot be served.
@@ -327,5 +429,6 @@ async def chat_response(
         policy=AuthorizedChats(authorize),
         observer=Unobserved() if observer is None else Observers(observer),
         keep_log=False,
+        hooks=Hooks(on_finish=on_finish, load=load),
     )
     return await endpoints.send(request)

@@ -16,7 +16,7 @@ _SENTENCES: Final = {
     403: "A page of another site uses a server without authentication.",
     404: "There is no such chat, or it belongs to somebody else.",
     408: "The body of the request did not arrive in time.",
-    409: "The chat is being answered already.",
+    409: "The chat is being answered already, or was changed by somebody else.",
     413: "The request exceeds a limit.",
     422: "An approval that was never asked for, or of another input.",
     429: "The sender has exceeded a quota; `Retry-After` says when to try again.",
@@ -73,6 +73,65 @@ _STATE: Final = {
         "messageId": {"type": "string"},
     },
 }
+_IS_STORED: Final = "Where chats are stored (`ChatApp(chats=…)`): "
+_TIME: Final = {"type": "string", "format": "date-time"}
+_STORED_CHAT: Final = {
+    "type": "object",
+    "description": "A stored chat.",
+    "required": ["id", "title", "createdAt", "updatedAt", "archived", "pinned"],
+    "properties": {
+        "id": {"type": "string"},
+        "title": {"type": "string"},
+        "createdAt": _TIME,
+        "updatedAt": _TIME,
+        "archived": {"type": "boolean"},
+        "pinned": {"type": "boolean"},
+        "running": {"type": "boolean", "description": "Whether it is being answered."},
+        "version": {"type": "integer"},
+    },
+}
+_CHAT_LIST: Final = {
+    "type": "object",
+    "required": ["chats", "nextCursor", "hasMore"],
+    "properties": {
+        "chats": {"type": "array", "items": {"$ref": "#/components/schemas/StoredChat"}},
+        "nextCursor": {"type": ["string", "null"]},
+        "hasMore": {"type": "boolean"},
+    },
+}
+_CHAT_MESSAGES: Final = {
+    "type": "object",
+    "required": ["messages", "headId", "siblings", "running", "version"],
+    "properties": {
+        "messages": {
+            "type": "array",
+            "description": "The current branch; with `tree`, all messages as `{parentId, message}`, parents first.",
+            "items": {"type": "object"},
+        },
+        "headId": {"type": ["string", "null"], "description": "The last message of the branch."},
+        "siblings": {"type": "object", "additionalProperties": {"type": "array", "items": {"type": "string"}}},
+        "running": {
+            "type": ["object", "null"],
+            "description": "The answer that is running: resume to read it. It is not among the messages.",
+            "properties": {"messageId": {"type": "string"}},
+        },
+        "outcomes": {"type": "object", "additionalProperties": {"type": "string"}},
+        "createdAt": {"type": "object", "additionalProperties": _TIME},
+        "feedback": {"type": "object"},
+        "version": {"type": "integer", "description": "That of the chat; the ETag says the same."},
+    },
+}
+_CHANGE: Final = {
+    "type": "object",
+    "additionalProperties": False,
+    "properties": {
+        "title": {"type": "string"},
+        "headId": {"type": "string", "description": "The last message of the branch to show."},
+        "archived": {"type": "boolean"},
+        "pinned": {"type": "boolean"},
+        "version": {"type": "integer", "description": "The version that the page knows; another one is 409."},
+    },
+}
 
 
 def openapi(version: str, path: str = "/api/chat") -> Json:
@@ -86,7 +145,15 @@ def openapi(version: str, path: str = "/api/chat") -> Json:
         "info": {"title": "usechat", "version": version, "license": {"name": "Apache-2.0", "identifier": "Apache-2.0"}},
         "paths": dict(_paths(path)),
         "components": {
-            "schemas": {"ChatRequest": _REQUEST, "UIMessage": _MESSAGE, "RunState": _STATE},
+            "schemas": {
+                "ChatRequest": _REQUEST,
+                "UIMessage": _MESSAGE,
+                "RunState": _STATE,
+                "StoredChat": _STORED_CHAT,
+                "ChatList": _CHAT_LIST,
+                "ChatMessages": _CHAT_MESSAGES,
+                "ChatChange": _CHANGE,
+            },
             "securitySchemes": {"bearer": {"type": "http", "scheme": "bearer"}},
         },
         "security": [{}, {"bearer": []}],
@@ -111,10 +178,79 @@ def _paths(path: str) -> Iterator[tuple[str, Json]]:
     yield f"{path}/{{id}}/stop", {"parameters": [_CHAT], "post": stop}
     known = {"description": "The last run.", "content": {"application/json": {"schema": _reference("RunState")}}}
     state = _operation("state", "Return the state of the last run.", {"200": known}, 401, 403, 404, 503)
-    yield f"{path}/{{id}}", {"parameters": [_CHAT], "get": state}
+    yield f"{path}/{{id}}", {"parameters": [_CHAT], "get": state, **_changes()}
+    yield from _stored_paths(path)
     yield "/healthz", {"get": _open("health", "Report whether the process is alive.")}
     yield "/readyz", {"get": _open("readiness", "Report whether the store of runs can be reached.", 503)}
     yield "/metrics", {"get": _open("metrics", "Metrics for Prometheus.", 501)}
+
+
+def _changes() -> Json:
+    """Return the operations that change a stored chat."""
+    changed = {"description": "The chat.", "content": {"application/json": {"schema": _reference("StoredChat")}}}
+    change = _operation(
+        "change",
+        f"{_IS_STORED}rename or archive it, or show another branch.",
+        {"200": changed},
+        400,
+        401,
+        403,
+        404,
+        409,
+        422,
+        503,
+    )
+    change["requestBody"] = {"required": True, "content": {"application/json": {"schema": _reference("ChatChange")}}}
+    gone = {"204": {"description": "The chat and its files are deleted."}}
+    return {"patch": change, "delete": _operation("delete", f"{_IS_STORED}delete it.", gone, 401, 403, 404, 503)}
+
+
+def _stored_paths(path: str) -> Iterator[tuple[str, Json]]:
+    """Yield the paths that are there where chats are stored."""
+    listed = {"description": "A page of the list.", "content": {"application/json": {"schema": _reference("ChatList")}}}
+    listing = _operation("list", f"{_IS_STORED}list the sender's chats.", {"200": listed}, 400, 401, 403, 404, 503)
+    listing["parameters"] = [
+        _query("limit", {"type": "integer", "minimum": 1, "maximum": 100}),
+        _query("cursor", {"type": "string"}),
+        _query("starting_after", {"type": "string"}),
+        _query("q", {"type": "string"}),
+        _query("archived", {"type": "string", "enum": ["0", "1", "true", "false"]}),
+    ]
+    yield f"{path}s", {"get": listing}
+    loaded = {"description": "The chat.", "content": {"application/json": {"schema": _reference("ChatMessages")}}}
+    load = _operation("load", f"{_IS_STORED}load its messages.", {"200": loaded}, 400, 401, 403, 404, 503)
+    load["parameters"] = [_query("tree", {"type": "string", "enum": ["0", "1", "true", "false"]})]
+    yield f"{path}/{{id}}/messages", {"parameters": [_CHAT], "get": load}
+    document = {"description": "The chat.", "content": {"application/json": {}, "text/markdown": {}}}
+    export = _operation("export", f"{_IS_STORED}export it.", {"200": document}, 400, 401, 403, 404, 503)
+    export["parameters"] = [_query("format", {"type": "string", "enum": ["json", "markdown"]})]
+    yield f"{path}/{{id}}/export", {"parameters": [_CHAT], "get": export}
+    rate = _operation(
+        "rate",
+        f"{_IS_STORED}store what a person thinks of a message, as any JSON; `null` takes it back.",
+        {"204": {"description": "It is stored."}},
+        400,
+        401,
+        403,
+        404,
+        422,
+        503,
+    )
+    rate["requestBody"] = {"required": True, "content": {"application/json": {}}}
+    yield (
+        f"{path}/{{id}}/messages/{{messageId}}/feedback",
+        {"parameters": [_CHAT, {**_CHAT, "name": "messageId", "description": "The message's id."}], "put": rate},
+    )
+    content = {"200": {"description": "The file.", "content": {"*/*": {}}}}
+    file = _operation("file", f"{_IS_STORED}return a file of it.", content, 401, 403, 404, 503)
+    yield (
+        f"{path}/{{id}}/files/{{fileId}}",
+        {"parameters": [_CHAT, {**_CHAT, "name": "fileId", "description": "The file's id."}], "get": file},
+    )
+
+
+def _query(name: str, schema: Json) -> Json:
+    return {"name": name, "in": "query", "schema": schema}
 
 
 def _operation(name: str, summary: str, responses: Json, *statuses: int) -> Json:

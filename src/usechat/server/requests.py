@@ -32,8 +32,11 @@ __all__ = [
 ]
 
 
-Action: TypeAlias = Literal["send", "resume", "stop", "state", "check"]
-"""What a client wants to do. ``check`` is the page's request to check a stream, which is about no chat."""
+Action: TypeAlias = Literal[
+    "send", "resume", "stop", "state", "check", "list", "load", "change", "delete", "export", "rate", "file"
+]
+"""What a client wants to do. ``check`` is the page's request to check a stream, and ``list`` that for its chats: both
+are about no chat. ``load`` and what follows it are about a chat that is stored."""
 
 Authorize: TypeAlias = Callable[[Request, str, Action], Awaitable[Identity | None]]
 AuthorizeFunction: TypeAlias = Authorize | Callable[[Request, str, Action], Identity | None]
@@ -121,7 +124,13 @@ IN_LOOP: Final = 64 * 1024
 """Bytes of a request that is parsed in the event loop; the parsing of larger ones would delay all streams."""
 
 
-async def read_request(request: Request, limits: Limits, *, timeout: float) -> ChatRequest:  # noqa: ASYNC109
+async def read_request(
+    request: Request,
+    limits: Limits,
+    *,
+    timeout: float,  # noqa: ASYNC109
+    is_history_stored: bool = False,
+) -> ChatRequest:
     """Read the chat request in the body of a POST; raise a ``RequestError`` that says what is wrong with it."""
     # Every other type, and none at all, can be sent by a page of another site without asking (Fetch, CORS-safelisted).
     content_type = request.headers.get("content-type", "").partition(";")[0].strip().lower()
@@ -129,8 +138,8 @@ async def read_request(request: Request, limits: Limits, *, timeout: float) -> C
         raise InvalidRequest(f"The content type {content_type!r} is not supported; send application/json.")
     body = await read_body(request, limits.maximum_bytes, timeout=timeout)
     if len(body) <= IN_LOOP:
-        return ChatRequest.parse(body, limits=limits)
-    return await asyncio.to_thread(ChatRequest.parse, body, limits=limits)
+        return ChatRequest.parse(body, limits=limits, is_history_stored=is_history_stored)
+    return await asyncio.to_thread(ChatRequest.parse, body, limits=limits, is_history_stored=is_history_stored)
 
 
 def release_of(request: Request, default: str) -> str:

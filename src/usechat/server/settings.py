@@ -98,6 +98,9 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
             server's own host.
         websocket_requests: how many requests one WebSocket may carry at once.
         event_names: write an ``event:`` line with the type of the chunk before each; the AI SDK's readers ignore it.
+        import_history: store the messages that a page has of a chat which the store does not know. They are the page's
+            word; otherwise only its new message is stored.
+        keep_chats: seconds after which a stored chat that nobody has changed is deleted; by default chats are kept.
         plain_asgi: use nothing but ASGI, and nothing of uvicorn's internals (see ``docs/serving.md``).
 
     >>> Settings(sdk="7", conflict="interrupt").keep_alive
@@ -121,4 +124,6 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     websocket_origins: tuple[str, ...] = ()
     websocket_requests: int = 32
     event_names: bool = False
+    import_history: bool = False
+    keep_chats: float | None = None
     plain_asgi: bool = False

@@ -41,7 +41,7 @@ import signal
 import socket
 import sys
 import types
-from collections.abc import Awaitable, Coroutine, Generator, Iterator
+from collections.abc import Awaitable, Callable, Coroutine, Generator, Iterator
 from pathlib import Path
 from typing import Any, Final, Literal, TypeAlias
 from weakref import WeakKeyDictionary
@@ -309,7 +309,7 @@ LogFormat: TypeAlias = Literal["text", "json"]
 
 
 def run(
-    factory: str,
+    factory: str | Callable[[], Any],
     *,
     sockets: list[socket.socket],
     workers: int,
@@ -317,7 +317,9 @@ def run(
     log_format: LogFormat,
     grace: float,
 ) -> None:
-    """Serve the app that ``factory`` (``module:function``) makes until the process is told to exit.
+    """Serve the app that ``factory`` makes until the process is told to exit.
+
+    It is ``module:function``, or for one worker without reloading the function itself.
 
     ``grace`` is how many seconds responses get at an exit before they are cancelled. With ``reload_directory`` one
     worker is started anew whenever a file below that directory changes.

@@ -103,12 +103,13 @@ class ClientFrame(msgspec.Struct, frozen=True):
             headers[lower] = value
         return headers
 
-    def request(self, limits: Limits) -> ChatRequest:
+    def request(self, limits: Limits, *, is_history_stored: bool = False) -> ChatRequest:
         """Return the chat request of a ``send``: the one that ``DefaultChatTransport`` would have posted."""
         if self.size > limits.maximum_bytes:
             raise RequestTooLarge(f"The request holds more than {limits.maximum_bytes} bytes.")
         own = {key: self.content[key] for key in ("id", "messages", "trigger", "messageId") if key in self.content}
-        return ChatRequest.parse({**_read_object(self.content, "body"), **own}, limits=limits)
+        body = {**_read_object(self.content, "body"), **own}
+        return ChatRequest.parse(body, limits=limits, is_history_stored=is_history_stored)
 
 
 def merge_headers(handshake: Sequence[Header], frame: Mapping[str, str]) -> list[Header]:
@@ -451,10 +452,8 @@ class _Answer:
             identity = await self._endpoints.identify(request, chat_id if isinstance(chat_id, str) else "")
             self._socket.recognise()
             limits = self._endpoints.settings.limits
-            if self._asked.size <= IN_LOOP:
-                asked = self._asked.request(limits)
-            else:
-                asked = await asyncio.to_thread(self._asked.request, limits)
+            read = partial(self._asked.request, limits, is_history_stored=self._endpoints.is_history_stored)
+            asked = read() if self._asked.size <= IN_LOOP else await asyncio.to_thread(read)
             return await self._endpoints.begin(
                 request, asked, _SDK, identity=identity if asked.chat_id else None, has_left=self._has_left
             )

@@ -25,9 +25,9 @@ from usechat.errors import ProtocolError, StreamFailed, TransportError
 from usechat.protocol import chunks
 from usechat.protocol.chunks import Chunk
 from usechat.protocol.request import ChatRequest
-from usechat.protocol.sse import ChunkDecoder, encode_frame
+from usechat.protocol.sse import ChunkDecoder
 from usechat.protocol.tool_calls import APPROVAL_TOOL
-from usechat.protocol.ui_messages import FileUIPart, UIMessage, is_dynamic_tool, is_static_tool
+from usechat.protocol.ui_messages import FileUIPart, UIMessage
 
 __all__ = ["AgentClient", "Exchange", "TestedAnswer"]
 
@@ -231,42 +231,23 @@ class TestedAnswer:
         return [exchange for exchange in self.exchanges if not exchange.url.endswith("/stop")]
 
     def _problems(self, exchange: Exchange, sdk: str) -> list[str]:
-        known = self._known_calls(exchange)
+        messages = (exchange.request or {}).get("messages")
         capture = Capture(
             name=exchange.url,
-            body=b"".join(known) + exchange.body,
+            body=exchange.body,
             status=exchange.status or 0,
             headers=exchange.headers,
+            continues=messages[-1] if messages else None,
         )
         report = check_capture(capture, [sdk])
         found = []
         for problem in report.problems:
             if problem.rule.severity == "error":
-                frame = f"frame {problem.frame - len(known)}" if problem.frame else "the response"
+                frame = f"frame {problem.frame}" if problem.frame else "the response"
                 found.append(f"  {problem.rule.id} {problem.rule.title}: {frame}: {problem.text}")
                 found += [] if problem.chunk is None else [f"    {json.dumps(problem.chunk, ensure_ascii=False)}"]
                 found.append(f"    AI SDK {', '.join(problem.sdks)}. To mend it: {problem.fix}")
         return found
-
-    def _known_calls(self, exchange: Exchange) -> list[bytes]:
-        """Return frames for the calls of the message that a response continues: its client knows them."""
-        request = exchange.request or {}
-        messages = request.get("messages") or []
-        continued = messages[-1] if messages else {}
-        if continued.get("role") != "assistant":
-            return []
-        calls = [part for part in continued["parts"] if is_static_tool(part["type"]) or is_dynamic_tool(part["type"])]
-        return [
-            encode_frame(
-                chunks.ToolInputAvailableChunk(
-                    part["toolCallId"],
-                    ToolView(part).name,
-                    part.get("input"),
-                    dynamic=is_dynamic_tool(part["type"]) or None,
-                )
-            )
-            for part in calls
-        ]
 
 
 def _joined_deltas(body: str) -> str:
@@ -339,6 +320,8 @@ class AgentClient:
         self._tools = dict(tools)
         self._approve = approve
         self._is_answering = False
+        self._answered: set[tuple[str, str]] = set()
+        """The calls that were answered in this turn, with their states: what is asked again is not answered again."""
         self._thread = LoopThread()
         self._in_process: InProcessTransport | None = None
         try:
@@ -423,6 +406,7 @@ class AgentClient:
         first: float | None = None
         error: Exception | None = None
         reply: Reply | None = start()
+        self._answered = set()
         try:
             while reply is not None:
                 async for update in reply:
@@ -455,8 +439,12 @@ class AgentClient:
         last = self._chat.last
         reply = None
         for tool in [] if last is None or last.role != "assistant" else last.tools:
+            question = (tool.call_id, tool.state)
+            if question in self._answered:
+                continue
+            self._answered.add(question)
             if tool.waits_for_output and tool.name == APPROVAL_TOOL and self._approve is not None:
-                # How a usechat server asks clients that may not know approvals.
+                # How a usechat server asks clients of AI SDK 5, which have no approvals.
                 reply = self._chat.add_tool_output(tool.call_id, {"approved": self._approves(tool)})
             elif tool.waits_for_output and tool.name in self._tools:
                 output = self._tools[tool.name]

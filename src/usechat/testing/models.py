@@ -28,6 +28,8 @@ _Json: TypeAlias = dict[str, Any]
 _PIECES: Final = 3
 """Into how many deltas the arguments of a call are cut."""
 _USAGE: Final = (11, 7)
+_SIGNATURE: Final = "signed"
+"""The signature of every thinking block; another one is refused."""
 
 
 class ModelCall(msgspec.Struct, frozen=True):
@@ -88,7 +90,8 @@ class ScriptedModel:
     """A server on a free port that answers model requests from a script; use it as a context manager.
 
     ``openai_url`` is the base URL for OpenAI clients (Chat Completions and Responses), ``anthropic_url`` that for
-    Anthropic's. ``requests`` holds the bodies that were asked, in order. When the script is over, requests fail.
+    Anthropic's. ``requests`` holds the accepted bodies in order, ``refusals`` the texts of rejections (status 400), and
+    ``disconnects`` counts the streams that a client left. When the script is over, requests fail.
 
     >>> import httpx2
     >>> question = {"model": "any", "messages": [{"role": "user", "content": "How warm is it?"}]}
@@ -101,8 +104,11 @@ class ScriptedModel:
     def __init__(self, answers: Sequence[ModelAnswer | str]) -> None:
         self._answers = [ModelAnswer(text=one) if isinstance(one, str) else one for one in answers]
         self.requests: list[_Json] = []
+        self.refusals: list[str] = []
+        self.disconnects = 0
         self._calls = 0
         self._responses: dict[str, list[_Json]] = {}
+        self._reasoned: dict[str, str] = {}
         self._app = Router(
             routes=[
                 Route("/v1/chat/completions", self._chat, methods=["POST"]),
@@ -115,7 +121,11 @@ class ScriptedModel:
         import uvicorn
 
         self._listener = socket.create_server(("127.0.0.1", 0))
-        config = uvicorn.Config(self._app, log_config=None, lifespan="off", timeout_graceful_shutdown=1)
+        # Agents seldom close the client of their model, and an idle connection that is left is a warning in a test.
+        headers = [("connection", "close")]
+        config = uvicorn.Config(
+            self._app, log_config=None, lifespan="off", timeout_graceful_shutdown=1, headers=headers
+        )
         self._server = uvicorn.Server(config)
         self._thread = threading.Thread(target=self._serve, name="scripted model", daemon=True)
         self._thread.start()
@@ -157,6 +167,28 @@ class ScriptedModel:
         self._calls += 1
         return f"call_{self._calls}"
 
+    def _openai_error(self, error: _Refused) -> Response:
+        kind = {429: "rate_limit_exceeded", 400: "invalid_request_error"}.get(error.status, "server_error")
+        return self._error({"error": {"message": str(error), "type": kind, "param": None, "code": None}}, error)
+
+    def _error(self, body: _Json, error: _Refused) -> Response:
+        if error.status == 400:
+            self.refusals.append(str(error))
+        return JSONResponse(body, error.status)
+
+    def _events(self, events: AsyncIterator[_Json], *, named: bool = False, done: bytes = b"") -> Response:
+        async def frames() -> AsyncIterator[bytes]:
+            try:
+                async for event in events:
+                    name = f"event: {event['type']}\n" if named else ""
+                    yield f"{name}data: {json.dumps(event)}\n\n".encode()
+                yield done
+            except (asyncio.CancelledError, GeneratorExit):
+                self.disconnects += 1
+                raise
+
+        return StreamingResponse(frames(), media_type="text/event-stream")
+
     # -- OpenAI Chat Completions.
 
     async def _chat(self, request: Request) -> Response:
@@ -165,9 +197,9 @@ class ScriptedModel:
             _check_chat_messages(body.get("messages"))
             answer = self._next(body)
         except _Refused as error:
-            return _openai_error(error)
+            return self._openai_error(error)
         if body.get("stream"):
-            return _events(_paced(_chat_chunks(body, answer), answer), done=b"data: [DONE]\n\n")
+            return self._events(_paced(_chat_chunks(body, answer), answer), done=b"data: [DONE]\n\n")
         message: _Json = {"role": "assistant", "content": "".join(answer.texts) or None}
         if answer.reasonings:
             message["reasoning_content"] = "".join(answer.reasonings)
@@ -187,15 +219,17 @@ class ScriptedModel:
             if previous is not None and previous not in self._responses:
                 raise _Refused(f"Previous response with id '{previous}' not found.")
             known = self._responses.get(previous, []) if previous else []
-            _check_response_items([*known, *(items or [])])
+            _check_response_items([*known, *(items or [])], self._reasoned)
             answer = self._next(body)
         except _Refused as error:
-            return _openai_error(error)
-        output = list(_response_output(answer))
+            return self._openai_error(error)
+        output = list(_response_output(answer, len(self.requests)))
+        if output and output[0]["type"] == "reasoning":
+            self._reasoned |= {item["id"]: output[0]["id"] for item in output[1:]}
         response = _response_envelope(body, len(self.requests), output, "completed")
         self._responses[response["id"]] = [*known, *(items or []), *output]
         if body.get("stream"):
-            return _events(_paced(_response_events(response, answer), answer), named=True)
+            return self._events(_paced(_response_events(response, answer), answer), named=True)
         return JSONResponse(response)
 
     # -- Anthropic Messages.
@@ -208,9 +242,9 @@ class ScriptedModel:
         except _Refused as error:
             kind = {429: "rate_limit_error", 529: "overloaded_error", 400: "invalid_request_error"}
             content = {"type": kind.get(error.status, "api_error"), "message": str(error)}
-            return JSONResponse({"type": "error", "error": content}, error.status)
+            return self._error({"type": "error", "error": content}, error)
         if body.get("stream"):
-            return _events(_paced(_anthropic_events(body, answer), answer), named=True)
+            return self._events(_paced(_anthropic_events(body, answer), answer), named=True)
         return JSONResponse(_anthropic_message(body, list(_anthropic_blocks(answer)), _anthropic_reason(answer)))
 
 
@@ -222,22 +256,6 @@ async def _read(request: Request) -> _Json:
     if not isinstance(body, dict) or not isinstance(body.get("model"), str):
         raise _Refused("you must provide a model parameter")
     return body
-
-
-def _openai_error(error: _Refused) -> Response:
-    kind = {429: "rate_limit_exceeded", 400: "invalid_request_error"}.get(error.status, "server_error")
-    content = {"message": str(error), "type": kind, "param": None, "code": None}
-    return JSONResponse({"error": content}, error.status)
-
-
-def _events(events: AsyncIterator[_Json], *, named: bool = False, done: bytes = b"") -> Response:
-    async def frames() -> AsyncIterator[bytes]:
-        async for event in events:
-            name = f"event: {event['type']}\n" if named else ""
-            yield f"{name}data: {json.dumps(event)}\n\n".encode()
-        yield done
-
-    return StreamingResponse(frames(), media_type="text/event-stream")
 
 
 async def _paced(events: Iterator[_Json], answer: ModelAnswer) -> AsyncIterator[_Json]:
@@ -341,9 +359,10 @@ def _chat_chunks(body: _Json, answer: ModelAnswer) -> Iterator[_Json]:
 # -- OpenAI Responses: what is accepted, and what is sent.
 
 
-def _check_response_items(items: list[Any]) -> None:
+def _check_response_items(items: list[Any], reasoned: Mapping[str, str]) -> None:
     if not items:
         raise _Refused("Missing required parameter: 'input'.")
+    _check_reasoning(items, reasoned)
     calls: dict[str, bool] = {}
     for index, item in enumerate(items):
         kind = item.get("type", "message")
@@ -368,13 +387,25 @@ def _check_response_items(items: list[Any]) -> None:
         raise _Refused(f"No tool output found for function call {unanswered[0]}.")
 
 
-def _response_output(answer: ModelAnswer) -> Iterator[_Json]:
+def _check_reasoning(items: list[Any], reasoned: Mapping[str, str]) -> None:
+    """Check that items come with the reasoning they were sent with; ``reasoned`` has its id by the item's."""
+    known = {item.get("id") for item in items}
+    for item in items:
+        needed = reasoned.get(item.get("id") or "")
+        if needed is not None and needed not in known:
+            raise _Refused(
+                f"Item '{item['id']}' of type '{item.get('type')}' was provided without its required 'reasoning' item:"
+                f" '{needed}'."
+            )
+
+
+def _response_output(answer: ModelAnswer, number: int) -> Iterator[_Json]:
     if answer.reasonings:
         summary = [{"type": "summary_text", "text": "".join(answer.reasonings)}]
-        yield {"type": "reasoning", "id": "rs_1", "summary": summary}
+        yield {"type": "reasoning", "id": f"rs_{number}", "summary": summary}
     if answer.texts:
         content = [{"type": "output_text", "text": "".join(answer.texts), "annotations": []}]
-        yield {"type": "message", "id": "msg_1", "role": "assistant", "status": "completed", "content": content}
+        yield {"type": "message", "id": f"msg_{number}", "role": "assistant", "status": "completed", "content": content}
     for call in answer.calls:
         yield {
             "type": "function_call",
@@ -478,6 +509,21 @@ def _check_anthropic(body: _Json) -> None:
             raise _Refused(f"{place}: `tool_use` blocks can only be in `assistant` messages")
     if waiting:
         raise _unanswered(len(messages) - 1, waiting)
+    if (body.get("thinking") or {}).get("type") == "enabled":
+        _check_thinking(messages)
+
+
+def _check_thinking(messages: list[Any]) -> None:
+    """Check that the step which tools answer now begins with its thinking."""
+    results = messages[-1].get("content")
+    if len(messages) < 2 or not isinstance(results, list) or results[0].get("type") != "tool_result":
+        return
+    kind = messages[-2]["content"][0].get("type")
+    if kind not in ("thinking", "redacted_thinking"):
+        raise _Refused(
+            f"messages.{len(messages) - 2}.content.0.type: Expected `thinking` or `redacted_thinking`, but found"
+            f" `{kind}`. When `thinking` is enabled, a final `assistant` message must start with a thinking block."
+        )
 
 
 def _anthropic_content(message: _Json, place: str) -> list[_Json]:
@@ -490,6 +536,8 @@ def _anthropic_content(message: _Json, place: str) -> list[_Json]:
             raise _Refused(f"{place}.content.{at}: text content blocks must contain non-whitespace text")
         if block.get("type") == "thinking" and not block.get("signature"):
             raise _Refused(f"{place}.content.{at}.thinking.signature: Field required")
+        if block.get("type") == "thinking" and block["signature"] != _SIGNATURE:
+            raise _Refused(f"{place}.content.{at}: Invalid `signature` in `thinking` block")
     return list(blocks)
 
 
@@ -526,7 +574,7 @@ def _anthropic_reason(answer: ModelAnswer) -> str:
 
 def _anthropic_blocks(answer: ModelAnswer) -> Iterator[_Json]:
     if answer.reasonings:
-        yield {"type": "thinking", "thinking": "".join(answer.reasonings), "signature": "signed"}
+        yield {"type": "thinking", "thinking": "".join(answer.reasonings), "signature": _SIGNATURE}
     if answer.texts:
         yield {"type": "text", "text": "".join(answer.texts)}
     for call in answer.calls:

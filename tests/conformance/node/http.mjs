@@ -86,9 +86,17 @@ function recordingWebSocket(frames) {
 const pages = new Map();
 const sockets = new Map();
 
+// What docs/chats.md tells pages to send where the server has the history: one message.
+function oneMessage({ id, messages, trigger, messageId }) {
+  const found = messages.findIndex((message) => message.id === messageId), at = found < 0 ? messages.length - 1 : found;
+  return { body: { id, trigger, messageId, message: messages[at], parentId: messages[at - 1]?.id ?? null } };
+}
+
 // Chats that name the same socket share one transport, as the chats of one page do.
-function transportOf(ai, { url, headers, socket }, requests, mayRead) {
-  if (socket == null) return new ai.DefaultChatTransport({ api: url, headers, fetch: recordingFetch(requests, mayRead) });
+function transportOf(ai, { url, headers, socket, sends }, requests, mayRead) {
+  const prepare = sends === "one" ? { prepareSendMessagesRequest: oneMessage } : {};
+  if (socket == null)
+    return new ai.DefaultChatTransport({ api: url, headers, fetch: recordingFetch(requests, mayRead), ...prepare });
   if (!sockets.has(socket)) {
     const frames = [];
     const transport = new ai.WebSocketChatTransport({ url, headers, webSocket: recordingWebSocket(frames) });

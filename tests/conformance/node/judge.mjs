@@ -1,7 +1,8 @@
 // The judge: one long-lived process that runs the real AI SDK packages on our cases.
 //
-// stdin: one JSON request per line, {op, release, cases}; stdout: one JSON line per request, in order,
-// {results: [...]} with one entry per case, or {failure: text} when the request itself made no sense.
+// stdin: one JSON request per line, {number, op, release, cases}; stdout: one JSON line per request, in order, with the
+// number of the request: {number, results: [...]} with one entry per case, or {number, failure: text} when the request
+// itself made no sense.
 // Nothing of the SDK is reimplemented here: every verdict comes out of a published package.
 
 import { readFileSync } from "node:fs";
@@ -229,9 +230,8 @@ async function judged(operation, ai, one) {
   }
 }
 
-async function answer(line) {
+async function answer({ op, release, cases }) {
   try {
-    const { op, release, cases } = JSON.parse(line);
     if (op === "versions") return { results: [versions()] };
     const operation = operations[op];
     if (!operation) throw new Error(`no such operation: ${op}`);
@@ -244,6 +244,16 @@ async function answer(line) {
   }
 }
 
+// Half a request, whose sender was interrupted, and the empty line before each request are skipped.
+function parsed(line) {
+  try {
+    return JSON.parse(line);
+  } catch {
+    return null;
+  }
+}
+
 for await (const line of createInterface({ input: process.stdin, crlfDelay: Infinity })) {
-  process.stdout.write(JSON.stringify(await answer(line)) + "\n");
+  const request = parsed(line);
+  if (request != null) process.stdout.write(JSON.stringify({ number: request.number, ...(await answer(request)) }) + "\n");
 }

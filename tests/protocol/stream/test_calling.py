@@ -1,22 +1,32 @@
 """How a stream is called: ids, wrong parts, endings, and what it tells of itself."""
 
+import time
 from typing import Any
 
 import pytest
 
 from tests.protocol.stream.sending import SUNNY, WEATHER, body, send, text
+from usechat.check import check_bytes
 from usechat.errors import LocalProtocolError, UnknownRelease
 from usechat.parts import Part
 from usechat.protocol.chunks import (
     ErrorChunk,
     FinishChunk,
+    FinishStepChunk,
     MessageMetadataChunk,
     ReasoningDeltaChunk,
     ReasoningEndChunk,
     ReasoningStartChunk,
     StartChunk,
+    StartStepChunk,
+    TextDeltaChunk,
     TextStartChunk,
+    ToolApprovalRequestChunk,
+    ToolApprovalResponseChunk,
+    ToolInputAvailableChunk,
+    ToolOutputDeniedChunk,
 )
+from usechat.protocol.sse import FrameStream
 from usechat.protocol.stream import MessageStream
 
 # Parts are written `p.Text`, chunks by their bare names.
@@ -126,3 +136,103 @@ def test_the_source_finds_its_call_by_its_own_id_whatever_the_wire_calls_it() ->
     assert call is not None
     assert (call.wire_id, call.settled) == ("c1-2", False)
     assert stream.call_meant_by("c9") is None
+
+
+def test_ids_that_new_id_repeats_are_skipped() -> None:
+    ids = iter(["x", "x", "y", "x", "y", "z"])
+    stream = MessageStream(message_id="m1", sdk="7", new_id=lambda: next(ids))
+    opened = [stream.send(p.Text("a", lane=lane))[-2] for lane in ("1", "2", "3")]
+    assert opened == [TextStartChunk("x"), TextStartChunk("y"), TextStartChunk("z")]
+
+
+def test_a_new_id_that_makes_no_new_ids_is_refused() -> None:
+    stream = MessageStream(message_id="m1", sdk="7", new_id=lambda: "x")
+    stream.send(p.Text("a", lane="1"))
+    with pytest.raises(LocalProtocolError, match="new_id returned 1000 ids that this message has already"):
+        stream.send(p.Text("a", lane="2"))
+
+
+def test_numbers_that_a_source_took_are_skipped() -> None:
+    stream = MessageStream(message_id="m1", sdk="7")
+    opened = [stream.send(p.Text("a", id=wanted, lane=str(wanted)))[-2] for wanted in ("1", "2", None)]
+    assert opened == [TextStartChunk("1"), TextStartChunk("2"), TextStartChunk("3")]
+
+
+def test_an_empty_message_id_of_a_source_names_nothing() -> None:
+    stream = MessageStream(message_id="m1", sdk="7")
+    assert stream.send(p.Start("")) == [StartChunk("m1")]
+    with pytest.raises(LocalProtocolError, match="the stream has no message id"):
+        MessageStream(sdk="7").send(p.Start(""))
+
+
+@pytest.mark.parametrize("part", [p.Text("a", lane=[]), p.Reasoning("a", lane={})])  # type: ignore[arg-type]
+def test_a_lane_that_is_no_text_is_refused(part: Part) -> None:
+    stream = MessageStream(message_id="m1", sdk="7")
+    for sender in (stream, FrameStream(stream)):
+        with pytest.raises(LocalProtocolError, match=r"\.lane must be a str, not (list|dict)"):
+            sender.send(part)
+    assert stream.send(p.Text("a"))[-1] == TextDeltaChunk("1", "a")
+
+
+def test_what_is_written_as_deep_as_possible_can_be_checked() -> None:
+    value: Any = 1
+    for _ in range(200):
+        value = {"a": value}
+    sent: list[Part] = [p.Data("x", value), p.ToolCall("c1", "t", value), p.Text("a", {"p": value}), p.Metadata(value)]
+    frames = FrameStream(MessageStream(message_id="m1", sdk="7"))
+    body = b"".join(map(frames.send, sent)) + frames.close()
+    assert check_bytes(body, sdks=["7"])["ok"]
+
+
+@pytest.mark.parametrize("first", [p.ToolDenied("c1"), p.ToolInputError("c1", "t", "bad")])
+@pytest.mark.parametrize("later", [p.ToolResult("c1", 1), p.ToolError("c1", "x"), p.ToolDenied("c1")])
+def test_an_outcome_that_contradicts_the_one_before_is_dropped(first: Part, later: Part) -> None:
+    stream = MessageStream(message_id="m1", sdk="7")
+    stream.send(first)
+    assert stream.send(later) == []
+
+
+def test_a_failed_turn_leaves_no_step_that_the_page_does_not_see() -> None:
+    assert send([p.Text("a"), p.Step(), p.Error("x")])[-3:] == [
+        FinishStepChunk(),
+        ErrorChunk("x"),
+        FinishChunk("error"),
+    ]
+
+
+def test_a_denial_beside_an_open_call_is_left_open_so_that_the_page_posts_its_answer() -> None:
+    sent: list[Part] = [p.ToolCall("loc", "locate"), p.ToolDenied("c1", "no")]
+    assert [type(chunk) for chunk in send(sent)][-5:] == [
+        ToolInputAvailableChunk,
+        ToolApprovalRequestChunk,
+        ToolApprovalResponseChunk,
+        FinishStepChunk,
+        FinishChunk,
+    ]
+
+
+def test_a_step_can_leave_calls_that_the_source_runs_itself_but_no_input_that_is_streamed() -> None:
+    question: list[Part] = [p.Step(leaves_calls=True), p.ToolCall("q", "ask"), p.ApprovalRequest("a", "q")]
+    steps = [FinishStepChunk(), StartStepChunk(), ToolInputAvailableChunk("q", "ask", None)]
+    assert send([p.ToolCall("c1", "t"), *question])[3:6] == steps
+    assert send([p.ToolInputStart("c1", "t"), *question])[3] == steps[2]
+
+
+def test_a_call_behind_a_denied_one_has_a_step_of_its_own() -> None:
+    out = send([p.ToolDenied("c1"), p.ToolCall("loc", "locate")])
+    assert out[-6:-2] == [
+        ToolOutputDeniedChunk("c1"),
+        FinishStepChunk(),
+        StartStepChunk(),
+        ToolInputAvailableChunk("loc", "locate", None),
+    ]
+
+
+def test_the_waiting_calls_of_thousands_of_approvals_take_linear_time() -> None:
+    stream = MessageStream(message_id="m1", sdk="5")
+    for number in range(20_000):
+        stream.send(p.ApprovalRequest(f"a{number}", f"c{number}"))
+    stream.close()
+    before = time.process_time()
+    assert len(stream.waiting_calls) == 20_000
+    assert time.process_time() - before < 1  # a quadratic search takes several seconds

@@ -4,16 +4,20 @@ from typing import Any
 
 import pytest
 
-from tests.protocol.stream.sending import SUNNY, SUNNY_CHUNK, WEATHER, send
+from tests.protocol.stream.sending import SUNNY, SUNNY_CHUNK, WEATHER, send, text
 from usechat.parts import Part
 from usechat.protocol.chunks import (
+    AbortChunk,
     Chunk,
     FinishChunk,
     FinishStepChunk,
     StartChunk,
     StartStepChunk,
     TextDeltaChunk,
+    TextEndChunk,
     TextStartChunk,
+    ToolApprovalRequestChunk,
+    ToolApprovalResponseChunk,
     ToolInputAvailableChunk,
     ToolOutputAvailableChunk,
     ToolOutputDeniedChunk,
@@ -75,18 +79,17 @@ def continue_with(*sent: Part, sdk: str = "7") -> list[Chunk]:
             [p.ToolResult("c2", 1), p.Text("Done.")],
             [
                 ToolOutputAvailableChunk("c2", 1, dynamic=True),
-                StartStepChunk(),
                 TextStartChunk("1"),
                 TextDeltaChunk("1", "Done."),
             ],
-            id="text-gets-its-step-and-dynamic-is-remembered",
+            id="text-goes-on-in-a-step-with-open-calls-and-dynamic-is-remembered",
         ),
         pytest.param([p.ToolResult("c3", 1)], [ToolOutputAvailableChunk("c3", 1)], id="an-approved-tool-answers"),
-        pytest.param([p.ToolDenied("c4")], [ToolOutputDeniedChunk("c4")], id="a-refused-tool-is-denied"),
+        pytest.param([p.ToolDenied("c4")], [], id="a-denial-beside-an-open-call-is-left-for-the-next-turn"),
         pytest.param([WEATHER], [], id="a-known-call-is-not-told-again"),
         pytest.param(
             [p.ToolCall("c8", "t", 1)],
-            [StartStepChunk(), ToolInputAvailableChunk("c8-2", "t", 1)],
+            [ToolInputAvailableChunk("c8-2", "t", 1)],
             id="a-finished-id-is-new",
         ),
         pytest.param([p.Start("other")], [], id="the-id-stays"),
@@ -99,11 +102,8 @@ def continue_with(*sent: Part, sdk: str = "7") -> list[Chunk]:
             [p.Finish()],
             [
                 ToolOutputErrorChunk("c3", "The approved tool call gave no result."),
-                ToolOutputDeniedChunk("c4"),
                 ToolOutputAvailableChunk("c7", 1),
-                StartStepChunk(),
-                FinishStepChunk(),
-                FinishChunk("tool-calls", {}),
+                FinishChunk("tool-calls"),
             ],
             id="what-was-answered-is-settled-at-the-end",
         ),
@@ -140,5 +140,136 @@ def test_the_last_part_of_an_id_is_the_one_that_is_spoken_of() -> None:
     ]
 
 
-def test_a_refused_call_is_a_tool_error_where_denials_are_unknown() -> None:
-    assert ToolOutputErrorChunk("c4", "The tool call was denied.") in continue_with(p.Finish(), sdk="any")
+def part_of(state: str, call_id: str = "c1", **more: Any) -> dict[str, Any]:
+    return {"type": "tool-rm", "toolCallId": call_id, "state": state, "input": {}, **more}
+
+
+def continued(*found: dict[str, Any], **more: Any) -> dict[str, Any]:
+    return {"id": "m1", "role": "assistant", "parts": [{"type": "step-start"}, *found], **more}
+
+
+APPROVED = part_of("approval-responded", approval={"id": "a1", "approved": True})
+REFUSED = part_of("approval-responded", approval={"id": "a1", "approved": False})
+ASKED = part_of("approval-requested", approval={"id": "a1"})
+
+
+@pytest.mark.parametrize("sdk", ["any", "6", "7"])
+def test_a_call_that_the_page_denied_is_denied_before_the_next_step(sdk: str) -> None:
+    out = send([p.Text("Well.")], sdk, continues=continued(REFUSED))
+    assert out[1:5] == [
+        ToolOutputDeniedChunk("c1"),
+        StartStepChunk(),
+        TextStartChunk("1"),
+        TextDeltaChunk("1", "Well."),
+    ]
+
+
+@pytest.mark.parametrize("outcome", [p.ToolResult("c1", "no"), p.ToolError("c1", "no"), p.ToolDenied("c1", "no")])
+def test_whatever_an_agent_reports_for_a_call_that_the_page_denied_is_the_denial(outcome: Part) -> None:
+    assert send([outcome], continues=continued(REFUSED))[1] == ToolOutputDeniedChunk("c1")
+
+
+def test_an_interim_result_of_a_call_that_the_page_denied_is_dropped() -> None:
+    stream = MessageStream(sdk="7", continues=continued(REFUSED))
+    assert stream.send(p.ToolResult("c1", 1, preliminary=True)) == [StartChunk("m1")]
+
+
+def test_a_result_ends_the_step_of_the_continued_message() -> None:
+    out = send([p.ToolResult("c1", 1), p.Text("Done.")], continues=continued(APPROVED))
+    assert out[1:4] == [ToolOutputAvailableChunk("c1", 1), StartStepChunk(), TextStartChunk("1")]
+
+
+def test_text_beside_a_call_that_an_earlier_turn_left_open_stays_in_its_step() -> None:
+    message = continued(APPROVED, part_of("input-available", "loc"))
+    out = send([p.ToolResult("c1", 1), p.Text("Done.")], continues=message)
+    assert out[1:] == [ToolOutputAvailableChunk("c1", 1), *text("1", "Done."), FinishChunk("tool-calls")]
+
+
+def test_an_open_call_of_an_earlier_step_holds_no_step() -> None:
+    message = continued(part_of("input-available", "loc"), {"type": "step-start"}, {"type": "text", "text": "a"})
+    out = send([p.ToolCall("c2", "t", lane="x"), p.Text("b", lane="y"), p.ToolResult("c2", 1)], continues=message)
+    assert out[-4:] == [FinishStepChunk(), StartStepChunk(), FinishStepChunk(), FinishChunk("tool-calls", {})]
+
+
+def test_text_behind_results_of_the_continued_step_is_followed_by_a_step() -> None:
+    message = continued(part_of("output-available", "c0", output=1), ASKED)
+    sent: list[Part] = [p.ApprovalResponse("a1", True), p.Text("b"), p.ToolResult("c1", 1)]
+    assert send(sent, continues=message)[-4:] == [
+        ToolOutputAvailableChunk("c1", 1),
+        StartStepChunk(),
+        FinishStepChunk(),
+        FinishChunk("stop", {}),
+    ]
+
+
+def test_a_denial_beside_an_open_call_is_an_error_where_the_page_cannot_be_told_the_answer() -> None:
+    sent: list[Part] = [p.ToolCall("loc", "locate"), p.ToolDenied("c1", "no")]
+    assert send(sent, "6", continues=continued(ASKED))[1:] == [
+        ToolInputAvailableChunk("loc", "locate", None),
+        ToolOutputErrorChunk("c1", "The tool call was denied."),
+        FinishChunk("tool-calls"),
+    ]
+
+
+def test_a_step_of_the_continued_message_is_not_reset() -> None:
+    stream = MessageStream(sdk="7", continues=continued(ASKED))
+    assert stream.send(p.Text("a"))[-1] == TextDeltaChunk("1", "a")
+    assert stream.send(p.ResetStep()) == [TextEndChunk("1")]
+    assert stream.downgraded == {"reset-step": 1}
+
+
+def test_a_denial_after_a_yes_that_the_page_shows_is_an_error() -> None:
+    sent: list[Part] = [p.ApprovalRequest("a2", "c1"), p.ToolDenied("c1")]
+    out = send(sent, "6", continues=continued(APPROVED))
+    assert out[1] == ToolOutputErrorChunk("c1", "The tool call was denied.")
+
+
+def test_only_calls_of_the_continued_message_are_marked_as_restored() -> None:
+    stream = MessageStream(sdk="7", continues=continued(part_of("input-available", "loc")))
+    stream.send(p.ToolCall("c2", "t"))
+    assert [(call.wire_id, call.restored) for call in stream.waiting_calls] == [("loc", True), ("c2", False)]
+
+
+def test_an_answer_to_a_request_that_was_replaced_is_dropped() -> None:
+    stream = MessageStream(sdk="7", continues=continued(ASKED))
+    stream.send(p.ApprovalRequest("a2", "c1"))
+    assert stream.send(p.ApprovalResponse("a1", True)) == []
+    assert stream.send(p.ApprovalResponse("a2", True)) == [ToolApprovalResponseChunk("a2", True)]
+
+
+def test_a_call_that_is_asked_about_again_waits_again() -> None:
+    stream = MessageStream(sdk="7", continues=continued(APPROVED))
+    assert stream.send(p.ApprovalRequest("a2", "c1"))[1:] == [ToolApprovalRequestChunk("a2", "c1")]
+    assert stream.close() == [FinishChunk("tool-calls")]
+    [call] = stream.waiting_calls
+    assert (call.approval_id, call.asked) == ("a2", True)
+
+
+@pytest.mark.parametrize("metadata", ["a text", 5, True, ["a"]])
+@pytest.mark.parametrize("sdk", ["any", "7"])
+def test_no_metadata_is_sent_on_top_of_metadata_that_is_no_object(sdk: str, metadata: Any) -> None:
+    message = continued({"type": "text", "text": "a"}, metadata=metadata)
+    stream = MessageStream(sdk=sdk, continues=message)
+    out = stream.send(p.Start(metadata={"a": 1})) + stream.send(p.Metadata({"b": 1}))
+    out += stream.send(p.Finish(metadata={"c": 1}))
+    assert out == [
+        StartChunk("m1"),
+        StartStepChunk(),
+        TextStartChunk("1"),
+        TextEndChunk("1"),
+        FinishStepChunk(),
+        FinishChunk(None if sdk == "any" else "stop"),
+    ]
+    assert stream.downgraded["message-metadata"] == 3
+
+
+def test_a_stop_shows_its_empty_step_where_no_metadata_can() -> None:
+    message = continued(part_of("input-available"), metadata="a text")
+    assert send([p.Abort()], continues=message)[2:] == [
+        StartStepChunk(),
+        TextStartChunk("1"),
+        TextEndChunk("1"),
+        FinishStepChunk(),
+        AbortChunk(),
+        FinishChunk("other"),
+    ]

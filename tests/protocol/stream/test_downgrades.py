@@ -18,8 +18,9 @@ from usechat.protocol.chunks import (
     TextStartChunk,
     ToolApprovalRequestChunk,
     ToolInputAvailableChunk,
+    ToolInputDeltaChunk,
+    ToolInputStartChunk,
     ToolOutputAvailableChunk,
-    ToolOutputDeniedChunk,
     ToolOutputErrorChunk,
 )
 from usechat.protocol.stream import MessageStream
@@ -33,10 +34,54 @@ import usechat.parts as p  # isort: skip
     [
         pytest.param(
             "any",
-            [WEATHER, p.ApprovalRequest("a1", "c1", "why"), p.ApprovalRequest("c1", "c1")],
+            [WEATHER, p.ApprovalRequest("a1", "c1", "why")],
+            [StartStepChunk(), WEATHER_CHUNK, ToolApprovalRequestChunk("a1", "c1")],
+            {"tool-approval-request.reason": 1, "finish.finishReason": 1},
+            id="any-sends-native-approval-requests",
+        ),
+        pytest.param(
+            "any",
+            [WEATHER, p.ApprovalRequest("a1", "c1"), p.ApprovalResponse("a1", False), p.ToolDenied("c1")],
+            [StartStepChunk(), WEATHER_CHUNK, ToolOutputErrorChunk("c1", "The tool call was denied.")],
+            {"tool-approval-response": 1, "tool-output-denied": 1, "finish.finishReason": 1},
+            id="any-sees-a-denial-within-the-turn-as-a-tool-error",
+        ),
+        pytest.param(
+            "any",
+            [WEATHER, p.ApprovalRequest("a0", "c1"), p.Text("b", lane="b"), p.ApprovalRequest("a1", "c1")],
+            [StartStepChunk(), WEATHER_CHUNK, *text("1", "b"), ToolApprovalRequestChunk("a1", "c1")],
+            {"finish.finishReason": 1},
+            id="any-is-asked-at-the-end-of-the-turn-and-once",
+        ),
+        pytest.param(
+            "any",
+            [WEATHER, p.ApprovalRequest("a1", "c1"), p.ApprovalResponse("a1", True, "ok"), SUNNY],
+            [StartStepChunk(), WEATHER_CHUNK, SUNNY_CHUNK],
+            {"tool-approval-response": 1, "finish.finishReason": 1},
+            id="any-is-not-asked-for-an-approval-that-is-answered-in-the-turn",
+        ),
+        pytest.param(
+            "6",
+            [WEATHER, p.ApprovalRequest("a1", "c1"), SUNNY],
+            [StartStepChunk(), WEATHER_CHUNK, SUNNY_CHUNK],
+            {"tool-approval-response": 1},
+            id="6-is-not-asked-for-an-approval-of-a-tool-that-ran-in-the-turn",
+        ),
+        pytest.param(
+            "5",
+            [
+                WEATHER,
+                p.ApprovalRequest("a1", "c1", "why"),
+                p.ToolCall("c2", "t"),
+                p.ApprovalRequest("c1", "c2"),
+                p.Step(),
+                p.Text("a"),
+            ],
             [
                 StartStepChunk(),
                 WEATHER_CHUNK,
+                ToolInputAvailableChunk("c2", "t", None),
+                *text("1", "a"),
                 FinishStepChunk(),
                 StartStepChunk(),
                 ToolInputAvailableChunk(
@@ -51,32 +96,53 @@ import usechat.parts as p  # isort: skip
                     },
                 ),
                 ToolInputAvailableChunk(
-                    "c1-2",
-                    "approval",
-                    {"approvalId": "c1", "toolCallId": "c1", "toolName": "weather", "input": {"city": "Paris"}},
+                    "c1-2", "approval", {"approvalId": "c1", "toolCallId": "c2", "toolName": "t", "input": None}
                 ),
             ],
-            {"tool-approval-request": 2, "finish.finishReason": 1},
-            id="approval-becomes-a-client-side-tool",
+            {"tool-approval-request": 2},
+            id="approvals-become-client-side-tools-at-the-end",
+        ),
+        pytest.param(
+            "5",
+            [
+                p.ToolInputStart("c1", "t"),
+                p.ToolInputDelta("c1", '{"a":1}'),
+                p.ToolInputStart("c2", "t", lane="y"),
+                p.ApprovalRequest("a0", "c1"),
+                p.ApprovalRequest("a1", "c1"),
+                p.ToolCall("c2", "t", {}, lane="y"),
+                p.ToolResult("c2", 2, lane="y"),
+            ],
+            [
+                StartStepChunk(),
+                ToolInputStartChunk("c1", "t"),
+                ToolInputDeltaChunk("c1", '{"a":1}'),
+                ToolInputStartChunk("c2", "t"),
+                ToolInputAvailableChunk("c1", "t", {"a": 1}),
+                ToolInputAvailableChunk("c2", "t", {}),
+                ToolOutputAvailableChunk("c2", 2),
+                FinishStepChunk(),
+                StartStepChunk(),
+                ToolInputAvailableChunk(
+                    "a1", "approval", {"approvalId": "a1", "toolCallId": "c1", "toolName": "t", "input": {"a": 1}}
+                ),
+            ],
+            {"tool-approval-request": 2},
+            id="a-streamed-input-is-completed-before-its-approval-is-asked-for-once",
         ),
         pytest.param(
             "5",
             [WEATHER, p.ApprovalRequest("a1", "c1"), p.ApprovalResponse("a1", True, "ok"), SUNNY],
-            [
-                StartStepChunk(),
-                WEATHER_CHUNK,
-                FinishStepChunk(),
-                StartStepChunk(),
-                ToolInputAvailableChunk(
-                    "a1",
-                    "approval",
-                    {"approvalId": "a1", "toolCallId": "c1", "toolName": "weather", "input": {"city": "Paris"}},
-                ),
-                ToolOutputAvailableChunk("a1", {"approved": True, "reason": "ok"}),
-                SUNNY_CHUNK,
-            ],
-            {"tool-approval-request": 1},
-            id="its-answer-is-the-output-of-that-tool",
+            [StartStepChunk(), WEATHER_CHUNK, SUNNY_CHUNK],
+            {"tool-approval-request": 1, "tool-approval-response": 1},
+            id="an-approval-that-is-answered-in-the-turn-is-not-asked-for",
+        ),
+        pytest.param(
+            "5",
+            [WEATHER, p.ApprovalRequest("a1", "c1"), p.ApprovalResponse("a1", False)],
+            [StartStepChunk(), WEATHER_CHUNK, ToolOutputErrorChunk("c1", "The tool call was denied.")],
+            {"tool-approval-request": 1, "tool-approval-response": 1, "tool-output-denied": 1},
+            id="5-sees-a-denial-as-a-tool-error",
         ),
         pytest.param(
             "6",
@@ -88,9 +154,9 @@ import usechat.parts as p  # isort: skip
         pytest.param(
             "6",
             [WEATHER, p.ApprovalRequest("a1", "c1"), p.ApprovalResponse("a1", False), p.ToolDenied("c1")],
-            [StartStepChunk(), WEATHER_CHUNK, ToolApprovalRequestChunk("a1", "c1"), ToolOutputDeniedChunk("c1")],
-            {"tool-approval-response": 1},
-            id="6-sees-the-denial-alone",
+            [StartStepChunk(), WEATHER_CHUNK, ToolOutputErrorChunk("c1", "The tool call was denied.")],
+            {"tool-approval-response": 1, "tool-output-denied": 1},
+            id="6-sees-a-denial-within-the-turn-as-a-tool-error",
         ),
         pytest.param(
             "6",
@@ -102,21 +168,9 @@ import usechat.parts as p  # isort: skip
         pytest.param(
             "5",
             [WEATHER, p.ApprovalRequest("a1", "c1"), SUNNY],
-            [
-                StartStepChunk(),
-                WEATHER_CHUNK,
-                FinishStepChunk(),
-                StartStepChunk(),
-                ToolInputAvailableChunk(
-                    "a1",
-                    "approval",
-                    {"approvalId": "a1", "toolCallId": "c1", "toolName": "weather", "input": {"city": "Paris"}},
-                ),
-                ToolOutputAvailableChunk("a1", {"approved": True}),
-                SUNNY_CHUNK,
-            ],
-            {"tool-approval-request": 1},
-            id="a-tool-that-answers-closes-the-question",
+            [StartStepChunk(), WEATHER_CHUNK, SUNNY_CHUNK],
+            {"tool-approval-request": 1, "tool-approval-response": 1},
+            id="a-tool-that-answers-needs-no-approval-any-more",
         ),
         pytest.param(
             "6",

@@ -1,0 +1,1 @@
+"""Chats in a database of your own, behind FastAPI, Starlette and Litestar."""

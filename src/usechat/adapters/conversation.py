@@ -1,0 +1,185 @@
+"""What all adapters need of a turn: its history for a model, the id of its thread, its files, and fixed sentences."""
+
+import base64
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, Final, cast
+from urllib.parse import quote, unquote_to_bytes, urlsplit
+
+import msgspec
+
+from usechat.errors import PublicError
+from usechat.ids import new_id
+from usechat.protocol.model_messages import FilePart, ModelMessage, ToolResultOutput, model_messages, repair
+from usechat.protocol.ui_messages import is_dynamic_tool, is_static_tool
+from usechat.protocol.values import json_text, json_value
+from usechat.turn import Turn
+
+__all__ = [
+    "BROKEN_OFF",
+    "NOT_COMPLETED",
+    "PAUSE_IS_GONE",
+    "TOOL_FAILED",
+    "ModelFile",
+    "calls_of",
+    "denials",
+    "finish_reason",
+    "history",
+    "is_failure",
+    "model_file",
+    "parsed_result",
+    "result_text",
+    "thread_id",
+    "usage",
+    "without_provider_calls",
+]
+
+BROKEN_OFF: Final = "The answer broke off before it was complete."
+NOT_COMPLETED: Final = "The tool call was not completed."
+TOOL_FAILED: Final = "The tool failed."
+PAUSE_IS_GONE: Final = "This request is no longer waiting for an answer. Please ask again."
+_DENIED: Final = "The user did not allow this call."
+
+_FILE_SCHEMES: Final = frozenset({"data", "https"})
+"""Which URLs of files reach a model's provider. Some frameworks fetch URLs in this process, so `http` is left out."""
+
+_REASONS: Final[Mapping[str, str]] = {
+    # Of OpenAI, Anthropic and Gemini; to the reasons of the AI SDK.
+    "stop": "stop",
+    "end_turn": "stop",
+    "stop_sequence": "stop",
+    "STOP": "stop",
+    "completed": "stop",
+    "length": "length",
+    "max_tokens": "length",
+    "max_output_tokens": "length",
+    "MAX_TOKENS": "length",
+    "content_filter": "content-filter",
+    "refusal": "content-filter",
+    "SAFETY": "content-filter",
+    "tool_calls": "tool-calls",
+    "tool_call": "tool-calls",
+    "tool_use": "tool-calls",
+}
+
+
+class ModelFile(msgspec.Struct, frozen=True):
+    """A file of a message: its URL, and its bytes if the URL holds them (``data:``)."""
+
+    media_type: str
+    url: str
+    name: str | None = None
+    data: bytes | None = None
+
+    @property
+    def base64(self) -> str:
+        """The bytes as Base64."""
+        return base64.b64encode(self.data or b"").decode()
+
+    @property
+    def text(self) -> str | None:
+        """The content of a text file, with its name; ``None`` for other files."""
+        if self.data is None or not self.media_type.startswith("text/"):
+            return None
+        return f"{self.name or 'file'}:\n{self.data.decode('utf-8', 'replace')}"
+
+
+def thread_id(turn: Turn) -> str:
+    """Return the id under which a framework remembers the chat.
+
+    Clients choose the ids of chats, so the caller's identity is part of it: a caller cannot open another's thread.
+    """
+    subject = "" if turn.identity is None else turn.identity.subject
+    return f"{quote(subject, safe='')}/{quote(turn.chat_id or new_id(), safe='')}"
+
+
+def history(turn: Turn) -> list[ModelMessage]:
+    """Return the chat so far as model messages that no provider rejects.
+
+    System messages are left out: they come from the page, and the agent has instructions of its own.
+    """
+    return repair(model_messages([message for message in turn.messages if message["role"] != "system"]))
+
+
+def without_provider_calls(messages: Iterable[ModelMessage]) -> Iterator[ModelMessage]:
+    """Yield the messages without the calls that a provider ran itself, and without their results.
+
+    Each provider has a format of its own for them, which a chat does not hold.
+    """
+    listed: list[Any] = list(messages)
+    calls = (part for message in listed if message["role"] == "assistant" for part in message["content"])
+    provided = {call["toolCallId"] for call in calls if call["type"] == "tool-call" and call.get("providerExecuted")}
+    for message in listed:
+        if message["role"] in ("assistant", "tool"):
+            kept = [part for part in message["content"] if part.get("toolCallId") not in provided]
+            if kept:
+                yield cast("ModelMessage", {**message, "content": kept})
+        else:
+            yield message
+
+
+def calls_of(turn: Turn) -> frozenset[str]:
+    """Return the ids of the calls in the message that this turn goes on with: the page knows them already."""
+    continued = turn.request.continues
+    parts: list[Any] = [] if continued is None else list(continued["parts"])
+    calls = (part for part in parts if is_static_tool(part["type"]) or is_dynamic_tool(part["type"]))
+    return frozenset(part["toolCallId"] for part in calls if isinstance(part.get("toolCallId"), str))
+
+
+def denials(turn: Turn) -> dict[str, str | None]:
+    """Return the calls that a person denied, with the reasons."""
+    return {
+        answer.tool_call_id: answer.reason for answer in turn.approvals if answer.tool_call_id and not answer.approved
+    }
+
+
+def model_file(part: FilePart) -> ModelFile:
+    """Read the file part of a user message; raise ``PublicError`` if the scheme of its URL is not allowed."""
+    found: Any = part["data"]
+    url = found if isinstance(found, str) else str(found.get("url", ""))
+    scheme = urlsplit(url).scheme.lower()
+    if scheme not in _FILE_SCHEMES:
+        raise PublicError("Files must be uploaded with the message, or be at an https address.")
+    name = part.get("filename")
+    if scheme != "data":
+        return ModelFile(part["mediaType"], url, name)
+    head, _, body = url.partition(",")
+    try:
+        data = base64.b64decode(unquote_to_bytes(body)) if head.endswith(";base64") else unquote_to_bytes(body)
+    except ValueError:
+        raise PublicError("A file of this message cannot be read.") from None
+    return ModelFile(part["mediaType"], url, name, data)
+
+
+def result_text(output: ToolResultOutput) -> str:
+    """Return the result of a tool as the text that a model reads."""
+    if output["type"] == "execution-denied":
+        return output.get("reason") or _DENIED
+    value = output.get("value")
+    return value if isinstance(value, str) else json_text(json_value(value))
+
+
+def is_failure(output: ToolResultOutput) -> bool:
+    """Tell whether a result says that the tool did not do its work."""
+    return output["type"] in ("error-text", "error-json", "execution-denied")
+
+
+def parsed_result(text: str) -> Any:
+    """Return the object or list that a result holds as JSON text; any other text as it is."""
+    if text[:1] not in ("{", "["):
+        return text
+    try:
+        return json.loads(text)
+    except ValueError:
+        return text
+
+
+def usage(input_tokens: int | None, output_tokens: int | None) -> dict[str, int]:
+    """Return token counts under the names of the AI SDK."""
+    read, written = input_tokens or 0, output_tokens or 0
+    return {"inputTokens": read, "outputTokens": written, "totalTokens": read + written}
+
+
+def finish_reason(reason: object) -> str | None:
+    """Return a provider's finish reason under the name of the AI SDK; ``other`` for one that is not known."""
+    return None if not isinstance(reason, str) else _REASONS.get(reason, "other")

@@ -1,0 +1,655 @@
+"""LangGraph graphs and LangChain agents as chats.
+
+``usechat serve app:graph`` and ``chat_response(request, graph)`` take every compiled graph whose state has
+``messages``, such as that of ``create_agent``. :class:`LangGraphSource` takes options for others.
+
+**Events.** ``astream(…, **STREAM)`` gives dictionaries of ``type``, ``ns`` and ``data``. ``messages`` has what models
+write, ``tasks`` tells which call a tool task runs, that it failed or that it waits, ``custom`` is what nodes wrote with
+``get_stream_writer``. A message is identified by the task that writes it (``langgraph_checkpoint_ns``) and not by its
+id, because the id changes within one message when a model speaks the Responses API.
+
+**Memory.** A graph with a checkpointer gets the new message only, in a thread of the caller's own. What a stop or a
+waiting approval left open there is closed first, since a model rejects calls without results; what was regenerated or
+edited is removed. A graph without one gets the whole chat.
+
+**Pauses.** An interrupt ends the turn, and the answer resumes it. ``HumanInTheLoopMiddleware`` asks for approvals: an
+approval's id is the interrupt's id and the position of the call, which is how the middleware wants its decisions back.
+Any other ``interrupt(value)`` waits for an output: of the tool call that interrupts, or else of a call named
+``interrupt``. The part ``data-interrupt`` has its value.
+"""
+
+import contextlib
+from collections.abc import (
+    AsyncGenerator,
+    AsyncIterable,
+    AsyncIterator,
+    Callable,
+    Collection,
+    Iterable,
+    Iterator,
+    Mapping,
+    Sequence,
+)
+from typing import Any, Final, TypeAlias, cast
+
+from usechat.adapters import conversation
+from usechat.errors import CannotAnswer, LocalProtocolError, MissingDependency, PublicError, UnknownEvent
+from usechat.protocol.model_messages import (
+    AssistantModelMessage,
+    FilePart,
+    ModelMessage,
+    ToolModelMessage,
+    UserModelMessage,
+    model_messages,
+    repair,
+)
+from usechat.protocol.parts import (
+    ApprovalRequest,
+    ApprovalResponse,
+    BlockEnd,
+    Data,
+    Error,
+    Finish,
+    Part,
+    Reasoning,
+    Step,
+    Text,
+    ToolCall,
+    ToolDenied,
+    ToolError,
+    ToolInputDelta,
+    ToolInputError,
+    ToolInputStart,
+    ToolResult,
+)
+from usechat.protocol.request import ToolOutput
+from usechat.protocol.values import json_text, json_value
+from usechat.sources import AdapterSource, parts_of
+from usechat.turn import Turn, TurnContext
+
+try:
+    from langchain_core.messages import (
+        AIMessage,
+        AIMessageChunk,
+        BaseMessage,
+        HumanMessage,
+        RemoveMessage,
+        SystemMessage,
+        ToolMessage,
+    )
+    from langgraph.graph import StateGraph
+    from langgraph.graph.message import REMOVE_ALL_MESSAGES
+    from langgraph.pregel import Pregel
+    from langgraph.types import Command
+except ImportError:
+    raise MissingDependency("langgraph", "langgraph") from None
+
+__all__ = ["STREAM", "LangGraphAdapter", "LangGraphSource", "parts", "source_of", "to_langchain"]
+
+STREAM: Final[Mapping[str, Any]] = {
+    "stream_mode": ["messages", "tasks", "custom"],
+    "subgraphs": True,
+    "version": "v2",
+}
+"""How ``astream`` is called for this adapter: ``graph.astream(input, config, **STREAM)``."""
+
+_IGNORED: Final = frozenset({"values", "checkpoints", "debug"})
+_OURS: Final = {"usechat": True}
+"""Marks the user messages that came from a chat, in ``additional_kwargs``; middleware may add messages of its own."""
+_QUESTION: Final = "interrupt"
+_NO_CONFIG: Final[Mapping[str, Any]] = {}
+
+Event: TypeAlias = Mapping[str, Any]
+_Options: TypeAlias = Mapping[str, Any] | Callable[[Turn], Mapping[str, Any]]
+
+
+def source_of(found: Any) -> "LangGraphSource | None":
+    """Return the source of a compiled graph; nothing for everything else.
+
+    >>> source_of("a text") is None
+    True
+    """
+    if isinstance(found, StateGraph):
+        raise CannotAnswer("a StateGraph cannot run; give what its compile() returns")
+    return LangGraphSource(found) if isinstance(found, Pregel) else None
+
+
+class LangGraphSource:
+    """Answers turns with a graph.
+
+    ``config`` is added to the configuration of each run, as a mapping or a function of the turn; the thread is set
+    here. ``input`` makes the graph's input from a turn, for graphs whose state has no ``messages``; the history is then
+    up to it. ``context`` is the graph's run-time context, as a value or a function of the turn.
+
+    >>> from langgraph.graph import START, MessagesState, StateGraph
+    >>> builder = StateGraph(MessagesState).add_node("answer", lambda state: {"messages": []})
+    >>> graph = builder.add_edge(START, "answer").compile()
+    >>> source = LangGraphSource(graph, config={"recursion_limit": 50})  # give it to chat_response or ChatApp
+    """
+
+    def __init__(
+        self,
+        graph: "Pregel[Any, Any, Any, Any]",
+        *,
+        config: _Options = _NO_CONFIG,
+        input: Callable[[Turn], Any] | None = None,  # noqa: A002
+        context: Any = None,
+    ) -> None:
+        self._graph = graph
+        self._config = config
+        self._input = input
+        self._context = context
+        if input is None and "messages" not in graph.get_input_jsonschema().get("properties", {}):
+            raise CannotAnswer(
+                f"the input of the graph {graph.name!r} has no `messages`; give LangGraphSource(graph, input=…), which"
+                " makes the input from the turn"
+            )
+
+    async def drive(self, context: TurnContext) -> None:
+        """Run the graph on the turn, or resume it with the answers that the turn holds."""
+        turn = context.turn
+        adapter = LangGraphAdapter(known_calls=conversation.calls_of(turn), denied=conversation.denials(turn))
+        await AdapterSource(self._events, lambda: adapter).drive(context)
+
+    async def _events(self, turn: Turn) -> AsyncIterator[Event]:
+        config = self._config_of(turn)
+        graph_input = await self._input_of(turn, config)
+        context = self._context(turn) if callable(self._context) else self._context
+        stream = self._graph.astream(graph_input, config, context=context, **STREAM)
+        async with contextlib.aclosing(cast("AsyncGenerator[Any]", stream)) as events:
+            async for event in events:
+                yield event
+
+    def _config_of(self, turn: Turn) -> Any:
+        given = self._config(turn) if callable(self._config) else self._config
+        thread = {"thread_id": conversation.thread_id(turn)}
+        return {**given, "configurable": {**given.get("configurable", {}), **thread}}
+
+    async def _input_of(self, turn: Turn, config: Any) -> Any:
+        if not self._graph.checkpointer:
+            return self._input(turn) if self._input else {"messages": to_langchain(conversation.history(turn))}
+        state = await self._graph.aget_state(config)
+        if turn.approvals or turn.tool_outputs:
+            answers = dict(_answers(turn, state.interrupts))
+            if answers:
+                return Command(resume=answers)
+            if turn.approvals:
+                raise PublicError(conversation.PAUSE_IS_GONE)
+        if self._input:
+            return self._input(turn)
+        return {"messages": next_messages(state.values.get("messages", []), turn)}
+
+
+def _answers(turn: Turn, interrupts: Iterable[Any]) -> Iterator[tuple[str, Any]]:
+    """Yield what each interrupt is resumed with, as far as the turn answers it."""
+    approvals = {answer.approval_id: answer for answer in turn.approvals}
+    outputs = {output.tool_call_id: output for output in turn.tool_outputs}
+    waiting_calls = _calls_by_interrupt(turn)
+    for interrupt in interrupts:
+        if (requests := _action_requests(interrupt.value)) is not None:
+            given = [approvals.get(_approval_id(interrupt.id, at)) for at in range(len(requests))]
+            if any(given):
+                yield interrupt.id, {"decisions": [_decision(answer) for answer in given]}
+        elif (output := outputs.get(waiting_calls.get(interrupt.id, interrupt.id))) is not None:
+            yield interrupt.id, _resume_value(output)
+
+
+def _decision(answer: Any) -> dict[str, Any]:
+    if answer is not None and answer.approved:
+        return {"type": "approve"}
+    message = None if answer is None else answer.reason
+    return {"type": "reject", **({"message": message} if message else {})}
+
+
+def _resume_value(output: ToolOutput) -> Any:
+    return output.output if output.error_text is None else {"error": output.error_text}
+
+
+def _calls_by_interrupt(turn: Turn) -> dict[str, str]:
+    """Return which tool call waits for which interrupt, as the message of the page tells.
+
+    A page can lie about it, and would only swap answers that it gives itself.
+    """
+    continued = turn.request.continues
+    parts: list[Any] = [] if continued is None else list(continued["parts"])
+    told = [part.get("data") for part in parts if part["type"] == f"data-{_QUESTION}"]
+    return {
+        data["id"]: data["toolCallId"]
+        for data in told
+        if isinstance(data, Mapping) and isinstance(data.get("id"), str) and isinstance(data.get("toolCallId"), str)
+    }
+
+
+def _action_requests(value: Any) -> list[Mapping[str, Any]] | None:
+    """Return the calls that HumanInTheLoopMiddleware asks about; ``None`` if an interrupt is none of its own."""
+    found = value.get("action_requests") if isinstance(value, Mapping) else None
+    return found if isinstance(found, list) and "review_configs" in value else None
+
+
+def _approval_id(interrupt_id: str, position: int) -> str:
+    return f"{interrupt_id}-{position}"
+
+
+# The adapter.
+
+
+class _Call:
+    """A tool call of a model: its arguments as they arrive."""
+
+    __slots__ = ("arguments", "id", "input", "lane", "name")
+
+    def __init__(self, call_id: str, name: str, lane: str) -> None:
+        self.id = call_id
+        self.name = name
+        self.lane = lane
+        self.arguments: list[str] = []
+        self.input: Any = None
+
+
+class _Message:
+    """A message that a model is writing."""
+
+    __slots__ = ("calls", "texts")
+
+    def __init__(self) -> None:
+        self.texts: list[str] = []
+        self.calls: dict[Any, _Call] = {}
+
+
+class LangGraphAdapter:
+    """Turns the events of one run, as ``STREAM`` asks for them, into parts.
+
+    ``known_calls`` are the calls that the page has already, when a run is resumed; ``denied`` are those that a person
+    has denied, with the reasons.
+
+    >>> from langchain_core.messages import AIMessageChunk
+    >>> chunk = AIMessageChunk("Hello", chunk_position="last")
+    >>> event = {"type": "messages", "ns": (), "data": (chunk, {"langgraph_checkpoint_ns": "model:1"})}
+    >>> list(LangGraphAdapter().feed(event))
+    [Step(lane='model:1'), Text(text='Hello', provider_metadata=None, id=None, lane='model:1')]
+    """
+
+    def __init__(self, *, known_calls: Collection[str] = (), denied: Mapping[str, str | None] = {}) -> None:
+        self._known = set(known_calls)
+        self._denied = denied
+        self._open: dict[str, _Message] = {}
+        self._last_texts: dict[str, str] = {}
+        self._calls: dict[str, _Call] = {}
+        self._asked: list[_Call] = []
+        self._named: set[str] = set()
+        self._settled: set[str] = set()
+        self._task_calls: dict[str, str] = {}
+        self._interrupts: dict[str, Any] = {}
+        self._calls_of_interrupts: dict[str, str] = {}
+        self._tokens = [0, 0]
+        self._reason: str | None = None
+
+    def feed(self, event: Event) -> Iterator[Part]:
+        """Yield the parts that an event becomes."""
+        if "type" not in event:  # a tuple, or the dictionary of another version
+            raise LocalProtocolError("LangGraphAdapter reads the events of graph.astream(input, config, **STREAM)")
+        kind, data = event["type"], event["data"]
+        if kind == "messages":
+            yield from self._message(data[0], data[1], event["ns"])
+        elif kind == "tasks":
+            yield from self._task(data)
+        elif kind == "custom":
+            yield Data("custom", data)
+        elif kind == "updates":
+            for interrupt in data.get("__interrupt__", ()):
+                self._interrupts.setdefault(interrupt.id, interrupt.value)
+        elif kind not in _IGNORED:
+            raise UnknownEvent(str(kind))
+
+    def close(self, error: BaseException | None = None) -> Iterator[Part]:
+        """Yield what is left: what the graph waits for, and the end."""
+        if error is not None:
+            return
+        if self._open:
+            yield Error(conversation.BROKEN_OFF)
+            return
+        for interrupt_id, value in self._interrupts.items():
+            yield from self._pause(interrupt_id, value)
+        usage = conversation.usage(*self._tokens) if any(self._tokens) else None
+        yield Finish(None if self._interrupts else self._reason, usage=usage)
+
+    # -- What models and tools say.
+
+    def _message(self, message: Any, meta: Mapping[str, Any], ns: Sequence[str]) -> Iterator[Part]:
+        lane = meta.get("langgraph_checkpoint_ns") or ""
+        if isinstance(message, AIMessageChunk):
+            if lane not in self._open:
+                yield from self._begin(lane, meta, ns)
+            yield from self._content(message.content, lane)
+            for chunk in message.tool_call_chunks:
+                yield from self._arguments(chunk, lane)
+            self._note(message)
+            if message.chunk_position == "last":
+                yield from self._end(lane)
+        elif isinstance(message, AIMessage):
+            if message.text != self._last_texts.get(lane):  # else it repeats what was streamed
+                yield from self._whole(message, lane, meta, ns)
+        elif isinstance(message, ToolMessage):
+            yield from self._result(message)
+
+    def _begin(self, lane: str, meta: Mapping[str, Any], ns: Sequence[str]) -> Iterator[Part]:
+        self._open[lane] = _Message()
+        self._asked = []
+        yield Step(lane=lane)
+        speaker = "|".join(ns)
+        if ns and speaker not in self._named:
+            self._named.add(speaker)
+            name = meta.get("lc_agent_name") or ns[-1].partition(":")[0]
+            yield Data("agent", {"name": name}, id=speaker, lane=lane)
+
+    def _content(self, content: str | Sequence[Any], lane: str) -> Iterator[Part]:
+        if isinstance(content, str):
+            if content:
+                self._open[lane].texts.append(content)
+                yield Text(content, lane=lane)
+            return
+        for block in content:
+            match block:
+                case str() | {"type": "text"}:
+                    yield from self._content(block if isinstance(block, str) else block.get("text", ""), lane)
+                case {"type": "thinking"}:
+                    if block.get("thinking"):
+                        yield Reasoning(block["thinking"], lane=lane)
+                    if signature := block.get("signature"):
+                        yield BlockEnd({"anthropic": {"signature": signature}}, lane=lane)
+                case {"type": "reasoning"}:
+                    pieces = [block.get("reasoning"), *(each.get("text") for each in block.get("summary", ()))]
+                    yield from (Reasoning(piece, lane=lane) for piece in pieces if piece)
+
+    def _arguments(self, chunk: Mapping[str, Any], lane: str) -> Iterator[Part]:
+        calls, index = self._open[lane].calls, chunk.get("index")
+        if chunk.get("id") and (index not in calls or calls[index].id != chunk["id"]):
+            calls[index] = call = _Call(chunk["id"], chunk.get("name") or "", lane)
+            self._calls[call.id] = call
+            yield ToolInputStart(call.id, call.name, lane=lane)
+        if (found := calls.get(index)) is not None and (text := chunk.get("args")):
+            found.arguments.append(text)
+            yield ToolInputDelta(found.id, text, lane=lane)
+
+    def _note(self, message: AIMessage) -> None:
+        """Note usage and finish reason, which come with the last pieces of a message."""
+        if (tokens := message.usage_metadata) is not None:
+            self._tokens[0] += tokens["input_tokens"]
+            self._tokens[1] += tokens["output_tokens"]
+        if metadata := message.response_metadata:
+            reason = metadata.get("finish_reason") or metadata.get("stop_reason")
+            self._reason = conversation.finish_reason(reason) or self._reason
+
+    def _end(self, lane: str) -> Iterator[Part]:
+        message = self._open.pop(lane)
+        self._last_texts[lane] = "".join(message.texts)
+        for call in message.calls.values():
+            text = "".join(call.arguments)
+            call.input = conversation.parsed_result(text) if text else {}
+            self._asked.append(call)
+            self._known.add(call.id)
+            if isinstance(call.input, str):
+                self._settled.add(call.id)
+                yield ToolInputError(call.id, call.name, "The input is not valid JSON.", call.input, lane=lane)
+            else:
+                yield ToolCall(call.id, call.name, call.input, lane=lane)
+
+    def _whole(self, message: AIMessage, lane: str, meta: Mapping[str, Any], ns: Sequence[str]) -> Iterator[Part]:
+        """Yield the parts of a message that no model streamed."""
+        yield from self._begin(lane, meta, ns)
+        yield from self._content(message.content, lane)
+        self._note(message)
+        self._last_texts[lane] = message.text
+        del self._open[lane]
+        for found in message.tool_calls:
+            yield from self._call(found, lane)
+
+    def _call(self, found: Mapping[str, Any], lane: str) -> Iterator[Part]:
+        """Yield a call that is complete, unless it is known."""
+        if found["id"] in self._known:
+            return
+        call = _Call(found["id"], found["name"], lane)
+        call.input = found["args"]
+        self._known.add(call.id)
+        self._calls[call.id] = call
+        self._asked.append(call)
+        yield ToolCall(call.id, call.name, call.input, lane=lane)
+
+    def _result(self, message: ToolMessage) -> Iterator[Part]:
+        call_id = message.tool_call_id
+        if call_id in self._settled:
+            return
+        self._settled.add(call_id)
+        lane = self._calls[call_id].lane if call_id in self._calls else ""
+        content = message.content
+        if call_id in self._denied:
+            yield ToolDenied(call_id, self._denied[call_id], lane=lane)
+        elif message.status == "error":  # its text may hold that of an exception
+            yield ToolError(call_id, conversation.TOOL_FAILED, lane=lane)
+        else:
+            output = conversation.parsed_result(content) if isinstance(content, str) else content
+            yield ToolResult(call_id, output, lane=lane)
+
+    # -- Tasks and pauses.
+
+    def _task(self, task: Mapping[str, Any]) -> Iterator[Part]:
+        if "input" in task:
+            for call in _tool_calls_in(task["input"]):
+                self._task_calls[task["id"]] = call["id"]
+                yield from self._call(call, "")
+            return
+        call_id = self._task_calls.pop(task["id"], None)
+        for lane in [lane for lane in self._open if lane.endswith(task["id"])]:
+            yield from self._end(lane)
+        if task.get("error") is not None and call_id is not None and call_id not in self._settled:
+            self._settled.add(call_id)
+            yield ToolError(call_id, conversation.TOOL_FAILED)
+        for interrupt in task.get("interrupts", ()):
+            self._interrupts.setdefault(interrupt["id"], interrupt["value"])
+            if call_id is not None:
+                self._calls_of_interrupts[interrupt["id"]] = call_id
+        result = task.get("result")
+        if isinstance(result, Mapping) and result.get("structured_response") is not None:
+            yield Data("output", _plain(result["structured_response"]))
+
+    def _pause(self, interrupt_id: str, value: Any) -> Iterator[Part]:
+        requests = _action_requests(value)
+        if requests is not None:
+            yield from self._approvals(interrupt_id, requests)
+            return
+        call_id = self._calls_of_interrupts.get(interrupt_id)
+        if call_id is None:
+            # In a step of its own: the page posts again as soon as every call of the last step is answered.
+            yield Step()
+        yield Data(_QUESTION, {"id": interrupt_id, "toolCallId": call_id or interrupt_id, "value": value}, interrupt_id)
+        if call_id is None:
+            yield ToolCall(interrupt_id, _QUESTION, value, dynamic=True)
+
+    def _approvals(self, interrupt_id: str, requests: Sequence[Mapping[str, Any]]) -> Iterator[Part]:
+        """Yield a request for each call that the middleware asks about.
+
+        It names no ids, so calls are matched by name and arguments, in order. The other calls of the step have not run
+        either; they are marked as allowed, because the page posts only when no call of the step is open.
+        """
+        open_calls = [call for call in self._asked if call.id not in self._settled]
+        for position, request in enumerate(requests):
+            approval_id = _approval_id(interrupt_id, position)
+            matches = (call for call in open_calls if (call.name, call.input) == (request["name"], request["args"]))
+            call = next(matches, None)
+            if call is None:
+                yield ToolCall(approval_id, request["name"], request["args"])
+            else:
+                open_calls.remove(call)
+            yield ApprovalRequest(approval_id, approval_id if call is None else call.id, request.get("description"))
+        for call in open_calls:
+            yield ApprovalRequest(f"{interrupt_id}-{call.id}", call.id, is_automatic=True)
+            yield ApprovalResponse(f"{interrupt_id}-{call.id}", approved=True)
+
+
+def _tool_calls_in(task_input: Any) -> list[Mapping[str, Any]]:
+    """Return the tool calls that a task of a ToolNode runs: its input is a list of them, or has them under a key."""
+    found = task_input.get("tool_call") if isinstance(task_input, Mapping) else task_input
+    listed = [found] if isinstance(found, Mapping) else found
+    if not isinstance(listed, list):
+        return []
+    return [call for call in listed if isinstance(call, Mapping) and {"id", "name", "args"} <= call.keys()]
+
+
+def _plain(value: Any) -> Any:
+    """Return a structured output as JSON values."""
+    dump = getattr(value, "model_dump", None)
+    return dump(mode="json") if callable(dump) else value
+
+
+def parts(events: AsyncIterable[Event]) -> AsyncIterator[Part]:
+    """Yield the parts of a run, inside an agent function.
+
+    >>> async def agent(turn: Turn) -> AsyncIterator[Part]:
+    ...     async for part in parts(graph.astream({"question": turn.text}, **STREAM)):
+    ...         yield part
+    """
+    return parts_of(events, LangGraphAdapter())
+
+
+# History.
+
+
+def next_messages(state: Sequence[BaseMessage], turn: Turn) -> list[BaseMessage]:
+    """Return what is sent to a graph whose checkpoint holds the messages ``state``.
+
+    It is the new message alone if nothing has to be mended, else the whole list after the removal of the old one.
+    """
+    if not state:
+        return to_langchain(conversation.history(turn))
+    outputs = {output.tool_call_id: output for output in turn.tool_outputs}
+    wanted = [*_closed(_kept(state, turn), outputs), *_new_message(turn)]
+    if wanted[: len(state)] == list(state):
+        return wanted[len(state) :]
+    return [RemoveMessage(REMOVE_ALL_MESSAGES), *wanted]
+
+
+def _kept(state: Sequence[BaseMessage], turn: Turn) -> Sequence[BaseMessage]:
+    """Return the messages before the one that is asked now; what was regenerated or edited away is left out."""
+    if turn.request.continues is not None:
+        return state
+    users = [message["id"] for message in turn.messages if message["role"] == "user"]
+    positions = {message.id: at for at, message in enumerate(state) if isinstance(message, HumanMessage)}
+    if users[-1] in positions:
+        return state[: positions[users[-1]]]
+    if len(users) > 1 and users[-2] in positions:
+        later = (at for at in positions.values() if at > positions[users[-2]] and _is_ours(state[at]))
+        return state[: next(later, len(state))]
+    return state
+
+
+def _is_ours(message: BaseMessage) -> bool:
+    return message.additional_kwargs.items() >= _OURS.items()
+
+
+def _closed(messages: Sequence[BaseMessage], outputs: Mapping[str, ToolOutput]) -> Iterator[BaseMessage]:
+    """Yield messages in which every call has a result: that of the page, or an error."""
+    waiting: dict[str, str] = {}
+    for message in [*messages, None]:
+        if isinstance(message, ToolMessage):
+            waiting.pop(message.tool_call_id, None)
+        else:
+            yield from (_late_result(call_id, name, outputs.get(call_id)) for call_id, name in waiting.items())
+            calls = message.tool_calls if isinstance(message, AIMessage) else []
+            waiting = {call["id"] or "": call["name"] for call in calls}
+        if message is not None:
+            yield message
+
+
+def _late_result(call_id: str, name: str, output: ToolOutput | None) -> ToolMessage:
+    failure = conversation.NOT_COMPLETED if output is None else output.error_text
+    if output is None or failure is not None:
+        return ToolMessage(failure, tool_call_id=call_id, name=name, status="error")
+    value = output.output
+    return ToolMessage(
+        value if isinstance(value, str) else json_text(json_value(value)), tool_call_id=call_id, name=name
+    )
+
+
+def _new_message(turn: Turn) -> list[BaseMessage]:
+    message = turn.request.last_user_message
+    if turn.request.continues is not None or message is None:
+        return []
+    converted = to_langchain(repair(model_messages([message])))
+    for each in converted:
+        each.id = message["id"] or None
+        each.additional_kwargs |= _OURS
+    return converted
+
+
+def to_langchain(messages: Iterable[ModelMessage]) -> list[BaseMessage]:
+    """Return model messages as LangChain's. Call ``repair`` first: a model rejects calls without results.
+
+    Reasoning is kept if a provider signed it, since only then may it be sent back. Calls that a provider ran itself,
+    and their results, are left out.
+
+    >>> to_langchain([{"role": "user", "content": [{"type": "text", "text": "Hi"}]}])
+    [HumanMessage(content='Hi', additional_kwargs={}, response_metadata={})]
+    """
+    return [converted for message in conversation.without_provider_calls(messages) for converted in _converted(message)]
+
+
+def _converted(message: ModelMessage) -> Iterator[BaseMessage]:
+    if message["role"] == "system":
+        yield SystemMessage(message["content"])
+    elif message["role"] == "user":
+        yield HumanMessage(_user_content(message))
+    elif message["role"] == "assistant":
+        yield from _assistant(message)
+    else:
+        yield from _results(message)
+
+
+def _user_content(message: UserModelMessage) -> Any:
+    blocks = [
+        {"type": "text", "text": part["text"]} if part["type"] == "text" else _file_block(part)
+        for part in message["content"]
+    ]
+    return _text_or_blocks(blocks)
+
+
+def _text_or_blocks(blocks: list[dict[str, Any]]) -> Any:
+    """Return one text as a string, which every model takes; anything else as blocks."""
+    return blocks[0]["text"] if len(blocks) == 1 and blocks[0]["type"] == "text" else blocks
+
+
+def _file_block(part: FilePart) -> dict[str, Any]:
+    file = conversation.model_file(part)
+    if (text := file.text) is not None:
+        return {"type": "text", "text": text}
+    kind = file.media_type.partition("/")[0]
+    place = {"url": file.url} if file.data is None else {"base64": file.base64}
+    block = {"type": kind if kind in ("image", "audio", "video") else "file", **place, "mime_type": file.media_type}
+    return block | ({"filename": file.name} if file.name and block["type"] == "file" else {})
+
+
+def _assistant(message: AssistantModelMessage) -> Iterator[BaseMessage]:
+    blocks: list[dict[str, Any]] = []
+    calls = []
+    for part in message["content"]:
+        if part["type"] == "text":
+            blocks += [{"type": "text", "text": part["text"]}] if part["text"].strip() else []
+        elif part["type"] == "reasoning":
+            signature = part.get("providerOptions", {}).get("anthropic", {}).get("signature")
+            if signature:
+                blocks.append({"type": "thinking", "thinking": part["text"], "signature": signature})
+        elif part["type"] == "tool-call":
+            calls.append({"id": part["toolCallId"], "name": part["toolName"], "args": part.get("input") or {}})
+    if blocks or calls:
+        yield AIMessage(_text_or_blocks(blocks) if blocks else "", tool_calls=calls)
+
+
+def _results(message: ToolModelMessage) -> Iterator[BaseMessage]:
+    for part in message["content"]:
+        if part["type"] == "tool-result":
+            output = part["output"]
+            yield ToolMessage(
+                conversation.result_text(output),
+                tool_call_id=part["toolCallId"],
+                name=part["toolName"],
+                status="error" if conversation.is_failure(output) else "success",
+            )

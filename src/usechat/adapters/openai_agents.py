@@ -1,0 +1,363 @@
+"""Agents of the OpenAI Agents SDK as chats.
+
+``usechat serve app:agent`` and ``chat_response(request, agent)`` take every ``Agent``; :class:`OpenAIAgentsSource`
+takes the arguments of a run.
+
+**Events** are those of ``Runner.run_streamed(…).stream_events()``, and at the end the result itself, which says what
+waits for an approval. The SDK gives the events of the Responses API whatever the model speaks. Items of a response are
+identified by their index in it, because with Chat Completions all of them have the same id.
+
+**History.** An agent gets the whole chat in every turn.
+
+**Pauses.** Tools with ``needs_approval`` end the run. What it needs to go on (``RunState``) holds the whole history, so
+it never goes to the page: it is kept here, under the thread of the caller and the chat, and used once. By default it is
+kept in this process; :class:`PausedRuns` is what another place must do.
+"""
+
+from collections import OrderedDict
+from collections.abc import AsyncIterator, Callable, Collection, Iterable, Iterator, Mapping
+from typing import Any, Final, Protocol, TypeAlias
+
+from usechat.adapters import conversation
+from usechat.errors import MissingDependency, PublicError, UnknownEvent
+from usechat.protocol.model_messages import FilePart, ModelMessage
+from usechat.protocol.parts import (
+    ApprovalRequest,
+    BlockEnd,
+    Data,
+    Error,
+    Finish,
+    Part,
+    Reasoning,
+    Step,
+    Text,
+    ToolCall,
+    ToolDenied,
+    ToolError,
+    ToolInputDelta,
+    ToolInputError,
+    ToolInputStart,
+    ToolResult,
+)
+from usechat.protocol.values import json_text, json_value
+from usechat.sources import AdapterSource, parts_of
+from usechat.turn import Turn, TurnContext
+
+try:
+    from agents import Agent, Runner, RunResultStreaming, RunState
+    from agents.stream_events import AgentUpdatedStreamEvent, RawResponsesStreamEvent, RunItemStreamEvent
+except ImportError:
+    raise MissingDependency("openai-agents", "openai-agents") from None
+
+__all__ = ["OpenAIAgentsAdapter", "OpenAIAgentsSource", "PausedRuns", "parts", "source_of", "to_openai_agents"]
+
+_MOST_PAUSED: Final = 10_000
+_FAILED: Final = "An error occurred while running the tool."
+"""How the SDK begins the result of a tool that raised; it has no other mark."""
+_NO_OPTIONS: Final[Mapping[str, Any]] = {}
+
+_Options: TypeAlias = Mapping[str, Any] | Callable[[Turn], Mapping[str, Any]]
+
+
+def source_of(found: Any) -> "OpenAIAgentsSource | None":
+    """Return the source of an agent; nothing for everything else.
+
+    >>> source_of("a text") is None
+    True
+    """
+    return OpenAIAgentsSource(found) if isinstance(found, Agent) else None
+
+
+class PausedRuns(Protocol):
+    """Keeps the states of paused runs; each is taken once.
+
+    >>> class Shelf:
+    ...     def __init__(self) -> None:
+    ...         self._states: dict[str, Mapping[str, Any]] = {}
+    ...
+    ...     async def keep(self, thread: str, state: Mapping[str, Any]) -> None:
+    ...         self._states[thread] = state
+    ...
+    ...     async def take(self, thread: str) -> Mapping[str, Any] | None:
+    ...         return self._states.pop(thread, None)
+    """
+
+    async def keep(self, thread: str, state: Mapping[str, Any]) -> None:
+        """Keep the state of a thread's run instead of an earlier one."""
+        ...
+
+    async def take(self, thread: str) -> Mapping[str, Any] | None:
+        """Return the state of a thread's run and forget it; nothing if there is none."""
+        ...
+
+
+class _PausedHere:
+    """Keeps states in this process: bounded, and gone with it."""
+
+    def __init__(self) -> None:
+        self._states: OrderedDict[str, Mapping[str, Any]] = OrderedDict()
+
+    async def keep(self, thread: str, state: Mapping[str, Any]) -> None:
+        self._states[thread] = state
+        if len(self._states) > _MOST_PAUSED:
+            self._states.popitem(last=False)
+
+    async def take(self, thread: str) -> Mapping[str, Any] | None:
+        return self._states.pop(thread, None)
+
+
+class OpenAIAgentsSource:
+    """Answers turns with an agent.
+
+    ``options`` are further arguments of ``Runner.run_streamed``, such as ``context``, ``max_turns`` or ``run_config``:
+    as a mapping, or as a function of the turn that returns one. ``paused`` keeps runs that wait for an approval; give
+    one that all workers share if there are several.
+
+    >>> from agents import Agent
+    >>> source = OpenAIAgentsSource(Agent(name="assistant"), options={"max_turns": 20})  # for chat_response or ChatApp
+    """
+
+    def __init__(
+        self, agent: "Agent[Any]", *, options: _Options = _NO_OPTIONS, paused: PausedRuns | None = None
+    ) -> None:
+        self._agent = agent
+        self._options = options
+        self._paused = paused or _PausedHere()
+
+    async def drive(self, context: TurnContext) -> None:
+        """Run the agent on the chat, or resume the run that waits for the turn's approvals."""
+        turn = context.turn
+        adapter = OpenAIAgentsAdapter(known_calls=conversation.calls_of(turn), denied=conversation.denials(turn))
+        await AdapterSource(self._events, lambda: adapter).drive(context)
+
+    async def _events(self, turn: Turn) -> AsyncIterator[Any]:
+        thread = conversation.thread_id(turn)
+        options = dict(self._options(turn) if callable(self._options) else self._options)
+        run_input = await self._input(turn, thread)
+        result = Runner.run_streamed(self._agent, run_input, **options)
+        async for event in _with_result(result):
+            if event is result and result.interruptions:
+                await self._paused.keep(thread, result.to_state().to_json())
+            yield event
+
+    async def _input(self, turn: Turn, thread: str) -> Any:
+        state = await self._paused.take(thread)  # also if another message supersedes it
+        if not turn.approvals:
+            return to_openai_agents(conversation.history(turn))
+        if state is None:
+            raise PublicError(conversation.PAUSE_IS_GONE)
+        resumed = await RunState.from_json(self._agent, dict(state))
+        answers = {answer.tool_call_id: answer for answer in turn.approvals}
+        for item in resumed.get_interruptions():
+            answer = answers.get(item.call_id)
+            if answer is not None and answer.approved:
+                resumed.approve(item)
+            else:
+                resumed.reject(item, rejection_message=None if answer is None else answer.reason)
+        return resumed
+
+
+async def _with_result(result: RunResultStreaming) -> AsyncIterator[Any]:
+    """Yield the events of a run and then its result; cancel the run if nobody reads on."""
+    try:
+        async for event in result.stream_events():
+            yield event
+        yield result
+    finally:
+        if not result.is_complete:
+            result.cancel(mode="immediate")
+
+
+class OpenAIAgentsAdapter:
+    """Turns the events of one run, and its result, into parts.
+
+    ``known_calls`` are the calls that the page has already, when a run is resumed; ``denied`` are those that a person
+    has denied, with the reasons.
+
+    >>> from agents import Agent
+    >>> from agents.stream_events import AgentUpdatedStreamEvent
+    >>> adapter = OpenAIAgentsAdapter()
+    >>> list(adapter.feed(AgentUpdatedStreamEvent(Agent(name="clerk"))))
+    []
+    >>> [part.data for part in adapter.feed(AgentUpdatedStreamEvent(Agent(name="expert")))]
+    [{'name': 'expert'}]
+    """
+
+    def __init__(self, *, known_calls: Collection[str] = (), denied: Mapping[str, str | None] = {}) -> None:
+        self._known = set(known_calls)
+        self._denied = denied
+        self._calls: dict[int, str] = {}
+        self._agent: str | None = None
+        self._reason: str | None = None
+        self._is_over = False
+
+    def feed(self, event: Any) -> Iterator[Part]:
+        """Yield the parts that an event becomes."""
+        if isinstance(event, RawResponsesStreamEvent):
+            yield from self._raw(event.data)
+        elif isinstance(event, RunItemStreamEvent):
+            yield from self._item(event.name, event.item.raw_item, event.item)
+        elif isinstance(event, AgentUpdatedStreamEvent):
+            if self._agent is not None:
+                yield Data("agent", {"name": event.new_agent.name})
+            self._agent = event.new_agent.name
+        elif isinstance(event, RunResultStreaming):
+            yield from self._result(event)
+        else:
+            raise UnknownEvent(str(getattr(event, "type", type(event).__name__)))
+
+    def close(self, error: BaseException | None = None) -> Iterator[Part]:
+        """Yield the end of a run that broke off without a result."""
+        if error is None and not self._is_over:
+            yield Error(conversation.BROKEN_OFF)
+
+    def _raw(self, data: Any) -> Iterator[Part]:
+        match data.type:
+            case "response.output_text.delta" | "response.refusal.delta":
+                yield Text(data.delta)
+            case "response.reasoning_summary_text.delta" | "response.reasoning_text.delta":
+                yield Reasoning(data.delta)
+            case "response.function_call_arguments.delta":
+                if data.output_index in self._calls:
+                    yield ToolInputDelta(self._calls[data.output_index], data.delta)
+            case "response.created":
+                self._calls = {}
+                yield Step()
+            case "response.reasoning_summary_part.added":
+                if data.summary_index:
+                    yield Reasoning("\n\n")
+            case "response.output_item.added":
+                yield from self._begun(data.output_index, data.item)
+            case "response.output_item.done":
+                yield from self._done(data.item)
+            case "response.incomplete":
+                self._reason = "length"
+
+    def _begun(self, index: int, item: Any) -> Iterator[Part]:
+        if item.type == "function_call":
+            self._calls[index] = item.call_id
+            yield ToolInputStart(item.call_id, item.name)
+
+    def _done(self, item: Any) -> Iterator[Part]:
+        match item.type:
+            case "function_call":
+                yield from self._call(item)
+            case "message":
+                yield BlockEnd()
+            case "reasoning":
+                yield BlockEnd(_signature(item))
+            case kind if kind.endswith("_call") and item.id:
+                yield ToolCall(item.id, kind.removesuffix("_call"), item.to_dict(), provider_executed=True)
+                yield ToolResult(item.id, item.to_dict(), provider_executed=True)
+
+    def _call(self, item: Any) -> Iterator[Part]:
+        """Yield a call with its whole input, unless it is known."""
+        if item.call_id in self._known:
+            return
+        self._known.add(item.call_id)
+        tool_input = conversation.parsed_result(item.arguments) if item.arguments else {}
+        if isinstance(tool_input, str):
+            yield ToolInputError(item.call_id, item.name, "The input is not valid JSON.", tool_input)
+        else:
+            yield ToolCall(item.call_id, item.name, tool_input)
+
+    def _item(self, name: str, raw: Any, item: Any) -> Iterator[Part]:
+        if name in ("tool_called", "handoff_requested") and getattr(raw, "type", "") == "function_call":
+            yield from self._call(raw)
+        elif name in ("tool_output", "handoff_occured"):
+            call_id: Any = raw.get("call_id") if isinstance(raw, Mapping) else getattr(raw, "call_id", None)
+            output = item.output if name == "tool_output" else raw.get("output")
+            if call_id in self._denied:
+                yield ToolDenied(call_id, self._denied[call_id])
+            elif isinstance(output, str) and output.startswith(_FAILED):
+                yield ToolError(call_id, conversation.TOOL_FAILED)
+            elif call_id is not None:
+                yield ToolResult(call_id, conversation.parsed_result(output) if isinstance(output, str) else output)
+
+    def _result(self, result: RunResultStreaming) -> Iterator[Part]:
+        self._is_over = True
+        for item in result.interruptions:
+            if item.call_id is not None:
+                yield ApprovalRequest(f"approval-{item.call_id}", item.call_id)
+        output = result.final_output
+        if output is not None and not isinstance(output, str):
+            dump = getattr(output, "model_dump", None)
+            yield Data("output", dump(mode="json") if callable(dump) else output)
+        used = result.context_wrapper.usage
+        reason = None if result.interruptions else self._reason
+        yield Finish(reason, usage=conversation.usage(used.input_tokens, used.output_tokens))
+
+
+def _signature(item: Any) -> Mapping[str, Mapping[str, Any]] | None:
+    """Return what OpenAI needs to take its own reasoning back."""
+    encrypted = getattr(item, "encrypted_content", None)
+    return {"openai": {"itemId": item.id, "reasoningEncryptedContent": encrypted}} if encrypted else None
+
+
+def parts(result: RunResultStreaming) -> AsyncIterator[Part]:
+    """Yield the parts of a run, inside an agent function.
+
+    >>> async def answer(turn: Turn) -> AsyncIterator[Part]:
+    ...     async for part in parts(Runner.run_streamed(agent, turn.text)):
+    ...         yield part
+    """
+    return parts_of(_with_result(result), OpenAIAgentsAdapter())
+
+
+# History.
+
+
+def to_openai_agents(messages: Iterable[ModelMessage]) -> list[Any]:
+    """Return model messages as input items of the Responses API. Call ``repair`` first.
+
+    Reasoning is kept if it is encrypted, since only then may it be sent back. Calls that a provider ran itself, and
+    their results, are left out.
+
+    >>> to_openai_agents([{"role": "user", "content": [{"type": "text", "text": "Hi"}]}])
+    [{'role': 'user', 'content': [{'type': 'input_text', 'text': 'Hi'}]}]
+    """
+    return [item for message in conversation.without_provider_calls(messages) for item in _items(message)]
+
+
+def _items(message: ModelMessage) -> Iterator[Mapping[str, Any]]:
+    if message["role"] == "user":
+        content = [_user_part(part) for part in message["content"]]
+        yield {"role": "user", "content": content}
+    elif message["role"] == "system":
+        yield {"role": "system", "content": message["content"]}
+    else:
+        for part in message["content"]:
+            yield from _item_of(part)
+
+
+def _user_part(part: Any) -> Mapping[str, Any]:
+    return {"type": "input_text", "text": part["text"]} if part["type"] == "text" else _file(part)
+
+
+def _file(part: FilePart) -> Mapping[str, Any]:
+    file = conversation.model_file(part)
+    if (text := file.text) is not None:
+        return {"type": "input_text", "text": text}
+    if file.media_type.startswith("image/"):
+        return {"type": "input_image", "image_url": file.url, "detail": "auto"}
+    if file.data is None:
+        return {"type": "input_file", "file_url": file.url}
+    url = f"data:{file.media_type};base64,{file.base64}"
+    return {"type": "input_file", "file_data": url, "filename": file.name or "file"}
+
+
+def _item_of(part: Any) -> Iterator[Mapping[str, Any]]:
+    if part["type"] == "text":
+        if part["text"].strip():
+            yield {"role": "assistant", "content": part["text"]}
+    elif part["type"] == "reasoning":
+        openai = part.get("providerOptions", {}).get("openai", {})
+        if encrypted := openai.get("reasoningEncryptedContent"):
+            summary = [{"type": "summary_text", "text": part["text"]}] if part["text"] else []
+            yield {"type": "reasoning", "id": openai["itemId"], "summary": summary, "encrypted_content": encrypted}
+    elif part["type"] == "tool-call":
+        arguments = json_text(json_value(part.get("input") or {}))
+        yield {"type": "function_call", "call_id": part["toolCallId"], "name": part["toolName"], "arguments": arguments}
+    elif part["type"] == "tool-result":
+        text = conversation.result_text(part["output"])
+        yield {"type": "function_call_output", "call_id": part["toolCallId"], "output": text}

@@ -1,0 +1,367 @@
+"""Agents of Pydantic AI as chats.
+
+``usechat serve app:agent`` and ``chat_response(request, agent)`` take every ``Agent``; :class:`PydanticAISource` takes
+dependencies and other arguments of a run.
+
+**Events** are those of ``run_stream_events``. The parts of a model's response are numbered from 0 in each response, so
+the number 0 begins a step. ``PartStartEvent`` has the first piece of its text already.
+
+**History.** An agent has no memory of its own, so it gets the whole chat. The agent's system prompt is put in front
+again in each run, since Pydantic AI leaves it out if there is a history.
+
+**Pauses.** Tools that need an approval, and tools that are run elsewhere, end the run with ``DeferredToolRequests``.
+The chat holds all that is needed to go on, so nothing is stored: an approved call is given back without a result, and
+with the approval as a deferred result.
+"""
+
+import base64
+from collections.abc import AsyncIterable, AsyncIterator, Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from typing import Any, Final, TypeAlias
+
+from usechat.adapters import conversation
+from usechat.errors import MissingDependency, UnknownEvent
+from usechat.protocol.model_messages import FilePart as FileModelPart
+from usechat.protocol.model_messages import ModelMessage as ChatModelMessage
+from usechat.protocol.model_messages import ToolResultPart
+from usechat.protocol.parts import (
+    ApprovalRequest,
+    BlockEnd,
+    Data,
+    Error,
+    File,
+    Finish,
+    Part,
+    Reasoning,
+    Step,
+    Text,
+    ToolCall,
+    ToolDenied,
+    ToolError,
+    ToolInputDelta,
+    ToolInputError,
+    ToolInputStart,
+    ToolResult,
+)
+from usechat.protocol.values import json_text
+from usechat.sources import AdapterSource, parts_of
+from usechat.turn import Turn, TurnContext
+
+try:
+    from pydantic_ai import DeferredToolRequests, DeferredToolResults
+    from pydantic_ai import ToolDenied as DeniedTool
+    from pydantic_ai.agent import AbstractAgent
+    from pydantic_ai.capabilities import ReinjectSystemPrompt
+    from pydantic_ai.messages import (
+        AudioUrl,
+        BinaryContent,
+        CustomEvent,
+        DocumentUrl,
+        FilePart,
+        ImageUrl,
+        ModelMessage,
+        ModelRequest,
+        ModelResponse,
+        NativeToolCallPart,
+        NativeToolReturnPart,
+        PartDeltaEvent,
+        PartEndEvent,
+        PartStartEvent,
+        TextPart,
+        TextPartDelta,
+        ThinkingPart,
+        ThinkingPartDelta,
+        ToolCallEvent,
+        ToolCallPart,
+        ToolCallPartDelta,
+        ToolResultEvent,
+        ToolReturnPart,
+        UserPromptPart,
+        VideoUrl,
+    )
+    from pydantic_ai.run import AgentRunResultEvent
+    from pydantic_core import to_jsonable_python
+except ImportError:
+    raise MissingDependency("pydantic-ai-slim", "pydantic-ai") from None
+
+__all__ = ["PydanticAIAdapter", "PydanticAISource", "parts", "source_of", "to_pydantic_ai"]
+
+_IGNORED: Final = frozenset(
+    {
+        "final_result",
+        "enqueued_messages",
+        "tool_availability_delta",
+        "capability_load_delta",
+        "model_settings_delta",
+        "deferred_tool_requests",
+        "deferred_tool_results",
+        "capability",
+    }
+)
+_NO_OPTIONS: Final[Mapping[str, Any]] = {}
+_URLS: Final[Mapping[str, Any]] = {"image": ImageUrl, "audio": AudioUrl, "video": VideoUrl}
+
+_Options: TypeAlias = Mapping[str, Any] | Callable[[Turn], Mapping[str, Any]]
+
+
+def source_of(found: Any) -> "PydanticAISource | None":
+    """Return the source of an agent; nothing for everything else.
+
+    >>> source_of("a text") is None
+    True
+    """
+    return PydanticAISource(found) if isinstance(found, AbstractAgent) else None
+
+
+class PydanticAISource:
+    """Answers turns with an agent.
+
+    ``options`` are further arguments of ``run_stream_events``, such as ``deps``, ``model_settings`` or
+    ``usage_limits``: as a mapping, or as a function of the turn that returns one.
+
+    >>> from pydantic_ai import Agent
+    >>> agent = Agent(deps_type=str)
+    >>> source = PydanticAISource(agent, options=lambda turn: {"deps": turn.chat_id})  # for chat_response or ChatApp
+    """
+
+    def __init__(self, agent: AbstractAgent[Any, Any], *, options: _Options = _NO_OPTIONS) -> None:
+        self._agent = agent
+        self._options = options
+
+    async def drive(self, context: TurnContext) -> None:
+        """Run the agent on the chat, with the approvals that the turn holds."""
+        adapter = PydanticAIAdapter(known_calls=conversation.calls_of(context.turn))
+        await AdapterSource(self._events, lambda: adapter).drive(context)
+
+    async def _events(self, turn: Turn) -> AsyncIterator[Any]:
+        given = dict(self._options(turn) if callable(self._options) else self._options)
+        approvals: dict[str, Any] = {
+            answer.tool_call_id: True if answer.approved else DeniedTool(*filter(None, [answer.reason]))
+            for answer in turn.approvals
+            if answer.tool_call_id is not None
+        }
+        arguments: dict[str, Any] = {
+            "output_type": [given.pop("output_type", None) or self._agent.output_type, DeferredToolRequests],
+            "capabilities": [ReinjectSystemPrompt(replace_existing=True), *given.pop("capabilities", ())],
+            "deferred_tool_results": DeferredToolResults(approvals=approvals) if approvals else None,
+            "message_history": to_pydantic_ai(_without_results(conversation.history(turn), approvals)),
+            **given,
+        }
+        async with self._agent.run_stream_events(None, **arguments) as events:
+            async for event in events:
+                yield event
+
+
+def _without_results(messages: Iterable[ChatModelMessage], calls: Collection[str]) -> Iterator[ChatModelMessage]:
+    """Yield the messages without the results of calls that have not run: the history closes every call."""
+    for message in messages:
+        if message["role"] != "tool":
+            yield message
+            continue
+        kept = [part for part in message["content"] if part["type"] != "tool-result" or part["toolCallId"] not in calls]
+        if kept:
+            yield {"role": "tool", "content": kept}
+
+
+class PydanticAIAdapter:
+    """Turns the events of one run into parts. ``known_calls`` are those that the page has already.
+
+    >>> from pydantic_ai.messages import PartStartEvent, TextPart
+    >>> list(PydanticAIAdapter().feed(PartStartEvent(index=0, part=TextPart("Hello"))))
+    [Step(lane=''), Text(text='Hello', provider_metadata=None, id=None, lane='')]
+    """
+
+    def __init__(self, *, known_calls: Collection[str] = ()) -> None:
+        self._known = set(known_calls)
+        self._calls: dict[int, str] = {}
+        self._is_over = False
+
+    def feed(self, event: Any) -> Iterator[Part]:
+        """Yield the parts that an event becomes."""
+        match event:
+            case PartDeltaEvent():
+                yield from self._delta(event.index, event.delta)
+            case PartStartEvent():
+                yield from self._start(event.index, event.part)
+            case PartEndEvent():
+                yield from self._end(event.part)
+            case ToolCallEvent():
+                yield from self._call(event.part)
+            case ToolResultEvent():
+                yield _result(event.part)
+            case AgentRunResultEvent():
+                self._is_over = True
+                yield from _ending(event.result)
+            case CustomEvent():
+                yield Data(event.name or "custom", to_jsonable_python(event, serialize_unknown=True))
+            case _:
+                if getattr(event, "event_kind", None) not in _IGNORED:
+                    raise UnknownEvent(str(getattr(event, "event_kind", type(event).__name__)))
+
+    def close(self, error: BaseException | None = None) -> Iterator[Part]:
+        """Yield the end of a run that broke off without a result."""
+        if error is None and not self._is_over:
+            yield Error(conversation.BROKEN_OFF)
+
+    def _start(self, index: int, part: Any) -> Iterator[Part]:
+        if index == 0:
+            self._calls = {}
+            yield Step()
+        match part:
+            case TextPart():
+                if part.content:
+                    yield Text(part.content)
+            case ThinkingPart():
+                yield Reasoning(part.content)
+            case ToolCallPart() | NativeToolCallPart():
+                self._calls[index] = part.tool_call_id
+                is_native = isinstance(part, NativeToolCallPart)
+                yield ToolInputStart(part.tool_call_id, part.tool_name, provider_executed=is_native or None)
+                yield from _input_delta(part.tool_call_id, part.args)
+            case NativeToolReturnPart():
+                output = to_jsonable_python(part.content, serialize_unknown=True)
+                yield ToolResult(part.tool_call_id, output, provider_executed=True)
+            case FilePart():
+                data = base64.b64encode(part.content.data).decode()
+                yield File(f"data:{part.content.media_type};base64,{data}", part.content.media_type)
+
+    def _delta(self, index: int, delta: Any) -> Iterator[Part]:
+        match delta:
+            case TextPartDelta():
+                if delta.content_delta:
+                    yield Text(delta.content_delta)
+            case ThinkingPartDelta():
+                if delta.content_delta:
+                    yield Reasoning(delta.content_delta)
+            case ToolCallPartDelta():
+                if index in self._calls:
+                    yield from _input_delta(self._calls[index], delta.args_delta)
+
+    def _end(self, part: Any) -> Iterator[Part]:
+        match part:
+            case TextPart():
+                yield BlockEnd()
+            case ThinkingPart():
+                yield BlockEnd(_signature(part))
+            case ToolCallPart() | NativeToolCallPart():
+                yield from self._call(part)
+
+    def _call(self, part: ToolCallPart | NativeToolCallPart) -> Iterator[Part]:
+        """Yield a call with its whole input, unless it is known."""
+        if part.tool_call_id in self._known:
+            return
+        self._known.add(part.tool_call_id)
+        is_native = isinstance(part, NativeToolCallPart) or None
+        tool_input = conversation.parsed_result(part.args) if isinstance(part.args, str) else part.args
+        if isinstance(tool_input, str) and tool_input:
+            text = "The input is not valid JSON."
+            yield ToolInputError(part.tool_call_id, part.tool_name, text, tool_input, provider_executed=is_native)
+        else:
+            yield ToolCall(part.tool_call_id, part.tool_name, tool_input or {}, provider_executed=is_native)
+
+
+def _input_delta(call_id: str, arguments: str | Mapping[str, Any] | None) -> Iterator[Part]:
+    if arguments:
+        text = arguments if isinstance(arguments, str) else json_text(to_jsonable_python(arguments))
+        yield ToolInputDelta(call_id, text)
+
+
+def _signature(part: ThinkingPart) -> Mapping[str, Mapping[str, Any]] | None:
+    """Return what a provider needs to take its own reasoning back."""
+    if part.signature is None or part.provider_name is None:
+        return None
+    return {part.provider_name: {"signature": part.signature, **({"id": part.id} if part.id else {})}}
+
+
+def _result(part: ToolReturnPart) -> Part:
+    if part.outcome == "success":
+        return ToolResult(part.tool_call_id, to_jsonable_python(part.content, serialize_unknown=True))
+    if part.outcome == "denied":
+        return ToolDenied(part.tool_call_id, part.content if isinstance(part.content, str) else None)
+    return ToolError(part.tool_call_id, conversation.TOOL_FAILED)  # the content may be the text of an exception
+
+
+def _ending(result: Any) -> Iterator[Part]:
+    output, usage = result.output, result.usage
+    tokens = conversation.usage(usage.input_tokens, usage.output_tokens)
+    if isinstance(output, DeferredToolRequests):
+        for call in output.approvals:
+            yield ApprovalRequest(f"approval-{call.tool_call_id}", call.tool_call_id)
+        yield Finish(usage=tokens)
+        return
+    if not isinstance(output, str):
+        yield Data("output", to_jsonable_python(output, serialize_unknown=True))
+    yield Finish(conversation.finish_reason(result.response.finish_reason), usage=tokens)
+
+
+def parts(events: AsyncIterable[Any]) -> AsyncIterator[Part]:
+    """Yield the parts of a run, inside an agent function.
+
+    >>> async def answer(turn: Turn) -> AsyncIterator[Part]:
+    ...     async with agent.run_stream_events(turn.text) as events:
+    ...         async for part in parts(events):
+    ...             yield part
+    """
+    return parts_of(events, PydanticAIAdapter())
+
+
+# History.
+
+
+def to_pydantic_ai(messages: Iterable[ChatModelMessage]) -> list[ModelMessage]:
+    """Return model messages as Pydantic AI's. Call ``repair`` first: a model rejects calls without results.
+
+    Reasoning is kept if a provider signed it, since only then may it be sent back. System messages, calls that a
+    provider ran itself and their results are left out.
+
+    >>> [message] = to_pydantic_ai([{"role": "user", "content": [{"type": "text", "text": "Hi"}]}])
+    >>> message.parts[0].content
+    'Hi'
+    """
+    return [converted for message in conversation.without_provider_calls(messages) for converted in _converted(message)]
+
+
+def _converted(message: ChatModelMessage) -> Iterator[ModelMessage]:
+    if message["role"] == "user":
+        yield ModelRequest([UserPromptPart(_user_content(message["content"]))])
+    elif message["role"] == "tool":
+        results = [_tool_return(part) for part in message["content"] if part["type"] == "tool-result"]
+        if results:
+            yield ModelRequest(results)
+    elif message["role"] == "assistant":
+        said = [converted for part in message["content"] for converted in _assistant_part(part)]
+        if said:
+            yield ModelResponse(said)
+
+
+def _user_content(content: Sequence[Any]) -> Any:
+    converted = [part["text"] if part["type"] == "text" else _file(part) for part in content]
+    return converted[0] if len(converted) == 1 and isinstance(converted[0], str) else converted
+
+
+def _file(part: FileModelPart) -> Any:
+    file = conversation.model_file(part)
+    if (text := file.text) is not None:
+        return text
+    if file.data is not None:
+        return BinaryContent(file.data, media_type=file.media_type)
+    return _URLS.get(file.media_type.partition("/")[0], DocumentUrl)(file.url, media_type=file.media_type)
+
+
+def _tool_return(part: ToolResultPart) -> ToolReturnPart:
+    output = part["output"]
+    is_failure = conversation.is_failure(output)
+    content = conversation.result_text(output) if is_failure else output.get("value")
+    outcome: Any = "denied" if output["type"] == "execution-denied" else "failed" if is_failure else "success"
+    return ToolReturnPart(part["toolName"], content, part["toolCallId"], outcome=outcome)
+
+
+def _assistant_part(part: Any) -> Iterator[Any]:
+    if part["type"] == "text":
+        if part["text"].strip():
+            yield TextPart(part["text"])
+    elif part["type"] == "reasoning":
+        for provider, options in part.get("providerOptions", {}).items():
+            if signature := options.get("signature"):
+                yield ThinkingPart(part["text"], id=options.get("id"), signature=signature, provider_name=provider)
+    elif part["type"] == "tool-call":
+        yield ToolCallPart(part["toolName"], part.get("input") or {}, part["toolCallId"])

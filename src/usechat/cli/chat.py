@@ -1,0 +1,174 @@
+"""The command `usechat chat`: talks to an endpoint or an agent, in a terminal or through pipes."""
+
+import argparse
+import asyncio
+import contextlib
+import sys
+from argparse import Namespace
+from collections.abc import AsyncIterator
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from usechat.cli import options as read
+from usechat.cli.targets import load_object
+from usechat.client.views import printable
+from usechat.errors import CannotAnswer, CannotLoad, CannotStart, MissingDependency, UsechatError
+from usechat.protocol.releases import release
+from usechat.protocol.sse import encode_frame
+from usechat.protocol.values import json_text
+
+if TYPE_CHECKING:
+    from usechat.client.chat import Chat, Update
+    from usechat.sources import ChatTransport
+
+__all__ = ["add_arguments", "run"]
+
+_DESCRIPTION: Final = """\
+Talk to an AI SDK endpoint in any language, or to an agent, which needs no server. In a terminal it is a conversation
+with Markdown, tools, approvals and files; /help shows what can be done. Through a pipe, standard input is the message
+and standard output the text of the answer.
+"""
+_EPILOG: Final = """\
+exit code: 0, 1 if the answer failed or waits for a person, 2 if the address, the object or an option is wrong.
+
+examples:
+  usechat chat http://localhost:3000/api/chat
+  usechat chat my_app:agent
+  echo "What is the weather in Paris?" | usechat chat my_app:agent
+  echo "Describe this." | usechat chat my_app:agent --file photo.png --json | jq '.[-1].parts'
+"""
+_NEEDED: Final = {"prompt-toolkit": "prompt_toolkit", "rich": "rich"}
+_IN_PROCESS: Final = "http://localhost"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the options of the command."""
+    parser.usage = "usechat chat [options] URL|OBJECT"
+    parser.description, parser.epilog = _DESCRIPTION, _EPILOG
+    add = parser.add_argument
+    add("target", metavar="URL|OBJECT",
+        help="http://HOST/api/chat, ws://HOST/api/chat/ws, MODULE:NAME or path/to/file.py:NAME of an agent, an ASGI app"
+        " or a WSGI app")  # fmt: skip
+    add("--id", metavar="ID", help="the id of the chat; an answer of it that is being written is resumed")
+    add("--sdk", default="7", metavar="RELEASE", help="the AI SDK whose client is imitated (default: 7)")
+    add("--header", action="append", default=[], type=read.header, metavar="'NAME: VALUE'",
+        help="send this header with every request; repeatable")  # fmt: skip
+    add("--body", default={}, type=read.json_object, metavar="JSON", help="merge this object into every request")
+    add("--path", default="/api/chat", type=read.path, help="where an app takes posts (default: /api/chat)")
+    add("--insecure", action="store_true", help="accept every TLS certificate, such as a self-signed one")
+    add("--raw", action="store_true", help="show frames instead of text")
+    add = parser.add_argument_group("for pipes").add_argument
+    add("--json", action="store_true", help="print all messages as one JSON array instead of the text")
+    add("--file", action="append", default=[], type=Path, metavar="PATH", help="send this file, too; repeatable")
+    parser.set_defaults(run=run)
+
+
+def run(options: Namespace) -> int:
+    """Talk to what the options name; return the exit code."""
+    release(options.sdk)  # raises what is wrong with it before anything is asked
+    is_terminal = sys.stdin.isatty() and sys.stdout.isatty() and not options.json
+    if is_terminal:
+        for package, module in _NEEDED.items():
+            if find_spec(module) is None:
+                raise MissingDependency(package, "terminal")
+    return asyncio.run(_talk(options, is_terminal=is_terminal))
+
+
+async def _talk(options: Namespace, *, is_terminal: bool) -> int:
+    async with _opened(options) as transport:
+        if is_terminal:
+            return await _talk_in_terminal(transport, options)
+        return await _answer_pipe(transport, options)
+
+
+@contextlib.asynccontextmanager
+async def _opened(options: Namespace) -> "AsyncIterator[ChatTransport]":
+    """Make the transport to an endpoint, or to an object in this process."""
+    from usechat.client.transport import HttpChatTransport
+    from usechat.client.websocket import WebSocketChatTransport
+
+    headers, url = dict(options.header), options.target
+    made: Any
+    if url.lower().startswith(("ws://", "wss://")):
+        tls = read.unverified_tls() if options.insecure and url.lower().startswith("wss:") else None
+        made = WebSocketChatTransport(url, headers=headers, handshake_headers=headers, ssl_context=tls)
+    elif "://" in url:
+        made = HttpChatTransport(url, headers=headers, verify=not options.insecure)
+    else:
+        inner = _in_process(url)
+        made = HttpChatTransport(_IN_PROCESS + options.path, headers=headers, http=inner, idle_timeout=None)
+    async with made:
+        yield made
+
+
+def _in_process(target: str) -> Any:
+    from usechat.client.in_process import InProcessTransport, asgi_app_of
+
+    try:
+        return InProcessTransport(asgi_app_of(load_object(target)))
+    except CannotAnswer as error:
+        raise CannotLoad(f"{target} cannot answer: {error}") from None
+
+
+def _new_chat(transport: "ChatTransport", options: Namespace, chat_id: str | None = None) -> "Chat":
+    from usechat.client.chat import Chat
+
+    return Chat(transport, id=chat_id, sdk=options.sdk, body=options.body)
+
+
+async def _talk_in_terminal(transport: "ChatTransport", options: Namespace) -> int:
+    from rich.console import Console
+
+    from usechat.client.terminal import TerminalChat
+
+    talk = TerminalChat(
+        _new_chat(transport, options, options.id),
+        lambda: _new_chat(transport, options),
+        Console(highlight=False),
+        raw=options.raw,
+    )
+    await talk.run(resume=options.id is not None)
+    return 0
+
+
+async def _answer_pipe(transport: "ChatTransport", options: Namespace) -> int:
+    """Send standard input as one message, and print the answer."""
+    text = sys.stdin.read().strip()
+    if not text and not options.file:
+        raise CannotStart("standard input is empty; write the message to it, or run the command in a terminal")
+    has_text = False
+    async with _new_chat(transport, options, options.id) as chat:
+        try:
+            async for update in chat.send(text or None, files=options.file):
+                has_text = has_text or bool(update.text_delta)
+                if not options.json:
+                    _write(_shown(update, raw=options.raw))
+            failure = _waits_for(chat)
+        except (UsechatError, OSError) as error:
+            failure = str(error)
+        if options.json:
+            _write(json_text(chat.messages))
+    if not options.raw and (options.json or has_text):
+        _write("\n")
+    if failure:
+        sys.stderr.write(f"usechat chat: {printable(failure)}\n")
+    return int(bool(failure))
+
+
+def _shown(update: "Update", *, raw: bool) -> str:
+    return encode_frame(update.chunk).decode() if raw else update.text_delta
+
+
+def _waits_for(chat: "Chat") -> str:
+    """Return a sentence about the calls of the last message that wait for a person or a page; empty if none does."""
+    last = chat.last
+    questions = [] if last is None else last.questions
+    names = [str(tool.input.get("toolName")) if tool.asks_for_approval else tool.name for tool in questions]
+    return f"the answer waits for a person: {', '.join(names)}; run the command in a terminal" if names else ""
+
+
+def _write(text: str) -> None:
+    """Print a piece of what an agent says; to a terminal without control characters."""
+    sys.stdout.write(printable(text) if sys.stdout.isatty() else text)
+    sys.stdout.flush()

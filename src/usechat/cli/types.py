@@ -1,0 +1,65 @@
+"""The command `usechat types`: writes TypeScript types of what an agent says."""
+
+import argparse
+import sys
+from argparse import Namespace
+from pathlib import Path
+from typing import Final
+
+from usechat.cli.targets import load_object
+from usechat.errors import CannotLoad, UnusableFile
+from usechat.typescript import ChatTypes, types_of, typescript
+
+__all__ = ["add_arguments", "run"]
+
+_DESCRIPTION: Final = """\
+Write TypeScript types of an agent's tools, data parts and metadata, for `useChat<ChatMessage>()`. They come from the
+tools of a pydantic-ai agent, and from what is registered with `usechat.typescript.chat_types`.
+"""
+_EPILOG: Final = """\
+exit code: 0, 1 with --check if the file is not up to date, 2 if the object has no types or cannot be loaded.
+
+examples:
+  usechat types my_app:agent -o web/src/chat-types.ts
+  usechat types my_app:agent -o web/src/chat-types.ts --check
+"""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the options of the command."""
+    parser.usage = "usechat types [options] OBJECT"
+    parser.description, parser.epilog = _DESCRIPTION, _EPILOG
+    add = parser.add_argument
+    add("target", metavar="OBJECT", help="MODULE:NAME or path/to/file.py:NAME")
+    add("-o", "--output", metavar="FILE", help="where to write (default: standard output)")
+    add("--check", action="store_true", help="write nothing, and tell whether the file is up to date")
+    parser.set_defaults(run=run)
+
+
+def run(options: Namespace) -> int:
+    """Write the types, or compare them with the file; return the exit code."""
+    types = types_of(load_object(options.target))
+    if types == ChatTypes():
+        raise CannotLoad(
+            f"{options.target} has no types; register them with usechat.typescript.chat_types, or name a pydantic-ai"
+            " agent with tools"
+        )
+    text = typescript(types, source=f"usechat types {options.target}")
+    if options.output is None:
+        sys.stdout.write(text)
+        return 0
+    path = Path(options.output)
+    try:
+        if options.check:
+            return _compare(path, text)
+        path.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise UnusableFile(f"{path} cannot be used: {error.strerror}") from None
+    return 0
+
+
+def _compare(path: Path, text: str) -> int:
+    is_current = path.is_file() and path.read_text(encoding="utf-8") == text
+    if not is_current:
+        sys.stderr.write(f"usechat types: {path} is not up to date\n")
+    return int(not is_current)

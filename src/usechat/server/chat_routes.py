@@ -1,0 +1,251 @@
+"""The routes of stored chats: list, load, change, delete, export, feedback and files.
+
+All of them ask the same ``authorize`` rule as the other routes. A chat of somebody else is 404, like one that does not
+exist. An app without authentication has neither list nor export: everyone would read the chats of everyone.
+"""
+
+import json
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import Any, Final
+
+import msgspec
+from starlette.requests import Request
+from starlette.responses import JSONResponse, PlainTextResponse, Response
+from starlette.routing import BaseRoute, Route
+
+from usechat.chats.documents import document_json
+from usechat.chats.store import ChatRow, ChatStore, LoadedChat
+from usechat.errors import InvalidRequest
+from usechat.protocol.ui_messages import UIMessage
+from usechat.server.endpoints import Endpoints
+from usechat.server.requests import CHAT_ID, Action, read_body
+from usechat.server.turns import file_urls
+
+__all__ = ["ChatRoutes"]
+
+_LARGEST_PAGE: Final = 100
+_LARGEST_CHANGE: Final = 64 * 1024
+"""Bytes of a body that changes or rates a chat."""
+_SHOWN_INLINE: Final = ("image/png", "image/jpeg", "image/gif", "image/webp", "audio/", "video/")
+"""The types of files that a browser shows without running anything in them."""
+
+
+class ChatRoutes:
+    """The routes of the chats of one store, beside those of their runs.
+
+    ``path`` is where a page posts to; ``lists`` says whether list, search and export are on.
+    """
+
+    def __init__(self, endpoints: Endpoints, store: ChatStore, path: str, *, lists: bool) -> None:
+        self._endpoints = endpoints
+        self._store = store
+        self._path = path
+        self._lists = lists
+
+    def beside_chat(self) -> list[BaseRoute]:
+        """Return the routes whose paths are longer than that of a chat, which takes any text and comes after them."""
+        chat = f"{self._path}/{CHAT_ID}"
+        listing = [
+            Route(f"{self._path}s", self._answering("list"), methods=["GET"]),
+            Route(f"{chat}/export", self._answering("export"), methods=["GET"]),
+        ]
+        return [
+            *(listing if self._lists else []),
+            Route(f"{chat}/messages", self._answering("messages"), methods=["GET"]),
+            Route(f"{chat}/messages/{{message_id}}/feedback", self._answering("feedback"), methods=["PUT"]),
+            Route(f"{chat}/files/{{blob_id}}", self._answering("file"), methods=["GET"]),
+        ]
+
+    def of_chat(self) -> list[BaseRoute]:
+        """Return the routes of a chat itself."""
+        methods = {"state": "GET", "change": "PATCH", "delete": "DELETE"}
+        return [
+            Route(f"{self._path}/{CHAT_ID}", self._answering(name), methods=[method])
+            for name, method in methods.items()
+        ]
+
+    def _answering(self, name: str) -> Any:
+        handle = getattr(self, f"_{name}")
+
+        async def answer(request: Request) -> Response:
+            return await self._endpoints.answer(handle, request)
+
+        return answer
+
+    async def _list(self, request: Request) -> Response:
+        identity = await self._endpoints.identify(request, "", "list")
+        query = request.query_params
+        archived = _flag(query.get("archived"), "archived")
+        page = await self._store.list_chats(
+            identity.subject,
+            limit=_limit(query.get("limit")),
+            cursor=query.get("cursor"),
+            starting_after=query.get("starting_after"),
+            query=query.get("q", ""),
+            archived=archived,
+        )
+        chats = [_described(listed.chat, running=listed.running) for listed in page.chats]
+        more = page.next_cursor is not None
+        return JSONResponse({"chats": chats, "nextCursor": page.next_cursor, "hasMore": more})
+
+    async def _state(self, request: Request) -> Response:
+        """Return the chat, and beside it the state of its last run, if that is still known."""
+        chat_id, owner = await self._chat(request, "state")
+        known = await self._endpoints.state_of(request, chat_id)
+        found = await self._store.look_up(chat_id, owner=owner)
+        return JSONResponse({**_described(found.chat, running=found.running), **known})
+
+    async def _messages(self, request: Request) -> Response:
+        chat_id, owner = await self._chat(request, "load")
+        files = file_urls(request, self._path, chat_id)
+        loaded = await self._store.load(chat_id, owner=owner)
+        messages: list[Any] = [files.write(message) for message in loaded.messages]
+        if _flag(request.query_params.get("tree"), "tree"):
+            tree = await self._store.load_tree(chat_id, owner=owner)
+            messages = [{**row, "message": files.write(row["message"])} for row in tree]
+        return _json(_loaded(loaded, messages), etag=f'"{loaded.version}"')
+
+    async def _change(self, request: Request) -> Response:
+        chat_id, owner = await self._chat(request, "change")
+        body = await self._body(request)
+        try:
+            change = msgspec.convert(body, _Change)
+        except msgspec.ValidationError as error:
+            raise InvalidRequest(f"not a change of a chat: {error}") from None
+        chat = await self._store.change(
+            chat_id,
+            owner=owner,
+            title=change.title,
+            pinned=change.pinned,
+            archived=change.archived,
+            head_id=change.head_id,
+            version=change.version if change.version is not None else _version(request.headers.get("if-match")),
+        )
+        return JSONResponse({**_described(chat, running=None), "version": chat.version})
+
+    async def _delete(self, request: Request) -> Response:
+        chat_id, owner = await self._chat(request, "delete")
+        await self._endpoints.stop_run(request, chat_id)
+        await self._store.delete(chat_id, owner=owner)
+        return Response(status_code=204)
+
+    async def _export(self, request: Request) -> Response:
+        chat_id, owner = await self._chat(request, "export")
+        match request.query_params.get("format", "json"):
+            case "json":
+                document = document_json(await self._store.export(chat_id, owner=owner))
+                return Response(document, media_type="application/json", headers=_attached("chat.json"))
+            case "markdown":
+                text = await self._store.export_markdown(chat_id, owner=owner)
+                return PlainTextResponse(text, media_type="text/markdown", headers=_attached("chat.md"))
+        raise InvalidRequest("format is json or markdown")
+
+    async def _feedback(self, request: Request) -> Response:
+        chat_id, owner = await self._chat(request, "rate")
+        feedback = await self._body(request)
+        await self._store.rate(chat_id, request.path_params["message_id"], feedback, owner=owner)
+        return Response(status_code=204)
+
+    async def _file(self, request: Request) -> Response:
+        chat_id, owner = await self._chat(request, "file")
+        blob = await self._store.file(chat_id, request.path_params["blob_id"], owner=owner)
+        headers = {
+            # A file of a page is untrusted: nothing in it may run in the name of this server.
+            "content-security-policy": "default-src 'none'; sandbox",
+            "x-content-type-options": "nosniff",
+            "cache-control": "private, max-age=31536000, immutable",
+        }
+        if not blob.media_type.startswith(_SHOWN_INLINE):
+            headers["content-disposition"] = "attachment"
+        return Response(blob.data, media_type=blob.media_type, headers=headers)
+
+    async def _chat(self, request: Request, action: Action) -> tuple[str, str]:
+        """Return the chat that the path names, and who asks."""
+        chat_id = str(request.path_params["chat_id"])
+        identity = await self._endpoints.identify(request, chat_id, action)
+        return chat_id, identity.subject
+
+    async def _body(self, request: Request) -> Any:
+        settings = self._endpoints.settings
+        if request.headers.get("content-type", "").partition(";")[0].strip().lower() != "application/json":
+            raise InvalidRequest("The content type is not supported; send application/json.")
+        body = await read_body(request, _LARGEST_CHANGE, timeout=settings.body_timeout)
+        try:
+            return json.loads(body)
+        except (ValueError, RecursionError):
+            raise InvalidRequest("the body is not JSON") from None
+
+
+class _Change(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
+    """What a PATCH may change; ``version`` is that of the chat as the page knows it."""
+
+    title: str | None = None
+    head_id: str | None = None
+    archived: bool | None = None
+    pinned: bool | None = None
+    version: int | None = None
+
+
+def _described(chat: ChatRow, *, running: bool | None) -> dict[str, Any]:
+    found = {
+        "id": chat.id,
+        "title": chat.title,
+        "createdAt": _time(chat.created),
+        "updatedAt": _time(chat.updated),
+        "archived": chat.archived,
+        "pinned": chat.pinned,
+    }
+    return found if running is None else {**found, "running": running}
+
+
+def _loaded(loaded: LoadedChat, messages: list[UIMessage]) -> dict[str, Any]:
+    return {
+        "messages": messages,
+        "headId": loaded.head_id,
+        "siblings": loaded.siblings,
+        "running": None if loaded.running is None else {"messageId": loaded.running.message_id},
+        "outcomes": loaded.outcomes,
+        "createdAt": {message_id: _time(created) for message_id, created in loaded.created.items()},
+        "feedback": loaded.feedback,
+        "version": loaded.version,
+    }
+
+
+def _time(seconds: float) -> str:
+    return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def _json(value: Mapping[str, Any], *, etag: str) -> Response:
+    # Half characters are escaped, which Starlette's own JSON response cannot write.
+    content = json.dumps(value, separators=(",", ":")).encode()
+    return Response(content, media_type="application/json", headers={"etag": etag, "cache-control": "no-store"})
+
+
+def _attached(name: str) -> dict[str, str]:
+    return {"content-disposition": f'attachment; filename="{name}"', "cache-control": "no-store"}
+
+
+def _limit(text: str | None) -> int:
+    if text is None:
+        return 20
+    if not text.isascii() or not text.isdigit() or not 0 < int(text) <= _LARGEST_PAGE:
+        raise InvalidRequest(f"limit is a number from 1 to {_LARGEST_PAGE}")
+    return int(text)
+
+
+def _flag(text: str | None, name: str) -> bool | None:
+    if text in (None, ""):
+        return None
+    if text not in ("0", "1", "true", "false"):
+        raise InvalidRequest(f"{name} is 1 or 0")
+    return text in ("1", "true")
+
+
+def _version(if_match: str | None) -> int | None:
+    text = (if_match or "").strip().removeprefix("W/").strip('"')
+    if not text or text == "*":
+        return None
+    if not text.isascii() or not text.isdigit():
+        raise InvalidRequest("If-Match is the ETag of a load")
+    return int(text)

@@ -1,0 +1,476 @@
+"""Turns of an app that keeps what was said: in a store of chats, or through hooks of the application.
+
+:class:`StoredTurns` stands between the endpoints and the run manager where the server owns the history
+(``ChatApp(agent, chats=…)``). It asks the store of chats what a request means, gives the agent the stored branch, and
+records the answer while it is streamed. The store decides who may answer a chat; the store of runs follows it.
+
+:class:`Hooks` serves applications with a database of their own (``load=`` and ``on_finish=``).
+"""
+
+import asyncio
+import contextlib
+import inspect
+import logging
+import secrets
+from collections.abc import Awaitable, Callable, Collection
+from typing import Any, Final, TypeAlias, cast
+from urllib.parse import quote
+
+import msgspec
+from starlette.requests import HTTPConnection
+
+from usechat.chats.blobs import FileUrls
+from usechat.chats.chat import Outcome, settled
+from usechat.chats.history import HistoryFunction
+from usechat.chats.meaning import request_over
+from usechat.chats.recording import AnswerBuilder, AnswerRecorder
+from usechat.chats.store import Answered, Begun, Busy, ChatStore, Claim, Joined, LostAnswer
+from usechat.chats.titles import TitleFunction, ask_title
+from usechat.errors import ChatBusy, ChatsUnreachable, ClaimLost, ClientLeft, UnusableChats
+from usechat.ids import new_id
+from usechat.protocol.chunks import TextDeltaChunk
+from usechat.protocol.parts import Part
+from usechat.protocol.reframing import unseen_parts
+from usechat.protocol.request import ChatRequest
+from usechat.protocol.sse import FrameStream
+from usechat.protocol.stream import MessageStream
+from usechat.protocol.tool_calls import tool_parts_of
+from usechat.protocol.ui_messages import UIMessage, is_dynamic_tool
+from usechat.runs.log import Log
+from usechat.runs.manager import PreparedRun, Reading, RunManager
+from usechat.runs.open_calls import OpenCall, input_digest
+from usechat.runs.reading import LogReading
+from usechat.runs.run import RunInfo, RunState
+from usechat.runs.store import LOST
+from usechat.runs.transport import RunChatTransport
+from usechat.sources import HandsOver, Source, as_source
+from usechat.turn import Identity, Turn, TurnContext
+
+__all__ = [
+    "NO_HOOKS",
+    "FinishFunction",
+    "Hooks",
+    "LoadFunction",
+    "MakeContext",
+    "StoredTurns",
+    "file_urls",
+    "title_function",
+]
+
+FinishFunction: TypeAlias = Callable[[UIMessage, Turn, Outcome], Awaitable[object] | object]
+"""Gets the finished message, the turn and how it ended; see ``docs/chats.md``."""
+LoadFunction: TypeAlias = Callable[[Turn], Awaitable[list[UIMessage]] | list[UIMessage]]
+"""Returns the messages of a chat that the application has stored."""
+MakeContext: TypeAlias = Callable[[ChatRequest], TurnContext]
+
+_logger: Final = logging.getLogger("usechat.chats")
+_POLL: Final = 0.05
+"""Seconds between two looks at the store while waiting for another run to end."""
+_UNREADABLE: Final = 2.0
+"""Seconds after which a run that no look at the store of runs finds counts as one of a worker that shares none."""
+_FINISH_SECONDS: Final = 30.0
+"""Seconds that ``on_finish`` may take before the page sees the end without it."""
+_CLEAN_UP: Final = 3600.0
+"""The most seconds between two deletions of chats that are too old."""
+_TITLE: Final = "chat-title"
+_SCHEMES: Final = {"ws": "http", "wss": "https"}
+
+
+class Hooks(msgspec.Struct, frozen=True, kw_only=True):
+    """What the application is asked and told beside its agent."""
+
+    on_finish: FinishFunction | None = None
+    load: LoadFunction | None = None
+    titles: TitleFunction | None = None
+    history: HistoryFunction | None = None
+
+    async def finished(self, message: UIMessage, turn: Turn, outcome: Outcome) -> None:
+        """Call ``on_finish``. If it raises or takes too long, that is logged with a reference."""
+        if self.on_finish is None:
+            return
+        try:
+            async with asyncio.timeout(_FINISH_SECONDS):
+                await _awaited(self.on_finish(message, turn, outcome))
+        except Exception:
+            reference = secrets.token_hex(4)
+            _logger.exception(
+                "on_finish did not take the answer %s of chat %s; reference %s",
+                message["id"],
+                turn.chat_id,
+                reference,
+                extra={"chat_id": turn.chat_id, "reference": reference},
+            )
+
+    async def loaded(self, asked: ChatRequest, make_context: MakeContext) -> ChatRequest:
+        """Return a request with the history that the application has stored, instead of what the page sent."""
+        if self.load is None:
+            return asked
+        stored = await _awaited(self.load(make_context(asked).turn))
+        return request_over(list(stored), asked)
+
+    def recorder(self, info: RunInfo, turn: Turn, continues: UIMessage | None) -> "ReportedAnswer | None":
+        """Return what reports the answer of a run to ``on_finish``."""
+        return None if self.on_finish is None else ReportedAnswer(info, turn, continues, self)
+
+
+NO_HOOKS: Final = Hooks()
+
+
+def title_function(titles: Any) -> TitleFunction | None:
+    """Return a function that makes titles: the one that was given, or one that asks the agent that was given.
+
+    Raises :class:`~usechat.errors.CannotAnswer` if it is neither.
+    """
+    is_generator = inspect.isgeneratorfunction(titles) or inspect.isasyncgenfunction(titles)
+    if titles is None or (inspect.isroutine(titles) and not is_generator):
+        return cast("TitleFunction | None", titles)
+    transport = RunChatTransport(as_source(titles))
+
+    async def ask(messages: list[UIMessage]) -> str:
+        said = await transport.send_messages(ChatRequest(chat_id=new_id(), messages=messages))
+        return "".join([chunk.delta async for chunk in said if isinstance(chunk, TextDeltaChunk)])
+
+    return ask
+
+
+async def _awaited(value: Any) -> Any:
+    return await value if inspect.isawaitable(value) else value
+
+
+# With hooks alone.
+
+
+class ReportedAnswer:
+    """Builds the answer of a run and reports it when it ends."""
+
+    def __init__(self, info: RunInfo, turn: Turn, continues: UIMessage | None, hooks: Hooks) -> None:
+        self._answer = AnswerBuilder(sdk=info.sdk, message_id=info.message_id, continues=continues)
+        self._turn = turn
+        self._hooks = hooks
+
+    def start(self, fail: Callable[[str], object]) -> None:
+        """Do nothing: nothing is recorded before the end."""
+
+    def receive(self, frames: bytes) -> None:
+        """Take frames that readers see."""
+        self._answer.receive(frames)
+        if self._answer.is_crowded:
+            _ = self._answer.message
+
+    async def finish(self, info: RunInfo) -> None:
+        """Report the answer."""
+        outcome = cast("Outcome", str(info.state))
+        message = settled(self._answer.message, outcome, _answerable(info))
+        await self._hooks.finished(message, self._turn, outcome)
+
+
+def _answerable(info: RunInfo) -> list[str]:
+    return [call.tool_call_id for call in info.open_calls]
+
+
+# With a store of chats.
+
+
+class StoredTurns:
+    """The turns of an app whose chats are stored.
+
+    ``keep`` is how many seconds a chat that nobody changes is kept; ``None`` means for ever. ``agent`` is the name that
+    is stored with a chat.
+    """
+
+    def __init__(
+        self, store: ChatStore, manager: RunManager, hooks: Hooks, *, agent: str = "", keep: float | None = None
+    ) -> None:
+        self.store = store
+        self._manager = manager
+        self._hooks = hooks
+        self._agent = agent
+        self._keep = keep
+        self._upkeep: asyncio.Task[None] | None = None
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    async def open(self) -> None:
+        """Prepare the store, and begin to look after it. Raises :class:`~usechat.errors.UnusableChats`."""
+        if self._upkeep is None:
+            await self.store.open()
+            self._upkeep = asyncio.get_running_loop().create_task(self._look_after(), name="usechat chats")
+
+    async def close(self) -> None:
+        """Stop looking after the store, and close it."""
+        tasks = [*self._tasks, *([] if self._upkeep is None else [self._upkeep])]
+        for task in tasks:
+            task.cancel()
+        if tasks:
+            await asyncio.wait(tasks)
+        self._upkeep = None
+        await self.store.close()
+
+    async def begin(
+        self,
+        asked: ChatRequest,
+        info: RunInfo,
+        source: Source,
+        make_context: MakeContext,
+        *,
+        files: FileUrls,
+        check_import: Callable[[ChatRequest], ChatRequest] | None,
+        has_left: Callable[[], Awaitable[bool]],
+    ) -> Reading:
+        """Start a run on the stored branch, or do what the chat's running answer demands; return a reading."""
+        await self._opened()
+        unreadable_since: float | None = None
+        while True:
+            found = await self.store.begin(
+                asked,
+                owner=info.subject,
+                run_id=info.run_id,
+                agent=self._agent,
+                files=files,
+                check_import=check_import,
+            )
+            match found:
+                case Begun():
+                    return await self._start(found, info, source, make_context, files)
+                case Answered():
+                    return _replayed(found, info.sdk)
+            active = await self._active(found.claim, info.chat_id)
+            if active is None:
+                now = asyncio.get_running_loop().time()
+                unreadable_since = now if unreadable_since is None else unreadable_since
+                if now - unreadable_since > _UNREADABLE:
+                    raise ChatBusy("This chat is being answered already.")
+            elif (reading := await self._join(found, active, info, source, make_context, asked)) is not None:
+                return reading
+            await asyncio.sleep(_POLL)
+            if await has_left():
+                raise ClientLeft("The client left before its request was answered.")
+
+    async def _opened(self) -> None:
+        """Open the store in an app that no lifespan has opened; a database that cannot be used is 503."""
+        try:
+            await self.open()
+        except UnusableChats as error:
+            _logger.error("%s", error)
+            raise ChatsUnreachable from None
+
+    async def _active(self, claim: Claim, key: str) -> RunInfo | None:
+        """Return the run that has a claim; ``None`` if it has not begun yet, or in a worker that shares no runs."""
+        latest = await self._manager.latest(key)
+        is_it = latest is not None and latest.run_id == claim.run_id and latest.state is RunState.RUNNING
+        return latest if is_it else None
+
+    async def _join(
+        self,
+        found: Joined | Busy,
+        active: RunInfo,
+        info: RunInfo,
+        source: Source,
+        make_context: MakeContext,
+        asked: ChatRequest,
+    ) -> Reading | None:
+        if isinstance(found, Joined):
+            given = {answer.tool_call_id for answer in asked.approvals}
+            if isinstance(source, HandsOver) and not given <= set(found.claim.given):
+                source.hand_over(make_context(asked).turn)
+                return None
+            return await self._manager.attach(active, sdk=info.sdk, has_message=found.has_message)
+        if found.is_edit:  # nobody waits for the answer to a message that is replaced
+            await self._manager.stop(active)
+            return None
+
+        async def prepare(_latest: RunInfo | None) -> PreparedRun:
+            return PreparedRun(info, make_context(asked))
+
+        return await self._manager.resolve_conflict(active, info, source, prepare)
+
+    async def _start(
+        self, begun: Begun, info: RunInfo, source: Source, make_context: MakeContext, files: FileUrls
+    ) -> Reading:
+        try:
+            context = make_context(await self._for_agent(begun.request, files))
+            calls = _calls_of(begun.continues)
+            info = msgspec.structs.replace(
+                info,
+                message_id=begun.claim.message_id,
+                open_calls=tuple(call for call in calls if call.tool_call_id in begun.claim.answerable),
+                given_calls=tuple(call for call in calls if call.tool_call_id in begun.claim.given),
+            )
+            recorder = StoredAnswer(self.store, begun, info, context, self._hooks)
+            reading = await self._manager.start(
+                info,
+                source,
+                context,
+                continues=begun.continues,
+                recorder=recorder,
+                takes_over=True,
+                taken_ids=begun.known_ids,
+            )
+        except BaseException:
+            await self._give_back(begun)
+            raise
+        if begun.is_new and self._hooks.titles is not None:
+            self._spawn(self._entitle(begun, recorder, self._hooks.titles))
+        return reading
+
+    async def _give_back(self, begun: Begun) -> None:
+        """Free a chat whose run did not start. The answers that it was given are given to the next run."""
+        nothing: UIMessage = {"id": begun.claim.message_id, "role": "assistant", "parts": []}
+        with contextlib.suppress(ChatsUnreachable, ClaimLost):  # then its lease expires
+            await self.store.finish(begun.claim, begun.continues or nothing, "lost")
+
+    async def _for_agent(self, request: ChatRequest, files: FileUrls) -> ChatRequest:
+        """Return the request that the agent gets: files with addresses that a model can fetch, and as much as it takes.
+
+        What is stored stays whole.
+        """
+        messages = [files.write(message) for message in request.messages]
+        if self._hooks.history is not None:
+            messages = list(await _awaited(self._hooks.history(messages)))
+        return msgspec.structs.replace(request, messages=messages)
+
+    # -- Titles.
+
+    async def _entitle(self, begun: Begun, recorder: "StoredAnswer", titles: TitleFunction) -> None:
+        """Ask for a title, store it and show it, if the answer is still running."""
+        try:
+            title = await ask_title(titles, list(begun.request.messages))
+            chat = None if title is None else await self.store.suggest_title(begun.chat.id, title)
+        except Exception:  # of user code, or the database
+            _logger.exception("chat %s: it got no title", begun.chat.id, extra={"chat_id": begun.chat.id})
+            return
+        if chat is not None:
+            recorder.show_title(chat.title)
+
+    def _spawn(self, work: Any) -> None:
+        task = asyncio.get_running_loop().create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    # -- What is done now and then.
+
+    async def _look_after(self) -> None:
+        """Declare answers of dead workers lost, and delete chats that are too old."""
+        loop = asyncio.get_running_loop()
+        cleaned = float("-inf")
+        while True:
+            try:
+                for lost in await self.store.collect_lost():
+                    await self._report_lost(lost)
+                if self._keep is not None and loop.time() - cleaned >= min(_CLEAN_UP, self._keep / 10):
+                    await self.store.delete_unchanged(self._keep)
+                    cleaned = loop.time()
+            except ChatsUnreachable:
+                pass  # the store has logged it
+            except Exception:
+                _logger.exception("the chats could not be looked after")
+            await asyncio.sleep(self.store.lease / 3)
+
+    async def _report_lost(self, lost: LostAnswer) -> None:
+        _logger.warning(
+            "run %s: its worker is gone, so its answer is lost",
+            lost.claim.run_id,
+            extra={"chat_id": lost.chat.id, "run_id": lost.claim.run_id},
+        )
+        nothing: UIMessage = {"id": lost.claim.message_id, "role": "assistant", "parts": []}
+        request = ChatRequest(chat_id=lost.chat.id, messages=[])
+        turn = TurnContext(request, identity=Identity(lost.chat.owner)).turn
+        await self._hooks.finished(lost.message or nothing, turn, "lost")
+
+
+class StoredAnswer:
+    """Records the answer of a run in the store of chats, and tells the page the title of a new chat."""
+
+    def __init__(self, store: ChatStore, begun: Begun, info: RunInfo, context: TurnContext, hooks: Hooks) -> None:
+        self._recorder = AnswerRecorder(store, begun, sdk=info.sdk, on_lost=self._lose)
+        self._context = context
+        self._hooks = hooks
+        self._title = begun.chat.title if begun.is_new else ""
+        self._has_begun = False
+        self._fail: Callable[[str], object] = _ignore
+
+    def start(self, fail: Callable[[str], object]) -> None:
+        """Begin to save now and then."""
+        self._fail = fail
+        self._recorder.start()
+        if self._title:
+            self._send_title_after_first_part()
+
+    def receive(self, frames: bytes) -> None:
+        """Take frames that readers see."""
+        self._recorder.receive(frames)
+
+    def show_title(self, title: str) -> None:
+        """Send another title to the page, as data that is not stored, as soon as the answer has begun."""
+        self._title = title
+        if self._has_begun:
+            self._send_title()
+
+    def _send_title_after_first_part(self) -> None:
+        """Let the source speak first: its first part may name the message."""
+        write = self._context.write
+
+        def write_and_send_title(part: Part) -> bool | None:
+            should_yield = write(part)
+            if not self._has_begun:
+                self._has_begun = True
+                self._send_title()
+            return should_yield
+
+        self._context.connect(write_and_send_title)
+
+    def _send_title(self) -> None:
+        title, self._title = self._title, ""
+        self._context.turn.emit(_TITLE, title, transient=True)
+
+    async def finish(self, info: RunInfo) -> None:
+        """Store the end of the answer; a database that is away is asked again for as long as the chat is claimed."""
+        self._fail = _ignore
+        outcome = cast("Outcome", str(info.state))
+        message = self._recorder.message
+        try:
+            stored = await self._recorder.finish(outcome, answerable=_answerable(info))
+        except (ChatsUnreachable, ClaimLost) as error:
+            _logger.error(
+                "run %s: the end of its answer could not be stored: %s",
+                info.run_id,
+                error,
+                extra={"chat_id": info.chat_id, "run_id": info.run_id},
+            )
+            stored = None
+        await self._hooks.finished(stored or settled(message, outcome, _answerable(info)), self._context.turn, outcome)
+
+    def _lose(self) -> None:
+        self._fail(LOST)
+
+
+def _ignore(_text: str) -> None:
+    """Do nothing: the run has not begun, or has ended."""
+
+
+def _calls_of(message: UIMessage | None) -> Collection[OpenCall]:
+    """Return the calls of a continued message as a run knows them."""
+    found = []
+    for part in tool_parts_of(message or {}):
+        kind = str(part["type"])
+        name = str(part.get("toolName")) if is_dynamic_tool(kind) else kind.removeprefix("tool-")
+        approval = part.get("approval")
+        asked = str(approval["id"]) if approval and part.get("state") == "approval-requested" else None
+        found.append(OpenCall(part["toolCallId"], name, input_digest(part.get("input")), asked))
+    return found
+
+
+def _replayed(answered: Answered, sdk: str) -> Reading:
+    """Return a reading of what a page lacks of an answer that has ended."""
+    stream = FrameStream(MessageStream(message_id=answered.message["id"], sdk=sdk, continues=answered.copy))
+    frames = [stream.send(part) for part in unseen_parts(answered.message, answered.copy)]
+    log = Log()
+    reader = log.reader()
+    log.append(b"".join([*frames, stream.close()]))
+    log.end()
+    return LogReading(reader, None, on_close=lambda _: None)
+
+
+def file_urls(request: HTTPConnection, path: str, chat_id: str) -> FileUrls:
+    """Return the addresses of a chat's files: absolute, because a model fetches them, too."""
+    base = str(request.base_url.replace(scheme=_SCHEMES.get(request.url.scheme, request.url.scheme))).rstrip("/")
+    return FileUrls(f"{base}{path}/{quote(chat_id, safe='', errors='surrogatepass')}/files/")

@@ -1,0 +1,269 @@
+"""TypeScript types of what an agent says, for ``useChat<ChatMessage>()``: its tools, data parts and metadata.
+
+`usechat types my_app:agent -o chat-types.ts` writes them. The tools of a pydantic-ai agent are found in the agent.
+Everything else is registered where the agent is defined, with :func:`chat_types`. A type is a pydantic model, a
+dataclass, a ``msgspec.Struct``, any other type that one of these two libraries knows, or a JSON schema.
+"""
+
+import json
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, Final, Literal, TypeAlias, TypeVar
+
+import msgspec
+
+from usechat.errors import InvalidSetting
+from usechat.protocol.parts import data_name
+
+__all__ = ["ChatTypes", "ToolTypes", "chat_types", "types_of", "typescript"]
+
+Schema: TypeAlias = Mapping[str, Any]
+Described: TypeAlias = Any
+"""A type, or a JSON schema."""
+AgentT = TypeVar("AgentT")
+
+_IDENTIFIER: Final = re.compile(r"[A-Za-z_$][A-Za-z0-9_$]*")
+_SIMPLE: Final = {"string": "string", "number": "number", "integer": "number", "boolean": "boolean", "null": "null"}
+_registered: list[tuple[Any, "ChatTypes"]] = []
+
+
+class ToolTypes(msgspec.Struct, frozen=True):
+    """The types of a tool's input and output; ``None`` stands for ``unknown``.
+
+    >>> ToolTypes(input={"type": "string"}, output=int).output
+    <class 'int'>
+    """
+
+    input: Described = None
+    output: Described = None
+
+
+class ChatTypes(msgspec.Struct, frozen=True, kw_only=True):
+    """The types of everything that an agent says.
+
+    ``tools`` and ``data`` are by name; the name of a data part is without ``data-``.
+
+    >>> ChatTypes(data={"progress": int}).data
+    {'progress': <class 'int'>}
+    """
+
+    tools: Mapping[str, ToolTypes] = {}
+    data: Mapping[str, Described] = {}
+    metadata: Described = None
+
+
+def chat_types(
+    *, tools: Mapping[str, ToolTypes] = {}, data: Sequence[type] | Mapping[str, Described] = (), metadata: Any = None
+) -> Callable[[AgentT], AgentT]:
+    """Register the types of an agent; use it as a decorator, or call what it returns with the agent.
+
+    A sequence of ``data`` types names each part after its type, as ``emit`` does.
+
+    >>> import dataclasses
+    >>> @dataclasses.dataclass
+    ... class Progress:
+    ...     percent: int
+    >>> @chat_types(data=[Progress])
+    ... def agent(turn):
+    ...     turn.emit(Progress(50))
+    >>> list(types_of(agent).data)
+    ['progress']
+    """
+    named = data if isinstance(data, Mapping) else {data_name(kind): kind for kind in data}
+    types = ChatTypes(tools=tools, data=named, metadata=metadata)
+
+    def register(agent: AgentT) -> AgentT:
+        _registered.append((agent, types))
+        return agent
+
+    return register
+
+
+def types_of(agent: Any) -> ChatTypes:
+    """Return the types that are registered for an agent, and those of its tools as far as the agent describes them.
+
+    >>> agent = chat_types(metadata=int)(lambda turn: "Hello!")
+    >>> types_of(agent).metadata
+    <class 'int'>
+    """
+    found = [types for known, types in _registered if known is agent]
+    tools: dict[str, ToolTypes] = dict(_described_tools(agent))
+    data: dict[str, Described] = {}
+    for types in found:
+        tools |= types.tools
+        data |= types.data
+    return ChatTypes(tools=tools, data=data, metadata=next((one.metadata for one in found if one.metadata), None))
+
+
+def _described_tools(agent: Any) -> Iterator[tuple[str, ToolTypes]]:
+    """Yield the tools of a pydantic-ai agent, and of toolsets inside its toolsets."""
+    if not type(agent).__module__.startswith("pydantic_ai."):
+        return
+    for toolset in agent.toolsets:
+        for name, tool in getattr(toolset, "tools", {}).items():
+            schema = tool.function_schema
+            yield name, ToolTypes(schema.json_schema, getattr(schema, "return_schema", None))
+
+
+def typescript(types: ChatTypes, *, source: str = "usechat types") -> str:
+    """Return a TypeScript file that exports ``ChatMessage`` and the types that it is made of.
+
+    Raises :class:`~usechat.errors.InvalidSetting` for a type that cannot be described.
+
+    >>> print(typescript(ChatTypes(tools={"weather": ToolTypes({"type": "string"}, {"type": "number"})})))
+    // Written by `usechat types`; run it again instead of editing this file.
+    import type { UIMessage } from "ai";
+    <BLANKLINE>
+    export type ChatTools = {
+      weather: { input: string; output: number };
+    };
+    <BLANKLINE>
+    export type ChatData = {};
+    <BLANKLINE>
+    export type ChatMetadata = unknown;
+    <BLANKLINE>
+    export type ChatMessage = UIMessage<ChatMetadata, ChatData, ChatTools>;
+    <BLANKLINE>
+    """
+    writer = _TypeWriter()
+    tools = {
+        name: f"{{ input: {writer.type(tool.input, f'the input of {name}')};"
+        f" output: {writer.type(tool.output, f'the output of {name}', is_sent=True)} }}"
+        for name, tool in types.tools.items()
+    }
+    data = {name: writer.type(kind, f"data-{name}", is_sent=True) for name, kind in types.data.items()}
+    metadata = writer.type(types.metadata, "the metadata", is_sent=True)
+    blocks = [
+        f'// Written by `{source}`; run it again instead of editing this file.\nimport type {{ UIMessage }} from "ai";',
+        *(f"export type {name} = {text};" for name, text in writer.named.items()),
+        f"export type ChatTools = {_object(tools)};",
+        f"export type ChatData = {_object(data)};",
+        f"export type ChatMetadata = {metadata};",
+        "export type ChatMessage = UIMessage<ChatMetadata, ChatData, ChatTools>;",
+    ]
+    return "\n\n".join(blocks) + "\n"
+
+
+def _object(fields: Mapping[str, str]) -> str:
+    lines = [f"  {_key(name)}: {text};" for name, text in fields.items()]
+    return "\n".join(["{", *lines, "}"]) if lines else "{}"
+
+
+def _key(name: str) -> str:
+    return name if _IDENTIFIER.fullmatch(name) else json.dumps(name)
+
+
+class _TypeWriter:
+    """Turns types into TypeScript; ``named`` are those that others refer to, such as recursive ones."""
+
+    def __init__(self) -> None:
+        self.named: dict[str, str] = {}
+        self._sources: dict[str, tuple[str, bool]] = {}
+
+    def type(self, described: Described, place: str, *, is_sent: bool = False) -> str:
+        """Return the TypeScript of a type; one that is sent has all its fields."""
+        if described is None:
+            return "unknown"
+        schema, has_all_fields = _schema_of(described, place, is_sent=is_sent)
+        return _Document(self, schema, has_all_fields).text(schema)
+
+    def name_for(self, wanted: str, schema: Any, *, has_all_fields: bool) -> tuple[str, bool]:
+        """Return a name for a definition, and whether it is new: two of one name that differ get two."""
+        base = "".join(part[:1].upper() + part[1:] for part in re.split(r"[^A-Za-z0-9]+", wanted)) or "Type"
+        text = json.dumps(schema, sort_keys=True)
+        source = (text, has_all_fields and ('"properties"' in text or '"$ref"' in text))
+        number = 1
+        while (name := base if number == 1 else f"{base}{number}") in self._sources:
+            if self._sources[name] == source:
+                return name, False
+            number += 1
+        self._sources[name] = source
+        return name, True
+
+
+def _schema_of(described: Described, place: str, *, is_sent: bool) -> tuple[Schema, bool]:
+    """Return a type's JSON schema, and whether every field is there although a default makes it optional."""
+    if isinstance(described, Mapping):
+        return described, False
+    try:
+        if _is_pydantic(described):
+            from pydantic import TypeAdapter
+
+            mode: Literal["serialization", "validation"] = "serialization" if is_sent else "validation"
+            return TypeAdapter(described).json_schema(mode=mode), is_sent
+        omits = getattr(getattr(described, "__struct_config__", None), "omit_defaults", False)
+        return msgspec.json.schema(described), is_sent and not omits
+    except Exception as error:  # whatever a library says about a type that it cannot describe
+        raise InvalidSetting(f"{place} cannot be described: {error}") from error
+
+
+def _is_pydantic(kind: Any) -> bool:
+    return hasattr(kind, "__pydantic_core_schema__") or hasattr(kind, "__pydantic_fields__")
+
+
+class _Document:
+    """One JSON schema with its definitions."""
+
+    def __init__(self, writer: _TypeWriter, root: Schema, has_all_fields: bool) -> None:
+        self._writer = writer
+        self._definitions: Mapping[str, Any] = root.get("$defs") or root.get("definitions") or {}
+        self._has_all_fields = has_all_fields
+
+    def text(self, schema: Any) -> str:
+        """Return the TypeScript of a part of the schema."""
+        if not isinstance(schema, Mapping):
+            return "never" if schema is False else "unknown"
+        if "$ref" in schema:
+            return self._reference(str(schema["$ref"]).rpartition("/")[2])
+        if "const" in schema:
+            return json.dumps(schema["const"])
+        if "enum" in schema:
+            return _union(map(json.dumps, schema["enum"]))
+        for key, join in {"anyOf": _union, "oneOf": _union, "allOf": _intersection}.items():
+            if key in schema:
+                return join(map(self.text, schema[key]))
+        return self._by_type(schema)
+
+    def _by_type(self, schema: Schema) -> str:
+        kind = schema.get("type")
+        if isinstance(kind, list):
+            return _union(self._by_type({**schema, "type": one}) for one in kind)
+        if kind == "array":
+            return self._array(schema)
+        if kind == "object" or "properties" in schema:
+            return self._fields(schema)
+        return _SIMPLE.get(str(kind), "unknown")
+
+    def _array(self, schema: Schema) -> str:
+        if "prefixItems" in schema:
+            return f"[{', '.join(map(self.text, schema['prefixItems']))}]"
+        item = self.text(schema.get("items", {}))
+        return f"Array<{item}>"
+
+    def _fields(self, schema: Schema) -> str:
+        required = schema.get("properties", {}) if self._has_all_fields else schema.get("required", ())
+        fields = [
+            f"{_key(name)}{'' if name in required else '?'}: {self.text(field)}"
+            for name, field in schema.get("properties", {}).items()
+        ]
+        others = schema.get("additionalProperties")
+        if not fields:
+            return f"Record<string, {self.text({} if others is None or others is True else others)}>"
+        known = f"{{ {'; '.join(fields)} }}"
+        return known if not others or others is True else f"{known} & Record<string, unknown>"
+
+    def _reference(self, wanted: str) -> str:
+        schema = self._definitions.get(wanted, {})
+        name, is_new = self._writer.name_for(wanted, schema, has_all_fields=self._has_all_fields)
+        if is_new:
+            self._writer.named[name] = "unknown"  # its place, before what it refers to
+            self._writer.named[name] = self.text(schema)
+        return name
+
+
+def _union(texts: Any) -> str:
+    return " | ".join(dict.fromkeys(texts)) or "never"
+
+
+def _intersection(texts: Any) -> str:
+    return " & ".join(f"({text})" if " | " in text else text for text in dict.fromkeys(texts)) or "unknown"

@@ -1,0 +1,53 @@
+"""The frameworks that the scripts run, live. Each is one row; what it cannot do is a sentence of its documentation."""
+
+from typing import Final
+
+from tests.adapters.agents import Framework
+
+_RAISES: Final = (
+    "A tool that raises ends the turn, as the framework lets exceptions pass; the page shows the call as failed."
+)
+_NEEDS_MEMORY: Final = "Needs a checkpointer, which keeps the paused state."
+
+FRAMEWORKS: Final = (
+    Framework(
+        name="LangGraph with a checkpointer",
+        page="langgraph",
+        factory="langgraph_agent:with_memory",
+        apis=("chat", "responses", "anthropic"),
+        limits={"tool failure": _RAISES},
+    ),
+    Framework(
+        name="LangGraph without memory",
+        page="langgraph",
+        factory="langgraph_agent:without_memory",
+        apis=("chat", "responses", "anthropic"),
+        limits={
+            "tool failure": _RAISES,
+            "approval": _NEEDS_MEMORY,
+            "denial": _NEEDS_MEMORY,
+            "two approvals in reverse order": _NEEDS_MEMORY,
+            "a new message while an approval waits": _NEEDS_MEMORY,
+        },
+    ),
+    Framework(
+        name="Pydantic AI",
+        page="pydantic-ai",
+        factory="pydantic_ai_agent:make",
+        apis=("chat", "responses", "anthropic"),
+        limits={
+            "tool failure": _RAISES,
+            "sub-agent": "The text of an agent that a tool asks is the result of that tool; it is not streamed.",
+        },
+    ),
+    Framework(
+        name="OpenAI Agents",
+        page="openai-agents",
+        factory="openai_agents_agent:make",
+        apis=("responses", "chat"),
+        limits={
+            "client tool": "The SDK has no tools that run elsewhere.",
+            "sub-agent": "The text of an agent that a tool asks is the result of that tool; it is not streamed.",
+        },
+    ),
+)

@@ -1,0 +1,78 @@
+"""What a graph with a checkpointer is sent: the new message, and what has to be mended or removed before it."""
+
+from typing import Any
+
+from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, RemoveMessage, ToolMessage
+
+from tests.adapters.turns import assistant, text, tool, turn_of, user
+from usechat.adapters import conversation
+from usechat.adapters.langgraph import next_messages
+
+CALL: Any = {"name": "dig", "args": {}, "id": "c1", "type": "tool_call"}
+
+
+def human(said: str, message_id: str) -> HumanMessage:
+    return HumanMessage(said, id=message_id, additional_kwargs={"usechat": True})
+
+
+def short(messages: list[BaseMessage]) -> list[tuple[str, Any]]:
+    return [(message.type, message.content) for message in messages]
+
+
+ONE_TURN = [human("One?", "u1"), AIMessage("One.", id="a1")]
+TWO_TURNS = [*ONE_TURN, human("Two?", "u2"), AIMessage("Two.", id="a2")]
+ANSWERS = assistant(text("One."), message_id="m1"), assistant(text("Two."), message_id="m2")
+
+
+async def test_a_new_message_is_sent_alone_under_its_id() -> None:
+    sent = next_messages(ONE_TURN, turn_of(user("One?"), ANSWERS[0], user("Two?", "u2")))
+    assert short(sent) == [("human", "Two?")]
+    assert sent[0].id == "u2"
+
+
+async def test_a_page_that_sends_only_the_last_message_keeps_the_thread() -> None:
+    assert short(next_messages(TWO_TURNS, turn_of(user("Three?", "u3")))) == [("human", "Three?")]
+
+
+async def test_an_empty_thread_gets_the_whole_chat() -> None:
+    sent = next_messages([], turn_of(user("One?"), ANSWERS[0], user("Two?", "u2")))
+    assert short(sent) == [("human", "One?"), ("ai", "One."), ("human", "Two?")]
+
+
+async def test_what_is_regenerated_is_removed() -> None:
+    sent = next_messages(TWO_TURNS, turn_of(user("One?"), ANSWERS[0], user("Two?", "u2")))
+    assert isinstance(sent[0], RemoveMessage)
+    assert short(sent[1:]) == [("human", "One?"), ("ai", "One."), ("human", "Two?")]
+
+
+async def test_what_was_edited_under_a_new_id_is_removed() -> None:
+    sent = next_messages(TWO_TURNS, turn_of(user("One?"), ANSWERS[0], user("Other?", "u9")))
+    assert isinstance(sent[0], RemoveMessage)
+    assert short(sent[1:]) == [("human", "One?"), ("ai", "One."), ("human", "Other?")]
+
+
+async def test_messages_that_middleware_added_are_kept() -> None:
+    state = [*ONE_TURN, HumanMessage("A summary.", id="x")]
+    assert short(next_messages(state, turn_of(user("One?"), ANSWERS[0], user("Two?", "u2")))) == [("human", "Two?")]
+
+
+async def test_a_call_that_was_stopped_is_closed_before_the_next_message() -> None:
+    state = [human("Dig.", "u1"), AIMessage("", tool_calls=[CALL], id="a1")]
+    stopped = assistant(tool("dig", "c1", "input-available"), message_id="m1")
+    sent = next_messages(state, turn_of(user("Dig."), stopped, user("Hi.", "u2")))
+    assert short(sent) == [("tool", conversation.NOT_COMPLETED), ("human", "Hi.")]
+    assert isinstance(sent[0], ToolMessage)
+    assert (sent[0].tool_call_id, sent[0].status) == ("c1", "error")
+
+
+async def test_a_call_that_was_left_open_long_ago_is_closed_in_its_place() -> None:
+    state = [human("Dig.", "u1"), AIMessage("", tool_calls=[CALL], id="a1"), human("Hi.", "u2")]
+    sent = next_messages(state, turn_of(user("Three?", "u3")))
+    assert isinstance(sent[0], RemoveMessage)
+    assert [kind for kind, _ in short(sent[1:])] == ["human", "ai", "tool", "human", "human"]
+
+
+async def test_the_output_of_the_page_closes_its_call() -> None:
+    state = [human("Where?", "u1"), AIMessage("", tool_calls=[CALL], id="a1")]
+    answered = assistant(tool("dig", "c1", "output-available", output={"city": "Paris"}), message_id="m1")
+    assert short(next_messages(state, turn_of(user("Where?"), answered))) == [("tool", '{"city":"Paris"}')]

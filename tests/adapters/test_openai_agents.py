@@ -1,0 +1,140 @@
+"""The events of the OpenAI Agents SDK to parts, and chats to its input: lists in, lists out."""
+
+from typing import Any
+
+import pytest
+from agents import Agent
+from agents.items import ToolCallOutputItem
+from agents.stream_events import AgentUpdatedStreamEvent, RawResponsesStreamEvent, RunItemStreamEvent
+from openai.types.responses import ResponseFunctionToolCall, ResponseReasoningItem
+from openai.types.responses.response_reasoning_item import Summary
+
+from tests.adapters.turns import assistant, said_by, text, tool, turn_of, user
+from usechat.adapters import conversation
+from usechat.adapters.openai_agents import OpenAIAgentsAdapter, source_of, to_openai_agents
+from usechat.errors import UnknownEvent
+from usechat.parts import (
+    BlockEnd,
+    Data,
+    Error,
+    Reasoning,
+    Step,
+    Text,
+    ToolCall,
+    ToolDenied,
+    ToolError,
+    ToolInputDelta,
+    ToolInputStart,
+    ToolResult,
+)
+
+AGENT: Agent[Any] = Agent(name="assistant")
+BROKEN_OFF = Error(conversation.BROKEN_OFF)
+CALL = ResponseFunctionToolCall(
+    type="function_call", id="__fake_id__", call_id="c1", name="weather", arguments='{"city":"Paris"}'
+)
+
+
+class Raw:
+    """An event of the Responses API: its type and fields."""
+
+    def __init__(self, kind: str, **fields: Any) -> None:
+        self.type = f"response.{kind}"
+        self.__dict__ |= fields
+
+
+def raw(kind: str, **fields: Any) -> Any:
+    data: Any = Raw(kind, **fields)
+    return RawResponsesStreamEvent(data=data)
+
+
+def output(value: Any) -> Any:
+    item: Any = ToolCallOutputItem(
+        agent=AGENT, raw_item={"call_id": "c1", "output": str(value), "type": "function_call_output"}, output=value
+    )
+    return RunItemStreamEvent(name="tool_output", item=item)
+
+
+CALLED = [
+    raw("created"),
+    raw("output_item.added", output_index=0, item=CALL),
+    raw("function_call_arguments.delta", output_index=0, delta='{"city":"Paris"}'),
+    raw("output_item.done", output_index=0, item=CALL),
+]
+
+
+def test_text_is_streamed() -> None:
+    events = [raw("created"), raw("output_text.delta", delta="Hel"), raw("output_text.delta", delta="lo")]
+    assert said_by(OpenAIAgentsAdapter(), events) == [Step(), Text("Hel"), Text("lo"), BROKEN_OFF]
+
+
+def test_reasoning_keeps_what_its_provider_encrypted() -> None:
+    item = ResponseReasoningItem(
+        type="reasoning", id="rs_1", summary=[Summary(type="summary_text", text="Hm.")], encrypted_content="e"
+    )
+    events = [raw("reasoning_summary_text.delta", delta="Hm."), raw("output_item.done", output_index=0, item=item)]
+    assert said_by(OpenAIAgentsAdapter(), events)[:-1] == [
+        Reasoning("Hm."),
+        BlockEnd({"openai": {"itemId": "rs_1", "reasoningEncryptedContent": "e"}}),
+    ]
+
+
+def test_the_input_of_a_tool_is_streamed_by_its_index_and_its_result_is_a_value() -> None:
+    assert said_by(OpenAIAgentsAdapter(), [*CALLED, output({"celsius": 21})])[:-1] == [
+        Step(),
+        ToolInputStart("c1", "weather"),
+        ToolInputDelta("c1", '{"city":"Paris"}'),
+        ToolCall("c1", "weather", {"city": "Paris"}),
+        ToolResult("c1", {"celsius": 21}),
+    ]
+
+
+def test_the_sentence_of_the_sdk_about_a_tool_that_raised_is_a_failure() -> None:
+    failed = output("An error occurred while running the tool. Please try again.")
+    said = said_by(OpenAIAgentsAdapter(known_calls={"c1"}), [failed])
+    assert said[0] == ToolError("c1", conversation.TOOL_FAILED)
+
+
+def test_a_call_that_a_person_denied_is_denied() -> None:
+    adapter = OpenAIAgentsAdapter(known_calls={"c1"}, denied={"c1": "No."})
+    assert said_by(adapter, [output("No.")])[0] == ToolDenied("c1", "No.")
+
+
+def test_a_handoff_names_the_agent_that_goes_on() -> None:
+    events = [AgentUpdatedStreamEvent(AGENT), AgentUpdatedStreamEvent(Agent(name="researcher"))]
+    assert said_by(OpenAIAgentsAdapter(), events) == [Data("agent", {"name": "researcher"}), BROKEN_OFF]
+
+
+def test_other_events_are_unknown() -> None:
+    with pytest.raises(UnknownEvent, match="telepathy"):
+        list(OpenAIAgentsAdapter().feed(type("Odd", (), {"type": "telepathy"})()))
+
+
+def test_agents_answer_and_nothing_else_does() -> None:
+    assert source_of(AGENT) is not None
+    assert source_of("a text") is None
+
+
+async def test_a_chat_becomes_input_items() -> None:
+    encrypted = {"openai": {"itemId": "rs_1", "reasoningEncryptedContent": "e"}}
+    thought = {"type": "reasoning", "text": "Hm.", "providerMetadata": encrypted}
+    image = {"type": "file", "mediaType": "image/png", "url": "data:image/png;base64,aGk="}
+    weather = tool("weather", "c1", "output-available", output={"celsius": 21})
+    turn = turn_of(
+        user("Look.", "u1", image),
+        assistant({"type": "step-start"}, thought, weather, {"type": "step-start"}, text("Sunny.")),
+    )
+    summary = [{"type": "summary_text", "text": "Hm."}]
+    assert to_openai_agents(conversation.history(turn)) == [
+        {
+            "role": "user",
+            "content": [
+                {"type": "input_text", "text": "Look."},
+                {"type": "input_image", "image_url": "data:image/png;base64,aGk=", "detail": "auto"},
+            ],
+        },
+        {"type": "reasoning", "id": "rs_1", "summary": summary, "encrypted_content": "e"},
+        {"type": "function_call", "call_id": "c1", "name": "weather", "arguments": "{}"},
+        {"type": "function_call_output", "call_id": "c1", "output": '{"celsius":21}'},
+        {"role": "assistant", "content": "Sunny."},
+    ]

@@ -1,0 +1,189 @@
+"""The events of Pydantic AI to parts, and chats to its messages: lists in, lists out."""
+
+from dataclasses import dataclass
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from pydantic_ai import Agent, DeferredToolRequests
+from pydantic_ai.messages import (
+    BinaryContent,
+    CustomEvent,
+    FinalResultEvent,
+    FunctionToolCallEvent,
+    FunctionToolResultEvent,
+    ModelResponse,
+    PartDeltaEvent,
+    PartEndEvent,
+    PartStartEvent,
+    TextPart,
+    TextPartDelta,
+    ThinkingPart,
+    ThinkingPartDelta,
+    ToolCallPart,
+    ToolCallPartDelta,
+    ToolReturnPart,
+)
+from pydantic_ai.run import AgentRunResultEvent
+from pydantic_ai.usage import RunUsage
+
+from tests.adapters.turns import assistant, said_by, text, tool, turn_of, user
+from usechat.adapters import conversation
+from usechat.adapters.pydantic_ai import PydanticAIAdapter, source_of, to_pydantic_ai
+from usechat.errors import UnknownEvent
+from usechat.parts import (
+    ApprovalRequest,
+    BlockEnd,
+    Data,
+    Error,
+    Finish,
+    Reasoning,
+    Step,
+    Text,
+    ToolCall,
+    ToolDenied,
+    ToolError,
+    ToolInputDelta,
+    ToolInputError,
+    ToolInputStart,
+    ToolResult,
+)
+
+USAGE = {"inputTokens": 2, "outputTokens": 3, "totalTokens": 5}
+
+
+def ended(output: Any, reason: Any = "stop") -> Any:
+    result: Any = SimpleNamespace(
+        output=output,
+        usage=RunUsage(input_tokens=2, output_tokens=3),
+        response=ModelResponse([TextPart("Hello")], finish_reason=reason),
+    )
+    return AgentRunResultEvent(result)
+
+
+TEXT = [
+    PartStartEvent(index=0, part=TextPart("Hel")),
+    FinalResultEvent(tool_name=None, tool_call_id=None),
+    PartDeltaEvent(index=0, delta=TextPartDelta("lo")),
+    PartEndEvent(index=0, part=TextPart("Hello")),
+]
+CALL = ToolCallPart("weather", '{"city":"Paris"}', "c1")
+CALLS = [
+    PartStartEvent(index=0, part=ToolCallPart("weather", None, "c1")),
+    PartDeltaEvent(index=0, delta=ToolCallPartDelta(args_delta='{"city":')),
+    PartDeltaEvent(index=0, delta=ToolCallPartDelta(args_delta='"Paris"}')),
+    PartEndEvent(index=0, part=CALL),
+    FunctionToolCallEvent(CALL),
+]
+
+
+def returned(content: Any, outcome: Any = "success") -> Any:
+    return FunctionToolResultEvent(ToolReturnPart("weather", content, "c1", outcome=outcome))
+
+
+def test_text_is_streamed_with_the_piece_that_its_start_holds() -> None:
+    assert said_by(PydanticAIAdapter(), [*TEXT, ended("Hello")]) == [
+        Step(),
+        Text("Hel"),
+        Text("lo"),
+        BlockEnd(),
+        Finish("stop", usage=USAGE),
+    ]
+
+
+def test_reasoning_keeps_the_signature_of_its_provider() -> None:
+    signed = ThinkingPart("Hm.", signature="s", provider_name="anthropic")
+    events = [
+        PartStartEvent(index=0, part=ThinkingPart("H")),
+        PartDeltaEvent(index=0, delta=ThinkingPartDelta(content_delta="m.")),
+        PartEndEvent(index=0, part=signed),
+    ]
+    assert said_by(PydanticAIAdapter(), [*events, ended("Hello")])[1:-1] == [
+        Reasoning("H"),
+        Reasoning("m."),
+        BlockEnd({"anthropic": {"signature": "s"}}),
+    ]
+
+
+def test_the_input_of_a_tool_is_streamed_and_its_call_is_sent_once() -> None:
+    said = said_by(PydanticAIAdapter(), [*CALLS, returned({"celsius": 21}), ended("Hello")])
+    assert said[:-1] == [
+        Step(),
+        ToolInputStart("c1", "weather"),
+        ToolInputDelta("c1", '{"city":'),
+        ToolInputDelta("c1", '"Paris"}'),
+        ToolCall("c1", "weather", {"city": "Paris"}),
+        ToolResult("c1", {"celsius": 21}),
+    ]
+
+
+@pytest.mark.parametrize("outcome", ["failed", "retried", "interrupted"])
+def test_the_text_of_a_failure_stays_here(outcome: str) -> None:
+    said = said_by(PydanticAIAdapter(known_calls={"c1"}), [returned("secret", outcome), ended("Hello")])
+    assert said[0] == ToolError("c1", conversation.TOOL_FAILED)
+
+
+def test_a_call_that_a_person_denied_is_denied() -> None:
+    said = said_by(PydanticAIAdapter(known_calls={"c1"}), [FunctionToolCallEvent(CALL), returned("No.", "denied")])
+    assert said[0] == ToolDenied("c1", "No.")
+
+
+def test_an_input_that_is_no_json_is_an_input_error() -> None:
+    event = PartEndEvent(index=0, part=ToolCallPart("weather", "{oops", "c1"))
+    said = said_by(PydanticAIAdapter(), [event])
+    assert said[0] == ToolInputError("c1", "weather", "The input is not valid JSON.", "{oops")
+
+
+def test_calls_that_need_an_approval_are_asked_about_at_the_end() -> None:
+    said = said_by(PydanticAIAdapter(), [*CALLS, ended(DeferredToolRequests(approvals=[CALL]))])
+    assert said[-2:] == [ApprovalRequest("approval-c1", "c1"), Finish(usage=USAGE)]
+
+
+def test_a_structured_output_is_data() -> None:
+    said = said_by(PydanticAIAdapter(), [ended({"city": "Paris"}, "tool_call")])
+    assert said == [Data("output", {"city": "Paris"}), Finish("tool-calls", usage=USAGE)]
+
+
+@dataclass(kw_only=True)
+class ProgressEvent(CustomEvent):
+    done: int
+
+
+def test_an_event_of_the_application_is_data() -> None:
+    [said] = PydanticAIAdapter().feed(ProgressEvent(done=3))
+    assert isinstance(said, Data)
+    assert (said.name, said.data["done"]) == ("progress", 3)
+
+
+def test_a_run_without_a_result_has_broken_off_and_an_odd_event_is_unknown() -> None:
+    assert said_by(PydanticAIAdapter(), TEXT[:1])[-1] == Error(conversation.BROKEN_OFF)
+    with pytest.raises(UnknownEvent, match="telepathy"):
+        list(PydanticAIAdapter().feed(SimpleNamespace(event_kind="telepathy")))
+
+
+def test_agents_answer_and_nothing_else_does() -> None:
+    assert source_of(Agent()) is not None
+    assert source_of("a text") is None
+
+
+async def test_a_chat_becomes_messages_of_the_framework() -> None:
+    signed = {"type": "reasoning", "text": "Hm.", "providerMetadata": {"anthropic": {"signature": "s"}}}
+    unsigned = {"type": "reasoning", "text": "Or."}
+    image = {"type": "file", "mediaType": "image/png", "url": "data:image/png;base64,aGk="}
+    weather = tool("weather", "c1", "output-available", output={"celsius": 21})
+    broken = tool("dig", "c2", "output-error", errorText="No.")
+    turn = turn_of(
+        user("Look.", "u1", image),
+        assistant({"type": "step-start"}, signed, unsigned, weather, broken, {"type": "step-start"}, text("Sunny.")),
+        user("Thanks.", "u2"),
+    )
+    converted = [part for message in to_pydantic_ai(conversation.history(turn)) for part in message.parts]
+    assert converted[0].content == ["Look.", BinaryContent(b"hi", media_type="image/png")]  # type: ignore[union-attr]
+    assert converted[1:6] == [
+        ThinkingPart("Hm.", signature="s", provider_name="anthropic"),
+        ToolCallPart("weather", {}, "c1"),
+        ToolCallPart("dig", {}, "c2"),
+        ToolReturnPart("weather", {"celsius": 21}, "c1", timestamp=converted[4].timestamp),  # type: ignore[union-attr]
+        ToolReturnPart("dig", "No.", "c2", outcome="failed", timestamp=converted[5].timestamp),  # type: ignore[union-attr]
+    ]
+    assert [part.content for part in converted[6:]] == ["Sunny.", "Thanks."]  # type: ignore[union-attr]

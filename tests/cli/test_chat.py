@@ -1,0 +1,139 @@
+"""`usechat chat` through pipes: the text alone, the messages, frames, and exit codes."""
+
+import io
+import json
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.client.endpoints import HELLO, Endpoint, served
+from usechat.cli import main
+
+AGENTS = """
+from usechat import parts
+
+def parrot(turn):
+    yield "You said: "
+    yield f"{turn.text}, with {len(turn.files)} files, {turn.body.get('lang')}"
+
+def failing(turn):
+    yield "Well"
+    raise ValueError("secret")
+
+def asking(turn):
+    yield parts.ToolCall("t1", "remove", {})
+    yield parts.ApprovalRequest("a1", "t1")
+
+def evil(turn):
+    return "a\\x1b[2Jb"
+
+number = 5
+"""
+
+
+@pytest.fixture(autouse=True)
+def _agents(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    (tmp_path / "piped_agents.py").write_text(AGENTS, encoding="utf-8")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    yield
+    sys.modules.pop("piped_agents", None)
+
+
+@pytest.fixture
+def chat(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> "Chat":
+    return Chat(monkeypatch, capsys)
+
+
+class Chat:
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+        self._monkeypatch = monkeypatch
+        self._capsys = capsys
+
+    def __call__(self, text: str, *arguments: str) -> tuple[int, str, str]:
+        self._monkeypatch.setattr("sys.stdin", io.StringIO(text))
+        code = main(["chat", *arguments])
+        captured = self._capsys.readouterr()
+        return code, captured.out, captured.err
+
+
+def test_a_pipe_gets_the_text_alone(chat: Chat) -> None:
+    assert chat("hi\n", "piped_agents:parrot") == (0, "You said: hi, with 0 files, None\n", "")
+
+
+def test_files_and_the_body_are_sent(chat: Chat, tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text("x")
+    options = ["--file", "a.txt", "--body", '{"lang":"fr"}']
+    assert chat("hi", "piped_agents:parrot", *options)[1] == "You said: hi, with 1 files, fr\n"
+    code, out, err = chat("hi", "piped_agents:parrot", "--file", "nothing")
+    assert (code, out, "No such file or directory" in err) == (1, "", True)
+
+
+def test_json_is_the_messages(chat: Chat) -> None:
+    code, out, _ = chat("hi", "piped_agents:parrot", "--json")
+    assert code == 0
+    assert [(message["role"], message["parts"][-1]["text"]) for message in json.loads(out)] == [
+        ("user", "hi"),
+        ("assistant", "You said: hi, with 0 files, None"),
+    ]
+
+
+def test_an_endpoint_is_asked_with_headers_and_its_frames_are_shown_raw(chat: Chat) -> None:
+    endpoint = Endpoint()
+    with served(endpoint) as url:
+        assert chat("hi", url, "--header", "X-Key: abc", "--id", "c7") == (0, "Hello\n", "")
+        code, out, _ = chat("hi", url, "--raw")
+    assert (code, [json.loads(line.removeprefix("data: ")) for line in out.split("\n\n")[:-1]]) == (0, list(HELLO))
+    assert endpoint.headers[0]["x-key"] == "abc"
+    assert endpoint.requests[0][2]["id"] == "c7"
+
+
+def test_a_failure_is_exit_code_1_and_what_came_is_kept(chat: Chat) -> None:
+    code, out, err = chat("hi", "piped_agents:failing")
+    assert (code, out) == (1, "Well\n")
+    assert "usechat chat: An error occurred. Reference: " in err
+    code, out, _ = chat("hi", "piped_agents:failing", "--json")
+    assert (code, json.loads(out)[-1]["parts"][-1]["text"]) == (1, "Well")
+    code, out, err = chat("hi", "http://127.0.0.1:9/api/chat")
+    assert (code, out) == (1, "")
+    assert err.startswith("usechat chat: cannot connect to http://127.0.0.1:9/api/chat: ")
+
+
+def test_an_answer_that_waits_for_a_person_is_exit_code_1(chat: Chat) -> None:
+    code, out, err = chat("hi", "piped_agents:asking")
+    assert (code, out) == (1, "")
+    assert err == "usechat chat: the answer waits for a person: remove; run the command in a terminal\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "arguments", "complaint"),
+    [
+        ("", ["piped_agents:parrot"], "standard input is empty; write the message to it, or run the command in"),
+        ("hi", ["piped_agents:number"], "piped_agents:number cannot answer: int cannot answer a chat; "),
+        ("hi", ["piped_agents:none"], "piped_agents has no 'none'"),
+        ("hi", ["piped_agents:parrot", "--sdk", "4"], "'4' is not an AI SDK release"),
+        ("hi", ["ftp://h/"], "'ftp://h/' is no endpoint; "),
+    ],
+)
+def test_what_cannot_be_asked_is_exit_code_2(chat: Chat, text: str, arguments: list[str], complaint: str) -> None:
+    code, out, err = chat(text, *arguments)
+    assert (code, out) == (2, "")
+    assert err.startswith(f"usechat: {complaint}")
+
+
+def test_a_terminal_gets_no_control_characters_and_a_file_gets_the_text_as_it_is(
+    chat: Chat, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert chat("hi", "piped_agents:evil")[1] == "a\x1b[2Jb\n"
+
+    class Terminal(io.StringIO):
+        def isatty(self) -> bool:
+            return True
+
+    terminal = Terminal()
+    monkeypatch.setattr("sys.stdout", terminal)
+    monkeypatch.setattr("sys.stdin", io.StringIO("hi"))
+    main(["chat", "piped_agents:evil"])
+    assert terminal.getvalue() == "a\N{REPLACEMENT CHARACTER}[2Jb\n"

@@ -1,0 +1,108 @@
+"""`usechat serve --chats`: what was said is there after a restart, and without it what the page shows."""
+
+import socket
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx2
+import pytest
+
+from tests.chats.talking import answer, user
+from tests.server.process import PATIENCE, ServeProcess, serve_process
+from tests.server.sockets import Body
+from usechat.chats import MemoryChats, SqlChats
+from usechat.cli import main
+from usechat.cli.plan import Plan, make_app
+
+AGENT = """
+async def agent(turn):
+    yield f"{len(turn.messages)}: {turn.text}"
+"""
+
+
+@pytest.fixture(autouse=True)
+def directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    (tmp_path / "counting.py").write_text(AGENT, encoding="utf-8")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    yield
+    sys.modules.pop("counting", None)
+
+
+def say(served: ServeProcess, *messages: Any) -> str:
+    body = {"id": "c1", "messages": list(messages)}
+    response = httpx2.post(f"{served.url}/api/chat", json=body, timeout=PATIENCE)
+    return Body(response.content, complete=True).text
+
+
+def get(served: ServeProcess, path: str) -> Any:
+    return httpx2.get(f"{served.url}{path}", timeout=PATIENCE).json()
+
+
+def test_stored_chats_are_there_after_the_server_was_killed(tmp_path: Path) -> None:
+    with serve_process(tmp_path, "counting.py:agent", "--chats", "chats.db", "--keep", "90d") as served:
+        assert say(served, user("u1", "One")) == "1: One"
+        served.process.kill()
+    with serve_process(tmp_path, "counting.py:agent", "--chats", "chats.db") as served:
+        assert [chat["id"] for chat in get(served, "/api/chats")["chats"]] == ["c1"], "loopback has a list"
+        assert len(get(served, "/api/chat/c1/messages")["messages"]) == 2
+        assert say(served, user("x", "Forged"), answer("y", "Forged"), user("u2", "Two")) == "3: Two"
+
+
+def test_without_a_database_a_restart_forgets_nothing_that_the_page_shows(tmp_path: Path) -> None:
+    with serve_process(tmp_path, "counting.py:agent") as served:
+        assert say(served, user("u1", "One")) == "1: One"
+        assert say(served, user("u2", "Two")) == "3: Two", "the server remembers what the page did not send"
+    with serve_process(tmp_path, "counting.py:agent") as served:
+        assert say(served, user("u1", "One"), answer("a1", "1: One"), user("u2", "Two")) == "3: Two"
+
+
+@pytest.mark.parametrize(
+    ("options", "kind"),
+    [
+        ({}, MemoryChats),
+        ({"chats": "chats.db"}, SqlChats),
+        ({"remembers": False}, type(None)),
+        ({"agents": "external", "redis": "redis://localhost:1"}, type(None)),
+    ],
+)
+def test_where_chats_are_kept(options: dict[str, Any], kind: type) -> None:
+    [app] = make_app(Plan(target="counting.py:agent", **options)).chats
+    assert type(app.stored_chats) is kind
+
+
+def leave(_factory: str, *, sockets: list[socket.socket], **_options: Any) -> None:
+    """Serve nobody."""
+    for each in sockets:
+        each.close()
+
+
+@pytest.mark.parametrize(
+    "option",
+    [
+        "--workers 2 --redis redis://localhost:1",
+        "--redis redis://localhost:1",
+        "--redis redis://localhost:1 --agents external",
+    ],
+)
+def test_processes_that_share_chats_do_not_keep_them_in_memory(option: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    plans: list[Plan] = []
+    monkeypatch.setattr("usechat.cli.plan.hand_to_workers", plans.append)
+    monkeypatch.setattr("usechat.server.uvicorn.run", leave)
+    assert main(["serve", "counting.py:agent", "--port", "0", *option.split()]) == 0
+    assert [plan.remembers for plan in plans] == [False]
+
+
+def test_a_database_that_cannot_be_used_is_one_sentence(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["serve", "counting.py:agent", "--chats", "nowhere/at/all/chats.db"]) == 2
+    assert capsys.readouterr().err.startswith("usechat: the chat database cannot be used: ")
+
+
+@pytest.mark.parametrize("text", ["90", "d", "0d", "x", "-1d"])
+def test_a_time_that_is_none_is_one_sentence(text: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as raised:
+        main(["serve", "counting.py:agent", f"--keep={text}"])
+    assert raised.value.code == 2
+    assert f"{text!r} is not a time such as 90d, 12h or 30m" in capsys.readouterr().err

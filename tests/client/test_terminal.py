@@ -1,0 +1,222 @@
+"""A chat in a terminal: what is printed, which keys answer, and how an answer is stopped."""
+
+import asyncio
+import io
+import os
+import signal
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from prompt_toolkit.input import create_pipe_input
+from prompt_toolkit.output import DummyOutput
+from rich.console import Console
+
+from usechat import parts
+from usechat.client import Chat, HttpChatTransport
+from usechat.client.in_process import InProcessTransport
+from usechat.client.terminal import AnswerPrinter, TerminalChat
+from usechat.client.views import printable
+from usechat.protocol import chunks
+from usechat.protocol.chunks import Chunk
+from usechat.server import ChatApp, Settings
+from usechat.turn import Turn
+
+
+def shown(*given: Chunk, width: int = 60, height: int = 20) -> str:
+    """Return what a file gets that is no terminal: everything that is printed for good."""
+    console = Console(file=io.StringIO(), width=width, height=height, force_terminal=False)
+    ticks = iter(range(100))
+    with AnswerPrinter(console, clock=lambda: float(next(ticks))) as printer:
+        for chunk in given:
+            printer.receive(chunk)
+    assert isinstance(console.file, io.StringIO)
+    return console.file.getvalue()
+
+
+def text(*deltas: str) -> list[Chunk]:
+    return [
+        chunks.TextStartChunk("1"),
+        *(chunks.TextDeltaChunk("1", delta) for delta in deltas),
+        chunks.TextEndChunk("1"),
+    ]
+
+
+@pytest.mark.parametrize("size", [1, 3, 1000])
+def test_markdown_is_printed_block_for_block_however_it_is_cut(size: int) -> None:
+    source = "# Title\n\nSome **bold** text.\n\n- one\n- two\n\n```python\na = 1\n\nb = 2\n```\n\nThe end."
+    pieces = [source[at : at + size] for at in range(0, len(source), size)]
+    lines = [line.strip() for line in shown(*text(*pieces)).splitlines() if line.strip()]
+    assert lines == ["Title", "Some bold text.", "• one", "• two", "a = 1", "b = 2", "The end."]
+
+
+def test_one_empty_line_follows_each_paragraph() -> None:
+    assert shown(*text("One.\n\n", "Two.")) == "One.\n\nTwo.\n\n"
+
+
+def test_reasoning_is_folded_into_one_line() -> None:
+    thought: list[Chunk] = [
+        chunks.ReasoningStartChunk("r"),
+        chunks.ReasoningDeltaChunk("r", "Hm, well."),
+        chunks.ReasoningEndChunk("r"),
+    ]
+    assert shown(*thought, width=80) == "▸ thought for 1.0 s, 9 characters; /reasoning shows them\n"
+    assert shown(chunks.ReasoningStartChunk("r"), chunks.ReasoningEndChunk("r")) == ""
+
+
+CALL = chunks.ToolInputAvailableChunk("c1", "weather", {"city": "Paris"})
+
+
+@pytest.mark.parametrize(
+    ("given", "line"),
+    [
+        ([CALL], '⚙ weather {"city":"Paris"}'),
+        ([chunks.ToolInputErrorChunk("c1", "weather", {}, "No city.")], "⚙ weather ✗ No city."),
+        ([CALL, chunks.ToolOutputAvailableChunk("c1", {"celsius": 21})], '  weather → {"celsius":21}'),
+        ([CALL, chunks.ToolOutputErrorChunk("c1", "No.")], "  weather ✗ No."),
+        ([CALL, chunks.ToolOutputDeniedChunk("c1")], "  weather ✗ denied"),
+        ([chunks.ToolOutputAvailableChunk("c9", 1)], "  c9 → 1"),
+        ([chunks.DataChunk("data-progress", {"percent": 5})], 'data-progress {"percent":5}'),
+        ([chunks.FileChunk("https://h/a.png", "image/png")], "file image/png https://h/a.png"),
+        ([chunks.SourceUrlChunk("s1", "https://h/", title="H")], "source H https://h/"),
+        ([chunks.SourceDocumentChunk("s1", "text/plain", "Notes")], "source Notes text/plain"),
+        ([chunks.AbortChunk()], "The agent stopped."),
+    ],
+)
+def test_everything_else_is_one_line(given: list[Chunk], line: str) -> None:
+    assert shown(*given).splitlines()[-1] == line
+
+
+def test_a_preliminary_output_is_not_printed_for_good_and_a_long_one_is_shortened() -> None:
+    assert "…" not in shown(CALL, chunks.ToolOutputAvailableChunk("c1", 1, preliminary=True))
+    long = shown(CALL, chunks.ToolOutputAvailableChunk("c1", "x" * 5_000), width=6_000)
+    assert long.splitlines()[-1].endswith("… (5002 characters)")
+
+
+def test_control_characters_never_reach_the_terminal() -> None:
+    evil = "a\x1b[2J\x9b1m\x07b"
+    said = shown(
+        *text(evil), CALL, chunks.ToolOutputAvailableChunk("c1", evil), chunks.ToolOutputErrorChunk("c1", evil)
+    )
+    assert set(said) & {"\x1b", "\x9b", "\x07"} == set()
+    assert printable("a\r\nb\tc") == "a\nb\tc"
+
+
+async def agent(turn: Turn) -> AsyncIterator[Any]:
+    if turn.approvals:
+        yield parts.ToolResult("t1", "removed") if turn.approvals[0].approved else parts.ToolDenied("t1")
+    elif turn.tool_outputs:
+        yield f"You are in {turn.tool_outputs[0].output}."
+    elif turn.text == "remove":
+        yield parts.ToolCall("t1", "remove", {"file": "a"})
+        yield parts.ApprovalRequest("a1", "t1")
+    elif turn.text == "where":
+        yield parts.ToolCall("t2", "location", {})
+    elif turn.text == "endless":
+        yield "One."
+        yield parts.Data("waits", 1)
+        await asyncio.Event().wait()
+    elif turn.text == "fail":
+        raise ValueError("secret")
+    else:
+        yield parts.Reasoning("Hm.")
+        yield f"You said {turn.text}, with {len(turn.files)} files."
+
+
+class Interrupting(io.StringIO):
+    """A terminal in which somebody presses Ctrl-C as soon as it shows a text."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self._text = text
+
+    def write(self, text: str) -> int:
+        if self._text and self._text in text:
+            os.kill(os.getpid(), signal.SIGINT)
+        return super().write(text)
+
+
+async def talk(*lines: str, sdk: str = "any", interrupted_at: str = "", **options: Any) -> str:
+    """Type these lines into a terminal; return what it shows."""
+    console = Console(file=Interrupting(interrupted_at), width=80, force_terminal=False)
+    inner = InProcessTransport(ChatApp(agent, settings=Settings(sdk=sdk)))
+    with create_pipe_input() as keys:
+        async with HttpChatTransport("http://h/api/chat", http=inner) as transport:
+
+            def new_chat() -> Chat:
+                return Chat(transport)
+
+            typed = TerminalChat(new_chat(), new_chat, console, keys=keys, output=DummyOutput(), **options)
+            keys.send_text("".join(lines))
+            await asyncio.wait_for(typed.run(resume=True), 60)
+    assert isinstance(console.file, io.StringIO)
+    return console.file.getvalue().partition("\n")[2]
+
+
+LEAVE = "\x04"
+
+
+async def test_a_message_is_answered_until_the_person_leaves() -> None:
+    assert await talk("hello\r", LEAVE) == (
+        "▸ thought for 0.0 s, 3 characters; /reasoning shows them\nYou said hello, with 0 files.\n\n"
+    )
+    assert await talk("/quit\r") == ""
+    assert await talk("\r", "\x03", LEAVE) == ""
+
+
+@pytest.mark.parametrize("sdk", ["any", "7"])
+@pytest.mark.parametrize(("key", "outcome"), [("y", '  remove → "removed"'), ("xn", "  remove ✗")])
+async def test_an_approval_is_one_key(sdk: str, key: str, outcome: str) -> None:
+    said = await talk("remove\r", key, LEAVE, sdk=sdk)
+    assert said.startswith('⚙ remove {"file":"a"}\nApprove remove {"file":"a"}?\n')
+    assert outcome in said
+    assert ("Approved." in said) is (key == "y")
+
+
+@pytest.mark.parametrize(("typed", "place"), [('"Paris"', "Paris"), ("in Rome", "in Rome")])
+async def test_the_output_of_a_tool_of_the_page_is_typed(typed: str, place: str) -> None:
+    assert f"You are in {place}." in await talk("where\r", f"{typed}\r", LEAVE)
+
+
+async def test_ctrl_c_stops_an_answer() -> None:
+    said = await talk("endless\r", LEAVE, interrupted_at="data-waits")
+    assert said.endswith("One.\n\nStopped.\n")
+
+
+async def test_a_failure_is_shown_and_the_chat_goes_on() -> None:
+    said = await talk("fail\r", "hi\r", LEAVE)
+    assert said.startswith("An error occurred. Reference: ")
+    assert "secret" not in said
+    assert "You said hi" in said
+
+
+async def test_files_go_with_the_next_message(tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text("x")
+    said = await talk(
+        f"/file {tmp_path}/a.txt\r",
+        "hi\r",
+        "again\r",
+        "/file nowhere\r",
+        LEAVE,
+    )
+    assert "You said hi, with 1 files." in said
+    assert "You said again, with 0 files." in said
+    assert "No such file or directory" in said
+
+
+async def test_commands_show_what_was_said() -> None:
+    said = await talk("hi\r", "/reasoning\r", "/history\r", "/regenerate\r", "/new\r", "/reasoning\r", "/nope\r", LEAVE)
+    assert "\nHm.\n" in said
+    assert "user:\nhi" in said
+    assert said.count("You said hi") == 3
+    assert "The last answer has no reasoning." in said
+    assert "There is no /nope; /help shows what there is." in said
+    assert "/regenerate   ask for the last answer again" in await talk("/help\r", LEAVE)
+    assert "there is no message to regenerate" in await talk("/regenerate\r", LEAVE)
+
+
+async def test_frames_are_shown_raw() -> None:
+    said = await talk("hi\r", LEAVE, raw=True)
+    assert 'data: {"type":"finish"' in said.replace("\n", "")
+    assert "You said hi" in await talk("/raw\r", "/raw\r", "hi\r", LEAVE)

@@ -1,0 +1,107 @@
+"""Route handlers of `ai` 5, 6 and 7 in Node, asked by our client, tested with our assertions, and served by us."""
+
+import subprocess
+from collections.abc import Iterator
+
+import pytest
+
+from tests.conformance.http_client import NEWEST
+from tests.conformance.judge import NODE_DIRECTORY, node_binary
+from usechat.client import Chat, HttpChatTransport
+from usechat.errors import StreamFailed
+from usechat.server import ChatApp, Settings
+from usechat.testing import AgentClient
+
+SIX_AND_SEVEN = [release for release in NEWEST if release[0] != "5"]
+
+
+@pytest.fixture(scope="module")
+def base() -> Iterator[str]:
+    command = [node_binary(), "routes.mjs", *NEWEST]
+    with subprocess.Popen(command, cwd=NODE_DIRECTORY, stdout=subprocess.PIPE, text=True) as process:
+        try:
+            assert process.stdout is not None
+            yield f"http://127.0.0.1:{int(process.stdout.readline())}"
+        finally:
+            process.terminate()
+
+
+def url_of(base: str, release: str) -> str:
+    return f"{base}/{release}/api/chat"
+
+
+@pytest.mark.parametrize("release", NEWEST)
+def test_text_tools_and_tools_of_the_page(base: str, release: str) -> None:
+    with AgentClient(url_of(base, release), sdk=release, tools={"location": "here"}) as client:
+        answer = client.ask("hello")
+        answer.assert_legal(release)
+        assert (answer.text, answer.reasoning, answer.deltas) == ("You said hello", "Hm.", ["You said ", "hello"])
+        answer = client.ask("weather")
+        answer.assert_legal(release)
+        assert answer.tools[0].output == {"celsius": 21}
+        assert answer.text == 'I got {"celsius":21}.'
+        answer = client.ask("location")
+        answer.assert_legal(release)
+        assert (len(answer.exchanges), answer.text) == (2, 'I got "here".')
+
+
+@pytest.mark.parametrize("release", SIX_AND_SEVEN)
+@pytest.mark.parametrize(("approve", "text"), [(True, 'I got "removed".'), (False, "I got a no.")])
+def test_approvals(base: str, release: str, approve: bool, text: str) -> None:
+    with AgentClient(url_of(base, release), sdk=release, approve=approve) as client:
+        answer = client.ask("remove")
+        answer.assert_legal(release)
+        assert (answer.text, answer.tools[0].approved) == (text, approve)
+
+
+@pytest.mark.parametrize("release", NEWEST)
+def test_a_failure_shows_nothing_internal(base: str, release: str) -> None:
+    with AgentClient(url_of(base, release), sdk=release) as client:
+        answer = client.ask("fail")
+        assert isinstance(answer.error, StreamFailed)
+        answer.assert_legal(release)
+        answer.assert_redacted("42")
+
+
+@pytest.mark.parametrize("release", NEWEST)
+async def test_a_running_answer_is_resumed(base: str, release: str) -> None:
+    async with (
+        Chat(url_of(base, release), sdk=release) as first,
+        Chat(url_of(base, release), id=first.id, sdk=release) as second,
+    ):
+        assert await second.resume() is None
+        reply = first.send("slow")
+        async for update in reply:
+            if update.text_delta == "word3 ":
+                break
+        async for update in second.resume():
+            if update.text_delta == "word9 ":
+                break
+        assert second.last is not None
+        assert second.last.text.startswith("word0 word1 word2 word3 ")
+        await first.stop()
+        await second.stop()
+
+
+@pytest.mark.parametrize("release", NEWEST)
+@pytest.mark.parametrize("sdk", ["5", "any"])
+def test_a_route_handler_is_served_to_pages_of_every_release(base: str, release: str, sdk: str) -> None:
+    app = ChatApp(lambda: HttpChatTransport(url_of(base, release)), settings=Settings(sdk=sdk))
+    with AgentClient(app, sdk=sdk if sdk != "any" else "7", approve=True, tools={"location": "here"}) as client:
+        for question, text in {
+            "hello": "You said hello",
+            "weather": 'I got {"celsius":21}.',
+            "location": 'I got "here".',
+            **({} if release[0] == "5" else {"remove": 'I got "removed".'}),
+        }.items():
+            answer = client.ask(question)
+            answer.assert_legal(sdk)
+            assert (answer.error, answer.text) == (None, text)
+
+
+@pytest.mark.parametrize("release", NEWEST)
+def test_a_served_route_handler_can_be_resumed_and_stopped(base: str, release: str) -> None:
+    with AgentClient(lambda: HttpChatTransport(url_of(base, release))) as client:
+        answer = client.ask("hello")
+        client.run(client.check_stop("slow", 10))
+        assert answer.error is None

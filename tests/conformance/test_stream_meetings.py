@@ -1,0 +1,179 @@
+"""Part lists in which lanes, approvals and steps meet, each of which once went wrong on a page."""
+
+from typing import Any
+
+import pytest
+
+from tests.conformance.judge import ALL_RELEASES, RELEASES, Chat, Judge
+from tests.conformance.story_properties import USER, answered, check_turn, frames_of
+from usechat import parts
+from usechat.parts import Part
+from usechat.protocol.chunks import encode_chunk
+from usechat.protocol.message import MessageBuilder
+from usechat.protocol.sse import ChunkDecoder, FrameStream
+from usechat.protocol.stream import MessageStream
+
+SETTINGS = [
+    (release, sdk) for release in ALL_RELEASES for sdk in ([release] if release.startswith("5.") else [release, "any"])
+]
+every_page = pytest.mark.parametrize(("release", "sdk"), SETTINGS)
+ASKED = {"type": "tool-t", "toolCallId": "c1", "state": "approval-requested", "input": {}, "approval": {"id": "a0"}}
+
+
+def message(*found: dict[str, Any], **more: Any) -> dict[str, Any]:
+    return {"id": "message-1", "role": "assistant", "parts": [{"type": "step-start"}, *found], **more}
+
+
+def texts(page: Any) -> list[str]:
+    return [part["text"] for part in page["parts"] if part["type"] == "text"]
+
+
+@every_page
+def test_each_speaker_has_a_text_of_its_own(judge: Judge, release: str, sdk: str) -> None:
+    sent: list[Part] = [
+        parts.ToolResult("c1", 1, lane="c"),
+        parts.ToolInputStart("c2", "t", lane="c"),
+        parts.Text("<lane1.1>", lane="lane1"),
+        parts.ToolCall("c2", "t", lane="c"),
+        parts.Text("<lane2.2>", lane="lane2"),
+    ]
+    assert texts(check_turn(judge, release, sdk, sent, None)) == ["<lane1.1>", "<lane2.2>"]
+
+
+@every_page
+@pytest.mark.parametrize("is_continued", [False, True])
+def test_an_answer_to_a_request_that_was_replaced_is_not_sent(
+    judge: Judge, release: str, sdk: str, is_continued: bool
+) -> None:
+    asked: list[Part] = [parts.ToolCall("c1", "t"), parts.ApprovalRequest("a0", "c1")]
+    again: list[Part] = [parts.ApprovalRequest("a1", "c1"), parts.ApprovalResponse("a0", True)]
+    if is_continued and not release.startswith("5."):
+        page = check_turn(judge, release, sdk, again, message(ASKED))
+    else:
+        page = check_turn(judge, release, sdk, asked + again, None)
+    if not release.startswith("5."):
+        assert [part["approval"]["id"] for part in page["parts"] if "approval" in part] == ["a1"]
+
+
+@every_page
+@pytest.mark.parametrize("metadata", ["a text", 5, True, [1]])
+def test_a_message_whose_metadata_is_no_object_is_continued(
+    judge: Judge, release: str, sdk: str, metadata: Any
+) -> None:
+    continued = message({"type": "text", "text": "a", "state": "done"}, metadata=metadata)
+    sent: list[Part] = [parts.Metadata({"a": 1}), parts.Text("<lane1.1>", lane="lane1")]
+    body = frames_of(sent, sdk, continued)
+    [result] = judge.chat(release, [Chat(body, messages=[USER, continued])])
+    assert (result["status"], result["message"]["metadata"]) == ("ready", metadata)
+
+
+@pytest.mark.parametrize("release", RELEASES["5"])
+def test_a_streamed_input_is_complete_before_its_approval_is_asked_for(judge: Judge, release: str) -> None:
+    sent: list[Part] = [
+        parts.ToolInputStart("c1", "t", lane="x"),
+        parts.ToolInputDelta("c1", '{"a":1}', lane="x"),
+        parts.ToolInputStart("c2", "t", lane="y"),
+        parts.ApprovalRequest("a1", "c1", lane="x"),
+        parts.ToolInputDelta("c2", "{}", lane="y"),
+        parts.ToolCall("c2", "t", {}, lane="y"),
+        parts.ToolResult("c2", 2, lane="y"),
+    ]
+    page = check_turn(judge, release, release, sent, None)
+    told = [(part.get("toolCallId"), part.get("state")) for part in page["parts"]]
+    assert told == [
+        (None, None),
+        ("c1", "input-available"),
+        ("c2", "output-available"),
+        (None, None),
+        ("a1", "input-available"),
+    ]
+
+
+@every_page
+def test_no_page_posts_for_ever_beside_a_call_of_an_earlier_step(judge: Judge, release: str, sdk: str) -> None:
+    own: list[Part] = [
+        parts.ToolCall("c1", "t", lane="a"),
+        parts.Text("<lane1.1>", lane="lane1"),
+        parts.ToolResult("c1", 1, lane="a"),
+    ]
+    check_turn(judge, release, sdk, [parts.ToolCall("loc", "locate"), parts.Step(), *own], None)
+    open_call = {"type": "tool-locate", "toolCallId": "loc", "state": "input-available", "input": {}}
+    earlier = message(open_call, {"type": "step-start"}, {"type": "text", "text": "a", "state": "done"})
+    [result] = judge.chat(release, [Chat(frames_of(own, sdk, earlier), messages=[USER, earlier])])
+    [complete] = judge.complete(RELEASES[release[0]][-1], [result["messages"]])
+    assert not complete["toolCalls"]
+
+
+@every_page
+@pytest.mark.parametrize("step", [[], [parts.Step(lane="b")], [parts.Step()]])
+def test_a_page_posts_the_answer_to_an_approval_that_others_spoke_behind(
+    judge: Judge, release: str, sdk: str, step: list[Part]
+) -> None:
+    sent: list[Part] = [
+        parts.ToolCall("c1", "t", lane="a"),
+        parts.ApprovalRequest("a1", "c1", lane="a"),
+        parts.ToolCall("c2", "t", lane="b"),
+        parts.ToolResult("c2", 1, lane="b"),
+        *step,
+        parts.Text("<lane1.1>", lane="lane1"),
+    ]
+    page = check_turn(judge, release, sdk, sent, None)
+    assert answered(page) != page
+
+
+CONTRADICTIONS: list[list[Part]] = [
+    [parts.ToolDenied("c1"), parts.ToolResult("c1", 1)],
+    [parts.ToolDenied("c1"), parts.ToolError("c1", "x")],
+    [parts.ToolInputError("c1", "t", "bad"), parts.ToolResult("c1", 1)],
+    [parts.ToolInputError("c1", "t", "bad"), parts.ToolDenied("c1")],
+    [parts.ToolResult("c1", 1), parts.ToolDenied("c1")],
+    [parts.ApprovalRequest("a1", "c1"), parts.ApprovalResponse("a1", False), parts.ToolResult("c1", 1)],
+    [parts.ApprovalRequest("a1", "c1"), parts.ApprovalResponse("a1", False), parts.ToolError("c1", "x")],
+    [parts.ApprovalRequest("a1", "c1"), parts.ApprovalResponse("a1", True), parts.ToolDenied("c1")],
+]
+ANSWERED_IN_THE_TURN: list[list[Part]] = [
+    [parts.ApprovalRequest("a1", "c1"), parts.ToolResult("c1", 1)],
+    [parts.ApprovalRequest("a1", "c1"), parts.ToolDenied("c1")],
+    [parts.ApprovalRequest("a1", "c1"), parts.ApprovalResponse("a1", True)],
+    [parts.ApprovalRequest("a1", "c1"), parts.ApprovalResponse("a1", False)],
+]
+
+
+@pytest.mark.parametrize("sent", CONTRADICTIONS + ANSWERED_IN_THE_TURN)
+@pytest.mark.parametrize(("major", "sdk"), [("5", "5"), ("6", "6"), ("6", "any"), ("7", "7"), ("7", "any")])
+def test_contradictions_and_answers_within_the_turn_pass_the_clients_validation(
+    judge: Judge, major: str, sdk: str, sent: list[Part]
+) -> None:
+    release = RELEASES[major][-1]
+    page = check_turn(judge, release, sdk, sent, None)
+    [validated] = judge.validate(release, [[USER, page]])
+    assert validated["ok"], (page, validated["error"])
+
+
+@every_page
+def test_a_failed_turn_leaves_no_step_that_the_page_does_not_see(judge: Judge, release: str, sdk: str) -> None:
+    sent: list[Part] = [parts.Text("<lane1.1>", lane="lane1"), parts.Step(), parts.Error("It broke.")]
+    page = check_turn(judge, release, sdk, sent, None)
+    assert [part["type"] for part in page["parts"]] == ["step-start", "text"]
+
+
+def test_keys_of_a_citation_that_a_client_does_not_know_are_stripped(judge: Judge) -> None:
+    source = {"type": "source", "sourceType": "url", "id": "s1", "url": "https://example.com", "page": 2}
+    sent: list[Part] = [parts.Text("a"), parts.BlockEnd(citations=({"source": source, "score": 1},))]
+    body = frames_of(sent, "7")
+    [result] = judge.chat(RELEASES["7"][-1], [Chat(body)])
+    builder = MessageBuilder(sdk="7")
+    for chunk in ChunkDecoder().receive(body):
+        builder.receive(chunk)
+    assert builder.message == result["message"]
+    assert b"score" in b"".join(map(encode_chunk, ChunkDecoder().receive(body)))
+
+
+@every_page
+def test_ids_that_repeat_and_empty_ids_do_no_harm(judge: Judge, release: str, sdk: str) -> None:
+    ids = iter("xxyxyz")
+    frames = FrameStream(MessageStream(message_id="message-1", sdk=sdk, new_id=lambda: next(ids)))
+    sent: list[Part] = [parts.Start(""), *(parts.Text(lane, lane=lane) for lane in "abcab")]
+    body = b"".join(map(frames.send, sent)) + frames.close()
+    [result] = judge.chat(release, [Chat(body)])
+    assert (result["status"], texts(result["message"])) == ("ready", ["aa", "bb", "c"])

@@ -1,0 +1,61 @@
+"""The types of `usechat types` in a page, compiled by the real compiler with the real packages."""
+
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from scripts.generate_docs import ROOT
+from tests.conformance.judge import node_binary
+from tests.test_typescript import weather_agent
+from usechat.typescript import types_of, typescript
+
+WEB = ROOT / "web"
+
+PAGE = """
+import { useChat } from "@ai-sdk/react";
+import type { ChatMessage } from "./chat-types";
+
+export function Page() {
+  const { messages, sendMessage } = useChat<ChatMessage>({
+    onData: (part) => { if (part.type === "data-progress") { const percent: number = part.data.percent; } },
+  });
+  void sendMessage({ text: "hi" });
+  for (const message of messages) {
+    const tokens: number | undefined = message.metadata?.inputTokens;
+    for (const part of message.parts) {
+      if (part.type === "tool-weather" && part.state === "output-available") {
+        const city: string = part.input.city;
+        const celsius: number = part.output.celsius;
+        PLACE
+      }
+      if (part.type === "data-tree") { const name: string = part.data.children[0].name; }
+    }
+  }
+}
+"""
+
+
+def compile_page(directory: Path, line: str) -> str:
+    """Return what the TypeScript compiler says about a page with this line."""
+    (directory / "chat-types.ts").write_text(typescript(types_of(weather_agent())), encoding="utf-8")
+    (directory / "page.tsx").write_text(PAGE.replace("PLACE", line), encoding="utf-8")
+    (directory / "node_modules").symlink_to(WEB / "node_modules")
+    options = ["--noEmit", "--strict", "--jsx", "react-jsx", "--module", "esnext", "--moduleResolution", "bundler"]
+    compiler = WEB / "node_modules" / "typescript" / "bin" / "tsc"
+    command = [node_binary(), str(compiler), *options, "--target", "es2022", "--skipLibCheck", "page.tsx"]
+    done = subprocess.run(command, cwd=directory, capture_output=True, text=True, check=False, timeout=280)
+    return done.stdout + done.stderr
+
+
+@pytest.mark.parametrize(
+    ("line", "complaint"),
+    [
+        ("", ""),
+        ("const wrong: number = part.input.city;", "Type 'string' is not assignable to type 'number'"),
+        ("part.output.fahrenheit;", "Property 'fahrenheit' does not exist"),
+    ],
+)
+def test_a_page_with_the_types_is_compiled_by_the_real_compiler(tmp_path: Path, line: str, complaint: str) -> None:
+    said = compile_page(tmp_path, line)
+    assert (said.count("error"), complaint in said) == (int(bool(line)), True), said

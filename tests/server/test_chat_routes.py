@@ -1,0 +1,212 @@
+"""The routes of stored chats: what they answer, and to whom."""
+
+import base64
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import httpx2
+import pytest
+
+from tests.chats.talking import REGENERATE, user
+from usechat.chats import ChatStore, MemoryChats, SqlChats
+from usechat.server import ChatApp, Identity, Settings
+from usechat.turn import Turn
+
+
+async def agent(turn: Turn) -> AsyncIterator[str]:
+    yield f"You said {turn.text}."
+
+
+def named(request: Any, _chat_id: str, _action: str) -> Identity:
+    return Identity(request.headers["x-name"])
+
+
+@pytest.fixture(params=["memory", "sqlite"])
+def chats(request: pytest.FixtureRequest, tmp_path: Path) -> ChatStore:
+    return MemoryChats() if request.param == "memory" else SqlChats(str(tmp_path / "chats.db"))
+
+
+@pytest.fixture
+async def client(chats: ChatStore) -> AsyncIterator[httpx2.AsyncClient]:
+    app = ChatApp(agent, chats=chats, authorize=named, settings=Settings(sdk="7"), metrics=False)
+    async with httpx2.AsyncClient(
+        transport=httpx2.ASGITransport(app), base_url="http://a", timeout=30, headers={"x-name": "ada"}
+    ) as client:
+        yield client
+    await app.shut_down()
+
+
+async def say(client: httpx2.AsyncClient, text: str, chat_id: str = "c1", **body: Any) -> None:
+    message = {**user(f"u-{text}", text), **body.pop("message", {})}
+    response = await client.post("/api/chat", json={"id": chat_id, "message": message, **body})
+    assert response.status_code == 200, response.text
+
+
+async def get(client: httpx2.AsyncClient, path: str) -> Any:
+    response = await client.get(path)
+    assert response.status_code == 200, response.text
+    return response.json()
+
+
+async def test_the_list_has_the_last_changed_chats_first_in_pages(client: httpx2.AsyncClient) -> None:
+    for number in range(3):
+        await say(client, f"Question {number}", f"c{number}")
+    first = await get(client, "/api/chats?limit=2")
+    assert [(chat["id"], chat["title"], chat["running"], chat["archived"]) for chat in first["chats"]] == [
+        ("c2", "Question 2", False, False),
+        ("c1", "Question 1", False, False),
+    ]
+    assert first["hasMore"]
+    for way in (f"cursor={first['nextCursor']}", "starting_after=c1"):
+        second = await get(client, f"/api/chats?limit=2&{way}")
+        assert ([chat["id"] for chat in second["chats"]], second["nextCursor"], second["hasMore"]) == (
+            ["c0"],
+            None,
+            False,
+        )
+    found = await get(client, "/api/chats?q=said%20QUESTION%201")
+    assert [chat["id"] for chat in found["chats"]] == ["c1"]
+
+
+async def test_a_chat_is_loaded_with_what_stands_beside_its_messages(client: httpx2.AsyncClient) -> None:
+    await say(client, "Hi")
+    await client.post("/api/chat", json={"id": "c1", "trigger": REGENERATE})
+    response = await client.get("/api/chat/c1/messages")
+    loaded = response.json()
+    question, answer = loaded["messages"]
+    assert (question["id"], answer["parts"][-1]["text"], loaded["headId"]) == ("u-Hi", "You said Hi.", answer["id"])
+    assert (list(loaded["siblings"]), len(loaded["siblings"][answer["id"]])) == ([answer["id"]], 2)
+    assert (loaded["running"], loaded["outcomes"]) == (None, {answer["id"]: "finished"})
+    assert response.headers["etag"] == f'"{loaded["version"]}"'
+    tree = (await get(client, "/api/chat/c1/messages?tree=1"))["messages"]
+    assert [row["parentId"] for row in tree] == [None, "u-Hi", "u-Hi"]
+
+
+async def test_the_state_of_a_chat_stands_beside_what_the_list_says(client: httpx2.AsyncClient) -> None:
+    await say(client, "Hi")
+    found = await get(client, "/api/chat/c1")
+    assert (found["id"], found["title"], found["running"], found["state"]) == ("c1", "Hi", False, "finished")
+
+
+async def test_a_chat_is_renamed_archived_and_shown_on_another_branch(client: httpx2.AsyncClient) -> None:
+    await say(client, "Hi")
+    first = (await get(client, "/api/chat/c1/messages"))["headId"]
+    await client.post("/api/chat", json={"id": "c1", "trigger": REGENERATE})
+    response = await client.patch("/api/chat/c1", json={"title": "Greetings", "archived": True, "headId": first})
+    assert (response.status_code, response.json()["title"], response.json()["archived"]) == (200, "Greetings", True)
+    assert (await get(client, "/api/chat/c1/messages"))["headId"] == first
+    assert (await get(client, "/api/chats?archived=0"))["chats"] == []
+
+
+@pytest.mark.parametrize("way", ["body", "header"])
+async def test_two_tabs_do_not_overwrite_each_other(client: httpx2.AsyncClient, way: str) -> None:
+    await say(client, "Hi")
+    version = (await get(client, "/api/chat/c1/messages"))["version"]
+    body, headers = ({"version": version}, {}) if way == "body" else ({}, {"if-match": f'"{version}"'})
+    statuses = [
+        (await client.patch("/api/chat/c1", json={"title": title, **body}, headers=headers)).status_code
+        for title in ("One", "Two")
+    ]
+    assert statuses == [200, 409]
+    assert (await get(client, "/api/chat/c1"))["title"] == "One"
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "body"),
+    [
+        ("GET", "/api/chats?limit=0", None),
+        ("GET", "/api/chats?limit=x", None),
+        ("GET", "/api/chats?cursor=x", None),
+        ("GET", "/api/chats?archived=x", None),
+        ("GET", "/api/chat/c1/export?format=x", None),
+        ("PATCH", "/api/chat/c1", b'{"owner": "bob"}'),
+        ("PATCH", "/api/chat/c1", b"{"),
+        ("PATCH", "/api/chat/c1", b'{"title": 1}'),
+    ],
+)
+async def test_a_request_that_makes_no_sense_is_refused(
+    client: httpx2.AsyncClient, method: str, path: str, body: bytes | None
+) -> None:
+    await say(client, "Hi")
+    response = await client.request(method, path, content=body, headers={"content-type": "application/json"})
+    assert response.status_code == 400, response.text
+
+
+async def test_a_change_needs_its_content_type_and_a_version_that_is_one(client: httpx2.AsyncClient) -> None:
+    await say(client, "Hi")
+    assert (await client.patch("/api/chat/c1", content=b"{}")).status_code == 400
+    assert (await client.patch("/api/chat/c1", json={}, headers={"if-match": "x"})).status_code == 400
+
+
+async def test_a_message_is_rated(client: httpx2.AsyncClient) -> None:
+    await say(client, "Hi")
+    head = (await get(client, "/api/chat/c1/messages"))["headId"]
+    assert (await client.put(f"/api/chat/c1/messages/{head}/feedback", json={"vote": "up"})).status_code == 204
+    assert (await get(client, "/api/chat/c1/messages"))["feedback"] == {head: {"vote": "up"}}
+    assert (await client.put("/api/chat/c1/messages/none/feedback", json=1)).status_code == 422
+
+
+async def test_a_chat_is_exported_and_deleted(client: httpx2.AsyncClient) -> None:
+    await say(client, "Hi")
+    document = await get(client, "/api/chat/c1/export")
+    assert (document["id"], len(document["messages"])) == ("c1", 2)
+    markdown = await client.get("/api/chat/c1/export?format=markdown")
+    assert markdown.text.startswith("# Hi\n")
+    assert "You said Hi." in markdown.text
+    assert (await client.delete("/api/chat/c1")).status_code == 204
+    assert (await client.get("/api/chat/c1/messages")).status_code == 404
+
+
+async def test_a_large_file_has_an_address_of_its_own(client: httpx2.AsyncClient, chats: ChatStore) -> None:
+    data = b"\x89PNG" + b"x" * 30_000
+    url = f"data:image/png;base64,{base64.b64encode(data).decode()}"
+    part = {"type": "file", "mediaType": "image/png", "url": url}
+    await say(client, "Hi", message={"parts": [part, {"type": "text", "text": "Hi"}]})
+    shown = (await get(client, "/api/chat/c1/messages"))["messages"][0]["parts"][0]["url"]
+    assert shown.startswith("http://a/api/chat/c1/files/")
+    response = await client.get(shown)
+    assert (response.content, response.headers["content-type"]) == (data, "image/png")
+    assert "sandbox" in response.headers["content-security-policy"]
+    again = {"parts": [{**part, "url": shown}, {"type": "text", "text": "Hi"}]}
+    await say(client, "Hi", message=again, trigger=REGENERATE)
+    assert len((await chats.load("c1", owner="ada")).messages) == 2, "the same file is the same message"
+    assert (await client.get(shown, headers={"x-name": "bob"})).status_code == 404
+
+
+async def test_a_chat_of_somebody_else_is_not_found_on_any_route(client: httpx2.AsyncClient) -> None:
+    await say(client, "Hi")
+    head = (await get(client, "/api/chat/c1/messages"))["headId"]
+    asked: list[tuple[str, str, Any]] = [
+        ("POST", "/api/chat", {"id": "c1", "message": user("u2")}),
+        ("GET", "/api/chat/c1", None),
+        ("POST", "/api/chat/c1/stop", None),
+        ("GET", "/api/chat/c1/messages", None),
+        ("GET", "/api/chat/c1/messages?tree=1", None),
+        ("GET", "/api/chat/c1/export", None),
+        ("GET", "/api/chat/c1/export?format=markdown", None),
+        ("GET", "/api/chats?starting_after=c1", None),
+        ("PATCH", "/api/chat/c1", {"title": "Mine"}),
+        ("PUT", f"/api/chat/c1/messages/{head}/feedback", 1),
+        ("GET", "/api/chat/c1/files/x", None),
+        ("DELETE", "/api/chat/c1", None),
+    ]
+    statuses = {
+        (method, path): (await client.request(method, path, json=body, headers={"x-name": "bob"})).status_code
+        for method, path, body in asked
+    }
+    assert statuses == {(method, path): 404 for method, path, _ in asked}
+    assert (await client.get("/api/chat/c1/stream", headers={"x-name": "bob"})).status_code == 204
+    listed = await client.get("/api/chats?q=Hi", headers={"x-name": "bob"})
+    assert listed.json() == {"chats": [], "nextCursor": None, "hasMore": False}
+    assert (await get(client, "/api/chat/c1"))["title"] == "Hi"
+
+
+async def test_without_authentication_there_is_neither_list_nor_export() -> None:
+    app = ChatApp(agent, chats=MemoryChats(), settings=Settings(sdk="7"), metrics=False)
+    async with httpx2.AsyncClient(transport=httpx2.ASGITransport(app), base_url="http://a", timeout=30) as client:
+        await say(client, "Hi")
+        found = [(await client.get(path)).status_code for path in ("/api/chats", "/api/chat/c1/export")]
+        assert found == [404, 404]
+        assert (await client.get("/api/chat/c1/messages")).status_code == 200
+    await app.shut_down()

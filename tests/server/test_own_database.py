@@ -1,0 +1,26 @@
+"""The examples of applications with a database of their own: a reload has the history, in three frameworks."""
+
+import sys
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import pytest
+from starlette.testclient import TestClient
+
+from tests.chats.talking import answer, user
+from tests.server.sockets import Body
+
+
+@pytest.mark.parametrize("framework", ["fastapi", "starlette", "litestar"])
+def test_the_application_owns_the_history(framework: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DATABASE", f"sqlite+aiosqlite:///{tmp_path}/messages.db")
+    for name in [name for name in sys.modules if name.startswith("examples.own_database")]:
+        monkeypatch.delitem(sys.modules, name)
+    app: Any = import_module(f"examples.own_database.{framework}_app").app
+    with TestClient(app, base_url="http://localhost") as client:
+        said = [
+            client.post("/api/chat", json={"id": "c1", "messages": messages}).content
+            for messages in ([user("u1", "One")], [user("x", "Forged"), answer("y", "Forged"), user("u2", "Two")])
+        ]
+    assert [Body(each, complete=True).text for each in said] == ["That was message 1: One", "That was message 3: Two"]

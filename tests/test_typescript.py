@@ -1,0 +1,171 @@
+"""TypeScript types of what an agent says. `tests/conformance/test_typescript.py` compiles them."""
+
+import dataclasses
+import enum
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import msgspec
+import pytest
+from pydantic import BaseModel, Field
+from pydantic_ai import Agent
+
+from usechat.cli import main
+from usechat.errors import InvalidSetting
+from usechat.typescript import ChatTypes, ToolTypes, chat_types, types_of, typescript
+
+
+class Tree(msgspec.Struct):
+    name: str
+    children: "list[Tree]" = []
+
+
+class Sky(enum.Enum):
+    CLEAR = "clear"
+    GREY = "grey"
+
+
+class Weather(BaseModel):
+    celsius: float
+    sky: Sky = Sky.CLEAR
+    wind: tuple[int, str] | None = None
+
+
+@dataclasses.dataclass
+class Progress:
+    percent: int
+    note: str | None = None
+
+
+class Usage(msgspec.Struct, rename="camel"):
+    input_tokens: int
+    by_model: dict[str, int]
+
+
+def type_of(described: Any) -> str:
+    """Return the TypeScript of the input of a tool."""
+    text = typescript(ChatTypes(tools={"t": ToolTypes(described)}))
+    return text.partition("  t: { input: ")[2].partition("; output: unknown };")[0]
+
+
+@pytest.mark.parametrize(
+    ("described", "text"),
+    [
+        (None, "unknown"),
+        ({}, "unknown"),
+        (str, "string"),
+        (int, "number"),
+        (bool, "boolean"),
+        (list[str], "Array<string>"),
+        (dict[str, int], "Record<string, number>"),
+        (dict[str, Any], "Record<string, unknown>"),
+        (Literal["a", "b"], '"a" | "b"'),
+        (int | None, "number | null"),
+        (Sky, "Sky"),
+        ({"type": ["string", "null"]}, "string | null"),
+        ({"const": 5}, "5"),
+        ({"type": "array"}, "Array<unknown>"),
+        ({"type": "array", "prefixItems": [{"type": "string"}, {"type": "null"}]}, "[string, null]"),
+        ({"oneOf": [{"type": "string"}, {"type": "number"}, {"type": "integer"}]}, "string | number"),
+        ({"allOf": [{"type": "string"}, {"enum": ["a", "b"]}]}, 'string & ("a" | "b")'),
+        ({"type": "object", "properties": {"a-b": {"type": "string"}}}, '{ "a-b"?: string }'),
+        ({"properties": {"a": False}, "required": ["a"]}, "{ a: never }"),
+        ({"type": "object"}, "Record<string, unknown>"),
+        ({"type": "object", "additionalProperties": False}, "Record<string, never>"),
+        (
+            {"type": "object", "properties": {"a": True}, "additionalProperties": {"type": "string"}},
+            "{ a?: unknown } & Record<string, unknown>",
+        ),
+        ({"$ref": "#/$defs/none"}, "None"),
+    ],
+)
+def test_a_type_becomes_typescript(described: Any, text: str) -> None:
+    assert type_of(described) == text
+
+
+def test_what_is_sent_has_all_its_fields_and_what_a_model_writes_may_lack_some() -> None:
+    text = typescript(ChatTypes(tools={"t": ToolTypes(Weather, Weather)}, data={"progress": Progress}))
+    assert "  t: { input: { celsius: number; sky?: Sky; wind?: [number, string] | null };" in text
+    assert "output: { celsius: number; sky: Sky; wind: [number, string] | null } };" in text
+    assert "export type Progress = { percent: number; note: string | null };" in text
+
+
+def test_types_that_refer_to_themselves_have_a_name() -> None:
+    text = typescript(ChatTypes(data={"tree": Tree}))
+    assert "export type Tree = { name: string; children: Array<Tree> };" in text
+    assert "  tree: Tree;" in text
+
+
+def test_two_types_of_one_name_stay_apart() -> None:
+    def refers(kind: str) -> dict[str, Any]:
+        return {"$ref": "#/$defs/City", "$defs": {"City": {"type": kind}}}
+
+    text = typescript(
+        ChatTypes(tools={"a": ToolTypes(refers("string"), refers("number")), "b": ToolTypes(refers("string"))})
+    )
+    assert "export type City = string;\n\nexport type City2 = number;" in text
+    assert "a: { input: City; output: City2 };" in text
+    assert "b: { input: City; output: unknown };" in text
+
+
+def test_a_type_that_cannot_be_described_is_named() -> None:
+    with pytest.raises(InvalidSetting, match=r"^data-x cannot be described: "):
+        typescript(ChatTypes(data={"x": object()}))
+
+
+def weather_agent() -> Any:
+    agent = Agent("test")
+
+    @agent.tool_plain
+    def weather(city: Annotated[str, Field(description="where")], days: int = 1) -> Weather:
+        raise NotImplementedError
+
+    return chat_types(tools={"locate": ToolTypes(None, Usage)}, data=[Progress, Tree], metadata=Usage)(agent)
+
+
+def test_the_tools_of_an_agent_are_found_and_what_is_registered_is_added() -> None:
+    types = types_of(weather_agent())
+    assert list(types.tools) == ["weather", "locate"]
+    assert (list(types.data), types.metadata) == (["progress", "tree"], Usage)
+    text = typescript(types)
+    assert "weather: { input: { city: string; days?: number }; output: " in text
+    assert types_of(print) == ChatTypes()
+
+
+MODULE = """
+import dataclasses
+from usechat.typescript import chat_types
+
+@dataclasses.dataclass
+class Progress:
+    percent: int
+
+@chat_types(data=[Progress])
+def agent(turn):
+    turn.emit(Progress(50))
+
+def untyped(turn):
+    return "Hi"
+"""
+
+
+def test_the_command_writes_a_file_and_tells_whether_it_is_up_to_date(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "typed_app.py").write_text(MODULE, encoding="utf-8")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(tmp_path)
+    assert main(["types", "typed_app:agent", "-o", "chat.ts"]) == 0
+    assert main(["types", "typed_app:agent"]) == 0
+    written = Path("chat.ts").read_text()
+    assert written == capsys.readouterr().out
+    assert written.startswith("// Written by `usechat types typed_app:agent`; run it again instead of editing")
+    assert "export type ChatData = {\n  progress: Progress;\n};" in written
+    assert main(["types", "typed_app:agent", "-o", "chat.ts", "--check"]) == 0
+    Path("chat.ts").write_text("old")
+    assert main(["types", "typed_app:agent", "-o", "chat.ts", "--check"]) == 1
+    assert capsys.readouterr().err == "usechat types: chat.ts is not up to date\n"
+    assert main(["types", "typed_app:untyped"]) == 2
+    assert "typed_app:untyped has no types; register them with" in capsys.readouterr().err
+    assert main(["types", "typed_app:agent", "-o", "none/chat.ts"]) == 2
+    assert "none/chat.ts cannot be used: No such file or directory" in capsys.readouterr().err
