@@ -11,6 +11,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
+from tests.external_agents import needs_agents_here
 from tests.redis_server import redis_server
 from usechat import parts
 from usechat.protocol.message import MessageBuilder
@@ -115,6 +116,7 @@ async def take_and_refuse(runs: RunStore) -> None:
     await app.shut_down()
 
 
+@needs_agents_here("a queue is in Redis, never in memory")
 async def test_a_run_that_memory_has_forgotten_is_vouched_for_by_its_signature() -> None:
     await take_and_refuse(MemoryRuns(remember=0.01))
 

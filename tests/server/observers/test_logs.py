@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from tests.external_agents import needs_agents_here
 from tests.server.metrics_page import ask
 from usechat.runs.run import RunInfo, RunState
 from usechat.server import ChatApp
@@ -80,6 +81,7 @@ def test_a_line_holds_the_whole_trace() -> None:
     assert line["exception"].endswith("ValueError: broken")
 
 
+@needs_agents_here("a worker reports the end of a run to its observer after the store, so the page may see it first")
 async def test_a_turn_is_logged_with_its_ids_and_reference_but_never_with_what_was_said() -> None:
     async def answer(turn: Turn) -> Any:
         yield turn.text.upper()

@@ -13,6 +13,7 @@ from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
+from tests.external_agents import needs_agents_here
 from tests.server.metrics_page import ask
 from usechat.errors import MissingDependency
 from usechat.runs.run import RunInfo, RunState
@@ -116,6 +117,7 @@ def test_the_span_of_a_run_is_below_that_of_the_request() -> None:
     assert span.parent == request.get_span_context()
 
 
+@needs_agents_here("the span of a run begins a trace in the worker")
 @pytest.mark.parametrize("kind", ["async", "thread"])
 async def test_the_spans_of_an_agent_are_below_that_of_its_run(kind: str) -> None:
     collected = Collected()

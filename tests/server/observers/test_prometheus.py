@@ -15,6 +15,7 @@ import pytest
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.openmetrics.parser import text_string_to_metric_families
 
+from tests.external_agents import needs_agents_here
 from tests.server.metrics_page import ask, chat_request, parse_samples, read_samples
 from usechat.errors import MissingDependency
 from usechat.server import ChatApp
@@ -88,6 +89,7 @@ async def test_the_page_is_given_as_open_metrics_too() -> None:
     }
 
 
+@needs_agents_here("a worker reports the end of a run to its observer after the store, so the page may see it first")
 async def test_two_apps_of_a_process_count_together() -> None:
     first, second = ChatApp(say_hi), ChatApp(say_hi)
     before = await read_samples(first)
