@@ -53,6 +53,8 @@ class RemoteRun:
         """Stop copying."""
         self._task.cancel()
         await asyncio.wait([self._task])
+        with contextlib.suppress(asyncio.CancelledError):
+            self._task.result()  # a task keeps its CancelledError until then, whose traceback refers to this object
 
     async def _copy(self, store: RunStore) -> None:
         run: RunInfo | None = self.info
