@@ -25,6 +25,7 @@ def test_an_abort_leaves_the_run_as_a_closed_connection_does(server: Served) -> 
         client.abort("r1")
         client.abort("unknown")
         eventually(lambda: "aborted" in STOPPED, "nobody reads the run, so it is stopped")
+        eventually(lambda: not running(server, "aborted"), "the end of the run is stored")
         client.resume("r2", "aborted")
         assert client.frame("r2")["type"] == "no-active", "the socket lives on, and nothing else came"
 
