@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Final, TypeAlias
 
-from bench.contestants import open_stream
 from bench.rounds import TURN, Figure, measure_in_rounds, timed
 from bench.sample import text_deltas
 from usechat import parts
@@ -14,6 +13,7 @@ from usechat.check import check_pieces
 from usechat.parts import Part
 from usechat.protocol.message import MessageBuilder
 from usechat.protocol.sse import ChunkDecoder, FrameStream
+from usechat.protocol.stream import MessageStream
 from usechat.protocol.ui_messages import UIMessage
 
 Growth: TypeAlias = dict[str, dict[int, Figure]]
@@ -65,7 +65,7 @@ KINDS: Final[Mapping[str, Callable[[int], Iterable[Part]]]] = {
 
 def frames_of_message(kind: str, count: int) -> list[bytes]:
     """Return the whole stream of a message, in the pieces in which it would come over the network."""
-    frames = FrameStream(open_stream())
+    frames = FrameStream(MessageStream(message_id="message-1", sdk="7"))
     return [*map(frames.send, KINDS[kind](count)), frames.close()]
 
 

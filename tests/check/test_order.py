@@ -47,6 +47,21 @@ def case(name: str, expected: list[tuple[str, int | None]], *chunks: Any) -> Any
 @pytest.mark.parametrize(
     ("chunks", "expected"),
     [
+        case(
+            "text-behind-a-result-while-a-call-of-an-earlier-step-goes-on",
+            [("UC412", 9)],
+            START,
+            *STEP,
+            INPUT,
+            *NEXT_STEP,
+            OTHER_INPUT,
+            OTHER_OUTPUT,
+            OUTPUT | {"preliminary": True},
+            *text(),
+            OUTPUT,
+            *STEP_END,
+            FINISH,
+        ),
         case("plain", [], START, *text(), FINISH),
         case("no-start", [("UC403", 1)], *text(), FINISH),
         case("start-without-id", [("UC404", 1)], {"type": "start"}, *text(), FINISH),

@@ -82,7 +82,8 @@ def test_a_row_for_each_behaviour(judge: Judge, release: str) -> None:
 
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: row.name)
 def test_each_behaviour_is_explained(row: Row) -> None:
-    report = check_capture(Capture(name=row.name, body=row.body, status=row.status), ["any"])
+    # "any" makes an exception for approvals; AI SDK 5, which has none, is judged because it is named.
+    report = check_capture(Capture(name=row.name, body=row.body, status=row.status), ["any", "5"])
     assert next((problem.rule.id for problem in report.problems), None) == row.rule
 
 

@@ -266,7 +266,7 @@ class LangGraphAdapter:
     >>> chunk = AIMessageChunk("Hello", chunk_position="last")
     >>> event = {"type": "messages", "ns": (), "data": (chunk, {"langgraph_checkpoint_ns": "model:1"})}
     >>> list(LangGraphAdapter().feed(event))
-    [Step(lane='model:1'), Text(text='Hello', provider_metadata=None, id=None, lane='model:1')]
+    [Step(leaves_calls=False, lane='model:1'), Text(text='Hello', provider_metadata=None, id=None, lane='model:1')]
     """
 
     def __init__(self, *, known_calls: Collection[str] = (), denied: Mapping[str, str | None] = {}) -> None:

@@ -167,7 +167,7 @@ class PydanticAIAdapter:
 
     >>> from pydantic_ai.messages import PartStartEvent, TextPart
     >>> list(PydanticAIAdapter().feed(PartStartEvent(index=0, part=TextPart("Hello"))))
-    [Step(lane=''), Text(text='Hello', provider_metadata=None, id=None, lane='')]
+    [Step(leaves_calls=False, lane=''), Text(text='Hello', provider_metadata=None, id=None, lane='')]
     """
 
     def __init__(self, *, known_calls: Collection[str] = ()) -> None:

@@ -309,7 +309,7 @@ def _said(part: Mapping[str, Any], lane: str, shows_responses: bool) -> list[Par
     metadata = part.get("providerMetadata")
     match kind:
         case "step-start":
-            return [parts.Step()]
+            return [parts.Step(leaves_calls=True)]
         case "text":
             return [parts.Text(str(part.get("text", "")), metadata, lane=lane), parts.BlockEnd(lane=lane)]
         case "reasoning":
@@ -343,6 +343,11 @@ def _called(part: Mapping[str, Any], kind: str, shows_responses: bool) -> list[P
     return said
 
 
+def _same_step(part: Part) -> Part:
+    """Let a step begin where it began in the run, although calls of the message before it may be open."""
+    return parts.Step(leaves_calls=True) if isinstance(part, parts.Step) else part
+
+
 class Reframer:
     """Write a run anew: for a client of another release, or behind the message that it continues.
 
@@ -373,4 +378,4 @@ class Reframer:
             # The first part is the start of the message; what the message held before comes right behind it.
             said[1:1] = self._earlier
             self._earlier = []
-        return b"".join([self._frames.send(part) for part in said])
+        return b"".join([self._frames.send(_same_step(part)) for part in said])

@@ -118,6 +118,11 @@ def test_the_providers_own_word_for_the_reason_marks_a_complete_response(name: s
         require_complete(cut)
 
 
+@pytest.mark.parametrize("name", [None, "test", "mine"])
+def test_models_that_reach_no_provider_need_give_no_reason(name: str | None) -> None:
+    require_complete(ModelResponse([TextPart("Hi")], provider_name=name))
+
+
 def test_xai_gives_its_reason_without_details() -> None:
     require_complete(ModelResponse([TextPart("Hi")], provider_name="xai", finish_reason="stop"))
     with pytest.raises(AgentFailed, match="ended before its final event"):

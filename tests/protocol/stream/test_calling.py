@@ -236,3 +236,17 @@ def test_the_waiting_calls_of_thousands_of_approvals_take_linear_time() -> None:
     before = time.process_time()
     assert len(stream.waiting_calls) == 20_000
     assert time.process_time() - before < 1  # a quadratic search takes several seconds
+
+
+def test_a_denial_is_an_error_if_another_request_has_taken_its_id() -> None:
+    sent: list[Part] = [
+        p.ToolCall("c1", "t", {}),
+        p.ToolCall("c2", "t", {}),
+        p.ApprovalRequest("a", "c1"),
+        p.ApprovalRequest("a", "c2"),
+        p.ToolDenied("c1"),
+    ]
+    told = [(type(chunk).__name__, getattr(chunk, "tool_call_id", "")) for chunk in body(sent, sdk="7")]
+    assert told[-2:] == [("ToolApprovalRequestChunk", "c2"), ("ToolOutputErrorChunk", "c1")], (
+        "7 finds one call by an id"
+    )

@@ -50,6 +50,7 @@ try:
         UserPromptPart,
     )
     from pydantic_ai.models import infer_model
+    from pydantic_ai.providers import infer_provider_class
     from pydantic_ai.run import AgentRun
     from pydantic_ai.settings import ModelSettings
     from pydantic_ai.toolsets import FunctionToolset, ToolsetTool, WrapperToolset
@@ -351,14 +352,26 @@ def require_complete(response: ModelResponse) -> None:
     """Raise AgentFailed if the stream of a response ended before its final event, which gives the reason for the end.
 
     pydantic-ai takes such a response for a complete one. It keeps the provider's own word for the reason in
-    ``provider_details``. Models without a provider, such as its ``FunctionModel``, give none.
+    ``provider_details``. Models that reach no provider of pydantic-ai (``TestModel``, models of one's own) need give
+    none.
     """
-    if response.provider_name is None or response.state != "complete":
+    if response.state != "complete" or not _is_provider(response.provider_name):
         return
     is_guess = response.finish_reason == _GUESSED and response.provider_name != _WITHOUT_DETAILS
     reason = (response.provider_details or {}).get("finish_reason") or (None if is_guess else response.finish_reason)
     if reason is None:
         raise AgentFailed("network", f"the stream of {response.model_name} ended before its final event")
+
+
+@functools.cache
+def _is_provider(name: str | None) -> bool:
+    try:
+        infer_provider_class(name or "")
+    except ValueError:
+        return False
+    except ImportError:  # known, but its client is not installed
+        return True
+    return True
 
 
 @contextlib.asynccontextmanager
