@@ -1,11 +1,7 @@
 """The tree of a chat."""
 
-import doctest
-from types import ModuleType
-
 import pytest
 
-from usechat.chats import blobs, chat, growth, history, meaning, sql, titles
 from usechat.chats.chat import MessageNode, Tree
 
 
@@ -20,12 +16,6 @@ FORKED = [
     node(4, 1, "y", "x", "two"),
     node(5, 4, "c"),
 ]
-
-
-@pytest.mark.parametrize("module", [blobs, chat, growth, history, meaning, sql, titles], ids=lambda m: m.__name__)
-def test_the_examples_in_the_docstrings_are_true(module: ModuleType) -> None:
-    assert doctest.testmod(module).attempted
-    assert doctest.testmod(module).failed == 0
 
 
 def test_a_branch_goes_from_the_root_to_its_end() -> None:

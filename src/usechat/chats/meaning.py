@@ -101,7 +101,7 @@ def request_over(history: Sequence[UIMessage], request: ChatRequest) -> ChatRequ
             merged, _ = take_answers(history[key - 1], copy)
             messages = [*history[: key - 1], merged]
             return msgspec.structs.replace(request, messages=messages, message_id=merged["id"])
-    raise AssertionError("a request joins an answer only if one is running")  # pragma: no cover
+    raise AssertionError("a request joins an answer only if one is running")
 
 
 def _stored_node(key: int, message: UIMessage) -> MessageNode:

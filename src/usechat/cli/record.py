@@ -37,7 +37,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.description, parser.epilog = _DESCRIPTION, _EPILOG
     add = parser.add_argument
     add("url", metavar="URL", help="the endpoint, such as http://localhost:3000/api/chat")
-    add("-o", "--output", required=True, metavar="FILE",
+    add("-o", dest="output", required=True, metavar="FILE",
         help="where to write, such as tour.usechat.jsonl; an existing file is replaced")  # fmt: skip
     add("--port", default=8001, type=read.port, help="0 for any that is free (default: 8001)")
     add("--path", default="/api/chat", type=read.path, help="where the page posts to (default: /api/chat)")

@@ -31,7 +31,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.description, parser.epilog = _DESCRIPTION, _EPILOG
     add = parser.add_argument
     add("target", metavar="OBJECT", help="MODULE:NAME or path/to/file.py:NAME")
-    add("-o", "--output", metavar="FILE", help="where to write (default: standard output)")
+    add("-o", dest="output", metavar="FILE", help="where to write (default: standard output)")
     add("--check", action="store_true", help="write nothing, and tell whether the file is up to date")
     parser.set_defaults(run=run)
 

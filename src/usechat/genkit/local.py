@@ -13,7 +13,7 @@ run reports a stopped turn as stopped. Three things are needed:
 2. Genkit starts tasks of its own for a flow (the loop of an agent, ``generate_stream``, ``Action.stream``) and does not
    cancel them with it (genkit 0.12.0). It keeps no list of them, but a task inherits a copy of the context in which it
    was created. So the flow's task marks its context, and tasks of Genkit's code with that mark are cancelled, too.
-3. A task factory would also see those tasks, but an event loop has only one, which belongs to the application.
+3. The task factory of a run (:mod:`usechat.runs.run`) sees those tasks, too, but this module also works without a run.
 
 Invariants: events keep the order of the callback; the result comes last; after closing, no task of the flow is left.
 """
