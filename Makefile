@@ -43,21 +43,23 @@ demo: $(UV_STAMP) $(PAGE) ## serve the demo and its page, offline
 demo-agent-ops: $(UV_STAMP) $(PAGE) ## run an agent session, the gateway that puts an AI SDK face on it, and the page
 	$(UV) run --quiet --no-dev --extra agent-ops python examples/agent_ops_demo.py
 
-test: install ## every test, the core covered by its unit tests completely; then the unit tests on the other Pythons
+test: install ## every test, the core covered by its unit tests completely; then the unit tests on the other Pythons, once over plain ASGI
 	$(RUN) pytest -n auto --cov --ignore=tests/conformance --ignore=tests/browser
-	USECHAT_TEST_PLAIN_ASGI=1 $(RUN) pytest -n auto tests/server
 	USECHAT_TEST_AGENTS=external $(RUN) pytest -n auto $(EXTERNAL_AGENTS)
 	$(RUN) pytest -n auto tests/conformance
 	$(RUN) pytest -n auto tests/browser
 	@default=$$($(RUN) python -c 'import sys; print("%d.%d" % sys.version_info[:2])'); \
 	export PYENV_VERSION=$$(pyenv versions --bare 2>/dev/null | paste -sd: -); \
+	plain=1; \
 	for version in $(PYTHONS); do \
 		if [ $$version = $$default ]; then continue; fi; \
 		if ! $(UV) python find --system $$version >/dev/null 2>&1; then echo "== Python $$version is absent: not tested"; continue; fi; \
-		echo "== Python $$version"; \
-		UV_PROJECT_ENVIRONMENT=.venv-$$version $(UV) run --quiet --python $$version --no-default-groups --group test \
+		echo "== Python $$version$$([ $$plain = 1 ] && echo , over plain ASGI)"; \
+		USECHAT_TEST_PLAIN_ASGI=$$plain UV_PROJECT_ENVIRONMENT=.venv-$$version $(UV) run --quiet --python $$version --no-default-groups --group test \
 			pytest -q -n auto --ignore=tests/conformance --ignore=tests/browser || exit 1; \
-	done
+		plain=0; \
+	done; \
+	if [ $$plain = 1 ]; then USECHAT_TEST_PLAIN_ASGI=1 $(RUN) pytest -n auto --ignore=tests/conformance --ignore=tests/browser; fi
 
 check: $(UV_STAMP) ## formatting, lint, strict types and the layers
 	$(RUN) ruff format --check

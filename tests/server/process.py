@@ -16,7 +16,11 @@ from tests.plain_asgi import PLAIN_ASGI
 PATIENCE: Final = 60.0
 """Seconds to wait for something that should happen soon; a loaded machine is slow."""
 
-_COMMAND: Final = [sys.executable, "-c", "import sys; from usechat.cli import main; sys.exit(main())"]
+_PROGRAM: Final = "import sys; from usechat.cli import main; sys.exit(main())"
+_PLAIN_PROGRAM: Final = (
+    f"import sys; sys.path.append({str(Path(__file__).parents[2])!r});"
+    f" from tests.plain_asgi import switch_off_internals; switch_off_internals(); {_PROGRAM}"
+)
 
 
 def question(text: str = "Hi", chat_id: str = "c1") -> dict[str, Any]:
@@ -62,10 +66,14 @@ class ServeProcess:
 def serve_process(directory: Path, *arguments: str, command: str = "serve") -> Iterator[ServeProcess]:
     """Run `usechat serve`, or a command like it, in a directory until the block ends; what is left is killed."""
     log = directory / "output.txt"
-    plain = ["--plain-asgi"] if PLAIN_ASGI and command == "serve" else []
+    program, options = _PROGRAM, [*arguments, "--port", "0"]
+    if PLAIN_ASGI and command == "serve":
+        options.append("--plain-asgi")
+    elif PLAIN_ASGI:
+        program = _PLAIN_PROGRAM  # the command has no such option
     with log.open("wb") as output:
         process = subprocess.Popen(
-            [*_COMMAND, command, *arguments, *plain, "--port", "0"],
+            [sys.executable, "-c", program, command, *options],
             cwd=directory,
             stdout=output,
             stderr=subprocess.STDOUT,

@@ -21,7 +21,7 @@ of SIGTERM, and its tasks  never                                         agents 
 
 Checked with the releases in :data:`TESTED`, all their HTTP protocols, asyncio and uvloop. With any other release
 nothing of this is used, and one line in the log says so. ``Settings(plain_asgi=True)`` (``usechat serve
---plain-asgi``) turns it off by hand; the test suite of the server runs both ways.
+--plain-asgi``) turns it off by hand; the unit tests run both ways.
 
 A request is answered in a task that runs ``RequestResponseCycle.run_asgi``; a WebSocket's protocol has a method of that
 name, too. This cycle has the connection, and ``receive`` and ``send`` are its methods unless middleware replaced them
