@@ -10,7 +10,7 @@ import msgspec
 
 from usechat.errors import PublicError
 from usechat.ids import new_id
-from usechat.protocol.model_messages import FilePart, ModelMessage, ToolResultOutput, model_messages, repair
+from usechat.protocol.model_messages import FilePart, ModelMessage, ToolResultOutput, model_messages, repair_messages
 from usechat.protocol.ui_messages import is_dynamic_tool, is_static_tool
 from usechat.protocol.values import json_text, json_value
 from usechat.turn import Turn
@@ -98,7 +98,7 @@ def history(turn: Turn) -> list[ModelMessage]:
 
     System messages are left out: they come from the page, and the agent has instructions of its own.
     """
-    return repair(model_messages([message for message in turn.messages if message["role"] != "system"]))
+    return repair_messages(model_messages([message for message in turn.messages if message["role"] != "system"]))
 
 
 def without_provider_calls(messages: Iterable[ModelMessage]) -> Iterator[ModelMessage]:

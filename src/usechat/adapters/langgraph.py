@@ -41,7 +41,7 @@ from usechat.protocol.model_messages import (
     ToolModelMessage,
     UserModelMessage,
     model_messages,
-    repair,
+    repair_messages,
 )
 from usechat.protocol.parts import (
     ApprovalRequest,
@@ -574,7 +574,7 @@ def _new_message(turn: Turn) -> list[BaseMessage]:
     message = turn.request.last_user_message
     if turn.request.continues is not None or message is None:
         return []
-    converted = to_langchain(repair(model_messages([message])))
+    converted = to_langchain(repair_messages(model_messages([message])))
     for each in converted:
         each.id = message["id"] or None
         each.additional_kwargs |= _OURS
@@ -582,7 +582,7 @@ def _new_message(turn: Turn) -> list[BaseMessage]:
 
 
 def to_langchain(messages: Iterable[ModelMessage]) -> list[BaseMessage]:
-    """Return model messages as LangChain's. Call ``repair`` first: a model rejects calls without results.
+    """Return model messages as LangChain's. Call ``repair_messages`` first: a model rejects calls without results.
 
     Reasoning is kept if a provider signed it, since only then may it be sent back. Calls that a provider ran itself,
     and their results, are left out.

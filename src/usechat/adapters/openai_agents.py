@@ -308,7 +308,7 @@ def parts(result: RunResultStreaming) -> AsyncIterator[Part]:
 
 
 def to_openai_agents(messages: Iterable[ModelMessage]) -> list[Any]:
-    """Return model messages as input items of the Responses API. Call ``repair`` first.
+    """Return model messages as input items of the Responses API. Call ``repair_messages`` first.
 
     Reasoning is kept if it is encrypted, since only then may it be sent back. Calls that a provider ran itself, and
     their results, are left out.

@@ -308,7 +308,7 @@ def parts(events: AsyncIterable[Any]) -> AsyncIterator[Part]:
 
 
 def to_pydantic_ai(messages: Iterable[ChatModelMessage]) -> list[ModelMessage]:
-    """Return model messages as Pydantic AI's. Call ``repair`` first: a model rejects calls without results.
+    """Return model messages as Pydantic AI's. Call ``repair_messages`` first: a model rejects calls without results.
 
     Reasoning is kept if a provider signed it, since only then may it be sent back. System messages, calls that a
     provider ran itself and their results are left out.
