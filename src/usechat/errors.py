@@ -679,7 +679,7 @@ class SessionClosed(UsechatError):
 
 
 class TooManySockets(UsechatError):
-    """An agent session has ``maximum_sockets`` upstream sockets already. The page shows a ``PublicError`` that says so."""
+    """An agent session has ``maximum_sockets`` upstream sockets already. The page shows a ``PublicError``."""
 
 
 class UnreadableFrame(UsechatError):

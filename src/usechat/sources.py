@@ -122,6 +122,8 @@ class HandsOver(Protocol):
 class Adapter(Protocol[EventT_contra]):
     """Turns the events of one turn into parts. It does no I/O and knows nothing of framing.
 
+    Each turn gets an adapter of its own, which is called in the event loop, by one task.
+
     >>> class Words:
     ...     def feed(self, event: str) -> list[Part]:
     ...         return [Text(event)]
@@ -198,6 +200,9 @@ class AdapterSource(Generic[Event]):
 
 async def parts_of(events: AsyncIterable[Event], adapter: Adapter[Event]) -> AsyncIterator[Part]:
     """Yield the parts of a turn, for an agent with a loop of its own.
+
+    ``events`` is iterated and closed; ``adapter`` is one that was not used yet. An unknown event is counted and
+    skipped. What the events raise is raised, unless the adapter's ``close`` makes an ending of it.
 
     >>> class Shout:
     ...     def feed(self, event: str) -> list[Part]:

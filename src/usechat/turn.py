@@ -28,7 +28,10 @@ Write: TypeAlias = Callable[[Part], bool | None]
 
 
 class Identity(msgspec.Struct, frozen=True):
-    """Who asks: ``subject`` owns the chat, ``claims`` is what the token says, ``token`` may be passed on upstream.
+    """Who asks, as ``authorize`` returns it.
+
+    ``subject`` is the name that owns chats, ``claims`` holds what the token says, and ``token`` is the token itself,
+    for agents that pass it on upstream. ``repr`` shows the subject alone.
 
     >>> Identity("ada", {"role": "admin"}, "secret-token")
     Identity('ada')
@@ -77,6 +80,10 @@ def _over(_part: Part) -> bool:
 
 class Turn:
     """What an agent is asked, and how it sends parts besides yielding them.
+
+    The server makes it and gives it to the agent. ``identity`` is what ``authorize`` returned (``None`` without
+    authentication), ``request`` the parsed :class:`~usechat.ChatRequest`, ``headers`` and ``query`` are those of the
+    HTTP request, and ``path_params`` what the path of the route names.
 
     ``messages``, ``body``, ``headers`` and ``query`` are untrusted client input. ``tool_outputs`` and ``approvals``
     were checked: each answers a call that was open. ``send`` and ``emit`` may be called from any thread; everything

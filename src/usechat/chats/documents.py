@@ -49,6 +49,9 @@ class DocumentFile(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 class ChatDocument(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """A whole chat: all branches, parents first, and the files. Times are seconds since 1970.
 
+    ``version`` is that of the format. ``titled_by`` says who made the title, ``agent`` names what answered, ``head_id``
+    is the last message of the branch that is shown, and ``owner`` is the subject that owns the chat.
+
     >>> document = ChatDocument(id="c1", title="Hello", messages=[])
     >>> document.title, document.version
     ('Hello', 1)

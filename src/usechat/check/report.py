@@ -37,6 +37,9 @@ _NAMES_FAILURES: Final = Since(None, None, 100)
 class Report(msgspec.Struct, frozen=True):
     """The result of a check: a verdict per release, and the problems.
 
+    ``name`` is the input, ``verdicts`` are by release, ``frame_count`` is how many events the stream has, and
+    ``is_whole`` says whether it was read to its end.
+
     >>> report = check_capture(Capture(name="empty", body=b""), ["7"])
     >>> report.ok, report.exit_code, [problem.rule.id for problem in report.problems]
     (False, 1, ['UC003'])
@@ -47,7 +50,6 @@ class Report(msgspec.Struct, frozen=True):
     problems: Sequence[Problem]
     frame_count: int
     is_whole: bool
-    """Whether the stream was read to its end."""
 
     @property
     def ok(self) -> bool:

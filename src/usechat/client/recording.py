@@ -212,6 +212,9 @@ def _what_is_wrong(error: Exception) -> str:
 class StreamRecorder:
     """Writes a recording as it happens; every line is complete when the program dies.
 
+    ``file`` is a text file open for writing, ``url`` the endpoint, and ``clock`` the time in seconds. Of headers only
+    those that explain a stream are written, never credentials. Paths are relative to the endpoint.
+
     >>> with open("chat.jsonl", "w", encoding="utf-8") as file:
     ...     recorder = StreamRecorder(file, "http://localhost:8000/api/chat")
     ...     exchange = recorder.begin("POST", "", {}, {"id": "c1", "messages": []})

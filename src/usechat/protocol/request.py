@@ -33,9 +33,10 @@ LONGEST_ID: Final = 1_024
 class Limits(msgspec.Struct, frozen=True, kw_only=True):
     """How much one request may hold; more is a :class:`~usechat.errors.RequestTooLarge`.
 
-    ``maximum_parts`` and ``maximum_files`` are for all messages together, ``maximum_file_bytes`` is for the URL of one
-    file, which may hold all of it (``data:``), ``maximum_depth`` for the objects and arrays of the whole body, and
-    ``maximum_values`` for all its values together, counted as commas and opening brackets outside of strings.
+    ``maximum_bytes`` limits the body, ``maximum_messages`` its messages, ``maximum_parts`` and ``maximum_files`` the
+    parts and files of all messages together. ``maximum_file_bytes`` limits the URL of one file, which may hold the
+    whole file (``data:``). ``maximum_depth`` limits how deep objects and arrays are nested, and ``maximum_values`` the
+    values of the whole body, counted as commas and opening brackets outside of strings.
 
     >>> from usechat.server import ChatApp, Settings
     >>> app = ChatApp(lambda turn: "Hello", settings=Settings(limits=Limits(maximum_files=4)))

@@ -33,7 +33,7 @@ _SIGNATURE: Final = "signed"
 
 
 class ModelCall(msgspec.Struct, frozen=True):
-    """A tool that the model calls.
+    """A tool that the model calls; without an ``id`` the call gets a new one.
 
     >>> ModelCall("weather", {"city": "Paris"}).arguments
     {'city': 'Paris'}
@@ -47,8 +47,9 @@ class ModelCall(msgspec.Struct, frozen=True):
 class ModelAnswer(msgspec.Struct, frozen=True, kw_only=True):
     """What the model answers to one request: text, reasoning and calls, or a failure.
 
-    ``text`` and ``reasoning`` may be lists, which are streamed piece by piece. ``error`` with ``status`` is a refusal;
-    with status 200 the stream breaks off with it.
+    ``text`` and ``reasoning`` may be lists, which are streamed piece by piece, with ``pause`` seconds before each piece
+    of text. ``calls`` are the tools that the model calls. ``error`` with ``status`` is a refusal; with status 200 the
+    stream breaks off with it.
 
     >>> ModelAnswer(text=["It is ", "21."], reasoning="I know that.").texts
     ['It is ', '21.']
@@ -61,7 +62,6 @@ class ModelAnswer(msgspec.Struct, frozen=True, kw_only=True):
     error: str | None = None
     status: int = 500
     pause: float = 0
-    """Seconds before each piece of text."""
 
     @property
     def texts(self) -> list[str]:
@@ -89,6 +89,7 @@ class _Refused(Exception):
 class ScriptedModel:
     """A server on a free port that answers model requests from a script; use it as a context manager.
 
+    ``answers`` is the script: one for each request, in order; a text stands for a ``ModelAnswer`` of that text.
     ``openai_url`` is the base URL for OpenAI clients (Chat Completions and Responses), ``anthropic_url`` that for
     Anthropic's. ``requests`` holds the accepted bodies in order, ``refusals`` the texts of rejections (status 400), and
     ``disconnects`` counts the streams that a client left. When the script is over, requests fail.

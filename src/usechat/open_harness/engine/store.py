@@ -54,6 +54,8 @@ class FlowRunStore(Protocol):
 class MemoryRunStore:
     """Keeps the latest runs and agent sessions in memory; the least recently used are dropped.
 
+    ``maximum_runs`` and ``maximum_sessions`` are how many are kept. Everything is lost when the process ends.
+
     >>> store = MemoryRunStore(maximum_runs=10)
     >>> store.append_event("run-1", {"type": "flow:start"})
     >>> store.load_events("run-1")
