@@ -369,6 +369,9 @@ def emit(name: Any, data: Any = UNSET, *, id: str | None = None, transient: bool
     {'progress': [{'query': 'owls'}]}
 
     A dataclass, a msgspec Struct or a pydantic model needs no name: ``emit(Progress(percent=50))`` sends
-    ``data-progress``.
+    ``data-progress``. A part with the same name and ``id`` replaces the earlier one on the page; a ``transient`` part
+    reaches the page's ``onData`` and is not kept in the message.
+
+    Raises :class:`~usechat.errors.LocalProtocolError` outside of a turn.
     """
     current_context().turn.emit(name, data, id=id, transient=transient)

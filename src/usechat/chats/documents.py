@@ -47,9 +47,10 @@ class DocumentFile(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 class ChatDocument(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """A whole chat: all branches, parents first, and the files. Times are seconds since 1970.
+    """A whole chat: all branches, parents first, and the files.
 
-    ``version`` is that of the format. ``titled_by`` says who made the title, ``agent`` names what answered, ``head_id``
+    ``version`` is that of the format. ``created_at`` and ``updated_at`` are seconds since 1970; ``pinned`` and
+    ``archived`` are for the list. ``titled_by`` says who made the title, ``agent`` names what answered, ``head_id``
     is the last message of the branch that is shown, and ``owner`` is the subject that owns the chat.
 
     >>> document = ChatDocument(id="c1", title="Hello", messages=[])

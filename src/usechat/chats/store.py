@@ -102,9 +102,10 @@ _LARGEST_INLINE: Final = 16 * 1024
 
 
 class ChatRow(msgspec.Struct, frozen=True, kw_only=True):
-    """A chat without its messages. Times are seconds since 1970. ``leaf`` is the key of the last message that is shown.
+    """A chat without its messages. ``leaf`` is the key of the last message that is shown.
 
-    ``agent`` names what answers the chat. ``pinned`` and ``archived`` are for the list.
+    ``agent`` names what answers the chat. ``created`` and ``updated`` are seconds since 1970. ``pinned`` and
+    ``archived`` are for the list.
     ``version`` grows with every change that another page should know of. ``titled_by`` says who made the title: a
     person's title is not replaced by a function's.
 

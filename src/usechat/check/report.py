@@ -125,7 +125,7 @@ def named_releases(sdks: Iterable[str]) -> dict[str, Release]:
 
 
 def check_capture(capture: Capture, sdks: Iterable[str] = DEFAULT_SDKS) -> Report:
-    """Check a response, with its status, headers and timing as far as they are known.
+    """Check a response, with its status, headers and timing as far as they are known. ``sdks`` are AI SDK releases.
 
     Raises :class:`~usechat.errors.CannotJudge` if the body is too large or too deeply nested to check, and
     :class:`~usechat.errors.UnknownRelease`.
@@ -148,8 +148,9 @@ def check_capture(capture: Capture, sdks: Iterable[str] = DEFAULT_SDKS) -> Repor
 def check_pieces(pieces: Iterable[bytes], *, name: str = "-", sdks: Iterable[str] = DEFAULT_SDKS) -> Report:
     """Check a body that comes in pieces, of any size and cut anywhere: a file, say, that is larger than the memory.
 
-    The body is read once. What is kept of it does not grow with it: of a message of more than 16 MiB the beginning,
-    and of each tool call what identifies it. Raises what :func:`check_capture` raises.
+    ``name`` and ``sdks`` are those of :func:`check_bytes`. The body is read once. What is kept of it does not grow with
+    it: of a message of more than 16 MiB the beginning, and of each tool call what identifies it. Raises what
+    :func:`check_capture` raises.
 
     >>> check_pieces([b'data: {"type":"start","mess', b'ageId":"m"}\\n\\n'], sdks=["7"]).frame_count
     1

@@ -442,7 +442,8 @@ async def _unless(stop: asyncio.Event, waiting: Awaitable[None]) -> None:
 def first_difference(before: StreamRecording, after: StreamRecording, *, sdk: str = "7") -> str | None:
     """Compare the answers of two recordings part for part; return the first difference in words, or ``None``.
 
-    Ids of messages, calls and approvals may differ, as they do in every run; times are not compared.
+    Ids of messages, calls and approvals may differ, as they do in every run; times are not compared. ``sdk`` is the
+    release whose client reads the answers.
 
     >>> def recording(answer: str) -> StreamRecording:
     ...     exchange = RecordedExchange(0, "POST", "", status=404, pieces=[(0, answer.encode())])

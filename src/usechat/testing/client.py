@@ -112,7 +112,8 @@ class TestedAnswer:
 
     A failure of the turn is in ``error`` and is not raised, so that it can be asserted. ``deltas`` are the pieces of
     text in the order in which they arrived, and ``first_delta_seconds`` is the time from the request to the first of
-    them. ``exchanges`` are the requests and responses of the turn: more than one if tools of the client were answered.
+    them. ``question`` is what the assertions ask once more. ``exchanges`` are the requests and responses of the turn:
+    more than one if tools of the client were answered.
 
     >>> with AgentClient(lambda turn: "Hello") as client:
     ...     answer = client.ask("hi")

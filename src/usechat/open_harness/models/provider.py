@@ -59,7 +59,8 @@ class Answer(msgspec.Struct, rename="camel"):
     """The complete answer of a model; ``messages`` is what the agent remembers of it.
 
     ``usage`` counts tokens by kind (``inputTokens``, ``outputTokens``), and ``model_usage`` does so by model.
-    ``num_turns`` is the number of model calls. ``structured_output`` is the value of an agent with an output schema.
+    ``num_turns`` is the number of model calls, ``duration_ms`` and ``total_cost_usd`` are for the whole answer.
+    ``structured_output`` is the value of an agent with an output schema.
 
     >>> Answer("Hello").text
     'Hello'

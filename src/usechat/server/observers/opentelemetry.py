@@ -18,7 +18,10 @@ _SCOPE = "usechat"
 
 
 class OpenTelemetryObserver(Observers):
-    """Records metrics, and a span for every run. The providers are the global ones unless others are given.
+    """Records metrics, and a span for every run.
+
+    ``meter_provider`` and ``tracer_provider`` are by default the global ones. Raises
+    :class:`~usechat.errors.MissingDependency` without the extra ``otel``.
 
     >>> from usechat.server import ChatApp
     >>> app = ChatApp(lambda turn: "Hello!", observer=OpenTelemetryObserver())
