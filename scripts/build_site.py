@@ -1,8 +1,8 @@
 """Builds the documentation's site into `build/site`: `make docs`.
 
 The pages in `docs/` and at the root of the repository are written for a code host: their links lead to files. Here they
-are gathered into one directory with the links rewritten, beside pages that are made from the code: the Python reference, the
-examples, the list of decisions. Zensical builds the site from that directory; a warning is an error.
+are gathered into one directory with the links rewritten, beside pages that are made from the code (the reference, the
+examples, the decisions). Zensical builds the site from that directory; a warning is an error.
 
 A site holds several versions: each build writes the directory of its version, and `versions.json` lists them all.
 """
