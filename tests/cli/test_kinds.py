@@ -21,7 +21,6 @@ from tests.cli.common_options import COMMON
 from tests.client.endpoints import HELLO, HELLO_BYTES, Endpoint, frame, served
 from tests.client.test_recording import LINES
 from tests.conformance.served import serving
-from tests.plain_asgi import PLAIN_ASGI
 from tests.server.process import PATIENCE, eventually, question, serve_process
 from usechat.cli import main
 from usechat.cli.kinds import AiSdkOptions, AiSdkTarget, RecordingOptions, RecordingTarget
@@ -172,12 +171,9 @@ def test_each_key_in_the_terminal_sends_one_frame(tour: Path) -> None:
     terminal, inner = pty.openpty()
     before = termios.tcgetattr(inner)
     command = [sys.executable, "-c", "import sys; from usechat.cli import main; sys.exit(main())", "serve", str(tour)]
-    plain = ["--plain-asgi"] if PLAIN_ASGI else []
     log = tour.with_name("output.txt")
     with log.open("wb") as output:
-        process = subprocess.Popen(
-            [*command, "--step", "--port", "0", *plain], stdin=inner, stdout=output, stderr=output
-        )
+        process = subprocess.Popen([*command, "--step", "--port", "0"], stdin=inner, stdout=output, stderr=output)
     try:
         eventually(lambda: re.search(r"at (http://\S+)\n", log.read_text()), "the server listens")
         url = re.findall(r"at (http://\S+)\n", log.read_text())[0]

@@ -66,14 +66,11 @@ class ServeProcess:
 def serve_process(directory: Path, *arguments: str, command: str = "serve") -> Iterator[ServeProcess]:
     """Run `usechat serve`, or a command like it, in a directory until the block ends; what is left is killed."""
     log = directory / "output.txt"
-    program, options = _PROGRAM, [*arguments, "--port", "0"]
-    if PLAIN_ASGI and command == "serve":
-        options.append("--plain-asgi")
-    elif PLAIN_ASGI:
-        program = _PLAIN_PROGRAM  # the command has no such option
+    program = _PLAIN_PROGRAM if PLAIN_ASGI else _PROGRAM
+    plain = ["--plain-asgi"] if PLAIN_ASGI and command == "serve" else []  # workers make their apps from the options
     with log.open("wb") as output:
         process = subprocess.Popen(
-            [sys.executable, "-c", program, command, *options],
+            [sys.executable, "-c", program, command, *arguments, *plain, "--port", "0"],
             cwd=directory,
             stdout=output,
             stderr=subprocess.STDOUT,
