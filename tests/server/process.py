@@ -67,7 +67,8 @@ def serve_process(directory: Path, *arguments: str, command: str = "serve") -> I
     """Run `usechat serve`, or a command like it, in a directory until the block ends; what is left is killed."""
     log = directory / "output.txt"
     program = _PLAIN_PROGRAM if PLAIN_ASGI else _PROGRAM
-    plain = ["--plain-asgi"] if PLAIN_ASGI and command == "serve" else []  # workers make their apps from the options
+    # Workers are processes of their own, which only know the options.
+    plain = ["--plain-asgi"] if PLAIN_ASGI and {"--workers", "--reload"} & set(arguments) else []
     with log.open("wb") as output:
         process = subprocess.Popen(
             [sys.executable, "-c", program, command, *arguments, *plain, "--port", "0"],
