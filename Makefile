@@ -85,7 +85,7 @@ docs: $(UV_STAMP) $(SITE_STAMP) ## write the generated parts of the documentatio
 docs-serve: docs ## build the site and show it on PORT (8001)
 	$(RUN) python -m http.server --bind 127.0.0.1 --directory build/docs $(or $(PORT),8001)
 
-format: $(UV_STAMP) ## format, and mend what the linter can
+format: $(UV_STAMP) ## format, and fix what the linter can fix
 	$(RUN) ruff format
 	$(RUN) ruff check --fix
 

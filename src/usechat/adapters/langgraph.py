@@ -517,7 +517,7 @@ def parts(events: AsyncIterable[Event]) -> AsyncIterator[Part]:
 def next_messages(state: Sequence[BaseMessage], turn: Turn) -> list[BaseMessage]:
     """Return what is sent to a graph whose checkpoint holds the messages ``state``.
 
-    It is the new message alone if nothing has to be mended, else the whole list after the removal of the old one.
+    It is the new message alone if nothing has to be changed, else the whole list after the removal of the old one.
     """
     if not state:
         return to_langchain(conversation.history(turn))

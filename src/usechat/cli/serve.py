@@ -54,7 +54,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--port", default=8000, type=read.port, help="0 for any that is free (default: 8000)")
     add("--workers", default=1, type=read.count, metavar="N",
         help="processes; more than one need --redis (default: 1)")  # fmt: skip
-    add("--reload", action="store_true", help="restart when a Python file beside the object changes")
+    add("--reload", action="store_true", help="restart when a Python file in the object's directory changes")
     add("--log-format", choices=("text", "json"), default="text", metavar="FORMAT", help="text or json (default: text)")
     add("--drain", type=read.seconds, metavar="SECONDS",
         help="how long runs may go on at a shutdown; clients are disconnected at once (default: 10)")  # fmt: skip
@@ -92,12 +92,12 @@ def _add_chat_options(add: Any) -> None:
         help="what a second message does while a chat is being answered: reject (409), attach (read that answer),"
         " queue (wait) or interrupt (stop that answer) (default: reject)")  # fmt: skip
     add("--disconnect", type=read.disconnect, metavar="POLICY",
-        help="what becomes of an answer when its last reader has left: cancel, continue, or a number of seconds after"
+        help="what happens to an answer when its last reader has left: cancel, continue, or a number of seconds after"
         " which it is cancelled (default: 15)")  # fmt: skip
     add("--idle-timeout", type=read.seconds_or_never, metavar="SECONDS",
         help="how long an agent may be silent, or never for no limit (default: 120)")  # fmt: skip
     add("--coalesce-ms", type=read.milliseconds, metavar="MS",
-        help="how long text may wait to share a write with more; 0 for not at all (default: 0)")  # fmt: skip
+        help="how long text may wait so that several pieces share a write; 0 for no wait (default: 0)")  # fmt: skip
     add("--redis", metavar="URL", help="keep runs in Redis, so that every worker can resume and stop them")
     add("--chats", metavar="DATABASE",
         help="store chats in this file, or in the database at a URL, so that the server owns the history (default: in"
@@ -105,7 +105,7 @@ def _add_chat_options(add: Any) -> None:
     add("--keep", type=read.days, metavar="TIME",
         help="delete stored chats that nobody has changed for so long, such as 90d (default: keep them)")  # fmt: skip
     add("--agents", choices=("here", "external"), metavar="WHERE",
-        help="external: OBJECT is not imported but the name of a queue in Redis, and `usechat worker OBJECT` answers"
+        help="external: do not import OBJECT; it names a queue in Redis, and `usechat worker OBJECT` answers"
         " (default: here)")  # fmt: skip
     add("--max-waiting", type=read.count, metavar="N",
         help="with --agents external: refuse messages (503) while so many wait for a worker"

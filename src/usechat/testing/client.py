@@ -252,7 +252,7 @@ class TestedAnswer:
                 frame = f"frame {problem.frame}" if problem.frame else "the response"
                 found.append(f"  {problem.rule.id} {problem.rule.title}: {frame}: {problem.text}")
                 found += [] if problem.chunk is None else [f"    {json.dumps(problem.chunk, ensure_ascii=False)}"]
-                found.append(f"    AI SDK {', '.join(problem.sdks)}. To mend it: {problem.fix}")
+                found.append(f"    AI SDK {', '.join(problem.sdks)}. To fix it: {problem.fix}")
         return found
 
 
