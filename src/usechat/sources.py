@@ -347,7 +347,7 @@ def part_of(said: Any) -> Part:
         return Text(said)
     if isinstance(said, Part):
         return said
-    raise LocalProtocolError(f"an agent says texts and parts, not {type(said).__name__}")
+    raise LocalProtocolError(f"an agent yields texts and parts, not {type(said).__name__}")
 
 
 def _is_async(agent: Any) -> bool:
@@ -462,11 +462,11 @@ def _refuse_framework(answer: Any, modules: Iterable[str]) -> None:
 
 
 def restartable(answer: AnswerT) -> AnswerT:
-    """Say of an agent that a turn may be started anew when its process has died; a decorator, or a call.
+    """Mark an agent whose turns may be restarted when its process has died. Use it as a decorator or as a function.
 
-    It matters to `usechat worker` alone. Say it of an agent that does no harm if it answers a turn twice: it may have
-    called tools before its process died. Raises :class:`~usechat.errors.CannotAnswer` for an object that takes no
-    attributes.
+    Only `usechat worker` reads the mark. Mark an agent only if answering a turn twice does no harm: it may have called
+    tools before its process died. Returns the agent. Raises :class:`~usechat.errors.CannotAnswer` for an object that
+    takes no attributes.
 
     >>> @restartable
     ... async def agent(turn):
@@ -476,7 +476,7 @@ def restartable(answer: AnswerT) -> AnswerT:
         cast("Any", answer).restartable = True
     except (AttributeError, TypeError, ValueError):
         name = type(answer).__name__
-        raise CannotAnswer(f"a {name} takes no attributes; write a function around it, and say it of that") from None
+        raise CannotAnswer(f"a {name} takes no attributes; wrap it in a function and mark that") from None
     return answer
 
 

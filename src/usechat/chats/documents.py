@@ -109,7 +109,7 @@ def nodes_of(document: ChatDocument) -> list[MessageNode]:
         if message["id"] in keys or not message["id"]:
             raise InvalidRequest(f"messages[{place}]: the id {message['id']!r} is empty, or not the only one")
         if told.parent_id is not None and told.parent_id not in keys:
-            raise InvalidRequest(f"messages[{place}]: its parent {told.parent_id!r} does not stand before it")
+            raise InvalidRequest(f"messages[{place}]: its parent {told.parent_id!r} is not listed before it")
         keys[check_id(message["id"], f"messages[{place}].id")] = place + 1
         nodes.append(
             MessageNode(

@@ -152,7 +152,7 @@ def serve(options: Namespace, *, title: str = "", suggestions: tuple[str, ...] =
         _check_chats(plan.chats)
     addresses = resolve(options.host, options.port)
     if not served.requires_auth and not all(map(is_loopback, addresses)):
-        raise CannotServe(f"--host {options.host} lets other machines in; say with --auth who is allowed")
+        raise CannotServe(f"--host {options.host} accepts other machines; --auth must say who is allowed")
     sockets = listen(addresses)
     url = _url(options.host, sockets[0].getsockname()[1])
     sys.stdout.writelines(_greeting(plan, served, url))
