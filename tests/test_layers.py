@@ -70,6 +70,7 @@ LAYERS = [
     "cli.options",
     "cli.targets",
     "targets",
+    "client.target",
     "cli.auth",
     "cli.plan",
     "cli.serve",

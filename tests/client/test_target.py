@@ -23,8 +23,8 @@ from tests.client.test_recording import LINES
 from tests.conformance.served import serving
 from tests.server.process import PATIENCE, eventually, question, serve_process
 from usechat.cli import main
-from usechat.cli.kinds import AiSdkOptions, AiSdkTarget, RecordingOptions, RecordingTarget
 from usechat.cli.plan import Plan, make_app
+from usechat.client.target import AiSdkOptions, AiSdkTarget, RecordingOptions, RecordingTarget
 from usechat.errors import CannotServe, InvalidAddress, UnusableFile
 from usechat.server import ChatApp
 from usechat.server.auth.tokens import new_api_token
