@@ -63,12 +63,18 @@ class ServeProcess:
 
 
 @contextmanager
-def serve_process(directory: Path, *arguments: str, command: str = "serve") -> Iterator[ServeProcess]:
-    """Run `usechat serve`, or a command like it, in a directory until the block ends; what is left is killed."""
+def serve_process(
+    directory: Path, *arguments: str, command: str = "serve", is_app: bool = False
+) -> Iterator[ServeProcess]:
+    """Run `usechat serve`, or a command like it, in a directory until the block ends; what is left is killed.
+
+    An ASGI app (`is_app`) is served as it is: its workers read `USECHAT_TEST_PLAIN_ASGI` themselves.
+    """
     log = directory / "output.txt"
     program = _PLAIN_PROGRAM if PLAIN_ASGI else _PROGRAM
     # Workers are processes of their own, which only know the options.
-    plain = ["--plain-asgi"] if PLAIN_ASGI and {"--workers", "--reload"} & set(arguments) else []
+    has_workers = bool({"--workers", "--reload"} & set(arguments))
+    plain = ["--plain-asgi"] if PLAIN_ASGI and has_workers and not is_app else []
     with log.open("wb") as output:
         process = subprocess.Popen(
             [sys.executable, "-c", program, command, *arguments, *plain, "--port", "0"],
