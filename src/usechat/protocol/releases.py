@@ -165,8 +165,18 @@ DOWNGRADES: Final = (
         "nothing, the outcome follows; 5: the output of the tool `approval`, if an earlier turn asked",
     ),
     Downgrade(
+        "an outcome or answer for a request that the page left unanswered in an earlier turn",
+        "6, `any`",
+        "nothing: the page goes on asking, because its part would not validate with an outcome",
+    ),
+    Downgrade(
+        "an outcome or answer other than no for a call that the page denied in an earlier turn",
+        "6, `any`",
+        "`tool-output-denied`",
+    ),
+    Downgrade(
         "`ToolDenied`",
-        "5; 6 and `any` unless an earlier turn asked",
+        "5; 6 and `any` unless the page denied the call in an earlier turn",
         "`tool-output-error` with the reason in its text",
     ),
     Downgrade("`ReasoningFile`", "5, 6, `any`", "`file`"),
