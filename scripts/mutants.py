@@ -24,6 +24,7 @@ import signal
 import sys
 import tempfile
 import time
+import traceback
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Final, NamedTuple
@@ -154,7 +155,10 @@ def run_tests(arguments: Sequence[str], *, compiles: bool) -> None:
         os.dup2(log, 1)
         os.dup2(log, 2)
         options = ["-q", "-x", "-n", "0", "-p", "no:cacheprovider", f"--timeout={TEST_SECONDS}"]
+        options += ["-W", "ignore::pytest.PytestAssertRewriteWarning"]  # plugins are imported already
         code = pytest.main([*options, *arguments])
+    except BaseException:
+        traceback.print_exc()
     finally:
         os._exit(code)
 
