@@ -6,7 +6,9 @@ PYTHONS := 3.11 3.12 3.13
 FUZZ_SECONDS ?= 60
 # The tests of the server that also run with agents behind a queue in Redis.
 EXTERNAL_AGENTS := tests/server/observers $(addprefix tests/server/test_,endpoints.py edited_messages.py factories.py forgotten_runs.py quotas.py released.py retries.py waiting_clients.py websocket.py websocket_leaving.py)
-export FUZZ_RELEASES
+MUTANTS ?= 200
+SEED ?= 1
+export FUZZ_RELEASES MUTANTS SEED
 
 export UV_PYTHON_DOWNLOADS := never
 # A registry may stumble; a build of twenty minutes does not fall over that.
@@ -28,7 +30,7 @@ SITE_STAMP := scripts/site/node_modules/.package-lock.json
 PAGE := src/usechat/web/built/index.html
 PAGE_STAMP := web/node_modules/.package-lock.json
 
-.PHONY: help install page demo demo-agent-ops test check conformance fuzz bench docs docs-serve format clean
+.PHONY: help install page demo demo-agent-ops test check conformance fuzz mutants bench docs docs-serve format clean
 .DEFAULT_GOAL := help
 
 help: ## list the targets
@@ -74,6 +76,9 @@ conformance: install ## only the tests in which the real npm clients and a real 
 
 fuzz: install ## look for new failures for FUZZ_SECONDS (60), on FUZZ_RELEASES of `ai` besides those of the tests
 	$(RUN) python -m scripts.fuzz $(FUZZ_SECONDS)
+
+mutants: $(UV_STAMP) ## change protocol/ and runs/ in MUTANTS (200) places; the unit tests must notice 95 % of the changes
+	$(RUN) python -m scripts.mutants
 
 bench: install ## measure against peers, side by side; ONLY=core (server, agent-ops, open-harness) measures one part
 	$(UV) run --quiet --group bench python -m bench $(if $(ONLY),--only $(ONLY))
