@@ -98,8 +98,9 @@ class OpenHarnessChatTransport:
     async def drive(self, context: TurnContext) -> None:
         """Answer a turn. A turn that is cancelled stops its flow first."""
         turn = context.turn
-        if self._generate_message_id is not None:
-            context.send(Start(self._generate_message_id()))
+        if self._generate_message_id is not None or not self._send_step_markers:
+            message_id = None if self._generate_message_id is None else self._generate_message_id()
+            context.send(Start(message_id, steps=self._send_step_markers))
         chat = await self._open(turn)
         if chat.flow is not None and await self._join(chat, chat.flow, context):
             return

@@ -71,10 +71,14 @@ class Start(_Part, frozen=True):
     >>> from usechat import MessageStream
     >>> MessageStream(sdk="7").send(Start("m1", {"model": "small"}))
     [StartChunk(message_id='m1', message_metadata={'model': 'small'})]
+
+    With ``steps=False`` the message has no steps but those that the protocol needs, as with
+    ``MessageStream(send_steps=False)``.
     """
 
     message_id: str | None = None
     metadata: Mapping[str, Any] | None = None
+    steps: bool = True
 
 
 class Text(_Part, frozen=True, gc=False):
