@@ -74,10 +74,14 @@ class Start(_Part, frozen=True):
 
     ``metadata`` is the application's own: the page finds it in ``message.metadata``. ``lane`` names the speaker;
     :mod:`usechat.parts` explains it.
+
+    With ``steps=False`` the message has no steps but those that the protocol needs, as with
+    ``MessageStream(send_steps=False)``.
     """
 
     message_id: str | None = None
     metadata: Mapping[str, Any] | None = None
+    steps: bool = True
 
 
 class Text(_Part, frozen=True, gc=False):
