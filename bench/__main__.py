@@ -20,9 +20,11 @@ from bench.machine import Others, circumstances, stay_on_one_core
 from bench.results import Results
 from bench.rounds import say
 from bench.server import report as server_report
+from bench.server.client import NoCompiler, library
 from bench.server.measure import QUICK, Plan, measure_all
 from bench.server.pipeline import measure_pipeline
 from bench.server.results import BUSY, ServerResults
+from bench.server.stalled import measure_stalled
 
 _HERE: Final = Path(__file__).parent
 _SERVER_PACKAGES: Final = {
@@ -57,8 +59,10 @@ def run_server(*, quick: bool) -> ServerResults:
     """Measure the server."""
     others = Others()
     pipeline = measure_pipeline(rounds=1, deltas=100) if quick else measure_pipeline(rounds=15)
-    contestants, redis = measure_all(QUICK if quick else Plan())
-    return ServerResults(circumstances(_SERVER_PACKAGES), others.share(), pipeline, contestants, redis)
+    stalled = measure_stalled(megabytes=1) if quick else measure_stalled()
+    contestants, redis, external = measure_all(QUICK if quick else Plan())
+    made = circumstances(_SERVER_PACKAGES)
+    return ServerResults(made, others.share(), pipeline, contestants, redis, external, stalled)
 
 
 def write(name: str, results: Any, report: str, chart: str, summary: str) -> None:
@@ -69,10 +73,14 @@ def write(name: str, results: Any, report: str, chart: str, summary: str) -> Non
     (directory / f"{name}.json").write_bytes(figures + b"\n")
     (directory / f"{name}.md").write_text(report + "\n", encoding="utf-8")
     (directory / f"{name}.svg").write_text(chart, encoding="utf-8")
-    block = re.compile(rf"(?<=<!-- latest {name} run -->\n).*?(?=\n<!-- end -->)", re.DOTALL)
-    readme = _HERE / "README.md"
-    readme.write_text(block.sub(lambda _: summary, readme.read_text(encoding="utf-8")), encoding="utf-8")
+    replace_block(_HERE / "README.md", name, summary)
     say(f"written to bench/results/{name}.md")
+
+
+def replace_block(page: Path, name: str, text: str) -> None:
+    """Replace what a page says of the latest run of a part."""
+    block = re.compile(rf"(?<=<!-- latest {name} run -->\n).*?(?=\n<!-- end -->)", re.DOTALL)
+    page.write_text(block.sub(lambda _: text, page.read_text(encoding="utf-8")), encoding="utf-8")
 
 
 def core(*, quick: bool) -> None:
@@ -90,6 +98,11 @@ def server(*, quick: bool) -> None:
     if not hasattr(os, "sched_setaffinity"):
         say("the server is measured on Linux only")
         return
+    try:
+        library()
+    except NoCompiler as error:
+        say(str(error))
+        return
     results = run_server(quick=quick)
     report = server_report.report(results)
     print(report)
@@ -100,6 +113,7 @@ def server(*, quick: bool) -> None:
         streams = {name: results.held(name) for name in results.contestants}
         chart = bar_chart("Streams that one core holds, 30 deltas a second each", streams, ours="usechat")
         write("server", results, report, chart, server_report.summary(results))
+        replace_block(_HERE.parent / "docs" / "operate.md", "server", server_report.capacity(results))
 
 
 def agent_ops(*, quick: bool) -> None:
