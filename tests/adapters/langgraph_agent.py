@@ -3,7 +3,7 @@
 from typing import Any
 
 from langchain.agents import create_agent
-from langchain.agents.middleware import HumanInTheLoopMiddleware
+from langchain.agents.middleware import HumanInTheLoopMiddleware, ToolErrorMiddleware
 from langchain_anthropic import ChatAnthropic
 from langchain_core.tools import BaseTool, StructuredTool, tool
 from langchain_openai import ChatOpenAI
@@ -65,7 +65,10 @@ def with_memory(model: ScriptedModel, api: Api, deeds: Deeds) -> Any:
         chat_model(model, api),
         tools(model, api, deeds),
         system_prompt=INSTRUCTIONS,
-        middleware=[HumanInTheLoopMiddleware(interrupt_on={"delete": True})],
+        middleware=[
+            HumanInTheLoopMiddleware(interrupt_on={"delete": True}),
+            ToolErrorMiddleware(lambda _error, _request: "It failed."),
+        ],
         checkpointer=InMemorySaver(),
     )
 
