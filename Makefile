@@ -72,7 +72,7 @@ conformance: install ## only the tests in which the real npm clients and a real 
 fuzz: install ## look for new failures for FUZZ_SECONDS (60), on FUZZ_RELEASES of `ai` besides those of the tests
 	$(RUN) python -m scripts.fuzz $(FUZZ_SECONDS)
 
-bench: install ## measure against peers, side by side; ONLY=core (server, agent-ops, open-harness) measures one part
+bench: install ## measure against peers, side by side; ONLY=core (server, agent-ops, open-harness, frameworks) measures one part
 	$(UV) run --quiet --group bench python -m bench $(if $(ONLY),--only $(ONLY))
 
 docs: $(UV_STAMP) ## write the parts of the documentation that come from the code's tables
