@@ -10,6 +10,7 @@ _NEEDS = {
         "test_examples.py",
         "test_outputs.py",
         "test_round_trips.py",
+        "test_round_trips_back.py",
         "test_telemetry.py",
     ],
     "langgraph": [
@@ -19,6 +20,7 @@ _NEEDS = {
         "test_examples.py",
         "test_outputs.py",
         "test_round_trips.py",
+        "test_round_trips_back.py",
         "test_telemetry.py",
     ],
 }
