@@ -65,7 +65,7 @@ answers = st.tuples(st.lists(steps.filter(lambda step: bool(step[2])), max_size=
 
 def facts(message: Json) -> list[Any]:
     """Return what a message says, without the text of failures, which stays on the server."""
-    found = []
+    found: list[Any] = []
     for part in message["parts"]:
         if part["type"] in ("text", "reasoning"):
             found.append((part["type"], part["text"], part.get("providerMetadata")))

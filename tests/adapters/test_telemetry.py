@@ -50,7 +50,8 @@ class Traced:
         data: Any = self._reader.get_metrics_data()
         metrics = {metric.name: metric for metric in data.resource_metrics[0].scope_metrics[0].metrics}
         points = metrics["adapter.agent.tokens"].data.data_points
-        return {(point.attributes["framework"], point.attributes["type"]): point.value for point in points}
+        found = {(point.attributes["framework"], point.attributes["type"]): point.value for point in points}
+        return {labels: value for labels, value in found.items() if value}
 
 
 class TracedDeeds(Deeds):

@@ -147,6 +147,8 @@ QUEUE_INSTRUMENTS: Final = (TURNS_WAITING, TURNS_OLDEST, TURNS_RUNNING)
 """What the page of a web process shows besides, if its agents are processes of their own: Redis is asked for it."""
 
 
+_FRAMEWORKS: Final = ("langgraph", "openai-agents", "pydantic-ai")
+"""The adapters whose series exist from the beginning; those of others begin with their first turn."""
 _PUBLISHED_TOGETHER: Final = 64 * 1024
 """Bytes are counted for every write. A local sum costs 0.1 µs; a counter of prometheus-client 0.4, in files 1.1."""
 
@@ -176,8 +178,9 @@ class MetricsObserver:
         self._open_failures = bind(OPEN_FAILURES)
         self._open_connections = bind(OPEN_CONNECTIONS)
         self._unknown_events = bind(UNKNOWN_EVENTS)
-        bind(TOKENS)  # its series are those of the adapters that are used
         self._tokens: dict[tuple[str, str], Callable[[float], None]] = {}
+        for framework in _FRAMEWORKS:
+            self._count_no_tokens(framework)
         self._unpublished = 0
 
     def publish(self) -> None:
@@ -244,8 +247,7 @@ class MetricsObserver:
 
     def agent_invoked(self, agent: AgentInfo, chat_id: str) -> None:  # noqa: ARG002
         """Let the series of its adapter exist, at zero."""
-        for kind in ("input", "output"):
-            self._count_tokens(agent, kind, 0)
+        self._count_no_tokens(agent.framework)
 
     def agent_ended(
         self,
@@ -257,12 +259,16 @@ class MetricsObserver:
         used = (ending.usage if ending is not None else None) or {}
         for kind in ("input", "output"):
             if amount := used.get(f"{kind}Tokens"):
-                self._count_tokens(agent, kind, amount)
+                self._count_tokens(agent.framework, kind, amount)
 
-    def _count_tokens(self, agent: AgentInfo, kind: str, amount: float) -> None:
-        if (agent.framework, kind) not in self._tokens:
-            self._tokens[agent.framework, kind] = self._bind(TOKENS, framework=agent.framework, type=kind)
-        self._tokens[agent.framework, kind](amount)
+    def _count_no_tokens(self, framework: str) -> None:
+        for kind in ("input", "output"):
+            self._count_tokens(framework, kind, 0)
+
+    def _count_tokens(self, framework: str, kind: str, amount: float) -> None:
+        if (framework, kind) not in self._tokens:
+            self._tokens[framework, kind] = self._bind(TOKENS, framework=framework, type=kind)
+        self._tokens[framework, kind](amount)
 
     def _count_request(self, outcome: str, status: int, amount: int) -> None:
         if (outcome, status) not in self._requests:
