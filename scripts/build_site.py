@@ -45,6 +45,7 @@ MOVED = {
     "ARCHITECTURE.md": "architecture.md",
     "CHANGELOG.md": "changelog.md",
     "CONTRIBUTING.md": "contributing.md",
+    "SECURITY.md": "security.md",
     "bench/README.md": "bench/index.md",
     "docs/decisions": "decisions/index.md",
 }
