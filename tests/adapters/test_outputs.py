@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 from agents import Agent as OpenAIAgent
+from agents import function_tool
 from langchain.agents import create_agent
 from langchain.agents.structured_output import ToolStrategy
 from langchain_core.tools import tool
@@ -14,6 +15,7 @@ from pydantic_ai import Agent
 from tests.adapters import langgraph_agent, openai_agents_agent, pydantic_ai_agent
 from tests.adapters.agents import Deeds, Framework
 from tests.adapters.frameworks import FRAMEWORKS
+from usechat.adapters import openai_agents, pydantic_ai
 from usechat.testing import AgentClient, ModelAnswer, ModelCall, ScriptedModel
 from usechat.turn import emit
 
@@ -93,3 +95,43 @@ def test_what_a_tool_emits_is_data(framework: Framework) -> None:
         answer = asked(framework.make(model, framework.apis[0], Telling()))
     assert answer.message is not None
     assert answer.message.data["progress"] == [PARIS]
+
+
+def researching_with_pydantic_ai(model: ScriptedModel) -> Any:
+    researcher = Agent(pydantic_ai_agent.chat_model(model, "chat"), name="researcher")
+    researcher.tool_plain(Deeds().weather)
+    agent = Agent(pydantic_ai_agent.chat_model(model, "chat"))
+
+    @agent.tool_plain
+    async def research(topic: str) -> str:
+        return (await researcher.run(topic, event_stream_handler=pydantic_ai.show_sub_agent)).output
+
+    return agent
+
+
+def researching_with_openai_agents(model: ScriptedModel) -> Any:
+    chat_model = openai_agents_agent.chat_model(model, "chat")
+    weather = function_tool(Deeds().weather)
+    researcher: OpenAIAgent[Any] = OpenAIAgent(name="researcher", model=chat_model, tools=[weather])
+    research = researcher.as_tool(
+        "research", "Asks.", parameters=openai_agents_agent.Topic, on_stream=openai_agents.show_sub_agent
+    )
+    return OpenAIAgent(name="assistant", model=chat_model, tools=[research])
+
+
+@pytest.mark.parametrize("make", [researching_with_pydantic_ai, researching_with_openai_agents])
+def test_a_sub_agent_that_calls_tools_has_one_label_and_each_call_once(make: Any) -> None:
+    script: list[ModelAnswer | str] = [
+        ModelAnswer(calls=[ModelCall("research", {"topic": "owls"}, id="call_r")]),
+        ModelAnswer(text="Let me look. ", calls=[ModelCall("weather", PARIS, id="call_w")]),
+        "It is sunny.",
+        "They like that.",
+    ]
+    with ScriptedModel(script) as model:
+        answer = asked(make(model))
+    assert answer.message.data["agent"] == [{"name": "researcher"}]
+    assert [(tool.name, tool.state) for tool in answer.tools] == [
+        ("research", "output-available"),
+        ("weather", "output-available"),
+    ]
+    assert answer.text == "Let me look. It is sunny.They like that."

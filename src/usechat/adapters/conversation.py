@@ -3,8 +3,9 @@
 import base64
 import hashlib
 import json
-from collections.abc import Iterable, Iterator, Mapping
-from typing import Any, Final, cast
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextvars import ContextVar
+from typing import Any, Final, TypeVar, cast
 from urllib.parse import quote, unquote_to_bytes, urlsplit
 
 import msgspec
@@ -24,6 +25,7 @@ __all__ = [
     "TOOL_FAILED",
     "ModelFile",
     "SubAgent",
+    "begin_sub_agents",
     "calls_of",
     "denials",
     "finish",
@@ -34,10 +36,13 @@ __all__ = [
     "parsed_result",
     "result_text",
     "state_handle",
+    "sub_agent",
     "thread_id",
     "usage",
     "without_provider_calls",
 ]
+
+AdapterT = TypeVar("AdapterT")
 
 BROKEN_OFF: Final = "The answer broke off before it was complete."
 NOT_COMPLETED: Final = "The tool call was not completed."
@@ -124,6 +129,26 @@ class SubAgent:
             if isinstance(part, Step) and not self._is_labelled:
                 self._is_labelled = True
                 yield Data("agent", {"name": self._name}, id=self._lane, lane=self._lane)
+
+
+_sub_agents: Final[ContextVar[dict[str, tuple[Any, SubAgent]]]] = ContextVar("usechat.sub_agents")
+
+
+def begin_sub_agents() -> None:
+    """Let the calling task and those that it starts share the sub-agents of one turn."""
+    _sub_agents.set({})
+
+
+def sub_agent(name: str, lane: str, adapter: Callable[[], AdapterT]) -> tuple[AdapterT, SubAgent]:
+    """Return the adapter of a sub-agent's run, which is made by its first event, and what puts it into its lane."""
+    try:
+        running = _sub_agents.get()
+    except LookupError:  # in a turn that has a loop of its own
+        begin_sub_agents()
+        running = _sub_agents.get()
+    if lane not in running:
+        running[lane] = adapter(), SubAgent(name, lane)
+    return running[lane]
 
 
 def history(turn: Turn) -> list[ModelMessage]:

@@ -19,7 +19,6 @@ lane of its own, behind ``data-agent`` with its name.
 
 import json
 from collections.abc import AsyncIterator, Callable, Collection, Iterable, Iterator, Mapping
-from contextvars import ContextVar
 from typing import Any, Final, TypeAlias
 
 from usechat.adapters import conversation
@@ -103,7 +102,7 @@ class OpenAIAgentsSource:
         options = dict(self._options(turn) if callable(self._options) else self._options)
         state = await context.states.take_state(handle)  # also if another message supersedes it
         run_input = await self._resumed(turn, state) if turn.approvals else to_openai_agents(conversation.history(turn))
-        _sub_agents.set({})
+        conversation.begin_sub_agents()
         result = Runner.run_streamed(self._agent, run_input, **options)
         async for event in _with_result(result):
             if event is result and result.interruptions:
@@ -281,22 +280,15 @@ def _provided_call(name: str, item: Any) -> Iterator[Part]:
         yield File(f"data:{media_type};base64,{image}", media_type)
 
 
-_sub_agents: Final[ContextVar[dict[str, tuple["OpenAIAgentsAdapter", conversation.SubAgent]]]] = ContextVar(
-    "usechat.openai_agents"
-)
-
-
 async def show_sub_agent(event: AgentToolStreamEvent) -> None:
     """Show what an agent that is a tool says while it works, in a lane of its own.
 
     >>> from agents import Agent
     >>> tool = Agent(name="researcher").as_tool("research", "Asks a researcher.", on_stream=show_sub_agent)
     """
-    call, running = event["tool_call"], _sub_agents.get()
-    lane = f"{event['agent'].name}-{'' if call is None else call.call_id}"
-    if lane not in running:
-        running[lane] = OpenAIAgentsAdapter(), conversation.SubAgent(event["agent"].name, lane)
-    adapter, speaker = running[lane]
+    call, name = event["tool_call"], event["agent"].name
+    lane = f"{name}-{'' if call is None else call.call_id}"
+    adapter, speaker = conversation.sub_agent(name, lane, OpenAIAgentsAdapter)
     for part in speaker.parts(adapter.feed(event["event"])):
         current_context().send(part)
 

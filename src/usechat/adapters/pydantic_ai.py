@@ -160,6 +160,7 @@ class PydanticAISource:
             "message_history": to_pydantic_ai(_without_results(conversation.history(turn), approvals)),
             **given,
         }
+        conversation.begin_sub_agents()
         async with self._agent.run_stream_events(None, **arguments) as events:
             async for event in events:
                 yield event
@@ -185,7 +186,7 @@ async def show_sub_agent(context: RunContext[Any], events: AsyncIterable[Any]) -
     ...     return (await researcher.run(topic, event_stream_handler=show_sub_agent)).output
     """
     name = (context.agent and context.agent.name) or "agent"
-    adapter, speaker = PydanticAIAdapter(), conversation.SubAgent(name, f"{name}-{context.run_id}-{context.run_step}")
+    adapter, speaker = conversation.sub_agent(name, f"{name}-{context.run_id}", PydanticAIAdapter)
     async for event in events:
         for part in speaker.parts(adapter.feed(event)):
             current_context().send(part)
