@@ -666,7 +666,8 @@ def _anthropic_events(body: _Json, answer: ModelAnswer) -> Iterator[_Json]:
         yield {"type": "error", "error": {"type": "overloaded_error", "message": answer.error}}
         return
     ending = {"stop_reason": _anthropic_reason(answer), "stop_sequence": None}
-    yield {"type": "message_delta", "delta": ending, "usage": {"output_tokens": _USAGE[1]}}
+    used = {"input_tokens": _USAGE[0], "output_tokens": _USAGE[1]}  # those of the whole message
+    yield {"type": "message_delta", "delta": ending, "usage": used}
     yield {"type": "message_stop"}
 
 
