@@ -140,10 +140,23 @@ def flows(*, quick: bool) -> None:
         write("open-harness", results, report, chart, open_harness.summary(results))
 
 
+def frameworks(*, quick: bool) -> None:
+    from bench import frameworks as adapters  # they are installed for development only
+
+    stay_on_one_core()
+    results = adapters.measure(rounds=1, deltas=10, least=0) if quick else adapters.measure(rounds=15, deltas=1000)
+    report = adapters.report(results)
+    print(report)
+    if not quick:
+        costs = {name: each.adapter.median / 1000 for name, each in results.figures.items()}
+        chart = bar_chart("Microseconds that an adapter takes per delta", costs, ours="")
+        write("frameworks", results, report, chart, adapters.summary(results))
+
+
 def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(prog="python -m bench", description="Measure side by side with the peers.")
     parser.add_argument("--quick", action="store_true", help="show that it runs; write nothing, mean nothing")
-    parts = {"core": core, "server": server, "agent-ops": agent_ops, "open-harness": flows}
+    parts = {"core": core, "server": server, "agent-ops": agent_ops, "open-harness": flows, "frameworks": frameworks}
     parser.add_argument("--only", choices=parts, help="measure one part; all of them unless told")
     options = parser.parse_args(arguments)
     for name, measure in parts.items():

@@ -47,6 +47,7 @@ LAYERS = [
     "check",
     "ids",
     "threads",
+    "paused_states",
     "turn",
     "input_mapping",
     "sources",

@@ -33,7 +33,7 @@ from usechat.protocol.chunks import Chunk
 from usechat.protocol.parts import Abort, Error, Finish, Part, Text
 from usechat.protocol.reframing import ChunkReader
 from usechat.protocol.request import ChatRequest
-from usechat.turn import Turn, TurnContext, current_context
+from usechat.turn import AgentInfo, Turn, TurnContext, current_context
 
 __all__ = [
     "Adapter",
@@ -56,6 +56,7 @@ _AHEAD: Final = 64
 _CHECK_SECONDS: Final = 0.1
 """How often a thread that waits for the loop looks whether the turn was stopped."""
 _ENDINGS: Final = (Finish, Error, Abort)
+_Ending: TypeAlias = Finish | Error | Abort
 _WITHOUT_ADAPTER: Final = {
     "agent_framework": "Microsoft Agent Framework",
     "agno": "Agno",
@@ -154,7 +155,7 @@ class AdapterSource(Generic[Event]):
     """Drives an adapter with the events of each turn. One source serves many turns.
 
     ``events`` starts the upstream and returns its events, now or as an awaitable. ``adapter`` makes the adapter of one
-    turn. See ``docs/adapters.md`` for a complete example.
+    turn. ``agent`` names the agent for spans and metrics. See ``docs/adapters.md`` for a complete example.
 
     >>> async def events(turn: Turn) -> AsyncIterator[dict[str, str]]:
     ...     yield {"type": "word", "text": f"You said {turn.text}."}
@@ -171,31 +172,49 @@ class AdapterSource(Generic[Event]):
         self,
         events: Callable[[Turn], AsyncIterable[Event] | Awaitable[AsyncIterable[Event]]],
         adapter: Callable[[], Adapter[Event]],
+        *,
+        agent: AgentInfo | None = None,
     ) -> None:
         self._events = events
         self._adapter = adapter
+        self._agent = agent
 
     async def drive(self, context: TurnContext) -> None:
         """Feed every event to a new adapter; close the events in this task, however the turn ends."""
+        if self._agent is None:
+            await self._answer(context)
+            return
+        context.agent_invoked(self._agent)
+        try:
+            ending = await self._answer(context)
+        except BaseException as error:
+            context.agent_ended(self._agent, None, error)
+            raise
+        context.agent_ended(self._agent, ending)
+
+    async def _answer(self, context: TurnContext) -> _Ending | None:
+        """Return the ending that the adapter said."""
         adapter = self._adapter()
         try:
-            await self._feed_all(adapter, context)
+            ending = await self._feed_all(adapter, context)
         except (Exception, asyncio.CancelledError) as error:
-            has_ended = _send_all(adapter.close(error), context)
-            if has_ended and isinstance(error, Exception):
-                return  # the adapter told the failure in its own words
+            told = _send_all(adapter.close(error), context)
+            if told is not None and isinstance(error, Exception):
+                return told  # the adapter told the failure in its own words
             raise
-        _send_all(adapter.close(), context)
+        return _send_all(adapter.close(), context) or ending
 
-    async def _feed_all(self, adapter: Adapter[Event], context: TurnContext) -> None:
+    async def _feed_all(self, adapter: Adapter[Event], context: TurnContext) -> _Ending | None:
+        ending = None
         events = self._events(context.turn)
         async with _closing(await events if isinstance(events, Awaitable) else events) as iterator:
             async for event in iterator:
                 try:
-                    _send_all(adapter.feed(event), context)
+                    ending = _send_all(adapter.feed(event), context) or ending
                 except UnknownEvent as unknown:
                     context.event_unknown(unknown.kind)
                 await context.yield_to_loop()
+        return ending
 
 
 async def parts_of(events: AsyncIterable[Event], adapter: Adapter[Event]) -> AsyncIterator[Part]:
@@ -252,13 +271,14 @@ async def _closing(events: AsyncIterable[Event]) -> AsyncIterator[AsyncIterator[
             await close()
 
 
-def _send_all(parts: Iterable[Part], context: TurnContext) -> bool:
-    """Send parts; tell whether one of them was an ending."""
-    has_ended = False
+def _send_all(parts: Iterable[Part], context: TurnContext) -> _Ending | None:
+    """Send parts; return the first ending among them."""
+    ending = None
     for part in parts:
         context.send(part)
-        has_ended = has_ended or isinstance(part, _ENDINGS)
-    return has_ended
+        if ending is None and isinstance(part, _ENDINGS):
+            ending = part
+    return ending
 
 
 class FunctionSource:

@@ -94,6 +94,8 @@ class ChatRequest(msgspec.Struct, frozen=True, kw_only=True):
     :param body: the application's own keys.
     :param pending_calls: the calls whose outputs may be accepted, because they were asked for. The server sets it,
         whatever the body says. ``None`` means that nobody has checked.
+    :param has_whole_history: whether ``messages`` are all messages of the chat, as the server has stored them. The
+        server sets it, whatever the body says.
     """
 
     chat_id: str = ""
@@ -102,6 +104,7 @@ class ChatRequest(msgspec.Struct, frozen=True, kw_only=True):
     message_id: str | None = None
     body: dict[str, Any] = {}
     pending_calls: frozenset[str] | None = None
+    has_whole_history: bool = False
 
     @classmethod
     def parse(cls, body: _Body, *, limits: Limits = DEFAULT_LIMITS, is_history_stored: bool = False) -> "ChatRequest":

@@ -289,6 +289,7 @@ class RunManager:
 
     def _make_run(self, prepared: PreparedRun, chat_secret: str | None, taken_ids: Set[str] = frozenset()) -> Run:
         info, context, continues, recorder = prepared
+        context.states = self._store
         on_flush = self._on_flush(info, recorder)
         log = Log(keep=self._keep_log, coalesce=self._coalesce, on_flush=on_flush, in_memory=self._log_memory_bytes)
         stream = MessageStream(message_id=info.message_id, sdk=info.sdk, continues=continues)

@@ -41,6 +41,7 @@ from typing import Any, Final
 import msgspec
 
 from usechat.errors import MissingDependency, RunLost, StoreUnreachable
+from usechat.paused_states import STATE_SECONDS
 from usechat.runs.redis import scripts
 from usechat.runs.run import RunInfo, RunState
 from usechat.runs.store import LOST
@@ -356,6 +357,17 @@ class RedisRuns:
         except (exceptions.RedisError, OSError) as error:
             self._health.failed(error)
             raise StoreUnreachable from error
+
+    # For agents that pause, see usechat.paused_states
+
+    async def keep_state(self, handle: str, state: bytes) -> None:
+        """Keep the state of a paused agent for a week."""
+        await self._ask("SET", self._keys.state(handle), state, "EX", STATE_SECONDS)
+
+    async def take_state(self, handle: str) -> bytes | None:
+        """Return the state of a paused agent and forget it."""
+        state: bytes | None = await self._ask("GETDEL", self._keys.state(handle))
+        return state
 
     # For quotas, see usechat.runs.quotas
 

@@ -3,7 +3,9 @@
 import logging
 from typing import Any, Final, Protocol
 
+from usechat.protocol.parts import Abort, Error, Finish
 from usechat.runs.run import RunInfo
+from usechat.turn import AgentInfo
 
 __all__ = ["Observer", "Observers", "Unobserved"]
 
@@ -74,6 +76,14 @@ class Observer(Protocol):
         """A source sent an event that its adapter does not know."""
         ...
 
+    def agent_invoked(self, agent: AgentInfo, chat_id: str) -> None:
+        """An agent of a framework begins to answer. Called in the task of the turn, as ``run_started`` is."""
+        ...
+
+    def agent_ended(self, agent: AgentInfo, ending: Finish | Error | Abort | None, error: BaseException | None) -> None:
+        """An agent of a framework has ended: with the last part that it said, or with an exception."""
+        ...
+
 
 class Unobserved:
     """An observer that does nothing: the base of your own.
@@ -121,6 +131,12 @@ class Unobserved:
         """Do nothing."""
 
     def event_unknown(self, kind: str) -> None:
+        """Do nothing."""
+
+    def agent_invoked(self, agent: AgentInfo, chat_id: str) -> None:
+        """Do nothing."""
+
+    def agent_ended(self, agent: AgentInfo, ending: Finish | Error | Abort | None, error: BaseException | None) -> None:
         """Do nothing."""
 
 
@@ -204,6 +220,14 @@ class Observers:
     def event_unknown(self, kind: str) -> None:
         """Pass it on."""
         self._tell("event_unknown", kind)
+
+    def agent_invoked(self, agent: AgentInfo, chat_id: str) -> None:
+        """Pass it on."""
+        self._tell("agent_invoked", agent, chat_id)
+
+    def agent_ended(self, agent: AgentInfo, ending: Finish | Error | Abort | None, error: BaseException | None) -> None:
+        """Pass it on."""
+        self._tell("agent_ended", agent, ending, error)
 
 
 def _counts_bytes(observer: Observer) -> bool:
