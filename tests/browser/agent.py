@@ -96,7 +96,7 @@ async def _drawn(_turn: Turn) -> Said:
 
 
 async def _nothing(_turn: Turn) -> Said:
-    for part in ():
+    for part in list[Part]():
         yield part
 
 

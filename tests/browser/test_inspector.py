@@ -81,7 +81,8 @@ def test_a_recording_is_saved_and_opened_and_usechat_check_reads_it(open_page: O
     assert path.name.endswith(".usechat.jsonl")
     recording = StreamRecording.read(path)
     message, error = recording.questions[0].message()
-    assert (message or {})["parts"] == stored(page)[-1]["parts"], error
+    assert message is not None, error
+    assert message["parts"] == stored(page)[-1]["parts"]
     assert main(["check", str(path)]) == 0
     page.get_by_role("button", name="New chat").click()
     page.get_by_label("Recording", exact=True).set_input_files(path)

@@ -51,9 +51,9 @@ def run(options: Namespace) -> int:
 
     registry_for(options.model)  # raises here what is wrong with the model, in one sentence
     os.environ[MODEL_VARIABLE] = options.model  # workers make the app anew
-    from usechat.demo.app import SUGGESTIONS, TITLE
+    from usechat.demo.app import DESCRIPTION, SUGGESTIONS, TITLE
 
     as_served = argparse.ArgumentParser()
     serve.add_arguments(as_served)
     given = as_served.parse_args([_TARGET, "--port", str(options.port), *(["--open"] if options.open else [])])
-    return serve.serve(given, title=TITLE, suggestions=SUGGESTIONS)
+    return serve.serve(given, title=TITLE, description=DESCRIPTION, suggestions=SUGGESTIONS)
