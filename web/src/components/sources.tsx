@@ -47,7 +47,9 @@ function Chip({ source }: { source: Source }) {
 
 /** A letter on a colour that the host's name gives: the page asks no other host for an icon. */
 function Favicon({ url }: { url: string }) {
-  const host = new URL(url, document.baseURI).host.replace(/^www\./, "");
+  const { host: full } = new URL(url, document.baseURI);
+  if (full === location.host) return <FileText aria-hidden="true" className="icon size-4 shrink-0 text-soft" />;
+  const host = full.replace(/^www\./, "");
   const hue = [...host].reduce((sum, letter) => (sum * 31 + letter.charCodeAt(0)) % 360, 7);
   return (
     <span
