@@ -70,7 +70,6 @@ def test_what_a_model_needs_is_one_sentence(
     ("arguments", "sentence"),
     [
         (["--model", "nonsense"], "usechat: --model nonsense: Unknown model: nonsense; give a name such as"),
-        (["--model", "local"], "usechat: --model local needs two packages: pip install xllamacpp && "),
         (["--port", "none"], "usechat demo: argument --port: 'none' is not a port: give a number up to 65535"),
     ],
 )
