@@ -16,7 +16,7 @@ from usechat.cli import main
 
 def test_it_prints_the_address_the_routes_and_a_curl_line_and_answers(tmp_path: Path) -> None:
     with serve_process(tmp_path, command="demo") as demo:
-        assert "usechat serves the usechat guide at http://127.0.0.1:" in demo.written
+        assert "usechat serves usechat demo at http://127.0.0.1:" in demo.written
         assert "\n  GET  / (the chat page)\n  POST /api/chat\n" in demo.written
         assert "curl -N " in demo.written
         with urllib.request.urlopen(f"{demo.url}/docs/serving.md", timeout=30) as page:
