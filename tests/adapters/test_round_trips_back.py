@@ -20,7 +20,7 @@ from usechat.adapters.openai_agents import OpenAIAgentsAdapter, to_openai_agents
 from usechat.adapters.pydantic_ai import PydanticAIAdapter, to_pydantic_ai
 from usechat.parts import Part
 from usechat.protocol.message import MessageBuilder
-from usechat.protocol.model_messages import model_messages, repair
+from usechat.protocol.model_messages import model_messages, repair_messages
 from usechat.protocol.stream import MessageStream
 
 Json = Any
@@ -149,7 +149,7 @@ def test_an_answer_comes_back_as_it_went(name: str, made: list[Any]) -> None:
     road: tuple[Callable[[Any], Iterator[Part]], str] = ROADS[name]
     back, provider = road
     answer = answer_of(made, provider)
-    history = repair(model_messages([user("Hello?"), answer]))
+    history = repair_messages(model_messages([user("Hello?"), answer]))
     expected, found = facts(answer), facts(shown(back(history)))
     if name == "openai-agents":  # its items have no mark of a failure: the text of the failure is the result
         failures = {fact[1] for fact in expected if fact[-2] == "output-error"}

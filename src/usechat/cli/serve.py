@@ -62,6 +62,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="print the traceback of a failed import, and show the text of errors on the page; not for"
         " production")  # fmt: skip
     add("--no-page", dest="page", action="store_false", default=None, help="serve no chat page at /")
+    add("--title", help="the title of the page (default: OBJECT)")
+    add("--suggestion", action="append", default=[], metavar="TEXT",
+        help="a question that the empty page offers; repeatable")  # fmt: skip
     add("--open", action="store_true", help="open the page in a browser")
     add("--plain-asgi", action="store_true", default=None,
         help="use nothing of uvicorn's internals: slower writes, and clients are not disconnected at a"
@@ -138,14 +141,14 @@ def run(options: Namespace) -> int:
     return serve(options)
 
 
-def serve(options: Namespace, *, title: str = "", suggestions: tuple[str, ...] = ()) -> int:
-    """Serve what the options name, with a page of this title; return the exit code."""
+def serve(options: Namespace, *, title: str = "", description: str = "", suggestions: tuple[str, ...] = ()) -> int:
+    """Serve what the options name; return the exit code. The page has the title and suggestions of the options, too."""
     from usechat.cli.plan import FACTORY, hand_to_workers
     from usechat.server import uvicorn
     from usechat.server.listening import is_loopback, listen, resolve
 
     _validate_agents(options)
-    plan = plan_of(options, title, suggestions)
+    plan = plan_of(options, title, description, suggestions)
     served = _make_app(plan)
     _validate_options(plan, served, options)
     if plan.chats is not None:
@@ -176,7 +179,7 @@ def serve(options: Namespace, *, title: str = "", suggestions: tuple[str, ...] =
     return 0
 
 
-def plan_of(options: Namespace, title: str = "", suggestions: tuple[str, ...] = ()) -> "Plan":
+def plan_of(options: Namespace, title: str = "", description: str = "", suggestions: tuple[str, ...] = ()) -> "Plan":
     """Return the plan that the options of a command make."""
     from usechat.cli.plan import Plan
 
@@ -186,8 +189,9 @@ def plan_of(options: Namespace, title: str = "", suggestions: tuple[str, ...] = 
         "options": _kind_options(options),
         # What another process has answered, this one would not know.
         "remembers": options.redis is None and options.workers == 1,
-        "title": title,
-        "suggestions": suggestions,
+        "title": getattr(options, "title", None) or title,
+        "description": description,
+        "suggestions": tuple(getattr(options, "suggestion", ())) or suggestions,
     }
     return Plan(**{name: value for name, value in given.items() if value is not None})
 
