@@ -280,33 +280,26 @@ class FunctionSource:
 
     async def drive(self, context: TurnContext) -> None:
         """Call the function with the turn, and say what it gives. Iterators are closed in the task that uses them."""
-        if self._is_async:
-            await self._say(self._agent(context.turn), context)
-        else:
-            await self._say(await context.threads.run(_call_and_iterate, self._agent, context), context)
-
-    async def _say(self, said: Any, context: TurnContext) -> None:
+        agent = self._agent
+        said = agent(context.turn) if self._is_async else await context.threads.run(_call_and_iterate, agent, context)
+        while not isinstance(said, AsyncIterable) and inspect.isawaitable(said):
+            said = await said
         if isinstance(said, AsyncIterable):
-            await _say_each(said, context)
-        elif inspect.isawaitable(said):
-            await self._say(await said, context)
+            # Not in a coroutine of its own: every frame between the task and the agent costs at each wake-up.
+            write = context.write
+            iterator = aiter(said)
+            try:
+                async for item in iterator:
+                    if write(Text(item) if item.__class__ is str else part_of(item)):
+                        await asyncio.sleep(0)
+            finally:
+                close = getattr(iterator, "aclose", None)
+                if close is not None:
+                    await close()
         elif isinstance(said, Iterator):
             await context.threads.run(_iterate, said, context)
         elif said is not None:
             context.send(part_of(said))
-
-
-async def _say_each(said: AsyncIterable[Any], context: TurnContext) -> None:
-    write = context.write
-    iterator = aiter(said)
-    try:
-        async for item in iterator:
-            if write(Text(item) if item.__class__ is str else part_of(item)):
-                await asyncio.sleep(0)
-    finally:
-        close = getattr(iterator, "aclose", None)
-        if close is not None:
-            await close()
 
 
 def _call_and_iterate(agent: Agent, context: TurnContext) -> Any:

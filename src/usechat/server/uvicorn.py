@@ -204,8 +204,7 @@ class DirectSender(Sender):
 
     def push(self, frames: bytes) -> None:
         """Take the first step of sending, in no task; never raises."""
-        self.is_quiet = False
-        self._count_bytes(len(frames))
+        self.unreported += len(frames)
         transport = self._transport
         try:
             if transport is not None and not transport.get_write_buffer_size() and not transport.is_closing():
@@ -236,6 +235,7 @@ class DirectSender(Sender):
 
     def close(self) -> None:
         """Send nothing more."""
+        super().close()
         self._unsent = None
 
 

@@ -13,7 +13,7 @@ _logger: Final = logging.getLogger("usechat.server")
 class Observer(Protocol):
     """Receives what happens in a server. Derive yours from :class:`Unobserved` and override what you need.
 
-    Methods are called in the event loop, some for every write: they return at once. What they raise is logged.
+    Methods are called in the event loop: they return at once. What they raise is logged.
 
     >>> from usechat.server import ChatApp, Unobserved
     >>> class Refusals(Unobserved):
@@ -47,7 +47,7 @@ class Observer(Protocol):
         ...
 
     def bytes_sent(self, count: int, /) -> None:
-        """Bytes of a stream were handed to the server."""
+        """Bytes of a stream were handed to the server; counted over about a second, and when the stream closes."""
         ...
 
     def stream_closed(self, reason: str) -> None:
@@ -133,7 +133,7 @@ class Observers:
     def __init__(self, *observers: Observer) -> None:
         self._observers = observers
         self._logged: set[tuple[int, str]] = set()
-        # Called for every write: observers that ignore it are left out.
+        # Called for every stream each second: observers that ignore it are left out.
         self._byte_counters = [each for each in observers if _counts_bytes(each)]
 
     def bytes_sent(self, count: int, /) -> None:
