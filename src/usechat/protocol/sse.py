@@ -245,6 +245,9 @@ class ShortenedFrames:
     def __bytes__(self) -> bytes:
         return bytes(self._frames)
 
+    def __len__(self) -> int:
+        return len(self._frames)
+
     def read(self, place: int, size: int) -> bytes:
         """Return whole frames from a place on: at most ``size`` bytes, but at least one frame if there is any."""
         end = len(self._frames)

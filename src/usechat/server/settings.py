@@ -9,6 +9,7 @@ from usechat.errors import InvalidSetting
 from usechat.protocol.request import Limits
 from usechat.runs.manager import Conflict
 from usechat.runs.quotas import Quotas
+from usechat.runs.replay import IN_MEMORY
 from usechat.runs.run import Timeouts
 
 __all__ = [
@@ -87,6 +88,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
         keep_alive: seconds of silence after which a comment is sent, so that proxies keep the connection open.
         maximum_waiting_bytes: how many unread bytes a client may fall behind before it is disconnected.
         maximum_run_bytes: the largest answer.
+        log_memory_bytes: how much of the log of an answer is held in memory, in the compact form that resuming readers
+            get; the rest of a very long answer is in a temporary file until the answer has ended.
         coalesce_ms: how many milliseconds frames may wait for others to share a write; endings never wait.
         on_error: turns an exception into the text that people see; by default that is a reference to the log.
         approval_secret: signs approval requests and calls of the page's tools, so that their answers can be checked
@@ -119,6 +122,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     keep_alive: float = 15
     maximum_waiting_bytes: int = 1024 * 1024
     maximum_run_bytes: int = 64 * 1024 * 1024
+    log_memory_bytes: int = IN_MEMORY
     coalesce_ms: float = 0
     on_error: Callable[[Exception], str] | None = None
     approval_secret: str | None = None
