@@ -20,9 +20,11 @@ from bench.machine import Others, circumstances, stay_on_one_core
 from bench.results import Results
 from bench.rounds import say
 from bench.server import report as server_report
+from bench.server.client import NoCompiler, library
 from bench.server.measure import QUICK, Plan, measure_all
 from bench.server.pipeline import measure_pipeline
 from bench.server.results import BUSY, ServerResults
+from bench.server.stalled import measure_stalled
 
 _HERE: Final = Path(__file__).parent
 _SERVER_PACKAGES: Final = {
@@ -57,8 +59,10 @@ def run_server(*, quick: bool) -> ServerResults:
     """Measure the server."""
     others = Others()
     pipeline = measure_pipeline(rounds=1, deltas=100) if quick else measure_pipeline(rounds=15)
-    contestants, redis = measure_all(QUICK if quick else Plan())
-    return ServerResults(circumstances(_SERVER_PACKAGES), others.share(), pipeline, contestants, redis)
+    stalled = measure_stalled(megabytes=1) if quick else measure_stalled()
+    contestants, redis, external = measure_all(QUICK if quick else Plan())
+    made = circumstances(_SERVER_PACKAGES)
+    return ServerResults(made, others.share(), pipeline, contestants, redis, external, stalled)
 
 
 def write(name: str, results: Any, report: str, chart: str, summary: str) -> None:
@@ -89,6 +93,11 @@ def core(*, quick: bool) -> None:
 def server(*, quick: bool) -> None:
     if not hasattr(os, "sched_setaffinity"):
         say("the server is measured on Linux only")
+        return
+    try:
+        library()
+    except NoCompiler as error:
+        say(str(error))
         return
     results = run_server(quick=quick)
     report = server_report.report(results)

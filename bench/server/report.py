@@ -3,8 +3,8 @@
 from collections.abc import Iterable
 
 from bench.report import table
-from bench.server.contestants import BARE, OURS, OURS_REDIS
-from bench.server.measure import LATE, Paced, Redis
+from bench.server.contestants import BARE, OURS, OURS_EXTERNAL, OURS_REDIS
+from bench.server.measure import LATE, Paced
 from bench.server.results import BUSY, ServerResults, goals
 
 
@@ -23,6 +23,10 @@ def report(results: ServerResults) -> str:
             flood_table(results),
             "## With the log in Redis",
             redis_table(results),
+            "## With the agents in another process",
+            external_table(results),
+            "## Readers that take nothing",
+            stalled_sentence(results),
             "## Goals",
             goal_list(results),
         ]
@@ -85,13 +89,22 @@ def redis_table(results: ServerResults) -> str:
         (OURS, redis.crowd_in_memory),
         (OURS_REDIS, redis.crowd),
     ]
-    return _paced_table([(name, crowd) for name, crowd in rows if crowd is not None]) + _redis_held(redis)
+    held = f"Streams held: {max(redis.held):,} with the log in Redis, {max(redis.held_in_memory):,} without."
+    return f"{_paced_table(rows)}\n\n{held}"
 
 
-def _redis_held(redis: Redis) -> str:
-    if not redis.held or not redis.held_in_memory:
-        return ""
-    return f"\n\nStreams held: {max(redis.held):,} with the log in Redis, {max(redis.held_in_memory):,} without."
+def external_table(results: ServerResults) -> str:
+    """Return how paced streams fare whose agents are in another process."""
+    return _paced_table([(OURS, results.external.direct), (OURS_EXTERNAL, results.external.external)])
+
+
+def stalled_sentence(results: ServerResults) -> str:
+    """Say what readers that take nothing cost."""
+    stalled = results.stalled
+    return (
+        f"An answer of {stalled.answer:.0f} MB takes {stalled.log:.1f} MB of memory; {stalled.readers} readers that"
+        f" resume it and take nothing add {stalled.added:.1f} MB."
+    )
 
 
 def goal_list(results: ServerResults) -> str:
@@ -100,7 +113,18 @@ def goal_list(results: ServerResults) -> str:
 
 
 def _paced_table(crowds: Iterable[tuple[str, Paced]]) -> str:
-    header = ["server", "streams", "held", "p50 ms", "p99 ms", "first p50", "first p99", "KB each", "CPU µs/delta"]
+    header = [
+        "server",
+        "streams",
+        "held",
+        "p50 ms",
+        "p99 ms",
+        "first p50",
+        "first p99",
+        "KB each",
+        "CPU µs/delta",
+        "client",
+    ]
     rows = [
         [
             name,
@@ -112,6 +136,7 @@ def _paced_table(crowds: Iterable[tuple[str, Paced]]) -> str:
             f"{crowd.first_p99:.1f}",
             f"{crowd.kilobytes:.1f}",
             f"{crowd.processor:.1f}",
+            f"{crowd.client:.0%}",
         ]
         for name, crowd in crowds
     ]
