@@ -73,10 +73,14 @@ def write(name: str, results: Any, report: str, chart: str, summary: str) -> Non
     (directory / f"{name}.json").write_bytes(figures + b"\n")
     (directory / f"{name}.md").write_text(report + "\n", encoding="utf-8")
     (directory / f"{name}.svg").write_text(chart, encoding="utf-8")
-    block = re.compile(rf"(?<=<!-- latest {name} run -->\n).*?(?=\n<!-- end -->)", re.DOTALL)
-    readme = _HERE / "README.md"
-    readme.write_text(block.sub(lambda _: summary, readme.read_text(encoding="utf-8")), encoding="utf-8")
+    replace_block(_HERE / "README.md", name, summary)
     say(f"written to bench/results/{name}.md")
+
+
+def replace_block(page: Path, name: str, text: str) -> None:
+    """Replace what a page says of the latest run of a part."""
+    block = re.compile(rf"(?<=<!-- latest {name} run -->\n).*?(?=\n<!-- end -->)", re.DOTALL)
+    page.write_text(block.sub(lambda _: text, page.read_text(encoding="utf-8")), encoding="utf-8")
 
 
 def core(*, quick: bool) -> None:
@@ -109,6 +113,7 @@ def server(*, quick: bool) -> None:
         streams = {name: results.held(name) for name in results.contestants}
         chart = bar_chart("Streams that one core holds, 30 deltas a second each", streams, ours="usechat")
         write("server", results, report, chart, server_report.summary(results))
+        replace_block(_HERE.parent / "docs" / "operate.md", "server", server_report.capacity(results))
 
 
 def agent_ops(*, quick: bool) -> None:

@@ -122,6 +122,14 @@ class External(msgspec.Struct, frozen=True):
     external: Paced
     direct: Paced
 
+    @property
+    def added_p50(self) -> float:
+        return self.external.late_p50 - self.direct.late_p50
+
+    @property
+    def added_p99(self) -> float:
+        return self.external.late_p99 - self.direct.late_p99
+
 
 def measure_all(plan: Plan) -> tuple[dict[str, Figures], Redis, External]:
     """Measure everyone, one after the other; the two that the goals compare in turns, from the begin to the end."""

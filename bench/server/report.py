@@ -38,6 +38,21 @@ def summary(results: ServerResults) -> str:
     return "\n\n".join([made_with(results), goal_list(results)])
 
 
+def capacity(results: ServerResults) -> str:
+    """Return what the page for operators shows of it."""
+    made, crowd, redis = results.circumstances, results.contestants[OURS].thousand, results.redis
+    rows = [
+        ["streams that one core holds", f"{results.held(OURS):,.0f}"],
+        ["the same with the log in Redis", f"{max(redis.held):,}"],
+        ["memory of an open stream", f"{crowd.kilobytes:.1f} KB"],
+        ["open streams per GB", f"{1024 * 1024 / max(0.1, crowd.kilobytes):,.0f}"],
+        ["added by agents in another process, p50", f"{results.external.added_p50:.1f} ms"],
+        ["added by agents in another process, p99", f"{results.external.added_p99:.1f} ms"],
+    ]
+    when = f"Measured on {made.date} ({made.machine}, {made.python}), with 30 deltas a second in every stream:"
+    return f"{when}\n\n{table(['', ''], rows)}"
+
+
 def made_with(results: ServerResults) -> str:
     """Say when, where and with what the run was made."""
     made = results.circumstances

@@ -16,7 +16,7 @@ from usechat.turn import Turn, TurnContext
 
 
 class Stalled(msgspec.Struct, frozen=True):
-    """Megabytes: what a long answer takes of memory, and what its stalled readers take besides."""
+    """Megabytes: the size of an answer, what it takes of memory, and what its stalled readers take besides."""
 
     readers: int
     answer: float

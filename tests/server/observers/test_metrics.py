@@ -237,6 +237,7 @@ def test_the_alerts_are_the_promised_ones() -> None:
         "UsechatUpstreamUnreachable": "sum(increase(adapter_ws_open_failures_total[5m])) > 0",
         "UsechatServerAborts": "adapter:stream_aborts_server:ratio5m > 0.01",
         "UsechatUnknownEvents": "sum(increase(adapter_translation_unknown_events_total[5m])) > 0",
+        "UsechatThreadsWaiting": "sum(adapter_threads_waiting) > 0",
     }
     assert set(limits) == {name for alert in alerts.values() for name in re.findall(r"adapter:[\w:]+", alert)}
 
