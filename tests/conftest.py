@@ -35,9 +35,7 @@ def logging_as_before() -> Iterator[None]:
 if os.environ.get("USECHAT_TEST_PLAIN_ASGI") == "1":
     from tests.plain_asgi import switch_off_internals
 
-    @pytest.fixture(autouse=True, scope="session")
-    def _plain_asgi() -> None:
-        switch_off_internals(pytest.MonkeyPatch())
+    switch_off_internals()  # before the modules of the tests make their apps
 
 
 if os.environ.get("USECHAT_TEST_AGENTS") == "external":

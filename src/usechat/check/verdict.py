@@ -69,6 +69,7 @@ class Verdict(msgspec.Struct, frozen=True):
 
     ``ok``: the client read the stream to its end or to an `error` chunk, and it was not empty. ``status``, ``error``
     and ``message`` are those of `useChat` afterwards; a legal stream with an `error` chunk is ok with status "error".
+    ``is_shortened`` says that ``message`` is only the beginning of the message, because the whole is too large to keep.
 
     >>> verdict = Verdict(ok=False, status="error", error="Not found")
     >>> verdict.to_json()
@@ -80,7 +81,6 @@ class Verdict(msgspec.Struct, frozen=True):
     error: str | None = None
     message: Any = None
     is_shortened: bool = False
-    """Whether ``message`` is only the beginning of the message, because the whole is too large to be kept."""
 
     def to_json(self) -> dict[str, Any]:
         """Return the verdict as JSON values, as in the report; of a message that is not whole it says so."""

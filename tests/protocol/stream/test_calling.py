@@ -90,8 +90,8 @@ def test_metadata_of_an_ending_may_be_anything(metadata: Any) -> None:
         (p.ToolInputStart("c", "t", input_encoding="xml"), "must be 'json' or 'text'"),  # type: ignore[arg-type]
         (p.BlockEnd(citations=5), "BlockEnd.citations must be a tuple of mappings"),  # type: ignore[arg-type]
         (p.SteeringMessage("u", 5), "SteeringMessage.parts must be a tuple of mappings"),  # type: ignore[arg-type]
-        ("hello", "a part of usechat.parts is wanted, not str; wrap it: Text"),
-        (None, "a part of usechat.parts is wanted, not NoneType"),
+        ("hello", "expected a part of usechat.parts, not str; wrap it: Text"),
+        (None, "expected a part of usechat.parts, not NoneType"),
     ],
 )
 def test_what_is_no_part_or_has_a_field_of_the_wrong_type_is_refused(part: Part, text: str) -> None:
