@@ -27,7 +27,7 @@ SOURCES := $(wildcard src tests examples scripts bench) hatch_build.py
 PAGE := src/usechat/web/built/index.html
 PAGE_STAMP := web/node_modules/.package-lock.json
 
-.PHONY: help install page demo demo-agent-ops test check conformance fuzz bench docs format clean
+.PHONY: help install page demo demo-agent-ops test test-frameworks record-frameworks check conformance fuzz bench docs format clean
 .DEFAULT_GOAL := help
 
 help: ## list the targets
@@ -59,6 +59,15 @@ test: install ## every test, the core covered by its unit tests completely; then
 			pytest -q -n auto --ignore=tests/conformance --ignore=tests/browser || exit 1; \
 	done
 
+# Their packages conflict with those of the other environment (tool.uv.conflicts).
+FRAMEWORKS := UV_PROJECT_ENVIRONMENT=.venv-frameworks $(UV) run --quiet --no-default-groups --group frameworks
+
+test-frameworks: install ## the frameworks that `make test` replays from recordings, live, in .venv-frameworks
+	$(FRAMEWORKS) pytest -n auto tests/conformance/test_live_*.py
+
+record-frameworks: install ## write tests/adapters/recordings anew
+	USECHAT_RECORD=1 $(FRAMEWORKS) pytest -n 0 tests/conformance/test_live_frameworks.py
+
 check: $(UV_STAMP) ## formatting, lint, strict types and the layers
 	$(RUN) ruff format --check
 	$(RUN) ruff check
@@ -83,7 +92,7 @@ format: $(UV_STAMP) ## format, and mend what the linter can
 	$(RUN) ruff check --fix
 
 clean: ## remove everything that make created
-	rm -rf .tools .fuzz .venv .venv-3.* .coverage .coverage.* .hypothesis .mypy_cache .pytest_cache .ruff_cache dist uv.lock $(NODE_DIR)/node_modules $(GENKIT_DIR)/node_modules web/node_modules src/usechat/web/built
+	rm -rf .tools .fuzz .venv .venv-3.* .venv-frameworks .coverage .coverage.* .hypothesis .mypy_cache .pytest_cache .ruff_cache dist uv.lock $(NODE_DIR)/node_modules $(GENKIT_DIR)/node_modules web/node_modules src/usechat/web/built
 	find src tests -name __pycache__ -type d -prune -exec rm -rf {} +
 
 $(UV_STAMP):

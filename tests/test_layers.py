@@ -52,6 +52,7 @@ LAYERS = [
     "sources",
     "typescript",
     "adapters.conversation",
+    "adapters.framework",
     "adapters",
     "client.views",
     "client.relay",
