@@ -17,12 +17,20 @@ wait for an output of the page. The paused run is kept in the agent's database, 
 import ast
 import inspect
 from collections import OrderedDict
-from collections.abc import AsyncIterable, AsyncIterator, Collection, Iterable, Iterator, Mapping
-from contextlib import suppress
+from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Collection, Iterable, Iterator, Mapping
+from contextlib import aclosing, suppress
 from typing import Any, Final
 
 from usechat.adapters import conversation
-from usechat.adapters.framework import NO_OPTIONS, FrameworkSource, Options, imported, options_of
+from usechat.adapters.framework import (
+    NO_OPTIONS,
+    FrameworkSource,
+    Options,
+    imported,
+    kept_count,
+    options_of,
+    question_id,
+)
 from usechat.errors import PublicError, StreamFailed, UnknownEvent
 from usechat.protocol.model_messages import FilePart, ModelMessage
 from usechat.protocol.parts import (
@@ -91,7 +99,7 @@ class AgnoSource(FrameworkSource[Any]):
         self._paused: OrderedDict[str, Any] = OrderedDict()
         self.adapter = AgnoAdapter
 
-    async def events(self, turn: Turn) -> AsyncIterator[Any]:
+    async def events(self, turn: Turn) -> AsyncGenerator[Any]:
         """Run the agent on the turn, or continue the run that waits for the turn's answers."""
         thread = conversation.thread_id(turn)
         arguments = {
@@ -102,13 +110,14 @@ class AgnoSource(FrameworkSource[Any]):
             "session_id": thread,
             "user_id": thread.partition("/")[0] or None,
         }
-        async for event in await self._run(turn, thread, arguments):
-            if _kind(event):
-                yield event
-            elif event.is_paused and self._agent.db is None:
-                self._keep(thread, event)
+        async with aclosing(await self._run(turn, thread, arguments)) as events:
+            async for event in events:
+                if _kind(event):
+                    yield event
+                elif event.is_paused and self._agent.db is None:
+                    self._keep(thread, event)
 
-    async def _run(self, turn: Turn, thread: str, arguments: dict[str, Any]) -> AsyncIterator[Any]:
+    async def _run(self, turn: Turn, thread: str, arguments: dict[str, Any]) -> AsyncGenerator[Any]:
         waiting = self._paused.pop(thread, None)  # also if another message supersedes it
         if turn.approvals or turn.tool_outputs:
             run = await self._stored_pause(arguments) if waiting is None else waiting
@@ -117,7 +126,7 @@ class AgnoSource(FrameworkSource[Any]):
             _answer(run.requirements or [], turn)
             known = {"run_response": run} if waiting is not None else {"run_id": run.run_id}
             return self._stream(self._agent.acontinue_run(**known, requirements=run.requirements, **arguments))
-        arguments["metadata"] = {**(arguments.get("metadata") or {}), _OURS: _question(turn)}
+        arguments["metadata"] = {**(arguments.get("metadata") or {}), _OURS: question_id(turn)}
         if self._agent.db is None or not self._agent.add_history_to_context:
             return self._stream(self._agent.arun(to_agno(conversation.history(turn)), **arguments))
         await self._forget(turn, arguments)
@@ -125,7 +134,7 @@ class AgnoSource(FrameworkSource[Any]):
         said = _user(content)
         return self._stream(self._agent.arun(said.pop("content"), **said, **arguments))
 
-    async def _stream(self, run: Any) -> AsyncIterator[Any]:
+    async def _stream(self, run: Any) -> AsyncGenerator[Any]:
         """Yield the events of a run; cancel it if nobody reads on, since a tool may run in a task of its own."""
         run_id, is_over = None, False
         try:
@@ -153,21 +162,16 @@ class AgnoSource(FrameworkSource[Any]):
         return last if last is not None and last.is_paused else None
 
     async def _forget(self, turn: Turn, arguments: Mapping[str, Any]) -> None:
-        """Remove the runs that answered messages which are not before this one any more."""
+        """Remove the runs that were regenerated or edited away."""
         session = await self._session(arguments)
         if session is None or not session.runs:
             return
-        users = [message["id"] for message in turn.messages if message["role"] == "user"]
-        kept = {"", *users[:-1]}
-        forgotten = [run.run_id for run in session.runs if (run.metadata or {}).get(_OURS, "") not in kept]
+        answered = [(run.metadata or {}).get(_OURS, "") for run in session.runs]
+        forgotten = [run.run_id for run in session.runs[kept_count(answered, turn) :]]
         if forgotten:
             deleted = self._agent.db.delete_runs(forgotten)
             if inspect.isawaitable(deleted):  # databases are async or not
                 await deleted
-
-
-def _question(turn: Turn) -> str:
-    return next((message["id"] for message in reversed(turn.messages) if message["role"] == "user"), "")
 
 
 def _answer(requirements: Iterable[Any], turn: Turn) -> None:

@@ -4,7 +4,7 @@ The adapters that stand on this module read events by the names of their fields 
 that were recorded elsewhere can be replayed where the framework is not installed. Only the sources import it, on use.
 """
 
-from collections.abc import AsyncIterator, Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from importlib import import_module
 from typing import Any, Final, Generic, Protocol, TypeAlias, TypeVar
 
@@ -14,7 +14,16 @@ from usechat.protocol.model_messages import ModelMessage
 from usechat.sources import Adapter, AdapterSource
 from usechat.turn import Turn, TurnContext
 
-__all__ = ["NO_OPTIONS", "FrameworkSource", "Options", "imported", "options_of", "without_results"]
+__all__ = [
+    "NO_OPTIONS",
+    "FrameworkSource",
+    "Options",
+    "imported",
+    "kept_count",
+    "options_of",
+    "question_id",
+    "without_results",
+]
 
 Options: TypeAlias = Mapping[str, Any] | Callable[[Turn], Mapping[str, Any]]
 """Further arguments of a framework's run: the same for each turn, or made from it."""
@@ -65,6 +74,26 @@ def imported(module: str, package: str, extra: str) -> Any:
 def options_of(options: Options, turn: Turn) -> dict[str, Any]:
     """Return the options of one turn."""
     return dict(options(turn) if callable(options) else options)
+
+
+def question_id(turn: Turn) -> str:
+    """Return the id of the user message that a turn answers."""
+    return next((message["id"] for message in reversed(turn.messages) if message["role"] == "user"), "")
+
+
+def kept_count(answered: Sequence[str], turn: Turn) -> int:
+    """Return how many entries of a framework's memory stay; what was regenerated or edited away begins behind them.
+
+    ``answered`` names, entry by entry, the user message that it answers; entries of others have an empty name. A page
+    that sends the last message alone removes nothing.
+    """
+    users = [message["id"] for message in turn.messages if message["role"] == "user"]
+    if users and users[-1] in answered:
+        return answered.index(users[-1])
+    if len(users) > 1 and users[-2] in answered:
+        later = range(len(answered) - answered[::-1].index(users[-2]), len(answered))
+        return next((at for at in later if answered[at]), len(answered))
+    return len(answered)
 
 
 def without_results(messages: Iterable[ModelMessage], calls: Collection[str | None]) -> Iterator[ModelMessage]:

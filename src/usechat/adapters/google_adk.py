@@ -21,7 +21,15 @@ from contextlib import aclosing
 from typing import Any, Final
 
 from usechat.adapters import conversation
-from usechat.adapters.framework import NO_OPTIONS, FrameworkSource, Options, imported, options_of
+from usechat.adapters.framework import (
+    NO_OPTIONS,
+    FrameworkSource,
+    Options,
+    imported,
+    kept_count,
+    options_of,
+    question_id,
+)
 from usechat.errors import PublicError, StreamFailed, UnknownEvent
 from usechat.protocol.model_messages import ModelMessage, model_messages, repair
 from usechat.protocol.parts import (
@@ -116,13 +124,10 @@ class GoogleAdkSource(FrameworkSource[Any]):
         return session
 
     async def _rewind(self, turn: Turn, session: Any, place: Mapping[str, str]) -> None:
-        """Rewind to before the first message that is not in front of this one any more."""
-        users = [message["id"] for message in turn.messages if message["role"] == "user"]
-        kept = {"", *users[:-1]}
-        for event in session.events:
-            if (event.custom_metadata or {}).get(_OURS, "") not in kept:
-                await self._runner.rewind_async(**place, rewind_before_invocation_id=event.invocation_id)
-                return
+        """Rewind what was regenerated or edited away."""
+        answered = [(event.custom_metadata or {}).get(_OURS, "") for event in session.events]
+        for event in session.events[kept_count(answered, turn) :][:1]:
+            await self._runner.rewind_async(**place, rewind_before_invocation_id=event.invocation_id)
 
 
 def _runner_of(agent: Any) -> Any:
@@ -138,9 +143,8 @@ def _runner_of(agent: Any) -> Any:
 def _run_config(given: Any, turn: Turn) -> Any:
     """Return the configuration of a run that streams, and whose events name the message that they answer."""
     module = _adk("agents.run_config")
-    question = next((message["id"] for message in reversed(turn.messages) if message["role"] == "user"), "")
     config = given or module.RunConfig()
-    metadata = {**(config.custom_metadata or {}), _OURS: question}
+    metadata = {**(config.custom_metadata or {}), _OURS: question_id(turn)}
     return config.model_copy(update={"streaming_mode": module.StreamingMode.SSE, "custom_metadata": metadata})
 
 
