@@ -24,16 +24,17 @@ NODE_STAMP := $(NODE_DIR)/node_modules/.package-lock.json
 GENKIT_DIR := tests/conformance/genkit_node
 GENKIT_STAMP := $(GENKIT_DIR)/node_modules/.package-lock.json
 SOURCES := $(wildcard src tests examples scripts bench) hatch_build.py
+SITE_STAMP := scripts/site/node_modules/.package-lock.json
 PAGE := src/usechat/web/built/index.html
 PAGE_STAMP := web/node_modules/.package-lock.json
 
-.PHONY: help install page demo demo-agent-ops test test-frameworks record-frameworks check conformance fuzz bench docs format clean
+.PHONY: help install page demo demo-agent-ops test test-frameworks record-frameworks check conformance fuzz bench docs docs-serve format clean
 .DEFAULT_GOAL := help
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1\t\2/p' $(MAKEFILE_LIST) | awk -F '\t' '{printf "  make %-14s %s\n", $$1, $$2}'
 
-install: $(UV_STAMP) $(NODE_STAMP) $(GENKIT_STAMP) $(PAGE) ## prepare the virtual environment, the npm packages and the page
+install: $(UV_STAMP) $(NODE_STAMP) $(GENKIT_STAMP) $(SITE_STAMP) $(PAGE) ## prepare the virtual environment, the npm packages and the page
 
 page: $(PAGE) ## build the chat page
 
@@ -84,15 +85,19 @@ fuzz: install ## look for new failures for FUZZ_SECONDS (60), on FUZZ_RELEASES o
 bench: install ## measure against peers, side by side; ONLY=core (server, agent-ops, open-harness) measures one part
 	$(UV) run --quiet --group bench python -m bench $(if $(ONLY),--only $(ONLY))
 
-docs: $(UV_STAMP) ## write the parts of the documentation that come from the code's tables
+docs: $(UV_STAMP) $(SITE_STAMP) ## write the generated parts of the documentation, and build its site into build/docs
 	$(RUN) python -m scripts.generate_docs
+	$(RUN) python -m scripts.build_site
+
+docs-serve: docs ## build the site and show it on PORT (8001)
+	$(RUN) python -m http.server --bind 127.0.0.1 --directory build/docs $(or $(PORT),8001)
 
 format: $(UV_STAMP) ## format, and mend what the linter can
 	$(RUN) ruff format
 	$(RUN) ruff check --fix
 
 clean: ## remove everything that make created
-	rm -rf .tools .fuzz .venv .venv-3.* .venv-frameworks .coverage .coverage.* .hypothesis .mypy_cache .pytest_cache .ruff_cache dist uv.lock $(NODE_DIR)/node_modules $(GENKIT_DIR)/node_modules web/node_modules src/usechat/web/built
+	rm -rf build .tools .fuzz .venv .venv-3.* .venv-frameworks .coverage .coverage.* .hypothesis .mypy_cache .pytest_cache .ruff_cache dist uv.lock $(NODE_DIR)/node_modules $(GENKIT_DIR)/node_modules scripts/site/node_modules web/node_modules src/usechat/web/built
 	find src tests -name __pycache__ -type d -prune -exec rm -rf {} +
 
 $(UV_STAMP):
@@ -107,6 +112,10 @@ $(NODE_STAMP): $(NODE_DIR)/package.json $(NODE_DIR)/package-lock.json | $(UV_STA
 
 $(GENKIT_STAMP): $(GENKIT_DIR)/package.json $(GENKIT_DIR)/package-lock.json | $(UV_STAMP)
 	$(RUN) npm --prefix $(GENKIT_DIR) ci --ignore-scripts
+	@touch $@
+
+$(SITE_STAMP): scripts/site/package.json scripts/site/package-lock.json | $(UV_STAMP)
+	$(RUN) npm --prefix scripts/site ci --ignore-scripts
 	@touch $@
 
 $(PAGE_STAMP): web/package.json web/package-lock.json | $(UV_STAMP)

@@ -4,6 +4,7 @@ With `USECHAT_TEST_PLAIN_ASGI=1` servers use nothing of uvicorn's internals. Wit
 answer behind a queue in Redis.
 """
 
+import logging
 import os
 from collections.abc import Iterator
 
@@ -15,6 +16,17 @@ settings.register_profile(
     "fuzz", settings.get_profile("default"), derandomize=False, max_examples=1000, print_blob=True
 )
 settings.load_profile("default")
+
+
+@pytest.fixture
+def logging_as_before() -> Iterator[None]:
+    """Put the handlers back after a test whose code configures logging: theirs write to a stream that is closed."""
+    loggers = [logging.getLogger(name) for name in ("usechat", "uvicorn", "uvicorn.error", "uvicorn.access")]
+    before = [(logger.handlers[:], logger.level, logger.propagate) for logger in loggers]
+    yield
+    for logger, (handlers, level, propagate) in zip(loggers, before, strict=True):
+        logger.handlers, logger.propagate = handlers, propagate
+        logger.setLevel(level)
 
 
 if os.environ.get("USECHAT_TEST_PLAIN_ASGI") == "1":

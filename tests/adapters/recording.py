@@ -56,10 +56,12 @@ class Recorder(FrameworkSource[Any]):
                 except StopAsyncIteration:
                     return
                 self.note()
+                self._forget_stops()
                 self.turns[-1].append({"event": encoded(event)})
                 yield event
         except Exception as error:
             self.note()
+            self._forget_stops()
             self.turns[-1].append({"raises": type(error).__name__, "text": str(error)})
             raise
         finally:
@@ -69,7 +71,12 @@ class Recorder(FrameworkSource[Any]):
 
     def _stopped(self) -> None:
         self.note()
+        self._forget_stops()
         self.turns[-1].append({"stopped": True})
+
+    def _forget_stops(self) -> None:
+        """Forget cancellations that were none of the turn: libraries cancel and resume what waits in them."""
+        self.turns[-1] = [entry for entry in self.turns[-1] if "stopped" not in entry]
 
     def note(self) -> None:
         """Write down what happened since the last time."""

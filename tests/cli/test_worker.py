@@ -30,6 +30,7 @@ REDIS = ["--redis", "redis://127.0.0.1:1"]
 EXTERNAL = [*REDIS, "--agents", "external"]
 
 
+@pytest.mark.usefixtures("logging_as_before")
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [

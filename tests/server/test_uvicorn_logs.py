@@ -3,24 +3,13 @@
 import json
 import logging
 import logging.config
-from collections.abc import Iterator
 
 import pytest
 from uvicorn.config import LOGGING_CONFIG
 
 from usechat.server.uvicorn import LogFormat, log_config
 
-NAMES = ("usechat", "uvicorn", "uvicorn.error", "uvicorn.access")
-
-
-@pytest.fixture(autouse=True)
-def _logging_as_before() -> Iterator[None]:
-    loggers = [logging.getLogger(name) for name in NAMES]
-    before = [(logger.handlers[:], logger.level, logger.propagate) for logger in loggers]
-    yield
-    for logger, (handlers, level, propagate) in zip(loggers, before, strict=True):
-        logger.handlers, logger.propagate = handlers, propagate
-        logger.setLevel(level)
+pytestmark = pytest.mark.usefixtures("logging_as_before")
 
 
 @pytest.mark.parametrize(

@@ -114,10 +114,10 @@ class AgUiSource(_AgUiRuns):
         super().__init__(options)
         self._run = run
 
-    def events(self, turn: Turn) -> AsyncIterator[Any]:
-        """Call the function with the input of the turn."""
+    def events(self, turn: Turn) -> AsyncIterator[_Event]:
+        """Call the function with the input of the turn, and return its events as JSON."""
         core = imported("ag_ui.core", "ag-ui-protocol", "ag-ui")
-        return aiter(self._run(core.RunAgentInput.model_validate(self._input(turn))))
+        return _as_json(self._run(core.RunAgentInput.model_validate(self._input(turn))))
 
 
 class AgUiEndpoint(_AgUiRuns):
@@ -169,6 +169,24 @@ class AgUiEndpoint(_AgUiRuns):
         except (httpx2.ConnectError, httpx2.ConnectTimeout) as error:
             current_context().source_unreachable()
             raise PublicError("The agent cannot be reached. Please try again later.") from error
+
+
+async def _as_json(events: AsyncIterable[Any]) -> AsyncGenerator[_Event]:
+    iterator: Any = aiter(events)
+    try:
+        async for event in iterator:
+            yield _json(event)
+    finally:
+        if hasattr(iterator, "aclose"):
+            await iterator.aclose()
+
+
+def _json(event: Any) -> _Event:
+    """Return an event as the JSON object that an endpoint would send."""
+    if isinstance(event, Mapping):
+        return event
+    read: _Event = event.model_dump(by_alias=True, mode="json", exclude_none=True)
+    return read
 
 
 async def _decoded(received: AsyncIterable[bytes]) -> AsyncGenerator[_Event]:
@@ -290,7 +308,7 @@ class AgUiAdapter:
 
     def feed(self, event: Any) -> Iterator[Part]:
         """Yield the parts that an event becomes."""
-        read: _Event = event if isinstance(event, Mapping) else event.model_dump(by_alias=True, mode="json")
+        read = _json(event)
         kind = read.get("type")
         if self._chunked_call is not None and kind != "TOOL_CALL_CHUNK":
             yield from self._end_call(self._chunked_call)

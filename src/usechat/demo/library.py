@@ -62,7 +62,11 @@ class Library:
         found = [(self._covered(name, words), name) for name in self._ranked(words)] if words else []
         # More than half of the words must be there; a page that is about nothing else begins with the answer.
         about = self._about(words)
-        enough = [(about.get(name, 99), -covered, name) for covered, name in found if 2 * covered > len(words)]
+        enough = [
+            (about.get(name, 99), -covered - self._headed(name, words), name)
+            for covered, name in found
+            if 2 * covered > len(words)
+        ]
         return [self._sections[name] for *_, name in sorted(enough, key=lambda each: each[:2])][:limit]
 
     def get(self, name: str) -> Section | None:
@@ -91,8 +95,15 @@ class Library:
 
     def _covered(self, name: str, words: list[str]) -> int:
         """Count the words that are in a section, its heading or its page's name."""
+        return sum(self._holds(name, f'"{word}"') for word in words)
+
+    def _headed(self, name: str, words: list[str]) -> int:
+        """Count the words that are in the heading of a section: what a section is called, it is about."""
+        return sum(self._holds(name, f'heading : "{word}"') for word in words)
+
+    def _holds(self, name: str, wanted: str) -> int:
         query = "SELECT count(*) FROM sections WHERE id = ? AND sections MATCH ?"
-        return sum(self._index.execute(query, (name, f'"{word}"')).fetchone()[0] for word in words)
+        return int(self._index.execute(query, (name, wanted)).fetchone()[0])
 
 
 def words_of(question: str) -> list[str]:

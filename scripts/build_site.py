@@ -1,0 +1,191 @@
+"""Builds the documentation's site into `build/site`: `make docs`.
+
+The pages in `docs/` and at the root of the repository are written for a code host: their links lead to files. Here they
+are gathered into one directory with the links rewritten, beside pages that are made from the code (the reference, the
+examples, the decisions). Zensical builds the site from that directory; a warning is an error.
+
+A site holds several versions: each build writes the directory of its version, and `versions.json` lists them all.
+"""
+
+import argparse
+import json
+import posixpath
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+from scripts.generate_docs import ROOT
+from usechat import __version__
+
+PUBLIC = (
+    "usechat",
+    "usechat.parts",
+    "usechat.server",
+    "usechat.chats",
+    "usechat.client",
+    "usechat.testing",
+    "usechat.check",
+    "usechat.errors",
+    "usechat.targets",
+    "usechat.open_harness",
+    "usechat.agent_ops",
+    "usechat.genkit",
+    "usechat.typescript",
+    "usechat.adapters.ag_ui",
+    "usechat.adapters.agno",
+    "usechat.adapters.google_adk",
+    "usechat.adapters.langgraph",
+    "usechat.adapters.openai_agents",
+    "usechat.adapters.pydantic_ai",
+)
+"""The modules of the reference, in the order in which a reader meets them."""
+
+MOVED = {
+    "README.md": "index.md",
+    "ARCHITECTURE.md": "architecture.md",
+    "CHANGELOG.md": "changelog.md",
+    "CONTRIBUTING.md": "contributing.md",
+    "SECURITY.md": "security.md",
+    "bench/README.md": "bench/index.md",
+    "docs/decisions": "decisions/index.md",
+}
+"""Where a file or a directory of the repository stands on the site, if not at its place below `docs/`."""
+
+LINK = re.compile(r"(!?\[[^\]]*\]\()([^)\s#]+)(#[^)\s]*)?\)")
+FENCE = re.compile(r"(^```.*?^```)", re.DOTALL | re.MULTILINE)
+LANGUAGES = {".py": "python", ".yaml": "yaml", ".json": "json", ".ts": "ts", ".tsx": "tsx", ".jsx": "jsx"}
+
+
+def place(path: str) -> str:
+    """Return where a file of the repository stands on the site."""
+    if path in MOVED:
+        return MOVED[path]
+    if path.startswith("examples"):
+        return f"examples.md#{anchor(path)}" if Path(ROOT, path).is_file() else "examples.md"
+    return path.removeprefix("docs/")
+
+
+def anchor(path: str) -> str:
+    """Return the anchor of an example on the page of examples."""
+    return re.sub(r"[^\w-]+", "-", path).lower()
+
+
+def on_the_site(text: str, path: str) -> str:
+    """Return a page with its links rewritten to where their targets stand on the site; code stays as it is."""
+    here = posixpath.dirname(place(path))
+
+    def rewrite(found: re.Match[str]) -> str:
+        if ":" in found[2]:
+            return found[0]
+        target = place(posixpath.normpath(posixpath.join(posixpath.dirname(path), found[2])))
+        return f"{found[1]}{posixpath.relpath(target, here or '.')}{found[3] or ''})"
+
+    pieces = FENCE.split(text)
+    return "".join(piece if piece.startswith("```") else LINK.sub(rewrite, piece) for piece in pieces)
+
+
+def sources() -> list[str]:
+    """Return the pages and the files that pages link to, as paths in the repository."""
+    found = [*ROOT.glob("docs/**/*"), *ROOT.glob("bench/results/*"), *ROOT.glob("ops/*")]
+    return sorted({str(path.relative_to(ROOT)) for path in found if path.is_file()} | {*MOVED} - {"docs/decisions"})
+
+
+def gather(pages: Path) -> None:
+    """Write every page of the site into a directory."""
+    shutil.rmtree(pages, ignore_errors=True)
+    for path in sources():
+        target = pages / place(path)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        if target.suffix == ".md":
+            target.write_text(on_the_site((ROOT / path).read_text(encoding="utf-8"), path), encoding="utf-8")
+        else:
+            shutil.copyfile(ROOT / path, target)
+    made = {"reference/index.md": reference_index(), "decisions/index.md": decisions(), "examples.md": examples()}
+    made |= {f"reference/{name}.md": reference(name) for name in PUBLIC}
+    for name, lines in made.items():
+        (pages / name).parent.mkdir(parents=True, exist_ok=True)
+        (pages / name).write_text("\n".join(lines) + "\n", encoding="utf-8")
+    shutil.copytree(ROOT / "scripts" / "site" / "assets", pages / "assets", dirs_exist_ok=True)
+    mermaid = ROOT / "scripts" / "site" / "node_modules" / "mermaid" / "dist" / "mermaid.min.js"
+    shutil.copyfile(mermaid, pages / "assets" / "mermaid.min.js")
+
+
+def reference_index() -> Iterator[str]:
+    """Yield the page that lists the public modules."""
+    yield "# Python API"
+    yield ""
+    yield "What a program may import. Everything else can change in any release."
+    yield ""
+    for name in PUBLIC:
+        yield f"- [`{name}`]({name}.md)"
+
+
+def reference(name: str) -> Iterator[str]:
+    """Yield the page of a public module: each of its names, from the docstrings."""
+    module = __import__(name, fromlist=["__all__"])
+    yield f"# {name}"
+    yield ""
+    yield f"::: {name}"
+    yield "    options:"
+    yield "      members:"
+    yield from (f"        - {each}" for each in module.__all__)
+
+
+def decisions() -> Iterator[str]:
+    """Yield the list of the decisions."""
+    yield "# Decisions"
+    yield ""
+    yield "Why things are as they are. A decision that was changed says so."
+    yield ""
+    for path in sorted((ROOT / "docs" / "decisions").glob("*.md")):
+        title = path.read_text(encoding="utf-8").partition("\n")[0].lstrip("# ")
+        yield f"1. [{title}]({path.name})"
+
+
+def examples() -> Iterator[str]:
+    """Yield the page that shows the files in `examples/`."""
+    yield "# Examples"
+    yield ""
+    yield "Each of these files is run by the tests."
+    listed = subprocess.run(
+        ["git", "ls-files", "examples"], cwd=ROOT, check=True, capture_output=True, text=True
+    ).stdout.split()
+    for path in listed:
+        text = (ROOT / path).read_text(encoding="utf-8").strip()
+        if Path(path).suffix in LANGUAGES and text and Path(path).name not in ("package.json", "package-lock.json"):
+            yield ""
+            yield f"## {path} {{#{anchor(path)}}}"
+            yield ""
+            yield f"````{LANGUAGES[Path(path).suffix]}"
+            yield text
+            yield "````"
+
+
+def build(site: Path) -> None:
+    """Build the site of this version, and the page and the list beside it that lead to all versions."""
+    gather(ROOT / "build" / "pages")
+    built = ROOT / "build" / "site"
+    shutil.rmtree(built, ignore_errors=True)
+    subprocess.run([sys.executable, "-m", "zensical", "build", "--clean", "--strict"], cwd=ROOT, check=True)
+    target = site / __version__
+    shutil.rmtree(target, ignore_errors=True)
+    shutil.copytree(built, target)
+    versions = sorted((path.name for path in site.iterdir() if (path / "index.html").is_file()), reverse=True)
+    listed = [{"version": each, "title": each, "aliases": []} for each in versions]
+    (site / "versions.json").write_text(json.dumps(listed, indent=2) + "\n", encoding="utf-8")
+    (site / "index.html").write_text(
+        f'<!doctype html><meta charset="utf-8"><title>usechat</title>'
+        f'<meta http-equiv="refresh" content="0; url={__version__}/index.html">\n',
+        encoding="utf-8",
+    )
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--into", type=Path, default=ROOT / "build" / "docs", help="the directory of all versions")
+    options = parser.parse_args()
+    options.into.mkdir(parents=True, exist_ok=True)
+    build(options.into)

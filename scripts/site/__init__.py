@@ -1,0 +1,1 @@
+"""What the site of the documentation is built with."""

@@ -1,0 +1,91 @@
+"""The documentation's site: pages gathered from the repository, links rewritten, built without a warning."""
+
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from scripts.build_site import PUBLIC, on_the_site
+from scripts.generate_docs import ROOT
+from tests.test_public import PUBLIC as PUBLIC_MODULES
+from usechat import __version__
+
+pytest.importorskip("zensical", reason="the site is built where the group `docs` is installed: Python 3.11")
+from scripts.site.docstrings import as_markdown
+
+FOREIGN = re.compile(r"<(?:script|link|img)[^>]*(?:src|href)=\"?(https?:[^\s\">]+)")
+
+
+@pytest.mark.parametrize(
+    ("path", "text", "rewritten"),
+    [
+        ("README.md", "[rules](docs/rules.md#uc101)", "[rules](rules.md#uc101)"),
+        ("docs/auth.md", "[start](../README.md)", "[start](index.md)"),
+        ("docs/frameworks/langgraph.md", "[write one](../adapters.md)", "[write one](../adapters.md)"),
+        ("docs/serving.md", "[all](../examples/flows)", "[all](examples.md)"),
+        ("docs/serving.md", "[a](../examples/chat_app.py)", "[a](examples.md#examples-chat_app-py)"),
+        ("docs/metrics.md", "[rules](../ops/prometheus-rules.yml)", "[rules](ops/prometheus-rules.yml)"),
+        ("bench/README.md", "![chart](results/core.svg)", "![chart](results/core.svg)"),
+        ("README.md", "[decisions](docs/decisions/)", "[decisions](decisions/index.md)"),
+        ("README.md", "[a](https://example.org/docs/x.md)", "[a](https://example.org/docs/x.md)"),
+        ("README.md", "```\n[a](docs/rules.md)\n```", "```\n[a](docs/rules.md)\n```"),
+        ("docs/page.md", "[here](#top)", "[here](#top)"),
+    ],
+)
+def test_links_lead_to_where_their_targets_stand_on_the_site(path: str, text: str, rewritten: str) -> None:
+    assert on_the_site(text, path) == rewritten
+
+
+def test_docstrings_are_read_as_markdown() -> None:
+    text = "See :class:`~usechat.Text`.\n\n>>> 1 + 1  # doctest: +SKIP\n2\n\nAnd :func:`as_source`."
+    assert as_markdown(text) == "See `Text`.\n\n```pycon\n>>> 1 + 1\n2\n```\n\nAnd `as_source`."
+
+
+def test_the_reference_has_every_public_module() -> None:
+    assert sorted(PUBLIC) == sorted(PUBLIC_MODULES)
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Build the site into an empty directory; a warning of the generator is an error."""
+    into = tmp_path_factory.mktemp("site")
+    command = [sys.executable, "-m", "scripts.build_site", "--into", str(into)]
+    built = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert built.returncode == 0, built.stdout + built.stderr
+    assert "No issues found" in built.stdout + built.stderr
+    return into
+
+
+def test_the_site_has_every_page_and_loads_nothing_from_elsewhere(site: Path) -> None:
+    pages = {str(page.relative_to(site / __version__)): page for page in (site / __version__).rglob("*.html")}
+    written = {str(page.relative_to(ROOT / "docs").with_suffix(".html")) for page in (ROOT / "docs").rglob("*.md")}
+    assert written - {*pages} == set()
+    assert {f"reference/{name}.html" for name in PUBLIC} - {*pages} == set()
+    for page in pages.values():
+        loaded = re.findall(
+            r"<(?:script|link|img)[^>]*(?:src|href)=\"?(https?:[^\s\">]+)", page.read_text(encoding="utf-8")
+        )
+        assert loaded == [], page.name
+
+
+def test_a_page_that_no_section_lists_is_found_by_nobody() -> None:
+    listed = set(re.findall(r'"([\w/.-]+\.md)"', (ROOT / "zensical.toml").read_text(encoding="utf-8")))
+    written = {str(page.relative_to(ROOT / "docs")) for page in (ROOT / "docs").rglob("*.md")}
+    written |= {f"reference/{name}.md" for name in PUBLIC}
+    assert {page for page in written - listed if not page.startswith("decisions/")} == set()
+
+
+def test_the_versions_are_listed_beside_each_other(site: Path) -> None:
+    assert json.loads((site / "versions.json").read_text()) == [
+        {"version": __version__, "title": __version__, "aliases": []}
+    ]
+    assert f"url={__version__}/index.html" in (site / "index.html").read_text()
+
+
+def test_the_search_finds_words_of_the_reference(site: Path) -> None:
+    index = (site / __version__ / "search.json").read_text(encoding="utf-8")
+    assert "ChatApp" in index
+    assert "reference/usechat.server.html" in index
