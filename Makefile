@@ -4,9 +4,12 @@ UV_VERSION := 0.13.7
 PYTHON ?= python3
 PYTHONS := 3.11 3.12 3.13
 FUZZ_SECONDS ?= 60
+PORT ?= 8000
 # The tests of the server that also run with agents behind a queue in Redis.
-EXTERNAL_AGENTS := tests/server/observers $(addprefix tests/server/test_,endpoints.py edited_messages.py factories.py forgotten_runs.py quotas.py released.py retries.py waiting_clients.py websocket.py websocket_leaving.py)
-export FUZZ_RELEASES
+EXTERNAL_AGENTS := tests/server/observers $(addprefix tests/server/test_,endpoints.py edited_messages.py factories.py forgotten_runs.py load.py quotas.py released.py retries.py waiting_clients.py websocket.py websocket_leaving.py)
+MUTANTS ?= 200
+SEED ?= 1
+export FUZZ_RELEASES MUTANTS SEED
 
 export UV_PYTHON_DOWNLOADS := never
 # A registry may stumble; a build of twenty minutes does not fall over that.
@@ -28,7 +31,7 @@ SITE_STAMP := scripts/site/node_modules/.package-lock.json
 PAGE := src/usechat/web/built/index.html
 PAGE_STAMP := web/node_modules/.package-lock.json
 
-.PHONY: help install page demo demo-agent-ops test test-frameworks record-frameworks check conformance fuzz bench docs docs-serve format clean
+.PHONY: help install page demo demo-agent-ops test test-frameworks record-frameworks check conformance fuzz mutants bench docs docs-serve format clean
 .DEFAULT_GOAL := help
 
 help: ## list the targets
@@ -38,27 +41,29 @@ install: $(UV_STAMP) $(NODE_STAMP) $(GENKIT_STAMP) $(SITE_STAMP) $(PAGE) ## prep
 
 page: $(PAGE) ## build the chat page
 
-demo: $(UV_STAMP) $(PAGE) ## serve the demo and its page, offline
-	$(RUN) usechat demo
+demo: $(UV_STAMP) $(PAGE) ## serve the demo and its page, offline, at PORT (8000)
+	$(RUN) usechat demo --port $(PORT)
 
 demo-agent-ops: $(UV_STAMP) $(PAGE) ## run an agent session, the gateway that puts an AI SDK face on it, and the page
 	$(UV) run --quiet --no-dev --extra agent-ops python examples/agent_ops_demo.py
 
-test: install ## every test, the core covered by its unit tests completely; then the unit tests on the other Pythons
+test: install ## every test, the core covered by its unit tests completely; then the unit tests on the other Pythons, once over plain ASGI
 	$(RUN) pytest -n auto --cov --ignore=tests/conformance --ignore=tests/browser
-	USECHAT_TEST_PLAIN_ASGI=1 $(RUN) pytest -n auto tests/server
 	USECHAT_TEST_AGENTS=external $(RUN) pytest -n auto $(EXTERNAL_AGENTS)
 	$(RUN) pytest -n auto tests/conformance
 	$(RUN) pytest -n auto tests/browser
 	@default=$$($(RUN) python -c 'import sys; print("%d.%d" % sys.version_info[:2])'); \
 	export PYENV_VERSION=$$(pyenv versions --bare 2>/dev/null | paste -sd: -); \
+	plain=1; \
 	for version in $(PYTHONS); do \
 		if [ $$version = $$default ]; then continue; fi; \
 		if ! $(UV) python find --system $$version >/dev/null 2>&1; then echo "== Python $$version is absent: not tested"; continue; fi; \
-		echo "== Python $$version"; \
-		UV_PROJECT_ENVIRONMENT=.venv-$$version $(UV) run --quiet --python $$version --no-default-groups --group test \
+		echo "== Python $$version$$([ $$plain = 1 ] && echo , over plain ASGI)"; \
+		USECHAT_TEST_PLAIN_ASGI=$$plain UV_PROJECT_ENVIRONMENT=.venv-$$version $(UV) run --quiet --python $$version --no-default-groups --group test \
 			pytest -q -n auto --ignore=tests/conformance --ignore=tests/browser || exit 1; \
-	done
+		plain=0; \
+	done; \
+	if [ $$plain = 1 ]; then USECHAT_TEST_PLAIN_ASGI=1 $(RUN) pytest -n auto --ignore=tests/conformance --ignore=tests/browser; fi
 
 # Their packages conflict with those of the other environment (tool.uv.conflicts).
 FRAMEWORKS := UV_PROJECT_ENVIRONMENT=.venv-frameworks $(UV) run --quiet --no-default-groups --group frameworks
@@ -82,7 +87,10 @@ conformance: install ## only the tests in which the real npm clients and a real 
 fuzz: install ## look for new failures for FUZZ_SECONDS (60), on FUZZ_RELEASES of `ai` besides those of the tests
 	$(RUN) python -m scripts.fuzz $(FUZZ_SECONDS)
 
-bench: install ## measure against peers, side by side; ONLY=core (server, agent-ops, open-harness) measures one part
+mutants: $(UV_STAMP) ## change protocol/ and runs/ in MUTANTS (200) places; the unit tests must notice 95 % of the changes
+	$(RUN) python -m scripts.mutants
+
+bench: install ## measure against peers, side by side; ONLY=core (server, agent-ops, open-harness, frameworks) measures one part
 	$(UV) run --quiet --group bench python -m bench $(if $(ONLY),--only $(ONLY))
 
 docs: $(UV_STAMP) $(SITE_STAMP) ## write the generated parts of the documentation, and build its site into build/docs
@@ -92,7 +100,7 @@ docs: $(UV_STAMP) $(SITE_STAMP) ## write the generated parts of the documentatio
 docs-serve: docs ## build the site and show it on PORT (8001)
 	$(RUN) python -m http.server --bind 127.0.0.1 --directory build/docs $(or $(PORT),8001)
 
-format: $(UV_STAMP) ## format, and mend what the linter can
+format: $(UV_STAMP) ## format, and fix what the linter can fix
 	$(RUN) ruff format
 	$(RUN) ruff check --fix
 

@@ -20,9 +20,11 @@ from bench.machine import Others, circumstances, stay_on_one_core
 from bench.results import Results
 from bench.rounds import say
 from bench.server import report as server_report
+from bench.server.client import NoCompiler, library
 from bench.server.measure import QUICK, Plan, measure_all
 from bench.server.pipeline import measure_pipeline
 from bench.server.results import BUSY, ServerResults
+from bench.server.stalled import measure_stalled
 
 _HERE: Final = Path(__file__).parent
 _SERVER_PACKAGES: Final = {
@@ -57,8 +59,10 @@ def run_server(*, quick: bool) -> ServerResults:
     """Measure the server."""
     others = Others()
     pipeline = measure_pipeline(rounds=1, deltas=100) if quick else measure_pipeline(rounds=15)
-    contestants, redis = measure_all(QUICK if quick else Plan())
-    return ServerResults(circumstances(_SERVER_PACKAGES), others.share(), pipeline, contestants, redis)
+    stalled = measure_stalled(megabytes=1) if quick else measure_stalled()
+    contestants, redis, external = measure_all(QUICK if quick else Plan())
+    made = circumstances(_SERVER_PACKAGES)
+    return ServerResults(made, others.share(), pipeline, contestants, redis, external, stalled)
 
 
 def write(name: str, results: Any, report: str, chart: str, summary: str) -> None:
@@ -69,10 +73,14 @@ def write(name: str, results: Any, report: str, chart: str, summary: str) -> Non
     (directory / f"{name}.json").write_bytes(figures + b"\n")
     (directory / f"{name}.md").write_text(report + "\n", encoding="utf-8")
     (directory / f"{name}.svg").write_text(chart, encoding="utf-8")
-    block = re.compile(rf"(?<=<!-- latest {name} run -->\n).*?(?=\n<!-- end -->)", re.DOTALL)
-    readme = _HERE / "README.md"
-    readme.write_text(block.sub(lambda _: summary, readme.read_text(encoding="utf-8")), encoding="utf-8")
+    replace_block(_HERE / "README.md", name, summary)
     say(f"written to bench/results/{name}.md")
+
+
+def replace_block(page: Path, name: str, text: str) -> None:
+    """Replace what a page says of the latest run of a part."""
+    block = re.compile(rf"(?<=<!-- latest {name} run -->\n).*?(?=\n<!-- end -->)", re.DOTALL)
+    page.write_text(block.sub(lambda _: text, page.read_text(encoding="utf-8")), encoding="utf-8")
 
 
 def core(*, quick: bool) -> None:
@@ -90,6 +98,11 @@ def server(*, quick: bool) -> None:
     if not hasattr(os, "sched_setaffinity"):
         say("the server is measured on Linux only")
         return
+    try:
+        library()
+    except NoCompiler as error:
+        say(str(error))
+        return
     results = run_server(quick=quick)
     report = server_report.report(results)
     print(report)
@@ -100,6 +113,7 @@ def server(*, quick: bool) -> None:
         streams = {name: results.held(name) for name in results.contestants}
         chart = bar_chart("Streams that one core holds, 30 deltas a second each", streams, ours="usechat")
         write("server", results, report, chart, server_report.summary(results))
+        replace_block(_HERE.parent / "docs" / "operate.md", "server", server_report.capacity(results))
 
 
 def agent_ops(*, quick: bool) -> None:
@@ -126,10 +140,23 @@ def flows(*, quick: bool) -> None:
         write("open-harness", results, report, chart, open_harness.summary(results))
 
 
+def frameworks(*, quick: bool) -> None:
+    from bench import frameworks as adapters  # they are installed for development only
+
+    stay_on_one_core()
+    results = adapters.measure(rounds=1, deltas=10, least=0) if quick else adapters.measure(rounds=15, deltas=1000)
+    report = adapters.report(results)
+    print(report)
+    if not quick:
+        costs = {name: each.adapter.median / 1000 for name, each in results.figures.items()}
+        chart = bar_chart("Microseconds that an adapter takes per delta", costs, ours="")
+        write("frameworks", results, report, chart, adapters.summary(results))
+
+
 def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(prog="python -m bench", description="Measure side by side with the peers.")
     parser.add_argument("--quick", action="store_true", help="show that it runs; write nothing, mean nothing")
-    parts = {"core": core, "server": server, "agent-ops": agent_ops, "open-harness": flows}
+    parts = {"core": core, "server": server, "agent-ops": agent_ops, "open-harness": flows, "frameworks": frameworks}
     parser.add_argument("--only", choices=parts, help="measure one part; all of them unless told")
     options = parser.parse_args(arguments)
     for name, measure in parts.items():

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import usechat.protocol.values
+from tests.adapters.agents import Framework
 from tests.adapters.frameworks import FRAMEWORKS
 from tests.adapters.recorded_frameworks import RECORDED_FRAMEWORKS
 from tests.adapters.scripts import SCRIPTS
@@ -139,8 +140,12 @@ def what_works(page: str) -> Iterator[str]:
     yield f"| what | {' | '.join(framework.name for framework in frameworks)} |"
     yield "|---" * (len(frameworks) + 1) + "|"
     for script in SCRIPTS:
-        cells = [framework.limits.get(script.name, "works") for framework in frameworks]
+        cells = [_cell(framework, script.name) for framework in frameworks]
         yield f"| {script.name} | {' | '.join(cells)} |"
+
+
+def _cell(framework: Framework, script: str) -> str:
+    return "not tested" if script in framework.not_played else framework.limits.get(script, "works")
 
 
 BLOCKS: Mapping[str, Callable[[], Iterator[str]]] = {

@@ -1,5 +1,7 @@
 """Hypothesis profiles: the suite is the same on every run; `make fuzz` looks for what it has not seen yet.
 
+`make mutants` draws few examples (`brief`).
+
 With `USECHAT_TEST_PLAIN_ASGI=1` servers use nothing of uvicorn's internals. With `USECHAT_TEST_AGENTS=external` agents
 answer behind a queue in Redis.
 """
@@ -15,6 +17,7 @@ settings.register_profile("default", deadline=None, derandomize=True, suppress_h
 settings.register_profile(
     "fuzz", settings.get_profile("default"), derandomize=False, max_examples=1000, print_blob=True
 )
+settings.register_profile("brief", settings.get_profile("default"), max_examples=20)
 settings.load_profile("default")
 
 
@@ -32,9 +35,7 @@ def logging_as_before() -> Iterator[None]:
 if os.environ.get("USECHAT_TEST_PLAIN_ASGI") == "1":
     from tests.plain_asgi import switch_off_internals
 
-    @pytest.fixture(autouse=True, scope="session")
-    def _plain_asgi() -> None:
-        switch_off_internals(pytest.MonkeyPatch())
+    switch_off_internals()  # before the modules of the tests make their apps
 
 
 if os.environ.get("USECHAT_TEST_AGENTS") == "external":

@@ -40,7 +40,8 @@ class _Agents:
 
     def __init__(self, answer: Any, url: str, prefix: str, lease: float, options: dict[str, Any]) -> None:
         runs = RedisRuns(url, prefix=prefix, lease=lease)
-        self._worker = AgentWorker(answer, RedisTurns(runs, "agents"), version="v1", **options)
+        turns = RedisTurns(runs, "agents")
+        self._worker = AgentWorker(answer, turns, version="v1", concurrency=1000, **options)
         self._work: asyncio.Task[None] | None = None
 
     def start(self) -> None:

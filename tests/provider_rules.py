@@ -1,6 +1,6 @@
 """What providers demand of a history, as predicates over model messages. Each names who rejects what breaks it.
 
-Written apart from `repair`, so that one checks the other.
+Written apart from `repair_messages`, so that one checks the other.
 """
 
 from collections import Counter

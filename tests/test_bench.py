@@ -6,6 +6,7 @@ from xml.etree import ElementTree
 import pytest
 
 from bench.__main__ import run
+from bench.captures import KINDS, capture
 from bench.chart import bar_chart
 from bench.contestants import (
     FLOOR,
@@ -26,6 +27,7 @@ from bench.report import encoding_table, goal_list, growth_table, made_with, rep
 from bench.results import Results, where_the_time_goes
 from bench.rounds import Figure, measure_in_rounds, timed
 from bench.sample import BLOCK_ID, text_deltas
+from usechat.check import check_bytes
 from usechat.protocol.chunks import Chunk, ReasoningDeltaChunk, TextDeltaChunk
 from usechat.protocol.sse import ChunkDecoder
 
@@ -154,3 +156,10 @@ def test_a_quick_run_measures_everyone_who_is_there() -> None:
     results = run(quick=True)
     assert results.encoding.keys() == python_ways().keys() | (NODE_WAYS.keys() if node_is_installed() else set())
     assert report(results).startswith("# The core, side by side\n")
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_capture_is_as_long_as_asked_for_and_accepted(kind: str) -> None:
+    body = b"".join(capture(kind, 20_000))
+    assert 20_000 <= len(body) < 22_000
+    assert all(verdict["ok"] for verdict in check_bytes(body)["verdicts"].values())

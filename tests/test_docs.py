@@ -149,7 +149,7 @@ def test_the_version_is_the_same_everywhere() -> None:
 
 
 def test_the_public_names_are_few_sorted_and_there() -> None:
-    assert len(set(usechat.__all__) - {"__version__"}) <= 30
+    assert len(set(usechat.__all__) - {"__version__"}) <= 31
     assert [name for name in usechat.__all__ if not hasattr(usechat, name)] == []
 
 
@@ -168,8 +168,10 @@ def test_the_page_about_adapters_holds_code_that_runs(tmp_path: Path, monkeypatc
     monkeypatch.setattr(sys, "modules", dict(sys.modules))
     for name, text in adapter_page.files().items():
         (tmp_path / name).write_text(text, encoding="utf-8")
-    [test] = re.findall(r"```python\n(.*?)```", adapter_page.PAGE.read_text(encoding="utf-8"), re.DOTALL)
-    exec(compile(test, "docs/adapters.md", "exec"), {"__name__": "example"})
+    blocks = re.findall(r"```python\n(.*?)```", adapter_page.PAGE.read_text(encoding="utf-8"), re.DOTALL)
+    assert len(blocks) == 2
+    for block in blocks:
+        exec(compile(block, "docs/adapters.md", "exec"), {"__name__": "example"})
     adapter = sys.modules["usechat_chirp"]
     source = adapter.source_of(import_module("my_app").agent)
     assert isinstance(source, AdapterSource)

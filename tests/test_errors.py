@@ -98,4 +98,3 @@ def test_every_error_class_of_the_package_is_in_the_tree() -> None:
 def test_what_is_missing_from_an_installation_is_told_with_its_remedy() -> None:
     assert str(errors.LibraryMissing()).endswith("install usechat from a wheel or a checkout")
     assert str(errors.PageMissing()).endswith("`make page` builds it")
-    assert "pip install" in str(errors.LocalModelMissing())

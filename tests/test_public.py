@@ -1,12 +1,15 @@
 """The public face: which modules and names people may rely on. Everything else is free to move."""
 
 import ast
+import enum
 import inspect
+import logging
 import re
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import pytest
 
@@ -41,6 +44,7 @@ PUBLIC = {
         *(adapter for adapter, framework in ADAPTERS.items() if find_spec(framework) is not None),
     )
 }
+KEYWORD_ONLY = inspect.Parameter.KEYWORD_ONLY
 NAMES = Path(__file__).with_name("public_names.txt")
 EXAMPLES = sorted((ROOT / "examples").rglob("*.py"))
 PAGES = [page for page in pages() if "decisions" not in page.parts]
@@ -79,6 +83,26 @@ def test_public_names_are_there_and_explained(module: ModuleType) -> None:
     objects = {name: getattr(module, name) for name in module.__all__}
     routines = {name: found for name, found in objects.items() if inspect.isclass(found) or inspect.isroutine(found)}
     assert [name for name, found in routines.items() if not found.__doc__] == []
+
+
+def unexplained(found: Any) -> list[str]:
+    """Return the keyword arguments of a class or function of ours that its docstring does not name."""
+    explained = inspect.getdoc(found) or ""
+    if re.search(r"those\s+of\s+:class:", explained):  # they are explained there
+        return []
+    options = [option.name for option in inspect.signature(found).parameters.values() if option.kind is KEYWORD_ONLY]
+    return [option for option in options if not re.search(rf"\b{option}\b", explained)]
+
+
+@EVERY
+def test_help_explains_every_keyword_argument(module: ModuleType) -> None:
+    foreign = (enum.Enum, BaseException, logging.Formatter)  # these bring their own arguments
+    objects = {name: getattr(module, name) for name in module.__all__}
+    functions = {name: found for name, found in objects.items() if inspect.isroutine(found)}
+    classes = {name: found for name, found in objects.items() if inspect.isclass(found)}
+    made = {name: found for name, found in classes.items() if not issubclass(found, (*foreign, dict))}
+    missing = {name: unexplained(found) for name, found in (functions | made).items()}
+    assert {name: options for name, options in missing.items() if options} == {}
 
 
 @EVERY

@@ -273,5 +273,5 @@ async def test_an_item_that_is_neither_text_nor_part_is_an_error_of_the_agent() 
     async def numbers(_turn: Turn) -> AsyncIterator[int]:
         yield 1
 
-    with pytest.raises(LocalProtocolError, match="an agent says texts and parts, not int"):
+    with pytest.raises(LocalProtocolError, match="an agent yields texts and parts, not int"):
         await heard(numbers)

@@ -73,8 +73,7 @@ def test_a_step_in_which_nothing_was_said_is_not_repeated() -> None:
 def test_text_after_a_tool_result_begins_a_step_even_when_steps_are_hidden() -> None:
     chunks = sent(Step(), ToolCall("c", "t"), ToolResult("c"), Step(), Text("a"), Finish(), send_steps=False)
     assert types(chunks) == [
-        "start",
-        *("start-step", "tool-input-available", "tool-output-available", "finish-step"),
+        *("start", "tool-input-available", "tool-output-available"),
         *("start-step", "text-start", "text-delta", "text-end", "finish-step"),
         "finish",
     ]

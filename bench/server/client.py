@@ -1,35 +1,57 @@
-"""The client: many HTTP/1.1 connections that each ask for a stream, in one loop that does little per byte."""
+"""The load client: many HTTP/1.1 connections that each ask for a stream, read by `client.c`, which is compiled on use.
 
-import select
-import socket
+It is written in C so that the client's core is never the limit; :attr:`Client.processor_share` shows how busy it is.
+"""
+
+import ctypes
+import functools
+import os
+import shutil
+import subprocess
+import tempfile
 from array import array
-from itertools import count
-from time import monotonic_ns
-from typing import Final, Self
+from pathlib import Path
+from time import monotonic, process_time
+from typing import Any, Final, Self
 
-from bench.server.load import DIGITS, MARK, Pace
+from bench.server.load import Pace
 
-_BODY: Final = (
-    b'{"id":"chat-%016d","trigger":"submit-message",'
-    b'"messages":[{"id":"user-1","role":"user","parts":[{"type":"text","text":"Why does the kettle sing?"}]}]}'
-)
-_REQUEST: Final = (
-    b"POST /%b HTTP/1.1\r\nhost: 127.0.0.1\r\ncontent-type: application/json\r\ncontent-length: %d\r\n\r\n%b"
-)
-_LAST_CHUNK: Final = b"0\r\n\r\n"
-_NOTHING: Final = b""
-_numbers: Final = count()
+_SOURCE: Final = Path(__file__).with_name("client.c")
 
 
-class _Stream:
-    __slots__ = ("asked", "connection", "rest")
+class NoCompiler(RuntimeError):
+    """There is no C compiler, so the server cannot be measured."""
 
-    def __init__(self, connection: socket.socket) -> None:
-        self.connection = connection
-        self.asked = 0
-        """When, until the first delta comes; 0 from then on."""
-        self.rest = _NOTHING
-        """The last bytes, where they may be the beginning of something."""
+
+@functools.cache
+def library() -> Any:
+    """Compile the client and load it; raise ``NoCompiler`` if that is impossible."""
+    compiler = shutil.which(os.environ.get("CC", "cc"))
+    if compiler is None:
+        raise NoCompiler("the load client is written in C; install a C compiler (cc), or name one with CC")
+    with tempfile.TemporaryDirectory() as directory:
+        compiled = Path(directory, "client.so")
+        subprocess.run([compiler, "-O2", "-shared", "-fPIC", "-o", compiled, _SOURCE], check=True)
+        loaded: Any = ctypes.CDLL(str(compiled))
+    pointer, number, real = ctypes.c_void_p, ctypes.c_int64, ctypes.c_double
+    values = ctypes.POINTER(ctypes.POINTER(ctypes.c_int64))
+    for name, result, *arguments in (
+        ("new", pointer, ctypes.c_int, ctypes.c_int),
+        ("open", ctypes.c_int, pointer, number, real),
+        ("read", None, pointer, real),
+        ("forget", None, pointer),
+        ("deltas", number, pointer),
+        ("broken", number, pointer),
+        ("open_streams", number, pointer),
+        ("asking", number, pointer),
+        ("refused", ctypes.c_char_p, pointer),
+        ("late", number, pointer, values),
+        ("first", number, pointer, values),
+        ("free", None, pointer),
+    ):
+        function = getattr(loaded, f"client_{name}")
+        function.restype, function.argtypes = result, arguments
+    return loaded
 
 
 class Client:
@@ -39,122 +61,85 @@ class Client:
     """
 
     def __init__(self, port: int, pace: Pace = "paced") -> None:
-        self.deltas = 0
-        self.late = array("q")
-        """How late each delta was, of a paced load."""
-        self.first = array("q")
-        """How long after its request the first delta of each stream came."""
-        self.broken = 0
-        """Connections that the server closed."""
-        self._address = ("127.0.0.1", port)
-        self._receive = self._receive_paced if pace == "paced" else self._receive_flood
-        self._path = pace.encode()
-        self._streams: dict[int, _Stream] = {}
-        self._poll = select.epoll()
+        self._library = library()
+        self._client = self._library.client_new(port, pace == "flood")
+        self._count_from_here()
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
         self.close()
-        self._poll.close()
+
+    @property
+    def deltas(self) -> int:
+        """How many deltas have arrived."""
+        return int(self._library.client_deltas(self._client))
+
+    @property
+    def late(self) -> "array[int]":
+        """How late each delta was, of a paced load."""
+        return self._times("late")
+
+    @property
+    def first(self) -> "array[int]":
+        """How long after its request the first delta of each stream came."""
+        return self._times("first")
+
+    @property
+    def broken(self) -> int:
+        """How many connections the server closed."""
+        return int(self._library.client_broken(self._client))
 
     @property
     def open_streams(self) -> int:
-        return len(self._streams)
+        """How many streams are open."""
+        return int(self._library.client_open_streams(self._client))
+
+    @property
+    def processor_share(self) -> float:
+        """The share of its core that this process took, since everything was forgotten."""
+        return (process_time() - self._processor_begin) / max(1e-9, monotonic() - self._begin)
 
     def open(self, streams: int, *, per_second: float) -> None:
         """Open more streams, evenly spread in time."""
-        begin = monotonic_ns()
-        for number in range(streams):
-            self._read_until(begin + int(number * 1e9 / per_second))
-            connection = socket.create_connection(self._address, timeout=30)
-            connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            stream = _Stream(connection)
-            self._streams[connection.fileno()] = stream
-            self._ask(stream)
-            connection.setblocking(False)
-            self._poll.register(connection, select.EPOLLIN)
+        error = self._library.client_open(self._client, streams, per_second)
+        if error:
+            raise OSError(error, os.strerror(error))
+        self._check()
 
     def read(self, seconds: float) -> None:
         """Read for so long."""
-        self._read_until(monotonic_ns() + int(seconds * 1e9))
+        self._library.client_read(self._client, seconds)
+        self._check()
 
     def read_until_all_began(self, seconds: float) -> None:
         """Read until each stream has had its first delta, but no longer than so many seconds."""
-        end = monotonic_ns() + int(seconds * 1e9)
-        while monotonic_ns() < end and any(stream.asked for stream in self._streams.values()):
+        end = monotonic() + seconds
+        while monotonic() < end and self._library.client_asking(self._client):
             self.read(0.1)
 
     def forget(self) -> None:
         """Count from zero."""
-        self.deltas = 0
-        self.late = array("q")
-        self.first = array("q")
+        self._library.client_forget(self._client)
+        self._count_from_here()
 
     def close(self) -> None:
         """Close all streams."""
-        for stream in self._streams.values():
-            self._poll.unregister(stream.connection)
-            stream.connection.close()
-        self._streams.clear()
+        if self._client is not None:
+            self._library.client_free(self._client)
+            self._client = None
 
-    def _ask(self, stream: _Stream) -> None:
-        body = _BODY % (monotonic_ns() + next(_numbers))  # no chat has the id of another, whichever client asks
-        stream.asked = monotonic_ns()
-        stream.rest = _NOTHING
-        stream.connection.sendall(_REQUEST % (self._path, len(body), body))
+    def _count_from_here(self) -> None:
+        self._begin, self._processor_begin = monotonic(), process_time()
 
-    def _read_until(self, end: int) -> None:
-        receive, poll = self._receive, self._poll.poll
-        while (left := end - monotonic_ns()) > 0:
-            for number, _ in poll(left / 1e9, 256):
-                stream = self._streams[number]
-                try:
-                    data = stream.connection.recv(262144)
-                except BlockingIOError:
-                    continue
-                except ConnectionError:
-                    data = _NOTHING
-                if data:
-                    receive(stream, data)
-                else:
-                    self._lose(stream)
+    def _times(self, name: str) -> "array[int]":
+        values = ctypes.POINTER(ctypes.c_int64)()
+        count = getattr(self._library, f"client_{name}")(self._client, ctypes.byref(values))
+        times = array("q")
+        times.frombytes(ctypes.string_at(values, count * times.itemsize) if count else b"")
+        return times
 
-    def _receive_paced(self, stream: _Stream, data: bytes) -> None:
-        now = monotonic_ns()
-        if stream.rest:
-            data = stream.rest + data
-            stream.rest = _NOTHING
-        head, *deltas = data.split(MARK)
-        if stream.asked:
-            self._begin(stream, head, now, begun=bool(deltas))
-        if not deltas:
-            return
-        if len(deltas[-1]) < DIGITS:
-            stream.rest = MARK + deltas.pop()
-        self.deltas += len(deltas)
-        for delta in deltas:
-            self.late.append(now - int(delta[:DIGITS]))
-
-    def _receive_flood(self, stream: _Stream, data: bytes) -> None:
-        found = data.count(MARK)
-        if stream.asked:
-            self._begin(stream, data, monotonic_ns(), begun=bool(found))
-        self.deltas += found
-        stream.rest = (stream.rest + data[-5:])[-5:]
-        if stream.rest == _LAST_CHUNK:
-            self._ask(stream)
-
-    def _begin(self, stream: _Stream, data: bytes, now: int, *, begun: bool) -> None:
-        if data.startswith(b"HTTP/1.1 ") and not data.startswith(b"HTTP/1.1 200"):
-            raise RuntimeError(f"the server answered {data[:200]!r}")
-        if begun:
-            self.first.append(now - stream.asked)
-            stream.asked = 0
-
-    def _lose(self, stream: _Stream) -> None:
-        self.broken += 1
-        self._poll.unregister(stream.connection)
-        del self._streams[stream.connection.fileno()]
-        stream.connection.close()
+    def _check(self) -> None:
+        if refused := self._library.client_refused(self._client):
+            raise RuntimeError(f"the server answered {refused!r}")

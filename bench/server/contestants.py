@@ -5,17 +5,22 @@ import contextlib
 import os
 from collections.abc import AsyncGenerator, Callable, Mapping
 from importlib.util import find_spec
-from typing import Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from bench.node_process import node_is_installed
 from bench.sample import BLOCK_ID
-from bench.server.load import Load
+from bench.server.load import Load, Pace
+
+if TYPE_CHECKING:
+    from usechat.runs.redis.turns import RedisTurns
+    from usechat.server.settings import Settings
 
 App: TypeAlias = Any
 Make: TypeAlias = Callable[[Load], App]
 
 OURS: Final = "usechat: ChatApp"
 OURS_REDIS: Final = "usechat: ChatApp, Redis log"
+OURS_EXTERNAL: Final = "usechat: ChatApp, agents in another process"
 BARE: Final = "bare ASGI app, prebuilt bytes"
 STREAMING_RESPONSE: Final = "Starlette StreamingResponse, prebuilt bytes"
 NODE: Final = "Node: ai's createUIMessageStream"
@@ -34,11 +39,32 @@ def usechat_redis(load: Load) -> App:
     return _chat_app(load, runs=RedisRuns(os.environ[REDIS_VARIABLE]))
 
 
-def _chat_app(load: Load, **options: Any) -> App:
+def usechat_external(load: Load) -> App:
+    """The same as a web process, whose turns the agent process of `bench.server.agents` answers."""
     from usechat.server import ChatApp
+
+    queue = turns(load.pace)
+    return ChatApp(queue, runs=queue.runs, settings=_settings())
+
+
+def turns(pace: Pace) -> "RedisTurns":
+    """Return the queue of a web process and its agent process."""
+    from usechat.runs.redis.store import RedisRuns
+    from usechat.runs.redis.turns import RedisTurns
+
+    return RedisTurns(RedisRuns(os.environ[REDIS_VARIABLE]), pace)
+
+
+def _settings() -> "Settings":
     from usechat.server.settings import Settings
 
-    return ChatApp(load.agent, settings=Settings(disconnect="cancel"), **options)
+    return Settings(disconnect="cancel")
+
+
+def _chat_app(load: Load, **options: Any) -> App:
+    from usechat.server import ChatApp
+
+    return ChatApp(load.agent, settings=_settings(), **options)
 
 
 def bare(load: Load) -> App:
@@ -151,10 +177,13 @@ APPS: Final[Mapping[str, Make]] = {
     "pydantic-ai: adapter only": pydantic_ai,
     "assistant-stream": assistant_stream,
     OURS_REDIS: usechat_redis,
+    OURS_EXTERNAL: usechat_external,
 }
+_APART: Final = (OURS_REDIS, OURS_EXTERNAL)
+"""Measured apart, because they need a Redis."""
 
 
 def contestants() -> list[str]:
     """Return who is there to be compared; ours with Redis is measured apart."""
-    here = [name for name in APPS if name != OURS_REDIS and (name not in _NEEDS or find_spec(_NEEDS[name]))]
+    here = [name for name in APPS if name not in _APART and (name not in _NEEDS or find_spec(_NEEDS[name]))]
     return [*here, NODE] if node_is_installed() else here

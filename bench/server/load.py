@@ -34,6 +34,7 @@ class Load:
     """The deltas of one answer: 30 a second for as long as somebody listens, or all at once."""
 
     def __init__(self, pace: Pace) -> None:
+        self.pace = pace
         self._paced = pace == "paced"
         self._payloads = [_PAYLOAD.replace("@%016d", word) for word in _WORDS]
         self._frames = [f"data: {payload}\n\n".encode() for payload in self._payloads]

@@ -1,4 +1,4 @@
-"""The measurements: streams held, how a thousand fare, and floods."""
+"""The measurements: streams held, how a thousand fare, floods, the log in Redis, and agents in another process."""
 
 import gc
 import os
@@ -11,9 +11,9 @@ import msgspec
 
 from bench.rounds import say
 from bench.server.client import Client
-from bench.server.contestants import BARE, OURS, OURS_REDIS, REDIS_VARIABLE, contestants
+from bench.server.contestants import BARE, OURS, OURS_EXTERNAL, OURS_REDIS, REDIS_VARIABLE, contestants
 from bench.server.load import PER_SECOND
-from bench.server.process import CLIENT_CORE, Server, redis, serving
+from bench.server.process import CLIENT_CORE, Server, agents, redis, serving
 
 LATE: Final = 50.0
 """Milliseconds: a stream is held as long as 99 of 100 deltas are less late than this."""
@@ -30,18 +30,20 @@ class Plan(msgspec.Struct, frozen=True):
     arriving: float = 250
     opened: float = 500
     patience: float = 5
-    settle: float = 0.8
+    settle: float = 0.6
     window: float = 3.0
-    step: float = 1.5
+    step: float = 1.2
     first_step: int = 250
     most: int = 8000
-    bisections: int = 4
+    bisections: int = 3
     chances: int = 2
     floods: tuple[int, ...] = (1, 100, 1000)
-    flood: float = 1.2
+    flood: float = 0.9
     redis_streams: int = 300
     rounds: int = 3
     """How often the two that the goals compare are measured, in turns; the others are measured once."""
+    redis_rounds: int = 2
+    """How often ours is measured with the log in Redis and without, in turns."""
 
 
 QUICK: Final = Plan(
@@ -59,6 +61,7 @@ QUICK: Final = Plan(
     flood=0.1,
     redis_streams=2,
     rounds=1,
+    redis_rounds=1,
 )
 
 
@@ -74,6 +77,8 @@ class Paced(msgspec.Struct, frozen=True):
     processor: float
     complete: bool
     """Whether all deltas arrived that were due."""
+    client: float = 0.0
+    """The share of its core that the client took."""
 
     @property
     def held(self) -> bool:
@@ -100,21 +105,33 @@ class Figures(msgspec.Struct, frozen=True):
 
 
 class Redis(msgspec.Struct, frozen=True):
-    """Ours with the log in Redis, and without it at the same number of streams, measured in turns.
-
-    ``crowd`` and ``held`` are measured since November 2026; earlier results lack them.
-    """
+    """Ours with the log in Redis, and without it at the same number of streams, measured in turns."""
 
     paced: Paced
     paced_in_memory: Paced
     flood: dict[int, float]
-    crowd: Paced | None = None
-    crowd_in_memory: Paced | None = None
-    held: list[int] = []
-    held_in_memory: list[int] = []
+    crowd: Paced
+    crowd_in_memory: Paced
+    held: list[int]
+    held_in_memory: list[int]
 
 
-def measure_all(plan: Plan) -> tuple[dict[str, Figures], Redis]:
+class External(msgspec.Struct, frozen=True):
+    """Paced streams of a web process whose agents are in another process, and of one process that does both."""
+
+    external: Paced
+    direct: Paced
+
+    @property
+    def added_p50(self) -> float:
+        return self.external.late_p50 - self.direct.late_p50
+
+    @property
+    def added_p99(self) -> float:
+        return self.external.late_p99 - self.direct.late_p99
+
+
+def measure_all(plan: Plan) -> tuple[dict[str, Figures], Redis, External]:
     """Measure everyone, one after the other; the two that the goals compare in turns, from the begin to the end."""
     figures: dict[str, Figures] = {}
     with _quiet_client():
@@ -122,7 +139,8 @@ def measure_all(plan: Plan) -> tuple[dict[str, Figures], Redis]:
             say(f"load {os.getloadavg()[0]:.1f}")
             again = measure(name, plan, max(figures[name].held) if name in figures else None)
             figures[name] = figures[name].and_again(again) if name in figures else again
-        return {name: figures[name] for name in contestants()}, measure_redis(plan)
+        ranked = {name: figures[name] for name in contestants()}
+        return ranked, measure_redis(plan, max(figures[OURS].held)), measure_external(plan)
 
 
 def _in_turns(names: Sequence[str], rounds: int) -> Iterator[str]:
@@ -146,30 +164,47 @@ def measure(name: str, plan: Plan, guess: int | None = None) -> Figures:
     return Figures([streams], thousand, _floods(name, plan))
 
 
-def measure_redis(plan: Plan) -> Redis:
-    """Measure ours with its log in Redis, and in turns without."""
+def measure_redis(plan: Plan, guess: int | None = None) -> Redis:
+    """Measure ours with its log in Redis, and in turns without; ``guess`` is how many streams are held without."""
     with redis() as url:
         variables = {REDIS_VARIABLE: url}
 
         def both(streams: int) -> tuple[Paced, Paced]:
-            return _cheapest(OURS_REDIS, streams, plan, variables), _cheapest(OURS, streams, plan)
+            found: dict[str, list[Paced]] = {OURS_REDIS: [], OURS: []}
+            for name in [OURS_REDIS, OURS] * plan.redis_rounds:
+                with _fresh(name, variables) as server:
+                    found[name].append(paced(server, streams, plan))
+            return _cheapest(OURS_REDIS, found[OURS_REDIS]), _cheapest(OURS, found[OURS])
 
-        paced, paced_in_memory = both(plan.redis_streams)
+        few, few_in_memory = both(plan.redis_streams)
         crowd, crowd_in_memory = both(plan.thousand)
-        in_memory = [held(OURS, plan) for _ in range(plan.rounds)]
-        with_redis = [held(OURS_REDIS, plan, max(in_memory), variables) for _ in range(plan.rounds)]
+        streams: dict[str, list[int]] = {OURS_REDIS: [], OURS: []}
+        for name in [OURS_REDIS, OURS] * plan.redis_rounds:
+            streams[name].append(held(name, plan, guess, variables))
+        say(f"held with the log in Redis {streams[OURS_REDIS]}, without {streams[OURS]}")
         floods = _floods(OURS_REDIS, plan, variables)
-    return Redis(paced, paced_in_memory, floods, crowd, crowd_in_memory, with_redis, in_memory)
+    return Redis(few, few_in_memory, floods, crowd, crowd_in_memory, streams[OURS_REDIS], streams[OURS])
 
 
-def _cheapest(name: str, streams: int, plan: Plan, variables: Mapping[str, str] | None = None) -> Paced:
+def measure_external(plan: Plan) -> External:
+    """Measure ours with the agents in another process, and in turns with them in the server's own."""
+    external, direct = [], []
+    with redis() as url:
+        variables = {REDIS_VARIABLE: url}
+        for _ in range(plan.redis_rounds):
+            with agents(variables), _fresh(OURS_EXTERNAL, variables) as server:
+                external.append(paced(server, plan.redis_streams, plan))
+            with _fresh(OURS) as server:
+                direct.append(paced(server, plan.redis_streams, plan))
+    best = External(*(min(found, key=lambda crowd: crowd.late_p99) for found in (external, direct)))
+    say(f"{OURS_EXTERNAL}: p50 {best.external.late_p50:.1f} ms, p99 {best.external.late_p99:.1f} ms")
+    return best
+
+
+def _cheapest(name: str, found: Sequence[Paced]) -> Paced:
     """Return the round that took the least processor time: whatever else the machine does only adds to it."""
-    found = []
-    for _ in range(plan.rounds):
-        with _fresh(name, variables) as server:
-            found.append(paced(server, streams, plan))
     best = min(found, key=lambda crowd: crowd.processor)
-    say(f"{name}: {streams:,} streams, p99 {best.late_p99:.1f} ms, CPU {best.processor:.1f} µs")
+    say(f"{name}: {best.streams:,} streams, p99 {best.late_p99:.1f} ms, CPU {best.processor:.1f} µs")
     return best
 
 
@@ -255,6 +290,7 @@ def _look(server: Server, client: Client, seconds: float, first: Sequence[int], 
     begin = server.processor_seconds()
     client.read(seconds)
     taken = server.processor_seconds() - begin
+    client_share = client.processor_share
     due = client.open_streams * PER_SECOND * seconds
     late = sorted(client.late) or [0]
     first = sorted(first) or [0]
@@ -267,6 +303,7 @@ def _look(server: Server, client: Client, seconds: float, first: Sequence[int], 
         kilobytes=kilobytes,
         processor=taken * 1e6 / max(1, client.deltas),
         complete=not client.broken and client.deltas >= due * _COMPLETE - client.open_streams,
+        client=client_share,
     )
 
 

@@ -47,21 +47,34 @@ def serving(name: str, variables: Mapping[str, str] | None = None) -> Iterator[S
         command = [*node_arguments("server.mjs"), str(PER_SECOND), str(FLOOD_COUNT)]
     else:
         command = [sys.executable, "-m", "bench.server.serve", name]
-    environment = {**os.environ, "NODE_ENV": "production", **(variables or {})}
+    with _started(name, command, variables or {}, SERVER_CORE) as (pid, line):
+        yield Server(pid, int(line))
+
+
+@contextmanager
+def agents(variables: Mapping[str, str]) -> Iterator[None]:
+    """Run an agent process on the client's core until the block ends."""
+    with _started("the agent process", [sys.executable, "-m", "bench.server.agents"], variables, CLIENT_CORE):
+        yield
+
+
+@contextmanager
+def _started(name: str, command: list[str], variables: Mapping[str, str], core: set[int]) -> Iterator[tuple[int, str]]:
+    """Run a process until the block ends; its id, and the first line that it prints."""
     process = subprocess.Popen(
         command,
         cwd=_ROOT,
-        env=environment,
+        env={**os.environ, "NODE_ENV": "production", **variables},
         stdout=subprocess.PIPE,
         encoding="utf-8",
-        preexec_fn=lambda: os.sched_setaffinity(0, SERVER_CORE),  # noqa: PLW1509  # there are no threads here
+        preexec_fn=lambda: os.sched_setaffinity(0, core),  # noqa: PLW1509  # there are no threads here
     )
     try:
         assert process.stdout is not None
         line = process.stdout.readline()
         if not line:
             raise RuntimeError(f"{name} did not start; its own words are on stderr")
-        yield Server(process.pid, int(line))
+        yield process.pid, line
     finally:
         process.kill()
         process.communicate()

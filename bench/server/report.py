@@ -3,8 +3,8 @@
 from collections.abc import Iterable
 
 from bench.report import table
-from bench.server.contestants import BARE, OURS, OURS_REDIS
-from bench.server.measure import LATE, Paced, Redis
+from bench.server.contestants import BARE, OURS, OURS_EXTERNAL, OURS_REDIS
+from bench.server.measure import LATE, Paced
 from bench.server.results import BUSY, ServerResults, goals
 
 
@@ -23,6 +23,10 @@ def report(results: ServerResults) -> str:
             flood_table(results),
             "## With the log in Redis",
             redis_table(results),
+            "## With the agents in another process",
+            external_table(results),
+            "## Readers that take nothing",
+            stalled_sentence(results),
             "## Goals",
             goal_list(results),
         ]
@@ -32,6 +36,21 @@ def report(results: ServerResults) -> str:
 def summary(results: ServerResults) -> str:
     """Return what the README shows of it."""
     return "\n\n".join([made_with(results), goal_list(results)])
+
+
+def capacity(results: ServerResults) -> str:
+    """Return what the page for operators shows of it."""
+    made, crowd, redis = results.circumstances, results.contestants[OURS].thousand, results.redis
+    rows = [
+        ["streams that one core holds", f"{results.held(OURS):,.0f}"],
+        ["the same with the log in Redis", f"{max(redis.held):,}"],
+        ["memory of an open stream", f"{crowd.kilobytes:.1f} KB"],
+        ["open streams per GB", f"{1024 * 1024 / max(0.1, crowd.kilobytes):,.0f}"],
+        ["added by agents in another process, p50", f"{results.external.added_p50:.1f} ms"],
+        ["added by agents in another process, p99", f"{results.external.added_p99:.1f} ms"],
+    ]
+    when = f"Measured on {made.date} ({made.machine}, {made.python}), with 30 deltas a second in every stream:"
+    return f"{when}\n\n{table(['', ''], rows)}"
 
 
 def made_with(results: ServerResults) -> str:
@@ -85,13 +104,22 @@ def redis_table(results: ServerResults) -> str:
         (OURS, redis.crowd_in_memory),
         (OURS_REDIS, redis.crowd),
     ]
-    return _paced_table([(name, crowd) for name, crowd in rows if crowd is not None]) + _redis_held(redis)
+    held = f"Streams held: {max(redis.held):,} with the log in Redis, {max(redis.held_in_memory):,} without."
+    return f"{_paced_table(rows)}\n\n{held}"
 
 
-def _redis_held(redis: Redis) -> str:
-    if not redis.held or not redis.held_in_memory:
-        return ""
-    return f"\n\nStreams held: {max(redis.held):,} with the log in Redis, {max(redis.held_in_memory):,} without."
+def external_table(results: ServerResults) -> str:
+    """Return how paced streams fare whose agents are in another process."""
+    return _paced_table([(OURS, results.external.direct), (OURS_EXTERNAL, results.external.external)])
+
+
+def stalled_sentence(results: ServerResults) -> str:
+    """Say what readers that take nothing cost."""
+    stalled = results.stalled
+    return (
+        f"An answer of {stalled.answer:.0f} MB takes {stalled.log:.1f} MB of memory; {stalled.readers} readers that"
+        f" resume it and take nothing add {stalled.added:.1f} MB."
+    )
 
 
 def goal_list(results: ServerResults) -> str:
@@ -100,7 +128,18 @@ def goal_list(results: ServerResults) -> str:
 
 
 def _paced_table(crowds: Iterable[tuple[str, Paced]]) -> str:
-    header = ["server", "streams", "held", "p50 ms", "p99 ms", "first p50", "first p99", "KB each", "CPU µs/delta"]
+    header = [
+        "server",
+        "streams",
+        "held",
+        "p50 ms",
+        "p99 ms",
+        "first p50",
+        "first p99",
+        "KB each",
+        "CPU µs/delta",
+        "client",
+    ]
     rows = [
         [
             name,
@@ -112,6 +151,7 @@ def _paced_table(crowds: Iterable[tuple[str, Paced]]) -> str:
             f"{crowd.first_p99:.1f}",
             f"{crowd.kilobytes:.1f}",
             f"{crowd.processor:.1f}",
+            f"{crowd.client:.0%}",
         ]
         for name, crowd in crowds
     ]

@@ -9,6 +9,7 @@ import uvicorn
 
 from bench.server.contestants import APPS, App, Make
 from bench.server.load import Load
+from usechat.server.app import rare_collections
 
 
 def listen() -> socket.socket:
@@ -46,7 +47,8 @@ def main(name: str) -> None:
         backlog=4096,
     )
     print(listener.getsockname()[1], flush=True)
-    uvicorn.Server(config).run([listener])
+    with rare_collections():  # as ChatApp does: everyone gets the same settings of the garbage collector
+        uvicorn.Server(config).run([listener])
 
 
 if __name__ == "__main__":

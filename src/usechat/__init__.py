@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 from usechat.errors import PublicError, UnknownEvent, UsechatError
 from usechat.protocol.message import MessageBuilder
-from usechat.protocol.model_messages import model_messages
+from usechat.protocol.model_messages import model_messages, repair_messages
 from usechat.protocol.parts import (
     Data,
     File,
@@ -63,6 +63,7 @@ __all__ = [
     "encode_frame",
     "model_messages",
     "parts_of",
+    "repair_messages",
     "validate_messages",
 ]
 

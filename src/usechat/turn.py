@@ -16,19 +16,32 @@ import msgspec
 from msgspec import UNSET
 
 from usechat.errors import LocalProtocolError
-from usechat.protocol.parts import Data, Part
+from usechat.paused_states import MemoryStates, PausedStates
+from usechat.protocol.parts import Abort, Data, Error, Finish, Part
 from usechat.protocol.request import ApprovalAnswer, ChatRequest, ToolOutput
 from usechat.protocol.ui_messages import FileUIPart, UIMessage
 from usechat.threads import AgentThreads
 
-__all__ = ["Identity", "SourceObserver", "Turn", "TurnContext", "current_context", "current_turn", "emit"]
+__all__ = [
+    "AgentInfo",
+    "Identity",
+    "SourceObserver",
+    "Turn",
+    "TurnContext",
+    "current_context",
+    "current_turn",
+    "emit",
+]
 
 Write: TypeAlias = Callable[[Part], bool | None]
 """Writes a part to the stream, and tells whether the source should yield to the event loop."""
 
 
 class Identity(msgspec.Struct, frozen=True):
-    """Who asks: ``subject`` owns the chat, ``claims`` is what the token says, ``token`` may be passed on upstream.
+    """Who asks, as ``authorize`` returns it.
+
+    ``subject`` is the name that owns chats, ``claims`` holds what the token says, and ``token`` is the token itself,
+    for agents that pass it on upstream. ``repr`` shows the subject alone.
 
     >>> Identity("ada", {"role": "admin"}, "secret-token")
     Identity('ada')
@@ -45,6 +58,18 @@ class Identity(msgspec.Struct, frozen=True):
     def __rich_repr__(self) -> list[tuple[str, Any]]:
         """Do the same for ``rich``, which would show every field."""
         return [("subject", self.subject)]
+
+
+class AgentInfo(msgspec.Struct, frozen=True):
+    """The agent of a framework that answers a turn, for spans and metrics.
+
+    >>> AgentInfo("langgraph", "assistant").framework
+    'langgraph'
+    """
+
+    framework: str
+    """The name of its adapter."""
+    name: str | None = None
 
 
 class _Outlet:
@@ -77,6 +102,10 @@ def _over(_part: Part) -> bool:
 
 class Turn:
     """What an agent is asked, and how it sends parts besides yielding them.
+
+    The server makes it and gives it to the agent. ``identity`` is what ``authorize`` returned (``None`` without
+    authentication), ``request`` the parsed :class:`~usechat.ChatRequest`, ``headers`` and ``query`` are those of the
+    HTTP request, and ``path_params`` what the path of the route names.
 
     ``messages``, ``body``, ``headers`` and ``query`` are untrusted client input. ``tool_outputs`` and ``approvals``
     were checked: each answers a call that was open. ``send`` and ``emit`` may be called from any thread; everything
@@ -207,6 +236,14 @@ class SourceObserver(Protocol):
         """A source sent an event that its adapter does not know."""
         ...
 
+    def agent_invoked(self, agent: AgentInfo, chat_id: str) -> None:
+        """An agent begins to answer a turn. Called in the task of the turn: what is set there reaches the framework."""
+        ...
+
+    def agent_ended(self, agent: AgentInfo, ending: Finish | Error | Abort | None, error: BaseException | None) -> None:
+        """An agent has ended, in the same task: with the last part that it said, or with an exception."""
+        ...
+
 
 class TurnContext:
     """A turn as runs and sources see it; ``turn`` is the agent's side of it.
@@ -215,7 +252,7 @@ class TurnContext:
     the loop's thread.
     """
 
-    __slots__ = ("_observer", "_outlet", "send", "threads", "turn")
+    __slots__ = ("_observer", "_outlet", "send", "states", "threads", "turn")
 
     def __init__(
         self,
@@ -230,6 +267,8 @@ class TurnContext:
     ) -> None:
         self.threads = threads or AgentThreads()
         """Where plain functions and generators answer."""
+        self.states: PausedStates = MemoryStates()
+        """Where agents that pause keep their states; a run puts its store here."""
         self._outlet = outlet = _Outlet()
         self.turn = Turn(
             request,
@@ -275,6 +314,7 @@ class TurnContext:
             threads=self.threads,
         )
         forked.connect(write)
+        forked.states = self.states
         return forked
 
     def enter(self) -> None:
@@ -316,6 +356,18 @@ class TurnContext:
         """Count an event that the adapter does not know."""
         if self._observer is not None:
             self._observer.event_unknown(kind)
+
+    def agent_invoked(self, agent: AgentInfo) -> None:
+        """Report that an agent begins to answer this turn; call it in the task of the turn."""
+        if self._observer is not None:
+            self._observer.agent_invoked(agent, self.turn.chat_id)
+
+    def agent_ended(
+        self, agent: AgentInfo, ending: Finish | Error | Abort | None, error: BaseException | None = None
+    ) -> None:
+        """Report that the agent has ended; call it in the task that reported its beginning."""
+        if self._observer is not None:
+            self._observer.agent_ended(agent, ending, error)
 
 
 _current: Final[ContextVar[TurnContext]] = ContextVar("usechat.turn")
@@ -362,6 +414,9 @@ def emit(name: Any, data: Any = UNSET, *, id: str | None = None, transient: bool
     {'progress': [{'query': 'owls'}]}
 
     A dataclass, a msgspec Struct or a pydantic model needs no name: ``emit(Progress(percent=50))`` sends
-    ``data-progress``.
+    ``data-progress``. A part with the same name and ``id`` replaces the earlier one on the page; a ``transient`` part
+    reaches the page's ``onData`` and is not kept in the message.
+
+    Raises :class:`~usechat.errors.LocalProtocolError` outside of a turn.
     """
     current_context().turn.emit(name, data, id=id, transient=transient)

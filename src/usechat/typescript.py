@@ -41,7 +41,8 @@ class ToolTypes(msgspec.Struct, frozen=True):
 class ChatTypes(msgspec.Struct, frozen=True, kw_only=True):
     """The types of everything that an agent says.
 
-    ``tools`` and ``data`` are by name; the name of a data part is without ``data-``.
+    ``tools`` and ``data`` are by name; the name of a data part is without ``data-``. ``metadata`` is the type of the
+    message metadata.
 
     >>> ChatTypes(data={"progress": int}).data
     {'progress': <class 'int'>}
@@ -57,7 +58,8 @@ def chat_types(
 ) -> Callable[[AgentT], AgentT]:
     """Register the types of an agent; use it as a decorator, or call what it returns with the agent.
 
-    A sequence of ``data`` types names each part after its type, as ``emit`` does.
+    ``tools`` are by name, and ``metadata`` is the type of the message metadata. A sequence of ``data`` types names each
+    part after its type, as ``emit`` does.
 
     >>> import dataclasses
     >>> @dataclasses.dataclass
@@ -107,6 +109,8 @@ def _described_tools(agent: Any) -> Iterator[tuple[str, ToolTypes]]:
 
 def typescript(types: ChatTypes, *, source: str = "usechat types") -> str:
     """Return a TypeScript file that exports ``ChatMessage`` and the types that it is made of.
+
+    ``source`` is the command that the first line names as its writer.
 
     Raises :class:`~usechat.errors.InvalidSetting` for a type that cannot be described.
 

@@ -66,6 +66,8 @@ class Framework(msgspec.Struct, frozen=True):
     """Sentences of the documentation by the name of the script."""
     failed_tool: str = "output-error"
     """The state of a failed tool's call on the page, if the failure ends the turn."""
+    not_played: frozenset[str] = frozenset()
+    """The scripts that are not tested with it."""
     tells_reasons: bool = True
     """Whether the model is told why a person denied a call."""
     adapter: str = ""

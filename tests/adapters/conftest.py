@@ -3,8 +3,26 @@
 from importlib.util import find_spec
 
 _NEEDS = {
-    "agents": ["test_openai_agents.py", "test_examples.py", "test_round_trips.py"],
-    "langgraph": ["test_langgraph.py", "test_langgraph_memory.py", "test_examples.py", "test_round_trips.py"],
+    "agents": [
+        "test_openai_agents.py",
+        "test_openai_agents_pauses.py",
+        "test_bench_frameworks.py",
+        "test_examples.py",
+        "test_outputs.py",
+        "test_round_trips.py",
+        "test_round_trips_back.py",
+        "test_telemetry.py",
+    ],
+    "langgraph": [
+        "test_langgraph.py",
+        "test_langgraph_memory.py",
+        "test_bench_frameworks.py",
+        "test_examples.py",
+        "test_outputs.py",
+        "test_round_trips.py",
+        "test_round_trips_back.py",
+        "test_telemetry.py",
+    ],
 }
 
 collect_ignore = [name for package, names in _NEEDS.items() if find_spec(package) is None for name in names]

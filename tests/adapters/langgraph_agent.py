@@ -3,11 +3,13 @@
 from typing import Any
 
 from langchain.agents import create_agent
-from langchain.agents.middleware import HumanInTheLoopMiddleware
+from langchain.agents.middleware import HumanInTheLoopMiddleware, ToolErrorMiddleware
 from langchain_anthropic import ChatAnthropic
+from langchain_core.messages import AIMessage
 from langchain_core.tools import BaseTool, StructuredTool, tool
 from langchain_openai import ChatOpenAI
 from langgraph.checkpoint.memory import InMemorySaver
+from langgraph.graph import START, MessagesState, StateGraph
 from langgraph.types import interrupt
 from pydantic import SecretStr
 
@@ -65,10 +67,24 @@ def with_memory(model: ScriptedModel, api: Api, deeds: Deeds) -> Any:
         chat_model(model, api),
         tools(model, api, deeds),
         system_prompt=INSTRUCTIONS,
-        middleware=[HumanInTheLoopMiddleware(interrupt_on={"delete": True})],
+        middleware=[
+            HumanInTheLoopMiddleware(interrupt_on={"delete": True}),
+            ToolErrorMiddleware(lambda _error, _request: "It failed."),
+        ],
         checkpointer=InMemorySaver(),
     )
 
 
 def without_memory(model: ScriptedModel, api: Api, deeds: Deeds) -> Any:
     return create_agent(chat_model(model, api), tools(model, api, deeds), system_prompt=INSTRUCTIONS)
+
+
+def asking(_model: ScriptedModel, _api: Api, deeds: Deeds) -> Any:
+    """Return a graph whose node asks people a question before it works."""
+
+    def work(state: MessagesState) -> Any:  # noqa: ARG001
+        answer = interrupt({"question": "Which file?"})
+        return {"messages": [AIMessage(deeds.delete(answer))]}
+
+    builder: Any = StateGraph(MessagesState)
+    return builder.add_node("work", work).add_edge(START, "work").compile(checkpointer=InMemorySaver())

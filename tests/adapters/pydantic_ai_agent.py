@@ -5,12 +5,15 @@ from typing import Any
 from anthropic import AsyncAnthropic
 from openai import AsyncOpenAI
 from pydantic_ai import Agent, CallDeferred, RunContext
+from pydantic_ai.capabilities import NativeTool
 from pydantic_ai.models.anthropic import AnthropicModel
 from pydantic_ai.models.openai import OpenAIChatModel, OpenAIResponsesModel
+from pydantic_ai.native_tools import WebSearchTool
 from pydantic_ai.providers.anthropic import AnthropicProvider
 from pydantic_ai.providers.openai import OpenAIProvider
 
 from tests.adapters.agents import INSTRUCTIONS, Api, Deeds
+from usechat.adapters.pydantic_ai import show_sub_agent
 from usechat.testing import ScriptedModel
 
 
@@ -24,7 +27,8 @@ def chat_model(model: ScriptedModel, api: Api) -> Any:
 
 
 def make(model: ScriptedModel, api: Api, deeds: Deeds) -> Any:
-    agent = Agent(chat_model(model, api), instructions=INSTRUCTIONS, name="assistant")
+    search = [] if api == "chat" else [NativeTool(WebSearchTool())]
+    agent = Agent(chat_model(model, api), instructions=INSTRUCTIONS, name="assistant", capabilities=search)
     researcher = Agent(chat_model(model, api), name="researcher")
 
     @agent.tool_plain
@@ -35,7 +39,8 @@ def make(model: ScriptedModel, api: Api, deeds: Deeds) -> Any:
     @agent.tool
     async def research(context: RunContext[object], topic: str) -> str:
         """Ask another agent about a topic."""
-        return (await researcher.run(topic, usage=context.usage)).output
+        answer = await researcher.run(topic, usage=context.usage, event_stream_handler=show_sub_agent)
+        return answer.output
 
     for function in (deeds.weather, deeds.clock, deeds.broken, deeds.slow):
         agent.tool_plain(function)

@@ -13,11 +13,20 @@ _AG_UI_RAISES: Final = (
     " also ends the turn."
 )
 
+_NOT_PLAYED: Final = frozenset(
+    {
+        "a tool that the provider runs",
+        "a tool of an MCP server that the provider calls",
+        "an answer that is cut off",
+    }
+)
+
 RECORDED_FRAMEWORKS: Final = (
     Framework(
         name="AG-UI in process",
         page="ag-ui",
         factory="ag_ui_agent:in_process",
+        not_played=_NOT_PLAYED,
         adapter="ag_ui:AgUiAdapter",
         apis=("anthropic",),
         limits={"tool failure": _AG_UI_RAISES, "sub-agent": _SUB_AGENT},
@@ -27,6 +36,7 @@ RECORDED_FRAMEWORKS: Final = (
         name="AG-UI at an address",
         page="ag-ui",
         factory="ag_ui_agent:at_an_address",
+        not_played=_NOT_PLAYED,
         adapter="ag_ui:AgUiAdapter",
         apis=("chat", "responses", "anthropic"),
         limits={"tool failure": _AG_UI_RAISES, "sub-agent": _SUB_AGENT},
@@ -36,6 +46,7 @@ RECORDED_FRAMEWORKS: Final = (
         name="Agno with a database",
         page="agno",
         factory="agno_agent:with_memory",
+        not_played=_NOT_PLAYED,
         adapter="agno:AgnoAdapter",
         apis=("chat", "anthropic"),
         limits={"sub-agent": _SUB_AGENT},
@@ -44,6 +55,7 @@ RECORDED_FRAMEWORKS: Final = (
         name="Agno without memory",
         page="agno",
         factory="agno_agent:without_memory",
+        not_played=_NOT_PLAYED,
         adapter="agno:AgnoAdapter",
         apis=("chat", "anthropic"),
         limits={"sub-agent": _SUB_AGENT},
@@ -52,6 +64,7 @@ RECORDED_FRAMEWORKS: Final = (
         name="Google ADK",
         page="google-adk",
         factory="google_adk_agent:make",
+        not_played=_NOT_PLAYED,
         adapter="google_adk:GoogleAdkAdapter",
         apis=("anthropic",),
         limits={"tool failure": _RAISES, "sub-agent": _SUB_AGENT},

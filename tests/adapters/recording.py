@@ -52,16 +52,14 @@ class Recorder(FrameworkSource[Any]):
         try:
             while True:
                 try:
-                    event = await _noticing(anext(events), self._stopped)
+                    event = await _noticing(anext(events), partial(self._cancelled, turn))
                 except StopAsyncIteration:
                     return
                 self.note()
-                self._forget_stops()
                 self.turns[-1].append({"event": encoded(event)})
                 yield event
         except Exception as error:
             self.note()
-            self._forget_stops()
             self.turns[-1].append({"raises": type(error).__name__, "text": str(error)})
             raise
         finally:
@@ -69,14 +67,11 @@ class Recorder(FrameworkSource[Any]):
             if close is not None:
                 await close()
 
-    def _stopped(self) -> None:
-        self.note()
-        self._forget_stops()
-        self.turns[-1].append({"stopped": True})
-
-    def _forget_stops(self) -> None:
-        """Forget cancellations that were none of the turn: libraries cancel and resume what waits in them."""
-        self.turns[-1] = [entry for entry in self.turns[-1] if "stopped" not in entry]
+    def _cancelled(self, turn: Turn) -> None:
+        """Note that the turn was stopped, once. Libraries cancel what waits in them for reasons of their own."""
+        if turn.stopped and {"stopped": True} not in self.turns[-1]:
+            self.note()
+            self.turns[-1].append({"stopped": True})
 
     def note(self) -> None:
         """Write down what happened since the last time."""
@@ -204,6 +199,8 @@ def replayed_chat(
 
 
 def recordings_of(framework: Framework) -> Mapping[str, Sequence[Sequence[Json]]]:
+    if not path_of(framework).exists():
+        return {}
     found: Mapping[str, Sequence[Sequence[Json]]] = json.loads(path_of(framework).read_text(encoding="utf-8"))
     return found
 

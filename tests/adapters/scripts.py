@@ -7,6 +7,7 @@ something says so in its `limits`; the script then checks what it does instead.
 import json
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from time import monotonic
 from typing import Any, Final
 
 import msgspec
@@ -35,9 +36,9 @@ class Chat:
         self.page.call("sendMessage", {"text": text, **more})
         return self.page.answer()
 
-    def fail(self, text: str) -> View:
+    def fail(self, text: str, **more: Json) -> View:
         """Send a message whose turn fails; return how the page looks then."""
-        self.page.call("sendMessage", {"text": text})
+        self.page.call("sendMessage", {"text": text, **more})
         view = self.page.until(lambda view: view["calls"] == 0 and view["status"] == "error")
         assert SECRET not in json.dumps(view)
         return view
@@ -50,9 +51,12 @@ class Chat:
         self.page.until(lambda view: len(view["requests"]) == requests + 1)
         return self.page.answer()
 
-    def stop(self) -> None:
-        """Stop the turn at the server, and wait until the page knows."""
+    def stop(self, condition: Callable[[], object], what: str) -> None:
+        """Stop the turn at the server: within a second the condition holds, and then the page knows."""
+        began = monotonic()
         self._served.post("/agent/api/chat/chat-1/stop")
+        eventually(condition, what)
+        assert monotonic() - began < 1
         self.page.until(lambda view: view["calls"] == 0 and view["status"] in ("ready", "error"))
 
     def tools(self) -> list[Json]:
@@ -74,11 +78,12 @@ class Script(msgspec.Struct, frozen=True):
     apis: frozenset[Api] = frozenset({"chat", "responses", "anthropic"})
 
     @contextmanager
-    def chat(self, framework: Framework, api: Api, release: str, browser: Browser) -> Iterator[Chat]:
+    def chat(self, framework: Framework, api: Api, release: str, browser: Browser, **options: Any) -> Iterator[Chat]:
+        """Serve the agent to a page; ``options`` are those of the app."""
         deeds = Deeds()
         with (
             ScriptedModel(self.answers) as model,
-            serving({"agent": ChatApp(framework.make(model, api, deeds))}) as served,
+            serving({"agent": ChatApp(framework.make(model, api, deeds), **options)}) as served,
         ):
             yield Chat(framework, self.open(release, served, browser), model, served, deeds)
             assert model.refusals == []
@@ -131,7 +136,8 @@ DELETE_A, DELETE_B = (ModelCall("delete", {"path": path}, id=f"call_{path}") for
 def _text(chat: Chat) -> None:
     message = chat.ask("How is the weather?")
     assert shown(message) == ["It is sunny."]
-    assert message["metadata"]["usage"]["outputTokens"] == 7
+    assert message["metadata"]["usage"] == {"inputTokens": 11, "outputTokens": 7, "totalTokens": 18}
+    assert message["metadata"]["finishReason"] == "stop"
     assert "Be brief." in chat.asked()
 
 
@@ -163,6 +169,51 @@ def _parallel(chat: Chat) -> None:
     noon = ("tool-clock", "output-available", {"zone": "CET", "hour": 12})
     assert shown(message) == [PARIS, noon, "It is noon."]
     assert sorted(chat.deeds.done) == ["clock CET", "weather Paris"]
+
+
+SEARCH = ModelCall("web_search", {"query": "owls"}, output="https://example.com/owls")
+
+
+@script(
+    "a tool that the provider runs",
+    ModelAnswer(calls=[SEARCH], text="Owls see well."),
+    "They do.",
+    apis=frozenset({"responses", "anthropic"}),
+)
+def _provided(chat: Chat) -> None:
+    message = chat.ask("What about owls?")
+    [tool] = chat.tools()
+    assert (tool["type"], tool["state"], tool["providerExecuted"]) == ("tool-web_search", "output-available", True)
+    assert tool["input"]["query"] == "owls"
+    assert text_of(chat.page.look()) == "Owls see well."
+    assert message["metadata"]["finishReason"] == "stop"
+    assert shown(chat.ask("Do they?")) == ["They do."]
+
+
+LOOKUP = ModelCall("lookup", {"topic": "owls"}, output='{"found": true}', server="docs")
+
+
+@script(
+    "a tool of an MCP server that the provider calls",
+    ModelAnswer(calls=[LOOKUP], text="Owls see well."),
+    apis=frozenset({"responses", "anthropic"}),
+)
+def _provided_mcp(chat: Chat) -> None:
+    message = chat.ask("What about owls?")
+    [tool] = [part for part in message["parts"] if part["type"] == "dynamic-tool"]
+    assert (tool["toolName"], tool["state"], tool["input"]) == ("lookup", "output-available", {"topic": "owls"})
+    assert text_of(chat.page.look()) == "Owls see well."
+
+
+@script("an answer that is cut off", ModelAnswer(text="It is", is_cut_off=True))
+def _cut_off(chat: Chat) -> None:
+    if "an answer that is cut off" in chat.framework.limits:
+        chat.page.send("How is the weather?")
+        assert text_of(chat.page.settled()) == "It is"
+        return
+    message = chat.ask("How is the weather?")
+    assert shown(message) == ["It is"]
+    assert message["metadata"]["finishReason"] == "length"
 
 
 @script("tool failure", calls(ModelCall("broken", {"reason": "test"})), "It did not work.", "Hello.")
@@ -269,8 +320,7 @@ def _client_tool(chat: Chat) -> None:
 def _stop_in_text(chat: Chat) -> None:
     chat.page.send("Tell me a story.")
     chat.page.until(lambda view: text_of(view).startswith("Once "))
-    chat.stop()
-    eventually(lambda: chat.model.disconnects == 1, "the model is left")
+    chat.stop(lambda: chat.model.disconnects == 1, "the model is left")
     assert shown(chat.ask("Hi.")) == ["Hello."]
 
 
@@ -278,8 +328,7 @@ def _stop_in_text(chat: Chat) -> None:
 def _stop_in_a_tool(chat: Chat) -> None:
     chat.page.send("Dig.")
     eventually(lambda: chat.deeds.done == ["slow dig"], "the tool runs")
-    chat.stop()
-    eventually(lambda: chat.deeds.done == ["slow dig", "slow cancelled"], "the tool is cancelled")
+    chat.stop(lambda: chat.deeds.done == ["slow dig", "slow cancelled"], "the tool is cancelled")
     assert shown(chat.ask("Hi.")) == ["Hello."]
     assert shown(chat.ask("Bye.")) == ["Goodbye."]
 
@@ -329,14 +378,24 @@ def _sub_agent(chat: Chat) -> None:
 PIXEL = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
 
 
+PDF = "JVBERi0xLjQKJSVFT0YK"
+
+
 @script("file", "A pixel.", "Nothing else.")
 def _file(chat: Chat) -> None:
     files = [
         {"type": "file", "mediaType": "image/png", "filename": "a.png", "url": f"data:image/png;base64,{PIXEL}"},
+        {
+            "type": "file",
+            "mediaType": "application/pdf",
+            "filename": "a.pdf",
+            "url": f"data:application/pdf;base64,{PDF}",
+        },
         {"type": "file", "mediaType": "text/plain", "filename": "a.txt", "url": "data:text/plain,a%20plain%20note"},
     ]
     assert shown(chat.ask("What is this?", files=files)) == ["A pixel."]
-    assert PIXEL in chat.asked()
-    assert "a plain note" in chat.asked()
+    assert all(content in chat.asked() for content in (PIXEL, PDF, "a plain note"))
     assert shown(chat.ask("And what else?")) == ["Nothing else."]
     assert PIXEL in chat.asked()
+    view = chat.fail("And this?", files=[{**files[0], "url": "http://169.254.169.254/a.png"}])
+    assert "https" in str(view["error"])

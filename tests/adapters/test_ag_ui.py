@@ -32,6 +32,7 @@ def event(kind: str, **fields: Any) -> dict[str, Any]:
 
 
 DONE = event("RUN_FINISHED")
+END = conversation.finish("stop", None)
 TEXT = [
     event("RUN_STARTED", threadId="t", runId="r"),
     event("TEXT_MESSAGE_START", messageId="m1", role="assistant"),
@@ -62,7 +63,7 @@ def test_text_is_streamed_and_usage_is_summed() -> None:
         Text("Hel", lane="m1"),
         Text("lo", lane="m1"),
         BlockEnd(lane="m1"),
-        Finish(usage={"inputTokens": 3, "outputTokens": 3, "totalTokens": 6}),
+        conversation.finish("stop", {"inputTokens": 3, "outputTokens": 3, "totalTokens": 6}),
     ]
 
 
@@ -100,7 +101,7 @@ def test_messages_of_other_roles_are_not_shown() -> None:
         event("RAW", event={}),
         DONE,
     ]
-    assert said_by(AgUiAdapter(), events) == [Finish()]
+    assert said_by(AgUiAdapter(), events) == [END]
 
 
 def test_reasoning_keeps_the_value_that_the_agent_wants_back() -> None:
@@ -121,7 +122,7 @@ def test_reasoning_keeps_the_value_that_the_agent_wants_back() -> None:
         BlockEnd({"agUi": {"encryptedValue": "e"}}, lane="r1"),
         Reasoning("Or.", lane="r2"),
         BlockEnd(lane="r2"),
-        Finish(),
+        END,
     ]
 
 
@@ -158,7 +159,7 @@ def test_an_input_that_is_no_json_is_an_input_error() -> None:
 
 def test_a_call_that_the_page_has_is_not_sent_again_and_one_that_was_denied_is_denied() -> None:
     said = said_by(AgUiAdapter(known_calls={"c1"}, denied={"c1": "No."}), [*CALL, result("Denied."), DONE])
-    assert said == [ToolDenied("c1", "No."), Finish()]
+    assert said == [ToolDenied("c1", "No."), END]
 
 
 def test_an_interrupt_of_a_call_is_an_approval_and_any_other_one_a_question() -> None:
@@ -194,7 +195,7 @@ def test_state_activities_steps_sub_agents_results_and_custom_events_are_data() 
         Data("activity-delta", {"id": "a1", "patch": []}),
         Data("progress", 3),
         Data("output", {"city": "Paris"}),
-        Finish(),
+        END,
     ]
 
 

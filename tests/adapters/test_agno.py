@@ -40,6 +40,7 @@ def tool(kind: str, **fields: Any) -> Any:
     return event(f"ToolCall{kind}", tool=execution(**fields))
 
 
+END = conversation.finish("stop", None)
 DONE = event("RunCompleted", content="Hello")
 USED = {"$type": "RunMetrics", "input_tokens": 2, "output_tokens": 3}
 CALL = ToolCall("c1", "weather", {"a": 1})
@@ -61,11 +62,11 @@ def test_text_is_streamed_and_its_repetition_left_out() -> None:
         event("RunCompleted", content="Hello", metrics=USED),
     ]
     usage = {"inputTokens": 2, "outputTokens": 3, "totalTokens": 5}
-    assert said(*events) == [Step(), Text("Hel"), Text("lo"), Finish(usage=usage)]
+    assert said(*events) == [Step(), Text("Hel"), Text("lo"), conversation.finish("stop", usage)]
 
 
 def test_a_text_that_was_not_streamed_is_sent_at_the_end() -> None:
-    assert said(DONE) == [Text("Hello"), Finish()]
+    assert said(DONE) == [Text("Hello"), END]
 
 
 def test_reasoning_ends_with_its_signature() -> None:
@@ -84,7 +85,7 @@ def test_reasoning_ends_with_its_signature() -> None:
         Text("Hello"),
         Reasoning("Or."),
         BlockEnd({"anthropic": {"signature": "t"}}),
-        Finish(),
+        END,
     ]
 
 
@@ -141,7 +142,7 @@ def test_a_member_of_a_team_is_a_lane_with_a_name_and_does_not_end_the_turn() ->
         Data("agent", {"name": "researcher"}, id="r2", lane="r2"),
         Text("Owls.", lane="r2"),
         Text("They see."),
-        Finish(),
+        END,
     ]
 
 
@@ -163,7 +164,7 @@ def test_structured_output_images_and_events_of_the_application_are_shown() -> N
     ]
     assert isinstance(found[3], Data)
     assert (found[3].name, found[3].data["done"]) == ("custom", 3)
-    assert found[4:] == [Data("output", {"city": "Oslo"}), Finish()]
+    assert found[4:] == [Data("output", {"city": "Oslo"}), END]
 
 
 def test_a_cancelled_run_is_stopped_a_failed_one_raises_and_an_odd_event_is_unknown() -> None:
@@ -182,4 +183,4 @@ async def test_the_parts_of_a_run_can_be_read_in_a_loop_of_ones_own() -> None:
     async def run() -> Any:
         yield DONE
 
-    assert [part async for part in parts(run())] == [Text("Hello"), Finish()]
+    assert [part async for part in parts(run())] == [Text("Hello"), END]

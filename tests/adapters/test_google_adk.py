@@ -61,7 +61,7 @@ def test_text_and_reasoning_are_streamed_and_their_repetition_left_out() -> None
         event({"text": "Hm.", "thought": True}, {"text": "Hello"}, usage_metadata=USED, finish_reason="STOP"),
     ]
     usage = {"inputTokens": 2, "outputTokens": 3, "totalTokens": 5}
-    assert said(*events) == [Step(), Reasoning("Hm."), Text("Hel"), Text("lo"), Finish("stop", usage=usage)]
+    assert said(*events) == [Step(), Reasoning("Hm."), Text("Hel"), Text("lo"), conversation.finish("stop", usage)]
 
 
 def test_a_text_that_was_not_streamed_is_sent() -> None:

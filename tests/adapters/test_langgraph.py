@@ -106,6 +106,59 @@ def test_an_input_that_is_no_json_is_an_input_error() -> None:
     assert ToolInputError("c1", "weather", "The input is not valid JSON.", "{oops", lane=LANE) in said
 
 
+def test_a_tool_that_openai_runs_is_marked() -> None:
+    action = {"type": "search", "query": "owls"}
+    block = {"type": "web_search_call", "id": "ws_1", "action": action, "status": "completed", "index": 1}
+    assert said_by(LangGraphAdapter(), [chunk([block]), LAST])[1:-1] == [
+        ToolCall("ws_1", "web_search", action, provider_executed=True, lane=LANE),
+        ToolResult("ws_1", {"action": action, "status": "completed"}, provider_executed=True, lane=LANE),
+    ]
+
+
+@pytest.mark.parametrize("is_error", [False, True])
+def test_a_tool_that_anthropic_runs_is_marked_and_its_input_is_streamed(is_error: bool) -> None:
+    result = {"type": "web_search_tool_result", "tool_use_id": "s1", "content": ["found"], "is_error": is_error}
+    blocks: list[Any] = [
+        {"type": "server_tool_use", "id": "s1", "name": "web_search", "input": {}, "index": 0},
+        {"type": "input_json_delta", "partial_json": '{"q":1}', "index": 0},
+        result,
+    ]
+    failure = ToolError("s1", conversation.TOOL_FAILED, provider_executed=True, lane=LANE)
+    assert said_by(LangGraphAdapter(), [*(chunk([block]) for block in blocks), LAST])[1:-1] == [
+        ToolInputStart("s1", "web_search", provider_executed=True, lane=LANE),
+        ToolInputDelta("s1", '{"q":1}', lane=LANE),
+        ToolCall("s1", "web_search", {"q": 1}, provider_executed=True, lane=LANE),
+        failure if is_error else ToolResult("s1", ["found"], provider_executed=True, lane=LANE),
+    ]
+
+
+def test_a_tool_of_a_provider_that_breaks_off_has_failed() -> None:
+    block = {"type": "server_tool_use", "id": "s1", "name": "web_search", "input": {"q": 1}, "index": 0}
+    said = said_by(LangGraphAdapter(), [chunk([block]), LAST])
+    assert said[-2] == ToolError("s1", conversation.TOOL_FAILED, provider_executed=True, lane=LANE)
+
+
+MCP_BLOCKS: dict[str, list[Any]] = {
+    "openai": [
+        {"type": "mcp_call", "id": "m1", "name": "search", "server_label": "docs", "arguments": "{}", "output": "[2]"}
+    ],
+    "anthropic": [
+        {"type": "mcp_tool_use", "id": "m1", "name": "search", "server_name": "docs", "input": {}, "index": 0},
+        {"type": "mcp_tool_result", "tool_use_id": "m1", "content": [2], "index": 1},
+    ],
+}
+
+
+@pytest.mark.parametrize("provider", MCP_BLOCKS)
+def test_a_tool_of_an_mcp_server_has_its_own_name(provider: str) -> None:
+    said = said_by(LangGraphAdapter(), [*(chunk([block]) for block in MCP_BLOCKS[provider]), LAST])
+    marks: Any = {"provider_executed": True, "lane": LANE}
+    assert said[-3:-1] == [
+        ToolCall("m1", "search", {}, dynamic=True, title="docs: search", **marks),
+        ToolResult("m1", [2], **marks),
+    ]
+
+
 def test_results_are_json_values_matched_by_their_id() -> None:
     events = [*CALL, event(ToolMessage('{"celsius": 21}', tool_call_id="c1"), "tools:1")]
     assert said_by(LangGraphAdapter(), events)[-2:] == [ToolResult("c1", {"celsius": 21}, lane=LANE), Finish()]
@@ -138,7 +191,9 @@ def test_usage_is_summed_up_and_the_reason_is_that_of_the_last_message() -> None
     usage = {"input_tokens": 2, "output_tokens": 3, "total_tokens": 5}
     pieces = [chunk(usage_metadata=usage), chunk(response_metadata={"finish_reason": "length"}), LAST]
     assert said_by(LangGraphAdapter(), [*pieces, *pieces])[-1] == Finish(
-        "length", usage={"inputTokens": 4, "outputTokens": 6, "totalTokens": 10}
+        "length",
+        usage={"inputTokens": 4, "outputTokens": 6, "totalTokens": 10},
+        metadata={"finishReason": "length"},
     )
 
 

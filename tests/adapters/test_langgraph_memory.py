@@ -39,6 +39,11 @@ async def test_an_empty_thread_gets_the_whole_chat() -> None:
     assert short(sent) == [("human", "One?"), ("ai", "One."), ("human", "Two?")]
 
 
+async def test_the_questions_of_an_empty_thread_keep_their_ids() -> None:
+    sent = next_messages([], turn_of(user("One?"), ANSWERS[0], user("Two?", "u2")))
+    assert [message.id for message in sent if isinstance(message, HumanMessage)] == ["u1", "u2"]
+
+
 async def test_what_is_regenerated_is_removed() -> None:
     sent = next_messages(TWO_TURNS, turn_of(user("One?"), ANSWERS[0], user("Two?", "u2")))
     assert isinstance(sent[0], RemoveMessage)
@@ -76,3 +81,52 @@ async def test_the_output_of_the_page_closes_its_call() -> None:
     state = [human("Where?", "u1"), AIMessage("", tool_calls=[CALL], id="a1")]
     answered = assistant(tool("dig", "c1", "output-available", output={"city": "Paris"}), message_id="m1")
     assert short(next_messages(state, turn_of(user("Where?"), answered))) == [("tool", '{"city":"Paris"}')]
+
+
+# The server has stored the whole chat.
+
+
+def stored(*messages: Any) -> Any:
+    return turn_of(*messages, has_whole_history=True)
+
+
+async def test_a_thread_in_step_with_the_stored_chat_gets_the_new_message_alone() -> None:
+    asked = stored(user("One?"), ANSWERS[0], user("Two?", "u2"), ANSWERS[1], user("Three?", "u3"))
+    assert short(next_messages(TWO_TURNS, asked)) == [("human", "Three?")]
+
+
+async def test_an_edited_first_message_of_a_stored_chat_removes_what_followed() -> None:
+    sent = next_messages(TWO_TURNS, stored(user("Other?", "u9")))
+    assert isinstance(sent[0], RemoveMessage)
+    assert short(sent[1:]) == [("human", "Other?")]
+
+
+async def test_an_older_version_of_an_answer_replaces_the_one_that_the_thread_has() -> None:
+    older = assistant(text("Uno."), message_id="m0")
+    sent = next_messages(TWO_TURNS, stored(user("One?"), older, user("Three?", "u3")))
+    assert isinstance(sent[0], RemoveMessage)
+    assert short(sent[1:]) == [("human", "One?"), ("ai", "Uno."), ("human", "Three?")]
+
+
+async def test_a_branch_that_the_thread_has_left_comes_back() -> None:
+    asked = stored(user("One?"), ANSWERS[0], user("Zwei?", "u5"), assistant(text("Zwei.")), user("Three?", "u3"))
+    sent = next_messages(TWO_TURNS, asked)
+    assert short(sent[1:])[2:] == [("human", "Zwei?"), ("ai", "Zwei."), ("human", "Three?")]
+    assert short(next_messages(sent[1:], stored(*asked.messages, ANSWERS[1], user("Four?", "u4"))))[-1] == (
+        "human",
+        "Four?",
+    )
+
+
+async def test_an_answer_that_was_stopped_stays_as_the_thread_has_it() -> None:
+    state = [*ONE_TURN, human("Two?", "u2")]
+    asked = stored(user("One?"), ANSWERS[0], user("Two?", "u2"), assistant(text("Tw")), user("Three?", "u3"))
+    assert short(next_messages(state, asked)) == [("human", "Three?")]
+
+
+async def test_a_beginning_that_middleware_has_shortened_stays_so() -> None:
+    state = [HumanMessage("A summary.", id="x"), *TWO_TURNS[2:]]
+    asked = stored(user("One?"), ANSWERS[0], user("Two?", "u2"), ANSWERS[1], user("Three?", "u3"))
+    assert short(next_messages(state, asked)) == [("human", "Three?")]
+    everything = [HumanMessage("A summary.", id="x"), AIMessage("I see.")]
+    assert short(next_messages(everything, asked)) == [("human", "Three?")]

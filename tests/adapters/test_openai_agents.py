@@ -6,7 +6,9 @@ import pytest
 from agents import Agent
 from agents.items import ToolCallOutputItem
 from agents.stream_events import AgentUpdatedStreamEvent, RawResponsesStreamEvent, RunItemStreamEvent
-from openai.types.responses import ResponseFunctionToolCall, ResponseReasoningItem
+from openai.types.responses import ResponseFunctionToolCall, ResponseFunctionWebSearch, ResponseReasoningItem
+from openai.types.responses.response_function_web_search import ActionSearch
+from openai.types.responses.response_output_item import ImageGenerationCall, McpCall
 from openai.types.responses.response_reasoning_item import Summary
 
 from tests.adapters.turns import assistant, said_by, text, tool, turn_of, user
@@ -17,6 +19,7 @@ from usechat.parts import (
     BlockEnd,
     Data,
     Error,
+    File,
     Reasoning,
     Step,
     Text,
@@ -100,9 +103,49 @@ def test_a_call_that_a_person_denied_is_denied() -> None:
     assert said_by(adapter, [output("No.")])[0] == ToolDenied("c1", "No.")
 
 
-def test_a_handoff_names_the_agent_that_goes_on() -> None:
-    events = [AgentUpdatedStreamEvent(AGENT), AgentUpdatedStreamEvent(Agent(name="researcher"))]
-    assert said_by(OpenAIAgentsAdapter(), events) == [Data("agent", {"name": "researcher"}), BROKEN_OFF]
+def test_an_agent_that_takes_over_has_a_lane_a_step_and_a_label() -> None:
+    other: Agent[Any] = Agent(name="researcher")
+    answer = [raw("created"), raw("output_text.delta", delta="Owls.")]
+    events = [AgentUpdatedStreamEvent(AGENT), *answer, AgentUpdatedStreamEvent(other), *answer]
+    lane = "agent-researcher"
+    assert said_by(OpenAIAgentsAdapter(), events) == [
+        Step(),
+        Text("Owls."),
+        Step(lane=lane),
+        Data("agent", {"name": "researcher"}, id=lane, lane=lane),
+        Text("Owls.", lane=lane),
+        BROKEN_OFF,
+    ]
+
+
+def test_a_tool_that_openai_runs_is_marked() -> None:
+    action = ActionSearch(type="search", query="owls")
+    item = ResponseFunctionWebSearch(id="ws_1", type="web_search_call", status="completed", action=action)
+    found = {"status": "completed", "action": {"type": "search", "query": "owls"}}
+    assert said_by(OpenAIAgentsAdapter(), [raw("output_item.done", output_index=0, item=item)])[:-1] == [
+        ToolCall("ws_1", "web_search", found["action"], provider_executed=True),
+        ToolResult("ws_1", found, provider_executed=True),
+    ]
+
+
+@pytest.mark.parametrize("error", [None, "secret"])
+def test_a_tool_of_an_mcp_server_has_its_own_name(error: str | None) -> None:
+    item = McpCall.construct(
+        id="mcp_1", type="mcp_call", name="search", server_label="docs", arguments='{"q":1}', output="[2]", error=error
+    )
+    call, outcome, _ = said_by(OpenAIAgentsAdapter(), [raw("output_item.done", output_index=0, item=item)])
+    assert call == ToolCall("mcp_1", "search", {"q": 1}, provider_executed=True, dynamic=True, title="docs: search")
+    failure = ToolError("mcp_1", conversation.TOOL_FAILED, provider_executed=True)
+    assert outcome == (ToolResult("mcp_1", [2], provider_executed=True) if error is None else failure)
+
+
+def test_an_image_that_openai_made_is_a_file() -> None:
+    item = ImageGenerationCall(id="ig_1", type="image_generation_call", status="completed", result="aGk=")
+    said = said_by(OpenAIAgentsAdapter(), [raw("output_item.done", output_index=0, item=item)])
+    assert said[1:-1] == [
+        ToolResult("ig_1", {"status": "completed"}, provider_executed=True),
+        File("data:image/png;base64,aGk=", "image/png"),
+    ]
 
 
 def test_other_events_are_unknown() -> None:

@@ -13,6 +13,8 @@ from pydantic_ai.messages import (
     FunctionToolCallEvent,
     FunctionToolResultEvent,
     ModelResponse,
+    NativeToolCallPart,
+    NativeToolReturnPart,
     PartDeltaEvent,
     PartEndEvent,
     PartStartEvent,
@@ -87,7 +89,7 @@ def test_text_is_streamed_with_the_piece_that_its_start_holds() -> None:
         Text("Hel"),
         Text("lo"),
         BlockEnd(),
-        Finish("stop", usage=USAGE),
+        Finish("stop", usage=USAGE, metadata={"finishReason": "stop"}),
     ]
 
 
@@ -134,6 +136,55 @@ def test_an_input_that_is_no_json_is_an_input_error() -> None:
     assert said[0] == ToolInputError("c1", "weather", "The input is not valid JSON.", "{oops")
 
 
+def test_a_tool_that_the_provider_runs_is_marked() -> None:
+    call = NativeToolCallPart("web_search", {"query": "owls"}, "w1", provider_name="openai")
+    returned = NativeToolReturnPart("web_search", {"status": "completed"}, "w1", provider_name="openai")
+    events = [
+        PartStartEvent(index=0, part=call),
+        PartEndEvent(index=0, part=call),
+        PartStartEvent(index=1, part=returned),
+        PartEndEvent(index=1, part=returned),
+    ]
+    assert said_by(PydanticAIAdapter(), [*events, ended("Hello")])[1:-1] == [
+        ToolInputStart("w1", "web_search", provider_executed=True),
+        ToolInputDelta("w1", '{"query":"owls"}'),
+        ToolCall("w1", "web_search", {"query": "owls"}, provider_executed=True),
+        ToolResult("w1", {"status": "completed"}, provider_executed=True),
+    ]
+
+
+def test_a_result_of_the_provider_whose_call_was_not_told_has_a_call() -> None:
+    returned = NativeToolReturnPart("web_search", ["found"], "w1", provider_name="anthropic")
+    assert said_by(PydanticAIAdapter(), [PartStartEvent(index=0, part=returned), ended("Hello")])[1:-1] == [
+        ToolCall("w1", "web_search", {}, provider_executed=True),
+        ToolResult("w1", ["found"], provider_executed=True),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("content", "outcome"),
+    [
+        ({"error": None, "output": "[2]"}, ToolResult("m1", [2], provider_executed=True)),
+        ({"content": [2], "is_error": False}, ToolResult("m1", [2], provider_executed=True)),
+        ({"error": "secret", "output": None}, ToolError("m1", conversation.TOOL_FAILED, provider_executed=True)),
+    ],
+)
+def test_a_tool_of_an_mcp_server_has_its_own_name(content: Any, outcome: Any) -> None:
+    arguments = '{"action":"call_tool","tool_name":"search","tool_args":{"q": 1}}'
+    call = NativeToolCallPart("mcp_server:docs", arguments, "m1", provider_name="openai")
+    returned = NativeToolReturnPart("mcp_server:docs", content, "m1", provider_name="openai")
+    events = [
+        PartStartEvent(index=0, part=NativeToolCallPart("mcp_server:docs", None, "m1", provider_name="openai")),
+        PartDeltaEvent(index=0, delta=ToolCallPartDelta(args_delta=arguments)),
+        PartEndEvent(index=0, part=call),
+        PartStartEvent(index=1, part=returned),
+    ]
+    assert said_by(PydanticAIAdapter(), [*events, ended("Hello")])[1:-1] == [
+        ToolCall("m1", "search", {"q": 1}, dynamic=True, provider_executed=True, title="docs: search"),
+        outcome,
+    ]
+
+
 def test_calls_that_need_an_approval_are_asked_about_at_the_end() -> None:
     said = said_by(PydanticAIAdapter(), [*CALLS, ended(DeferredToolRequests(approvals=[CALL]))])
     assert said[-2:] == [ApprovalRequest("approval-c1", "c1"), Finish(usage=USAGE)]
@@ -141,7 +192,10 @@ def test_calls_that_need_an_approval_are_asked_about_at_the_end() -> None:
 
 def test_a_structured_output_is_data() -> None:
     said = said_by(PydanticAIAdapter(), [ended({"city": "Paris"}, "tool_call")])
-    assert said == [Data("output", {"city": "Paris"}), Finish("tool-calls", usage=USAGE)]
+    assert said == [
+        Data("output", {"city": "Paris"}),
+        Finish("tool-calls", usage=USAGE, metadata={"finishReason": "tool-calls"}),
+    ]
 
 
 @dataclass(kw_only=True)

@@ -12,7 +12,7 @@ from tests.model_message_strategies import model_histories
 from usechat.adapters.langgraph import to_langchain
 from usechat.adapters.openai_agents import to_openai_agents
 from usechat.adapters.pydantic_ai import to_pydantic_ai
-from usechat.protocol.model_messages import repair
+from usechat.protocol.model_messages import repair_messages
 
 Fact = tuple[str, Any]
 
@@ -77,7 +77,7 @@ def of_openai_agents(history: Any) -> Iterator[Fact]:
 
 @given(model_histories)
 def test_openai_agents_are_told_everything_in_order(history: Any) -> None:
-    history = [message for message in repair(history) if message["role"] != "system"]
+    history = [message for message in repair_messages(history) if message["role"] != "system"]
     ids = [(kind, fact[0] if kind == "call" else fact) for kind, fact in told(history)]
     assert list(of_openai_agents(history)) == ids
 
@@ -85,7 +85,7 @@ def test_openai_agents_are_told_everything_in_order(history: Any) -> None:
 @pytest.mark.parametrize("read", [of_langchain, of_pydantic_ai])
 @given(history=model_histories)
 def test_the_other_frameworks_are_told_everything(read: Callable[[Any], Iterator[Fact]], history: Any) -> None:
-    history = [message for message in repair(history) if message["role"] != "system"]
+    history = [message for message in repair_messages(history) if message["role"] != "system"]
     expected, found = list(told(history)), list(read(history))
     for kind in ("text", "call", "result"):
         assert [fact for fact in found if fact[0] == kind] == [fact for fact in expected if fact[0] == kind]

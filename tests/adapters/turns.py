@@ -3,6 +3,8 @@
 from collections.abc import Sequence
 from typing import Any
 
+import msgspec
+
 from usechat.parts import Part
 from usechat.protocol.request import ChatRequest
 from usechat.sources import Adapter
@@ -31,10 +33,11 @@ def request(*messages: Json, chat_id: str = "c1") -> ChatRequest:
     return ChatRequest.parse({"id": chat_id, "messages": list(messages)})
 
 
-def turn_of(*messages: Json, identity: str | None = None, chat_id: str = "c1") -> Turn:
+def turn_of(*messages: Json, identity: str | None = None, chat_id: str = "c1", has_whole_history: bool = False) -> Turn:
     """Return a turn; call it in a running event loop."""
     asker = None if identity is None else Identity(identity)
-    return TurnContext(request(*messages, chat_id=chat_id), identity=asker).turn
+    asked = msgspec.structs.replace(request(*messages, chat_id=chat_id), has_whole_history=has_whole_history)
+    return TurnContext(asked, identity=asker).turn
 
 
 def said_by(adapter: Adapter[Any], events: Sequence[Any]) -> list[Part]:

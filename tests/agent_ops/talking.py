@@ -7,13 +7,14 @@ from typing import Any
 from usechat import parts as p
 from usechat.agent_ops import AgentOpsChatTransport
 from usechat.protocol.request import ChatRequest
+from usechat.server.observers.observer import Unobserved
 from usechat.turn import Identity, TurnContext
 
 PATIENCE = 30.0
 """Seconds to wait for something that should happen at once; a loaded machine is slow."""
 
 
-class Counted:
+class Counted(Unobserved):
     """Counts what a source tells beside its answer."""
 
     def __init__(self) -> None:

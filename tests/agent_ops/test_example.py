@@ -11,8 +11,11 @@ from typing import Any
 import pytest
 from websockets.asyncio.client import ClientConnection, connect
 
+from examples.agent_ops_demo import PATH, gateway_to, make_token
 from examples.agent_ops_session.scripts import SCRIPTS
 from examples.agent_ops_session.server import Sessions, serving
+from usechat.agent_ops import SessionDirectory
+from usechat.testing import AgentClient
 
 ROOT = Path(__file__).parent.parent.parent
 
@@ -98,6 +101,35 @@ async def test_whoever_comes_later_is_told_what_is_asked_and_said(sessions: Sess
             assert (init["data"]["runnerBusy"], init["session"]["messages"][-1]["content"]) == (True, "One moment.")
             await say(bob, type="answer", questionId=question["questionId"], answer="yes")
             assert (await read(bob, "status", runnerBusy=False))[-3]["content"] == "You answered: yes"
+
+
+async def token_of(directory: SessionDirectory) -> str:
+    token = await make_token(directory)
+    await directory.close()
+    return token
+
+
+def test_the_gateway_of_the_demo_answers_for_a_session(tmp_path: Path) -> None:
+    address = f"sqlite:///{tmp_path}/sessions.db"
+    token = asyncio.run(token_of(SessionDirectory(address)))
+    command = [sys.executable, "-m", "examples.agent_ops_session", "--port", "0"]
+    with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        url = process.stdout.readline().removeprefix("Sessions: ").strip()
+        try:
+            directory = SessionDirectory(address)
+            gateway = gateway_to(url, directory)
+            path, headers = PATH.format(session_id="demo"), {"authorization": f"Bearer {token}"}
+            with AgentClient(gateway, path=path, headers=headers, approve=True) as client:
+                for prompt in ("tool", "ask"):
+                    answer = client.ask(prompt)
+                    answer.assert_legal()
+                    answer.assert_redacted(token)
+                    assert answer.error is None
+                    assert answer.tools
+                client.run(directory.close())
+        finally:
+            process.terminate()
 
 
 def test_it_runs_by_itself() -> None:

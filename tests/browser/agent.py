@@ -33,6 +33,25 @@ EVIL: Final = """<script>window.hacked=1</script><img src=x onerror="window.hack
 
 All is well.
 """
+LONG_CODE: Final = (
+    "```python\n"
+    + "".join(
+        f"def function_{number}(first, second):\n    return first * {number} + second\n\n" for number in range(30)
+    )
+    + "wide = ["
+    + ", ".join(map(str, range(200)))
+    + "]\n```\n"
+)
+WIDE_TABLE: Final = (
+    "| "
+    + " | ".join(f"Considerable-{number}" for number in range(9))
+    + " |\n"
+    + "|---" * 9
+    + "|\n"
+    + ("| " + " | ".join("unbreakableword" for _ in range(9)) + " |\n")
+)
+TASKS: Final = "- [x] bought milk\n- [ ] wrote the letter\n"
+FORMULAS: Final = r"Inline \(a^2 + b^2\) and a display:" + "\n\n" + r"\[ \frac{1}{2} \]" + "\n\n" + r"Code: `\(raw\)`."
 
 
 Said = AsyncIterator[str | Part]
@@ -60,6 +79,33 @@ async def _echo(turn: Turn) -> Said:
 async def _markdown(_turn: Turn) -> Said:
     for line in MARKDOWN.splitlines(keepends=True):
         yield line
+
+
+def _saying(text: str) -> Callable[[Turn], Said]:
+    async def say(_turn: Turn) -> Said:
+        yield text
+
+    return say
+
+
+async def _drawn(_turn: Turn) -> Said:
+    """Data of each kind that the page draws."""
+    yield Data("loading", {"percent": 40, "label": "Reading files"}, "loading")
+    yield Data("sales", {"series": [{"name": "2025", "values": [3, 5, 2]}], "labels": ["a", "b", "c"]})
+    yield Data("cities", [{"name": "Lisbon", "people": 567131}, {"name": "Porto", "people": 231800}])
+
+
+async def _nothing(_turn: Turn) -> Said:
+    for part in list[Part]():
+        yield part
+
+
+async def _clock(turn: Turn) -> Said:
+    """Call the tool that the page itself runs."""
+    if turn.tool_outputs:
+        yield f"Your zone is {turn.tool_outputs[-1].output['timeZone']}."
+    else:
+        yield ToolCall("call-4", "browser_time", {})
 
 
 async def _think(turn: Turn) -> Said:
@@ -198,16 +244,23 @@ async def _parallel(_turn: Turn) -> Said:
 
 BEHAVIOURS: Final[Mapping[str, Callable[[Turn], Said]]] = {
     "approve": _approve,
+    "clock": _clock,
+    "code": _saying(LONG_CODE),
     "count": _count,
+    "drawn": _drawn,
     "evil": _evil,
     "fail": _fail,
     "files": _files,
     "flow": _flow,
+    "formulas": _saying(FORMULAS),
     "long": _long,
     "many": _many,
     "markdown": _markdown,
+    "nothing": _nothing,
     "parallel": _parallel,
     "sources": _sources,
+    "table": _saying(WIDE_TABLE),
+    "tasks": _saying(TASKS),
     "think": _think,
     "tools": _tools,
 }

@@ -8,6 +8,7 @@ const web = fileURLToPath(new URL("../../web/", import.meta.url));
 const load = (name) => import(pathToFileURL(createRequire(`${web}/package.json`).resolve(name)));
 const { build } = await load("vite");
 const { default: react } = await load("@vitejs/plugin-react");
+const { default: tailwindcss } = await load("@tailwindcss/vite");
 
 const { version } = createRequire(import.meta.url)(`${hook}/node_modules/ai/package.json`);
 
@@ -15,11 +16,15 @@ await build({
   configFile: false,
   root: web,
   base: "./",
-  plugins: [react()],
+  plugins: [react(), tailwindcss()],
   define: { AI_SDK_RELEASE: JSON.stringify(version) },
   logLevel: "error",
   resolve: {
-    alias: { "@ai-sdk/react": `${hook}/node_modules/@ai-sdk/react`, ai: `${hook}/node_modules/ai` },
+    alias: {
+      "hast-util-from-html-isomorphic": `${web}node_modules/hast-util-from-html-isomorphic/index.js`,
+      "@ai-sdk/react": `${hook}/node_modules/@ai-sdk/react`,
+      ai: `${hook}/node_modules/ai`,
+    },
     dedupe: ["react", "react-dom"],
   },
   build: { outDir: output, emptyOutDir: true },

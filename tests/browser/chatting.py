@@ -7,13 +7,14 @@ from playwright.sync_api import Page, expect
 
 from tests.browser.agent import GATES
 
-__all__ = ["ask", "chat_id", "expect", "go_on", "stored", "wait_until_idle", "wait_until_stored"]
+__all__ = ["ask", "chat_id", "delete_chat", "expect", "go_on", "stored", "wait_until_idle", "wait_until_stored"]
 
 expect.set_options(timeout=30_000)
 
 KEPT = """() => {
     const id = new URLSearchParams(location.search).get("chat");
-    return JSON.parse(localStorage.getItem(`usechat:${location.pathname}:${id}`) ?? '{"messages": []}').messages;
+    const key = Object.keys(localStorage).find((each) => each.endsWith(`:${id}`) && !each.includes(":draft:"));
+    return JSON.parse(localStorage.getItem(key) ?? '{"messages": []}').messages;
 }"""
 
 
@@ -42,6 +43,13 @@ def chat_id(page: Page) -> str:
 def go_on(page: Page) -> None:
     """Let the held answer of this chat go on."""
     GATES.open(chat_id(page))
+
+
+def delete_chat(page: Page, title: str) -> None:
+    """Delete a chat with the menu of its entry in the list."""
+    page.get_by_role("button", name=title, exact=True).hover()
+    page.get_by_role("button", name=f"Options of {title}").click()
+    page.get_by_role("menuitem", name="Delete").click()
 
 
 def stored(page: Page) -> list[Any]:

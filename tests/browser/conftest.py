@@ -12,6 +12,7 @@ from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Page, P
 from tests.browser.agent import answer
 from tests.browser.chromium import ARGUMENTS, find_chromium
 from tests.conformance.served import PATIENCE, Served, serving
+from usechat.protocol.request import Limits
 from usechat.server import ChatApp
 from usechat.server.page import PageSettings, WithPage
 from usechat.server.requests import allow_all
@@ -35,10 +36,13 @@ def chromium(playwright: Playwright) -> Iterator[Browser]:
 
 
 @contextmanager
-def page_served(agent: Any, *, directory: Path | None = None) -> Iterator[Served]:
-    """Serve an agent with the page in front, under the prefix ``/chat``."""
-    chats = ChatApp(agent, metrics=False)
-    told = PageSettings(title="Under test", suggestions=("hello there",))
+def page_served(agent: Any, *, directory: Path | None = None, name: str = "", **more: Any) -> Iterator[Served]:
+    """Serve an agent with the page in front, under the prefix ``/chat``; ``more`` is for its app."""
+    chats = ChatApp(agent, metrics=False, **more)
+    limits = Limits(maximum_file_bytes=200_000, maximum_bytes=400_000)
+    told = PageSettings(
+        title="Under test", name=name, suggestions=("hello there",), chats="chats" in more, limits=limits
+    )
     with serving({"chat": WithPage(chats, settings=told, authorize=allow_all, directory=directory)}) as served:
         yield served
         served.run(chats.shut_down()).result(PATIENCE)

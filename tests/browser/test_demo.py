@@ -48,6 +48,18 @@ def test_consent_is_asked_for(open_page: OpenPage, demo: ServeProcess, button: s
     expect(flow).not_to_contain_text("running")
 
 
+def test_the_tour_shows_a_tool_that_runs_in_the_browser(open_page: OpenPage, demo: ServeProcess) -> None:
+    page = open_page(f"{demo.url}/")
+    page.get_by_role("button", name="Show a tool that runs in my browser").click()
+    expect(page.get_by_text("Your browser says that it is")).to_be_visible()
+    wait_until_idle(page)
+    page.get_by_role("button", name="New chat").click()
+    page.get_by_role("button", name="Show a flow with two parallel nodes").click()
+    flow = page.get_by_role("complementary", name="Flow")
+    expect(flow).to_contain_text("party-planner complete")
+    expect(flow.locator(".node.complete")).to_have_count(3)
+
+
 def test_a_sum_and_a_tool_that_fails(open_page: OpenPage, demo: ServeProcess) -> None:
     page = open_page(f"{demo.url}/")
     ask(page, "What is (17 + 4) * 2?")

@@ -2,7 +2,7 @@
 
 import re
 
-from playwright.sync_api import Page
+from playwright.sync_api import Page, Route
 
 from tests.browser.agent import GATES
 from tests.browser.chatting import ask, chat_id, expect, go_on, stored, wait_until_idle, wait_until_stored
@@ -82,6 +82,23 @@ def test_an_answer_that_is_lost_is_told_and_can_be_asked_for_again(open_page: Op
     page.get_by_role("button", name="Try again").click()
     wait_for_the_count(page)
     expect(alert).to_be_hidden()
+
+
+def test_a_resume_that_finds_nothing_after_a_question_was_sent_is_no_loss(open_page: OpenPage) -> None:
+    page = open_page()
+    held: list[Route] = []
+
+    def hold(route: Route) -> None:
+        held.append(route)
+
+    page.route("**/stream", hold)
+    page.reload()
+    eventually(lambda: page.evaluate("1") == 1 and len(held) == 1, "the page tries to resume")
+    ask(page, "hello there")
+    held[0].fulfill(status=204)
+    expect(page.get_by_text("You said: hello there")).to_be_visible()
+    wait_until_idle(page)
+    expect(page.get_by_role("alert")).to_be_hidden()
 
 
 def test_what_a_server_says_that_hangs_up_is_no_failure(open_page: OpenPage) -> None:

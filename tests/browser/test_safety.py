@@ -22,7 +22,7 @@ def test_nothing_that_an_answer_holds_runs(open_page: OpenPage) -> None:
     expect(answer).to_contain_text("All is well.")
     wait_until_idle(page)
     page.wait_for_load_state("networkidle")
-    for selector in ("script", "iframe", "svg:not(.icon)", "style", "[onclick]", "[onerror]", "img[src*='spy']"):
+    for selector in ("script", "iframe", "svg:not(.lucide)", "style", "[onclick]", "[onerror]", "img[src*='spy']"):
         assert answer.locator(selector).count() == 0, selector
     links = [link.get_attribute("href") or "" for link in answer.locator("a").all()]
     assert [link for link in links if link.startswith("javascript:")] == []

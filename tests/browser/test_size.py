@@ -15,7 +15,7 @@ def text_message(number: int) -> dict[str, object]:
 
 def fill_the_chat(page: Page, messages: int) -> None:
     chat = json.dumps({"messages": [text_message(number) for number in range(messages)], "running": False})
-    script = "chat => localStorage.setItem(`usechat:${location.pathname}:${location.search.slice(6)}`, chat)"
+    script = "chat => localStorage.setItem(`usechat:/chat/api/chat::${location.search.slice(6)}`, chat)"
     page.evaluate(script, chat)
     page.reload()
 

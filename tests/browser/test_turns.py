@@ -1,9 +1,12 @@
 """What a newcomer sees first: a message goes out, an answer streams in, and it looks right."""
 
+import re
 from base64 import b64decode
 
+import pytest
+
 from tests.browser.agent import PICTURE
-from tests.browser.chatting import ask, expect, go_on, stored, wait_until_idle, wait_until_stored
+from tests.browser.chatting import ask, delete_chat, expect, go_on, stored, wait_until_idle, wait_until_stored
 from tests.browser.conftest import OpenPage
 
 
@@ -40,7 +43,7 @@ def test_thoughts_fold_when_they_are_done(open_page: OpenPage) -> None:
     go_on(page)
     expect(page.get_by_text("I have thought.")).to_be_visible()
     expect(page.get_by_text("Let me think about that.")).to_be_hidden()
-    page.get_by_role("button", name="Thoughts").click()
+    page.get_by_role("button", name=re.compile(r"Thought for \d")).click()
     expect(page.get_by_text("Let me think about that.")).to_be_visible()
 
 
@@ -51,7 +54,16 @@ def test_a_tool_call_and_a_failed_one(open_page: OpenPage) -> None:
     expect(page.get_by_text("Division by zero.")).to_be_visible()
     expect(page.get_by_text("One tool worked, one did not.")).to_be_visible()
     page.get_by_role("button", name="search Done").click()
-    expect(page.get_by_label("Output")).to_contain_text('"found": 3')
+    expect(page.get_by_role("region", name="Output")).to_contain_text("found3")
+
+
+def test_a_tool_of_the_page_runs_and_its_output_is_sent(open_page: OpenPage) -> None:
+    page = open_page()
+    ask(page, "clock please")
+    zone = page.evaluate("Intl.DateTimeFormat().resolvedOptions().timeZone")
+    expect(page.get_by_text(f"Your zone is {zone}.")).to_be_visible()
+    wait_until_idle(page)
+    expect(page.get_by_label("Assistant")).to_have_count(1)
 
 
 def test_sources_pictures_and_data(open_page: OpenPage) -> None:
@@ -70,6 +82,53 @@ def test_attached_files_reach_the_agent(open_page: OpenPage) -> None:
     expect(page.get_by_role("list", name="Attached files")).to_contain_text("notes.txt")
     page.get_by_role("button", name="Send").click()
     expect(page.get_by_label("Assistant")).to_contain_text("Files: notes.txt (text/plain)")
+
+
+def test_a_file_that_is_attached_after_typing_is_sent(open_page: OpenPage) -> None:
+    page = open_page()
+    page.locator("#prompt").press_sequentially("files please")
+    attached = [{"name": "notes.txt", "mimeType": "text/plain", "buffer": b"some notes"}]
+    page.set_input_files("input[type=file]", attached)  # type: ignore[arg-type]
+    expect(page.get_by_role("list", name="Attached files")).to_contain_text("notes.txt")
+    page.get_by_role("button", name="Send").click()
+    expect(page.get_by_label("Assistant")).to_contain_text("Files: notes.txt (text/plain)")
+
+
+def test_a_file_that_is_too_large_is_refused_before_it_is_sent(open_page: OpenPage) -> None:
+    page = open_page()
+    large = [{"name": "large.bin", "mimeType": "application/octet-stream", "buffer": b"x" * 160_000}]
+    page.set_input_files("input[type=file]", large)  # type: ignore[arg-type]
+    expect(page.get_by_role("alert")).to_have_text("large.bin is too large: 160 kB. A file may have 150 kB.")
+    expect(page.get_by_role("list", name="Attached files")).to_be_hidden()
+
+
+def test_a_file_that_is_dropped_anywhere_is_attached(open_page: OpenPage) -> None:
+    page = open_page()
+    address = page.url
+    page.evaluate("""() => {
+        const files = new DataTransfer();
+        files.items.add(new File(["some notes"], "dropped.txt", { type: "text/plain" }));
+        const drop = (type) => document.querySelector("header").dispatchEvent(
+            new DragEvent(type, { dataTransfer: files, bubbles: true, cancelable: true }));
+        window.left = drop("dragover") || drop("drop");
+    }""")
+    assert page.evaluate("window.left") is False, "the browser does not open the file"
+    expect(page.get_by_role("list", name="Attached files")).to_contain_text("dropped.txt")
+    assert page.url == address
+
+
+@pytest.mark.parametrize("key", ["Enter", "Control+Enter"])
+def test_a_key_sends_an_edit(open_page: OpenPage, key: str) -> None:
+    page = open_page()
+    ask(page, "first words")
+    wait_until_idle(page)
+    page.locator("#prompt").press("ArrowUp")
+    field = page.get_by_label("Edit message")
+    field.fill("other words")
+    field.press("Shift+Enter")
+    field.press_sequentially("and more")
+    field.press(key)
+    expect(page.get_by_label("Assistant")).to_contain_text("You said: other words and more")
 
 
 def test_an_edit_keeps_the_attached_files(open_page: OpenPage) -> None:
@@ -184,5 +243,5 @@ def test_several_chats_in_the_list_and_in_the_address(open_page: OpenPage) -> No
     expect(page.get_by_label("Assistant")).to_contain_text("You said: the first chat")
     page.go_back()
     expect(page.get_by_label("Assistant")).to_contain_text("You said: the second chat")
-    page.get_by_role("button", name="Delete the first chat").click()
+    delete_chat(page, "the first chat")
     expect(page.get_by_role("navigation", name="Chats")).not_to_contain_text("the first chat")

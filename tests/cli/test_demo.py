@@ -16,7 +16,7 @@ from usechat.cli import main
 
 def test_it_prints_the_address_the_routes_and_a_curl_line_and_answers(tmp_path: Path) -> None:
     with serve_process(tmp_path, command="demo") as demo:
-        assert "usechat serves the usechat guide at http://127.0.0.1:" in demo.written
+        assert "usechat serves usechat demo at http://127.0.0.1:" in demo.written
         assert "\n  GET  / (the chat page)\n  POST /api/chat\n" in demo.written
         assert "curl -N " in demo.written
         with urllib.request.urlopen(f"{demo.url}/docs/serving.md", timeout=30) as page:
@@ -70,7 +70,6 @@ def test_what_a_model_needs_is_one_sentence(
     ("arguments", "sentence"),
     [
         (["--model", "nonsense"], "usechat: --model nonsense: Unknown model: nonsense; give a name such as"),
-        (["--model", "local"], "usechat: --model local needs two packages: pip install xllamacpp && "),
         (["--port", "none"], "usechat demo: argument --port: 'none' is not a port: give a number up to 65535"),
     ],
 )

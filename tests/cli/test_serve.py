@@ -242,9 +242,9 @@ def complaint_about(arguments: list[str], capsys: pytest.CaptureFixture[str]) ->
         (["served_agents:plain", "--sdk", "4"], "'4' is not an AI SDK release; "),
         (
             ["served_agents:plain", "--host", "0.0.0.0"],
-            "--host 0.0.0.0 lets other machines in; say with --auth who is allowed",
+            "--host 0.0.0.0 accepts other machines; --auth must say who is allowed",
         ),
-        (["served_agents:plain", "--host", "::"], "--host :: lets other machines in; say with --auth who is allowed"),
+        (["served_agents:plain", "--host", "::"], "--host :: accepts other machines; --auth must say who is allowed"),
         (["served_agents:plain", "--workers", "2"], "--workers 2 needs a store that they share: a run lives in one "),
         (["served_agents:chats", "--workers", "2"], "--workers 2 needs a store that they share: a run lives in one "),
         (["served_agents:mounted", "--workers", "2"], "--workers 2 needs a store that they share: a run lives in one "),

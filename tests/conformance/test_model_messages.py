@@ -15,7 +15,7 @@ from tests.conformance.test_message_builder import same
 from tests.message_histories import STATES, Histories
 from tests.model_message_strategies import model_histories
 from usechat.errors import InvalidMessages
-from usechat.protocol.model_messages import _is_absolute_url, model_messages, repair
+from usechat.protocol.model_messages import _is_absolute_url, model_messages, repair_messages
 from usechat.protocol.releases import holds, release
 from usechat.protocol.validation import validate_messages
 
@@ -221,7 +221,7 @@ def spoken(messages: Sequence[Json]) -> list[str]:
 @given(batch=st.lists(model_histories, min_size=20, max_size=20))
 def test_the_ai_sdk_sends_every_repaired_history_to_the_model(judge: Judge, major: Major, batch: list[Json]) -> None:
     histories = [without_approvals(messages) for messages in batch] if major == "5" else batch
-    repaired = [messages for messages in map(repair, histories) if messages]
+    repaired = [messages for messages in map(repair_messages, histories) if messages]
     for messages, result in zip(repaired, judge.prompt(RELEASES[major][-1], repaired), strict=True):
         assert result["error"] is None, (messages, result["error"])
         assert result["prompt"] is not None
@@ -232,7 +232,7 @@ def test_the_ai_sdk_sends_every_repaired_history_to_the_model(judge: Judge, majo
 def test_the_ai_sdk_sends_every_converted_and_repaired_chat_to_the_model(judge: Judge, major: Major) -> None:
     histories = map(without_plain_data_urls, islice(Histories(major, seed=3), 500))
     converted = [by_us(Conversion(messages), major)[0] for messages in histories]
-    repaired = [messages for messages in map(repair, filter(None, converted)) if messages]
+    repaired = [messages for messages in map(repair_messages, filter(None, converted)) if messages]
     results = judge.prompt(RELEASES[major][-1], repaired)
     assert [result["error"] for result in results] == [None] * len(repaired)
     assert len(repaired) > 300

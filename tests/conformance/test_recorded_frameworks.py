@@ -15,6 +15,7 @@ def _rows() -> list[tuple[Framework, Script, Api, str]]:
         (framework, script, api, release)
         for framework in RECORDED_FRAMEWORKS
         for script in SCRIPTS
+        if script.name not in framework.not_played
         for number, api in enumerate(api for api in framework.apis if api in script.apis)
         for release in (WITH_APPROVALS if script.approvals else NEWEST)
         if number == 0 or release == NEWEST[-1]

@@ -1,16 +1,12 @@
 """The types of `usechat types` in a page, compiled by the real compiler with the real packages."""
 
-import subprocess
 from pathlib import Path
 
 import pytest
 
-from scripts.generate_docs import ROOT
-from tests.conformance.judge import node_binary
+from tests.conformance.tsc import complaints
 from tests.test_typescript import weather_agent
 from usechat.typescript import types_of, typescript
-
-WEB = ROOT / "web"
 
 PAGE = """
 import { useChat } from "@ai-sdk/react";
@@ -40,12 +36,7 @@ def compile_page(directory: Path, line: str) -> str:
     """Return what the TypeScript compiler says about a page with this line."""
     (directory / "chat-types.ts").write_text(typescript(types_of(weather_agent())), encoding="utf-8")
     (directory / "page.tsx").write_text(PAGE.replace("PLACE", line), encoding="utf-8")
-    (directory / "node_modules").symlink_to(WEB / "node_modules")
-    options = ["--noEmit", "--strict", "--jsx", "react-jsx", "--module", "esnext", "--moduleResolution", "bundler"]
-    compiler = WEB / "node_modules" / "typescript" / "bin" / "tsc"
-    command = [node_binary(), str(compiler), *options, "--target", "es2022", "--skipLibCheck", "page.tsx"]
-    done = subprocess.run(command, cwd=directory, capture_output=True, text=True, check=False, timeout=280)
-    return done.stdout + done.stderr
+    return complaints(directory, "page.tsx")
 
 
 @pytest.mark.parametrize(

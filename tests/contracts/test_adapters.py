@@ -34,6 +34,7 @@ from usechat.protocol.sse import ChunkDecoder
 from usechat.protocol.stream import MessageStream
 from usechat.runs.log import Log
 from usechat.runs.run import Run, RunInfo, RunState, Timeouts
+from usechat.server.observers.observer import Unobserved
 from usechat.sources import Adapter, AdapterSource
 from usechat.turn import Turn, TurnContext
 
@@ -190,15 +191,11 @@ class Upstream:
             self.task = asyncio.current_task()
 
 
-class Observed:
+class Observed(Unobserved):
     """Counts the events that are not known."""
 
     def __init__(self) -> None:
         self.unknown: list[str] = []
-
-    def source_unreachable(self) -> None: ...
-    def source_connected(self) -> None: ...
-    def source_disconnected(self) -> None: ...
 
     def event_unknown(self, kind: str) -> None:
         self.unknown.append(kind)

@@ -21,7 +21,7 @@ from usechat.open_harness.engine.batched_store import BatchedRunStore
 from usechat.open_harness.engine.postgres_store import PostgresRunStore
 from usechat.open_harness.engine.processes import new_start, this_process
 from usechat.open_harness.engine.sqlite_store import SqliteRunStore
-from usechat.open_harness.engine.store import FlowRunStore, MemoryRunStore
+from usechat.open_harness.engine.store import FlowRunStore, MemoryRunStore, SharedRunStore
 from usechat.protocol.chunks import TextDeltaChunk
 from usechat.protocol.request import ChatRequest
 
@@ -131,6 +131,33 @@ def test_the_later_of_two_runs_of_one_instant_is_the_latest(store: FlowRunStore)
     assert store.unfinished_run("c") == "a"
     store.save_snapshot("a", {**snapshot("complete"), "startedAt": new_start()})
     assert store.unfinished_run("c") is None
+
+
+def test_commands_are_taken_once_and_in_order(store: FlowRunStore) -> None:
+    if not isinstance(store, SharedRunStore):
+        assert isinstance(store, MemoryRunStore), "it belongs to one process"
+        return
+    for run_id, number in (("a", 1), ("b", 2), ("a", 3)):
+        store.send_command(run_id, {"type": "send", "message": number})
+    store.flush()
+    assert store.take_commands(["a", "c"]) == [("a", {"type": "send", "message": n}) for n in (1, 3)]
+    assert store.take_commands(["a", "b"]) == [("b", {"type": "send", "message": 2})]
+    assert store.take_commands(["a", "b"]) == []
+
+
+def test_a_run_whose_process_lives_is_running(store: FlowRunStore) -> None:
+    if not isinstance(store, SharedRunStore):
+        assert isinstance(store, MemoryRunStore), "it belongs to one process"
+        return
+    rows = {
+        "here": ("running", this_process()),
+        "gone": ("running", this_process() + "0"),
+        "paused": ("paused", this_process()),
+    }
+    for chat_id, (status, process) in rows.items():
+        run = {"status": status, "owner": "", "input": {"chatId": chat_id}, "process": process}
+        store.save_snapshot(f"run of {chat_id}", run)
+    assert [store.running_run(chat_id) for chat_id in (*rows, "none")] == ["run of here", None, None, None]
 
 
 def test_flush_returns_when_nothing_waits(store: FlowRunStore) -> None:

@@ -93,6 +93,15 @@ async def test_a_chat_without_a_run_can_be_claimed(store: RunStore) -> None:
     assert await store.latest("c1") == run()
 
 
+async def test_the_state_of_a_paused_agent_is_taken_once_by_any_worker(stores: Stores) -> None:
+    here, there = stores
+    for state in (b"old", b"new"):
+        await here.keep_state("h1", state)
+    taken = await asyncio.gather(*(store.take_state("h1") for store in (here, there, here)))
+    assert sorted(filter(None, taken)) == [b"new"]
+    assert await there.take_state("h1") is None
+
+
 async def test_a_chat_has_one_active_run(stores: Stores) -> None:
     here, there = stores
     await here.claim(run("r1"))

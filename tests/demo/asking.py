@@ -24,7 +24,7 @@ def quick_registry() -> NodeRegistry:
 
 @cache
 def guide() -> RunChatTransport:
-    return RunChatTransport(Guide(quick_registry()), sdk="7")
+    return RunChatTransport(Guide(quick_registry(), pace=0), sdk="7")
 
 
 def user(text: str, number: int = 1) -> dict[str, Any]:

@@ -17,6 +17,7 @@ from usechat.open_harness.events.event import REQUIRED
 from usechat.open_harness.nodes.builtin import default_registry
 from usechat.protocol.chunks import TextDeltaChunk
 from usechat.protocol.request import ChatRequest
+from usechat.testing import AgentClient
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "open-harness.md").read_text(encoding="utf-8")
@@ -54,6 +55,17 @@ def names_of_the_page() -> dict[str, Any]:
 
 
 EXPECTED = "It is 21 °C in Rome. It is 21 °C in Rome. Take sunglasses along. "
+
+
+def test_the_example_answers_with_tools_and_data(folder: Path) -> None:
+    with AgentClient(load_object(f"{folder / 'chat.py'}:transport")) as client:
+        answer = client.ask("Rome")
+        answer.assert_legal()
+        assert answer.text == EXPECTED
+        assert {tool.name: tool.output for tool in answer.tools if tool.state == "output-available"} == {
+            "weather": {"celsius": 21}
+        }
+        assert answer.data["flow-status"][-1]["status"] == "complete"
 
 
 @pytest.mark.usefixtures("folder")

@@ -1,14 +1,12 @@
 """UI messages to model messages, by value; the npm function judges thousands in tests/conformance."""
 
-import doctest
 from typing import Any, Literal
 
 import pytest
 
 import usechat
 from usechat.errors import InvalidMessages, UnknownRelease
-from usechat.protocol import model_messages as module
-from usechat.protocol.model_messages import model_messages
+from usechat.protocol.model_messages import model_messages, repair_messages
 from usechat.protocol.validation import ToolSchema, validate_messages
 
 Json = Any
@@ -38,13 +36,8 @@ def converted(*parts: Json, sdk: Major = "7", **options: Any) -> Json:
     return [[message["role"], *message["content"]] for message in messages]
 
 
-def test_it_is_public() -> None:
-    assert usechat.model_messages is model_messages
-
-
-def test_the_examples_of_the_docstrings_are_true() -> None:
-    results = doctest.testmod(module)
-    assert (results.failed, results.attempted > 5) == (0, True)
+def test_conversion_and_repair_are_public() -> None:
+    assert (usechat.model_messages, usechat.repair_messages) == (model_messages, repair_messages)
 
 
 @pytest.mark.parametrize("sdk", ["any", "4", "6.0.1", ""])

@@ -1,4 +1,4 @@
-"""`repair` makes a history that no provider rejects; the rules are in tests/provider_rules.py."""
+"""`repair_messages` makes a history that no provider rejects; the rules are in tests/provider_rules.py."""
 
 from itertools import islice
 from typing import Any, Literal
@@ -10,7 +10,7 @@ from tests.message_histories import Histories
 from tests.model_message_strategies import model_histories, model_histories_with_denials
 from tests.provider_rules import RULES, broken_rules
 from usechat.errors import InvalidMessages
-from usechat.protocol.model_messages import model_messages, repair
+from usechat.protocol.model_messages import model_messages, repair_messages
 
 Json = Any
 
@@ -69,7 +69,7 @@ GOOD: list[list[Json]] = [
 @pytest.mark.parametrize("messages", GOOD)
 def test_a_good_history_is_unchanged(messages: Json) -> None:
     assert broken_rules(messages) == set()
-    assert repair(messages) == messages
+    assert repair_messages(messages) == messages
 
 
 @pytest.mark.parametrize(
@@ -239,7 +239,7 @@ def test_a_good_history_is_unchanged(messages: Json) -> None:
 )
 def test_what_a_provider_rejects_is_repaired(rule: str, messages: Json, repaired: Json) -> None:
     assert rule in broken_rules(messages)
-    assert repair(messages) == repaired
+    assert repair_messages(messages) == repaired
     assert broken_rules(repaired) == set()
 
 
@@ -252,7 +252,7 @@ def test_every_rule_can_be_broken() -> None:
 def test_a_denial_of_a_providers_call_stays_in_the_tool_message() -> None:
     denied = result() | {"output": {"type": "execution-denied", "reason": "no"}}
     messages: Json = [USER, assistant(call(providerExecuted=True)), tool(denied)]
-    assert repair(messages) == messages
+    assert repair_messages(messages) == messages
 
 
 @settings(max_examples=400)
@@ -261,9 +261,9 @@ def test_a_repaired_history_keeps_every_rule_and_needs_no_further_repair(message
     for rule in broken_rules(messages):
         event(rule)
     before = repr(messages)
-    repaired = repair(messages)
+    repaired = repair_messages(messages)
     assert broken_rules(repaired) == set()
-    assert repair(repaired) == repaired
+    assert repair_messages(repaired) == repaired
     assert repr(messages) == before
     if not broken_rules(messages):
         assert repaired == messages
@@ -278,14 +278,14 @@ def test_every_chat_becomes_a_history_that_no_provider_rejects(major: Literal["5
         except InvalidMessages:
             continue
         repaired += bool(broken_rules(history))
-        assert broken_rules(repair(history)) == set()
+        assert broken_rules(repair_messages(history)) == set()
     assert repaired > 100
 
 
 @settings(max_examples=200)
 @given(messages=model_histories)
 def test_nothing_that_was_said_is_lost(messages: Json) -> None:
-    assert said_in(repair(messages)) == said_in(messages)
+    assert said_in(repair_messages(messages)) == said_in(messages)
 
 
 def said_in(messages: Json) -> Json:

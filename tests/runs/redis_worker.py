@@ -8,8 +8,9 @@ from pathlib import Path
 
 import uvicorn
 
+from tests.plain_asgi import PLAIN_ASGI
 from usechat.runs.redis.store import RedisRuns
-from usechat.server import ChatApp
+from usechat.server import ChatApp, Settings
 from usechat.turn import Turn
 
 
@@ -26,7 +27,7 @@ async def count(turn: Turn) -> AsyncIterator[str]:
 
 def main() -> None:
     descriptor, url, lease = sys.argv[1:]
-    app = ChatApp(count, runs=RedisRuns(url, lease=float(lease)), drain=0)
+    app = ChatApp(count, runs=RedisRuns(url, lease=float(lease)), drain=0, settings=Settings(plain_asgi=PLAIN_ASGI))
     uvicorn.Server(uvicorn.Config(app, log_level="error")).run([socket.socket(fileno=int(descriptor))])
 
 

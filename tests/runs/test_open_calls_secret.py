@@ -19,7 +19,7 @@ from starlette.applications import Starlette
 from starlette.responses import PlainTextResponse
 from starlette.routing import Route
 from usechat import ToolCall
-from usechat.server import chat_response
+from usechat.server import Settings, chat_response
 
 async def asking(turn):
     inherited = subprocess.run(["env"], stdout=subprocess.PIPE, check=True).stdout
@@ -28,7 +28,8 @@ async def asking(turn):
         yield ToolCall("t1", "ask", {})
 
 async def chat(request):
-    return await chat_response(request, asking)
+    plain = os.environ.get("USECHAT_TEST_PLAIN_ASGI") == "1"
+    return await chat_response(request, asking, settings=Settings(plain_asgi=plain))
 
 async def healthy(request):
     return PlainTextResponse("ok")
@@ -60,7 +61,7 @@ def posted(url: str, *messages: Any) -> Any:
 def test_workers_take_what_another_asked_for_and_what_they_start_does_not_know_their_secret(tmp_path: Path) -> None:
     (tmp_path / "bare.py").write_text(APP)
     [user] = question()["messages"]
-    with serve_process(tmp_path, "bare:app", "--workers", "2") as served:
+    with serve_process(tmp_path, "bare:app", "--workers", "2", is_app=True) as served:
         message = posted(served.url, user)
         answered = {"state": "output-available", "output": 1}
         message["parts"] = [part | answered if "toolCallId" in part else part for part in message["parts"]]

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import uvicorn
 
+from tests.plain_asgi import PLAIN_ASGI
 from usechat.runs.redis.store import RedisRuns
 from usechat.runs.redis.turns import RedisTurns
 from usechat.server import ChatApp, Settings, Unobserved
@@ -39,7 +40,7 @@ async def count(turn: Turn) -> AsyncIterator[str]:
 
 def serve(descriptor: str, url: str, lease: str) -> None:
     runs = RedisRuns(url, lease=float(lease))
-    app = ChatApp(RedisTurns(runs, _QUEUE, maximum_waiting=3), runs=runs)
+    app = ChatApp(RedisTurns(runs, _QUEUE, maximum_waiting=3), runs=runs, settings=Settings(plain_asgi=PLAIN_ASGI))
     uvicorn.Server(uvicorn.Config(app, log_level="error")).run([socket.socket(fileno=int(descriptor))])
 
 

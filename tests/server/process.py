@@ -16,7 +16,11 @@ from tests.plain_asgi import PLAIN_ASGI
 PATIENCE: Final = 60.0
 """Seconds to wait for something that should happen soon; a loaded machine is slow."""
 
-_COMMAND: Final = [sys.executable, "-c", "import sys; from usechat.cli import main; sys.exit(main())"]
+_PROGRAM: Final = "import sys; from usechat.cli import main; sys.exit(main())"
+_PLAIN_PROGRAM: Final = (
+    f"import sys; sys.path.append({str(Path(__file__).parents[2])!r});"
+    f" from tests.plain_asgi import switch_off_internals; switch_off_internals(); {_PROGRAM}"
+)
 
 
 def question(text: str = "Hi", chat_id: str = "c1") -> dict[str, Any]:
@@ -59,13 +63,21 @@ class ServeProcess:
 
 
 @contextmanager
-def serve_process(directory: Path, *arguments: str, command: str = "serve") -> Iterator[ServeProcess]:
-    """Run `usechat serve`, or a command like it, in a directory until the block ends; what is left is killed."""
+def serve_process(
+    directory: Path, *arguments: str, command: str = "serve", is_app: bool = False
+) -> Iterator[ServeProcess]:
+    """Run `usechat serve`, or a command like it, in a directory until the block ends; what is left is killed.
+
+    An ASGI app (`is_app`) is served as it is: its workers read `USECHAT_TEST_PLAIN_ASGI` themselves.
+    """
     log = directory / "output.txt"
-    plain = ["--plain-asgi"] if PLAIN_ASGI and command == "serve" else []
+    program = _PLAIN_PROGRAM if PLAIN_ASGI else _PROGRAM
+    # Workers are processes of their own, which only know the options.
+    has_workers = bool({"--workers", "--reload"} & set(arguments))
+    plain = ["--plain-asgi"] if PLAIN_ASGI and has_workers and not is_app else []
     with log.open("wb") as output:
         process = subprocess.Popen(
-            [*_COMMAND, command, *arguments, *plain, "--port", "0"],
+            [sys.executable, "-c", program, command, *arguments, *plain, "--port", "0"],
             cwd=directory,
             stdout=output,
             stderr=subprocess.STDOUT,

@@ -16,6 +16,7 @@ from starlette.routing import Mount
 
 from tests.server.process import serve_process
 from usechat.errors import PageMissing, Unauthenticated
+from usechat.protocol.request import Limits
 from usechat.server.page import MAXIMUM_CHECKED_BYTES, PageSettings, WithPage
 from usechat.server.requests import Action, allow_all
 from usechat.turn import Identity
@@ -49,17 +50,30 @@ def client(built: Path, *, settings: PageSettings | None = None, authorize: Any 
 
 
 async def test_the_page_is_told_what_is_served(built: Path) -> None:
-    settings = PageSettings(title='An "agent" <b>', api="/api/chat", auth=True, suggestions=("Why?",))
+    settings = PageSettings(
+        title='An "agent" <b>',
+        name="my_app:agent",
+        description="It answers.",
+        api="/api/chat",
+        auth=True,
+        suggestions=("Why?",),
+        chats=True,
+        limits=Limits(maximum_file_bytes=1, maximum_bytes=2, maximum_files=3),
+    )
     page = await client(built, settings=settings).get("/")
     assert page.headers["content-type"] == "text/html; charset=utf-8"
     found = re.search(r'<meta name="usechat" content="([^"]*)" />', page.text)
     assert found is not None
     assert json.loads(html.unescape(found[1])) == {
         "title": 'An "agent" <b>',
+        "name": "my_app:agent",
+        "description": "It answers.",
         "api": "api/chat",
         "check": "api/check",
         "auth": True,
         "suggestions": ["Why?"],
+        "chats": True,
+        "limits": {"maximumFileBytes": 1, "maximumBytes": 2, "maximumFiles": 3},
     }
 
 
@@ -113,6 +127,16 @@ async def test_the_checker_says_what_usechat_check_says(built: Path) -> None:
     broken = (await client(built).post("/api/check", content=STREAM.replace("text-start", "text-begin"))).json()
     assert broken["ok"] is False
     assert broken["problems"][0]["rule"].startswith("UC")
+
+
+async def test_the_checker_judges_the_release_that_was_asked_for_too(built: Path) -> None:
+    report = (await client(built).post("/api/check?sdk=7.0.100", content=STREAM)).json()
+    assert {sdk: verdict["ok"] for sdk, verdict in report["verdicts"].items()} == dict.fromkeys(
+        ("5", "6", "7.0.100", "7"), True
+    )
+    answered = await client(built).post("/api/check?sdk=nonsense", content=STREAM)
+    assert answered.status_code == 422
+    assert "nonsense" in answered.text
 
 
 async def test_the_checker_reads_no_more_than_it_may(built: Path) -> None:

@@ -1,7 +1,9 @@
 """Limits per person, in one process and across workers."""
 
+import argparse
 import asyncio
 from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
 from typing import Any
 
 import httpx2
@@ -9,7 +11,8 @@ import pytest
 from starlette.requests import Request
 
 from tests.redis_server import redis_server
-from tests.server.process import question
+from tests.server.process import question, serve_process
+from usechat.cli import options as read
 from usechat.runs.memory import MemoryRuns
 from usechat.runs.quotas import Quotas
 from usechat.runs.redis.store import RedisRuns
@@ -98,3 +101,21 @@ async def test_bytes_a_day_are_limited_per_person(stores: list[RunStore]) -> Non
     assert found[:2] == (429, "The answers of today have used up your quota.")
     assert 86_000 < int(found[2]) <= 86_400
     await workers.close()
+
+
+def test_the_command_limits_requests_a_minute(tmp_path: Path) -> None:
+    (tmp_path / "my_app.py").write_text("def agent(turn):\n    return 'Hello'\n", encoding="utf-8")
+    with serve_process(tmp_path, "my_app:agent", "--rate", "2/min") as served:
+        answers = [
+            httpx2.post(f"{served.url}/api/chat", json=question(chat_id=f"c{number}"), timeout=60)
+            for number in range(3)
+        ]
+    assert [answer.status_code for answer in answers] == [200, 200, 429]
+    assert int(answers[2].headers["retry-after"]) > 0
+
+
+@pytest.mark.parametrize("text", ["30", "30/s", "0/min", "-1/min", "x/min"])
+def test_a_rate_is_a_number_of_requests_a_minute(text: str) -> None:
+    assert read.rate("30/min") == 30
+    with pytest.raises(argparse.ArgumentTypeError, match="is not a rate such as 30/min"):
+        read.rate(text)

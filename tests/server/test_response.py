@@ -10,12 +10,14 @@ from typing import Any, Literal, TypeAlias, cast, get_args
 
 import pytest
 
-from tests.plain_asgi import needs_uvicorn_internals, new_server
+from tests.plain_asgi import new_server
 from usechat.runs.log import Log, Wake
 from usechat.runs.reading import LogReading
 from usechat.runs.timers import timer_for
+from usechat.server.connection import AsgiServer
 from usechat.server.observers.observer import Unobserved
 from usechat.server.response import StreamResponse, collect_streams
+from usechat.server.uvicorn import UvicornServer
 
 OPEN = b": stream-open\n\n"
 Way: TypeAlias = Literal["task", "push", "write"]
@@ -114,6 +116,7 @@ class Answering:
         maximum_behind: int | None = None,
         last_words: bytes = b"",
         stuck_timeout: float = 60,
+        server: AsgiServer | None = None,
     ) -> None:
         self.log, self.listener, self.closed = Log(), Listener(), False
         send: Any = connection.send_wrapped() if way == "task" else connection.send
@@ -127,7 +130,7 @@ class Answering:
         received = asyncio.get_running_loop().time()
         response = StreamResponse(
             reading,
-            server=new_server(),
+            server=server or new_server(),
             keep_alive=keep_alive,
             observer=self.listener,
             received=received,
@@ -186,10 +189,9 @@ async def test_frames_go_out_as_they_come_and_the_end_is_clean(way: Way) -> None
     assert answering.listener.bytes == len(OPEN) + 4
 
 
-@needs_uvicorn_internals
 async def test_what_is_pushed_needs_no_task_of_its_own() -> None:
     connection = Connection()
-    answering = Answering(connection, way="push")
+    answering = Answering(connection, way="push", server=UvicornServer())
     await answering.write(b"a")
     answering.log.append(b"b")
     answering.log.flush()
@@ -216,10 +218,9 @@ async def test_streams_that_speak_in_one_turn_of_the_loop_are_sent_one_after_the
         await answering.end()
 
 
-@needs_uvicorn_internals
 async def test_what_is_written_is_not_sent() -> None:
     connection = Connection()
-    answering = Answering(connection, way="write")
+    answering = Answering(connection, way="write", server=UvicornServer())
     for frames in (b"a", b"b", b"c"):
         await answering.write(frames)
     assert (connection.bodies, connection.written) == ([OPEN, b"a", b"b", b"c"], 2)

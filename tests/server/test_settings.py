@@ -26,6 +26,7 @@ DEFAULTS: dict[str, Any] = {
     "Limits.maximum_file_bytes": (Limits().maximum_file_bytes, "16 MiB"),
     "Settings.maximum_waiting_bytes": (Settings().maximum_waiting_bytes, "1 MiB"),
     "Settings.maximum_run_bytes": (Settings().maximum_run_bytes, "64 MiB"),
+    "Settings.log_memory_bytes": (Settings().log_memory_bytes, "1 MiB"),
     "Settings.keep_alive": (Settings().keep_alive, "15"),
 }
 

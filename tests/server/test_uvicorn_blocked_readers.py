@@ -20,13 +20,13 @@ from starlette.requests import Request
 from starlette.routing import Route
 
 from tests.conformance.served import serving
-from tests.plain_asgi import needs_uvicorn_internals
 from tests.server.process import PATIENCE, eventually, question
 from tests.server.sockets import Client
 from tests.server.test_response import Answering, Connection, Transport, Way, settled
 from usechat import chat_response
 from usechat.runs.log import Wake
 from usechat.server import Settings
+from usechat.server.uvicorn import UvicornServer
 from usechat.turn import Turn
 
 APPS = """
@@ -91,7 +91,6 @@ def send_over_websocket(connection: socket.socket, body: dict[str, Any]) -> None
     connection.sendall(b"\x81\xfe" + len(frame).to_bytes(2, "big") + b"\0\0\0\0" + frame)
 
 
-@needs_uvicorn_internals
 @pytest.mark.parametrize("loop", [name for name in ("asyncio", "uvloop") if find_spec(name)])
 @pytest.mark.parametrize("text", ["wait", "end"])
 @pytest.mark.parametrize("send", [post, send_over_websocket])
@@ -150,11 +149,10 @@ class Breakable(Transport):
         self.connection.gone.set()
 
 
-@needs_uvicorn_internals
 async def test_a_client_that_takes_nothing_for_too_long_is_broken_off(way: Way) -> None:
     connection = Connection()
     connection.transport = Breakable(connection)
-    answering = Answering(connection, way=way, keep_alive=0.4, stuck_timeout=0.2)
+    answering = Answering(connection, way=way, keep_alive=0.4, stuck_timeout=0.2, server=UvicornServer())
     await answering.write(b"a")
     connection.may_send.clear()
     await answering.write(b"b")
@@ -174,11 +172,10 @@ class Taking(Breakable):
         return 0 if self.connection.may_send.is_set() else 1000 - self.looks
 
 
-@needs_uvicorn_internals
 async def test_one_that_takes_a_little_at_each_look_is_not(way: Way) -> None:
     connection = Connection()
     connection.transport = transport = Taking(connection)
-    answering = Answering(connection, way=way, keep_alive=0.4, stuck_timeout=0.1)
+    answering = Answering(connection, way=way, keep_alive=0.4, stuck_timeout=0.1, server=UvicornServer())
     await answering.write(b"a")
     connection.may_send.clear()
     await answering.write(b"b")

@@ -16,7 +16,6 @@ import pytest
 import uvicorn
 
 from tests.certificate import write_certificate
-from tests.plain_asgi import needs_uvicorn_internals
 from tests.server.process import PATIENCE, eventually, question
 from usechat.runs.log import Log
 from usechat.runs.reading import LogReading
@@ -144,7 +143,6 @@ def read_until_it_goes(process: subprocess.Popen[bytes], *urls: str) -> list[Str
     return streams
 
 
-@needs_uvicorn_internals
 @pytest.mark.parametrize("app", ["alone", "quiet", "mounted", "bare"])
 def test_an_open_stream_is_broken_off_at_once(tmp_path: Path, app: str) -> None:
     with uvicorn_process(tmp_path, f"stock_apps:{app}") as (process, url):
@@ -154,13 +152,11 @@ def test_an_open_stream_is_broken_off_at_once(tmp_path: Path, app: str) -> None:
         assert process.returncode == -signal.SIGTERM
 
 
-@needs_uvicorn_internals
 def test_workers_break_their_streams_off_too(tmp_path: Path) -> None:
     with uvicorn_process(tmp_path, "stock_apps:mounted", "--workers", "2") as (process, url):
         assert not read_until_it_goes(process, url)[0].complete
 
 
-@needs_uvicorn_internals
 @pytest.mark.parametrize("loop", LOOPS)
 @pytest.mark.parametrize("http", PROTOCOLS)
 def test_an_open_stream_behind_middleware_is_broken_off_likewise(tmp_path: Path, http: str, loop: str) -> None:
@@ -174,7 +170,6 @@ def test_an_open_stream_behind_middleware_is_broken_off_likewise(tmp_path: Path,
         assert [b"error" in stream.seen for stream in streams] == [False] * len(paths)
 
 
-@needs_uvicorn_internals
 @pytest.mark.parametrize("loop", LOOPS)
 def test_an_encrypted_stream_is_broken_off_likewise(tmp_path: Path, loop: str) -> None:
     write_certificate(tmp_path / "both.pem")

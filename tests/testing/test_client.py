@@ -106,7 +106,7 @@ def test_a_tool_that_returns_none_fails_with_the_rule_the_frame_and_the_remedy(u
     text = str(failure.value)
     assert "UC205 A key is missing: frame 3: \"tool-output-available\": the key 'output' is missing." in text
     assert '{"type": "tool-output-available", "toolCallId": "c1"}' in text
-    assert "To mend it: Send the key." in text
+    assert "To fix it: Send the key." in text
 
 
 def test_a_failure_of_the_turn_is_kept_and_not_raised(usechat_client: Clients) -> None:

@@ -1,14 +1,17 @@
-import { useEffect, useMemo, useRef } from "react";
+import { LoaderCircle } from "lucide-react";
+import { useEffect, useMemo, useRef, useState } from "react";
 import { Conversation } from "./components/conversation";
-import { Icon } from "./components/icons";
 import { Message } from "./components/message";
 import { focusPrompt, PromptInput } from "./components/prompt-input";
 import { flowOf } from "./flow/graph";
 import { FlowView } from "./flow/flow-view";
 import { FrameTap } from "./frames";
 import { Inspector } from "./inspector/inspector";
+import type { ServerChats } from "./server-chats";
 import type { Settings } from "./settings";
+import { Button } from "./ui/button";
 import { useAnswers, type Answers } from "./use-answers";
+import { Welcome } from "./welcome";
 
 /** The state of a chat that the page around it needs. */
 export interface ChatState {
@@ -16,22 +19,25 @@ export interface ChatState {
   hasFlow: boolean;
 }
 
+export type PanelName = "flow" | "inspector";
+
 interface Props {
   id: string;
   settings: Settings;
+  server: ServerChats;
   /** Whether this chat is visible. A hidden chat keeps receiving its answer. */
   shown: boolean;
-  showFlow: boolean;
-  inspecting: boolean;
-  closeInspector: () => void;
+  panels: Record<PanelName, boolean>;
+  closePanel: (name: PanelName) => void;
   tell: (id: string, state: ChatState) => void;
 }
 
 /** One chat, with its flow diagram and its inspector. */
-export function Chat({ id, settings, shown, showFlow, inspecting, closeInspector, tell }: Props) {
+export function Chat({ id, settings, server, shown, panels, closePanel, tell }: Props) {
   const tap = useMemo(() => new FrameTap(), []);
-  const answers = useAnswers(id, settings, tap);
+  const answers = useAnswers(id, settings, tap, server);
   const { busy, messages, stop } = answers;
+  const [editing, setEditing] = useState<string>();
   const flow = useMemo(() => flowOf(messages), [messages]);
   const hasFlow = flow !== undefined;
   useEffect(() => tell(id, { busy, hasFlow }), [id, busy, hasFlow, tell]);
@@ -39,45 +45,70 @@ export function Chat({ id, settings, shown, showFlow, inspecting, closeInspector
     void stop();
     focusPrompt(); // the button that may have the focus goes away
   };
-  useShortcuts(shown, busy, stopAndWrite);
+  useShortcuts(shown, () => {
+    if (busy) stopAndWrite();
+    else if (panels.inspector) closePanel("inspector");
+  });
   if (!shown) return null;
+  const last = messages.length - 1;
   return (
     <>
-      <main className="chat">
+      <main className="flex min-h-0 min-w-0 flex-1 flex-col">
         <Conversation busy={busy}>
           {messages.length === 0 && <Welcome settings={settings} send={answers.send} />}
           {messages.map((message, index) => (
             <Message
               key={message.id}
               message={message}
-              streaming={busy && index === messages.length - 1 && message.role === "assistant"}
+              streaming={busy && index === last && message.role === "assistant"}
               busy={busy}
+              editing={editing === message.id}
+              setEditing={setEditing}
+              failed={index === last && answers.failure !== undefined}
               approve={answers.approve}
               edit={answers.edit}
               regenerate={answers.regenerate}
+              versions={(answers.siblings[message.id] ?? []).join(" ")}
+              showVersion={settings.chats ? answers.showVersion : undefined}
+              rating={answers.ratings[message.id]}
+              rate={settings.chats ? answers.rate : undefined}
             />
           ))}
           <State answers={answers} />
         </Conversation>
-        <PromptInput busy={busy} send={answers.send} stop={stopAndWrite} />
+        <PromptInput
+          chat={id}
+          busy={busy}
+          limits={settings.limits}
+          send={answers.send}
+          stop={stopAndWrite}
+          editLast={() => setEditing(messages.findLast((message) => message.role === "user")?.id)}
+        />
       </main>
-      {flow && showFlow && <FlowView flow={flow} />}
-      {inspecting && (
+      {flow && panels.flow && <FlowView flow={flow} close={() => closePanel("flow")} />}
+      {panels.inspector && (
         <Inspector
           tap={tap}
           message={messages.findLast((message) => message.role === "assistant")}
-          check={settings.check}
-          close={closeInspector}
+          settings={settings}
+          close={() => closePanel("inspector")}
         />
       )}
     </>
   );
 }
 
-/** `/` focuses the input, Escape stops the answer. */
-function useShortcuts(shown: boolean, busy: boolean, stop: () => void): void {
-  const latest = useRef({ shown, busy, stop });
-  latest.current = { shown, busy, stop };
+/** Where Escape has another meaning. */
+const OWN_ESCAPE = ".edit, nav";
+const OPEN_LAYER = '[role="dialog"], [role="menu"]';
+
+/**
+ * `/` focuses the input, Escape stops the answer or closes the inspector. It listens before the elements do, because a
+ * tooltip that is open would take the Escape.
+ */
+function useShortcuts(shown: boolean, escape: () => void): void {
+  const latest = useRef({ shown, escape });
+  latest.current = { shown, escape };
   useEffect(() => {
     const listener = (event: KeyboardEvent) => {
       const writing = event.target instanceof HTMLElement && event.target.matches("input, textarea, select");
@@ -85,46 +116,36 @@ function useShortcuts(shown: boolean, busy: boolean, stop: () => void): void {
       if (event.key === "/" && !writing && !event.ctrlKey && !event.metaKey) {
         event.preventDefault();
         focusPrompt();
-      } else if (event.key === "Escape" && latest.current.busy) {
-        latest.current.stop();
+      } else if (event.key === "Escape" && !document.querySelector(OPEN_LAYER)) {
+        if (!(event.target instanceof Element && event.target.closest(OWN_ESCAPE))) latest.current.escape();
       }
     };
-    addEventListener("keydown", listener);
-    return () => removeEventListener("keydown", listener);
+    addEventListener("keydown", listener, { capture: true });
+    return () => removeEventListener("keydown", listener, { capture: true });
   }, []);
 }
 
 function State({ answers }: { answers: Answers }) {
   if (answers.failure !== undefined) {
     return (
-      <div className="failure" role="alert">
+      <div
+        className="failure flex flex-wrap items-center justify-between gap-3 rounded-xl bg-bad-surface py-3 pr-3 pl-4 text-sm text-bad"
+        role="alert"
+      >
         <span>{answers.failure}</span>
         {answers.messages.length > 0 && (
-          <button type="button" className="button" onClick={() => answers.regenerate()}>
+          <Button className="text-ink" onClick={() => answers.regenerate()}>
             Try again
-          </button>
+          </Button>
         )}
       </div>
     );
   }
-  if (answers.resuming) {
-    return (
-      <p className="waiting" role="status">
-        The connection was lost. Reconnecting…
-      </p>
-    );
-  }
-  if (answers.status === "submitted") {
-    return (
-      <p className="waiting" role="status">
-        <span className="dots" aria-hidden="true" />
-        Waiting for the answer…
-      </p>
-    );
-  }
+  if (answers.resuming) return <Waiting text="The connection was lost. Reconnecting…" />;
+  if (answers.status === "submitted") return <Waiting text="Waiting for the answer…" />;
   if (!answers.kept) {
     return (
-      <p className="waiting" role="status">
+      <p className="text-sm text-soft" role="status">
         Browser storage is full: this chat will be lost on reload. Delete old chats to keep it.
       </p>
     );
@@ -132,25 +153,11 @@ function State({ answers }: { answers: Answers }) {
   return null;
 }
 
-function Welcome({ settings, send }: { settings: Settings; send: (text: string) => void }) {
+function Waiting({ text }: { text: string }) {
   return (
-    <div className="welcome">
-      <h1>{settings.title}</h1>
-      <p>
-        A stock <code>useChat</code> page. Send a message; open the inspector to see every frame of the answer.
-      </p>
-      <div className="suggestions">
-        {settings.suggestions.map((text) => (
-          <button key={text} type="button" className="button" onClick={() => send(text)}>
-            <Icon name="send" />
-            {text}
-          </button>
-        ))}
-      </div>
-      <p className="hint">
-        <kbd>Enter</kbd>: send. <kbd>Shift</kbd>+<kbd>Enter</kbd>: new line. <kbd>Esc</kbd>: stop. <kbd>/</kbd>: focus
-        the input.
-      </p>
-    </div>
+    <p className="flex items-center gap-2 text-sm text-soft" role="status">
+      <LoaderCircle aria-hidden="true" className="size-4 animate-spin" />
+      {text}
+    </p>
   );
 }

@@ -1,13 +1,19 @@
 import type { UIMessage } from "ai";
+import { readSettings } from "./settings";
 
 /** An entry in the list of chats. */
 export interface ChatEntry {
   id: string;
   title: string;
+  /** Milliseconds since 1970. */
   changed: number;
+  pinned?: boolean | undefined;
+  /** Whether the user gave the title. */
+  named?: boolean | undefined;
 }
 
-const PREFIX = `usechat:${location.pathname}:`;
+/** Agents that are served at the same address, one after the other, have chats of their own. */
+const PREFIX = `usechat:${readSettings().api}:${readSettings().name}:`;
 const LIST = `${PREFIX}chats`;
 const SAVED = "usechat-saved";
 
@@ -42,17 +48,47 @@ export function saveChat(id: string, chat: StoredChat): boolean {
   const text = JSON.stringify(chat);
   if (removed.has(id) || localStorage.getItem(PREFIX + id) === text) return true;
   const kept = write(PREFIX + id, text) || write(PREFIX + id, JSON.stringify(withoutContents(chat)));
-  const others = loadChats().filter((entry) => entry.id !== id);
-  const listed = writeList([{ id, title: titleOf(chat.messages), changed: Date.now() }, ...others]);
+  const chats = loadChats();
+  const known = chats.find((entry) => entry.id === id);
+  const title = known?.named ? known.title : titleOf(chat.messages);
+  const others = chats.filter((entry) => entry.id !== id);
+  const listed = writeList([{ ...known, id, title, changed: Date.now() }, ...others]);
   dispatchEvent(new Event(SAVED));
   return kept && listed;
 }
 
-export function removeChat(id: string): void {
+/** Remove a chat; returns the function that puts it back. */
+export function removeChat(id: string): () => void {
+  const entry = loadChats().find((chat) => chat.id === id);
+  const text = localStorage.getItem(PREFIX + id);
   removed.add(id);
   localStorage.removeItem(PREFIX + id);
+  saveDraft(id, "");
   writeList(loadChats().filter((chat) => chat.id !== id));
   dispatchEvent(new Event(SAVED));
+  return () => {
+    removed.delete(id);
+    if (text !== null) write(PREFIX + id, text);
+    if (entry) writeList([...loadChats(), entry].sort((one, other) => other.changed - one.changed));
+    dispatchEvent(new Event(SAVED));
+  };
+}
+
+/** Change the title of a chat, or whether it is pinned. */
+export function changeEntry(id: string, change: Pick<ChatEntry, "title" | "named"> | Pick<ChatEntry, "pinned">): void {
+  writeList(loadChats().map((entry) => (entry.id === id ? { ...entry, ...change } : entry)));
+  dispatchEvent(new Event(SAVED));
+}
+
+/** The text that was typed in a chat and not sent. */
+export function loadDraft(id: string): string {
+  return localStorage.getItem(`${PREFIX}draft:${id}`) ?? "";
+}
+
+export function saveDraft(id: string, text: string): void {
+  const key = `${PREFIX}draft:${id}`;
+  if (text) write(key, text);
+  else localStorage.removeItem(key);
 }
 
 /** Subscribe to changes of the list, in this tab or another; returns the function that unsubscribes. */

@@ -1,6 +1,9 @@
 /** One server-sent event as it arrived. */
 export interface Frame {
-  number: number;
+  /** Its place among all frames and comments, from 0. */
+  index: number;
+  /** Its number as `usechat check` counts, from 1; comments have none. */
+  number: number | undefined;
   /** Milliseconds since the request was sent. */
   time: number;
   /** The chunk's type, `[DONE]`, or `comment`. */
@@ -16,11 +19,20 @@ export interface Exchange {
   number: number;
   method: string;
   url: string;
+  /** The AI SDK release that the request names. */
+  release: string | undefined;
+  body: unknown;
+  /** Milliseconds since 1970. */
+  began: number;
   status: number | undefined;
+  headers: Record<string, string>;
   frames: Frame[];
   ended: boolean;
   error?: string;
 }
+
+/** Response headers that a recording keeps: none of them can hold a secret. */
+const KEPT_HEADERS = ["cache-control", "content-type", "x-accel-buffering", "x-vercel-ai-ui-message-stream"];
 
 /** Wraps `fetch`: records the frames of each response and passes them on unchanged. */
 export class FrameTap {
@@ -34,7 +46,11 @@ export class FrameTap {
       number: (this.exchanges.at(-1)?.number ?? 0) + 1,
       method: request.method,
       url: new URL(request.url).pathname,
+      release: request.headers.get("x-ai-sdk") ?? undefined,
+      body: typeof init?.body === "string" ? jsonOf(init.body) : undefined,
+      began: Date.now(),
       status: undefined,
+      headers: {},
       frames: [],
       ended: false,
     };
@@ -44,6 +60,7 @@ export class FrameTap {
     try {
       const response = await fetch(input, init);
       exchange.status = response.status;
+      exchange.headers = Object.fromEntries([...response.headers].filter(([name]) => KEPT_HEADERS.includes(name)));
       const body = response.status === 200 ? response.clone().body : null;
       if (body) void this.read(body, exchange, began);
       else this.finish(exchange);
@@ -75,9 +92,7 @@ export class FrameTap {
         waiting += decoder.decode(value, { stream: true });
         const pieces = waiting.split(/\r?\n\r?\n/);
         waiting = pieces.pop() ?? "";
-        for (const raw of pieces) {
-          exchange.frames.push(frameOf(raw, exchange.frames.length + 1, performance.now() - began));
-        }
+        for (const raw of pieces) addFrame(exchange.frames, raw, performance.now() - began);
         this.tell();
       }
     } catch (error) {
@@ -103,9 +118,12 @@ export class FrameTap {
   }
 }
 
-function frameOf(raw: string, number: number, time: number): Frame {
+/** Add a frame to those before it. */
+export function addFrame(frames: Frame[], raw: string, time: number): void {
+  const type = typeOf(raw);
+  const before = frames.findLast((frame) => frame.number !== undefined)?.number ?? 0;
   const size = new TextEncoder().encode(raw).length + 2;
-  return { number, time, type: typeOf(raw), size, raw };
+  frames.push({ index: frames.length, number: type === "comment" ? undefined : before + 1, time, type, size, raw });
 }
 
 function typeOf(raw: string): string {
@@ -116,6 +134,14 @@ function typeOf(raw: string): string {
     return String((JSON.parse(data) as { type?: unknown }).type ?? "?");
   } catch {
     return "not JSON";
+  }
+}
+
+function jsonOf(text: string): unknown {
+  try {
+    return JSON.parse(text);
+  } catch {
+    return text;
   }
 }
 

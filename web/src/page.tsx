@@ -1,165 +1,202 @@
-import { useCallback, useEffect, useState } from "react";
+import { CodeXml, Command, KeyRound, Moon, PanelLeft, SquarePen, Sun, Workflow } from "lucide-react";
+import { Tooltip } from "radix-ui";
+import { useCallback, useEffect, useMemo, useState } from "react";
 import { showChat, useChatInAddress } from "./address";
-import { Chat, type ChatState } from "./chat";
-import { loadChats, newChatId, onListChanged, removeChat, type ChatEntry } from "./chats";
-import { Icon } from "./components/icons";
+import { Chat, type ChatState, type PanelName } from "./chat";
+import { loadChat, newChatId, type ChatEntry } from "./chats";
+import { CommandPalette, type Command as PaletteCommand } from "./command-palette";
+import { focusPrompt } from "./components/prompt-input";
+import { textOf } from "./parts";
+import { saveFile } from "./save-file";
+import { ServerChats } from "./server-chats";
 import type { Settings } from "./settings";
+import { ShortcutHelp } from "./shortcut-help";
+import { Sidebar } from "./sidebar";
 import { useTheme } from "./theme";
 import { loadToken, saveToken } from "./token";
+import { Button, IconButton } from "./ui/button";
+import { useChatList } from "./use-chat-list";
+import { useMedia } from "./use-media";
 
 /** The whole page: the list of chats, one chat, its flow and the inspector. */
 export function Page({ settings }: { settings: Settings }) {
   const id = useChatInAddress();
-  const [chats, setChats] = useState<ChatEntry[]>(loadChats);
-  const [listed, setListed] = useState(() => matchMedia("(min-width: 56rem)").matches);
-  const [showFlow, setShowFlow] = useState(true);
-  const [inspecting, setInspecting] = useState(false);
+  const server = useMemo(() => new ServerChats(settings), [settings]);
+  const wide = useMedia("(min-width: 48rem)");
+  const [listed, setListed] = useState(wide);
+  const [panels, setPanels] = useState({ flow: matchMedia("(min-width: 64rem)").matches, inspector: false });
+  const [overlay, setOverlay] = useState<"palette" | "help">();
   const [theme, toggleTheme] = useTheme();
   const [states, setStates] = useState<Record<string, ChatState>>({});
-  const tell = useCallback((chat: string, state: ChatState) => setStates((all) => ({ ...all, [chat]: state })), []);
+  const [changes, setChanges] = useState(0);
+  const list = useChatList(server, changes);
+  const tell = useCallback((chat: string, state: ChatState) => {
+    setStates((all) => ({ ...all, [chat]: state }));
+    setChanges((count) => count + 1);
+  }, []);
   const hasFlow = states[id ?? ""]?.hasFlow ?? false;
+  const title = list.chats.find((chat) => chat.id === id)?.title;
 
-  useEffect(() => onListChanged(() => setChats(loadChats())), []);
+  useEffect(() => setListed(wide), [wide]);
   useEffect(() => {
     if (!id) showChat(newChatId(), "replace");
   }, [id]);
   useEffect(() => {
-    document.title = chats.find((chat) => chat.id === id)?.title ?? settings.title;
-  }, [chats, id, settings]);
+    document.title = title ?? settings.title;
+  }, [title, settings]);
+  useEffect(() => {
+    const listener = (event: KeyboardEvent) => {
+      const writing = event.target instanceof HTMLElement && event.target.matches("input, textarea, select");
+      if ((event.ctrlKey || event.metaKey) && event.key.toLowerCase() === "k") {
+        event.preventDefault();
+        setOverlay("palette");
+      } else if ((event.ctrlKey || event.metaKey) && event.shiftKey && event.key.toLowerCase() === "o") {
+        event.preventDefault();
+        create();
+      } else if (event.key === "?" && !writing) {
+        setOverlay("help");
+      }
+    };
+    addEventListener("keydown", listener);
+    return () => removeEventListener("keydown", listener);
+  });
 
   function open(chat: string): void {
     showChat(chat);
-    if (!matchMedia("(min-width: 56rem)").matches) setListed(false);
+    if (!wide) setListed(false);
   }
 
-  function remove(chat: string): void {
-    removeChat(chat);
-    setStates(({ [chat]: _, ...others }) => others);
-    if (chat === id) open(newChatId());
+  function create(): void {
+    open(newChatId());
+    focusPrompt();
+  }
+
+  function remove(chat: ChatEntry): void {
+    list.remove(chat);
+    setStates(({ [chat.id]: _, ...others }) => others);
+    if (chat.id === id) showChat(newChatId());
+  }
+
+  /** Two panels at once leave the chat too little room unless the screen is very wide. */
+  function togglePanel(name: PanelName, wanted?: boolean): void {
+    const room = matchMedia("(min-width: 96rem)").matches;
+    setPanels((all) => {
+      const shown = wanted ?? !all[name];
+      return { ...(shown && !room ? { flow: false, inspector: false } : all), [name]: shown };
+    });
+  }
+
+  async function exportChat({ id: chat, title: name }: ChatEntry, format: "json" | "markdown"): Promise<void> {
+    const text = (await server.export(chat, format)) ?? localExport(chat, format);
+    const [ending, type] = format === "json" ? ["json", "application/json"] : ["md", "text/markdown"];
+    saveFile(`${name.replace(/[^\p{L}\p{N}]+/gu, "-").slice(0, 60)}.${ending}`, text, type);
   }
 
   if (!id) return null;
   const running = Object.keys(states).filter((chat) => states[chat]?.busy);
   const mounted = running.includes(id) ? running : [...running, id];
+  const commands: PaletteCommand[] = [
+    { name: "New chat", run: create, shortcut: "Ctrl+Shift+O" },
+    { name: listed ? "Hide the list of chats" : "Show the list of chats", run: () => setListed(!listed) },
+    { name: panels.inspector ? "Close the inspector" : "Open the inspector", run: () => togglePanel("inspector") },
+    ...(hasFlow ? [{ name: panels.flow ? "Hide the flow" : "Show the flow", run: () => togglePanel("flow") }] : []),
+    { name: theme === "dark" ? "Use light mode" : "Use dark mode", run: toggleTheme },
+    { name: "Keyboard shortcuts", run: () => setOverlay("help"), shortcut: "?" },
+    ...list.chats.map((chat) => ({ name: chat.title, group: "Chats", run: () => open(chat.id) })),
+  ];
   return (
-    <div className="page">
-      <a className="skip" href="#prompt">
-        Skip to the input
-      </a>
-      <header className="bar">
-        <button
-          type="button"
-          className="icon-button"
-          aria-label="Chats"
-          title="Chats"
-          aria-expanded={listed}
-          onClick={() => setListed(!listed)}
-        >
-          <Icon name="menu" />
-        </button>
-        <span className="bar-title">{settings.title}</span>
-        <button type="button" className="icon-button" aria-label="New chat" title="New chat" onClick={() => open(newChatId())}>
-          <Icon name="add" />
-        </button>
-        {settings.auth && <TokenField />}
-        {hasFlow && (
-          <button
-            type="button"
-            className="icon-button"
-            aria-label="Flow"
-            title="Flow"
-            aria-pressed={showFlow}
-            onClick={() => setShowFlow(!showFlow)}
-          >
-            <Icon name="flow" />
-          </button>
-        )}
-        <button
-          type="button"
-          className="icon-button"
-          aria-label="Inspector"
-          title="Inspector"
-          aria-pressed={inspecting}
-          onClick={() => setInspecting(!inspecting)}
-        >
-          <Icon name="inspect" />
-        </button>
-        <button
-          type="button"
-          className="icon-button"
-          aria-label={theme === "dark" ? "Light mode" : "Dark mode"}
-          title={theme === "dark" ? "Light mode" : "Dark mode"}
-          onClick={toggleTheme}
-        >
-          <Icon name={theme === "dark" ? "sun" : "moon"} />
-        </button>
-      </header>
-      <div className="columns">
-        {listed && <ChatList chats={chats} current={id} running={running} open={open} remove={remove} />}
-        {mounted.map((chat) => (
-          <Chat
-            key={chat}
-            id={chat}
-            settings={settings}
-            shown={chat === id}
-            showFlow={showFlow}
-            inspecting={inspecting}
-            closeInspector={() => setInspecting(false)}
-            tell={tell}
+    <Tooltip.Provider delayDuration={400}>
+      <div className="flex h-full flex-col">
+        <a className="sr-only focus:not-sr-only focus:absolute focus:top-2 focus:left-2 focus:z-50 focus:rounded-lg focus:bg-canvas focus:px-4 focus:py-2" href="#prompt">
+          Skip to the input
+        </a>
+        <header className="screen-only flex h-14 shrink-0 items-center gap-1 border-b border-line px-3">
+          <IconButton icon={PanelLeft} label="Chats" aria-expanded={listed} onClick={() => setListed(!listed)} />
+          {!listed && <IconButton icon={SquarePen} label="New chat" shortcut="Ctrl+Shift+O" onClick={create} />}
+          <h1 className="ml-2 min-w-0 flex-1 truncate text-[0.9375rem] font-medium">{title ?? settings.title}</h1>
+          {settings.auth && <TokenField />}
+          <IconButton icon={Command} label="Commands" shortcut="Ctrl+K" className="max-sm:hidden" onClick={() => setOverlay("palette")} />
+          {hasFlow && (
+            <IconButton icon={Workflow} label="Flow" aria-pressed={panels.flow} onClick={() => togglePanel("flow")} />
+          )}
+          <IconButton icon={CodeXml} label="Inspector" aria-pressed={panels.inspector} onClick={() => togglePanel("inspector")} />
+          <IconButton
+            icon={theme === "dark" ? Sun : Moon}
+            label={theme === "dark" ? "Light mode" : "Dark mode"}
+            onClick={toggleTheme}
           />
-        ))}
+        </header>
+        <div className="flex min-h-0 flex-1">
+          {listed && !wide && (
+            <div className="fixed inset-0 z-20 bg-black/40" data-backdrop="chats" aria-hidden="true" onClick={() => setListed(false)} />
+          )}
+          {listed && (
+            <Sidebar
+              chats={list.chats}
+              current={id}
+              running={running}
+              query={list.query}
+              setQuery={list.setQuery}
+              open={open}
+              create={create}
+              rename={list.rename}
+              pin={list.pin}
+              remove={remove}
+              export={(chat, format) => void exportChat(chat, format)}
+            />
+          )}
+          {mounted.map((chat) => (
+            <Chat
+              key={chat}
+              id={chat}
+              settings={settings}
+              server={server}
+              shown={chat === id}
+              panels={panels}
+              closePanel={(name) => togglePanel(name, false)}
+              tell={tell}
+            />
+          ))}
+        </div>
+        {list.removed && (
+          <div
+            role="status"
+            className="screen-only fixed bottom-6 left-1/2 z-40 flex max-w-[calc(100%-2rem)] -translate-x-1/2 items-center gap-4 rounded-xl border border-line bg-canvas py-2 pr-2 pl-4 text-sm shadow-float"
+          >
+            <span className="truncate">Deleted: {list.removed.title}</span>
+            <Button
+              onClick={() => {
+                const restored = list.removed;
+                restored?.undo();
+                if (restored) open(restored.id);
+              }}
+            >
+              Undo
+            </Button>
+          </div>
+        )}
+        <CommandPalette open={overlay === "palette"} close={() => setOverlay(undefined)} commands={commands} />
+        <ShortcutHelp open={overlay === "help"} close={() => setOverlay(undefined)} />
       </div>
-    </div>
+    </Tooltip.Provider>
   );
 }
 
-interface ListProps {
-  chats: ChatEntry[];
-  current: string;
-  running: string[];
-  open: (id: string) => void;
-  remove: (id: string) => void;
-}
-
-function ChatList({ chats, current, running, open, remove }: ListProps) {
-  return (
-    <nav className="chat-list" aria-label="Chats">
-      {chats.length === 0 && <p className="hint">No chats yet.</p>}
-      <ul>
-        {chats.map((chat) => (
-          <li key={chat.id}>
-            <button
-              type="button"
-              className="chat-entry"
-              aria-current={chat.id === current ? "page" : undefined}
-              title={chat.title}
-              onClick={() => open(chat.id)}
-            >
-              {running.includes(chat.id) && <span className="dots" role="img" aria-label="Answering:" />}
-              {chat.title}
-            </button>
-            <button
-              type="button"
-              className="icon-button"
-              aria-label={`Delete ${chat.title}`}
-              onClick={() => remove(chat.id)}
-            >
-              <Icon name="trash" />
-            </button>
-          </li>
-        ))}
-      </ul>
-    </nav>
-  );
+/** Export a chat that only this browser has. */
+function localExport(id: string, format: "json" | "markdown"): string {
+  const { messages } = loadChat(id);
+  if (format === "json") return JSON.stringify({ id, messages }, null, 2);
+  return messages.map((message) => `## ${message.role === "user" ? "You" : "Assistant"}\n\n${textOf(message)}\n`).join("\n");
 }
 
 function TokenField() {
   const [token, setToken] = useState(loadToken);
   return (
-    <label className="token">
-      <Icon name="key" />
+    <label className="flex items-center gap-2 text-soft">
+      <KeyRound aria-hidden="true" className="size-4" />
       <input
         type="password"
+        className="h-9 w-36 rounded-lg border border-line bg-canvas px-3 text-sm text-ink placeholder:text-soft max-sm:w-24"
         placeholder="Bearer token"
         aria-label="Bearer token"
         autoComplete="off"

@@ -1,7 +1,18 @@
+/** What the server accepts in one request, in bytes of its body. */
+export interface Limits {
+  maximumFileBytes: number;
+  maximumBytes: number;
+  maximumFiles: number;
+}
+
 /** The server's settings for the page, in a meta element: no inline script is needed. */
 export interface Settings {
-  /** The name of what is served. */
+  /** The title of the page. */
   title: string;
+  /** What is served: chats in the browser are kept under this name. */
+  name: string;
+  /** What the agent does, in a sentence. */
+  description: string;
   /** The URL that DefaultChatTransport posts to. */
   api: string;
   /** The URL that checks a stream, if the server has one. */
@@ -10,9 +21,22 @@ export interface Settings {
   auth: boolean;
   /** Suggested first messages. */
   suggestions: string[];
+  /** Whether the server stores chats and lists them. */
+  chats: boolean;
+  limits: Limits;
 }
 
-const DEFAULTS: Settings = { title: "usechat", api: "api/chat", auth: false, suggestions: [] };
+const MEBIBYTE = 1024 * 1024;
+const DEFAULTS: Settings = {
+  title: "usechat",
+  name: "",
+  description: "",
+  api: "api/chat",
+  auth: false,
+  suggestions: [],
+  chats: false,
+  limits: { maximumFileBytes: 16 * MEBIBYTE, maximumBytes: 16 * MEBIBYTE, maximumFiles: 500 },
+};
 
 export function readSettings(): Settings {
   const told = document.querySelector<HTMLMetaElement>('meta[name="usechat"]')?.content ?? "{}";

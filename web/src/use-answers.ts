@@ -3,8 +3,12 @@ import * as sdk from "ai";
 import { DefaultChatTransport, type UIMessage } from "ai";
 import { useEffect, useMemo, useRef, useState } from "react";
 import { loadChat, onChatChanged, type StoredChat } from "./chats";
+import { CLIENT_TOOLS } from "./client-tools";
+import type { Rating } from "./components/message";
 import { failureOf, isNetworkError } from "./failures";
 import type { FrameTap } from "./frames";
+import { isTool, toolName } from "./parts";
+import type { LoadedChat, ServerChats } from "./server-chats";
 import type { Settings } from "./settings";
 import { authorization, loadToken } from "./token";
 import { useKept } from "./use-kept";
@@ -18,18 +22,27 @@ const MAXIMUM_TRIES = 8;
  * A resumed answer is replayed from its start. What is there of it already is taken out of the messages and shown until
  * the replay begins: the hooks of AI SDK 5 and 6 would double it otherwise. An answer that went on after an approval is
  * put back to what it was then, because only what came after that is replayed.
+ *
+ * A server that stores chats owns the messages: they are loaded before a resume, which then replays the whole message,
+ * and again when an answer has ended.
  */
-export function useAnswers(id: string, settings: Settings, tap: FrameTap) {
+export function useAnswers(id: string, settings: Settings, tap: FrameTap, server: ServerChats) {
   const stored = useMemo(() => withoutUnfinished(loadChat(id)), [id]);
   const [held, setHeld, heldNow] = useLatest<UIMessage | undefined>(stored.unfinished);
   /** Whether the connection is lost and the page is trying to resume. */
   const [lost, setLost, lostNow] = useLatest(false);
   const [cutOff, setCutOff] = useState(false);
+  const [siblings, setSiblings] = useState<Record<string, string[]>>({});
+  const [ratings, setRatings] = useState<Record<string, Rating | undefined>>({});
   /** The last answer as it was when the page sent the request that continues it. */
   const continued = useRef(stored.continued);
   /** Whether an answer is expected: if there is none to resume, it was lost. */
   const expected = useRef(stored.running);
   const failures = useRef(0);
+  /** How many requests the user has made: a resume that ends after a newer one says nothing about it. */
+  const asked = useRef(0);
+  /** Whether a tool of the page has run whose output was not sent yet. */
+  const ranTool = useRef(false);
   const tries = useRef(0);
   const timer = useRef<ReturnType<typeof setTimeout>>(undefined);
 
@@ -45,7 +58,10 @@ export function useAnswers(id: string, settings: Settings, tap: FrameTap) {
     experimental_throttle: 50,
     sendAutomaticallyWhen: (options) => {
       // AI SDK 5 knows no approvals.
-      const goesOn = sdk.lastAssistantMessageIsCompleteWithApprovalResponses?.(options) ?? false;
+      const approved = sdk.lastAssistantMessageIsCompleteWithApprovalResponses?.(options) ?? false;
+      const ran = ranTool.current && sdk.lastAssistantMessageIsCompleteWithToolCalls(options);
+      if (ran) ranTool.current = false;
+      const goesOn = approved || ran;
       if (goesOn) continued.current = options.messages.at(-1);
       expected.current ||= goesOn;
       return goesOn;
@@ -74,17 +90,30 @@ export function useAnswers(id: string, settings: Settings, tap: FrameTap) {
   async function resume(before = latest.current.chat.messages): Promise<void> {
     const { status, setMessages, resumeStream } = latest.current.chat;
     if (isWorking(status)) return;
-    const last = before.at(-1);
-    if (expected.current && last?.role === "assistant" && last !== continued.current) {
-      setHeld(longer(heldNow.current, last));
-      setMessages([...before.slice(0, -1), ...(continued.current ? [continued.current] : [])]);
+    const [failuresBefore, askedBefore] = [failures.current, asked.current];
+    const loaded = await server.load(id);
+    if (asked.current > askedBefore) return;
+    if (loaded && !loaded.running) {
+      const shown = takeOver(loaded, before);
+      setCutOff(expected.current && shown.at(-1)?.role === "user");
+      settle();
+      return;
     }
-    const failuresBefore = failures.current;
+    if (loaded) {
+      expected.current = true;
+      continued.current = undefined;
+    }
+    const last = before.at(-1);
+    const unfinished = expected.current && last?.role === "assistant" && last !== continued.current;
+    if (unfinished) setHeld(longer(heldNow.current, last));
+    if (loaded) setMessages(loaded.messages);
+    else if (unfinished) setMessages([...before.slice(0, -1), ...(continued.current ? [continued.current] : [])]);
     await resumeStream();
+    if (asked.current > askedBefore) return;
     const failed = failures.current > failuresBefore;
     if (failed && lostNow.current) return; // the next try is planned
     let replayed = false;
-    const elsewhere = loadChat(id);
+    const elsewhere = (loaded && (await endedMeanwhile())) ?? loadChat(id);
     setMessages((current) => {
       const end = current.at(-1);
       replayed = end?.role === "assistant" && end !== continued.current;
@@ -93,6 +122,36 @@ export function useAnswers(id: string, settings: Settings, tap: FrameTap) {
     });
     setCutOff(expected.current && !replayed && !failed && !isComplete(elsewhere));
     settle();
+  }
+
+  /** The chat as the server has it, if its answer has ended. */
+  async function endedMeanwhile(): Promise<StoredChat | undefined> {
+    const loaded = await server.load(id);
+    return loaded && !loaded.running ? { messages: loaded.messages, running: false } : undefined;
+  }
+
+  /** Run the tools of the page that the answer calls; returns whether there were any. The hook then sends the outputs. */
+  function runClientTools(): boolean {
+    const { addToolOutput, addToolResult, messages: said, status } = latest.current.chat;
+    const calls = (said.at(-1)?.parts ?? []).filter(isTool).filter((part) => part.state === "input-available");
+    const ours = status === "ready" ? calls.filter((part) => toolName(part) in CLIENT_TOOLS) : [];
+    for (const part of ours) {
+      ranTool.current = true;
+      const tool = toolName(part);
+      // The hook of AI SDK 5 has an older name for it.
+      void (addToolOutput ?? addToolResult)({ tool, toolCallId: part.toolCallId, output: CLIENT_TOOLS[tool]?.() as never });
+    }
+    return ours.length > 0;
+  }
+
+  /** Show what the server has, unless the page has a question that the server never got; returns what is shown. */
+  function takeOver(loaded: LoadedChat, before: UIMessage[]): UIMessage[] {
+    setSiblings(loaded.siblings);
+    setRatings(Object.fromEntries(Object.entries(loaded.feedback).map(([message, given]) => [message, ratingOf(given)])));
+    const unsent = before.at(-1)?.role === "user" && before.length > loaded.messages.length;
+    if (loaded.messages.length === 0 || unsent) return before;
+    latest.current.chat.setMessages(loaded.messages);
+    return loaded.messages;
   }
 
   function settle(): void {
@@ -113,6 +172,18 @@ export function useAnswers(id: string, settings: Settings, tap: FrameTap) {
     };
     // Once per chat: the component has the chat's id as its key.
   }, []);
+
+  const wasBusy = useRef(false);
+  useEffect(() => {
+    const ended = wasBusy.current && !busy;
+    wasBusy.current = busy;
+    if (!ended || runClientTools()) return;
+    const askedBefore = asked.current;
+    void server.load(id).then((loaded) => {
+      const idle = asked.current === askedBefore && !isWorking(latest.current.chat.status) && !lostNow.current;
+      if (loaded && !loaded.running && idle) takeOver(loaded, latest.current.chat.messages);
+    });
+  }, [id, busy]);
 
   const running = busy || held !== undefined;
   const kept = useKept(id, { messages, running, continued: running ? continued.current : undefined });
@@ -140,6 +211,7 @@ export function useAnswers(id: string, settings: Settings, tap: FrameTap) {
       setCutOff(false);
       continued.current = undefined;
       expected.current = true;
+      asked.current += 1;
       hook.clearError();
       void what(hook);
     };
@@ -154,6 +226,17 @@ export function useAnswers(id: string, settings: Settings, tap: FrameTap) {
       regenerate: (message?: UIMessage) => ask((hook) => hook.regenerate(message && { messageId: message.id })),
       approve: (approvalId: string, approved: boolean) =>
         void latest.current.chat.addToolApprovalResponse({ id: approvalId, approved }),
+      /** Show another version of a message, and what followed it. */
+      showVersion: async (version: string) => {
+        const leaf = await server.leafOf(id, version);
+        if (leaf === undefined || !(await server.change(id, { headId: leaf }))) return;
+        const loaded = await server.load(id);
+        if (loaded) takeOver(loaded, []);
+      },
+      rate: (message: UIMessage, rating: Rating | undefined) => {
+        setRatings((all) => ({ ...all, [message.id]: rating }));
+        void server.rate(id, message.id, rating && { rating });
+      },
       /** The stop route stops the run on any worker; closing the connection would only detach from it. */
       stop: async () => {
         const url = `${settings.api}/${encodeURIComponent(id)}/stop`;
@@ -175,6 +258,8 @@ export function useAnswers(id: string, settings: Settings, tap: FrameTap) {
     busy,
     kept,
     messages,
+    siblings,
+    ratings,
     status: chat.status,
     failure: lost ? undefined : failureOf(chat.error, cutOff),
     resuming: lost,
@@ -207,6 +292,11 @@ function withoutUnfinished({ messages, running, continued }: StoredChat) {
 function withHeld(messages: UIMessage[], held: UIMessage | undefined): UIMessage[] {
   if (!held) return messages;
   return [...(messages.at(-1)?.role === "assistant" ? messages.slice(0, -1) : messages), held];
+}
+
+function ratingOf(feedback: unknown): Rating | undefined {
+  const rating = typeof feedback === "object" && feedback !== null && "rating" in feedback ? feedback.rating : undefined;
+  return rating === "good" || rating === "bad" ? rating : undefined;
 }
 
 function longer(one: UIMessage | undefined, other: UIMessage): UIMessage {

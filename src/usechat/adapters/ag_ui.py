@@ -43,7 +43,6 @@ from usechat.protocol.parts import (
     BlockEnd,
     Data,
     Error,
-    Finish,
     Part,
     Reasoning,
     Step,
@@ -298,6 +297,7 @@ class AgUiAdapter:
         self._denied = denied
         self._inputs: dict[str, list[str]] = {}
         self._names: dict[str, str] = {}
+        self._waiting: set[str] = set()
         self._metadata: dict[str, Mapping[str, Mapping[str, Any]]] = {}
         self._not_ours: set[str] = set()
         self._message = ""
@@ -407,6 +407,7 @@ class AgUiAdapter:
             return
         name, text = self._names[call_id], "".join(self._inputs.pop(call_id))
         self._known.add(call_id)
+        self._waiting.add(call_id)
         tool_input = conversation.parsed_result(text) if text else {}
         if isinstance(tool_input, str):
             yield ToolInputError(call_id, name, "The input is not valid JSON.", tool_input)
@@ -415,6 +416,7 @@ class AgUiAdapter:
 
     def _result(self, event: _Event) -> Iterator[Part]:
         call_id, content = event["toolCallId"], event["content"]
+        self._waiting.discard(call_id)
         self._is_step_open = False
         if call_id in self._denied:
             yield ToolDenied(call_id, self._denied[call_id])
@@ -467,7 +469,8 @@ class AgUiAdapter:
         if outcome.get("type") == "cancelled":
             yield Abort(usage=usage if reported else None)
         else:
-            yield Finish(usage=usage if reported else None)
+            waits = bool(interrupts or self._waiting)
+            yield conversation.finish(None if waits else "stop", usage if reported else None)
 
     def _interrupt(self, interrupt: _Event) -> Iterator[Part]:
         if (call_id := interrupt.get("toolCallId")) in self._known and call_id is not None:
@@ -495,7 +498,7 @@ def parts(events: AsyncIterable[Any]) -> AsyncIterator[Part]:
 
 
 def to_ag_ui(messages: Iterable[ModelMessage], user_ids: Iterable[str] = ()) -> list[dict[str, Any]]:
-    """Return model messages as those of AG-UI, in JSON. Call ``repair`` first: a model rejects calls without results.
+    """Return model messages as those of AG-UI, in JSON. Call ``repair_messages`` first.
 
     ``user_ids`` are the ids of the user messages in order; the other messages have ids that are made from them.
     Reasoning is kept if the agent sent an encrypted value with it. Calls that a provider ran itself, and their results,

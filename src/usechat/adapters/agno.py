@@ -312,7 +312,8 @@ class AgnoAdapter:
             elif event.content is not None:
                 yield Data("output", _json(event.content))
             used = event.metrics
-            yield Finish(usage=None if used is None else conversation.usage(used.input_tokens, used.output_tokens))
+            usage = None if used is None else conversation.usage(used.input_tokens, used.output_tokens)
+            yield conversation.finish("stop", usage)  # Agno does not tell why a model ended
 
 
 def _kind(event: Any) -> str:
@@ -360,7 +361,7 @@ def parts(events: AsyncIterable[Any]) -> AsyncIterator[Part]:
 
 
 def to_agno(messages: Iterable[ModelMessage]) -> list[Any]:
-    """Return model messages as Agno's. Call ``repair`` first: a model rejects calls without results.
+    """Return model messages as Agno's. Call ``repair_messages`` first.
 
     Reasoning is kept if Anthropic signed it, since only then may it be sent back. System messages, calls that a
     provider ran itself and their results are left out.

@@ -1,16 +1,19 @@
 """What all adapters need of a turn: its history for a model, the id of its thread, its files, and fixed sentences."""
 
 import base64
+import hashlib
 import json
-from collections.abc import Iterable, Iterator, Mapping
-from typing import Any, Final, cast
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextvars import ContextVar
+from typing import Any, Final, TypeVar, cast
 from urllib.parse import quote, unquote_to_bytes, urlsplit
 
 import msgspec
 
 from usechat.errors import PublicError
 from usechat.ids import new_id
-from usechat.protocol.model_messages import FilePart, ModelMessage, ToolResultOutput, model_messages, repair
+from usechat.protocol.model_messages import FilePart, ModelMessage, ToolResultOutput, model_messages, repair_messages
+from usechat.protocol.parts import Abort, Data, Error, Finish, Part, Step
 from usechat.protocol.ui_messages import is_dynamic_tool, is_static_tool
 from usechat.protocol.values import json_text, json_value
 from usechat.turn import Turn
@@ -21,18 +24,25 @@ __all__ = [
     "PAUSE_IS_GONE",
     "TOOL_FAILED",
     "ModelFile",
+    "SubAgent",
+    "begin_sub_agents",
     "calls_of",
     "denials",
+    "finish",
     "finish_reason",
     "history",
     "is_failure",
     "model_file",
     "parsed_result",
     "result_text",
+    "state_handle",
+    "sub_agent",
     "thread_id",
     "usage",
     "without_provider_calls",
 ]
+
+AdapterT = TypeVar("AdapterT")
 
 BROKEN_OFF: Final = "The answer broke off before it was complete."
 NOT_COMPLETED: Final = "The tool call was not completed."
@@ -93,12 +103,60 @@ def thread_id(turn: Turn) -> str:
     return f"{quote(subject, safe='')}/{quote(turn.chat_id or new_id(), safe='')}"
 
 
+def state_handle(turn: Turn, framework: str) -> str:
+    """Return the handle under which the state of a paused agent is kept; nothing can be read from it."""
+    return hashlib.sha256(f"{framework}/{thread_id(turn)}".encode()).hexdigest()
+
+
+class SubAgent:
+    """Puts the parts of an agent that another one asks into a lane of its own, behind a label; it ends no turn.
+
+    >>> [part.lane for part in SubAgent("researcher", "call-1").parts([Step(), Finish()])]
+    ['call-1', 'call-1']
+    """
+
+    def __init__(self, name: str, lane: str) -> None:
+        self._name = name
+        self._lane = lane
+        self._is_labelled = False
+
+    def parts(self, said: Iterable[Part]) -> Iterator[Part]:
+        """Yield parts in the lane; ``data-agent`` with the name stands in the first step."""
+        for part in said:
+            if isinstance(part, (Finish, Error, Abort)):
+                continue
+            yield msgspec.structs.replace(part, lane=self._lane)
+            if isinstance(part, Step) and not self._is_labelled:
+                self._is_labelled = True
+                yield Data("agent", {"name": self._name}, id=self._lane, lane=self._lane)
+
+
+_sub_agents: Final[ContextVar[dict[str, tuple[Any, SubAgent]]]] = ContextVar("usechat.sub_agents")
+
+
+def begin_sub_agents() -> None:
+    """Let the calling task and those that it starts share the sub-agents of one turn."""
+    _sub_agents.set({})
+
+
+def sub_agent(name: str, lane: str, adapter: Callable[[], AdapterT]) -> tuple[AdapterT, SubAgent]:
+    """Return the adapter of a sub-agent's run, which is made by its first event, and what puts it into its lane."""
+    try:
+        running = _sub_agents.get()
+    except LookupError:  # in a turn that has a loop of its own
+        begin_sub_agents()
+        running = _sub_agents.get()
+    if lane not in running:
+        running[lane] = adapter(), SubAgent(name, lane)
+    return running[lane]
+
+
 def history(turn: Turn) -> list[ModelMessage]:
     """Return the chat so far as model messages that no provider rejects.
 
     System messages are left out: they come from the page, and the agent has instructions of its own.
     """
-    return repair(model_messages([message for message in turn.messages if message["role"] != "system"]))
+    return repair_messages(model_messages([message for message in turn.messages if message["role"] != "system"]))
 
 
 def without_provider_calls(messages: Iterable[ModelMessage]) -> Iterator[ModelMessage]:
@@ -178,6 +236,11 @@ def usage(input_tokens: int | None, output_tokens: int | None) -> dict[str, int]
     """Return token counts under the names of the AI SDK."""
     read, written = input_tokens or 0, output_tokens or 0
     return {"inputTokens": read, "outputTokens": written, "totalTokens": read + written}
+
+
+def finish(reason: str | None, used: Mapping[str, int] | None) -> Finish:
+    """Return the good ending of a turn, with the usage and the reason in the metadata of the message."""
+    return Finish(reason, usage=used, metadata=None if reason is None else {"finishReason": reason})
 
 
 def finish_reason(reason: object) -> str | None:

@@ -31,13 +31,12 @@ from usechat.adapters.framework import (
     question_id,
 )
 from usechat.errors import PublicError, StreamFailed, UnknownEvent
-from usechat.protocol.model_messages import ModelMessage, model_messages, repair
+from usechat.protocol.model_messages import ModelMessage, model_messages, repair_messages
 from usechat.protocol.parts import (
     ApprovalRequest,
     Data,
     Error,
     File,
-    Finish,
     Part,
     Reasoning,
     Step,
@@ -151,7 +150,7 @@ def _run_config(given: Any, turn: Turn) -> Any:
 def _said_before(turn: Turn) -> list[ModelMessage]:
     messages = [message for message in turn.messages if message["role"] != "system"]
     last = next((at for at in reversed(range(len(messages))) if messages[at]["role"] == "user"), 0)
-    return repair(model_messages(messages[:last]))
+    return repair_messages(model_messages(messages[:last]))
 
 
 def _answers(turn: Turn, session: Any) -> Any:
@@ -224,7 +223,7 @@ class GoogleAdkAdapter:
             yield Error(conversation.BROKEN_OFF)
             return
         usage = conversation.usage(*self._tokens) if any(self._tokens) else None
-        yield Finish(None if self._waits else conversation.finish_reason(self._reason), usage=usage)
+        yield conversation.finish(None if self._waits else conversation.finish_reason(self._reason), usage)
 
     def _begin(self, event: Any, lane: str) -> Iterator[Part]:
         """Begin a step with the first event of a model's answer; name the agent if another one speaks."""
@@ -325,7 +324,7 @@ def parts(events: AsyncIterable[Any]) -> AsyncIterator[Part]:
 
 
 def to_google_adk(messages: Iterable[ModelMessage]) -> list[Any]:
-    """Return model messages as ``Content`` of Gemini. Call ``repair`` first: a model rejects calls without results.
+    """Return model messages as ``Content`` of Gemini. Call ``repair_messages`` first.
 
     Reasoning, system messages, calls that a provider ran itself and their results are left out.
 

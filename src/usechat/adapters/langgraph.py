@@ -41,7 +41,7 @@ from usechat.protocol.model_messages import (
     ToolModelMessage,
     UserModelMessage,
     model_messages,
-    repair,
+    repair_messages,
 )
 from usechat.protocol.parts import (
     ApprovalRequest,
@@ -49,7 +49,6 @@ from usechat.protocol.parts import (
     BlockEnd,
     Data,
     Error,
-    Finish,
     Part,
     Reasoning,
     Step,
@@ -63,9 +62,10 @@ from usechat.protocol.parts import (
     ToolResult,
 )
 from usechat.protocol.request import ToolOutput
+from usechat.protocol.ui_messages import UIMessage
 from usechat.protocol.values import json_text, json_value
 from usechat.sources import AdapterSource, parts_of
-from usechat.turn import Turn, TurnContext
+from usechat.turn import AgentInfo, Turn, TurnContext
 
 try:
     from langchain_core.messages import (
@@ -149,7 +149,9 @@ class LangGraphSource:
         """Run the graph on the turn, or resume it with the answers that the turn holds."""
         turn = context.turn
         adapter = LangGraphAdapter(known_calls=conversation.calls_of(turn), denied=conversation.denials(turn))
-        await AdapterSource(self._events, lambda: adapter).drive(context)
+        await AdapterSource(self._events, lambda: adapter, agent=AgentInfo("langgraph", self._graph.name)).drive(
+            context
+        )
 
     async def _events(self, turn: Turn) -> AsyncIterator[Event]:
         config = self._config_of(turn)
@@ -236,12 +238,13 @@ def _approval_id(interrupt_id: str, position: int) -> str:
 class _Call:
     """A tool call of a model: its arguments as they arrive."""
 
-    __slots__ = ("arguments", "id", "input", "lane", "name")
+    __slots__ = ("arguments", "id", "input", "lane", "name", "title")
 
-    def __init__(self, call_id: str, name: str, lane: str) -> None:
+    def __init__(self, call_id: str, name: str, lane: str, title: str | None = None) -> None:
         self.id = call_id
         self.name = name
         self.lane = lane
+        self.title = title
         self.arguments: list[str] = []
         self.input: Any = None
 
@@ -249,11 +252,13 @@ class _Call:
 class _Message:
     """A message that a model is writing."""
 
-    __slots__ = ("calls", "texts")
+    __slots__ = ("calls", "provided", "texts")
 
     def __init__(self) -> None:
         self.texts: list[str] = []
         self.calls: dict[Any, _Call] = {}
+        self.provided: dict[Any, _Call] = {}
+        """Calls that the provider runs, whose result has not come."""
 
 
 class LangGraphAdapter:
@@ -311,7 +316,7 @@ class LangGraphAdapter:
         for interrupt_id, value in self._interrupts.items():
             yield from self._pause(interrupt_id, value)
         usage = conversation.usage(*self._tokens) if any(self._tokens) else None
-        yield Finish(None if self._interrupts else self._reason, usage=usage)
+        yield conversation.finish(None if self._interrupts else self._reason, usage)
 
     # -- What models and tools say.
 
@@ -320,7 +325,12 @@ class LangGraphAdapter:
         if isinstance(message, AIMessageChunk):
             if lane not in self._open:
                 yield from self._begin(lane, meta, ns)
-            yield from self._content(message.content, lane)
+            content = message.content
+            if content.__class__ is not str:
+                yield from self._content(content, lane)
+            elif content:  # most chunks: written out, since it costs a fifth less
+                self._open[lane].texts.append(content)
+                yield Text(content, lane=lane)
             for chunk in message.tool_call_chunks:
                 yield from self._arguments(chunk, lane)
             self._note(message)
@@ -360,6 +370,37 @@ class LangGraphAdapter:
                 case {"type": "reasoning"}:
                     pieces = [block.get("reasoning"), *(each.get("text") for each in block.get("summary", ()))]
                     yield from (Reasoning(piece, lane=lane) for piece in pieces if piece)
+                case _:
+                    yield from self._provider_block(block, lane)
+
+    def _provider_block(self, block: Mapping[str, Any], lane: str) -> Iterator[Part]:
+        """Yield what a provider tells of a tool that it runs itself: OpenAI at once, Anthropic in pieces."""
+        provided = self._open[lane].provided
+        match block:
+            case {"type": "web_search_call" | "file_search_call" | "code_interpreter_call" as kind, "id": call_id}:
+                found = {key: value for key, value in block.items() if key not in ("id", "type", "index")}
+                name = kind.removesuffix("_call")
+                yield ToolCall(call_id, name, found.get("action", {}), provider_executed=True, lane=lane)
+                yield ToolResult(call_id, found, provider_executed=True, lane=lane)
+            case {"type": "mcp_call", "id": call_id, "name": name, "server_label": server}:
+                call = _Call(call_id, name, lane, f"{server}: {name}")
+                call.arguments.append(block.get("arguments", ""))
+                outcome = None if block.get("error") else conversation.parsed_result(block.get("output") or "")
+                yield from _provider_outcome(call, outcome)
+            case {"type": "server_tool_use" | "mcp_tool_use", "id": call_id, "name": name}:
+                server = block.get("server_name")
+                call = provided[block.get("index")] = _Call(call_id, name, lane, server and f"{server}: {name}")
+                call.input = block.get("input")
+                yield ToolInputStart(
+                    call_id, name, provider_executed=True, dynamic=server is not None, title=call.title, lane=lane
+                )
+            case {"type": "input_json_delta", "index": index} if index in provided:
+                if text := block.get("partial_json"):
+                    provided[index].arguments.append(text)
+                    yield ToolInputDelta(provided[index].id, text, lane=lane)
+            case {"tool_use_id": call_id, "content": content}:
+                for index in [index for index, call in provided.items() if call.id == call_id]:
+                    yield from _provider_outcome(provided.pop(index), None if _is_failure(block) else content)
 
     def _arguments(self, chunk: Mapping[str, Any], lane: str) -> Iterator[Part]:
         calls, index = self._open[lane].calls, chunk.get("index")
@@ -377,12 +418,16 @@ class LangGraphAdapter:
             self._tokens[0] += tokens["input_tokens"]
             self._tokens[1] += tokens["output_tokens"]
         if metadata := message.response_metadata:
-            reason = metadata.get("finish_reason") or metadata.get("stop_reason")
+            cut_off = (metadata.get("incomplete_details") or {}).get("reason")
+            said = (metadata.get(key) for key in ("finish_reason", "stop_reason", "status"))
+            reason = next(filter(None, [cut_off, *said]), None)
             self._reason = conversation.finish_reason(reason) or self._reason
 
     def _end(self, lane: str) -> Iterator[Part]:
         message = self._open.pop(lane)
         self._last_texts[lane] = "".join(message.texts)
+        for call in message.provided.values():
+            yield from _provider_outcome(call, None)
         for call in message.calls.values():
             text = "".join(call.arguments)
             call.input = conversation.parsed_result(text) if text else {}
@@ -486,6 +531,26 @@ class LangGraphAdapter:
             yield ApprovalResponse(f"{interrupt_id}-{call.id}", approved=True)
 
 
+def _provider_outcome(call: _Call, output: Any) -> Iterator[Part]:
+    """Yield a call that a provider has run, with its whole input, and its result; it has failed without one."""
+    text = "".join(call.arguments)
+    call_input = conversation.parsed_result(text) if text else call.input or {}
+    is_mcp = call.title is not None
+    yield ToolCall(
+        call.id, call.name, call_input, provider_executed=True, dynamic=is_mcp, title=call.title, lane=call.lane
+    )
+    if output is None:
+        yield ToolError(call.id, conversation.TOOL_FAILED, provider_executed=True, lane=call.lane)
+    else:
+        yield ToolResult(call.id, output, provider_executed=True, lane=call.lane)
+
+
+def _is_failure(result: Mapping[str, Any]) -> bool:
+    """Tell whether Anthropic reports that its tool failed."""
+    content = result["content"]
+    return bool(result.get("is_error")) or (isinstance(content, Mapping) and "error_code" in content)
+
+
 def _tool_calls_in(task_input: Any) -> list[Mapping[str, Any]]:
     """Return the tool calls that a task of a ToolNode runs: its input is a list of them, or has them under a key."""
     found = task_input.get("tool_call") if isinstance(task_input, Mapping) else task_input
@@ -517,10 +582,10 @@ def parts(events: AsyncIterable[Event]) -> AsyncIterator[Part]:
 def next_messages(state: Sequence[BaseMessage], turn: Turn) -> list[BaseMessage]:
     """Return what is sent to a graph whose checkpoint holds the messages ``state``.
 
-    It is the new message alone if nothing has to be mended, else the whole list after the removal of the old one.
+    It is the new message alone if nothing has to be changed, else the whole list after the removal of the old one.
     """
     if not state:
-        return to_langchain(conversation.history(turn))
+        return _whole_chat(turn)
     outputs = {output.tool_call_id: output for output in turn.tool_outputs}
     wanted = [*_closed(_kept(state, turn), outputs), *_new_message(turn)]
     if wanted[: len(state)] == list(state):
@@ -532,6 +597,8 @@ def _kept(state: Sequence[BaseMessage], turn: Turn) -> Sequence[BaseMessage]:
     """Return the messages before the one that is asked now; what was regenerated or edited away is left out."""
     if turn.request.continues is not None:
         return state
+    if turn.request.has_whole_history:
+        return _in_step(state, turn)
     users = [message["id"] for message in turn.messages if message["role"] == "user"]
     positions = {message.id: at for at, message in enumerate(state) if isinstance(message, HumanMessage)}
     if users[-1] in positions:
@@ -540,6 +607,84 @@ def _kept(state: Sequence[BaseMessage], turn: Turn) -> Sequence[BaseMessage]:
         later = (at for at in positions.values() if at > positions[users[-2]] and _is_ours(state[at]))
         return state[: next(later, len(state))]
     return state
+
+
+def _whole_chat(turn: Turn) -> list[BaseMessage]:
+    """Return the whole chat for an empty thread; its questions are marked, so that they are known later."""
+    converted = to_langchain(conversation.history(turn))
+    questions = [message for message in turn.messages if message["role"] == "user"]
+    humans = [message for message in converted if isinstance(message, HumanMessage)]
+    if len(questions) == len(humans):
+        for human, question in zip(humans, questions, strict=True):
+            _mark(human, question)
+    return converted
+
+
+def _in_step(state: Sequence[BaseMessage], turn: Turn) -> list[BaseMessage]:
+    """Return the messages of the thread that belong to the stored chat before the question that is asked now.
+
+    What the thread has of a question is kept, unless its answer is not the one that people see: then, and if the thread
+    has nothing of it, because it belongs to a branch that was left, the chat's own messages are converted. Middleware
+    may have shortened the beginning, which stays so.
+    """
+    head, known = _by_question(state)
+    if not known:
+        return list(state)
+    shown = _exchanges(turn.messages)[:-1]
+    first = next((at for at, exchange in enumerate(shown) if exchange[0]["id"] in known), 0)
+    kept = head
+    for exchange in shown[first:]:
+        remembered = known.get(exchange[0]["id"])
+        is_shown = remembered is not None and _last_text(remembered) in _text_of(exchange)
+        kept += remembered if remembered is not None and is_shown else _remembered(exchange)
+    return kept
+
+
+def _by_question(state: Sequence[BaseMessage]) -> tuple[list[BaseMessage], dict[str, list[BaseMessage]]]:
+    """Return what stands before the first question of the chat, and what belongs to each question, by its id."""
+    head: list[BaseMessage] = []
+    known: dict[str, list[BaseMessage]] = {}
+    current = head
+    for message in state:
+        if isinstance(message, HumanMessage) and _is_ours(message):
+            current = known[message.id or ""] = []
+        current.append(message)
+    return head, known
+
+
+def _exchanges(messages: Iterable[UIMessage]) -> list[list[UIMessage]]:
+    """Return each user message of a chat with the answers to it."""
+    found: list[list[UIMessage]] = []
+    for message in messages:
+        if message["role"] == "user":
+            found.append([message])
+        elif found:
+            found[-1].append(message)
+    return found
+
+
+def _last_text(remembered: Iterable[BaseMessage]) -> str:
+    """Return the last text of a model; a stopped answer may have none."""
+    texts = [message.text for message in remembered if isinstance(message, AIMessage)]
+    return texts[-1] if texts else ""
+
+
+def _text_of(exchange: Sequence[UIMessage]) -> str:
+    parts: Iterator[Any] = (part for message in exchange[1:] for part in message["parts"])
+    return "".join(part["text"] for part in parts if part["type"] == "text")
+
+
+def _remembered(exchange: Sequence[UIMessage]) -> list[BaseMessage]:
+    """Return an exchange of the chat as a thread remembers it."""
+    converted = to_langchain(repair_messages(model_messages(list(exchange))))
+    if converted and isinstance(converted[0], HumanMessage):
+        _mark(converted[0], exchange[0])
+    return converted
+
+
+def _mark(message: BaseMessage, shown: UIMessage) -> None:
+    message.id = shown["id"] or None
+    message.additional_kwargs |= _OURS
 
 
 def _is_ours(message: BaseMessage) -> bool:
@@ -574,15 +719,14 @@ def _new_message(turn: Turn) -> list[BaseMessage]:
     message = turn.request.last_user_message
     if turn.request.continues is not None or message is None:
         return []
-    converted = to_langchain(repair(model_messages([message])))
+    converted = to_langchain(repair_messages(model_messages([message])))
     for each in converted:
-        each.id = message["id"] or None
-        each.additional_kwargs |= _OURS
+        _mark(each, message)
     return converted
 
 
 def to_langchain(messages: Iterable[ModelMessage]) -> list[BaseMessage]:
-    """Return model messages as LangChain's. Call ``repair`` first: a model rejects calls without results.
+    """Return model messages as LangChain's. Call ``repair_messages`` first: a model rejects calls without results.
 
     Reasoning is kept if a provider signed it, since only then may it be sent back. Calls that a provider ran itself,
     and their results, are left out.

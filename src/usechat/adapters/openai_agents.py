@@ -10,13 +10,16 @@ identified by their index in it, because with Chat Completions all of them have 
 **History.** An agent gets the whole chat in every turn.
 
 **Pauses.** Tools with ``needs_approval`` end the run. What it needs to go on (``RunState``) holds the whole history, so
-it never goes to the page: it is kept here, under the thread of the caller and the chat, and used once. By default it is
-kept in this process; :class:`PausedRuns` is what another place must do.
+it never goes to the page: the store of runs keeps it, under a handle made of the caller's identity and the chat's id,
+and it is used once.
+
+**Other agents.** An agent that takes over (handoff), and one that is a tool with ``on_stream=show_sub_agent``, has a
+lane of its own, behind ``data-agent`` with its name.
 """
 
-from collections import OrderedDict
+import json
 from collections.abc import AsyncIterator, Callable, Collection, Iterable, Iterator, Mapping
-from typing import Any, Final, Protocol, TypeAlias
+from typing import Any, Final, TypeAlias
 
 from usechat.adapters import conversation
 from usechat.errors import MissingDependency, PublicError, UnknownEvent
@@ -26,7 +29,7 @@ from usechat.protocol.parts import (
     BlockEnd,
     Data,
     Error,
-    Finish,
+    File,
     Part,
     Reasoning,
     Step,
@@ -41,19 +44,23 @@ from usechat.protocol.parts import (
 )
 from usechat.protocol.values import json_text, json_value
 from usechat.sources import AdapterSource, parts_of
-from usechat.turn import Turn, TurnContext
+from usechat.turn import AgentInfo, Turn, TurnContext, current_context
 
 try:
-    from agents import Agent, Runner, RunResultStreaming, RunState
+    from agents import Agent, AgentToolStreamEvent, Runner, RunResultStreaming, RunState
     from agents.stream_events import AgentUpdatedStreamEvent, RawResponsesStreamEvent, RunItemStreamEvent
 except ImportError:
     raise MissingDependency("openai-agents", "openai-agents") from None
 
-__all__ = ["OpenAIAgentsAdapter", "OpenAIAgentsSource", "PausedRuns", "parts", "source_of", "to_openai_agents"]
+__all__ = ["OpenAIAgentsAdapter", "OpenAIAgentsSource", "parts", "show_sub_agent", "source_of", "to_openai_agents"]
 
-_MOST_PAUSED: Final = 10_000
 _FAILED: Final = "An error occurred while running the tool."
 """How the SDK begins the result of a tool that raised; it has no other mark."""
+_PROVIDED: Final = frozenset({"code_interpreter_call", "file_search_call", "image_generation_call", "web_search_call"})
+"""Calls that OpenAI runs itself, besides those of MCP servers; their items hold input and result in one."""
+_RUN_HERE: Final = frozenset(
+    {"apply_patch_call", "computer_call", "custom_tool_call", "local_shell_call", "shell_call"}
+)
 _NO_OPTIONS: Final[Mapping[str, Any]] = {}
 
 _Options: TypeAlias = Mapping[str, Any] | Callable[[Turn], Mapping[str, Any]]
@@ -68,85 +75,44 @@ def source_of(found: Any) -> "OpenAIAgentsSource | None":
     return OpenAIAgentsSource(found) if isinstance(found, Agent) else None
 
 
-class PausedRuns(Protocol):
-    """Keeps the states of paused runs; each is taken once.
-
-    >>> class Shelf:
-    ...     def __init__(self) -> None:
-    ...         self._states: dict[str, Mapping[str, Any]] = {}
-    ...
-    ...     async def keep(self, thread: str, state: Mapping[str, Any]) -> None:
-    ...         self._states[thread] = state
-    ...
-    ...     async def take(self, thread: str) -> Mapping[str, Any] | None:
-    ...         return self._states.pop(thread, None)
-    """
-
-    async def keep(self, thread: str, state: Mapping[str, Any]) -> None:
-        """Keep the state of a thread's run instead of an earlier one."""
-        ...
-
-    async def take(self, thread: str) -> Mapping[str, Any] | None:
-        """Return the state of a thread's run and forget it; nothing if there is none."""
-        ...
-
-
-class _PausedHere:
-    """Keeps states in this process: bounded, and gone with it."""
-
-    def __init__(self) -> None:
-        self._states: OrderedDict[str, Mapping[str, Any]] = OrderedDict()
-
-    async def keep(self, thread: str, state: Mapping[str, Any]) -> None:
-        self._states[thread] = state
-        if len(self._states) > _MOST_PAUSED:
-            self._states.popitem(last=False)
-
-    async def take(self, thread: str) -> Mapping[str, Any] | None:
-        return self._states.pop(thread, None)
-
-
 class OpenAIAgentsSource:
     """Answers turns with an agent.
 
     ``options`` are further arguments of ``Runner.run_streamed``, such as ``context``, ``max_turns`` or ``run_config``:
-    as a mapping, or as a function of the turn that returns one. ``paused`` keeps runs that wait for an approval; give
-    one that all workers share if there are several.
+    as a mapping, or as a function of the turn that returns one.
 
     >>> from agents import Agent
     >>> source = OpenAIAgentsSource(Agent(name="assistant"), options={"max_turns": 20})  # for chat_response or ChatApp
     """
 
-    def __init__(
-        self, agent: "Agent[Any]", *, options: _Options = _NO_OPTIONS, paused: PausedRuns | None = None
-    ) -> None:
+    def __init__(self, agent: "Agent[Any]", *, options: _Options = _NO_OPTIONS) -> None:
         self._agent = agent
         self._options = options
-        self._paused = paused or _PausedHere()
 
     async def drive(self, context: TurnContext) -> None:
         """Run the agent on the chat, or resume the run that waits for the turn's approvals."""
         turn = context.turn
         adapter = OpenAIAgentsAdapter(known_calls=conversation.calls_of(turn), denied=conversation.denials(turn))
-        await AdapterSource(self._events, lambda: adapter).drive(context)
+        agent = AgentInfo("openai-agents", self._agent.name)
+        await AdapterSource(lambda _turn: self._events(context), lambda: adapter, agent=agent).drive(context)
 
-    async def _events(self, turn: Turn) -> AsyncIterator[Any]:
-        thread = conversation.thread_id(turn)
+    async def _events(self, context: TurnContext) -> AsyncIterator[Any]:
+        turn = context.turn
+        handle = conversation.state_handle(turn, "openai-agents")
         options = dict(self._options(turn) if callable(self._options) else self._options)
-        run_input = await self._input(turn, thread)
+        state = await context.states.take_state(handle)  # also if another message supersedes it
+        run_input = await self._resumed(turn, state) if turn.approvals else to_openai_agents(conversation.history(turn))
+        conversation.begin_sub_agents()
         result = Runner.run_streamed(self._agent, run_input, **options)
         async for event in _with_result(result):
             if event is result and result.interruptions:
-                await self._paused.keep(thread, result.to_state().to_json())
+                await context.states.keep_state(handle, json.dumps(result.to_state().to_json()).encode())
             yield event
 
-    async def _input(self, turn: Turn, thread: str) -> Any:
-        state = await self._paused.take(thread)  # also if another message supersedes it
-        if not turn.approvals:
-            return to_openai_agents(conversation.history(turn))
+    async def _resumed(self, turn: Turn, state: bytes | None) -> Any:
         if state is None:
             raise PublicError(conversation.PAUSE_IS_GONE)
-        resumed = await RunState.from_json(self._agent, dict(state))
+        resumed = await RunState.from_json(self._agent, json.loads(state))
         answers = {answer.tool_call_id: answer for answer in turn.approvals}
         for item in resumed.get_interruptions():
             answer = answers.get(item.call_id)
@@ -179,8 +145,6 @@ class OpenAIAgentsAdapter:
     >>> adapter = OpenAIAgentsAdapter()
     >>> list(adapter.feed(AgentUpdatedStreamEvent(Agent(name="clerk"))))
     []
-    >>> [part.data for part in adapter.feed(AgentUpdatedStreamEvent(Agent(name="expert")))]
-    [{'name': 'expert'}]
     """
 
     def __init__(self, *, known_calls: Collection[str] = (), denied: Mapping[str, str | None] = {}) -> None:
@@ -188,19 +152,22 @@ class OpenAIAgentsAdapter:
         self._denied = denied
         self._calls: dict[int, str] = {}
         self._agent: str | None = None
+        self._speaker: conversation.SubAgent | None = None
         self._reason: str | None = None
         self._is_over = False
 
     def feed(self, event: Any) -> Iterator[Part]:
         """Yield the parts that an event becomes."""
         if isinstance(event, RawResponsesStreamEvent):
-            yield from self._raw(event.data)
+            said = self._raw(event.data)
+            yield from said if self._speaker is None else self._speaker.parts(said)
         elif isinstance(event, RunItemStreamEvent):
             yield from self._item(event.name, event.item.raw_item, event.item)
         elif isinstance(event, AgentUpdatedStreamEvent):
-            if self._agent is not None:
-                yield Data("agent", {"name": event.new_agent.name})
-            self._agent = event.new_agent.name
+            name = event.new_agent.name
+            if self._agent not in (None, name):
+                self._speaker = conversation.SubAgent(name, f"agent-{name}")
+            self._agent = name
         elif isinstance(event, RunResultStreaming):
             yield from self._result(event)
         else:
@@ -230,8 +197,8 @@ class OpenAIAgentsAdapter:
                 yield from self._begun(data.output_index, data.item)
             case "response.output_item.done":
                 yield from self._done(data.item)
-            case "response.incomplete":
-                self._reason = "length"
+            case "response.completed":
+                self._reason = "stop"
 
     def _begun(self, index: int, item: Any) -> Iterator[Part]:
         if item.type == "function_call":
@@ -246,9 +213,12 @@ class OpenAIAgentsAdapter:
                 yield BlockEnd()
             case "reasoning":
                 yield BlockEnd(_signature(item))
-            case kind if kind.endswith("_call") and item.id:
-                yield ToolCall(item.id, kind.removesuffix("_call"), item.to_dict(), provider_executed=True)
-                yield ToolResult(item.id, item.to_dict(), provider_executed=True)
+            case "mcp_call":
+                yield from _mcp_call(item)
+            case kind if kind in _PROVIDED:
+                yield from _provided_call(kind.removesuffix("_call"), item)
+            case kind if kind in _RUN_HERE:
+                yield ToolCall(item.call_id, kind.removesuffix("_call"), item.to_dict())
 
     def _call(self, item: Any) -> Iterator[Part]:
         """Yield a call with its whole input, unless it is known."""
@@ -285,7 +255,42 @@ class OpenAIAgentsAdapter:
             yield Data("output", dump(mode="json") if callable(dump) else output)
         used = result.context_wrapper.usage
         reason = None if result.interruptions else self._reason
-        yield Finish(reason, usage=conversation.usage(used.input_tokens, used.output_tokens))
+        yield conversation.finish(reason, conversation.usage(used.input_tokens, used.output_tokens))
+
+
+def _mcp_call(item: Any) -> Iterator[Part]:
+    """Yield a call of an MCP server that OpenAI has made: under the name of the tool, with that of the server."""
+    title = f"{item.server_label}: {item.name}"
+    call_input = conversation.parsed_result(item.arguments)
+    yield ToolCall(item.id, item.name, call_input, provider_executed=True, dynamic=True, title=title)
+    if item.error is not None:
+        yield ToolError(item.id, conversation.TOOL_FAILED, provider_executed=True)
+    else:
+        yield ToolResult(item.id, conversation.parsed_result(item.output or ""), provider_executed=True)
+
+
+def _provided_call(name: str, item: Any) -> Iterator[Part]:
+    """Yield a call that OpenAI has made and answered; an image is a file."""
+    found = {key: value for key, value in item.to_dict().items() if key not in ("id", "type")}
+    image = found.pop("result", None) if name == "image_generation" else None
+    yield ToolCall(item.id, name, found.get("action", {}), provider_executed=True)
+    yield ToolResult(item.id, found, provider_executed=True)
+    if image:
+        media_type = f"image/{found.get('output_format', 'png')}"
+        yield File(f"data:{media_type};base64,{image}", media_type)
+
+
+async def show_sub_agent(event: AgentToolStreamEvent) -> None:
+    """Show what an agent that is a tool says while it works, in a lane of its own.
+
+    >>> from agents import Agent
+    >>> tool = Agent(name="researcher").as_tool("research", "Asks a researcher.", on_stream=show_sub_agent)
+    """
+    call, name = event["tool_call"], event["agent"].name
+    lane = f"{name}-{'' if call is None else call.call_id}"
+    adapter, speaker = conversation.sub_agent(name, lane, OpenAIAgentsAdapter)
+    for part in speaker.parts(adapter.feed(event["event"])):
+        current_context().send(part)
 
 
 def _signature(item: Any) -> Mapping[str, Mapping[str, Any]] | None:
@@ -308,7 +313,7 @@ def parts(result: RunResultStreaming) -> AsyncIterator[Part]:
 
 
 def to_openai_agents(messages: Iterable[ModelMessage]) -> list[Any]:
-    """Return model messages as input items of the Responses API. Call ``repair`` first.
+    """Return model messages as input items of the Responses API. Call ``repair_messages`` first.
 
     Reasoning is kept if it is encrypted, since only then may it be sent back. Calls that a provider ran itself, and
     their results, are left out.

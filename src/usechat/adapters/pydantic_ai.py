@@ -12,9 +12,15 @@ again in each run, since Pydantic AI leaves it out if there is a history.
 **Pauses.** Tools that need an approval, and tools that are run elsewhere, end the run with ``DeferredToolRequests``.
 The chat holds all that is needed to go on, so nothing is stored: an approved call is given back without a result, and
 with the approval as a deferred result.
+
+**Tools that raise** do not end the turn: the exception is logged, and the model reads that the tool failed.
+
+**Other agents.** An agent that a tool runs with ``event_stream_handler=show_sub_agent`` has a lane of its own, behind
+``data-agent`` with its name.
 """
 
 import base64
+import logging
 from collections.abc import AsyncIterable, AsyncIterator, Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final, TypeAlias
 
@@ -29,7 +35,6 @@ from usechat.protocol.parts import (
     Data,
     Error,
     File,
-    Finish,
     Part,
     Reasoning,
     Step,
@@ -44,13 +49,13 @@ from usechat.protocol.parts import (
 )
 from usechat.protocol.values import json_text
 from usechat.sources import AdapterSource, parts_of
-from usechat.turn import Turn, TurnContext
+from usechat.turn import AgentInfo, Turn, TurnContext, current_context
 
 try:
-    from pydantic_ai import DeferredToolRequests, DeferredToolResults
+    from pydantic_ai import DeferredToolRequests, DeferredToolResults, RunContext, ToolFailed, UsageLimitExceeded
     from pydantic_ai import ToolDenied as DeniedTool
     from pydantic_ai.agent import AbstractAgent
-    from pydantic_ai.capabilities import ReinjectSystemPrompt
+    from pydantic_ai.capabilities import AbstractCapability, ReinjectSystemPrompt
     from pydantic_ai.messages import (
         AudioUrl,
         BinaryContent,
@@ -83,7 +88,9 @@ try:
 except ImportError:
     raise MissingDependency("pydantic-ai-slim", "pydantic-ai") from None
 
-__all__ = ["PydanticAIAdapter", "PydanticAISource", "parts", "source_of", "to_pydantic_ai"]
+__all__ = ["PydanticAIAdapter", "PydanticAISource", "parts", "show_sub_agent", "source_of", "to_pydantic_ai"]
+
+_logger: Final = logging.getLogger("usechat.adapters")
 
 _IGNORED: Final = frozenset(
     {
@@ -97,6 +104,8 @@ _IGNORED: Final = frozenset(
         "capability",
     }
 )
+_MCP: Final = "mcp_server:"
+"""How Pydantic AI begins the name of a server whose tools the provider calls; the name of the tool is in the input."""
 _NO_OPTIONS: Final[Mapping[str, Any]] = {}
 _URLS: Final[Mapping[str, Any]] = {"image": ImageUrl, "audio": AudioUrl, "video": VideoUrl}
 
@@ -130,7 +139,8 @@ class PydanticAISource:
     async def drive(self, context: TurnContext) -> None:
         """Run the agent on the chat, with the approvals that the turn holds."""
         adapter = PydanticAIAdapter(known_calls=conversation.calls_of(context.turn))
-        await AdapterSource(self._events, lambda: adapter).drive(context)
+        agent = AgentInfo("pydantic-ai", self._agent.name)
+        await AdapterSource(self._events, lambda: adapter, agent=agent).drive(context)
 
     async def _events(self, turn: Turn) -> AsyncIterator[Any]:
         given = dict(self._options(turn) if callable(self._options) else self._options)
@@ -141,14 +151,45 @@ class PydanticAISource:
         }
         arguments: dict[str, Any] = {
             "output_type": [given.pop("output_type", None) or self._agent.output_type, DeferredToolRequests],
-            "capabilities": [ReinjectSystemPrompt(replace_existing=True), *given.pop("capabilities", ())],
+            "capabilities": [
+                ReinjectSystemPrompt(replace_existing=True),
+                *given.pop("capabilities", ()),
+                _FailedTools(),
+            ],
             "deferred_tool_results": DeferredToolResults(approvals=approvals) if approvals else None,
             "message_history": to_pydantic_ai(_without_results(conversation.history(turn), approvals)),
             **given,
         }
+        conversation.begin_sub_agents()
         async with self._agent.run_stream_events(None, **arguments) as events:
             async for event in events:
                 yield event
+
+
+class _FailedTools(AbstractCapability[Any]):
+    """Lets a run go on when a tool has raised: the model reads that the tool failed, the log has the exception."""
+
+    async def on_tool_execute_error(self, ctx: RunContext[Any], *, error: Exception, **told: Any) -> Any:  # noqa: ARG002
+        """Log the exception; limits of the whole run still end it."""
+        if isinstance(error, UsageLimitExceeded):
+            raise error
+        _logger.error("the tool %s raised", told["call"].tool_name, exc_info=error)
+        raise ToolFailed(conversation.TOOL_FAILED) from error
+
+
+async def show_sub_agent(context: RunContext[Any], events: AsyncIterable[Any]) -> None:
+    """Show what an agent that a tool runs says while it works, in a lane of its own.
+
+    >>> from pydantic_ai import Agent
+    >>> researcher = Agent(name="researcher")
+    >>> async def research(topic: str) -> str:
+    ...     return (await researcher.run(topic, event_stream_handler=show_sub_agent)).output
+    """
+    name = (context.agent and context.agent.name) or "agent"
+    adapter, speaker = conversation.sub_agent(name, f"{name}-{context.run_id}", PydanticAIAdapter)
+    async for event in events:
+        for part in speaker.parts(adapter.feed(event)):
+            current_context().send(part)
 
 
 def _without_results(messages: Iterable[ChatModelMessage], calls: Collection[str]) -> Iterator[ChatModelMessage]:
@@ -212,14 +253,15 @@ class PydanticAIAdapter:
                     yield Text(part.content)
             case ThinkingPart():
                 yield Reasoning(part.content)
+            case NativeToolCallPart() if part.tool_name.startswith(_MCP):
+                pass  # its name is in its input
             case ToolCallPart() | NativeToolCallPart():
                 self._calls[index] = part.tool_call_id
                 is_native = isinstance(part, NativeToolCallPart)
                 yield ToolInputStart(part.tool_call_id, part.tool_name, provider_executed=is_native or None)
                 yield from _input_delta(part.tool_call_id, part.args)
             case NativeToolReturnPart():
-                output = to_jsonable_python(part.content, serialize_unknown=True)
-                yield ToolResult(part.tool_call_id, output, provider_executed=True)
+                yield from self._native_result(part)
             case FilePart():
                 data = base64.b64encode(part.content.data).decode()
                 yield File(f"data:{part.content.media_type};base64,{data}", part.content.media_type)
@@ -250,6 +292,9 @@ class PydanticAIAdapter:
         if part.tool_call_id in self._known:
             return
         self._known.add(part.tool_call_id)
+        if isinstance(part, NativeToolCallPart) and part.tool_name.startswith(_MCP):
+            yield _mcp_call(part)
+            return
         is_native = isinstance(part, NativeToolCallPart) or None
         tool_input = conversation.parsed_result(part.args) if isinstance(part.args, str) else part.args
         if isinstance(tool_input, str) and tool_input:
@@ -257,6 +302,30 @@ class PydanticAIAdapter:
             yield ToolInputError(part.tool_call_id, part.tool_name, text, tool_input, provider_executed=is_native)
         else:
             yield ToolCall(part.tool_call_id, part.tool_name, tool_input or {}, provider_executed=is_native)
+
+    def _native_result(self, part: NativeToolReturnPart) -> Iterator[Part]:
+        """Yield the result of a tool that the provider ran; a call that was not told stands before it."""
+        if part.tool_call_id not in self._known:
+            self._known.add(part.tool_call_id)
+            yield ToolCall(part.tool_call_id, part.tool_name, {}, provider_executed=True)
+        output = to_jsonable_python(part.content, serialize_unknown=True)
+        if part.tool_name.startswith(_MCP) and isinstance(output, Mapping):
+            if output.get("error") or output.get("is_error"):
+                yield ToolError(part.tool_call_id, conversation.TOOL_FAILED, provider_executed=True)
+                return
+            found = output.get("output", output.get("content", output))
+            output = conversation.parsed_result(found) if isinstance(found, str) else found
+        yield ToolResult(part.tool_call_id, output, provider_executed=True)
+
+
+def _mcp_call(part: NativeToolCallPart) -> Part:
+    """Return a call of an MCP server that the provider has made, under the name of the tool."""
+    told: Any = conversation.parsed_result(part.args) if isinstance(part.args, str) else part.args
+    told = told if isinstance(told, Mapping) else {}
+    name = str(told.get("tool_name") or told.get("action") or "mcp")
+    title = f"{part.tool_name.removeprefix(_MCP)}: {name}"
+    call_input = told.get("tool_args") or {}
+    return ToolCall(part.tool_call_id, name, call_input, dynamic=True, provider_executed=True, title=title)
 
 
 def _input_delta(call_id: str, arguments: str | Mapping[str, Any] | None) -> Iterator[Part]:
@@ -286,11 +355,11 @@ def _ending(result: Any) -> Iterator[Part]:
     if isinstance(output, DeferredToolRequests):
         for call in output.approvals:
             yield ApprovalRequest(f"approval-{call.tool_call_id}", call.tool_call_id)
-        yield Finish(usage=tokens)
+        yield conversation.finish(None, tokens)
         return
     if not isinstance(output, str):
         yield Data("output", to_jsonable_python(output, serialize_unknown=True))
-    yield Finish(conversation.finish_reason(result.response.finish_reason), usage=tokens)
+    yield conversation.finish(conversation.finish_reason(result.response.finish_reason), tokens)
 
 
 def parts(events: AsyncIterable[Any]) -> AsyncIterator[Part]:
@@ -308,7 +377,7 @@ def parts(events: AsyncIterable[Any]) -> AsyncIterator[Part]:
 
 
 def to_pydantic_ai(messages: Iterable[ChatModelMessage]) -> list[ModelMessage]:
-    """Return model messages as Pydantic AI's. Call ``repair`` first: a model rejects calls without results.
+    """Return model messages as Pydantic AI's. Call ``repair_messages`` first: a model rejects calls without results.
 
     Reasoning is kept if a provider signed it, since only then may it be sent back. System messages, calls that a
     provider ran itself and their results are left out.

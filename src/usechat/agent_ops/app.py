@@ -138,13 +138,22 @@ class SessionPolicy:
 
 
 class AgentOpsApp(EndpointsApp):
-    """Puts an AI SDK face on sessions: ``POST /api/sessions/{session_id}/chat``.
+    """An ASGI app that makes agent sessions usable by AI SDK pages: ``POST /api/sessions/{session_id}/chat``.
 
-    ``upstream`` is the address of a session's WebSocket with ``{id}`` in it, or an ``AgentOpsChatTransport``. With
-    ``runs`` there are resume, stop and state, and a run outlives its page as ``settings.disconnect`` says; without,
-    it ends with the connection. ``enabled`` counts while ``ENABLE_AI_SDK_ADAPTER`` is not set.
-    ``session_requests_per_minute`` limits the requests of each session; ``settings.quotas`` limits those of each
-    person. More are refused with 429.
+    Args:
+        upstream: the address of a session's WebSocket with ``{id}`` in it, or an ``AgentOpsChatTransport``.
+        access: which role a person has in a session.
+        authorize: returns who sent a request.
+        runs: with a store of runs there are resume, stop and state, and a run outlives its page as
+            ``settings.disconnect`` says; without one, a run ends with the connection.
+        settings: see :class:`~usechat.server.Settings`; ``settings.quotas`` limits the requests of each person.
+        enabled: whether the route answers, as long as ``ENABLE_AI_SDK_ADAPTER`` is not set.
+        drain: how many seconds runs get to finish when the server shuts down.
+        observer: receives what happens.
+        metrics: count for Prometheus, and serve the counts at ``/metrics``.
+        session_requests_per_minute: limits the requests of each session. More are refused with 429.
+
+    One app belongs to one event loop.
 
     >>> from usechat.agent_ops import SessionDirectory
     >>> directory = SessionDirectory("sqlite:///usechat-sessions.db")

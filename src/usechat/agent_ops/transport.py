@@ -54,18 +54,25 @@ _WITHDRAW_SECONDS: Final = 1.0
 class AgentOpsChatTransport:
     """Answers a chat by turns of an agent session. It is a source and a chat transport.
 
-    ``url`` is the address of a session's WebSocket, with ``{id}`` in place of the session's id. The id comes from the
-    route's ``session_id``, unless ``session_id`` names one session for all requests. The upstream is called with the
-    caller's token, or with ``service_token`` (a token, or a function that returns the current one); in the
-    ``Authorization`` header, or after ``subprotocol`` (such as ``agent-ops``) if that is given. ``questions`` are shown
-    as ``data-question`` parts (``"data"``) or as tool approvals (``"approval"``). ``events`` are the types of further
-    frames that become ``data-…`` parts.
-    ``idle_timeout`` is how many seconds the session may be silent; ``None`` means without limit. ``tls`` holds the
-    certificates for a ``wss://`` address (:func:`~usechat.agent_ops.upstream_tls`). ``audit`` records who prompts and
-    approves, before anything is sent. ``runs``, ``sdk`` and ``on_error`` are for :meth:`send_messages`; a server has
-    its own.
+    Args:
+        url: the address of a session's WebSocket, with ``{id}`` in place of the session's id.
+        session_id: one session for all requests; by default the id comes from the route's ``session_id``.
+        service_token: the token for the upstream, or a function that returns the current one; by default it is that of
+            the caller.
+        subprotocol: send the token after this subprotocol (such as ``agent-ops``) instead of in the ``Authorization``
+            header.
+        questions: show the agent's questions as ``data-question`` parts (``"data"``) or as tool approvals
+            (``"approval"``).
+        events: the types of further frames that become ``data-…`` parts.
+        idle_timeout: how many seconds the session may be silent; ``None`` means without limit.
+        open_timeout: how many seconds a socket may take to open.
+        maximum_sockets: how many sockets one session may have.
+        maximum_frame_bytes: the largest frame that is read.
+        tls: the certificates for a ``wss://`` address (:func:`~usechat.agent_ops.upstream_tls`).
+        audit: records who prompts and approves, before anything is sent.
+        runs, sdk, on_error: for :meth:`send_messages`; a server has its own.
 
-    Raises :class:`~usechat.errors.PublicError` in the run if the session cannot be reached, is silent for too long or
+    A turn fails with a :class:`~usechat.errors.PublicError` if the session cannot be reached, is silent for too long or
     has too many sockets.
 
     >>> from usechat.agent_ops import AgentOpsApp, SessionDirectory

@@ -152,7 +152,7 @@ def check_id(value: str, what: str) -> str:
     try:
         size = len(value.encode())
     except UnicodeEncodeError:
-        raise InvalidRequest(f"{what} has half of a character; an id is text") from None
+        raise InvalidRequest(f"{what} holds an unpaired surrogate; an id must be valid text") from None
     if size > _LONGEST_ID or "\0" in value:
         raise InvalidRequest(f"{what} has {size} bytes; an id has at most {_LONGEST_ID}, and no NUL")
     return value

@@ -47,7 +47,11 @@ class DocumentFile(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 class ChatDocument(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """A whole chat: all branches, parents first, and the files. Times are seconds since 1970.
+    """A whole chat: all branches, parents first, and the files.
+
+    ``version`` is that of the format. ``created_at`` and ``updated_at`` are seconds since 1970; ``pinned`` and
+    ``archived`` are for the list. ``titled_by`` says who made the title, ``agent`` names what answered, ``head_id``
+    is the last message of the branch that is shown, and ``owner`` is the subject that owns the chat.
 
     >>> document = ChatDocument(id="c1", title="Hello", messages=[])
     >>> document.title, document.version
@@ -105,7 +109,7 @@ def nodes_of(document: ChatDocument) -> list[MessageNode]:
         if message["id"] in keys or not message["id"]:
             raise InvalidRequest(f"messages[{place}]: the id {message['id']!r} is empty, or not the only one")
         if told.parent_id is not None and told.parent_id not in keys:
-            raise InvalidRequest(f"messages[{place}]: its parent {told.parent_id!r} does not stand before it")
+            raise InvalidRequest(f"messages[{place}]: its parent {told.parent_id!r} is not listed before it")
         keys[check_id(message["id"], f"messages[{place}].id")] = place + 1
         nodes.append(
             MessageNode(

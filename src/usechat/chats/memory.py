@@ -50,7 +50,8 @@ class MemoryChats(ChatStore):
     """Chats of one process, for development, tests and demos.
 
     When there are more than ``maximum_chats``, or they take more than ``maximum_bytes``, those that were not changed
-    for the longest time are forgotten, but none that is being answered.
+    for the longest time are forgotten, but none that is being answered. The other arguments are those of
+    :class:`ChatStore`.
 
     >>> chats = MemoryChats(maximum_chats=100)
     >>> asyncio.run(chats.list_chats("ada")).chats

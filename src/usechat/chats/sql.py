@@ -101,7 +101,11 @@ class SqlChats(ChatStore):
     """Chats in a database: ``SqlChats("chats.db")``, ``SqlChats("postgresql+asyncpg://user@host/database")``.
 
     An SQLite file is created and its tables are upgraded by :meth:`open`, which every method calls. The tables of a
-    PostgreSQL are made and upgraded by :meth:`migrate` alone: ``usechat chats migrate``.
+    PostgreSQL are made and upgraded by :meth:`migrate` alone: ``usechat chats migrate``. The other arguments are those
+    of :class:`ChatStore`.
+
+    Raises :class:`~usechat.errors.UnusableChats` for a URL of another kind, and from :meth:`open` if the database
+    cannot be used.
 
     >>> async def main() -> list[str]:
     ...     chats = SqlChats("chats.db")

@@ -102,8 +102,10 @@ _LARGEST_INLINE: Final = 16 * 1024
 
 
 class ChatRow(msgspec.Struct, frozen=True, kw_only=True):
-    """A chat without its messages. Times are seconds since 1970. ``leaf`` is the key of the last message that is shown.
+    """A chat without its messages. ``leaf`` is the key of the last message that is shown.
 
+    ``agent`` names what answers the chat. ``created`` and ``updated`` are seconds since 1970. ``pinned`` and
+    ``archived`` are for the list.
     ``version`` grows with every change that another page should know of. ``titled_by`` says who made the title: a
     person's title is not replaced by a function's.
 
@@ -134,8 +136,9 @@ class ChatRow(msgspec.Struct, frozen=True, kw_only=True):
 class Claim(msgspec.Struct, frozen=True, kw_only=True):
     """The right of one run to write the answer of a chat.
 
-    ``answerable`` are the calls that stay open for the page if the run ends badly: they were open before it. ``given``
-    are the calls whose answers the run was given.
+    ``key`` is the number of the answer in the chat, ``parent`` that of the message before it, and ``message_id`` the id
+    that the answer gets. ``answerable`` are the calls that stay open for the page if the run ends badly: they were open
+    before it. ``given`` are the calls whose answers the run was given.
 
     >>> claim = Claim(chat_id="c1", run_id="r1", key=2, parent=1, message_id="m1")
     >>> claim.message_id
@@ -161,6 +164,7 @@ class ClaimRow(msgspec.Struct, frozen=True):
 class Begun(msgspec.Struct, frozen=True, kw_only=True):
     """A run may start. ``request`` is what its agent gets: the stored branch, and the answers that were taken.
 
+    ``claim`` is the right to write the answer, ``chat`` the chat, and ``is_new`` says whether this request created it.
     ``continues`` is the stored message that the answer goes on with. ``known_ids`` are the ids that the answer must not
     have, unless it continues that message.
 
@@ -243,7 +247,8 @@ class LoadedChat(msgspec.Struct, frozen=True, kw_only=True):
     """A chat as a page loads it: the current branch, and beside it what is no part of a message.
 
     While an answer runs, ``messages`` ends before it, and ``running`` is its claim. ``siblings`` has an entry for each
-    message that has other versions: the ids of all of them, the oldest first.
+    message that has other versions: the ids of all of them, the oldest first. ``head_id`` is the last message that is
+    shown. ``outcomes`` (how an answer ended), ``created`` (seconds since 1970) and ``feedback`` are by message id.
 
     >>> import asyncio
     >>> from usechat.chats import MemoryChats
@@ -427,7 +432,7 @@ class ChatStore(abc.ABC):
 
     @abc.abstractmethod
     def transaction(self, chat_id: str, *, writes: bool = True) -> AbstractAsyncContextManager[Transaction]:
-        """Begin a transaction over one chat, which need not exist."""
+        """Begin a transaction over one chat, which need not exist; without ``writes`` it only reads."""
 
     @abc.abstractmethod
     async def list_chats(
@@ -444,6 +449,7 @@ class ChatStore(abc.ABC):
 
         ``cursor`` is that of the page before; ``starting_after`` is the id of its last chat. A chat that is added or
         updated meanwhile does not shift a page. ``query`` is looked for in titles and texts, in any case.
+        ``archived`` selects archived chats (``True``) or all others (``False``); by default both are listed.
         """
 
     @abc.abstractmethod

@@ -17,7 +17,7 @@ _FIRST_WORDS: Final = 60
 
 
 def first_words(messages: Sequence[UIMessage], limit: int = _FIRST_WORDS) -> str:
-    """Return the beginning of the first user text, cut at a word.
+    """Return the beginning of the first user text, cut at a word after ``limit`` characters at most.
 
     >>> question = {"type": "text", "text": "What is the weather in Rome?"}
     >>> first_words([{"id": "u1", "role": "user", "parts": [question]}], 20)

@@ -2,28 +2,31 @@
 
 from typing import Any, Final
 
+import msgspec
+
 from usechat.protocol import chunks
-from usechat.protocol.chunks import Chunk
+from usechat.protocol.chunks import CHUNK_TYPES, Chunk
 from usechat.protocol.message import MessageBuilder
 
 __all__ = ["Page", "updates_page"]
 
 _WITHOUT_CONTENT: Final = (chunks.StartChunk, chunks.FinishChunk, chunks.MessageMetadataChunk)
+_WITHOUT_UPDATE: Final = frozenset(
+    {chunks.StartStepChunk, chunks.FinishStepChunk, chunks.AbortChunk, chunks.ErrorChunk}
+)
+_CONTENT: Final = frozenset(CHUNK_TYPES.values()) - {*_WITHOUT_CONTENT, *_WITHOUT_UPDATE, chunks.ResetStepChunk}
+"""The chunks that always change what the page shows."""
 
 
 def updates_page(chunk: Chunk) -> bool:
     """Return whether the client renders the message again after this chunk (`reset-step`: if it removes something)."""
-    match chunk:
-        case chunks.StartChunk():
-            return chunk.message_id is not None or chunk.message_metadata is not None
-        case chunks.FinishChunk() | chunks.MessageMetadataChunk():
-            return chunk.message_metadata is not None
-        case chunks.StartStepChunk() | chunks.FinishStepChunk() | chunks.AbortChunk() | chunks.ErrorChunk():
-            return False
-        case chunks.DataChunk():
-            return not chunk.transient
-        case _:
-            return True
+    if isinstance(chunk, chunks.StartChunk):
+        return chunk.message_id is not None or chunk.message_metadata is not None
+    if isinstance(chunk, _WITHOUT_CONTENT):
+        return chunk.message_metadata is not None
+    if isinstance(chunk, chunks.DataChunk):
+        return not chunk.transient
+    return type(chunk) not in _WITHOUT_UPDATE
 
 
 class Page:
@@ -51,15 +54,19 @@ class Page:
     def receive(self, chunk: Chunk) -> None:
         """Apply a chunk. Raises what the builder raises."""
         self._builder.receive(chunk)
-        if isinstance(chunk, chunks.StartChunk) and chunk.message_id is not None:
+        if type(chunk) in _CONTENT:
+            self._has_content = True
+            self._update()
+        elif isinstance(chunk, chunks.StartChunk) and chunk.message_id is not None:
             self._id = chunk.message_id
-        if isinstance(chunk, chunks.StartStepChunk):
+            self._update()
+        elif isinstance(chunk, chunks.StartStepChunk):
             self._unseen_steps += 1
         elif isinstance(chunk, chunks.ResetStepChunk):
             if self._has_content and self._unseen_steps == 0:
                 self._update()
         elif updates_page(chunk):
-            self._has_content |= not isinstance(chunk, _WITHOUT_CONTENT)
+            self._has_content |= isinstance(chunk, chunks.DataChunk)
             self._update()
 
     def forget(self, kept: list[Any]) -> None:
@@ -67,7 +74,7 @@ class Page:
 
         ``kept`` are the messages that other pages keep: an equal one is shared, a new one is added.
         """
-        message = self.message()
+        message = self.copy_of_message()
         self._beginning = next((other for other in kept if other == message), message)
         if self._beginning is message:
             kept.append(message)
@@ -81,13 +88,17 @@ class Page:
         return parts
 
     def message(self) -> Any:
-        """Return the message that the page shows, or its beginning; None if there is none."""
+        """Return the message that the page shows, or its beginning, until the next chunk; None if there is none."""
         if self._updates == 0:
             return None
         return self._whole() if self._beginning is None else self._beginning
 
+    def copy_of_message(self) -> Any:
+        """Return the message that the page shows, or its beginning, as it is now."""
+        return msgspec.to_builtins(self.message())
+
     def _whole(self) -> Any:
-        message: Any = self._builder.message
+        message: Any = self._builder.view()
         if not self._holds_original:
             message["id"] = self._shown_id
             message["parts"] = message["parts"][: len(message["parts"]) - self._unseen_steps]

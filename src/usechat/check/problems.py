@@ -29,6 +29,10 @@ class Finding(NamedTuple):
 class Problem(msgspec.Struct):
     """One problem of a stream: the rule, where it was found first, and the releases that it concerns.
 
+    ``what`` is the finding and ``fix`` the advice. ``frame`` and ``line`` are the first place, counted from 1, and
+    ``chunk`` is the chunk there, or the text of the line, shortened if it is long. ``sdks`` are the releases, and
+    ``more`` is how many later frames have the same problem.
+
     >>> from usechat.check import RULES
     >>> problem = Problem(RULES["UC003"], "The body is empty", "Send at least one chunk", frame=1, sdks=["7"])
     >>> problem.to_json()["severity"]
@@ -41,10 +45,8 @@ class Problem(msgspec.Struct):
     frame: int | None = None
     line: int | None = None
     chunk: Any = None
-    """The chunk in the frame, or the text of the line; shortened if it is long."""
     sdks: list[str] = []
     more: int = 0
-    """How many later frames have the same problem."""
 
     @property
     def text(self) -> str:

@@ -37,6 +37,9 @@ _NAMES_FAILURES: Final = Since(None, None, 100)
 class Report(msgspec.Struct, frozen=True):
     """The result of a check: a verdict per release, and the problems.
 
+    ``name`` is the input, ``verdicts`` are by release, ``frame_count`` is how many events the stream has, and
+    ``is_whole`` says whether it was read to its end.
+
     >>> report = check_capture(Capture(name="empty", body=b""), ["7"])
     >>> report.ok, report.exit_code, [problem.rule.id for problem in report.problems]
     (False, 1, ['UC003'])
@@ -47,7 +50,6 @@ class Report(msgspec.Struct, frozen=True):
     problems: Sequence[Problem]
     frame_count: int
     is_whole: bool
-    """Whether the stream was read to its end."""
 
     @property
     def ok(self) -> bool:
@@ -123,7 +125,7 @@ def named_releases(sdks: Iterable[str]) -> dict[str, Release]:
 
 
 def check_capture(capture: Capture, sdks: Iterable[str] = DEFAULT_SDKS) -> Report:
-    """Check a response, with its status, headers and timing as far as they are known.
+    """Check a response, with its status, headers and timing as far as they are known. ``sdks`` are AI SDK releases.
 
     Raises :class:`~usechat.errors.CannotJudge` if the body is too large or too deeply nested to check, and
     :class:`~usechat.errors.UnknownRelease`.
@@ -146,8 +148,9 @@ def check_capture(capture: Capture, sdks: Iterable[str] = DEFAULT_SDKS) -> Repor
 def check_pieces(pieces: Iterable[bytes], *, name: str = "-", sdks: Iterable[str] = DEFAULT_SDKS) -> Report:
     """Check a body that comes in pieces, of any size and cut anywhere: a file, say, that is larger than the memory.
 
-    The body is read once. What is kept of it does not grow with it: of a message of more than 16 MiB the beginning,
-    and of each tool call what identifies it. Raises what :func:`check_capture` raises.
+    ``name`` and ``sdks`` are those of :func:`check_bytes`. The body is read once. What is kept of it does not grow with
+    it: of a message of more than 16 MiB the beginning, and of each tool call what identifies it. Raises what
+    :func:`check_capture` raises.
 
     >>> check_pieces([b'data: {"type":"start","mess', b'ageId":"m"}\\n\\n'], sdks=["7"]).frame_count
     1

@@ -18,7 +18,14 @@ _ONE_MOMENT: Final = 0.1
 
 
 class Capture(msgspec.Struct, frozen=True, kw_only=True):
-    """A recorded response. Of a file only ``name`` and ``body`` are known.
+    """A recorded response, for :func:`check_capture`. Of a file only ``name`` and ``body`` are known.
+
+    ``headers`` have lower-case names; ``None`` means that they are not known, and then they are not checked.
+    ``arrivals`` says when pieces of the body arrived: seconds after the request, and the size of the body then.
+    ``is_broken`` says that the connection broke before the end of the body, ``has_false_encoding`` that the body is not
+    compressed as its header says (``body`` is what could be decoded), and ``unread`` why reading stopped before the
+    end, if it did. ``continues`` is the last message of the request: an assistant's message is continued, and its tool
+    calls are known.
 
     >>> Capture(name="a.sse", body=b"data: [DONE]\\n\\n").status
     200
@@ -28,17 +35,11 @@ class Capture(msgspec.Struct, frozen=True, kw_only=True):
     body: bytes
     status: int = 200
     headers: Mapping[str, str] | None = None
-    """With lower-case names; ``None`` if they are not known, and then not checked."""
     arrivals: tuple[tuple[float, int], ...] = ()
-    """When pieces of the body arrived: seconds after the request, and the size of the body then."""
     is_broken: bool = False
-    """Whether the connection broke before the end of the body."""
     has_false_encoding: bool = False
-    """Whether the body is not compressed as its header says; ``body`` is what could be decoded."""
     unread: str | None = None
-    """Why reading stopped before the end, if it did."""
     continues: UIMessage | None = None
-    """The last message of the request: an assistant's message is continued, and its tool calls are known."""
 
 
 def refused(capture: Capture) -> Finding | None:

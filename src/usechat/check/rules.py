@@ -20,7 +20,9 @@ Severity: TypeAlias = Literal["error", "warning"]
 
 
 class Rule(NamedTuple):
-    """One kind of problem: its id, its severity, a title, what the user sees, and how to fix it.
+    """One kind of problem: its ``id``, ``severity`` and ``title``, what the user ``sees``, and how to ``fix`` it.
+
+    With an ``error``, a client rejects the stream; with a ``warning``, it accepts the stream and something goes wrong.
 
     >>> RULES["UC109"].severity, RULES["UC109"].title
     ('warning', 'The end mark is missing')

@@ -69,6 +69,7 @@ class Verdict(msgspec.Struct, frozen=True):
 
     ``ok``: the client read the stream to its end or to an `error` chunk, and it was not empty. ``status``, ``error``
     and ``message`` are those of `useChat` afterwards; a legal stream with an `error` chunk is ok with status "error".
+    ``is_shortened`` says that ``message`` is only the beginning of the message, because the whole is too large to keep.
 
     >>> verdict = Verdict(ok=False, status="error", error="Not found")
     >>> verdict.to_json()
@@ -80,7 +81,6 @@ class Verdict(msgspec.Struct, frozen=True):
     error: str | None = None
     message: Any = None
     is_shortened: bool = False
-    """Whether ``message`` is only the beginning of the message, because the whole is too large to be kept."""
 
     def to_json(self) -> dict[str, Any]:
         """Return the verdict as JSON values, as in the report; of a message that is not whole it says so."""
@@ -162,9 +162,9 @@ class ReleaseJudge:
         self._reject(error)
 
     def verdict(self, *, is_whole: bool = True) -> Verdict:
-        """Return the verdict on the frames so far; ``is_whole`` says whether the stream was read to its end."""
+        """Return the verdict after the last frame; ``is_whole`` says whether the stream was read to its end."""
         ok = not (self._is_empty and is_whole)
-        return self._verdict or self._settled(ok, "ready")
+        return self._verdict or Verdict(ok, "ready", None, self._page.message(), self._page.is_shortened)
 
     def end(self, order: Order) -> Iterator[Note]:
         """Yield the problems of tool parts that the whole stream, if it ended well, leaves on the page."""
@@ -178,11 +178,13 @@ class ReleaseJudge:
             text = f'the page is asked about the tool call "{tool_call_id}", and no client sends its answer'
             yield Finding("UC425", tool_call_id, text), order.place_of(tool_call_id)
 
-    def _settled(self, ok: bool, status: Literal["ready", "error"], error: str | None = None) -> Verdict:
-        return Verdict(ok, status, error, self._page.message(), self._page.is_shortened)
+    def _stop(self, ok: bool, error: str) -> None:
+        """Settle the verdict where the client stops reading, if it has not stopped before."""
+        if self._verdict is None:
+            self._verdict = Verdict(ok, "error", error, self._page.copy_of_message(), self._page.is_shortened)
 
     def _reject(self, error: str) -> None:
-        self._verdict = self._verdict or self._settled(False, "error", error)
+        self._stop(False, error)
 
     def _reject_text(self, frame: Frame, finding: Finding) -> list[Finding]:
         self._reject(f"JSON parsing failed: Text: {frame.text}.\nError message: {finding.what}")
@@ -193,7 +195,7 @@ class ReleaseJudge:
         try:
             self._page.receive(chunk)
         except StreamFailed as error:
-            self._verdict = self._verdict or self._settled(True, "error", str(error))
+            self._stop(True, str(error))
             self._failed = True
         except UIMessageStreamError as error:
             self._reject(str(error))
@@ -207,6 +209,8 @@ def repaired_chunk(value: Any, found: Sequence[Flaw], release: Release) -> Chunk
     """Return the chunk as a release reads it, without unknown and invalid keys; None if that is no valid chunk."""
     if not isinstance(value, dict):
         return None
+    if not found and is_alike(value, release):
+        return chunk_from_json(value)
     chunk_type = str(value.get("type"))
     # The whole object of a data-* chunk becomes the part: unknown keys are kept.
     known = frozenset(value) if chunk_type.startswith("data-") else chunk_fields(chunk_type, release)

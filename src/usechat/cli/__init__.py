@@ -24,7 +24,7 @@ _COMMANDS: Final = {
     "worker": "answer for web processes that were started with --agents external",
     "check": "check a stream as the real clients would read it",
     "chat": "talk to an endpoint or an agent, in a terminal or through pipes",
-    "record": "record what a page and an endpoint say to each other",
+    "record": "record the requests of a page and the answers of an endpoint",
     "diff": "compare two recordings",
     "types": "write TypeScript types of an agent's tools, data parts and metadata",
     "chats": "list, show, export, import and delete stored chats",

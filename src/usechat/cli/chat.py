@@ -26,7 +26,7 @@ __all__ = ["add_arguments", "run"]
 
 _DESCRIPTION: Final = """\
 Talk to an AI SDK endpoint in any language, or to an agent, which needs no server. In a terminal it is a conversation
-with Markdown, tools, approvals and files; /help shows what can be done. Through a pipe, standard input is the message
+with Markdown, tools, approvals and files; /help lists the commands. Through a pipe, standard input is the message
 and standard output the text of the answer.
 """
 _EPILOG: Final = """\

@@ -20,7 +20,7 @@ __all__ = ["add_arguments", "run"]
 
 _DESCRIPTION: Final = """\
 Check a UI message stream as the real clients of AI SDK 5, 6 and 7 would read it: which chunk breaks which release, what
-the user sees of it, and how to fix it. Warns also about what no client rejects but users suffer from.
+the user sees of it, and how to fix it. Also warns about problems that no client rejects but users notice.
 """
 _EPILOG: Final = """\
 exit code: 0 if every chosen release accepts every input, 1 if one rejects or shows nothing, 2 if an input could not be

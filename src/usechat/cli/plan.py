@@ -86,6 +86,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     debug: bool = False
     page: bool = True
     title: str = ""
+    description: str = ""
     suggestions: tuple[str, ...] = ()
     approval_secret: str | None = None
     plain_asgi: bool = False
@@ -298,7 +299,13 @@ def _with_page(plan: Plan, served: Served, authorize: Authorize, files: Mapping[
     app = served.app
     if plan.page:
         settings = PageSettings(
-            title=plan.title or plan.target, api=served.path, auth=served.requires_auth, suggestions=plan.suggestions
+            title=plan.title or plan.target,
+            name=plan.target,
+            description=plan.description,
+            api=served.path,
+            auth=served.requires_auth,
+            suggestions=plan.suggestions,
+            chats=any(getattr(route, "path", "") == f"{served.path}s" for route in served.routes),
         )
         with contextlib.suppress(PageMissing):
             app = WithPage(app, settings=settings, authorize=authorize, texts=files)

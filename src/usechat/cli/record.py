@@ -14,9 +14,9 @@ from usechat.errors import InvalidSetting, PageMissing, UnusableFile
 __all__ = ["add_arguments", "run"]
 
 _DESCRIPTION: Final = """\
-Stand between a page and an AI SDK endpoint, and record requests, frames and their times in a file. Let the page post to
-the address that is printed, or use the page at that address. Headers that may hold secrets are passed on and not
-recorded; what people and agents say is recorded.
+Pass requests of a page on to an AI SDK endpoint, and record requests, frames and their times in a file. Let the page
+post to the address that is printed, or use the page at that address. Headers that may hold secrets are passed on and
+not recorded; what people and agents say is recorded.
 """
 _EPILOG: Final = """\
 exit code: 2 if the address, the file or the port cannot be used; one sentence says which.

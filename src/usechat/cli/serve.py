@@ -54,7 +54,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--port", default=8000, type=read.port, help="0 for any that is free (default: 8000)")
     add("--workers", default=1, type=read.count, metavar="N",
         help="processes; more than one need --redis (default: 1)")  # fmt: skip
-    add("--reload", action="store_true", help="restart when a Python file beside the object changes")
+    add("--reload", action="store_true", help="restart when a Python file in the object's directory changes")
     add("--log-format", choices=("text", "json"), default="text", metavar="FORMAT", help="text or json (default: text)")
     add("--drain", type=read.seconds, metavar="SECONDS",
         help="how long runs may go on at a shutdown; clients are disconnected at once (default: 10)")  # fmt: skip
@@ -62,6 +62,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="print the traceback of a failed import, and show the text of errors on the page; not for"
         " production")  # fmt: skip
     add("--no-page", dest="page", action="store_false", default=None, help="serve no chat page at /")
+    add("--title", help="the title of the page (default: OBJECT)")
+    add("--suggestion", action="append", default=[], metavar="TEXT",
+        help="a question that the empty page offers; repeatable")  # fmt: skip
     add("--open", action="store_true", help="open the page in a browser")
     add("--plain-asgi", action="store_true", default=None,
         help="use nothing of uvicorn's internals: slower writes, and clients are not disconnected at a"
@@ -92,12 +95,12 @@ def _add_chat_options(add: Any) -> None:
         help="what a second message does while a chat is being answered: reject (409), attach (read that answer),"
         " queue (wait) or interrupt (stop that answer) (default: reject)")  # fmt: skip
     add("--disconnect", type=read.disconnect, metavar="POLICY",
-        help="what becomes of an answer when its last reader has left: cancel, continue, or a number of seconds after"
+        help="what happens to an answer when its last reader has left: cancel, continue, or a number of seconds after"
         " which it is cancelled (default: 15)")  # fmt: skip
     add("--idle-timeout", type=read.seconds_or_never, metavar="SECONDS",
         help="how long an agent may be silent, or never for no limit (default: 120)")  # fmt: skip
     add("--coalesce-ms", type=read.milliseconds, metavar="MS",
-        help="how long text may wait to share a write with more; 0 for not at all (default: 0)")  # fmt: skip
+        help="how long text may wait so that several pieces share a write; 0 for no wait (default: 0)")  # fmt: skip
     add("--redis", metavar="URL", help="keep runs in Redis, so that every worker can resume and stop them")
     add("--chats", metavar="DATABASE",
         help="store chats in this file, or in the database at a URL, so that the server owns the history (default: in"
@@ -105,7 +108,7 @@ def _add_chat_options(add: Any) -> None:
     add("--keep", type=read.days, metavar="TIME",
         help="delete stored chats that nobody has changed for so long, such as 90d (default: keep them)")  # fmt: skip
     add("--agents", choices=("here", "external"), metavar="WHERE",
-        help="external: OBJECT is not imported but the name of a queue in Redis, and `usechat worker OBJECT` answers"
+        help="external: do not import OBJECT; it names a queue in Redis, and `usechat worker OBJECT` answers"
         " (default: here)")  # fmt: skip
     add("--max-waiting", type=read.count, metavar="N",
         help="with --agents external: refuse messages (503) while so many wait for a worker"
@@ -138,21 +141,21 @@ def run(options: Namespace) -> int:
     return serve(options)
 
 
-def serve(options: Namespace, *, title: str = "", suggestions: tuple[str, ...] = ()) -> int:
-    """Serve what the options name, with a page of this title; return the exit code."""
+def serve(options: Namespace, *, title: str = "", description: str = "", suggestions: tuple[str, ...] = ()) -> int:
+    """Serve what the options name; return the exit code. The page has the title and suggestions of the options, too."""
     from usechat.cli.plan import FACTORY, hand_to_workers
     from usechat.server import uvicorn
     from usechat.server.listening import is_loopback, listen, resolve
 
     _validate_agents(options)
-    plan = plan_of(options, title, suggestions)
+    plan = plan_of(options, title, description, suggestions)
     served = _make_app(plan)
     _validate_options(plan, served, options)
     if plan.chats is not None:
         _check_chats(plan.chats)
     addresses = resolve(options.host, options.port)
     if not served.requires_auth and not all(map(is_loopback, addresses)):
-        raise CannotServe(f"--host {options.host} lets other machines in; say with --auth who is allowed")
+        raise CannotServe(f"--host {options.host} accepts other machines; --auth must say who is allowed")
     sockets = listen(addresses)
     url = _url(options.host, sockets[0].getsockname()[1])
     sys.stdout.writelines(_greeting(plan, served, url))
@@ -176,7 +179,7 @@ def serve(options: Namespace, *, title: str = "", suggestions: tuple[str, ...] =
     return 0
 
 
-def plan_of(options: Namespace, title: str = "", suggestions: tuple[str, ...] = ()) -> "Plan":
+def plan_of(options: Namespace, title: str = "", description: str = "", suggestions: tuple[str, ...] = ()) -> "Plan":
     """Return the plan that the options of a command make."""
     from usechat.cli.plan import Plan
 
@@ -186,8 +189,9 @@ def plan_of(options: Namespace, title: str = "", suggestions: tuple[str, ...] = 
         "options": _kind_options(options),
         # What another process has answered, this one would not know.
         "remembers": options.redis is None and options.workers == 1,
-        "title": title,
-        "suggestions": suggestions,
+        "title": getattr(options, "title", None) or title,
+        "description": description,
+        "suggestions": tuple(getattr(options, "suggestion", ())) or suggestions,
     }
     return Plan(**{name: value for name, value in given.items() if value is not None})
 

@@ -98,7 +98,8 @@ class CommonOptions(NamedTuple):
     """The options of `usechat serve` that are not of one kind, for a kind that makes its own app.
 
     ``runs`` is ``None`` without ``--redis``. ``token_rules`` are those of ``--auth``. ``authorize`` is the rule that
-    follows from ``--auth`` and ``--cors``. ``path`` is where the page posts to.
+    follows from ``--auth`` and ``--cors``. ``path`` is where the page posts to. ``idle_timeout`` and ``drain`` are in
+    seconds.
 
     >>> from usechat.server import ChatApp, Settings, allow_all
     >>> common = CommonOptions(Settings(sdk="7"), None, (), allow_all, "/api/chat", idle_timeout=None, drain=10)

@@ -22,8 +22,8 @@ __all__ = ["add_arguments", "run"]
 _DESCRIPTION: Final = """\
 Answer the messages that web processes accept (usechat serve OBJECT --agents external), so that web and agent processes
 are started, stopped and deployed apart. OBJECT is what usechat serve takes, except ASGI apps and kinds with routes of
-their own (agent-ops, recording); its text is the name of the queue, so it must be written alike in both commands. Start
-as many workers as you like.
+their own; its text is the name of the queue, so it must be written alike in both commands. Start as many workers as you
+like.
 
 SIGTERM or Ctrl-C: no more messages are taken, running answers get --drain seconds. A second one stops them at once.
 """
@@ -53,11 +53,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--code-version", metavar="NAME",
         help="the version of the agent's code: an answer whose process died is started anew only by a process of the"
         " same version (default: a digest of the object's files)")  # fmt: skip
-    add("--disconnect", type=read.disconnect, metavar="POLICY", help="as of usechat serve; give both the same")
+    add(
+        "--disconnect", type=read.disconnect, metavar="POLICY", help="as for usechat serve; give both commands the same"
+    )
     add("--idle-timeout", type=read.seconds_or_never, metavar="SECONDS",
         help="how long an agent may be silent, or never for no limit (default: 120)")  # fmt: skip
     add("--coalesce-ms", type=read.milliseconds, metavar="MS",
-        help="how long text may wait to share a write with more; 0 for not at all (default: 0)")  # fmt: skip
+        help="how long text may wait so that several pieces share a write; 0 for no wait (default: 0)")  # fmt: skip
     add("--host", default="127.0.0.1", help="where to listen for --metrics-port (default: 127.0.0.1)")
     add("--metrics-port", type=read.port, metavar="PORT",
         help="serve metrics for Prometheus there: answers by how they ended, and how long they took (default:"

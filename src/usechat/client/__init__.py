@@ -4,20 +4,24 @@
 :class:`HttpChatTransport` and :class:`WebSocketChatTransport` ask an endpoint, and can be served in turn.
 """
 
-from usechat.client.chat import (
-    Chat,
-    Reply,
-    Status,
-    Update,
-    file_part,
-    is_complete_with_approval_responses,
-    is_complete_with_tool_calls,
-)
-from usechat.client.recording import StreamPlayer, StreamRecorder, StreamRecording, first_difference
-from usechat.client.sync import SyncChat, SyncReply
-from usechat.client.transport import HttpChatTransport
-from usechat.client.views import MessageView, ToolView
-from usechat.client.websocket import WebSocketChatTransport
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    from usechat.client.chat import (
+        Chat,
+        Reply,
+        Status,
+        Update,
+        file_part,
+        is_complete_with_approval_responses,
+        is_complete_with_tool_calls,
+    )
+    from usechat.client.recording import StreamPlayer, StreamRecorder, StreamRecording, first_difference
+    from usechat.client.sync import SyncChat, SyncReply
+    from usechat.client.transport import HttpChatTransport
+    from usechat.client.views import MessageView, ToolView
+    from usechat.client.websocket import WebSocketChatTransport
 
 __all__ = [
     "Chat",
@@ -38,3 +42,30 @@ __all__ = [
     "is_complete_with_approval_responses",
     "is_complete_with_tool_calls",
 ]
+
+# Imported on use: `usechat serve --help` imports the kinds of this package, and nothing that takes time.
+_HOMES: Final = {
+    "Chat": "usechat.client.chat",
+    "HttpChatTransport": "usechat.client.transport",
+    "MessageView": "usechat.client.views",
+    "Reply": "usechat.client.chat",
+    "Status": "usechat.client.chat",
+    "StreamPlayer": "usechat.client.recording",
+    "StreamRecorder": "usechat.client.recording",
+    "StreamRecording": "usechat.client.recording",
+    "SyncChat": "usechat.client.sync",
+    "SyncReply": "usechat.client.sync",
+    "ToolView": "usechat.client.views",
+    "Update": "usechat.client.chat",
+    "WebSocketChatTransport": "usechat.client.websocket",
+    "file_part": "usechat.client.chat",
+    "first_difference": "usechat.client.recording",
+    "is_complete_with_approval_responses": "usechat.client.chat",
+    "is_complete_with_tool_calls": "usechat.client.chat",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(_HOMES[name]), name)

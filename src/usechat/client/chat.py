@@ -271,11 +271,25 @@ class _Response:
 class Chat:
     """A chat with an AI SDK endpoint: the state that ``useChat`` has, and what a person can do.
 
-    ``transport`` is a URL or any :class:`~usechat.sources.ChatTransport`. ``sdk`` is the release whose client it
-    imitates. ``send_automatically_when`` is asked after each answer, and after each tool output or approval, whether to
-    send the messages again: :func:`is_complete_with_tool_calls`, :func:`is_complete_with_approval_responses` or a
-    function of your own. ``on_tool_call`` is called for every tool call that the server does not mark as executed by
-    the provider; it may call :meth:`add_tool_output`. A chat belongs to one event loop.
+    Args:
+        transport: a URL, or any :class:`~usechat.sources.ChatTransport`.
+        id: the chat's id; by default a new one.
+        messages: the messages so far.
+        sdk: the release whose client it imitates.
+        body: merged into each request.
+        send_automatically_when: is asked after each answer, and after each tool output or approval, whether to send the
+            messages again: :func:`is_complete_with_tool_calls`, :func:`is_complete_with_approval_responses` or a
+            function of your own.
+        on_tool_call: is called for every tool call that the server does not mark as executed by the provider; it may
+            call :meth:`add_tool_output`.
+        generate_id: makes the ids of the chat and of its messages.
+
+    Raises:
+        UnknownRelease: ``sdk`` names no release.
+        InvalidAddress: ``transport`` is a URL of another kind.
+
+    A chat belongs to one event loop. A reply raises what went wrong: :class:`~usechat.errors.TransportError`,
+    :class:`~usechat.errors.RemoteProtocolError` or :class:`~usechat.errors.StreamFailed`.
 
     >>> import httpx2
     >>> from usechat.client import HttpChatTransport

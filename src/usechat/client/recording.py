@@ -212,6 +212,9 @@ def _what_is_wrong(error: Exception) -> str:
 class StreamRecorder:
     """Writes a recording as it happens; every line is complete when the program dies.
 
+    ``file`` is a text file open for writing, ``url`` the endpoint, and ``clock`` the time in seconds. Of headers only
+    those that explain a stream are written, never credentials. Paths are relative to the endpoint.
+
     >>> with open("chat.jsonl", "w", encoding="utf-8") as file:
     ...     recorder = StreamRecorder(file, "http://localhost:8000/api/chat")
     ...     exchange = recorder.begin("POST", "", {}, {"id": "c1", "messages": []})
@@ -439,7 +442,8 @@ async def _unless(stop: asyncio.Event, waiting: Awaitable[None]) -> None:
 def first_difference(before: StreamRecording, after: StreamRecording, *, sdk: str = "7") -> str | None:
     """Compare the answers of two recordings part for part; return the first difference in words, or ``None``.
 
-    Ids of messages, calls and approvals may differ, as they do in every run; times are not compared.
+    Ids of messages, calls and approvals may differ, as they do in every run; times are not compared. ``sdk`` is the
+    release whose client reads the answers.
 
     >>> def recording(answer: str) -> StreamRecording:
     ...     exchange = RecordedExchange(0, "POST", "", status=404, pieces=[(0, answer.encode())])

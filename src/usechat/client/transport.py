@@ -46,14 +46,27 @@ _NOT_STREAMS: Final = frozenset({"UC004", "UC005"})
 class HttpChatTransport(Relay):
     """A ``ChatTransport`` over any AI SDK endpoint. It can be served, too: see :mod:`usechat.client.relay`.
 
-    ``headers`` are sent with every request. ``body`` is merged into each POST; ``prepare_body`` makes the whole body
-    of a POST from the request, for endpoints that want something else than the AI SDK's default. ``idle_timeout`` is
-    how many seconds may pass without a byte, keep-alive comments included. ``retries`` is how often a connection that
-    could not be opened is tried again; a request that may have reached the server is never repeated.
-    ``verify`` is ``True``, ``False`` or an ``ssl.SSLContext``, which may hold a client certificate.
-    ``stop_route`` says whether an answer that is closed before its end is stopped with ``POST {url}/{chat id}/stop``.
-    ``pass_on`` are the headers of a page that go on to the endpoint when the transport is served.
-    ``http`` is the transport of ``httpx2`` to use, for a server in the same process.
+    Args:
+        url: the endpoint, ``http://…`` or ``https://…``.
+        headers: sent with every request; a function returns the current ones.
+        body: merged into the body of each POST.
+        prepare_body: makes the whole body of a POST from the request, for endpoints that want something else than the
+            AI SDK's default.
+        connect_timeout: how many seconds a connection may take to open.
+        idle_timeout: how many seconds may pass without a byte, keep-alive comments included.
+        retries: how often a connection that could not be opened is tried again. A request that may have reached the
+            server is never repeated.
+        verify: ``True``, ``False`` or an ``ssl.SSLContext``, which may hold a client certificate.
+        stop_route: whether an answer that is closed before its end is stopped with ``POST {url}/{chat id}/stop``.
+        pass_on: the headers of a page that go on to the endpoint when the transport is served.
+        maximum_event_bytes: the largest event that is read.
+        http: the transport of ``httpx2`` to use, for a server in the same process.
+
+    Raises:
+        InvalidAddress: the URL is of another kind.
+        InvalidSetting: ``retries`` is negative.
+
+    Use it in one event loop.
 
     >>> import asyncio
     >>> from usechat.server import ChatApp

@@ -39,10 +39,21 @@ class WebSocketChatTransport(Relay):
 
     It can be served, too: see :mod:`usechat.client.relay`.
 
-    ``headers`` go into every frame, where a usechat server reads them as those of a request; ``handshake_headers`` go
-    into the HTTP request that opens the socket. ``body`` is merged into each request. ``idle_timeout`` is how many
-    seconds an answer may take for its next chunk. ``ssl_context`` is for ``wss`` with private certificates.
-    ``pass_on`` are the headers of a page that go into the frame of its request when the transport is served.
+    Args:
+        url: the endpoint, ``ws://…``, ``wss://…`` or the same with ``http``.
+        headers: go into every frame, where a usechat server reads them as those of a request.
+        body: merged into each request.
+        handshake_headers: go into the HTTP request that opens the socket.
+        connect_timeout: how many seconds the socket may take to open.
+        idle_timeout: how many seconds an answer may take for its next chunk.
+        ssl_context: for ``wss`` with private certificates.
+        pass_on: the headers of a page that go into the frame of its request when the transport is served.
+        maximum_frame_bytes: the largest frame that is read.
+
+    Raises:
+        InvalidAddress: the URL is of another kind.
+
+    Use it in one event loop.
 
     >>> from usechat.client import Chat
     >>> transport = WebSocketChatTransport("https://example.org/api/chat", headers={"x-team": "blue"})

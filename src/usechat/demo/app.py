@@ -8,28 +8,41 @@ from typing import Final
 
 from usechat.demo.library import library
 from usechat.demo.models import MODEL_VARIABLE, SCRIPT, registry_for
+from usechat.demo.tour import FLOW, PACE, STEPS, Tour
 from usechat.open_harness.engine.runtime import FlowRuntime
 from usechat.open_harness.flow.reading import load_flow
 from usechat.open_harness.nodes.registry import NodeRegistry
 from usechat.open_harness.transport import OpenHarnessChatTransport
+from usechat.turn import TurnContext
 
-__all__ = ["SUGGESTIONS", "TITLE", "Guide", "guide"]
+__all__ = ["DESCRIPTION", "SUGGESTIONS", "TITLE", "Guide", "guide"]
 
-TITLE: Final = "the usechat guide"
+TITLE: Final = "usechat demo"
+DESCRIPTION: Final = (
+    "A tour of what a chat can show, and answers about usechat from its documentation. Offline: a script, not a model."
+)
 SUGGESTIONS: Final = (
+    *STEPS,
+    FLOW,
     "How does a page resume after a reload?",
-    "What is (17 + 4) * 2?",
-    "What is the weather in Lisbon?",
-    "Please delete my notes",
+    "How do I store chats in a database?",
 )
 
 
 class Guide(OpenHarnessChatTransport):
-    """The flow that answers, and the pages that it cites: the chat page links to them."""
+    """The flow that answers, the tour, and the pages that it cites: the chat page links to them."""
 
-    def __init__(self, registry: NodeRegistry) -> None:
+    def __init__(self, registry: NodeRegistry, *, pace: float = PACE) -> None:
+        self._tour = Tour(registry, pace)
         flow = load_flow((files("usechat") / "demo" / "flow.yaml").read_text(encoding="utf-8"), registry=registry)
         super().__init__(partial(FlowRuntime, flow, registry=registry), send_flow_metadata=True)
+
+    async def drive(self, context: TurnContext) -> None:
+        """Answer a turn: a step of the tour, or a question."""
+        if self._tour.answers(context.turn):
+            await self._tour.drive(context)
+        else:
+            await super().drive(context)
 
     @property
     def page_files(self) -> Mapping[str, str]:

@@ -31,6 +31,47 @@ _COMMON: Final = frozenset(
         " which who why will with without work works would you your"
     )
 )
+_SYNONYMS: Final[Mapping[str, tuple[str, ...]]] = {
+    "abort": ("stop", "cancel"),
+    "attachment": ("file",),
+    "attachments": ("files",),
+    "cancel": ("stop",),
+    "ci": ("github", "junit"),
+    "cors": ("origins",),
+    "credentials": ("token", "authentication"),
+    "database": ("postgresql", "sqlite"),
+    "db": ("database",),
+    "delete": ("deletes", "privacy"),
+    "deploy": ("deploying", "uvicorn"),
+    "disconnect": ("connection", "resume"),
+    "exception": ("error",),
+    "exceptions": ("errors",),
+    "history": ("messages", "chats"),
+    "install": ("pip",),
+    "jwt": ("json web tokens",),
+    "kill": ("stop", "shutting down"),
+    "load": ("loaded",),
+    "login": ("authentication", "token"),
+    "monitor": ("metrics",),
+    "monitoring": ("metrics",),
+    "nginx": ("proxies", "proxy"),
+    "password": ("token",),
+    "persist": ("store", "stored"),
+    "postgres": ("postgresql",),
+    "reconnect": ("resume",),
+    "refresh": ("reload", "resume"),
+    "restart": ("shutting down", "deploying"),
+    "save": ("store", "stored"),
+    "scale": ("workers",),
+    "security": ("authentication", "access"),
+    "sqlite": ("database",),
+    "terminal": ("command",),
+    "test": ("tests",),
+    "typescript": ("types",),
+    "validate": ("check",),
+    "workers": ("processes",),
+}
+"""Words of questions, and words of the documentation that mean the same."""
 
 
 class Section(msgspec.Struct, frozen=True):
@@ -59,12 +100,12 @@ class Library:
     def search(self, question: str, limit: int = 3) -> list[Section]:
         """Return the sections that answer best; none when the words of the question are hardly there."""
         words = words_of(question) or ["usechat"] * ("usechat" in question.lower())
-        found = [(self._covered(name, words), name) for name in self._ranked(words)] if words else []
+        found = [(self._covered(name, words), score, name) for name, score in self._ranked(words)] if words else []
         # More than half of the words must be there; a page that is about nothing else begins with the answer.
         about = self._about(words)
         enough = [
-            (about.get(name, 99), -covered - self._headed(name, words), name)
-            for covered, name in found
+            (about.get(name, 99), -(covered + self._headed(name, words)) * score, name)
+            for covered, score, name in found
             if 2 * covered > len(words)
         ]
         return [self._sections[name] for *_, name in sorted(enough, key=lambda each: each[:2])][:limit]
@@ -78,11 +119,11 @@ class Library:
         """The whole pages, by name."""
         return self._pages
 
-    def _ranked(self, words: list[str]) -> list[str]:
-        wanted = " OR ".join(f'"{word}"' for word in words)
-        query = "SELECT id, page, bm25(sections, 0, 6, 5, 1) FROM sections WHERE sections MATCH ?"
-        rows = self._index.execute(query, (wanted,)).fetchall()
-        return [name for name, _, _ in sorted(rows, key=lambda row: row[2] * _WEIGHTS.get(row[1], 1))]
+    def _ranked(self, words: list[str]) -> list[tuple[str, float]]:
+        """Return the sections that hold some of the words, with a score that is higher for those that fit better."""
+        wanted = " OR ".join(map(_matching, words))
+        query = "SELECT id, page, -bm25(sections, 0, 4, 6, 1) FROM sections WHERE sections MATCH ?"
+        return [(name, score * _WEIGHTS.get(page, 1)) for name, page, score in self._index.execute(query, (wanted,))]
 
     def _about(self, words: list[str]) -> dict[str, int]:
         """Return the first sections of pages whose name or title holds all of the words, and how many more it holds."""
@@ -95,15 +136,20 @@ class Library:
 
     def _covered(self, name: str, words: list[str]) -> int:
         """Count the words that are in a section, its heading or its page's name."""
-        return sum(self._holds(name, f'"{word}"') for word in words)
+        return sum(self._holds(name, _matching(word)) for word in words)
 
     def _headed(self, name: str, words: list[str]) -> int:
         """Count the words that are in the heading of a section: what a section is called, it is about."""
-        return sum(self._holds(name, f'heading : "{word}"') for word in words)
+        return sum(self._holds(name, f"heading : {_matching(word)}") for word in words)
 
     def _holds(self, name: str, wanted: str) -> int:
         query = "SELECT count(*) FROM sections WHERE id = ? AND sections MATCH ?"
         return int(self._index.execute(query, (name, wanted)).fetchone()[0])
+
+
+def _matching(word: str) -> str:
+    """Return the query for a word and those that mean the same."""
+    return "(" + " OR ".join(f'"{each}"' for each in (word, *_SYNONYMS.get(word, ()))) + ")"
 
 
 def words_of(question: str) -> list[str]:

@@ -88,6 +88,8 @@ def history_input(turn: Turn) -> FlowInput:
 def messages_input(turn: Turn, *, map_approval: MapApproval | None = None) -> FlowInput:
     """Return ``{messages}``, the whole history as Genkit messages, with ``resume`` if the turn answers tool calls.
 
+    ``map_approval`` says how an approved or denied call is resumed, as in :class:`GenkitChatTransport`.
+
     >>> from usechat.testing import AgentClient
     >>> with AgentClient(lambda turn: str(messages_input(turn).data)) as client:
     ...     client.ask("Hello").text
@@ -102,7 +104,8 @@ def messages_input(turn: Turn, *, map_approval: MapApproval | None = None) -> Fl
 def agent_input(turn: Turn, *, map_approval: MapApproval | None = None) -> FlowInput:
     """Return the input of an agent that stores its sessions; the session's id is derived from the chat's.
 
-    A regenerated or edited message continues from the snapshot of the previous answer.
+    A regenerated or edited message continues from the snapshot of the previous answer. ``map_approval`` says how an
+    approved or denied call is resumed, as in :class:`GenkitChatTransport`.
 
     >>> from usechat.testing import AgentClient
     >>> with AgentClient(lambda turn: str(agent_input(turn).data)) as client:
@@ -117,6 +120,8 @@ def agent_input(turn: Turn, *, map_approval: MapApproval | None = None) -> FlowI
 
 def stateless_agent_input(turn: Turn, *, map_approval: MapApproval | None = None) -> FlowInput:
     """Return the input of an agent without a store; the earlier messages are sent as its state.
+
+    ``map_approval`` says how an approved or denied call is resumed, as in :class:`GenkitChatTransport`.
 
     >>> from usechat.testing import AgentClient
     >>> with AgentClient(lambda turn: str(sorted(stateless_agent_input(turn).init["state"]))) as client:

@@ -44,21 +44,24 @@ class FlowRunner(Protocol):
 class GenkitChatTransport:
     """Answers a chat with a Genkit flow, prompt or agent. It is a source and a chat transport.
 
-    ``flow`` is a URL such as ``http://127.0.0.1:3400/chatFlow``, or an object of the Python package ``genkit``.
-    ``build_input`` makes the flow's input from the turn, now or as an awaitable; by default it is the builder that fits
-    the schema, and :func:`history_input` for a URL whose server does not tell the schema. ``headers`` are sent with
-    every request to a server; ``pass_on`` names the headers of the page's request that are passed on. ``idle_timeout``
-    is how many seconds a durable stream may say nothing after its connection broke. ``show_public_errors`` shows people
-    the text of a server's errors whose status is not ``INTERNAL``. ``map_chunk``, ``map_result``, ``send_data`` and
-    ``interrupts`` are those of :class:`GenkitAdapter`. ``sdk`` is the AI SDK release for :meth:`send_messages`; a
-    server has its own setting.
+    Args:
+        flow: a URL such as ``http://127.0.0.1:3400/chatFlow``, or an object of the Python package ``genkit``.
+        build_input: makes the flow's input from the turn, now or as an awaitable; by default it is the builder that
+            fits the schema, and :func:`history_input` for a URL whose server does not tell the schema.
+        headers: sent with every request to a server.
+        pass_on: the headers of the page's request that are passed on.
+        idle_timeout: how many seconds a durable stream may be silent after its connection broke.
+        show_public_errors: show people the text of a server's errors whose status is not ``INTERNAL``.
+        map_chunk, map_result, send_data, interrupts: those of :class:`GenkitAdapter`.
+        map_approval: says how an approved or denied call is resumed; by default the tool is restarted with
+            ``resumed: {approved: bool, reason?}``. ``build_input`` is then called with ``map_approval`` as a keyword,
+            too.
+        sdk: the AI SDK release for :meth:`send_messages`; a server has its own setting.
 
-    ``map_approval`` says how an approved or denied call is resumed; by default the tool is restarted with
-    ``resumed: {approved: bool, reason?}``. ``build_input`` is then called with ``map_approval`` as a keyword, too.
-
-    Raises :class:`~usechat.errors.InvalidAddress` for a URL of another kind,
-    :class:`~usechat.errors.CannotAnswer` for an object that is no flow, or whose input a chat cannot make, and
-    :class:`~usechat.errors.InvalidSetting` for a ``map_approval`` that ``build_input`` does not take.
+    Raises:
+        InvalidAddress: a URL of another kind.
+        CannotAnswer: an object that is no flow, or whose input cannot be made from a chat.
+        InvalidSetting: a ``map_approval`` that ``build_input`` does not take.
 
     >>> from usechat.genkit import messages_input
     >>> from usechat.server import ChatApp

@@ -17,6 +17,8 @@ adapter of an :class:`~usechat.sources.AdapterSource`:
   happens, not when it is read: a node that looks into its inbox once, at its start, must find the message there. If a
   node ends without reading the message, the next node gets it. If the flow ends first, the turn is not answered yet,
   and the transport starts another run for it.
+- A turn of another worker may show the rest of the run (:mod:`~usechat.open_harness.engine.other_workers`). The run is
+  *released* then: the turn here ends as if the run were handed over, and nothing of the run is shown here any more.
 - A turn ends when the flow has ended and its runtime's task is done, so that the next turn finds a run that has come to
   rest. Stopping a turn stops the flow before the turn ends.
 
@@ -24,12 +26,15 @@ adapter of an :class:`~usechat.sources.AdapterSource`:
 """
 
 import asyncio
+import contextlib
 import contextvars
 import logging
 from collections import OrderedDict, deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from typing import Any, Final, NamedTuple, TypeAlias
 
+from usechat.errors import UnknownEvent
+from usechat.open_harness.engine.other_workers import Releasable
 from usechat.open_harness.events.adapter import OpenHarnessAdapter
 from usechat.open_harness.events.dialects import Dialects
 from usechat.open_harness.runtime_protocol import Command, Event, Runtime, Snapshot
@@ -56,6 +61,9 @@ MAXIMUM_EVENTS_BETWEEN: Final = 10_000
 
 _ENDINGS: Final = (Finish, Error, Abort)
 
+_released: Final[set["asyncio.Task[Snapshot]"]] = set()
+"""The tasks of runs that turns of other workers show: an event loop does not keep its tasks alive."""
+
 
 class Ready(NamedTuple):
     """Parts that pass the adapter as they are, such as those that the flow's own code emitted."""
@@ -74,6 +82,8 @@ class FlowTurns:
         self.adapter = adapter
         self.is_abandoned = False
         """Whether no turn came for the rest in time."""
+        self.is_released = False
+        """Whether a turn of another worker shows the rest."""
         self._queue: deque[Item] = deque()
         self._wake = asyncio.Event()
         self._one_at_a_time = asyncio.Lock()
@@ -87,6 +97,8 @@ class FlowTurns:
         self._dialects = Dialects()
         self._orphaned: asyncio.TimerHandle | None = None
         self._leave: Callable[[], None] | None = runtime.on_event(self._hear)
+        if isinstance(runtime, Releasable):
+            runtime.on_release(self._release)
 
     @property
     def is_over(self) -> bool:
@@ -112,6 +124,16 @@ class FlowTurns:
         variables.run(self._context.enter)
         self._task = asyncio.get_running_loop().create_task(result(), name="usechat flow", context=variables)
         self._task.add_done_callback(lambda _task: self._wake.set())
+
+    def replay(self, events: Iterable[Event]) -> None:
+        """Take the events that earlier turns have shown, without showing them again."""
+        for event in events:
+            with contextlib.suppress(UnknownEvent):
+                self.adapter.feed(event)
+            for each in self._dialects.read(event) or ():
+                self._delivery.receive(each)
+        self.adapter.take_notices()
+        self.adapter.hand_over()
 
     def deliver(self, message: str) -> None:
         """Send a message to the node that runs, or to the next one that starts."""
@@ -156,10 +178,25 @@ class FlowTurns:
         """Stop the flow and wait until its task is done."""
         self._unsubscribe()
         self._cancel_orphan_timer()
-        if not self.is_over:
+        if not self.is_over and not self.is_released:
             self._stop_runtime()
             await self._rest()
             self._log_late_error()
+
+    def _release(self, *, is_gone: bool = False) -> bool:
+        """Leave the run to a turn of another worker; with ``is_gone`` that turn has it already.
+
+        Return ``False`` if no turn reads the events here, or its end is near.
+        """
+        if not is_gone and (not self._is_read or self._wanted is not None or self.adapter.ended):
+            return False
+        self.is_released = True
+        self._unsubscribe()
+        self.end_turn(stop=False)
+        if self._task is not None:
+            _released.add(self._task)
+            self._task.add_done_callback(_released.discard)
+        return True
 
     def _hear(self, event: Event) -> None:
         """Take an event where it happens. The runtime ignores what its listeners raise, so errors are kept."""
@@ -193,6 +230,8 @@ class FlowTurns:
         if not self.adapter.ended and self._wanted is Abort:
             await self.stop()
             return [Ready((*self.adapter.close(asyncio.CancelledError()), Abort()))]
+        if self.is_released:
+            return [Ready(tuple(self.adapter.hand_over()))]
         if not self.adapter.ended and not self.is_over:
             self._orphaned = asyncio.get_running_loop().call_later(ORPHAN_SECONDS, self._abandon)
             return [Ready(tuple(self.adapter.hand_over()))]

@@ -11,6 +11,7 @@ import msgspec
 
 from usechat.errors import PublicError
 from usechat.open_harness.chat import FlowChat, FlowChats, FlowTurn, FlowTurns
+from usechat.open_harness.engine.other_workers import StoredRun
 from usechat.open_harness.events.adapter import OpenHarnessAdapter
 from usechat.open_harness.events.metadata import graph_of
 from usechat.open_harness.flow.definition import FlowDefinition
@@ -91,19 +92,25 @@ class OpenHarnessChatTransport:
         chat = self._chats.find(turn)
         if chat is not None and chat.flow is not None:
             chat.flow.end_turn(stop=turn.request.trigger == "regenerate-message")
+        elif (release := getattr(self._runtime, "release", None)) is not None:
+            release(turn)
 
     async def drive(self, context: TurnContext) -> None:
         """Answer a turn. A turn that is cancelled stops its flow first."""
         turn = context.turn
-        if self._generate_message_id is not None:
-            context.send(Start(self._generate_message_id()))
+        if self._generate_message_id is not None or not self._send_step_markers:
+            message_id = None if self._generate_message_id is None else self._generate_message_id()
+            context.send(Start(message_id, steps=self._send_step_markers))
         chat = await self._open(turn)
         if chat.flow is not None and await self._join(chat, chat.flow, context):
             return
-        flow, begin = await self._flow(chat, context)
-        chat.flow, chat.paused = flow, None
-        if not await self._answer(chat, flow, context, begin):
-            raise PublicError(TOO_LATE)
+        while True:
+            flow, begin = await self._flow(chat, context)
+            chat.flow, chat.paused = flow, None
+            if await self._answer(chat, flow, context, begin):
+                return
+            if not isinstance(flow.runtime, StoredRun):  # otherwise a run of this worker answers next
+                raise PublicError(TOO_LATE)
 
     async def _open(self, turn: Turn) -> FlowChat:
         """Return the chat of a turn. A turn that regenerates an answer stops what the chat was doing."""
@@ -124,7 +131,7 @@ class OpenHarnessChatTransport:
     async def _join(self, chat: FlowChat, flow: FlowTurns, context: TurnContext) -> bool:
         """Go on with the flow that runs; return whether that answered the turn."""
         turn = context.turn
-        if flow.is_abandoned:
+        if flow.is_abandoned or flow.is_released:
             return False
         begin = None if turn.request.continues else lambda: flow.deliver(_text_alone(turn))
         return await self._answer(chat, flow, context, begin)
@@ -137,6 +144,8 @@ class OpenHarnessChatTransport:
         try:
             await AdapterSource(share.events, lambda: share).drive(context)
         finally:
+            if flow.is_released and chat.flow is flow:
+                chat.flow = None
             if flow.is_over and chat.flow is flow:
                 is_paused = flow.runtime.get_snapshot().get("status") == "paused"
                 is_kept = is_paused and not getattr(self._runtime, "finds_paused_runs", False)
@@ -154,6 +163,9 @@ class OpenHarnessChatTransport:
             raise PublicError(USED_UP)
         given = {} if status in ("running", "paused") else self._inputs.of(turn, _flow_of(runtime))
         flow = FlowTurns(runtime, self._adapter(runtime))
+        if isinstance(runtime, StoredRun):
+            flow.replay(runtime.shown)
+            return flow, lambda: _follow(flow, runtime, context)
         if status == "running":
             return flow, lambda: flow.deliver(_text_alone(turn))
         if status == "paused":
@@ -187,6 +199,13 @@ class OpenHarnessChatTransport:
             graph=graph_of(_flow_of(runtime)),
             new_reference=lambda: secrets.token_hex(4),
         )
+
+
+def _follow(flow: FlowTurns, run: StoredRun, context: TurnContext) -> None:
+    """Show a run that another worker runs, and send it the message."""
+    flow.start(run.follow, context)
+    if not context.turn.request.continues:
+        flow.deliver(_text_alone(context.turn))
 
 
 async def _close(runtime: Runtime) -> None:

@@ -58,7 +58,7 @@ def check_part(part: object) -> None:
     checks = _CHECKS.get(type(part))
     if checks is None:
         hint = "; wrap it: Text(…)" if isinstance(part, str) else ""
-        raise LocalProtocolError(f"a part of usechat.parts is wanted, not {type(part).__name__}{hint}")
+        raise LocalProtocolError(f"expected a part of usechat.parts, not {type(part).__name__}{hint}")
     for name, kinds, wanted in checks:
         value = getattr(part, name)
         if not isinstance(value, kinds):

@@ -166,8 +166,12 @@ class MessageBuilder:
     @property
     def message(self) -> UIMessage:
         """The message so far: a fresh copy in plain JSON values."""
+        return cast("UIMessage", msgspec.to_builtins(self.view()))
+
+    def view(self) -> UIMessage:
+        """Return the message so far without a copy of its parts, which change with the next chunk: only look at it."""
         self._catch_up()
-        return cast("UIMessage", msgspec.to_builtins(self._fields | {"parts": self._parts.parts}))
+        return cast("UIMessage", self._fields | {"parts": self._parts.parts})
 
     @property
     def finish_reason(self) -> str | None:

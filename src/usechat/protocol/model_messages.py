@@ -17,10 +17,10 @@ tools, one tool message directly behind it::
 
 ``model_messages`` does what ``convertToModelMessages`` of the npm package ``ai`` does, part for part, and the npm
 function of the newest 5, 6 and 7 judges it in ``tests/conformance/test_model_messages.py``. It is faithful, so what was
-left open in the chat stays open in the result. ``repair`` closes it: afterwards no call lacks a result. An adapter
-uses both, and turns the outcome into the input of its framework::
+left open in the chat stays open in the result. ``repair_messages`` closes it: afterwards no call lacks a result. An
+adapter uses both, and turns the outcome into the input of its framework::
 
-    history = repair(model_messages(turn.messages))
+    history = repair_messages(model_messages(turn.messages))
 
 Keys are spelled as in the AI SDK (``toolCallId``); optional keys are absent, never ``None``. Values are shared with the
 messages they came from, not copied.
@@ -67,7 +67,7 @@ __all__ = [
     "ToolResultPart",
     "UserModelMessage",
     "model_messages",
-    "repair",
+    "repair_messages",
 ]
 
 
@@ -592,7 +592,7 @@ _Entry: TypeAlias = tuple[_Position, _Json]
 _LAST: Final = (sys.maxsize,)
 
 
-def repair(messages: Sequence[ModelMessage]) -> list[ModelMessage]:
+def repair_messages(messages: Sequence[ModelMessage]) -> list[ModelMessage]:
     """Return a history that no provider rejects; one that is right already is returned as it is.
 
     | what is rejected | by | what becomes of it |
@@ -618,7 +618,7 @@ def repair(messages: Sequence[ModelMessage]) -> list[ModelMessage]:
 
     >>> call = {"type": "tool-call", "toolCallId": "c1", "toolName": "add", "input": {"a": 1}}
     >>> question = {"role": "user", "content": [{"type": "text", "text": "1 + 2?"}]}
-    >>> _, _, tool = repair([question, {"role": "assistant", "content": [call]}])
+    >>> _, _, tool = repair_messages([question, {"role": "assistant", "content": [call]}])
     >>> tool["content"][0]["output"]
     {'type': 'error-text', 'value': 'The tool call was not completed.'}
     """

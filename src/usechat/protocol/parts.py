@@ -8,8 +8,8 @@ a client cannot show is left out or replaced. Nothing is checked when a part is 
 
 Fields that several parts share:
 
-- ``lane`` names the speaker (a node, an agent). Parts of one lane keep their order; lanes interleave freely, and each
-  has a text block of its own.
+- ``lane`` names the speaker (a node, an agent); an agent that speaks alone needs none. Parts of one lane keep their
+  order; lanes interleave freely, and each has a text block of its own.
 - ``provider_metadata`` is an object of objects, by the name of the provider; the page keeps it with the part.
 - ``tool_call_id`` is the source's own id of a call. ``tool_name`` and ``dynamic`` on an outcome only matter if the call
   was never announced. ``dynamic`` marks a tool that the page does not know beforehand.
@@ -71,10 +71,17 @@ class Start(_Part, frozen=True):
     >>> from usechat import MessageStream
     >>> MessageStream(sdk="7").send(Start("m1", {"model": "small"}))
     [StartChunk(message_id='m1', message_metadata={'model': 'small'})]
+
+    ``metadata`` is the application's own: the page finds it in ``message.metadata``. ``lane`` names the speaker;
+    :mod:`usechat.parts` explains it.
+
+    With ``steps=False`` the message has no steps but those that the protocol needs, as with
+    ``MessageStream(send_steps=False)``.
     """
 
     message_id: str | None = None
     metadata: Mapping[str, Any] | None = None
+    steps: bool = True
 
 
 class Text(_Part, frozen=True, gc=False):
@@ -87,6 +94,9 @@ class Text(_Part, frozen=True, gc=False):
     [TextDeltaChunk(id='1', delta='lo', provider_metadata=None)]
 
     ``Text("")`` opens a block and adds nothing. ``id`` names the block, if this text opens one and the id is free.
+
+    ``provider_metadata`` is kept with the part, by provider. ``lane`` names the speaker; :mod:`usechat.parts` explains
+    it.
     """
 
     text: str
@@ -100,6 +110,9 @@ class Reasoning(_Part, frozen=True):
     >>> from usechat import MessageStream
     >>> MessageStream(message_id="m1", sdk="7").send(Reasoning("Let me see."))[-1]
     ReasoningDeltaChunk(id='1', delta='Let me see.', provider_metadata=None)
+
+    ``provider_metadata`` is kept with the part, by provider. ``lane`` names the speaker; :mod:`usechat.parts` explains
+    it.
     """
 
     text: str
@@ -116,6 +129,9 @@ class BlockEnd(_Part, frozen=True):
     [TextEndChunk(id='1', citations=None, provider_metadata=None)]
 
     Blocks end by themselves before tools, files and steps. ``citations`` belong to the text of the block.
+
+    ``provider_metadata`` is kept with the part, by provider. ``lane`` names the speaker; :mod:`usechat.parts` explains
+    it.
     """
 
     provider_metadata: ProviderMetadata | None = None
@@ -131,6 +147,10 @@ class ToolInputStart(_Part, frozen=True):
     ToolInputStartChunk(tool_call_id='c1', tool_name='weather', ...)
 
     ``input_encoding`` is ``"json"`` (the default) or ``"text"``, for an input that is shown as it is.
+
+    ``dynamic`` marks a tool that the page does not know beforehand, ``provider_executed`` one that the model's provider
+    runs. ``tool_metadata`` and ``title`` are for the page. ``lane`` names the speaker; :mod:`usechat.parts`
+    explains it.
     """
 
     tool_call_id: str
@@ -151,6 +171,8 @@ class ToolInputDelta(_Part, frozen=True):
     >>> chunks = stream.send(ToolInputStart("c1", "weather"))
     >>> stream.send(ToolInputDelta("c1", '{"city": "Os'))
     [ToolInputDeltaChunk(tool_call_id='c1', input_text_delta='{"city": "Os')]
+
+    ``lane`` names the speaker; :mod:`usechat.parts` explains it.
     """
 
     tool_call_id: str
@@ -164,6 +186,10 @@ class ToolCall(_Part, frozen=True):
     >>> stream = MessageStream(message_id="m1", sdk="7")
     >>> stream.send(ToolCall("c1", "weather", {"city": "Oslo"}))[-1]
     ToolInputAvailableChunk(tool_call_id='c1', tool_name='weather', input={'city': 'Oslo'}, ...)
+
+    ``dynamic`` marks a tool that the page does not know beforehand, ``provider_executed`` one that the model's provider
+    runs. ``tool_metadata`` and ``title`` are for the page. ``lane`` names the speaker; :mod:`usechat.parts`
+    explains it.
     """
 
     tool_call_id: str
@@ -183,6 +209,10 @@ class ToolInputError(_Part, frozen=True):
     >>> stream = MessageStream(message_id="m1", sdk="7")
     >>> stream.send(ToolInputError("c1", "weather", "There is no city.", {}))[-1]
     ToolInputErrorChunk(tool_call_id='c1', tool_name='weather', input={}, error_text='There is no city.', ...)
+
+    ``dynamic`` marks a tool that the page does not know beforehand, ``provider_executed`` one that the model's provider
+    runs. ``tool_metadata`` and ``title`` are for the page. ``lane`` names the speaker; :mod:`usechat.parts`
+    explains it.
     """
 
     tool_call_id: str
@@ -206,6 +236,10 @@ class ToolResult(_Part, frozen=True):
     [ToolOutputAvailableChunk(tool_call_id='c1', output={'celsius': 21}, ...)]
 
     A ``preliminary`` result is replaced by the next one. The last one becomes final if no other comes.
+
+    ``tool_name`` and ``dynamic`` only matter if the call was never announced. ``provider_executed`` says that the
+    model's provider ran the tool; ``tool_metadata`` is for the page. ``lane`` names the speaker;
+    :mod:`usechat.parts` explains it.
     """
 
     tool_call_id: str
@@ -226,6 +260,10 @@ class ToolError(_Part, frozen=True):
     >>> chunks = stream.send(ToolCall("c1", "weather", {"city": "Oslo"}))
     >>> stream.send(ToolError("c1", "The weather service is down."))
     [ToolOutputErrorChunk(tool_call_id='c1', error_text='The weather service is down.', ...)]
+
+    ``tool_name`` and ``dynamic`` only matter if the call was never announced. ``provider_executed`` says that the
+    model's provider ran the tool; ``tool_metadata`` is for the page. ``lane`` names the speaker;
+    :mod:`usechat.parts` explains it.
     """
 
     tool_call_id: str
@@ -245,6 +283,9 @@ class ToolDenied(_Part, frozen=True):
     >>> chunks = stream.send(ApprovalRequest("a1", "c1", tool_name="delete"))
     >>> stream.send(ToolDenied("c1", "Not today."))[-1]
     ToolOutputDeniedChunk(tool_call_id='c1')
+
+    ``reason`` is for the page. ``tool_name`` and ``dynamic`` only matter if the call was never announced. ``lane``
+    names the speaker; :mod:`usechat.parts` explains it.
     """
 
     tool_call_id: str
@@ -266,6 +307,9 @@ class ApprovalRequest(_Part, frozen=True):
 
     ``is_automatic`` marks a request that the server answers itself. ``reason``, ``descriptor`` and
     ``input_schema_input`` are for the page. ``signature`` is made by the server if it has a secret.
+
+    ``tool_name`` and ``dynamic`` only matter if the call was never announced. ``lane`` names the speaker;
+    :mod:`usechat.parts` explains it.
     """
 
     approval_id: str
@@ -287,6 +331,9 @@ class ApprovalResponse(_Part, frozen=True):
     >>> chunks = stream.send(ApprovalRequest("a1", "c1", tool_name="delete"))
     >>> stream.send(ApprovalResponse("a1", approved=True))
     [ToolApprovalResponseChunk(approval_id='a1', approved=True, ...)]
+
+    ``reason`` is the person's own. ``provider_executed`` says that the model's provider runs the tool. ``lane`` names
+    the speaker; :mod:`usechat.parts` explains it.
     """
 
     approval_id: str
@@ -302,6 +349,9 @@ class SourceUrl(_Part, frozen=True):
     >>> from usechat import MessageStream
     >>> MessageStream(message_id="m1", sdk="7").send(SourceUrl("s1", "https://example.com", "An example"))[-1]
     SourceUrlChunk(source_id='s1', url='https://example.com', title='An example', provider_metadata=None)
+
+    ``source_id`` identifies the source in the message. ``provider_metadata`` is kept with the part, by provider.
+    ``lane`` names the speaker; :mod:`usechat.parts` explains it.
     """
 
     source_id: str
@@ -316,6 +366,9 @@ class SourceDocument(_Part, frozen=True):
     >>> from usechat import MessageStream
     >>> MessageStream(message_id="m1", sdk="7").send(SourceDocument("s1", "application/pdf", "The manual"))[-1]
     SourceDocumentChunk(source_id='s1', media_type='application/pdf', title='The manual', ...)
+
+    ``source_id`` identifies the source in the message, and ``filename`` is shown with it. ``provider_metadata`` is kept
+    with the part, by provider. ``lane`` names the speaker; :mod:`usechat.parts` explains it.
     """
 
     source_id: str
@@ -331,6 +384,9 @@ class File(_Part, frozen=True):
     >>> from usechat import MessageStream
     >>> MessageStream(message_id="m1", sdk="7").send(File("https://example.com/a.png", "image/png"))[-1]
     FileChunk(url='https://example.com/a.png', media_type='image/png', provider_metadata=None)
+
+    ``provider_metadata`` is kept with the part, by provider. ``lane`` names the speaker; :mod:`usechat.parts` explains
+    it.
     """
 
     url: str
@@ -344,6 +400,9 @@ class ReasoningFile(_Part, frozen=True):
     >>> from usechat import MessageStream
     >>> MessageStream(message_id="m1", sdk="7").send(ReasoningFile("https://example.com/a.png", "image/png"))[-1]
     ReasoningFileChunk(url='https://example.com/a.png', media_type='image/png', provider_metadata=None)
+
+    ``provider_metadata`` is kept with the part, by provider. ``lane`` names the speaker; :mod:`usechat.parts` explains
+    it.
     """
 
     url: str
@@ -357,6 +416,9 @@ class Custom(_Part, frozen=True):
     >>> from usechat import MessageStream
     >>> MessageStream(message_id="m1", sdk="7").send(Custom("openai.compaction"))[-1]
     CustomChunk(kind='openai.compaction', provider_metadata=None)
+
+    ``provider_metadata`` is kept with the part, by provider. ``lane`` names the speaker; :mod:`usechat.parts` explains
+    it.
     """
 
     kind: str
@@ -371,6 +433,8 @@ class Data(_Part, frozen=True):
     DataChunk(type='data-progress', data={'percent': 40}, id='p1', transient=None, extra={})
 
     Data of the same name and ``id`` replaces the earlier one. ``transient`` data is not kept in the message.
+
+    ``lane`` names the speaker; :mod:`usechat.parts` explains it.
     """
 
     name: str
@@ -408,6 +472,8 @@ class SteeringMessage(_Part, frozen=True):
     >>> stream = MessageStream(message_id="m1", sdk="7")
     >>> stream.send(SteeringMessage("u2", ({"type": "text", "text": "In Celsius."},)))[-1]
     SteeringMessageChunk(id='u2', parts=[{'type': 'text', 'text': 'In Celsius.'}])
+
+    ``lane`` names the speaker; :mod:`usechat.parts` explains it.
     """
 
     id: str
@@ -429,6 +495,8 @@ class Step(_Part, frozen=True):
 
     ``leaves_calls`` begins the step even so, because the source runs these calls itself and reports their outcomes in a
     later turn. Inputs that are being streamed are completed first in any case.
+
+    ``lane`` names the speaker; :mod:`usechat.parts` explains it.
     """
 
     leaves_calls: bool = False
@@ -442,6 +510,8 @@ class ResetStep(_Part, frozen=True):
     >>> chunks = stream.send(Text("Hm"))
     >>> stream.send(ResetStep())
     [TextEndChunk(id='1', ...), ResetStepChunk()]
+
+    ``lane`` names the speaker; :mod:`usechat.parts` explains it.
     """
 
 
@@ -451,6 +521,8 @@ class Metadata(_Part, frozen=True):
     >>> from usechat import MessageStream
     >>> MessageStream(message_id="m1", sdk="7").send(Metadata({"model": "small"}))[-1]
     MessageMetadataChunk(message_metadata={'model': 'small'})
+
+    ``lane`` names the speaker; :mod:`usechat.parts` explains it.
     """
 
     metadata: Mapping[str, Any]
@@ -464,6 +536,9 @@ class Finish(_Part, frozen=True):
     FinishChunk(finish_reason='length', message_metadata={'usage': {'outputTokens': 7}})
 
     ``reason`` defaults to ``tool-calls`` while a call waits for the client, and else to ``stop``.
+
+    ``usage`` and ``metadata`` go to the metadata of the message, usage under the key ``usage``. ``lane`` names the
+    speaker; :mod:`usechat.parts` explains it.
     """
 
     reason: str | None = None
@@ -477,6 +552,9 @@ class Error(_Part, frozen=True):
     >>> from usechat import MessageStream
     >>> MessageStream(message_id="m1", sdk="7").send(Error("The model does not answer."))[-2:]
     [ErrorChunk(error_text='The model does not answer.'), FinishChunk(finish_reason='error', message_metadata=None)]
+
+    ``usage`` and ``metadata`` go to the metadata of the message, usage under the key ``usage``. ``lane`` names the
+    speaker; :mod:`usechat.parts` explains it.
     """
 
     error_text: str
@@ -490,6 +568,9 @@ class Abort(_Part, frozen=True):
     >>> from usechat import MessageStream
     >>> MessageStream(message_id="m1", sdk="7").send(Abort("The user pressed stop."))[-2]
     AbortChunk(reason='The user pressed stop.')
+
+    ``usage`` and ``metadata`` go to the metadata of the message, usage under the key ``usage``. ``lane`` names the
+    speaker; :mod:`usechat.parts` explains it.
     """
 
     reason: str | None = None

@@ -13,7 +13,7 @@ import msgspec
 from msgspec.structs import FieldInfo
 
 from usechat.errors import UnknownRelease
-from usechat.protocol.chunks import CHUNK_TYPES, Chunk, DataChunk, type_of
+from usechat.protocol.chunks import CHUNK_TYPES, Chunk
 
 __all__ = [
     "APPROVALS",
@@ -165,8 +165,18 @@ DOWNGRADES: Final = (
         "nothing, the outcome follows; 5: the output of the tool `approval`, if an earlier turn asked",
     ),
     Downgrade(
+        "an outcome or answer for a request that the page left unanswered in an earlier turn",
+        "6, `any`",
+        "nothing: the page goes on asking, because its part would not validate with an outcome",
+    ),
+    Downgrade(
+        "an outcome or answer other than no for a call that the page denied in an earlier turn",
+        "6, `any`",
+        "`tool-output-denied`",
+    ),
+    Downgrade(
         "`ToolDenied`",
-        "5; 6 and `any` unless an earlier turn asked",
+        "5; 6 and `any` unless the page denied the call in an earlier turn",
         "`tool-output-error` with the reason in its text",
     ),
     Downgrade("`ReasoningFile`", "5, 6, `any`", "`file`"),
@@ -196,8 +206,8 @@ class Releases:
     def __init__(self, name: str, releases: tuple[Release, ...]) -> None:
         self.name = name
         self.releases = releases
-        self._unknown_fields = {
-            chunk_type: tuple(
+        self._unknown_fields: dict[type, tuple[FieldInfo, ...]] = {
+            struct: tuple(
                 field for field in msgspec.structs.fields(struct) if not self.knows(chunk_type, field.encode_name)
             )
             for chunk_type, struct in CHUNK_TYPES.items()
@@ -215,10 +225,8 @@ class Releases:
 
     def unknown_fields(self, chunk: Chunk) -> list[FieldInfo]:
         """Return the fields of a chunk that carry a value some release would not know."""
-        if isinstance(chunk, DataChunk):
-            return []
-        unknown = self._unknown_fields[type_of(chunk)]
-        return [field for field in unknown if getattr(chunk, field.name) is not field.default]
+        unknown = self._unknown_fields.get(type(chunk))  # none of data-*
+        return [field for field in unknown if getattr(chunk, field.name) is not field.default] if unknown else []
 
     def finish_reason(self, reason: str) -> str:
         """Fold a finish reason into one that every release accepts."""

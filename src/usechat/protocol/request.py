@@ -33,9 +33,10 @@ LONGEST_ID: Final = 1_024
 class Limits(msgspec.Struct, frozen=True, kw_only=True):
     """How much one request may hold; more is a :class:`~usechat.errors.RequestTooLarge`.
 
-    ``maximum_parts`` and ``maximum_files`` are for all messages together, ``maximum_file_bytes`` is for the URL of one
-    file, which may hold all of it (``data:``), ``maximum_depth`` for the objects and arrays of the whole body, and
-    ``maximum_values`` for all its values together, counted as commas and opening brackets outside of strings.
+    ``maximum_bytes`` limits the body, ``maximum_messages`` its messages, ``maximum_parts`` and ``maximum_files`` the
+    parts and files of all messages together. ``maximum_file_bytes`` limits the URL of one file, which may hold the
+    whole file (``data:``). ``maximum_depth`` limits how deep objects and arrays are nested, and ``maximum_values`` the
+    values of the whole body, counted as commas and opening brackets outside of strings.
 
     >>> from usechat.server import ChatApp, Settings
     >>> app = ChatApp(lambda turn: "Hello", settings=Settings(limits=Limits(maximum_files=4)))
@@ -93,6 +94,8 @@ class ChatRequest(msgspec.Struct, frozen=True, kw_only=True):
     :param body: the application's own keys.
     :param pending_calls: the calls whose outputs may be accepted, because they were asked for. The server sets it,
         whatever the body says. ``None`` means that nobody has checked.
+    :param has_whole_history: whether ``messages`` are all messages of the chat, as the server has stored them. The
+        server sets it, whatever the body says.
     """
 
     chat_id: str = ""
@@ -101,6 +104,7 @@ class ChatRequest(msgspec.Struct, frozen=True, kw_only=True):
     message_id: str | None = None
     body: dict[str, Any] = {}
     pending_calls: frozenset[str] | None = None
+    has_whole_history: bool = False
 
     @classmethod
     def parse(cls, body: _Body, *, limits: Limits = DEFAULT_LIMITS, is_history_stored: bool = False) -> "ChatRequest":

@@ -72,8 +72,8 @@ _Bytes: TypeAlias = bytes | bytearray | memoryview
 def encode_frame(chunk: Chunk, *, event_names: bool = False) -> bytes:
     r"""Write one chunk as a server-sent event.
 
-    >>> from usechat.protocol.chunks import TextDeltaChunk
-    >>> encode_frame(TextDeltaChunk("1", "Hello"))
+    >>> from usechat import MessageStream, Text
+    >>> encode_frame(MessageStream(message_id="m1", sdk="7").send(Text("Hello"))[-1])
     b'data: {"type":"text-delta","id":"1","delta":"Hello"}\n\n'
 
     :param event_names: add an ``event:`` line, which clients ignore and people who watch the bytes may like.
@@ -244,6 +244,9 @@ class ShortenedFrames:
 
     def __bytes__(self) -> bytes:
         return bytes(self._frames)
+
+    def __len__(self) -> int:
+        return len(self._frames)
 
     def read(self, place: int, size: int) -> bytes:
         """Return whole frames from a place on: at most ``size`` bytes, but at least one frame if there is any."""

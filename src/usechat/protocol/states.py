@@ -79,7 +79,6 @@ _OUTPUTS: Final[Mapping[type[Chunk], ToolState]] = {
     chunks.ToolOutputAvailableChunk: ToolState.OUTPUT_AVAILABLE,
     chunks.ToolOutputErrorChunk: ToolState.OUTPUT_ERROR,
 }
-_OUTPUTS_AND_DENIAL: Final = {**_OUTPUTS, chunks.ToolOutputDeniedChunk: ToolState.OUTPUT_DENIED}
 _REQUEST: Final[Mapping[type[Chunk], ToolState]] = {
     chunks.ToolApprovalRequestChunk: ToolState.APPROVAL_REQUESTED,
 }
@@ -97,13 +96,10 @@ TOOL_TRANSITIONS: Final[Mapping[ToolState, Mapping[type[Chunk], ToolState]]] = {
     },
     # A denial needs an approval on the page; without one the part does not validate (validateUIMessages).
     ToolState.INPUT_AVAILABLE: {**_REQUEST, **_OUTPUTS},
-    # A request may be made again, also after an answer: the newest replaces the one that the part shows.
-    ToolState.APPROVAL_REQUESTED: {
-        **_REQUEST,
-        chunks.ToolApprovalResponseChunk: ToolState.APPROVAL_RESPONDED,
-        **_OUTPUTS_AND_DENIAL,
-    },
-    ToolState.APPROVAL_RESPONDED: {**_REQUEST, **_OUTPUTS_AND_DENIAL},
+    # A request may be made again, also after an answer: the newest replaces the one that the part shows. An outcome
+    # behind a request that has no answer does not validate.
+    ToolState.APPROVAL_REQUESTED: {**_REQUEST, chunks.ToolApprovalResponseChunk: ToolState.APPROVAL_RESPONDED},
+    ToolState.APPROVAL_RESPONDED: {**_REQUEST, **_OUTPUTS, chunks.ToolOutputDeniedChunk: ToolState.OUTPUT_DENIED},
     # A later output replaces an earlier one: preliminary results, behind which even a request may come, and results
     # that come twice. It would contradict a denial (validateUIMessages).
     ToolState.OUTPUT_AVAILABLE: {**_REQUEST, **_OUTPUTS},

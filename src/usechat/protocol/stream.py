@@ -146,12 +146,14 @@ def same_metadata(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
 class _Step(msgspec.Struct):
     """What the current step holds: anything, a tool's outcome, a denial, text behind a call.
 
-    ``inherited`` marks the last step of the message that this stream continues.
+    ``inherited`` marks the last step of the message that this stream continues, ``unmarked`` a step without chunks of
+    its own, at the beginning of a message that has none.
     """
 
     open: bool = False
     ended: bool = False
     inherited: bool = False
+    unmarked: bool = False
     empty: bool = False
     output: bool = False
     denied: bool = False
@@ -182,7 +184,8 @@ class MessageStream:
         ``"6"`` (its newest release), or one release such as ``"6.0.150"``.
     :param new_id: makes the ids of blocks; by default they are numbered.
     :param send_reasoning: whether reasoning is sent at all.
-    :param send_steps: whether a ``Step`` part begins a step. Steps that the protocol needs are sent in any case.
+    :param send_steps: whether there are steps: at the beginning, and where a ``Step`` part begins one. Steps that the
+        protocol needs, such as that of text behind a tool's result, are sent in any case.
     :param continues: the assistant message that this stream goes on with after a tool result or an approval. Its id is
         kept and its open calls are known.
     :raises UnknownRelease: if ``sdk`` names no AI SDK release.
@@ -329,6 +332,7 @@ class MessageStream:
         if isinstance(part, parts.Start):
             if part.message_id and not self._continues:
                 self.message_id = part.message_id
+            self._send_steps = self._send_steps and part.steps
             metadata = self._fitting(json_object(part.metadata)) if part.metadata else None
         if not self.message_id or not isinstance(self.message_id, str):
             raise LocalProtocolError(
@@ -469,21 +473,23 @@ class MessageStream:
         self._begin_step()
 
     def _begin_step(self) -> None:
-        self._emit(chunks.StartStepChunk())
-        self._step = _Step(open=True, empty=True)
+        unmarked = not (self._send_steps or self._step.ended or self._continues)
+        if not unmarked:
+            self._emit(chunks.StartStepChunk())
+        self._step = _Step(open=True, empty=True, unmarked=unmarked)
 
     def _finish_step(self) -> None:
         if not self._step.open:
             return
-        if self._step.inherited:
-            self._close_blocks()  # its start-step was in another stream
+        if self._step.inherited or self._step.unmarked:
+            self._close_blocks()  # its start-step was in another stream, or nowhere
         else:
             self._end_step(chunks.FinishStepChunk())
         self._tools.end_step()
         self._step.open, self._step.inherited, self._step.ended = False, False, True
 
     def _reset_step(self, part: parts.ResetStep) -> None:
-        if not self._releases.knows("reset-step") or self._step.inherited:
+        if not self._releases.knows("reset-step") or self._step.inherited or self._step.unmarked:
             self.downgraded["reset-step"] += 1
             self._close_block(part.lane)
             self._next_step()

@@ -13,7 +13,7 @@ What it guarantees:
    the methods here ask the table first and complete the input, or say nothing, where the chunk is not legal.
 2. **One id on the wire is one call.** Readers look calls up by id, old ones in the whole message, so a second call
    under the id of a settled one gets an id of its own (``c1-2``). Parts go on naming it by the source's id.
-3. **A finished call validates.** An output of a call whose approval is pending implies the approval; a denial without
+3. **Every part validates.** An output of a call whose approval is pending implies the approval; a denial without
    a request gets its request and its answer, or becomes an error where the client knows no denials.
    A call that was denied, or whose input was refused, takes no later outcome.
 4. **An approval request is answered under its own id.** Only the newest request of a call counts, because the page
@@ -24,7 +24,9 @@ What it guarantees:
 
 Where a client cannot be told the answer to a request (AI SDK 6 has no ``tool-approval-response``), a request is sent at
 the end of the turn, if it is still pending then (:meth:`ToolCalls.show_requests`): a part with a request and an
-outcome, but without an answer, does not validate. Pages post nothing before the end of the turn in any case.
+outcome, but without an answer, does not validate. Pages post nothing before the end of the turn in any case. For the
+same reason what the page shows of an earlier turn counts there: a request that it left unanswered stays open, whatever
+the source says came of it, and a "no" that it gave stays a "no".
 
 Where a client has no approvals (AI SDK 5), the request becomes a call of the client-side tool ``approval`` whose output
 is the answer, likewise at the end of the turn (:meth:`ToolCalls.ask`).
@@ -82,6 +84,7 @@ class Call:
         "name",
         "refused",
         "restored",
+        "shown_answer",
         "state",
         "wire_id",
     )
@@ -97,7 +100,8 @@ class Call:
         self.interim: list[Any] = []
         self.approval_id: str | None = None
         self.approval_shown = False  # the part on the page carries the approval
-        self.approved: bool | None = None
+        self.shown_answer: bool | None = None  # and this answer
+        self.approved: bool | None = None  # as far as the source or the page has said
         self.asked = False  # whether this stream asked for its approval
         self.refused = False  # its input is not valid, so it never ran
         self.is_question = False  # a call of the client-side tool that asks for the approval of another call
@@ -115,8 +119,13 @@ class Call:
 
     @property
     def denied(self) -> bool:
-        """Tell whether the page shows an approval of this call that was answered with no."""
-        return self.approval_shown and self.approved is False
+        """Tell whether the page shows an approval of this call that was answered with no, and is not asked again."""
+        return self.shown_answer is False and self.approved is False
+
+    @property
+    def unanswered(self) -> bool:
+        """Tell whether the page shows a request without an answer; with an outcome it would not validate."""
+        return self.approval_shown and self.shown_answer is None
 
     def advance(self, *sent: Chunk) -> list[Chunk]:
         """Make the moves of chunks about this call, and return them; LocalProtocolError if one is not in the table."""
@@ -164,17 +173,21 @@ def call_of(part: Mapping[str, Any]) -> Call:
     call.restored = True
     call.state = _state_of(part)
     call.input = part.get("input")
-    call.interim = [part.get("output")] if part.get("preliminary") else []
     approval = part.get("approval")
-    if call.state is ToolState.INPUT_AVAILABLE or not isinstance(approval, Mapping):
-        return call
+    if call.state is not ToolState.INPUT_AVAILABLE and isinstance(approval, Mapping):
+        _restore_answer(call, approval)
+    call.interim = [part.get("output")] if part.get("preliminary") and not call.denied else []
+    return call
+
+
+def _restore_answer(call: Call, approval: Mapping[str, Any]) -> None:
     call.approval_id = approval["id"] if isinstance(approval.get("id"), str) else None
     call.approval_shown = call.approval_id is not None
     if call.approval_shown and call.state is not ToolState.APPROVAL_REQUESTED:
         # What has an output and was not denied was approved, even if the client does not say so.
         approved = approval.get("approved")
         call.approved = approved if isinstance(approved, bool) else call.state is not ToolState.OUTPUT_DENIED
-    return call
+        call.shown_answer = call.approved
 
 
 def _state_of(part: Mapping[str, Any]) -> ToolState:
@@ -396,10 +409,13 @@ class ToolCalls:
         """Send an outcome; not for a call that has one which it would contradict, or whose approval was denied."""
         if call.closed:
             return []
+        sent = self._imply_approval(call)
+        if call.unanswered:
+            return sent
         if call.denied and not call.settled:
             # Agents report a denial as the tool's result or failure, too.
-            return self._deny(call)
-        return self._imply_approval(call) + outcome()
+            return sent + self._deny(call)
+        return sent + outcome()
 
     def error(self, part: parts.ToolError) -> list[Chunk]:
         """Send the failure of a tool."""
@@ -427,9 +443,8 @@ class ToolCalls:
         if call.closed:
             return sent
         call.interim = []
-        if call.approval_id is None and self._releases.knows("tool-approval-response"):
-            approval_id = f"{call.wire_id}-approval"
-            sent += self.request(parts.ApprovalRequest(approval_id, part.tool_call_id, is_automatic=True))
+        if call.approval_id is None and not call.settled and self._releases.knows("tool-approval-response"):
+            sent += self._request_automatically(call)
         if call.approval_id is not None:
             sent += self._answer(call, parts.ApprovalResponse(call.approval_id, False, part.reason))
         return sent + self._deny(call, part.reason)
@@ -444,19 +459,17 @@ class ToolCalls:
             self._downgraded["tool-approval-request.isAutomatic"] += 1
             self._approvals[part.approval_id] = call
             return sent
-        shows_denial = call.denied
         call.asked, call.approved = True, None
         self._remember_approval(part.approval_id, call)
         if not self._releases.knows("tool-approval-request"):
             self._downgraded["tool-approval-request"] += 1
         if not self._releases.knows("tool-approval-response"):
-            call.approval_shown = shows_denial  # the page shows an earlier answer, which a denial must not contradict
             self._unasked[call.wire_id] = part
             return sent
         return sent + self._show_request(call, part)
 
     def _show_request(self, call: Call, part: parts.ApprovalRequest) -> list[Chunk]:
-        call.approval_shown = True
+        call.approval_shown, call.shown_answer = True, None
         if not part.is_automatic:
             call.interim = []  # made final, an output from before the question would imply that the answer was yes
         return call.advance(
@@ -500,24 +513,36 @@ class ToolCalls:
     def _answer(self, call: Call, part: parts.ApprovalResponse) -> list[Chunk]:
         if call.approved is not None or call.settled:
             return []
-        call.approved = part.approved
-        if self._approvals.get(part.approval_id) is not call:
-            return []  # a request about another call took the id, and readers find one call by it
-        if question := self._questions.get(part.approval_id):
+        is_current = self._approvals.get(part.approval_id) is call
+        if is_current and (question := self._questions.get(part.approval_id)):
+            call.approved = part.approved
             answer = {"approved": part.approved, **({"reason": part.reason} if part.reason is not None else {})}
             return self._output(question, parts.ToolResult(question.wire_id, answer))
         if not self._releases.knows("tool-approval-response"):
             self._downgraded["tool-approval-response"] += 1
+            if not call.unanswered:
+                call.approved = part.approved and call.shown_answer is not False
             return []
-        return call.advance(
+        # Readers find one call by an id, so if a request about another call took it, this one is made anew.
+        sent = [] if is_current else self._request_automatically(call)
+        call.approved = call.shown_answer = part.approved
+        return sent + call.advance(
             chunks.ToolApprovalResponseChunk(
-                part.approval_id,
+                part.approval_id if is_current else str(call.approval_id),
                 part.approved,
                 part.reason,
                 part.provider_executed,
                 provider_metadata(part.provider_metadata),
             )
         )
+
+    def _request_automatically(self, call: Call) -> list[Chunk]:
+        """Send a request that is answered at once, under an id of its own."""
+        approval_id = f"{call.wire_id}-approval"
+        while approval_id in self._approvals:
+            approval_id += "-2"
+        self._remember_approval(approval_id, call)
+        return self._show_request(call, parts.ApprovalRequest(approval_id, call.wire_id, is_automatic=True))
 
     def cut_off_inputs(self) -> list[Chunk]:
         """Fail the calls whose input is incomplete, because the turn is over."""
@@ -541,20 +566,21 @@ class ToolCalls:
 
     def _complete_denials(self) -> list[Chunk]:
         denied = [call for call in self._shown.values() if call.approved is False and not call.settled]
-        return [chunk for call in denied for chunk in self._complete_denied(call)]
-
-    def _complete_denied(self, call: Call) -> list[Chunk]:
-        if not (call.denied and self.is_in_step(call.wire_id) and self.holds_step()):
-            return self._settle_denied(call)
-        # Beside a call that the page must answer, a denied call keeps both predicates of the client false for ever. One
-        # whose answer the page shows does not, and is settled by the next turn.
-        return [] if call.state is ToolState.APPROVAL_RESPONDED else self._fail(call, DENIED)
+        return [
+            chunk
+            for call in denied
+            for chunk in (self._deny(call) if self.is_in_step(call.wire_id) else self._settle_denied(call))
+        ]
 
     def fail(self, text: str) -> list[Chunk]:
         """Fail the open calls when the turn breaks off, except those whose approval is pending: history allows them."""
         sent: list[Chunk] = []
         for call in self._shown.values():
-            if not call.settled and call.approved is not False and call.state is not ToolState.APPROVAL_REQUESTED:
+            if call.settled or call.unanswered:
+                continue
+            if call.shown_answer is False:
+                call.approved = False  # even if it was to be asked about again
+            elif call.approved is not False:
                 sent += self._fail(call, text)
         return sent + self._complete_denials()
 
@@ -630,13 +656,19 @@ class ToolCalls:
         return call.advance(self._error(call, text))
 
     def _deny(self, call: Call, reason: str | None = None) -> list[Chunk]:
-        """Settle a denied call; later, if another call of the step is open, see :meth:`_complete_denied`."""
+        """Settle a denied call of the current step, unless the page must answer another one.
+
+        Beside such a call a settled denial keeps both predicates of the client false for ever. The answer that the page
+        shows does not; the next step, or the next turn, settles the call.
+        """
         return [] if call.denied and self.holds_step() else self._settle_denied(call, reason)
 
     def _settle_denied(self, call: Call, reason: str | None = None) -> list[Chunk]:
+        if call.unanswered:
+            return []
         call.interim = []
         is_legal = chunks.ToolOutputDeniedChunk in TOOL_TRANSITIONS[call.state]
-        if is_legal and call.approval_shown and not call.approved and self._releases.knows("tool-output-denied"):
+        if is_legal and call.denied and self._releases.knows("tool-output-denied"):
             return call.advance(chunks.ToolOutputDeniedChunk(call.wire_id))
         self._downgraded["tool-output-denied"] += 1
         return self._fail(call, f"{DENIED} {reason}" if reason else DENIED)

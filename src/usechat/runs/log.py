@@ -17,7 +17,8 @@ returns only for other reasons (:class:`Wake`).
 
 **Memory.** What every reader has taken is merged into a compact replay (consecutive deltas become one), about a tenth
 of the bytes that were written. A reader that starts late replays from there and needs no copy. With ``keep=False``
-taken frames are dropped instead; then nobody can resume.
+taken frames are dropped instead; then nobody can resume. The older part of a very long replay is in a temporary file
+(:mod:`usechat.runs.replay`).
 
 **Backlog.** With ``maximum_behind`` a reader may have that many unread bytes. Beyond that it is woken with
 ``Wake.TOO_SLOW`` and its connection is closed; the client can resume from the replay. A single frame may exceed the
@@ -38,7 +39,8 @@ from collections.abc import Callable
 from typing import Final, Protocol
 from weakref import WeakKeyDictionary
 
-from usechat.protocol.sse import ShortenedFrames, end_of_piece
+from usechat.protocol.sse import end_of_piece
+from usechat.runs.replay import IN_MEMORY, Replay
 
 __all__ = [
     "Flusher",
@@ -57,9 +59,8 @@ _MUCH_UNFLUSHED: Final = 4096
 _WORTH_SHORTENING: Final = 1024
 """Bytes: a log that is kept holds about this much verbatim; older frames are in the compact replay."""
 _SLICE: Final = 64 * 1024
-"""Bytes: a reader that is behind takes about this much at once, so that the rest stays in the log and is counted."""
-_REPLAY_SLICE: Final = 1024 * 1024
-"""Bytes: a reader without a backlog limit takes about this much of the replay at once."""
+"""Bytes: a reader that is behind, or replays, takes about this much at once. The rest stays in the log, which all
+readers share: many that stall cost little more than one."""
 
 
 class Wake(enum.Enum):
@@ -94,6 +95,7 @@ class Log:
 
     ``keep=False`` drops frames that every reader has taken; use it when nobody can resume. ``coalesce`` is how many
     seconds a frame may wait for others to be sent with it. ``on_flush`` is called with the frames of every flush.
+    ``in_memory`` is how many bytes of the compact replay are held in memory (:mod:`usechat.runs.replay`).
     """
 
     # With a thousand streams the objects of each delta are not in the processor's caches: few of them, no __dict__.
@@ -102,13 +104,14 @@ class Log:
         "_coalesce",
         "_first",
         "_flusher",
+        "_in_memory",
         "_kept",
         "_on_flush",
         "_only",
         "_pushers",
         "_readers",
-        "_shortened",
-        "_shortened_to",
+        "_replay",
+        "_replay_end",
         "_timer",
         "_worth_forgetting",
         "ended",
@@ -120,7 +123,12 @@ class Log:
     )
 
     def __init__(
-        self, *, keep: bool = True, coalesce: float = 0, on_flush: Callable[[bytes], None] | None = None
+        self,
+        *,
+        keep: bool = True,
+        coalesce: float = 0,
+        on_flush: Callable[[bytes], None] | None = None,
+        in_memory: int = IN_MEMORY,
     ) -> None:
         self.size = 0
         """How many bytes were written."""
@@ -133,9 +141,10 @@ class Log:
         self.loop = asyncio.get_running_loop()
         self._coalesce = coalesce
         self._on_flush = on_flush
+        self._in_memory = in_memory
         self._flusher = flusher_of(self.loop)
-        self._shortened: ShortenedFrames | None = None
-        self._shortened_to = 0  # the position up to which frames are in the replay; they may be in _kept, too
+        self._replay: Replay | None = None
+        self._replay_end = 0  # the position up to which frames are in the replay; they may be in _kept, too
         self._kept = bytearray()
         self._first = 0  # the position of the first byte in _kept
         self._only: bytes | None = None  # the unflushed bytes, if they were appended by one call
@@ -215,8 +224,8 @@ class Log:
     def so_far(self) -> bytes:
         """Return all frames: the compact replay, then the verbatim rest."""
         self.flush()
-        as_written = self._kept[max(0, self._shortened_to - self._first) :]
-        return b"".join([b"" if self._shortened is None else bytes(self._shortened), as_written])
+        as_written = self._kept[max(0, self._replay_end - self._first) :]
+        return b"".join([b"" if self._replay is None else bytes(self._replay), as_written])
 
     def reader(self, *, maximum_behind: int | None = None, from_start: bool = False) -> "Reader":
         """Add a reader at the end, or ``from_start``: then :meth:`Reader.replay` returns what came before."""
@@ -229,7 +238,7 @@ class Log:
         """Return about ``size`` bytes of the compact replay from ``place`` on, in whole frames."""
         self.flush()
         self._shorten(self.flushed)
-        return b"" if self._shortened is None else self._shortened.read(place, size)
+        return b"" if self._replay is None else self._replay.read(place, size)
 
     def take(self, place: int) -> bytes:
         """Return the flushed bytes from ``place`` on; if they are many, a slice of whole frames."""
@@ -259,11 +268,11 @@ class Log:
         self._first = oldest
 
     def _shorten(self, until: int) -> None:
-        begin = max(self._shortened_to, self._first)
+        begin = max(self._replay_end, self._first)
         if until > begin:
-            self._shortened = self._shortened or ShortenedFrames()
-            self._shortened.add(bytes(self._kept[begin - self._first : until - self._first]))
-            self._shortened_to = until
+            self._replay = self._replay or Replay(self._in_memory)
+            self._replay.add(bytes(self._kept[begin - self._first : until - self._first]))
+            self._replay_end = until
 
 
 class Reader:
@@ -317,10 +326,10 @@ class Reader:
         return self._log.size - self.place + self._handed
 
     def replay(self) -> bytes | None:
-        """Return the next part of the replay, at most the backlog limit; ``None`` once this reader has caught up."""
+        """Return the next part of the replay, a slice of whole frames; ``None`` once this reader has caught up."""
         if self._history is None:
             return None
-        if frames := self._log.history(self._history, self._maximum_behind or _REPLAY_SLICE):
+        if frames := self._log.history(self._history, min(_SLICE, self._maximum_behind or _SLICE)):
             self._history += len(frames)
             return frames
         self._history = None

@@ -52,6 +52,7 @@ from usechat.runs.log import Log, Reader
 from usechat.runs.open_calls import secret_of_chat
 from usechat.runs.reading import LogReading, Reading
 from usechat.runs.remote_runs import RemoteRun, RemoteRuns
+from usechat.runs.replay import IN_MEMORY
 from usechat.runs.run import Run, RunInfo, RunState, Timeouts
 from usechat.runs.store import RunStore
 from usechat.runs.turns import Dispatcher
@@ -131,6 +132,7 @@ class RunManager:
     - ``conflict``: what a request does while the chat has a running run.
     - ``keep_log``: whether clients can resume. Without it a client that is too slow ends the run.
     - ``maximum_behind``: the backlog limit of a reader, in bytes. ``maximum_run_bytes``: that of all frames of a run.
+      ``log_memory_bytes``: how much of a run's replay is in memory; the rest is in a temporary file.
     - ``coalesce``: seconds that a frame may wait for others to be sent with it.
     - ``dispatcher``: queues turns for agent processes; without it runs are driven here.
     - ``on_start``: called in the context (:mod:`contextvars`) in which the run is driven.
@@ -152,6 +154,7 @@ class RunManager:
         event_names: bool = False,
         maximum_behind: int = 1024 * 1024,
         maximum_run_bytes: int = 64 * 1024 * 1024,
+        log_memory_bytes: int = IN_MEMORY,
         coalesce: float = 0,
         dispatcher: Dispatcher | None = None,
         on_start: Callable[[RunInfo], None] = _ignore,
@@ -170,6 +173,7 @@ class RunManager:
         self._event_names = event_names
         self._maximum_behind = maximum_behind
         self._maximum_run_bytes = maximum_run_bytes
+        self._log_memory_bytes = log_memory_bytes
         self._coalesce = coalesce
         self._dispatcher = dispatcher
         self._closing = False
@@ -184,7 +188,7 @@ class RunManager:
         # The logs of runs that ended while they were read; a log lives as long as its readers.
         self._ended_logs: WeakSet[Log] = WeakSet()
         self._tasks: set[asyncio.Task[None]] = set()
-        self._remote_runs = RemoteRuns(store, event_names=event_names)
+        self._remote_runs = RemoteRuns(store, event_names=event_names, in_memory=log_memory_bytes)
         store.on_stop_requested(self._stop_here)
         store.on_failure(self._fail_here)
         store.on_lost(on_end)
@@ -285,8 +289,9 @@ class RunManager:
 
     def _make_run(self, prepared: PreparedRun, chat_secret: str | None, taken_ids: Set[str] = frozenset()) -> Run:
         info, context, continues, recorder = prepared
+        context.states = self._store
         on_flush = self._on_flush(info, recorder)
-        log = Log(keep=self._keep_log, coalesce=self._coalesce, on_flush=on_flush)
+        log = Log(keep=self._keep_log, coalesce=self._coalesce, on_flush=on_flush, in_memory=self._log_memory_bytes)
         stream = MessageStream(message_id=info.message_id, sdk=info.sdk, continues=continues)
         run = Run(
             info,

@@ -5,12 +5,13 @@ import contextvars
 from collections.abc import AsyncGenerator, Callable, Mapping
 from typing import Any
 
+from usechat.paused_states import MemoryStates
 from usechat.runs.run import RunInfo, RunState
 
 __all__ = ["MemoryRuns"]
 
 
-class MemoryRuns:
+class MemoryRuns(MemoryStates):
     """Keeps the last run of each chat in memory, for a service of one process. The default store.
 
     ``remember`` is how many seconds an ended run is known; after that a client's tool outputs and approvals are checked
@@ -25,6 +26,7 @@ class MemoryRuns:
     is_concurrent = False
 
     def __init__(self, *, remember: float = 600) -> None:
+        super().__init__()
         self._remember = remember
         self._latest: dict[str, RunInfo] = {}
         self._ended: dict[str, asyncio.Event] = {}

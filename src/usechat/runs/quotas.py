@@ -19,7 +19,8 @@ _RETRY_RUNS: Final = 5.0
 class Quotas(msgspec.Struct, frozen=True, kw_only=True):
     """What one identity may use; ``None`` means no limit. More is refused with 429, a sentence and ``Retry-After``.
 
-    Minutes and days begin with the first request in them.
+    ``bytes_per_day`` counts the bytes of answers; the answer that exceeds it is finished, and the next request is
+    refused. Minutes and days begin with the first request in them.
 
     >>> Quotas(requests_per_minute=30, concurrent_runs=3).bytes_per_day is None
     True
@@ -28,7 +29,6 @@ class Quotas(msgspec.Struct, frozen=True, kw_only=True):
     requests_per_minute: int | None = None
     concurrent_runs: int | None = None
     bytes_per_day: int | None = None
-    """Bytes of answers. The answer that exceeds it is finished; the next request is refused."""
 
 
 @runtime_checkable

@@ -24,6 +24,7 @@ from usechat.protocol.reframing import parts_from_chunk
 from usechat.protocol.sse import ChunkDecoder, FrameStream
 from usechat.protocol.stream import MessageStream
 from usechat.runs.log import Log
+from usechat.runs.replay import IN_MEMORY
 from usechat.runs.run import RunInfo
 from usechat.runs.store import LOST, RunStore
 
@@ -35,10 +36,10 @@ _logger: Final = logging.getLogger("usechat.runs")
 class RemoteRun:
     """The local copy of one run. Its log ends as the run ends; if the run is lost, with an error."""
 
-    def __init__(self, info: RunInfo, store: RunStore, *, event_names: bool) -> None:
+    def __init__(self, info: RunInfo, store: RunStore, *, event_names: bool, in_memory: int) -> None:
         self.info = info
         self._event_names = event_names
-        self.log = Log()
+        self.log = Log(in_memory=in_memory)
         self.continued: Mapping[str, Any] | None = None
         """The message that the run continues."""
         self.users = 0
@@ -95,9 +96,9 @@ class RemoteRun:
 class RemoteRuns:
     """The local copies of this process: one per run, shared by its readers."""
 
-    def __init__(self, store: RunStore, *, event_names: bool = False) -> None:
+    def __init__(self, store: RunStore, *, event_names: bool = False, in_memory: int = IN_MEMORY) -> None:
         self._store = store
-        self._event_names = event_names
+        self._options: dict[str, Any] = {"event_names": event_names, "in_memory": in_memory}
         self._remote_runs: dict[str, RemoteRun] = {}
         self._closing: set[asyncio.Task[None]] = set()
 
@@ -109,7 +110,7 @@ class RemoteRuns:
         """Return the copy of a run at once; what the store has arrives later. The caller must ``release`` it."""
         remote_run = self._remote_runs.get(info.run_id)
         if remote_run is None:
-            remote_run = self._remote_runs[info.run_id] = RemoteRun(info, self._store, event_names=self._event_names)
+            remote_run = self._remote_runs[info.run_id] = RemoteRun(info, self._store, **self._options)
         remote_run.users += 1
         return remote_run
 

@@ -89,7 +89,10 @@ _HANDLED: Final[frozenset[type]] = frozenset({*get_args(parts.ToolPart), parts.S
 
 
 class RunState(enum.StrEnum):
-    """The state of a run. ``waiting``: it ended with a call that the client must answer.
+    """The state of a run: ``running``, or how it ended.
+
+    ``finished`` ended well, ``waiting`` with a call that the client must answer, ``failed`` with an error, ``stopped``
+    on purpose, and ``lost`` because its worker died.
 
     >>> RunState("waiting") is RunState.WAITING
     True
@@ -106,12 +109,13 @@ class RunState(enum.StrEnum):
 class RunInfo(msgspec.Struct, frozen=True):
     """Everything that is stored about a run; it may be a run of another worker.
 
-    ``open_calls`` are the calls that the run left for the client to answer; while it is running, those that were open
-    before it and that its request did not answer. ``given_calls`` are the calls whose outputs its request brought;
-    empty after a successful end. Approvals are not among them: an approval counts once, because the tool may have run.
-    ``user_message_id`` and ``user_message_digest`` (:func:`message_digest`) identify the message that is answered; both
-    are empty for a run that answers none, or answers it anew. ``origin`` is set if the run restarts a turn whose worker
-    died: the id of the turn's first run.
+    ``message_id`` is the id of the answer, ``sdk`` the release that its stream is made for, and ``subject`` the
+    identity that owns the chat (empty without authentication). ``open_calls`` are the calls that the run left for the
+    client to answer; while it is running, those that were open before it and that its request did not answer.
+    ``given_calls`` are the calls whose outputs its request brought; empty after a successful end. Approvals are not
+    among them: an approval counts once, because the tool may have run. ``user_message_id`` and ``user_message_digest``
+    (:func:`message_digest`) identify the message that is answered; both are empty for a run that answers none, or
+    answers it anew. ``origin`` is set if the run restarts a turn whose worker died: the id of the turn's first run.
 
     >>> info = RunInfo("r1", "c1", "m1", sdk="7", state=RunState.FINISHED)
     >>> info.chat_id, info.state.value, info.answerable
@@ -161,20 +165,18 @@ def message_digest(message: Mapping[str, Any]) -> str:
 class Timeouts(msgspec.Struct, frozen=True):
     """Limit how long an agent may take, in seconds; ``None`` means no limit.
 
-    An agent that exceeds a limit is cancelled, and the answer ends with an error that says so.
+    ``first_event`` runs from the start of the run to the first part, ``idle`` between two parts, and ``total`` from the
+    start of the run to its end. ``stop`` is what a cancelled agent may take to clean up; after that the stream ends
+    without it. An agent that exceeds a limit is cancelled, and the answer ends with an error that says so.
 
     >>> Timeouts(first_event=30, total=600)
     Timeouts(first_event=30, idle=120, total=600, stop=5)
     """
 
     first_event: float | None = 120
-    """From the start of the run to the first part."""
     idle: float | None = 120
-    """Between two parts."""
     total: float | None = None
-    """From the start of the run to its end."""
     stop: float = 5
-    """What a cancelled agent may take to clean up; after that the stream ends without it."""
 
     @property
     def shortest(self) -> float | None:

@@ -3,6 +3,7 @@
 from collections.abc import AsyncGenerator, Callable, Mapping
 from typing import Any, Final, Protocol
 
+from usechat.paused_states import PausedStates
 from usechat.runs.run import RunInfo
 
 __all__ = ["LOST", "RunStore"]
@@ -11,7 +12,7 @@ LOST: Final = "The run was lost."
 """What the page shows when the worker that answered has died."""
 
 
-class RunStore(Protocol):
+class RunStore(PausedStates, Protocol):
     """Shares runs among the workers of a service. At most one run per chat is active; the store decides which.
 
     usechat has two stores: :class:`~usechat.runs.memory.MemoryRuns` for one process, and

@@ -68,7 +68,7 @@ class QueuedTurn(msgspec.Struct, frozen=True):
             fields = msgspec.json.decode(data)
         except msgspec.DecodeError:  # a lone surrogate
             fields = read_json(data.decode())
-        request = {name: fields["request"][name] for name in ChatRequest.__struct_fields__}
+        request = {name: fields["request"][name] for name in ChatRequest.__struct_fields__ if name in fields["request"]}
         pending, identity = request["pending_calls"], fields["identity"]
         return cls(
             info=msgspec.convert(fields["info"], RunInfo),

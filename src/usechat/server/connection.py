@@ -88,33 +88,43 @@ class ClientWatch:
 
 
 class Sender:
-    """Sends pieces of a body in the task of the response, and counts their bytes."""
+    """Sends pieces of a body in the task of the response, and counts their bytes.
+
+    They are reported now and then: an observer that is called for every delta costs as much as framing the delta.
+    """
 
     # Used for every delta of every stream: no __dict__, see usechat.runs.log.
-    __slots__ = ("_count_bytes", "_send", "is_quiet", "waits")
+    __slots__ = ("_report_bytes", "_send", "unreported", "waits")
 
     def __init__(self, send: Send, observer: Observer) -> None:
-        self.is_quiet = True
-        """Whether nothing was sent since this was last set."""
+        self.unreported = 0
+        """How many bytes were sent since the last report."""
         self.waits = False
         """Whether the task waits until the client has taken something."""
         self._send = send
-        self._count_bytes = observer.bytes_sent
+        self._report_bytes = observer.bytes_sent
 
     def start_pushing(self) -> None:
         """Send without the task from now on, if the server allows it; called when the response has begun."""
 
     async def send(self, body: bytes, *, more: bool = True) -> None:
         """Send in the calling task; if there is no ``more``, the response is complete."""
-        self.is_quiet = False
+        self.unreported += len(body)
         await self._wait_for(self._send({"type": "http.response.body", "body": body, "more_body": more}))
-        self._count_bytes(len(body))
+
+    def report(self) -> bool:
+        """Report the bytes that were sent since the last report; return whether there were any."""
+        count, self.unreported = self.unreported, 0
+        if count:
+            self._report_bytes(count)
+        return count > 0
 
     async def finish(self) -> None:
         """Send in the calling task what was pushed and is not yet written, or raise what went wrong with it."""
 
     def close(self) -> None:
         """Send nothing more."""
+        self.report()
 
     async def _wait_for(self, sending: Awaitable[None]) -> None:
         self.waits = True

@@ -100,6 +100,7 @@ class Endpoints:
             keep_log=keep_log,
             maximum_behind=settings.maximum_waiting_bytes,
             maximum_run_bytes=settings.maximum_run_bytes,
+            log_memory_bytes=settings.log_memory_bytes,
             coalesce=settings.coalesce_ms / 1000,
             event_names=settings.event_names,
             dispatcher=None if self.queue is None else self._dispatcher(self.queue),

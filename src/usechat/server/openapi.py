@@ -137,6 +137,8 @@ _CHANGE: Final = {
 def openapi(version: str, path: str = "/api/chat") -> Json:
     """Return the OpenAPI 3.1 description of a :class:`~usechat.server.ChatApp` whose page posts to ``path``.
 
+    ``version`` is that of the service, for the field ``info.version``.
+
     >>> sorted(openapi("1.0")["paths"])[0]
     '/api/chat'
     """

@@ -13,8 +13,9 @@ import msgspec
 from starlette.requests import Request
 from starlette.responses import JSONResponse, PlainTextResponse, RedirectResponse, Response
 
-from usechat.check import check_bytes
-from usechat.errors import CannotJudge, ChatNotFound, PageMissing, RequestError
+from usechat.check import DEFAULT_SDKS, check_bytes
+from usechat.errors import CannotJudge, ChatNotFound, PageMissing, RequestError, UnknownRelease
+from usechat.protocol.request import DEFAULT_LIMITS, Limits
 from usechat.server.requests import AuthorizeFunction, authorize_request, read_body
 
 __all__ = ["PageSettings", "WithPage"]
@@ -24,8 +25,8 @@ MAXIMUM_CHECKED_BYTES: Final = 4 * 1024 * 1024
 CHECK_SECONDS: Final = 60.0
 """Seconds that a stream to be checked may take to arrive."""
 CONTENT_SECURITY_POLICY: Final = (
-    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data: blob:; connect-src 'self';"
-    " base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data: blob:; font-src 'self';"
+    " connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 )
 _PLACE: Final = '<meta name="usechat" content="{}" />'
 _SAFE: Final = {
@@ -40,18 +41,26 @@ class PageSettings(msgspec.Struct, frozen=True, kw_only=True):
 
     Args:
         title: its title.
+        name: what is served, such as ``my_app:agent``. The browser keeps the chats of each name apart.
+        description: what the agent does, in a sentence.
         api: the path it posts to. Names in braces are taken from the query of the page's own address.
         auth: whether it asks for a token.
         suggestions: questions that a new user can choose from.
+        chats: whether the app stores chats and lists them (``GET /api/chats``).
+        limits: what the app accepts in one request; the page refuses larger files before it sends them.
 
     >>> PageSettings(title="Support").api
     '/api/chat'
     """
 
     title: str = "usechat"
+    name: str = ""
+    description: str = ""
     api: str = "/api/chat"
     auth: bool = False
     suggestions: tuple[str, ...] = ()
+    chats: bool = False
+    limits: Limits = DEFAULT_LIMITS
 
 
 class _File(msgspec.Struct, frozen=True):
@@ -116,10 +125,11 @@ class WithPage:
             if await authorize_request(self._authorize, request, "", "check") is None:
                 raise ChatNotFound("Not found.")
             body = await read_body(request, MAXIMUM_CHECKED_BYTES, timeout=CHECK_SECONDS)
-            return JSONResponse(await asyncio.to_thread(check_bytes, body, name="stream"))
+            sdks = dict.fromkeys([*request.query_params.getlist("sdk"), *DEFAULT_SDKS])
+            return JSONResponse(await asyncio.to_thread(check_bytes, body, name="stream", sdks=sdks))
         except RequestError as error:
             return PlainTextResponse(str(error), error.status)
-        except CannotJudge as error:
+        except (CannotJudge, UnknownRelease) as error:
             return PlainTextResponse(str(error), 422)
 
 
@@ -143,10 +153,18 @@ def _file(content: bytes, name: str) -> _File:
 def _with_settings(index: _File, settings: PageSettings) -> _File:
     known: Mapping[str, Any] = {
         "title": settings.title,
+        "name": settings.name,
+        "description": settings.description,
         "api": settings.api.lstrip("/"),
         "check": CHECK_PATH.lstrip("/"),
         "auth": settings.auth,
         "suggestions": settings.suggestions,
+        "chats": settings.chats,
+        "limits": {
+            "maximumFileBytes": settings.limits.maximum_file_bytes,
+            "maximumBytes": settings.limits.maximum_bytes,
+            "maximumFiles": settings.limits.maximum_files,
+        },
     }
     content = html.escape(msgspec.json.encode(known).decode())
     text = index.content.decode().replace(_PLACE, f'<meta name="usechat" content="{content}" />')

@@ -139,14 +139,13 @@ class StreamResponse(Response):
             await self._finish()
 
     def tick(self, now: float) -> None:
-        """Send a comment after a long silence, and disconnect a client that takes nothing."""
+        """Report what was sent, send a comment after a long silence, and disconnect a client that takes nothing."""
         sender = self._sender
-        if sender is None or not sender.is_quiet:
+        if sender is None or sender.report():
             self._quiet_since = now
         elif now - self._quiet_since >= self._keep_alive - 1.5 * self._timer.interval:  # the next tick is too late
             self._reading.wake(Wake.SILENCE)
         if sender is not None:
-            sender.is_quiet = True
             if sender.waits:
                 self._check_progress(now)
             else:

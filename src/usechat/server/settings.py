@@ -9,6 +9,7 @@ from usechat.errors import InvalidSetting
 from usechat.protocol.request import Limits
 from usechat.runs.manager import Conflict
 from usechat.runs.quotas import Quotas
+from usechat.runs.replay import IN_MEMORY
 from usechat.runs.run import Timeouts
 
 __all__ = [
@@ -76,9 +77,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
         disconnect: what becomes of a run when its last reader has left: ``"cancel"``, ``"continue"`` or
             :func:`cancel_after`. The default is ``cancel_after(15)`` where readers may come back, and ``"cancel"``
             where nothing is kept (``chat_response``).
-        conflict: what a second request does while a chat is being answered: ``"reject"`` (409), ``"attach"``,
-        ``"queue"``
-            or ``"interrupt"``.
+        conflict: what a second request does while a chat is being answered: ``"reject"`` (409), ``"attach"`` (it reads
+            the running answer), ``"queue"`` (it waits) or ``"interrupt"`` (the running answer is stopped).
         timeouts: how long an agent may be silent, and a run may take.
         threads: how many agents that are plain functions or generators may answer at once, each in a thread. Others
             wait, and get an error that says so after half a minute.
@@ -88,20 +88,24 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
         keep_alive: seconds of silence after which a comment is sent, so that proxies keep the connection open.
         maximum_waiting_bytes: how many unread bytes a client may fall behind before it is disconnected.
         maximum_run_bytes: the largest answer.
+        log_memory_bytes: how much of the log of an answer is held in memory, in the compact form that resuming readers
+            get; the rest of a very long answer is in a temporary file until the answer has ended.
         coalesce_ms: how many milliseconds frames may wait for others to share a write; endings never wait.
         on_error: turns an exception into the text that people see; by default that is a reference to the log.
         approval_secret: signs approval requests and calls of the page's tools, so that their answers can be checked
-        when
-            the run is forgotten. By default it is a random one of this process; processes that share chats must share
-            it.
+            when the run is forgotten. By default it is a random one of this process; processes that share chats must
+            share it.
         websocket_origins: origins (``https://example.org``) whose pages may open a WebSocket, besides those of the
             server's own host.
         websocket_requests: how many requests one WebSocket may carry at once.
         event_names: write an ``event:`` line with the type of the chunk before each; the AI SDK's readers ignore it.
-        import_history: store the messages that a page has of a chat which the store does not know. They are the page's
-            word; otherwise only its new message is stored.
+        import_history: store the messages that a page has of a chat which the store does not know. They are untrusted
+            input. By default only the new message is stored.
         keep_chats: seconds after which a stored chat that nobody has changed is deleted; by default chats are kept.
         plain_asgi: use nothing but ASGI, and nothing of uvicorn's internals (see ``docs/serving.md``).
+
+    ``ChatApp`` and ``chat_response`` raise :class:`~usechat.errors.InvalidSetting` or
+    :class:`~usechat.errors.UnknownRelease` for a value that makes no sense.
 
     >>> Settings(sdk="7", conflict="interrupt").keep_alive
     15
@@ -118,6 +122,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     keep_alive: float = 15
     maximum_waiting_bytes: int = 1024 * 1024
     maximum_run_bytes: int = 64 * 1024 * 1024
+    log_memory_bytes: int = IN_MEMORY
     coalesce_ms: float = 0
     on_error: Callable[[Exception], str] | None = None
     approval_secret: str | None = None

@@ -326,7 +326,8 @@ class StoredTurns:
         messages = [files.write(message) for message in request.messages]
         if self._hooks.history is not None:
             messages = list(await _awaited(self._hooks.history(messages)))
-        return msgspec.structs.replace(request, messages=messages)
+        is_whole = len(messages) == len(request.messages)
+        return msgspec.structs.replace(request, messages=messages, has_whole_history=is_whole)
 
     # -- Titles.
 

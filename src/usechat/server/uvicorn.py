@@ -21,7 +21,7 @@ of SIGTERM, and its tasks  never                                         agents 
 
 Checked with the releases in :data:`TESTED`, all their HTTP protocols, asyncio and uvloop. With any other release
 nothing of this is used, and one line in the log says so. ``Settings(plain_asgi=True)`` (``usechat serve
---plain-asgi``) turns it off by hand; the test suite of the server runs both ways.
+--plain-asgi``) turns it off by hand; the unit tests run both ways.
 
 A request is answered in a task that runs ``RequestResponseCycle.run_asgi``; a WebSocket's protocol has a method of that
 name, too. This cycle has the connection, and ``receive`` and ``send`` are its methods unless middleware replaced them
@@ -204,8 +204,7 @@ class DirectSender(Sender):
 
     def push(self, frames: bytes) -> None:
         """Take the first step of sending, in no task; never raises."""
-        self.is_quiet = False
-        self._count_bytes(len(frames))
+        self.unreported += len(frames)
         transport = self._transport
         try:
             if transport is not None and not transport.get_write_buffer_size() and not transport.is_closing():
@@ -236,6 +235,7 @@ class DirectSender(Sender):
 
     def close(self) -> None:
         """Send nothing more."""
+        super().close()
         self._unsent = None
 
 

@@ -81,6 +81,7 @@ class AgentWorker:
         self._observer = observer
         self._settings = settings
         self._threads = AgentThreads(settings.threads, on_waiting=observer.threads_waiting)
+        turns.runs.write_often()
         self._block = min(_LONGEST_BLOCK, turns.runs.lease / 4)
         self._taken: dict[str, TakenTurn] = {}
         self._ended: set[str] = set()

@@ -43,6 +43,9 @@ _MOMENT: Final = 0.02
 class Exchange:
     """One request of a chat and its response, byte for byte.
 
+    ``request`` is the parsed body of the request; ``status`` and ``headers`` are those of the response, and ``pieces``
+    what arrived, each with the seconds since the request.
+
     >>> with AgentClient(lambda turn: "Hello") as client:
     ...     exchange = client.ask("hi").exchanges[0]
     >>> exchange.method, exchange.status, exchange.request["trigger"]
@@ -107,7 +110,10 @@ class _RecordedStream(httpx2.AsyncByteStream):
 class TestedAnswer:
     """What an agent answered: the message, how it arrived, and what to assert about it.
 
-    A failure of the turn is in ``error`` and is not raised, so that it can be asserted.
+    A failure of the turn is in ``error`` and is not raised, so that it can be asserted. ``deltas`` are the pieces of
+    text in the order in which they arrived, and ``first_delta_seconds`` is the time from the request to the first of
+    them. ``question`` is what the assertions ask once more. ``exchanges`` are the requests and responses of the turn:
+    more than one if tools of the client were answered.
 
     >>> with AgentClient(lambda turn: "Hello") as client:
     ...     answer = client.ask("hi")
@@ -246,7 +252,7 @@ class TestedAnswer:
                 frame = f"frame {problem.frame}" if problem.frame else "the response"
                 found.append(f"  {problem.rule.id} {problem.rule.title}: {frame}: {problem.text}")
                 found += [] if problem.chunk is None else [f"    {json.dumps(problem.chunk, ensure_ascii=False)}"]
-                found.append(f"    AI SDK {', '.join(problem.sdks)}. To mend it: {problem.fix}")
+                found.append(f"    AI SDK {', '.join(problem.sdks)}. To fix it: {problem.fix}")
         return found
 
 
@@ -294,9 +300,24 @@ def _with_stable_ids(value: Any, names: dict[str, str], kind: str = "message") -
 class AgentClient:
     """Asks an agent: an ASGI app, a WSGI app, a URL, or an object that can answer a chat.
 
-    Each :meth:`ask` goes on with the same chat. ``tools`` answers the client-side tools by name, with outputs or with
-    functions of their input; ``approve`` answers approval requests, with ``True``, ``False`` or a function of the call.
-    ``path`` is where an app takes posts. ``sdk`` is the release whose client asks.
+    Each :meth:`ask` goes on with the same chat.
+
+    Args:
+        target: what is asked.
+        path: where an app takes posts.
+        headers: sent with each request.
+        body: merged into each request.
+        messages: the messages that the chat begins with.
+        tools: answers the client-side tools by name, with outputs or with functions of their input.
+        approve: answers approval requests, with ``True``, ``False`` or a function of the call.
+        sdk: the release whose client asks.
+        timeout: how many seconds one answer may take.
+
+    Raises:
+        CannotAnswer: ``target`` is nothing that can answer a chat.
+        CannotStart: the app does not start.
+
+    The app runs in a thread of its own. Call the methods from one thread.
 
     >>> with AgentClient(lambda turn: f"You said: {turn.text}") as client:
     ...     client.ask("hi").text

@@ -33,22 +33,29 @@ _SIGNATURE: Final = "signed"
 
 
 class ModelCall(msgspec.Struct, frozen=True):
-    """A tool that the model calls.
+    """A tool that the model calls; without an ``id`` the call gets a new one.
+
+    With ``output`` the provider runs the tool itself, and tells the result: a web search, or with ``server`` a tool of
+    that MCP server. Chat Completions knows no such tools.
 
     >>> ModelCall("weather", {"city": "Paris"}).arguments
     {'city': 'Paris'}
+    >>> search = ModelCall("web_search", {"query": "owls"}, output="https://example.com/owls")
     """
 
     name: str
     arguments: Any = {}
     id: str = ""
+    output: str | None = None
+    server: str | None = None
 
 
 class ModelAnswer(msgspec.Struct, frozen=True, kw_only=True):
     """What the model answers to one request: text, reasoning and calls, or a failure.
 
-    ``text`` and ``reasoning`` may be lists, which are streamed piece by piece. ``error`` with ``status`` is a refusal;
-    with status 200 the stream breaks off with it.
+    ``text`` and ``reasoning`` may be lists, which are streamed piece by piece, with ``pause`` seconds before each piece
+    of text. ``calls`` are the tools that the model calls. ``error`` with ``status`` is a refusal; with status 200 the
+    stream breaks off with it.
 
     >>> ModelAnswer(text=["It is ", "21."], reasoning="I know that.").texts
     ['It is ', '21.']
@@ -60,8 +67,9 @@ class ModelAnswer(msgspec.Struct, frozen=True, kw_only=True):
     calls: Sequence[ModelCall] = ()
     error: str | None = None
     status: int = 500
+    is_cut_off: bool = False
+    """Whether the answer ends because it has become too long."""
     pause: float = 0
-    """Seconds before each piece of text."""
 
     @property
     def texts(self) -> list[str]:
@@ -72,6 +80,16 @@ class ModelAnswer(msgspec.Struct, frozen=True, kw_only=True):
     def reasonings(self) -> list[str]:
         """The pieces of the reasoning."""
         return _pieces(self.reasoning)
+
+    @property
+    def provided(self) -> list[ModelCall]:
+        """The calls that the provider runs itself."""
+        return [call for call in self.calls if call.output is not None]
+
+    @property
+    def asked(self) -> list[ModelCall]:
+        """The calls that the agent is asked to run."""
+        return [call for call in self.calls if call.output is None]
 
 
 def _pieces(text: str | Sequence[str]) -> list[str]:
@@ -89,6 +107,7 @@ class _Refused(Exception):
 class ScriptedModel:
     """A server on a free port that answers model requests from a script; use it as a context manager.
 
+    ``answers`` is the script: one for each request, in order; a text stands for a ``ModelAnswer`` of that text.
     ``openai_url`` is the base URL for OpenAI clients (Chat Completions and Responses), ``anthropic_url`` that for
     Anthropic's. ``requests`` holds the accepted bodies in order, ``refusals`` the texts of rejections (status 400), and
     ``disconnects`` counts the streams that a client left. When the script is over, requests fail.
@@ -160,6 +179,8 @@ class ScriptedModel:
         answer = self._answers.pop(0)
         if answer.error is not None and answer.status != 200:
             raise _Refused(answer.error, answer.status)
+        if answer.provided and "messages" in body and "max_tokens" not in body:
+            raise ValueError("Chat Completions has no tools that the provider runs")
         calls = [msgspec.structs.replace(call, id=call.id or self._new_id()) for call in answer.calls]
         return msgspec.structs.replace(answer, calls=calls)
 
@@ -322,7 +343,7 @@ def _chat_call(call: ModelCall) -> _Json:
 
 
 def _chat_reason(answer: ModelAnswer) -> str:
-    return "tool_calls" if answer.calls else "stop"
+    return "length" if answer.is_cut_off else "tool_calls" if answer.calls else "stop"
 
 
 def _chat_usage() -> _Json:
@@ -406,7 +427,9 @@ def _response_output(answer: ModelAnswer, number: int) -> Iterator[_Json]:
     if answer.texts:
         content = [{"type": "output_text", "text": "".join(answer.texts), "annotations": []}]
         yield {"type": "message", "id": f"msg_{number}", "role": "assistant", "status": "completed", "content": content}
-    for call in answer.calls:
+    for call in answer.provided:
+        yield _provided_item(call)
+    for call in answer.asked:
         yield {
             "type": "function_call",
             "id": f"fc_{call.id}",
@@ -415,6 +438,14 @@ def _response_output(answer: ModelAnswer, number: int) -> Iterator[_Json]:
             "arguments": json.dumps(call.arguments),
             "status": "completed",
         }
+
+
+def _provided_item(call: ModelCall) -> _Json:
+    if call.server is None:
+        action = {"type": "search", **call.arguments}
+        return {"type": "web_search_call", "id": f"ws_{call.id}", "status": "completed", "action": action}
+    place = {"id": f"mcp_{call.id}", "server_label": call.server, "name": call.name}
+    return {"type": "mcp_call", **place, "arguments": json.dumps(call.arguments), "output": call.output, "error": None}
 
 
 def _response_envelope(body: _Json, number: int, output: list[_Json], status: str) -> _Json:
@@ -455,14 +486,19 @@ def _response_steps(response: _Json, answer: ModelAnswer) -> Iterator[_Json]:
             "reasoning": {"summary": []},
             "message": {"content": []},
             "function_call": {"arguments": ""},
+            "mcp_call": {"arguments": "", "output": None},
         }
-        added = {**item, **empty[item["type"]]} | ({"status": "in_progress"} if "status" in item else {})
+        added = {**item, **empty.get(item["type"], {})} | ({"status": "in_progress"} if "status" in item else {})
         yield {"type": "response.output_item.added", "output_index": index, "item": added}
         yield from _response_item(item, place, answer)
         yield {"type": "response.output_item.done", "output_index": index, "item": item}
     if answer.error is not None:
         failure = {"code": "server_error", "message": answer.error}
         yield {"type": "response.failed", "response": {**begun, "status": "failed", "error": failure}}
+        return
+    if answer.is_cut_off:
+        cut = {"status": "incomplete", "incomplete_details": {"reason": "max_output_tokens"}}
+        yield {"type": "response.incomplete", "response": {**response, **cut}}
         return
     yield {"type": "response.completed", "response": response}
 
@@ -474,6 +510,13 @@ def _response_item(item: _Json, place: _Json, answer: ModelAnswer) -> Iterator[_
         done = {"name": item["name"], "arguments": item["arguments"]}
         yield {"type": "response.function_call_arguments.done", **place, **done}
         return
+    if item["type"] == "mcp_call":
+        for piece in _cut(item["arguments"]):
+            yield {"type": "response.mcp_call_arguments.delta", **place, "delta": piece}
+        yield {"type": "response.mcp_call_arguments.done", **place, "arguments": item["arguments"]}
+        return
+    if item["type"] not in ("message", "reasoning"):
+        return  # what a provider runs itself comes as a whole
     is_text = item["type"] == "message"
     whole = (item["content"] if is_text else item["summary"])[0]
     part, text = ("content_part", "output_text") if is_text else ("reasoning_summary_part", "reasoning_summary_text")
@@ -569,16 +612,32 @@ def _use_id(block: _Json, place: str) -> str:
 
 
 def _anthropic_reason(answer: ModelAnswer) -> str:
-    return "tool_use" if answer.calls else "end_turn"
+    return "max_tokens" if answer.is_cut_off else "tool_use" if answer.asked else "end_turn"
 
 
 def _anthropic_blocks(answer: ModelAnswer) -> Iterator[_Json]:
     if answer.reasonings:
         yield {"type": "thinking", "thinking": "".join(answer.reasonings), "signature": _SIGNATURE}
+    for call in answer.provided:
+        yield from _provided_blocks(call)
     if answer.texts:
         yield {"type": "text", "text": "".join(answer.texts)}
-    for call in answer.calls:
+    for call in answer.asked:
         yield {"type": "tool_use", "id": call.id, "name": call.name, "input": call.arguments}
+
+
+def _provided_blocks(call: ModelCall) -> Iterator[_Json]:
+    if call.server is None:
+        call_id = f"srvtoolu_{call.id}"
+        yield {"type": "server_tool_use", "id": call_id, "name": call.name, "input": call.arguments}
+        page = {"type": "web_search_result", "url": call.output, "title": call.output, "encrypted_content": "e"}
+        yield {"type": "web_search_tool_result", "tool_use_id": call_id, "content": [{**page, "page_age": None}]}
+        return
+    call_id = f"mcptoolu_{call.id}"
+    use = {"id": call_id, "name": call.name, "server_name": call.server, "input": call.arguments}
+    yield {"type": "mcp_tool_use", **use}
+    text = [{"type": "text", "text": call.output}]
+    yield {"type": "mcp_tool_result", "tool_use_id": call_id, "is_error": False, "content": text}
 
 
 def _anthropic_message(body: _Json, content: list[_Json], reason: str | None) -> _Json:
@@ -598,7 +657,7 @@ def _anthropic_events(body: _Json, answer: ModelAnswer) -> Iterator[_Json]:
     yield {"type": "message_start", "message": _anthropic_message(body, [], None)}
     for index, block in enumerate(_anthropic_blocks(answer)):
         empty: Mapping[str, Any] = {"thinking": {"thinking": "", "signature": ""}, "text": {"text": ""}}.get(
-            block["type"], {"input": {}}
+            block["type"], {"input": {}} if "input" in block else {}
         )
         yield {"type": "content_block_start", "index": index, "content_block": {**block, **empty}}
         for delta in _anthropic_deltas(block, answer):
@@ -608,7 +667,8 @@ def _anthropic_events(body: _Json, answer: ModelAnswer) -> Iterator[_Json]:
         yield {"type": "error", "error": {"type": "overloaded_error", "message": answer.error}}
         return
     ending = {"stop_reason": _anthropic_reason(answer), "stop_sequence": None}
-    yield {"type": "message_delta", "delta": ending, "usage": {"output_tokens": _USAGE[1]}}
+    used = {"input_tokens": _USAGE[0], "output_tokens": _USAGE[1]}  # those of the whole message
+    yield {"type": "message_delta", "delta": ending, "usage": used}
     yield {"type": "message_stop"}
 
 
@@ -619,6 +679,6 @@ def _anthropic_deltas(block: _Json, answer: ModelAnswer) -> Iterator[_Json]:
             yield {"type": "signature_delta", "signature": block["signature"]}
         case "text":
             yield from ({"type": "text_delta", "text": piece} for piece in answer.texts)
-        case _:
+        case _ if "input" in block:
             pieces = _cut(json.dumps(block["input"]))
             yield from ({"type": "input_json_delta", "partial_json": piece} for piece in pieces)

@@ -90,8 +90,8 @@ def test_metadata_of_an_ending_may_be_anything(metadata: Any) -> None:
         (p.ToolInputStart("c", "t", input_encoding="xml"), "must be 'json' or 'text'"),  # type: ignore[arg-type]
         (p.BlockEnd(citations=5), "BlockEnd.citations must be a tuple of mappings"),  # type: ignore[arg-type]
         (p.SteeringMessage("u", 5), "SteeringMessage.parts must be a tuple of mappings"),  # type: ignore[arg-type]
-        ("hello", "a part of usechat.parts is wanted, not str; wrap it: Text"),
-        (None, "a part of usechat.parts is wanted, not NoneType"),
+        ("hello", "expected a part of usechat.parts, not str; wrap it: Text"),
+        (None, "expected a part of usechat.parts, not NoneType"),
     ],
 )
 def test_what_is_no_part_or_has_a_field_of_the_wrong_type_is_refused(part: Part, text: str) -> None:
@@ -238,15 +238,19 @@ def test_the_waiting_calls_of_thousands_of_approvals_take_linear_time() -> None:
     assert time.process_time() - before < 1  # a quadratic search takes several seconds
 
 
-def test_a_denial_is_an_error_if_another_request_has_taken_its_id() -> None:
+@pytest.mark.parametrize("other", ["a", "c1-approval"])
+def test_a_request_whose_id_another_one_took_is_made_anew_to_be_answered(other: str) -> None:
     sent: list[Part] = [
         p.ToolCall("c1", "t", {}),
         p.ToolCall("c2", "t", {}),
+        p.ToolCall("c3", "t", {}),
+        p.ApprovalRequest(other, "c3"),
         p.ApprovalRequest("a", "c1"),
         p.ApprovalRequest("a", "c2"),
         p.ToolDenied("c1"),
     ]
-    told = [(type(chunk).__name__, getattr(chunk, "tool_call_id", "")) for chunk in body(sent, sdk="7")]
-    assert told[-2:] == [("ToolApprovalRequestChunk", "c2"), ("ToolOutputErrorChunk", "c1")], (
-        "7 finds one call by an id"
-    )
+    own = "c1-approval" if other == "a" else "c1-approval-2"
+    assert body(sent, sdk="7")[-2:] == [
+        ToolApprovalRequestChunk(own, "c1", is_automatic=True),
+        ToolApprovalResponseChunk(own, approved=False),
+    ], "7 finds one call by an id; the denial follows when no other call of the step is open"

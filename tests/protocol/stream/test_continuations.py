@@ -202,13 +202,71 @@ def test_text_behind_results_of_the_continued_step_is_followed_by_a_step() -> No
     ]
 
 
-def test_a_denial_beside_an_open_call_is_an_error_where_the_page_cannot_be_told_the_answer() -> None:
-    sent: list[Part] = [p.ToolCall("loc", "locate"), p.ToolDenied("c1", "no")]
-    assert send(sent, "6", continues=continued(ASKED))[1:] == [
-        ToolInputAvailableChunk("loc", "locate", None),
-        ToolOutputErrorChunk("c1", "The tool call was denied."),
-        FinishChunk("tool-calls"),
+OUTCOMES: list[Part] = [
+    p.ToolResult("c1", 1),
+    p.ToolResult("c1", 1, preliminary=True),
+    p.ToolError("c1", "failed"),
+    p.ToolInputError("c1", "t", "bad"),
+    p.ToolDenied("c1", "no"),
+]
+
+
+@pytest.mark.parametrize("outcome", [*OUTCOMES, p.ApprovalResponse("a1", True), p.ApprovalResponse("a1", False)])
+@pytest.mark.parametrize("sdk", ["any", "6"])
+@pytest.mark.parametrize("ending", [p.Finish(), p.Error("It broke."), p.Abort()])
+def test_a_request_of_an_earlier_turn_stays_open_where_the_page_cannot_be_told_the_answer(
+    outcome: Part, sdk: str, ending: Part
+) -> None:
+    stream = MessageStream(sdk=sdk, continues=continued(ASKED))
+    out = stream.send(outcome) + stream.send(ending)
+    assert not any(hasattr(chunk, "tool_call_id") for chunk in out)
+    assert [(call.wire_id, call.state, call.approved) for call in stream.waiting_calls] == [
+        ("c1", "approval-requested", None)
     ]
+
+
+@pytest.mark.parametrize(
+    "outcome",
+    [
+        p.ToolResult("c1", 1),
+        p.ToolError("c1", "failed"),
+        p.ToolDenied("c1", "no"),
+        p.ApprovalResponse("a2", True),
+        p.ApprovalResponse("a2", False),
+    ],
+)
+@pytest.mark.parametrize("sdk", ["any", "6"])
+def test_a_no_that_is_asked_again_and_then_decided_stays_a_no_where_the_page_cannot_be_told(
+    outcome: Part, sdk: str
+) -> None:
+    sent: list[Part] = [p.ApprovalRequest("a2", "c1"), outcome]
+    about_calls = [chunk for chunk in send(sent, sdk, continues=continued(REFUSED)) if hasattr(chunk, "tool_call_id")]
+    assert about_calls == [ToolOutputDeniedChunk("c1")]
+
+
+def test_a_no_that_is_asked_again_and_then_denied_is_a_denial() -> None:
+    sent: list[Part] = [p.ApprovalRequest("a2", "c1"), p.ToolDenied("c1", "no")]
+    assert send(sent, "7", continues=continued(REFUSED))[1:4] == [
+        ToolApprovalRequestChunk("a2", "c1"),
+        ToolApprovalResponseChunk("a2", False, "no"),
+        ToolOutputDeniedChunk("c1"),
+    ]
+
+
+@pytest.mark.parametrize("ending", [p.Error("It broke."), p.Abort()])
+def test_a_no_that_was_to_be_asked_again_stays_a_no_if_the_turn_breaks_off(ending: Part) -> None:
+    out = send([p.ApprovalRequest("a2", "c1"), ending], "6", continues=continued(REFUSED))
+    assert out[1] == ToolOutputDeniedChunk("c1")
+
+
+def test_a_no_that_is_asked_again_waits_again() -> None:
+    out = send([p.ApprovalRequest("a2", "c1"), p.Text("Well?")], "6", continues=continued(REFUSED))
+    assert out[-2:] == [ToolApprovalRequestChunk("a2", "c1"), FinishChunk("tool-calls")]
+
+
+def test_a_preliminary_result_that_contradicts_the_pages_no_is_forgotten() -> None:
+    refused = part_of("output-available", output=1, preliminary=True, approval={"id": "a1", "approved": False})
+    assert send([], "7", continues=continued(refused))[-1] == FinishChunk("stop", {})
 
 
 def test_a_step_of_the_continued_message_is_not_reset() -> None:

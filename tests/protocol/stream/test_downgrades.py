@@ -293,12 +293,18 @@ def test_reasoning_can_be_hidden() -> None:
 
 def test_hidden_steps_leave_the_step_after_a_tool_result() -> None:
     sent: list[Part] = [p.Step(), p.Text("a"), p.Step(), p.Text("b"), WEATHER, SUNNY, p.Text("c")]
-    assert body(sent, send_steps=False) == [
-        StartStepChunk(),
-        *text("1", "a", "b"),
-        WEATHER_CHUNK,
-        SUNNY_CHUNK,
-        FinishStepChunk(),
-        StartStepChunk(),
-        *text("2", "c"),
-    ]
+    expected = [*text("1", "a", "b"), WEATHER_CHUNK, SUNNY_CHUNK, StartStepChunk(), *text("2", "c")]
+    assert body(sent, send_steps=False) == expected
+    assert body([p.Start(steps=False), *sent]) == expected
+
+
+def test_the_message_of_an_agent_that_hides_steps_has_none() -> None:
+    sent: list[Part] = [p.Step(), p.Text("a"), p.Step(), p.Data("x", 1), p.Text("b"), p.Finish()]
+    kinds = [type(chunk) for chunk in send([p.Start(steps=False), *sent], "any")]
+    assert not {StartStepChunk, FinishStepChunk} & set(kinds)
+    assert not {StartStepChunk, FinishStepChunk} & {type(chunk) for chunk in send(sent, "any", send_steps=False)}
+
+
+def test_an_attempt_that_failed_ends_where_no_step_can_be_reset() -> None:
+    sent: list[Part] = [p.Text("a"), p.ResetStep(), p.Text("b")]
+    assert body(sent, sdk="7", send_steps=False) == [*text("1", "a"), StartStepChunk(), *text("2", "b")]

@@ -10,12 +10,13 @@ import yaml
 
 from scripts.generate_docs import ROOT
 from tests.server.metrics_page import ask, read_samples
+from usechat.protocol.parts import Finish
 from usechat.runs.run import RunInfo, RunState
 from usechat.server import ChatApp, Settings
 from usechat.server.observers.logs import LoggingObserver
 from usechat.server.observers.metrics import INSTRUMENTS, Instrument, MetricsObserver
 from usechat.server.observers.observer import Observer, Observers, Unobserved
-from usechat.turn import Turn
+from usechat.turn import AgentInfo, Turn
 
 REQUIRED = [
     "adapter.request.count",
@@ -118,6 +119,21 @@ def test_failures_of_a_source_are_counted() -> None:
     assert recorded(lambda observer: observer.event_unknown("new")) == [("adapter.translation.unknown_events", {}, 1)]
 
 
+def test_tokens_are_counted_by_adapter_and_type() -> None:
+    agent = AgentInfo("langgraph", "assistant")
+    usage = {"inputTokens": 11, "outputTokens": 7, "totalTokens": 18}
+
+    def happen(observer: MetricsObserver) -> None:
+        observer.agent_invoked(agent, "c1")
+        observer.agent_ended(agent, Finish("stop", usage=usage), None)
+        observer.agent_ended(agent, None, ValueError("broken"))
+
+    assert [record for record in recorded(happen) if record[2]] == [
+        ("adapter.agent.tokens", {"framework": "langgraph", "type": "input"}, 11),
+        ("adapter.agent.tokens", {"framework": "langgraph", "type": "output"}, 7),
+    ]
+
+
 def test_connections_of_a_source_are_counted_while_they_are_open() -> None:
     def happen(observer: MetricsObserver) -> None:
         observer.source_connected()
@@ -140,6 +156,8 @@ def test_all_who_listen_are_told_everything() -> None:
         observer.source_connected()
         observer.source_disconnected()
         observer.event_unknown("new")
+        observer.agent_invoked(AgentInfo("langgraph"), "c1")
+        observer.agent_ended(AgentInfo("langgraph"), Finish(usage={"inputTokens": 1}), None)
 
     recorders = [Recorder(), Recorder()]
     observers = Observers(LoggingObserver(), *[MetricsObserver(recorder) for recorder in recorders], Unobserved())
@@ -147,7 +165,7 @@ def test_all_who_listen_are_told_everything() -> None:
         recorder.records.clear()
     happen(observers)
     alone = recorded(happen)
-    assert len(alone) == 13
+    assert len(alone) == 16
     assert [recorder.records for recorder in recorders] == [alone, alone]
 
 
@@ -166,6 +184,7 @@ def test_the_names_are_the_promised_ones() -> None:
         "adapter_ws_open_failures_total",
         "adapter_ws_open",
         "adapter_translation_unknown_events_total",
+        "adapter_agent_tokens_total",
     ]
 
 
@@ -237,6 +256,7 @@ def test_the_alerts_are_the_promised_ones() -> None:
         "UsechatUpstreamUnreachable": "sum(increase(adapter_ws_open_failures_total[5m])) > 0",
         "UsechatServerAborts": "adapter:stream_aborts_server:ratio5m > 0.01",
         "UsechatUnknownEvents": "sum(increase(adapter_translation_unknown_events_total[5m])) > 0",
+        "UsechatThreadsWaiting": "sum(adapter_threads_waiting) > 0",
     }
     assert set(limits) == {name for alert in alerts.values() for name in re.findall(r"adapter:[\w:]+", alert)}
 

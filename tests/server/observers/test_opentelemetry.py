@@ -20,7 +20,7 @@ from usechat.runs.run import RunInfo, RunState
 from usechat.server import ChatApp
 from usechat.server.observers.metrics import INSTRUMENTS
 from usechat.server.observers.opentelemetry import OpenTelemetryObserver
-from usechat.turn import Turn
+from usechat.turn import AgentInfo, Turn
 
 
 class Collected:
@@ -151,6 +151,8 @@ def test_instruments_have_their_names_units_and_buckets() -> None:
     collected.observer.source_unreachable()
     collected.observer.source_connected()
     collected.observer.event_unknown("new")
+    collected.observer.agent_invoked(AgentInfo("langgraph"), "c1")
+    collected.observer.agent_ended(AgentInfo("langgraph"), None, None)
     metrics = collected.metrics()
     assert {name: metric.unit for name, metric in metrics.items()} == {each.name: each.unit for each in INSTRUMENTS}
     for instrument in INSTRUMENTS:

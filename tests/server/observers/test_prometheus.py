@@ -16,6 +16,7 @@ from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.openmetrics.parser import text_string_to_metric_families
 
 from tests.external_agents import needs_agents_here
+from tests.plain_asgi import PLAIN_ASGI
 from tests.server.metrics_page import ask, chat_request, parse_samples, read_samples
 from usechat.errors import MissingDependency
 from usechat.server import ChatApp
@@ -27,7 +28,7 @@ FINISHED = 'adapter_request_count_total{outcome="finished",status="200"}'
 
 WORKER = """
 import asyncio, socket, sys, uvicorn
-from usechat.server import ChatApp
+from usechat.server import ChatApp, Settings
 
 async def answer(turn):
     yield "Hel"
@@ -35,7 +36,8 @@ async def answer(turn):
         await asyncio.sleep(3600)
     yield "lo"
 
-server = uvicorn.Server(uvicorn.Config(ChatApp(answer), log_level="warning"))
+app = ChatApp(answer, settings=Settings(plain_asgi=sys.argv[2] == "True"))
+server = uvicorn.Server(uvicorn.Config(app, log_level="warning"))
 server.run(sockets=[socket.socket(fileno=int(sys.argv[1]))])
 """
 
@@ -86,6 +88,7 @@ async def test_the_page_is_given_as_open_metrics_too() -> None:
         "adapter_ws_open_failures": "counter",
         "adapter_ws_open": "gauge",
         "adapter_translation_unknown_events": "counter",
+        "adapter_agent_tokens": "counter",
     }
 
 
@@ -157,7 +160,7 @@ def worker() -> Iterator[tuple[subprocess.Popen[bytes], str]]:
     """Start a server process; connections wait until it is ready."""
     with socket.create_server(("127.0.0.1", 0)) as listening:
         number = listening.fileno()
-        process = subprocess.Popen([sys.executable, "-c", WORKER, str(number)], pass_fds=[number])
+        process = subprocess.Popen([sys.executable, "-c", WORKER, str(number), str(PLAIN_ASGI)], pass_fds=[number])
         address = f"http://127.0.0.1:{listening.getsockname()[1]}"
     try:
         yield process, address

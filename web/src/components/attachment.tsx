@@ -1,22 +1,54 @@
+import { Download, File as FileIcon } from "lucide-react";
 import type { FileUIPart } from "ai";
+import { useState } from "react";
+import { Dialog } from "../ui/dialog";
 import { SafeLink } from "./sources";
 
-/** A file of a message. Only inline images (data URLs) are shown: the page makes no requests to other hosts. */
+/** Images that this server stores are shown, too. */
+const OWN_FILE = /^(?:https?:\/\/[^/]+)?\/[^?#]*\/files\/[^/?#]+$/;
+
+/** A file of a message. Only images that are inline or on this server are shown: the page asks no other host. */
 export function Attachment({ file }: { file: Pick<FileUIPart, "url" | "mediaType" | "filename"> }) {
   const name = file.filename ?? file.mediaType;
   const held = file.url.startsWith("data:");
-  if (held && file.mediaType.startsWith("image/") && file.url !== "data:,") {
-    return <img className="attachment-image" src={file.url} alt={name} />;
+  if (file.mediaType.startsWith("image/") && file.url !== "data:," && (held || isOwn(file.url))) {
+    return <Picture url={file.url} name={name} />;
   }
   return (
-    <span className="attachment">
+    <span className="attachment inline-flex max-w-full min-h-10 items-center gap-2 rounded-xl border border-line bg-canvas px-3 py-1.5 text-sm">
+      <FileIcon aria-hidden="true" className="icon size-4 shrink-0 text-soft" />
       {held ? (
-        <a href={file.url} download={name}>
+        <a href={file.url} download={name} className="truncate underline underline-offset-2">
           {name}
         </a>
       ) : (
         <SafeLink url={file.url} text={name} />
       )}
     </span>
+  );
+}
+
+function isOwn(url: string): boolean {
+  return OWN_FILE.test(url) && new URL(url, document.baseURI).origin === location.origin;
+}
+
+/** An image that opens in a viewer. */
+function Picture({ url, name }: { url: string; name: string }) {
+  const [open, setOpen] = useState(false);
+  return (
+    <>
+      <button type="button" className="block max-w-full rounded-xl" aria-label={`View ${name}`} onClick={() => setOpen(true)}>
+        <img className="max-h-72 max-w-full rounded-xl border border-line" src={url} alt={name} />
+      </button>
+      <Dialog title={name} open={open} close={() => setOpen(false)} className="max-w-5xl">
+        <div className="min-h-0 overflow-auto px-6 pb-4">
+          <img src={url} alt={name} className="mx-auto max-h-[70dvh] min-w-16 object-contain" />
+          <a href={url} download={name} className="mt-4 inline-flex items-center gap-2 text-sm text-accent underline underline-offset-2">
+            <Download aria-hidden="true" className="size-4" />
+            Download
+          </a>
+        </div>
+      </Dialog>
+    </>
   );
 }

@@ -1,14 +1,15 @@
+import { ArrowDown } from "lucide-react";
 import type { ReactNode } from "react";
 import { useStickToBottom } from "use-stick-to-bottom";
-import { Icon } from "./icons";
+import { IconButton } from "../ui/button";
 
 /** The scrolling column of messages; it scrolls along with new text unless the user scrolls up. */
 export function Conversation({ children, busy }: { children: ReactNode; busy: boolean }) {
   const { scrollRef, contentRef, isAtBottom, scrollToBottom } = useStickToBottom({ initial: "instant" });
   return (
-    <div className="conversation">
+    <div className="relative min-h-0 flex-1">
       <div
-        className="conversation-scroll"
+        className="h-full overflow-y-auto"
         ref={scrollRef}
         role="log"
         aria-label="Conversation"
@@ -16,19 +17,17 @@ export function Conversation({ children, busy }: { children: ReactNode; busy: bo
         aria-busy={busy}
         tabIndex={0}
       >
-        <div className="conversation-content" ref={contentRef}>
+        <div className="mx-auto flex min-h-full w-full max-w-3xl flex-col gap-6 px-4 py-8" ref={contentRef}>
           {children}
         </div>
       </div>
       {!isAtBottom && (
-        <button
-          className="icon-button to-bottom"
-          type="button"
-          aria-label="Scroll to the end"
+        <IconButton
+          icon={ArrowDown}
+          label="Scroll to the end"
+          className="screen-only absolute bottom-3 left-1/2 -translate-x-1/2 border border-line bg-canvas shadow-float"
           onClick={() => void scrollToBottom()}
-        >
-          <Icon name="down" />
-        </button>
+        />
       )}
     </div>
   );

@@ -1,5 +1,16 @@
-import { memo } from "react";
-import { defaultRehypePlugins, Streamdown, type StreamdownProps } from "streamdown";
+import { memo, useMemo, useRef, type ComponentProps, type ReactElement } from "react";
+import {
+  defaultRehypePlugins,
+  extractTableDataFromElement,
+  Streamdown,
+  tableDataToTSV,
+  useIsCodeFenceIncomplete,
+  type Components,
+  type StreamdownProps,
+} from "streamdown";
+import { CodeBlock } from "./code-block";
+import { CopyButton } from "./copy-button";
+import { useFormulas, withDollars } from "./formulas";
 
 const harden = (defaultRehypePlugins["harden"] as unknown as [unknown])[0];
 
@@ -9,17 +20,75 @@ const rehypePlugins = Object.values({
   harden: [harden, { defaultOrigin: document.baseURI, allowedLinkPrefixes: ["*"], allowDataImages: true }],
 }) as StreamdownProps["rehypePlugins"];
 
+const components = { pre: Code, table: Table, input: TaskBox, inlineCode: InlineCode, a: Link } as Components;
+
 /** Markdown that may end in the middle of a word or a table, as it does while it streams. */
 export const Markdown = memo(function Markdown({ text, streaming }: { text: string; streaming: boolean }) {
+  const prepared = useMemo(() => withDollars(text), [text]);
+  const math = useFormulas(prepared);
   return (
     <Streamdown
       className="markdown"
+      components={components}
       controls={false}
+      dir="auto"
       linkSafety={{ enabled: false }}
       isAnimating={streaming}
+      plugins={math ? { math } : undefined}
       rehypePlugins={rehypePlugins}
     >
-      {text}
+      {prepared}
     </Streamdown>
   );
 });
+
+function Code({ children }: ComponentProps<"pre">) {
+  const incomplete = useIsCodeFenceIncomplete();
+  const { className = "", children: code } = (children as ReactElement<{ className?: string; children?: unknown }>).props;
+  const language = /language-(\S+)/.exec(className)?.[1] ?? "";
+  return <CodeBlock code={String(code ?? "").replace(/\n$/, "")} language={language} complete={!incomplete} />;
+}
+
+function InlineCode({ children }: ComponentProps<"code">) {
+  return <code className="inline-code">{children}</code>;
+}
+
+function Table({ children }: ComponentProps<"table">) {
+  const table = useRef<HTMLTableElement>(null);
+  return (
+    <div className="group/table relative overflow-hidden rounded-xl border border-line">
+      <div className="overflow-x-auto" role="region" aria-label="Table" tabIndex={0}>
+        <table ref={table} className="w-full">
+          {children}
+        </table>
+      </div>
+      <div className="screen-only absolute top-1 right-1 rounded-lg bg-surface opacity-0 transition-opacity group-hover/table:opacity-100 focus-within:opacity-100">
+        <CopyButton
+          label="Copy table"
+          text={() => (table.current ? tableDataToTSV(extractTableDataFromElement(table.current.parentElement!)) : "")}
+        />
+      </div>
+    </div>
+  );
+}
+
+/** The box of a task list. */
+function TaskBox({ checked }: ComponentProps<"input">) {
+  return (
+    <input
+      type="checkbox"
+      className="mr-2 size-4 align-[-0.125rem] accent-accent"
+      checked={checked ?? false}
+      disabled
+      aria-label={checked ? "Done" : "To do"}
+    />
+  );
+}
+
+function Link({ href, children }: ComponentProps<"a">) {
+  return (
+    <a href={href} target="_blank" rel="noreferrer">
+      {children}
+    </a>
+  );
+}

@@ -1,19 +1,29 @@
+import { ChevronLeft, ChevronRight, Pencil, RotateCw, ThumbsDown, ThumbsUp } from "lucide-react";
 import type { UIMessage } from "ai";
 import { Fragment, memo, useState } from "react";
 import { isData, isTool, nodeOf, textOf, type Part } from "../parts";
+import { Button, IconButton } from "../ui/button";
 import { Attachment } from "./attachment";
+import { CopyButton } from "./copy-button";
 import { DataPart } from "./data";
-import { Icon } from "./icons";
+import { inWords } from "./duration";
 import { Markdown } from "./markdown";
 import { focusPrompt } from "./prompt-input";
 import { Reasoning } from "./reasoning";
 import { Sources, type Source } from "./sources";
 import { Tool, type Approve } from "./tool";
 
+export type Rating = "good" | "bad";
+
 export interface MessageActions {
   approve: Approve;
   edit: (message: UIMessage, text: string) => void;
   regenerate: (message: UIMessage) => void;
+  setEditing: (id: string | undefined) => void;
+  /** Show another version of a message; undefined if the server keeps none. */
+  showVersion: ((id: string) => void) | undefined;
+  /** Rate an answer; undefined if the server takes no ratings. */
+  rate: ((message: UIMessage, rating: Rating | undefined) => void) | undefined;
 }
 
 interface Props extends MessageActions {
@@ -22,38 +32,55 @@ interface Props extends MessageActions {
   streaming: boolean;
   /** Whether the chat is busy: editing and regenerating are disabled. */
   busy: boolean;
+  editing: boolean;
+  /** Whether the answer ended with a failure, which is shown below it. */
+  failed: boolean;
+  /** The versions of this message, itself included, separated by spaces: a text, so that equal ones are equal. */
+  versions: string;
+  rating: Rating | undefined;
 }
 
 export const Message = memo(function Message(props: Props) {
   return props.message.role === "user" ? <UserMessage {...props} /> : <AssistantMessage {...props} />;
 });
 
-function UserMessage({ message, busy, edit }: Props) {
-  const [editing, setEditing] = useState(false);
+const ACTIONS =
+  "screen-only flex items-center gap-0.5 opacity-100 transition-opacity lg:opacity-0 lg:group-hover/message:opacity-100 lg:group-focus-within/message:opacity-100 lg:group-last-of-type/message:opacity-100";
+
+function UserMessage({ message, busy, editing, edit, setEditing, versions, showVersion }: Props) {
   const text = textOf(message);
   if (editing) {
     return (
       <EditForm
         text={text}
-        cancel={() => setEditing(false)}
+        cancel={() => setEditing(undefined)}
         submit={(changed) => {
-          setEditing(false);
+          setEditing(undefined);
           edit(message, changed);
           focusPrompt();
         }}
       />
     );
   }
+  const files = message.parts.filter((part) => part.type === "file");
   return (
-    <article className="message user" aria-label="You">
-      <div className="bubble">
-        {message.parts.map((part, index) => part.type === "file" && <Attachment key={index} file={part} />)}
-        {text && <p className="user-text">{text}</p>}
-      </div>
-      <div className="actions">
-        <button type="button" className="icon-button" aria-label="Edit" disabled={busy} onClick={() => setEditing(true)}>
-          <Icon name="edit" />
-        </button>
+    <article className="message user group/message -mb-3 flex flex-col items-end gap-1" aria-label="You">
+      {files.length > 0 && (
+        <div className="flex max-w-[85%] flex-wrap justify-end gap-2">
+          {files.map((file, index) => (
+            <Attachment key={index} file={file} />
+          ))}
+        </div>
+      )}
+      {text && (
+        <p className="max-w-[85%] rounded-3xl bg-muted px-4 py-2.5 break-words whitespace-pre-wrap" dir="auto">
+          {text}
+        </p>
+      )}
+      <div className={ACTIONS}>
+        {text && <CopyButton text={text} label="Copy message" />}
+        <IconButton small icon={Pencil} label="Edit" disabled={busy} onClick={() => setEditing(message.id)} />
+        <Versions id={message.id} versions={versions} busy={busy} show={showVersion} />
       </div>
     </article>
   );
@@ -61,73 +88,160 @@ function UserMessage({ message, busy, edit }: Props) {
 
 function EditForm({ text, submit, cancel }: { text: string; submit: (text: string) => void; cancel: () => void }) {
   const [value, setValue] = useState(text);
+  const send = () => value.trim() && submit(value);
   return (
     <form
-      className="edit"
+      className="edit space-y-2 rounded-3xl bg-muted p-3"
       onSubmit={(event) => {
         event.preventDefault();
-        if (value.trim()) submit(value);
+        send();
       }}
-      onKeyDown={(event) => event.key === "Escape" && cancel()}
+      onKeyDown={(event) => {
+        if (event.key === "Escape") {
+          event.preventDefault();
+          cancel();
+        }
+      }}
     >
-      <textarea autoFocus aria-label="Edit message" value={value} onChange={(event) => setValue(event.target.value)} />
-      <div className="edit-buttons">
-        <button type="submit" className="button primary" disabled={!value.trim()}>
+      <textarea
+        autoFocus
+        rows={Math.min(10, value.split("\n").length + 1)}
+        className="w-full resize-none bg-transparent px-2 py-1 outline-none"
+        aria-label="Edit message"
+        dir="auto"
+        value={value}
+        onFocus={(event) => event.target.setSelectionRange(value.length, value.length)}
+        onChange={(event) => setValue(event.target.value)}
+        onKeyDown={(event) => {
+          if (event.key === "Enter" && !event.shiftKey && !event.nativeEvent.isComposing) {
+            event.preventDefault();
+            send();
+          }
+        }}
+      />
+      <div className="flex justify-end gap-2">
+        <Button onClick={cancel}>Cancel</Button>
+        <Button type="submit" kind="primary" disabled={!value.trim()}>
           Send
-        </button>
-        <button type="button" className="button" onClick={cancel}>
-          Cancel
-        </button>
+        </Button>
       </div>
     </form>
   );
 }
 
-function AssistantMessage({ message, streaming, busy, approve, regenerate }: Props) {
+function AssistantMessage(props: Props) {
+  const { message, streaming, busy, failed, approve, regenerate, versions, showVersion, rating, rate } = props;
   const dividers = nodeDividers(message.parts);
   const sources = message.parts.filter(isSource);
+  const empty = !streaming && !failed && !message.parts.some(isShown);
   return (
-    <article className="message assistant" aria-label="Assistant">
+    <article className="message assistant group/message flex min-w-0 flex-col gap-4" aria-label="Assistant">
       {message.parts.map((part, index) => (
         <Fragment key={index}>
           {dividers[index] !== undefined && (
-            <div className="divider" role="separator" aria-label={`Node ${dividers[index]}`}>
+            <div
+              className="flex items-center gap-3 text-xs font-medium text-soft before:h-px before:w-4 before:bg-line after:h-px after:flex-1 after:bg-line"
+              role="separator"
+              aria-label={`Node ${dividers[index]}`}
+            >
               <span>{dividers[index]}</span>
             </div>
           )}
-          <AssistantPart part={part} last={index === message.parts.length - 1} streaming={streaming} approve={approve} />
+          <AssistantPart
+            id={`${message.id}:${index}`}
+            part={part}
+            last={index === message.parts.length - 1}
+            streaming={streaming}
+            approve={approve}
+          />
         </Fragment>
       ))}
+      {empty && <p className="text-sm text-soft">The answer is empty.</p>}
       {sources.length > 0 && <Sources sources={sources} />}
       {!streaming && (
-        <div className="actions">
-          <CopyButton text={textOf(message)} />
-          <button
-            type="button"
-            className="icon-button"
-            aria-label="Regenerate"
-            disabled={busy}
-            onClick={() => regenerate(message)}
-          >
-            <Icon name="redo" />
-          </button>
+        <div className="-mt-2 flex flex-wrap items-center gap-x-3">
+          <div className={ACTIONS}>
+            {textOf(message) && <CopyButton text={textOf(message)} />}
+            <IconButton small icon={RotateCw} label="Regenerate" disabled={busy} onClick={() => regenerate(message)} />
+            {rate && <Thumbs rating={rating} rate={(chosen) => rate(message, chosen)} />}
+            <Versions id={message.id} versions={versions} busy={busy} show={showVersion} />
+          </div>
+          <Usage metadata={message.metadata} />
         </div>
       )}
     </article>
   );
 }
 
+function Thumbs({ rating, rate }: { rating: Rating | undefined; rate: (rating: Rating | undefined) => void }) {
+  return (["good", "bad"] as const).map((each) => (
+    <IconButton
+      key={each}
+      small
+      icon={each === "good" ? ThumbsUp : ThumbsDown}
+      label={each === "good" ? "Good answer" : "Bad answer"}
+      aria-pressed={rating === each}
+      onClick={() => rate(rating === each ? undefined : each)}
+    />
+  ));
+}
+
+/** ‹ 2/3 ›: which version of a message is shown, and the way to the others. */
+function Versions({ id, versions, busy, show }: {
+  id: string;
+  versions: string;
+  busy: boolean;
+  show: ((id: string) => void) | undefined;
+}) {
+  const all = versions.split(" ");
+  const at = all.indexOf(id);
+  if (!show || all.length < 2 || at < 0) return null;
+  const go = (step: number) => show(all[at + step] as string);
+  return (
+    <span className="flex items-center text-xs text-soft tabular-nums" role="group" aria-label="Versions">
+      <IconButton small icon={ChevronLeft} label="Earlier version" disabled={busy || at === 0} onClick={() => go(-1)} />
+      {at + 1}/{all.length}
+      <IconButton
+        small
+        icon={ChevronRight}
+        label="Later version"
+        disabled={busy || at === all.length - 1}
+        onClick={() => go(1)}
+      />
+    </span>
+  );
+}
+
+/** Tokens and duration, where the message's metadata has them. */
+function Usage({ metadata }: { metadata: unknown }) {
+  if (typeof metadata !== "object" || metadata === null) return null;
+  const { usage, durationMs } = metadata as { usage?: Record<string, unknown>; durationMs?: unknown };
+  const tokens = usage?.["totalTokens"] ?? sum(usage?.["inputTokens"], usage?.["outputTokens"]);
+  const told = [
+    typeof tokens === "number" && `${tokens.toLocaleString("en")} tokens`,
+    typeof durationMs === "number" && inWords(durationMs),
+  ].filter(Boolean);
+  return told.length > 0 ? <span className="text-xs text-soft">{told.join(" · ")}</span> : null;
+}
+
+function sum(one: unknown, other: unknown): number | undefined {
+  return typeof one === "number" && typeof other === "number" ? one + other : undefined;
+}
+
 interface PartProps {
+  id: string;
   part: Part;
   last: boolean;
   streaming: boolean;
   approve: Approve;
 }
 
-function AssistantPart({ part, last, streaming, approve }: PartProps) {
-  if (part.type === "text") return <Markdown text={part.text} streaming={streaming && part.state === "streaming"} />;
+function AssistantPart({ id, part, last, streaming, approve }: PartProps) {
+  if (part.type === "text") {
+    return part.text ? <Markdown text={part.text} streaming={streaming && part.state === "streaming"} /> : null;
+  }
   if (part.type === "reasoning") {
-    return part.text ? <Reasoning text={part.text} streaming={streaming && last && part.state !== "done"} /> : null;
+    return part.text ? <Reasoning id={id} text={part.text} streaming={streaming && last && part.state !== "done"} /> : null;
   }
   if (part.type === "file" || part.type === "reasoning-file") return <Attachment file={part} />;
   if (isTool(part)) return <Tool part={part} approve={approve} />;
@@ -137,6 +251,11 @@ function AssistantPart({ part, last, streaming, approve }: PartProps) {
 
 function isSource(part: Part): part is Source {
   return part.type === "source-url" || part.type === "source-document";
+}
+
+function isShown(part: Part): boolean {
+  if (part.type === "text" || part.type === "reasoning") return part.text.trim() !== "";
+  return part.type !== "step-start";
 }
 
 /** The node names to show between parts: at the start of the step in which the node changes, or at its first part. */
@@ -153,24 +272,4 @@ function nodeDividers(parts: Part[]): (string | undefined)[] {
     step = undefined;
   });
   return dividers;
-}
-
-function CopyButton({ text }: { text: string }) {
-  const [copied, setCopied] = useState(false);
-  if (!text) return null;
-  return (
-    <button
-      type="button"
-      className="icon-button"
-      aria-label={copied ? "Copied" : "Copy"}
-      onClick={() => {
-        void navigator.clipboard.writeText(text).then(() => {
-          setCopied(true);
-          setTimeout(() => setCopied(false), 1500);
-        });
-      }}
-    >
-      <Icon name={copied ? "check" : "copy"} />
-    </button>
-  );
 }

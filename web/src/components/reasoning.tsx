@@ -1,12 +1,15 @@
+import { Brain, ChevronRight } from "lucide-react";
 import { Collapsible } from "radix-ui";
 import { useEffect, useRef, useState } from "react";
-import { Icon } from "./icons";
+import { classes } from "../ui/classes";
+import { inWords, useDuration } from "./duration";
 import { Markdown } from "./markdown";
 
 /** The model's reasoning: open while it streams, collapsed when it is done, unless the user has toggled it. */
-export function Reasoning({ text, streaming }: { text: string; streaming: boolean }) {
+export function Reasoning({ id, text, streaming }: { id: string; text: string; streaming: boolean }) {
   const [open, setOpen] = useState(streaming);
   const touched = useRef(false);
+  const took = useDuration(id, streaming);
   useEffect(() => {
     if (!touched.current) setOpen(streaming);
   }, [streaming]);
@@ -19,11 +22,12 @@ export function Reasoning({ text, streaming }: { text: string; streaming: boolea
         setOpen(wanted);
       }}
     >
-      <Collapsible.Trigger className="fold">
-        <Icon name="chevron" />
-        {streaming ? "Thinking…" : "Thoughts"}
+      <Collapsible.Trigger className="-ml-2 flex min-h-8 items-center gap-2 rounded-lg px-2 text-sm text-soft hover:bg-muted hover:text-ink">
+        <Brain aria-hidden="true" className={classes("icon size-4", streaming && "animate-pulse")} />
+        {streaming ? "Thinking…" : took === undefined ? "Thoughts" : `Thought for ${inWords(took)}`}
+        <ChevronRight aria-hidden="true" className={classes("icon size-4 transition-transform", open && "rotate-90")} />
       </Collapsible.Trigger>
-      <Collapsible.Content className="reasoning-content">
+      <Collapsible.Content className="mt-1 ml-2 border-l-2 border-line pl-4 text-[0.9375rem] text-soft">
         <Markdown text={text} streaming={streaming} />
       </Collapsible.Content>
     </Collapsible.Root>

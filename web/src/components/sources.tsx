@@ -1,41 +1,77 @@
-import { Collapsible } from "radix-ui";
+import { FileText } from "lucide-react";
 import type { SourceDocumentUIPart, SourceUrlUIPart } from "ai";
-import { Icon } from "./icons";
+import { Hint } from "../ui/button";
+import { classes } from "../ui/classes";
 
 export type Source = SourceUrlUIPart | SourceDocumentUIPart;
 
-/** The sources that the answer cites. */
+const CHIP =
+  "inline-flex min-h-8 max-w-64 items-center gap-2 rounded-full border border-line bg-canvas py-1 pr-3 pl-1.5 text-[0.8125rem]";
+
+/** The sources that the answer cites, as chips. */
 export function Sources({ sources }: { sources: Source[] }) {
-  const label = sources.length === 1 ? "1 source" : `${sources.length} sources`;
   return (
-    <Collapsible.Root className="sources" defaultOpen>
-      <Collapsible.Trigger className="fold">
-        <Icon name="chevron" />
-        {label}
-      </Collapsible.Trigger>
-      <Collapsible.Content asChild>
-        <ol>
-          {sources.map((source) => (
-            <li key={source.sourceId}>
-              {source.type === "source-url" ? (
-                <SafeLink url={source.url} text={source.title ?? source.url} />
-              ) : (
-                (source.title ?? source.filename)
-              )}
-            </li>
-          ))}
-        </ol>
-      </Collapsible.Content>
-    </Collapsible.Root>
+    <section aria-label="Sources" className="sources">
+      <h3 className="mb-2 text-xs font-medium text-soft">{sources.length === 1 ? "1 source" : `${sources.length} sources`}</h3>
+      <ol className="flex flex-wrap gap-2">
+        {sources.map((source) => (
+          <li key={source.sourceId} className="min-w-0">
+            <Chip source={source} />
+          </li>
+        ))}
+      </ol>
+    </section>
   );
 }
 
-/** A link to an http(s) address; any other address, such as `javascript:`, is shown as plain text. */
-export function SafeLink({ url, text }: { url: string; text: string }) {
-  const safe = URL.canParse(url, document.baseURI) && /^https?:$/.test(new URL(url, document.baseURI).protocol);
-  if (!safe) return <span>{text}</span>;
+function Chip({ source }: { source: Source }) {
+  if (source.type === "source-document") {
+    return (
+      <span className={CHIP}>
+        <FileText aria-hidden="true" className="icon size-4 shrink-0 text-soft" />
+        <span className="truncate">{source.title ?? source.filename}</span>
+      </span>
+    );
+  }
+  const text = source.title ?? source.url;
+  if (!isWebAddress(source.url)) return <span className={CHIP}>{text}</span>;
   return (
-    <a href={url} target="_blank" rel="noreferrer">
+    <Hint text={source.url}>
+      <a href={source.url} target="_blank" rel="noreferrer" className={classes(CHIP, "hover:bg-muted")}>
+        <Favicon url={source.url} />
+        <span className="truncate">{text}</span>
+      </a>
+    </Hint>
+  );
+}
+
+/** A letter on a colour that the host's name gives: the page asks no other host for an icon. */
+function Favicon({ url }: { url: string }) {
+  const { host: full } = new URL(url, document.baseURI);
+  if (full === location.host) return <FileText aria-hidden="true" className="icon size-4 shrink-0 text-soft" />;
+  const host = full.replace(/^www\./, "");
+  const hue = [...host].reduce((sum, letter) => (sum * 31 + letter.charCodeAt(0)) % 360, 7);
+  return (
+    <span
+      aria-hidden="true"
+      className="grid size-5 shrink-0 place-items-center rounded-full text-[0.6875rem] font-semibold text-white uppercase"
+      style={{ backgroundColor: `hsl(${hue} 45% 32%)` }}
+    >
+      {host[0]}
+    </span>
+  );
+}
+
+/** Whether a link is safe: an address such as `javascript:` is not. */
+function isWebAddress(url: string): boolean {
+  return URL.canParse(url, document.baseURI) && /^https?:$/.test(new URL(url, document.baseURI).protocol);
+}
+
+/** A link to an http(s) address; any other address is shown as plain text. */
+export function SafeLink({ url, text }: { url: string; text: string }) {
+  if (!isWebAddress(url)) return <span>{text}</span>;
+  return (
+    <a href={url} target="_blank" rel="noreferrer" className="truncate underline underline-offset-2">
       {text}
     </a>
   );

@@ -1,18 +1,31 @@
+import { Ban, Check, ChevronRight, CircleAlert, CircleHelp, LoaderCircle, type LucideIcon } from "lucide-react";
 import { Collapsible } from "radix-ui";
 import { useState } from "react";
 import { pretty, toolName, type ToolPart } from "../parts";
-import { Icon } from "./icons";
+import { Button } from "../ui/button";
+import { classes } from "../ui/classes";
+import { CopyButton } from "./copy-button";
+import { inWords, useDuration } from "./duration";
 import { focusPrompt } from "./prompt-input";
+import { Value } from "./value";
+
+interface State {
+  text: string;
+  icon: LucideIcon;
+  colour: string;
+}
+
+const BUSY = { icon: LoaderCircle, colour: "text-busy" };
 
 /** The states of a tool part in all three majors, as shown on the page. */
-const STATES: Record<string, string> = {
-  "input-streaming": "Preparing",
-  "input-available": "Running",
-  "approval-requested": "Awaiting approval",
-  "approval-responded": "Answered",
-  "output-available": "Done",
-  "output-error": "Failed",
-  "output-denied": "Denied",
+const STATES: Record<string, State> = {
+  "input-streaming": { text: "Preparing", ...BUSY },
+  "input-available": { text: "Running", ...BUSY },
+  "approval-requested": { text: "Awaiting approval", icon: CircleHelp, colour: "text-busy" },
+  "approval-responded": { text: "Answered", icon: Check, colour: "text-soft" },
+  "output-available": { text: "Done", icon: Check, colour: "text-good" },
+  "output-error": { text: "Failed", icon: CircleAlert, colour: "text-bad" },
+  "output-denied": { text: "Denied", icon: Ban, colour: "text-soft" },
 };
 
 export interface Approve {
@@ -22,22 +35,27 @@ export interface Approve {
 /** One tool call: its input, its output or error, and the approval buttons. */
 export function Tool({ part, approve }: { part: ToolPart; approve: Approve }) {
   const asks = part.state === "approval-requested";
+  const running = part.state === "input-streaming" || part.state === "input-available";
   const [open, setOpen] = useState<boolean>();
+  const took = useDuration(part.toolCallId, running);
   const name = toolName(part);
+  const { text, icon: Icon, colour } = STATES[part.state] ?? { text: part.state, icon: CircleHelp, colour: "text-soft" };
+  const shown = open ?? ((asks && !questionIn(part.input)) || part.state === "output-error");
   return (
     <Collapsible.Root
-      className="tool"
+      className="tool overflow-hidden rounded-xl border border-line bg-canvas"
       data-state-of-tool={part.state}
-      open={open ?? ((asks && !questionIn(part.input)) || part.state === "output-error")}
+      open={shown}
       onOpenChange={setOpen}
     >
-      <Collapsible.Trigger className="fold">
-        <Icon name="chevron" />
-        <Icon name="tool" />
-        <span className="tool-name">{part.title ?? name}</span>
-        <span className="tool-state">{STATES[part.state] ?? part.state}</span>
+      <Collapsible.Trigger className="flex min-h-11 w-full items-center gap-2 px-3 text-sm hover:bg-surface">
+        <Icon aria-hidden="true" className={classes("icon size-4 shrink-0", colour, Icon === LoaderCircle && "animate-spin")} />
+        <span className="truncate font-mono text-[0.8125rem]">{part.title ?? name}</span>{" "}
+        <span className={classes("rounded-full bg-muted px-2 py-0.5 text-xs font-medium whitespace-nowrap", colour)}>{text}</span>
+        <span className="ml-auto text-xs whitespace-nowrap text-soft">{took !== undefined && inWords(took)}</span>
+        <ChevronRight aria-hidden="true" className={classes("icon size-4 shrink-0 text-soft transition-transform", shown && "rotate-90")} />
       </Collapsible.Trigger>
-      <Collapsible.Content className="tool-content">
+      <Collapsible.Content className="space-y-3 border-t border-line px-3 py-3">
         {part.input !== undefined && <Field title="Input" value={part.input} />}
         {part.state === "output-available" && <Field title="Output" value={part.output} />}
         {part.state === "output-error" && <Field title="Error" value={part.errorText} />}
@@ -49,12 +67,20 @@ export function Tool({ part, approve }: { part: ToolPart; approve: Approve }) {
 
 function Field({ title, value }: { title: string; value: unknown }) {
   return (
-    <>
-      <div className="field-title">{title}</div>
-      <pre className={title === "Error" ? "field error" : "field"} tabIndex={0} aria-label={title}>
-        {pretty(value)}
-      </pre>
-    </>
+    <section aria-label={title}>
+      <div className="flex items-center justify-between">
+        <h3 className="text-xs font-medium text-soft">{title}</h3>
+        <CopyButton text={pretty(value)} label={`Copy ${title.toLowerCase()}`} />
+      </div>
+      <div
+        className={classes("max-h-80 overflow-auto rounded-lg bg-surface px-3 py-2", title === "Error" && "bg-bad-surface text-bad")}
+        tabIndex={0}
+        role="group"
+        aria-label={`${title} value`}
+      >
+        <Value value={value} />
+      </div>
+    </section>
   );
 }
 
@@ -65,20 +91,24 @@ function Approval({ name, input, id, approve }: { name: string; input: unknown; 
     focusPrompt(); // the button that has the focus goes away
   };
   return (
-    <div className="approval" role="group" aria-label={`Allow ${name} to run?`}>
-      {question ? (
-        <span>{question}</span>
-      ) : (
-        <span>
-          Allow <b>{name}</b> to run with this input?
-        </span>
-      )}
-      <button type="button" className="button primary" onClick={() => decide(true)}>
-        Approve
-      </button>
-      <button type="button" className="button" onClick={() => decide(false)}>
-        Deny
-      </button>
+    <div
+      className="flex flex-wrap items-center gap-3 border-t border-line bg-surface px-4 py-3 text-sm"
+      role="group"
+      aria-label={`Allow ${name} to run?`}
+    >
+      <span className="mr-auto" dir="auto">
+        {question ?? (
+          <>
+            Allow <b className="font-mono font-medium">{name}</b> to run with this input?
+          </>
+        )}
+      </span>
+      <span className="flex gap-2">
+        <Button onClick={() => decide(false)}>Deny</Button>
+        <Button kind="primary" onClick={() => decide(true)}>
+          Approve
+        </Button>
+      </span>
     </div>
   );
 }

@@ -1,3 +1,7 @@
+import { useEffect, useRef } from "react";
+import { inWords } from "../components/duration";
+import { classes } from "../ui/classes";
+import { Panel } from "../ui/panel";
 import type { Flow, FlowEdge, FlowNode } from "./graph";
 
 const WIDTH = 168;
@@ -6,20 +10,41 @@ const GAP_X = 24;
 const GAP_Y = 44;
 const MARGIN = 28;
 
-/** The diagram of a flow while it runs. */
-export function FlowView({ flow }: { flow: Flow }) {
+/** The diagram of a flow while it runs; it scrolls to the node that is running. */
+export function FlowView({ flow, close }: { flow: Flow; close: () => void }) {
   const columns = Math.max(...flow.nodes.map((node) => node.column)) + 1;
   const layers = Math.max(...flow.nodes.map((node) => node.layer)) + 1;
   const width = columns * (WIDTH + GAP_X) - GAP_X + 2 * MARGIN;
   const height = layers * (HEIGHT + GAP_Y) - GAP_Y + 2 * MARGIN;
   const places = new Map(flow.nodes.map((node) => [node.id, placeOf(node)]));
+  const box = useRef<HTMLDivElement>(null);
+  const active = flow.nodes.findLast((node) => node.status === "running" || node.status === "paused")?.id;
+  useEffect(() => {
+    const place = active === undefined ? undefined : places.get(active);
+    if (!place || !box.current) return;
+    const { clientWidth, clientHeight } = box.current;
+    box.current.scrollTo({
+      left: place.x + (WIDTH - clientWidth) / 2,
+      top: place.y + (HEIGHT - clientHeight) / 2,
+      behavior: "smooth",
+    });
+  }, [active]);
+  const title = (
+    <h2 className="truncate font-semibold">
+      {flow.name} <span className={classes("text-sm font-normal", COLOURS[flow.status] ?? "text-soft")}>{flow.status}</span>
+    </h2>
+  );
   return (
-    <aside className="flow" aria-label="Flow">
-      <h2>
-        {flow.name} <span className={`status ${flow.status}`}>{flow.status}</span>
-      </h2>
-      <div className="flow-scroll" tabIndex={0} role="group" aria-label="Diagram">
-        <svg width={width} height={height} viewBox={`0 0 ${width} ${height}`} role="img" aria-label={describe(flow)}>
+    <Panel name="Flow" width={340} title={title} close={close}>
+      <div ref={box} className="min-h-0 flex-1 overflow-auto" tabIndex={0} role="group" aria-label="Diagram">
+        <svg
+          width={width}
+          height={height}
+          viewBox={`0 0 ${width} ${height}`}
+          role="img"
+          aria-label={describe(flow)}
+          className="mx-auto"
+        >
           <defs>
             <marker id="arrow" viewBox="0 0 8 8" refX="7" refY="4" markerWidth="7" markerHeight="7" orient="auto">
               <path d="M0 0 8 4 0 8z" className="arrow" />
@@ -33,18 +58,18 @@ export function FlowView({ flow }: { flow: Flow }) {
           ))}
         </svg>
       </div>
-      <ol className="flow-order" aria-label="Order of the nodes">
-        {flow.order.map((run, index) => (
-          <li key={index}>
-            <span>{run.nodeId}</span>
-            <span className={`status ${run.status}`}>{run.status}</span>
-            <span className="duration">{duration(run.durationMs)}</span>
-          </li>
-        ))}
-      </ol>
-    </aside>
+    </Panel>
   );
 }
+
+const COLOURS: Record<string, string> = {
+  running: "text-busy",
+  paused: "text-busy",
+  complete: "text-good",
+  done: "text-good",
+  failed: "text-bad",
+  aborted: "text-bad",
+};
 
 interface Place {
   x: number;
@@ -57,7 +82,7 @@ function placeOf(node: FlowNode): Place {
 
 function Node({ node }: { node: FlowNode }) {
   const { x, y } = placeOf(node);
-  const detail = [node.status, node.runs > 1 && `×${node.runs}`, duration(node.durationMs)].filter(Boolean).join(" · ");
+  const detail = [node.status, node.runs > 1 && `×${node.runs}`, node.durationMs !== undefined && inWords(node.durationMs)].filter(Boolean).join(" · ");
   return (
     <g className={`node ${node.status}`} data-node={node.id}>
       <title>{node.label}</title>
@@ -96,9 +121,4 @@ function Edge({ edge, places }: { edge: FlowEdge; places: Map<string, Place> }) 
 
 function describe(flow: Flow): string {
   return `${flow.name}: ${flow.nodes.map((node) => `${node.label} ${node.status}`).join(", ")}`;
-}
-
-export function duration(milliseconds: number | undefined): string {
-  if (milliseconds === undefined) return "";
-  return milliseconds < 1000 ? `${Math.round(milliseconds)} ms` : `${(milliseconds / 1000).toFixed(1)} s`;
 }

@@ -25,8 +25,6 @@ export interface Flow {
   status: string;
   nodes: FlowNode[];
   edges: FlowEdge[];
-  /** Every invocation in its order. */
-  order: { nodeId: string; status: string; durationMs: number | undefined }[];
 }
 
 interface NodeStatus {
@@ -45,11 +43,7 @@ export function flowOf(messages: UIMessage[]): Flow | undefined {
     edges: { from: string; to: string }[];
   };
   const state = told("data-flow-status").at(-1) as { status?: string; flowName?: string } | undefined;
-  const order = (told("data-node-status") as NodeStatus[]).map(({ nodeId, status, durationMs }) => ({
-    nodeId,
-    status,
-    durationMs,
-  }));
+  const invocations = told("data-node-status") as NodeStatus[];
   const fired = told("data-edge") as { from: string; to: string }[];
   const nodes = graph.nodes.map((node) => (typeof node === "string" ? { id: node } : node));
   const loops = backEdges(
@@ -64,9 +58,8 @@ export function flowOf(messages: UIMessage[]): Flow | undefined {
   return {
     name: state?.flowName ?? "Flow",
     status: state?.status ?? "running",
-    order,
     nodes: nodes.map((node) => {
-      const runs = order.filter((run) => run.nodeId === node.id);
+      const runs = invocations.filter((run) => run.nodeId === node.id);
       const layer = layers.get(node.id) ?? 0;
       const column = columns.get(layer) ?? 0;
       columns.set(layer, column + 1);

@@ -1,15 +1,15 @@
 import { useLayoutEffect, useRef, useState } from "react";
 import type { Frame } from "../frames";
 
-/** Pixels, as in the style of `.frames td`. */
-const ROW = 22;
+/** Pixels, as in the class of the rows. */
+const ROW = 24;
 const BEYOND = 10;
 
 /** A table of any number of frames; only visible rows are in the document. It scrolls along with new frames. */
 export function FrameTable({ frames, chosen, choose }: {
   frames: Frame[];
   chosen: number | undefined;
-  choose: (number: number) => void;
+  choose: (index: number) => void;
 }) {
   const [seen, setSeen] = useState({ top: 0, height: 600 });
   const box = useRef<HTMLDivElement>(null);
@@ -28,28 +28,41 @@ export function FrameTable({ frames, chosen, choose }: {
   }, [frames.length]);
 
   return (
-    <div className="frames" ref={box} onScroll={updateVisible} tabIndex={0} role="group" aria-label="Frames">
-      <table aria-rowcount={frames.length + 1}>
-        <thead>
-          <tr>
-            <th scope="col">#</th>
-            <th scope="col">Time</th>
-            <th scope="col">Type</th>
-            <th scope="col">Bytes</th>
+    <div
+      className="frames min-h-32 flex-1 basis-56 overflow-auto rounded-lg border border-line"
+      ref={box}
+      onScroll={updateVisible}
+      tabIndex={0}
+      role="group"
+      aria-label="Frames"
+    >
+      <table className="w-full font-mono text-xs" aria-rowcount={frames.length + 1}>
+        <thead className="sticky top-0 bg-surface text-left text-soft">
+          <tr className="h-7">
+            {["#", "Time", "Type", "Bytes"].map((name) => (
+              <th key={name} scope="col" className="px-2 font-normal">
+                {name}
+              </th>
+            ))}
           </tr>
         </thead>
         <tbody>
           <Space rows={first} />
-          {shown.map((frame, index) => (
-            <tr key={frame.number} aria-rowindex={first + index + 2} aria-selected={frame.number === chosen}>
-              <td>{frame.number}</td>
-              <td>{frame.time.toFixed(0)} ms</td>
-              <td>
-                <button type="button" className="frame-type" onClick={() => choose(frame.number)}>
+          {shown.map((frame, row) => (
+            <tr
+              key={frame.index}
+              className="h-6 whitespace-nowrap aria-selected:bg-muted"
+              aria-rowindex={first + row + 2}
+              aria-selected={frame.index === chosen}
+            >
+              <td className="px-2 text-soft">{frame.number ?? "·"}</td>
+              <td className="px-2 text-soft tabular-nums">{frame.time.toFixed(0)} ms</td>
+              <td className="px-2">
+                <button type="button" className="text-accent hover:underline" onClick={() => choose(frame.index)}>
                   {frame.type}
                 </button>
               </td>
-              <td>{frame.size}</td>
+              <td className="px-2 text-soft tabular-nums">{frame.size}</td>
             </tr>
           ))}
           <Space rows={frames.length - first - shown.length} />
@@ -64,7 +77,7 @@ function Space({ rows }: { rows: number }) {
   if (rows <= 0) return null;
   return (
     <tr aria-hidden="true">
-      <td colSpan={4} className="space" height={rows * ROW} />
+      <td colSpan={4} height={rows * ROW} />
     </tr>
   );
 }

@@ -1,94 +1,205 @@
-import type { UIMessage } from "ai";
-import { useState, useSyncExternalStore } from "react";
-import { Icon } from "../components/icons";
+import { Copy, Download, FolderOpen } from "lucide-react";
+import { readUIMessageStream, type UIMessage, type UIMessageChunk } from "ai";
+import { Tabs } from "radix-ui";
+import { useEffect, useRef, useState, useSyncExternalStore } from "react";
 import { asEventStream, dataOf, type Exchange, type Frame, type FrameTap } from "../frames";
 import { pretty } from "../parts";
+import { saveFile } from "../save-file";
+import type { Settings } from "../settings";
+import { Button, IconButton } from "../ui/button";
+import { Panel } from "../ui/panel";
 import { FrameTable } from "./frame-table";
+import { readRecording, writeRecording } from "./recording";
 import { Verdict } from "./verdict";
 
 type View = "frames" | "message" | "check";
 
-/** Every frame as it arrived, the resulting message, and the report of `usechat check`. */
-export function Inspector({ tap, message, check, close }: {
+interface Recording {
+  name: string;
+  exchanges: Exchange[];
+}
+
+/** Every frame as it arrived, the resulting message, and the report of `usechat check`; live, or of a recording. */
+export function Inspector({ tap, message, settings, close }: {
   tap: FrameTap;
   message: UIMessage | undefined;
-  check: string | undefined;
+  settings: Settings;
   close: () => void;
 }) {
-  const exchanges = useSyncExternalStore(tap.subscribe, () => tap.exchanges);
+  const live = useSyncExternalStore(tap.subscribe, () => tap.exchanges);
+  const [recording, setRecording] = useState<Recording>();
+  const [failure, setFailure] = useState<string>();
   const [chosen, setChosen] = useState<number>();
   const [view, setView] = useState<View>("frames");
+  const [frame, setFrame] = useState<number>();
+  const picker = useRef<HTMLInputElement>(null);
+  const exchanges = recording?.exchanges ?? live;
   const streams = exchanges.filter((each) => each.frames.length > 0 || !each.ended || each.error);
   const exchange = streams.find((each) => each.number === chosen) ?? streams.at(-1);
-  const views: View[] = check ? ["frames", "message", "check"] : ["frames", "message"];
+
+  async function open(file: File): Promise<void> {
+    try {
+      setRecording({ name: file.name, exchanges: readRecording(await file.text()) });
+      setFailure(undefined);
+      setChosen(undefined);
+      setFrame(undefined);
+    } catch (error) {
+      setFailure(error instanceof Error ? error.message : String(error));
+    }
+  }
+
   return (
-    <aside className="inspector" aria-label="Inspector">
-      <header>
-        <h2>Inspector</h2>
-        <select
-          aria-label="Request"
-          value={exchange?.number ?? ""}
-          onChange={(event) => setChosen(Number(event.target.value))}
-        >
-          {streams.map((each) => (
-            <option key={each.number} value={each.number}>
-              {each.number}: {each.method} {each.url} {each.status ?? "…"}
-            </option>
-          ))}
-        </select>
-        <button type="button" className="icon-button" aria-label="Close inspector" onClick={close}>
-          <Icon name="close" />
-        </button>
-      </header>
-      <div className="tabs" role="tablist" aria-label="Views">
-        {views.map((each) => (
-          <button key={each} type="button" role="tab" aria-selected={view === each} onClick={() => setView(each)}>
-            {each[0]?.toUpperCase() + each.slice(1)}
-          </button>
-        ))}
+    <Panel name="Inspector" width={440} title={<h2 className="font-semibold">Inspector</h2>} close={close}>
+      <div className="flex min-h-0 flex-1 flex-col gap-3 px-4 pb-4">
+        <div className="flex items-center gap-1">
+          <select
+            aria-label="Request"
+            className="h-9 min-w-0 flex-1 rounded-lg border border-line bg-canvas px-2 text-sm"
+            value={exchange?.number ?? ""}
+            onChange={(event) => setChosen(Number(event.target.value))}
+          >
+            {streams.length === 0 && <option value="">No requests yet</option>}
+            {streams.map((each) => (
+              <option key={each.number} value={each.number}>
+                {each.number}: {each.method} {each.url} {each.status ?? "…"}
+              </option>
+            ))}
+          </select>
+          <IconButton
+            icon={Download}
+            label="Save a recording"
+            disabled={exchanges.length === 0}
+            onClick={() => saveFile("chat.usechat.jsonl", writeRecording(exchanges, settings.api), "application/jsonl")}
+          />
+          <IconButton icon={FolderOpen} label="Open a recording" onClick={() => picker.current?.click()} />
+          <input
+            ref={picker}
+            type="file"
+            hidden
+            aria-label="Recording"
+            accept=".jsonl"
+            onChange={(event) => {
+              const [file] = event.target.files ?? [];
+              if (file) void open(file);
+              event.target.value = "";
+            }}
+          />
+        </div>
+        {failure && (
+          <p role="alert" className="text-sm text-bad">
+            {failure}
+          </p>
+        )}
+        {recording && (
+          <p className="flex items-center justify-between gap-2 rounded-lg bg-muted py-1 pr-1 pl-3 text-sm">
+            <span className="truncate">Recording: {recording.name}</span>
+            <Button onClick={() => setRecording(undefined)}>Back to this chat</Button>
+          </p>
+        )}
+        <Tabs.Root value={view} onValueChange={(value) => setView(value as View)} className="flex min-h-0 flex-1 flex-col gap-3">
+          <Tabs.List aria-label="Views" className="flex gap-1 rounded-lg bg-muted p-1">
+            {(settings.check ? ["frames", "message", "check"] : ["frames", "message"]).map((each) => (
+              <Tabs.Trigger
+                key={each}
+                value={each}
+                className="flex-1 rounded-md py-1 text-sm text-soft capitalize data-[state=active]:bg-canvas data-[state=active]:text-ink"
+              >
+                {each}
+              </Tabs.Trigger>
+            ))}
+          </Tabs.List>
+          <Tabs.Content value="frames" className="flex min-h-0 flex-1 flex-col gap-2">
+            <Frames exchange={exchange} chosen={frame} choose={setFrame} />
+          </Tabs.Content>
+          <Tabs.Content value="message" className="min-h-0 flex-1">
+            {recording ? <RecordedMessage exchange={exchange} /> : <MessageText message={message} />}
+          </Tabs.Content>
+          {settings.check && (
+            <Tabs.Content value="check" className="flex min-h-0 flex-1 flex-col">
+              <Verdict
+                exchange={exchange}
+                url={settings.check}
+                showFrame={(number) => {
+                  setFrame(exchange?.frames.find((each) => each.number === number)?.index);
+                  setView("frames");
+                }}
+              />
+            </Tabs.Content>
+          )}
+        </Tabs.Root>
       </div>
-      {view === "frames" && <Frames exchange={exchange} />}
-      {view === "message" && (
-        <pre className="inspector-json" tabIndex={0} aria-label="Message">
-          {message ? pretty(message) : "No answer yet."}
-        </pre>
-      )}
-      {view === "check" && check && <Verdict exchange={exchange} url={check} />}
-    </aside>
+    </Panel>
   );
 }
 
-function Frames({ exchange }: { exchange: Exchange | undefined }) {
+const TEXT = "overflow-auto rounded-lg bg-surface p-3 font-mono text-xs leading-5 break-words whitespace-pre-wrap";
+
+function MessageText({ message }: { message: UIMessage | undefined }) {
+  return (
+    <pre className={`h-full ${TEXT}`} tabIndex={0} aria-label="Message">
+      {message ? pretty(message) : "No answer yet."}
+    </pre>
+  );
+}
+
+/** The message that the SDK's own reader makes of a recorded answer. */
+function RecordedMessage({ exchange }: { exchange: Exchange | undefined }) {
+  const [message, setMessage] = useState<UIMessage>();
+  useEffect(() => {
+    let current = true;
+    void (async () => {
+      for await (const each of readUIMessageStream({ stream: chunksOf(exchange) })) if (current) setMessage(each);
+    })();
+    return () => {
+      current = false;
+    };
+  }, [exchange]);
+  return <MessageText message={message} />;
+}
+
+function chunksOf(exchange: Exchange | undefined): ReadableStream<UIMessageChunk> {
+  return new ReadableStream({
+    start(controller) {
+      for (const { type, raw } of exchange?.frames ?? []) {
+        if (!["comment", "[DONE]", "not JSON"].includes(type)) controller.enqueue(JSON.parse(dataOf(raw) ?? "") as UIMessageChunk);
+      }
+      controller.close();
+    },
+  });
+}
+
+function Frames({ exchange, chosen, choose }: {
+  exchange: Exchange | undefined;
+  chosen: number | undefined;
+  choose: (index: number) => void;
+}) {
   const [filter, setFilter] = useState("");
-  const [chosen, setChosen] = useState<number>();
-  if (!exchange) return <p className="hint">No frames yet. Send a message.</p>;
+  if (!exchange) return <p className="text-sm text-soft">No frames yet. Send a message.</p>;
   const found = filter ? exchange.frames.filter((frame) => matches(frame, filter)) : exchange.frames;
-  const frame = exchange.frames.find((each) => each.number === chosen);
+  const frame = exchange.frames.find((each) => each.index === chosen);
   return (
     <>
-      <div className="inspector-tools">
+      <div className="flex gap-2">
         <input
           type="search"
+          className="h-9 min-w-0 flex-1 rounded-lg border border-line bg-canvas px-3 text-sm placeholder:text-soft"
           placeholder="Filter by type or text"
           aria-label="Filter frames"
           value={filter}
           onChange={(event) => setFilter(event.target.value)}
         />
-        <button
-          type="button"
-          className="button"
-          onClick={() => void navigator.clipboard.writeText(asEventStream(exchange.frames))}
-        >
+        <Button onClick={() => void navigator.clipboard.writeText(asEventStream(exchange.frames))}>
+          <Copy aria-hidden="true" className="size-4" />
           Copy as .sse
-        </button>
+        </Button>
       </div>
-      <p className="hint" role="status">
+      <p className="text-xs text-soft" role="status">
         {found.length} of {exchange.frames.length} frames
         {exchange.error ? `, connection lost: ${exchange.error}` : exchange.ended ? "" : ", still streaming"}
       </p>
-      <FrameTable frames={found} chosen={chosen} choose={setChosen} />
+      <FrameTable frames={found} chosen={chosen} choose={choose} />
       {frame && (
-        <pre className="inspector-json" tabIndex={0} aria-label={`Frame ${frame.number}`}>
+        <pre className={`max-h-64 shrink-0 ${TEXT}`} tabIndex={0} aria-label={`Frame ${frame.number ?? "comment"}`}>
           {readable(frame)}
         </pre>
       )}

@@ -1,47 +1,100 @@
+import { ChevronRight, CircleCheck, CircleX } from "lucide-react";
+import { Collapsible } from "radix-ui";
 import { useEffect, useState } from "react";
 import { asEventStream, type Exchange } from "../frames";
 import { authorization } from "../token";
+import { classes } from "../ui/classes";
+
+interface Problem {
+  rule: string;
+  severity: "error" | "warning";
+  frame: number | null;
+  text: string;
+  fix: string;
+  sdks: string[];
+}
 
 /** The JSON of `usechat check --format json`. */
 interface Report {
   verdicts: Record<string, { ok: boolean; error?: string | null }>;
-  problems: { rule: string; severity: "error" | "warning"; frame: number | null; text: string; fix: string }[];
+  problems: Problem[];
 }
 
-/** The report of `usechat check` on a completed stream. */
-export function Verdict({ exchange, url }: { exchange: Exchange | undefined; url: string }) {
+/** The report of `usechat check` on a completed stream: for the release that was asked for, then for the others. */
+export function Verdict({ exchange, url, showFrame }: {
+  exchange: Exchange | undefined;
+  url: string;
+  showFrame: (number: number) => void;
+}) {
   const [report, setReport] = useState<Report | string>("Checking…");
   const ended = exchange?.ended ?? false;
+  const asked = exchange?.release ?? AI_SDK_RELEASE;
   useEffect(() => {
     if (!exchange || !ended) {
       setReport("The answer is checked once it is complete.");
       return;
     }
     const request = { method: "POST", headers: { "content-type": "text/event-stream", ...authorization() } };
-    fetch(url, { ...request, body: asEventStream(exchange.frames) })
+    fetch(`${url}?sdk=${encodeURIComponent(asked)}`, { ...request, body: asEventStream(exchange.frames) })
       .then(async (response) => setReport(response.ok ? ((await response.json()) as Report) : await response.text()))
       .catch(() => setReport("The server cannot be reached."));
-  }, [exchange?.number, ended, url]);
-  if (typeof report === "string") return <p className="hint">{report}</p>;
+  }, [exchange?.number, ended, url, asked]);
+  if (typeof report === "string") return <p className="text-sm text-soft">{report}</p>;
+  const { [asked]: verdict, ...others } = report.verdicts;
+  const problems = report.problems.filter((problem) => problem.sdks.includes(asked));
+  const elsewhere = report.problems.filter((problem) => !problem.sdks.includes(asked));
   return (
-    <div className="verdict" role="status">
-      <ul className="releases">
-        {Object.entries(report.verdicts).map(([sdk, { ok, error }]) => (
-          <li key={sdk} className={ok ? "accepted" : "rejected"}>
-            AI SDK {sdk}: {ok ? "accepted" : `rejected: ${error ?? "the page shows no answer"}`}
-          </li>
-        ))}
-      </ul>
-      {report.problems.length === 0 && <p>No problems found.</p>}
-      <ul className="problems">
-        {report.problems.map((problem, index) => (
-          <li key={index} className={problem.severity}>
-            <b>{problem.rule}</b> {problem.frame !== null && `frame ${problem.frame}: `}
-            {problem.text}
-            <div className="hint">{problem.fix}</div>
-          </li>
-        ))}
-      </ul>
+    <div className="min-h-0 space-y-4 overflow-auto text-sm" role="status">
+      <p className="text-soft">
+        The page asked for AI SDK {asked}: the stream was encoded for that release.
+      </p>
+      {verdict && <Release name={asked} {...verdict} />}
+      {problems.length === 0 ? <p>No problems found.</p> : <Problems problems={problems} showFrame={showFrame} />}
+      <Collapsible.Root>
+        <Collapsible.Trigger className="group flex items-center gap-1 rounded font-medium hover:text-accent">
+          <ChevronRight aria-hidden="true" className="size-4 transition-transform group-data-[state=open]:rotate-90" />
+          Would other releases accept it?
+        </Collapsible.Trigger>
+        <Collapsible.Content className="mt-2 space-y-3 pl-5">
+          {Object.entries(others).map(([name, each]) => (
+            <Release key={name} name={name} {...each} />
+          ))}
+          <Problems problems={elsewhere} showFrame={showFrame} />
+        </Collapsible.Content>
+      </Collapsible.Root>
     </div>
+  );
+}
+
+function Release({ name, ok, error }: { name: string; ok: boolean; error?: string | null }) {
+  const Icon = ok ? CircleCheck : CircleX;
+  return (
+    <p className={classes("flex gap-2", ok ? "text-good" : "text-bad")}>
+      <Icon aria-hidden="true" className="mt-0.5 size-4 shrink-0" />
+      <span>
+        AI SDK {name}: {ok ? "accepted" : `rejected: ${error ?? "the page shows no answer"}`}
+      </span>
+    </p>
+  );
+}
+
+function Problems({ problems, showFrame }: { problems: Problem[]; showFrame: (number: number) => void }) {
+  return (
+    <ul className="space-y-3">
+      {problems.map(({ rule, severity, frame, text, fix, sdks }, index) => (
+        <li key={index} className={severity === "error" ? "text-bad" : "text-busy"}>
+          <b className="font-mono font-medium">{rule}</b>{" "}
+          {frame !== null && (
+            <button type="button" className="underline underline-offset-2" onClick={() => showFrame(frame)}>
+              frame {frame}
+            </button>
+          )}{" "}
+          <span className="text-ink">{text}</span>
+          <p className="text-soft">
+            {fix} ({sdks.map((sdk) => `AI SDK ${sdk}`).join(", ")})
+          </p>
+        </li>
+      ))}
+    </ul>
   );
 }

@@ -19,6 +19,9 @@ _SESSION_ID: Final = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9_.:~-]{0,199}")
 class Role(enum.IntEnum):
     """A person's role in a session, ordered by permissions.
 
+    Owners and collaborators may chat with an interactive session; a session of another kind is for its owner alone.
+    Viewers may not: for them the session does not exist (404).
+
     >>> Role.OWNER > Role.COLLABORATOR > Role.VIEWER
     True
     """

@@ -2,19 +2,20 @@
 
 import threading
 from abc import ABC, abstractmethod
+from collections.abc import Collection
 from types import TracebackType
 from typing import Any, Final, Literal, NamedTuple, Self, TypeAlias
 
 import msgspec
 
 from usechat.errors import StoreClosed
-from usechat.open_harness.engine.store import Session, is_unfinished
-from usechat.open_harness.runtime_protocol import Event, Snapshot
+from usechat.open_harness.engine.store import Session, is_running, is_unfinished
+from usechat.open_harness.runtime_protocol import Command, Event, Snapshot
 from usechat.protocol.values import json_value
 
 __all__ = ["BatchedRunStore", "Kind", "Record"]
 
-Kind: TypeAlias = Literal["event", "snapshot", "session"]
+Kind: TypeAlias = Literal["event", "snapshot", "session", "command"]
 
 _GATHER: Final = 0.02
 """How many seconds to gather writes, so that a stream of events takes few transactions."""
@@ -67,6 +68,10 @@ class BatchedRunStore(ABC):
         """Return an agent's session as JSON."""
 
     @abstractmethod
+    def _take_commands(self, run_ids: list[str]) -> list[tuple[str, str]]:
+        """Remove and return the commands for these runs, each with the id of its run."""
+
+    @abstractmethod
     def _disconnect(self) -> None:
         """Close the database; everything is written."""
 
@@ -106,6 +111,20 @@ class BatchedRunStore(ABC):
         self.flush()
         latest = self._read_latest(chat_id, owner)
         return latest[0] if latest is not None and is_unfinished(msgspec.json.decode(latest[1])) else None
+
+    def running_run(self, chat_id: str, owner: str = "") -> str | None:
+        """Return the latest run of a chat if a process is running it."""
+        self.flush()
+        latest = self._read_latest(chat_id, owner)
+        return latest[0] if latest is not None and is_running(msgspec.json.decode(latest[1])) else None
+
+    def send_command(self, run_id: str, command: Command) -> None:
+        """Store a command; it is written soon."""
+        self._add("command", run_id, command)
+
+    def take_commands(self, run_ids: Collection[str]) -> list[tuple[str, Command]]:
+        """Remove and return the commands for these runs."""
+        return [(run_id, msgspec.json.decode(text)) for run_id, text in self._take_commands(list(run_ids))]
 
     def load_session(self, session_id: str) -> Session | None:
         """Return a session."""

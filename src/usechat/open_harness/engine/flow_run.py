@@ -12,6 +12,7 @@ import msgspec
 
 from usechat.open_harness.engine.agent_sessions import AgentSessions
 from usechat.open_harness.engine.graph import EdgeStatus, Graph, NodeStatus
+from usechat.open_harness.engine.other_workers import UNREAD
 from usechat.open_harness.engine.store import FlowRunStore
 from usechat.open_harness.flow.definition import FlowDefinition
 from usechat.open_harness.flow.expressions import Answers, Scope
@@ -115,7 +116,7 @@ class FlowRun:
         self.pause = pause
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread = threading.get_ident()
-        self._store = store
+        self.store = store
         self.recorder = recorder
         self._invocations: Counter[str] = Counter()
         self._listeners = Listeners()
@@ -129,7 +130,7 @@ class FlowRun:
         """The agents' sessions. They depend on the flow's input, so they are opened on first use."""
         if self._sessions is None:
             self._sessions = AgentSessions(
-                self._store,
+                self.store,
                 flow_name=self.flow.name,
                 owner=self.state.owner,
                 flow_input=self.state.input,
@@ -149,15 +150,19 @@ class FlowRun:
         """Pass an event to all listeners, and store it."""
         stamped = {**event, "timestamp": int(time.time() * 1000)}
         self._listeners.notify(stamped)
-        self._store_safely(self._store.append_event, self.state.run_id, stamped)
+        self.record(stamped)
+
+    def record(self, event: Event) -> None:
+        """Store an event, or a record for other workers, without passing it to listeners."""
+        self._store_safely(self.store.append_event, self.state.run_id, event)
 
     def save(self) -> None:
         """Store a snapshot."""
-        self._store_safely(self._store.save_snapshot, self.state.run_id, self.snapshot())
+        self._store_safely(self.store.save_snapshot, self.state.run_id, self.snapshot())
 
     def flush(self) -> None:
         """Wait until everything is stored. Called in a thread."""
-        self._store_safely(self._store.flush)
+        self._store_safely(self.store.flush)
 
     def snapshot(self) -> dict[str, Any]:
         """Return a snapshot."""
@@ -181,7 +186,9 @@ class FlowRun:
 
     def close_inbox(self, run_id: str) -> None:
         """Remove the inbox of an invocation that has ended, unless it holds unread commands."""
-        if not self.inbox(run_id):
+        if unread := self.inbox(run_id).waiting():
+            self.record({"type": UNREAD, "commands": unread})
+        else:
             del self._inboxes[run_id]
 
     def scope(self, item: Scope | None = None, answers: Answers | None = None) -> Scope:

@@ -26,6 +26,7 @@ try:
         MetaData,
         Table,
         Text,
+        delete,
         func,
         literal,
         make_url,
@@ -68,6 +69,14 @@ _SESSIONS: Final = Table(
     Column("session_id", Text, primary_key=True),
     Column("session", Text, nullable=False),
     Column("updated_at", BigInteger, nullable=False),
+)
+_COMMANDS: Final = Table(
+    "usechat_run_commands",
+    _TABLES,
+    Column("id", BigInteger, primary_key=True, autoincrement=True),
+    Column("run_id", Text, nullable=False, index=True),
+    Column("command", Text, nullable=False),
+    Column("created_at", BigInteger, nullable=False),
 )
 _CREATING: Final = 0x75636872
 """The advisory lock under which tables are created: workers start at the same time."""
@@ -115,6 +124,11 @@ class PostgresRunStore(BatchedRunStore):
         rows = self._read(select(_SESSIONS.c.session).where(_SESSIONS.c.session_id == session_id))
         return next((row[0] for row in rows), None)
 
+    def _take_commands(self, run_ids: list[str]) -> list[tuple[str, str]]:
+        taken = delete(_COMMANDS).where(_COMMANDS.c.run_id.in_(run_ids))
+        rows = self._read(taken.returning(_COMMANDS.c.id, _COMMANDS.c.run_id, _COMMANDS.c.command))
+        return [(row[1], row[2]) for row in sorted(rows)]
+
     def _read(self, query: Executable) -> list[tuple[Any, ...]]:
         return self._wait_for(self._execute([query]))
 
@@ -160,6 +174,8 @@ def _statement(record: Record, now: int) -> Executable:
             return _append(_EVENTS, record.name, {"event": record.text, "created_at": now})
         case "snapshot":
             return _append(_SNAPSHOTS, record.name, {**_keys(record.text), "snapshot": record.text, "created_at": now})
+        case "command":
+            return insert(_COMMANDS).values(run_id=record.name, command=record.text, created_at=now)
         case "session":
             row = {"session_id": record.name, "session": record.text, "updated_at": now}
             put = insert(_SESSIONS).values(row)

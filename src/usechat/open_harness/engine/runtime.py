@@ -26,15 +26,17 @@ import asyncio
 import logging
 import uuid
 from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
 from usechat.errors import InvalidSetting, LocalProtocolError, NotResumable
 from usechat.open_harness.engine.flow_run import FlowRun, FlowRunState
+from usechat.open_harness.engine.other_workers import Readers, ReleaseRun, StoredRun, receiving
 from usechat.open_harness.engine.processes import new_start, this_process
 from usechat.open_harness.engine.scheduler import Scheduler
-from usechat.open_harness.engine.store import FlowRunStore, MemoryRunStore
+from usechat.open_harness.engine.store import FlowRunStore, MemoryRunStore, SharedRunStore
 from usechat.open_harness.events.event import EndsAt
 from usechat.open_harness.flow.definition import FlowDefinition
 from usechat.open_harness.flow.reading import load_flow
@@ -94,6 +96,7 @@ class FlowRuntime:
             self.flow, registry, _SESSIONS_ONLY if store is None else store, state, recorder=recording, pause=self.pause
         )
         self._owner = owner
+        self._readers = Readers(record=self._run.record, dispatch=self.dispatch, stop=self.stop)
         self._scheduler: Scheduler | None = None
         self._tasks: set[asyncio.Task[Any]] = set()
         self._rested = asyncio.Event()
@@ -179,6 +182,10 @@ class FlowRuntime:
         """Call the listener with every event from now on; return a function that removes it."""
         return self._run.listen(listener)
 
+    def on_release(self, release: ReleaseRun) -> None:
+        """Call ``release`` when a turn of another worker wants to show the run."""
+        self._readers.release_here = release
+
     def get_snapshot(self) -> Snapshot:
         """Return a snapshot of the run."""
         return self._run.snapshot()
@@ -212,18 +219,27 @@ class FlowRuntime:
     def _on_cancelled(self) -> None:
         self._end(is_pause=False)
 
+    def _receiving(self) -> AbstractContextManager[None]:
+        """Receive the commands of other workers while the flow runs, if there can be any."""
+        store = self._run.store
+        if not isinstance(store, SharedRunStore):
+            return nullcontext()
+        return receiving(store, self.run_id, self._readers.receive)
+
     async def _drive(self, scheduler: Scheduler) -> Snapshot:
         self._run.begin()
         self._run.state.process = this_process()
         self._scheduler = scheduler
         self._rested.clear()
         try:
-            failed = await scheduler.drive()
+            with self._receiving():
+                failed = await scheduler.drive()
         except Exception:
             _logger.exception("run %s failed", self.run_id)
             failed = True
         finally:
             self._scheduler = None
+            self._readers.close()
             self._rested.set()
         if self._run.state.status == "running":
             self._run.state.status = "complete"
@@ -238,7 +254,7 @@ class FlowRuntimes:
     """Makes the runtimes of one flow, one per turn. The arguments are those of :class:`FlowRuntime`.
 
     With a store, a turn goes on with the chat's latest run if that is paused, or if its process ended before it did:
-    completed nodes do not run twice.
+    completed nodes do not run twice. If another worker is running that run, the turn shows what follows.
 
     >>> from usechat.open_harness import OpenHarnessChatTransport
     >>> from usechat.testing import AgentClient
@@ -260,14 +276,35 @@ class FlowRuntimes:
         self.flow = flow if isinstance(flow, FlowDefinition) else load_flow(flow, registry=self._registry)
         self._store = store
         self._recording = recording
+        self._tasks: set[asyncio.Task[None]] = set()
 
     @property
     def finds_paused_runs(self) -> bool:
         """Whether a turn gets the paused run of its chat from the store, where another worker may have resumed it."""
         return self._store is not None
 
-    async def __call__(self, turn: Turn) -> FlowRuntime:
+    def release(self, turn: Turn) -> None:
+        """Ask the worker that runs the chat's flow to end the turn that shows it; ``turn`` shows what follows.
+
+        A turn that regenerates an answer stops the flow.
+        """
+        store = self._store
+        if not isinstance(store, SharedRunStore):
+            return
+        command = {"type": "stop" if turn.request.trigger == "regenerate-message" else "release"}
+
+        def send() -> None:
+            if (run_id := store.running_run(turn.chat_id, _owner(turn))) is not None:
+                store.send_command(run_id, command)
+
+        task = asyncio.get_running_loop().create_task(in_thread(send))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def __call__(self, turn: Turn) -> FlowRuntime | StoredRun:
         """Return the runtime of a turn."""
+        if (running := await self._running(turn)) is not None:
+            return running
         run_id = None if self._store is None else await in_thread(partial(_unfinished_run, self._store, turn))
         return FlowRuntime(
             self.flow,
@@ -277,12 +314,27 @@ class FlowRuntimes:
             recording=self._recording,
         )
 
+    async def _running(self, turn: Turn) -> StoredRun | None:
+        """Return the chat's latest run if a worker is running it. A regenerated answer begins anew."""
+        store = self._store
+        if not isinstance(store, SharedRunStore) or turn.request.trigger == "regenerate-message":
+            return None
+        run_id = await in_thread(partial(store.running_run, turn.chat_id, _owner(turn)))
+        if run_id is None:
+            return None
+        run = StoredRun(self.flow, store, run_id)
+        return run if await run.open() else None
+
 
 def _unfinished_run(store: FlowRunStore, turn: Turn) -> str | None:
     """Return the run that a turn goes on with. A regenerated answer begins anew."""
     if turn.request.trigger == "regenerate-message":
         return None
-    return store.unfinished_run(turn.chat_id, "" if turn.identity is None else turn.identity.subject)
+    return store.unfinished_run(turn.chat_id, _owner(turn))
+
+
+def _owner(turn: Turn) -> str:
+    return "" if turn.identity is None else turn.identity.subject
 
 
 def _owner_of_turn() -> str:

@@ -24,6 +24,10 @@ CREATE INDEX IF NOT EXISTS run_snapshots_by_chat
 CREATE TABLE IF NOT EXISTS agent_sessions(
     session_id TEXT PRIMARY KEY, session TEXT NOT NULL, updated_at INTEGER NOT NULL
 ) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS run_commands(
+    id INTEGER PRIMARY KEY AUTOINCREMENT, run_id TEXT NOT NULL, command TEXT NOT NULL, created_at INTEGER NOT NULL
+);
+CREATE INDEX IF NOT EXISTS run_commands_by_run ON run_commands(run_id);
 """
 # Both tables number their rows per run, from one, as the run store of Open Harness does.
 _APPEND: Final = """
@@ -34,6 +38,7 @@ _WRITE: Final[dict[Kind, str]] = {
     "event": _APPEND.format(table="run_events", column="event"),
     "snapshot": _APPEND.format(table="run_snapshots", column="snapshot"),
     "session": "INSERT OR REPLACE INTO agent_sessions VALUES (:name, :text, :now)",
+    "command": "INSERT INTO run_commands(run_id, command, created_at) VALUES (:name, :text, :now)",
 }
 _GET_SNAPSHOT: Final = "SELECT snapshot FROM run_snapshots WHERE run_id = ? ORDER BY seq DESC LIMIT 1"
 _GET_LATEST: Final = """
@@ -42,6 +47,7 @@ WHERE json_extract(snapshot, '$.input.chatId') = ? AND json_extract(snapshot, '$
 ORDER BY json_extract(snapshot, '$.startedAt') DESC, created_at DESC, seq DESC LIMIT 1
 """
 _GET_EVENTS: Final = "SELECT seq, event FROM run_events WHERE run_id = ? AND seq > ? ORDER BY seq"
+_GET_COMMANDS: Final = "SELECT id, run_id, command FROM run_commands WHERE run_id IN ({}) ORDER BY id"
 _GET_SESSION: Final = "SELECT session FROM agent_sessions WHERE session_id = ?"
 
 
@@ -86,6 +92,13 @@ class SqliteRunStore(BatchedRunStore):
 
     def _read_session(self, session_id: str) -> str | None:
         return next((row[0] for row in self._read(_GET_SESSION, session_id)), None)
+
+    def _take_commands(self, run_ids: list[str]) -> list[tuple[str, str]]:
+        rows = self._read(_GET_COMMANDS.format(", ".join("?" * len(run_ids))), *run_ids)
+        if rows:  # only the process that runs a flow takes its commands
+            with self._using:
+                self._connection.executemany("DELETE FROM run_commands WHERE id = ?", [(row[0],) for row in rows])
+        return [(row[1], row[2]) for row in rows]
 
     def _read(self, statement: str, *arguments: Any) -> list[tuple[Any, ...]]:
         with self._using:

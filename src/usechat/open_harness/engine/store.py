@@ -1,13 +1,13 @@
 """Stores of flow runs: events, snapshots and agent sessions."""
 
 from collections import OrderedDict
-from collections.abc import Mapping
-from typing import Any, Final, Protocol, TypeAlias
+from collections.abc import Collection, Mapping
+from typing import Any, Final, Protocol, TypeAlias, runtime_checkable
 
 from usechat.open_harness.engine.processes import is_alive
-from usechat.open_harness.runtime_protocol import Event, Snapshot
+from usechat.open_harness.runtime_protocol import Command, Event, Snapshot
 
-__all__ = ["FlowRunStore", "MemoryRunStore", "Session", "is_unfinished"]
+__all__ = ["FlowRunStore", "MemoryRunStore", "Session", "SharedRunStore", "is_running", "is_unfinished"]
 
 Session: TypeAlias = Mapping[str, Any]
 """The messages that an agent remembers, as plain JSON values."""
@@ -51,8 +51,27 @@ class FlowRunStore(Protocol):
         ...
 
 
+@runtime_checkable
+class SharedRunStore(FlowRunStore, Protocol):
+    """A store that several processes use: it also passes commands to the process that runs a flow."""
+
+    def running_run(self, chat_id: str, owner: str = "") -> str | None:
+        """Return the id of a chat's latest run if a process is running it: see :func:`is_running`."""
+        ...
+
+    def send_command(self, run_id: str, command: Command) -> None:
+        """Store a command for the process that runs a flow. Must not block."""
+        ...
+
+    def take_commands(self, run_ids: Collection[str]) -> list[tuple[str, Command]]:
+        """Remove and return the commands for these runs in their order, each with the id of its run."""
+        ...
+
+
 class MemoryRunStore:
     """Keeps the latest runs and agent sessions in memory; the least recently used are dropped.
+
+    ``maximum_runs`` and ``maximum_sessions`` are how many are kept. Everything is lost when the process ends.
 
     >>> store = MemoryRunStore(maximum_runs=10)
     >>> store.append_event("run-1", {"type": "flow:start"})
@@ -109,10 +128,15 @@ class MemoryRunStore:
         """Return at once: memory needs no flush."""
 
 
+def is_running(snapshot: Snapshot) -> bool:
+    """Return whether a process is running a run: it has not ended, and its process lives."""
+    return snapshot.get("status") == "running" and is_alive(str(snapshot.get("process", "")))
+
+
 def is_unfinished(snapshot: Snapshot) -> bool:
     """Return whether a run can be resumed: it is paused, or its process ended before it did."""
     status = snapshot.get("status")
-    return status == "paused" or (status == "running" and not is_alive(str(snapshot.get("process", ""))))
+    return status == "paused" or (status == "running" and not is_running(snapshot))
 
 
 def _make_room(kept: OrderedDict[str, Any], latest: str, maximum: int) -> None:

@@ -58,6 +58,10 @@ class AgentRequest(msgspec.Struct, frozen=True):
 class Answer(msgspec.Struct, rename="camel"):
     """The complete answer of a model; ``messages`` is what the agent remembers of it.
 
+    ``usage`` counts tokens by kind (``inputTokens``, ``outputTokens``), and ``model_usage`` does so by model.
+    ``num_turns`` is the number of model calls, ``duration_ms`` and ``total_cost_usd`` are for the whole answer.
+    ``structured_output`` is the value of an agent with an output schema.
+
     >>> Answer("Hello").text
     'Hello'
     """

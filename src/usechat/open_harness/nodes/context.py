@@ -88,8 +88,10 @@ class NodeContext:
     """One attempt of one invocation of a node: the second argument of a node's function.
 
     ``inbox`` holds the messages that the user sends while the node runs, ``state`` what all nodes share, ``flow_input``
-    the input of the flow. ``resume_message`` is the message that resumed a paused flow; ``stop_reason`` says why the
-    attempt ends. ``emit`` and ``pause`` may be called from any thread.
+    the input of the flow. ``node_id`` is the node, ``run_id`` its invocation, and ``invocation`` the number of it.
+    ``resume_message`` is the message that resumed a paused flow; ``stop_reason`` says why the
+    attempt ends. ``emit`` and ``pause`` may be called from any thread. ``sessions``,
+    ``session_name`` and ``recorder`` are for nodes that ask models.
 
     >>> from usechat.open_harness import FlowRuntime, default_registry
     >>> async def search(given, context):

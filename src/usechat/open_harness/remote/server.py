@@ -85,7 +85,8 @@ def serve_runtime(
 ) -> None:
     """Serve runtimes at ``ws://host:port/path`` to programs and pages of this machine. Returns when interrupted.
 
-    For other machines, mount :func:`runtime_app` behind something that authenticates.
+    For other machines, mount :func:`runtime_app` behind something that authenticates. ``factory`` is called for each
+    connection. Raises :class:`~usechat.errors.CannotListen` if the address is in use.
 
     .. code-block:: python
 

@@ -1,4 +1,4 @@
-"""Tells operators why Redis cannot be used, and how to mend that: one log line per cause and outage."""
+"""Tell operators why Redis cannot be used, and what would help: one log line per cause and outage."""
 
 import logging
 from typing import Final, NamedTuple

@@ -152,11 +152,12 @@ class Listener:
         return [followed for group in self._followed.values() for followed in group]
 
     def _handle_outage(self) -> None:
+        now = _now()
         for followed in self._all():
-            if _now() - self._reached > GIVE_UP * self._lease:
+            if now - self._reached > GIVE_UP * self._lease:
                 self._lose(followed)
             # Owners could not reach Redis either: they may renew their leases first.
-            followed.check_at = _now() + self._lease / 4
+            followed.check_at = now + self._lease / 4
 
     @property
     def _patience(self) -> float:
@@ -165,7 +166,8 @@ class Listener:
         return max(min(left, self._lease / 4), self._lease / 20)
 
     async def _check_leases(self) -> None:
-        due = [followed for followed in self._all() if followed.check_at <= _now()]
+        now = _now()
+        due = [followed for followed in self._all() if followed.check_at <= now]
         for begin in range(0, len(due), _CHECKED_TOGETHER):
             together = due[begin : begin + _CHECKED_TOGETHER]
             replies = await self._client.pipeline(list(map(self._check, together)), within=self._patience)

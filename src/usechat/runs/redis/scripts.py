@@ -75,6 +75,10 @@ class Keys(msgspec.Struct, frozen=True):
         """Return the key of a counter of :mod:`usechat.runs.quotas`."""
         return f"{self.prefix}:quota:{key}"
 
+    def state(self, handle: str) -> str:
+        """Return the key of the state of a paused agent."""
+        return f"{self.prefix}:state:{handle}"
+
     def turns(self, queue: str) -> str:
         """Return the key of a stream of turns that wait for an agent process, or are answered by one."""
         return f"{self.prefix}:turns:{{{queue}}}"

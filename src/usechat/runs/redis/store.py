@@ -41,6 +41,7 @@ from typing import Any, Final
 import msgspec
 
 from usechat.errors import MissingDependency, RunLost, StoreUnreachable
+from usechat.paused_states import STATE_SECONDS
 from usechat.runs.redis import scripts
 from usechat.runs.run import RunInfo, RunState
 from usechat.runs.store import LOST
@@ -53,7 +54,7 @@ except ImportError:
 from usechat.runs.redis.client import RedisClient
 from usechat.runs.redis.health import RedisHealth
 from usechat.runs.redis.listener import GIVE_UP, Listener, longest_block
-from usechat.runs.redis.writer import OwnedRun, Writer
+from usechat.runs.redis.writer import GATHER_BRIEFLY, OwnedRun, Writer
 
 __all__ = ["RedisRuns"]
 
@@ -274,6 +275,10 @@ class RedisRuns:
         """Seconds after which the run of a worker that died counts as lost."""
         return self._lease
 
+    def write_often(self) -> None:
+        """Gather frames for a shorter time: all readers are in other processes, and wait for every write."""
+        self._writer.gather = GATHER_BRIEFLY
+
     def turns_key(self, queue: str) -> str:
         """Return the key of a queue of turns."""
         return self._keys.turns(queue)
@@ -352,6 +357,17 @@ class RedisRuns:
         except (exceptions.RedisError, OSError) as error:
             self._health.failed(error)
             raise StoreUnreachable from error
+
+    # For agents that pause, see usechat.paused_states
+
+    async def keep_state(self, handle: str, state: bytes) -> None:
+        """Keep the state of a paused agent for a week."""
+        await self._ask("SET", self._keys.state(handle), state, "EX", STATE_SECONDS)
+
+    async def take_state(self, handle: str) -> bytes | None:
+        """Return the state of a paused agent and forget it."""
+        state: bytes | None = await self._ask("GETDEL", self._keys.state(handle))
+        return state
 
     # For quotas, see usechat.runs.quotas
 

@@ -65,6 +65,7 @@ class TakenTurn(msgspec.Struct, frozen=True):
 class RedisTurns:
     """A queue of turns in the Redis of a run store. Web processes give it to a ``ChatApp`` in the place of an agent.
 
+    - ``name``: names the queue; web and agent processes of one agent give the same name.
     - ``maximum_waiting``: with so many waiting turns further ones are refused (503, with ``Retry-After``).
     - ``patience``: seconds that a turn waits for an agent process before it counts as lost.
     - ``forwarded_headers``: the request headers that agents see.

@@ -5,7 +5,9 @@ from typing import Final, Literal, Protocol
 
 import msgspec
 
+from usechat.protocol.parts import Abort, Error, Finish
 from usechat.runs.run import RunInfo, RunState
+from usechat.turn import AgentInfo
 
 __all__ = [
     "BYTES",
@@ -19,6 +21,7 @@ __all__ = [
     "SERVER_ABORTS",
     "STREAMS",
     "THREADS_WAITING",
+    "TOKENS",
     "TTFB",
     "TURNS_OLDEST",
     "TURNS_RUNNING",
@@ -106,6 +109,13 @@ OPEN_CONNECTIONS: Final = Instrument(
 UNKNOWN_EVENTS: Final = Instrument(
     "adapter.translation.unknown_events", "counter", "{event}", "Events of a source that its adapter does not know."
 )
+TOKENS: Final = Instrument(
+    "adapter.agent.tokens",
+    "counter",
+    "{token}",
+    "Tokens that agents of frameworks have used, by the adapter and by whether they were read or written.",
+    labels=("framework", "type"),
+)
 
 INSTRUMENTS: Final = (
     REQUESTS,
@@ -120,6 +130,7 @@ INSTRUMENTS: Final = (
     OPEN_FAILURES,
     OPEN_CONNECTIONS,
     UNKNOWN_EVENTS,
+    TOKENS,
 )
 """What an observer counts. ``adapter.request.error_rate`` is none: it follows from the labels of the count."""
 
@@ -136,6 +147,8 @@ QUEUE_INSTRUMENTS: Final = (TURNS_WAITING, TURNS_OLDEST, TURNS_RUNNING)
 """What the page of a web process shows besides, if its agents are processes of their own: Redis is asked for it."""
 
 
+_FRAMEWORKS: Final = ("langgraph", "openai-agents", "pydantic-ai")
+"""The adapters whose series exist from the beginning; those of others begin with their first turn."""
 _PUBLISHED_TOGETHER: Final = 64 * 1024
 """Bytes are counted for every write. A local sum costs 0.1 µs; a counter of prometheus-client 0.4, in files 1.1."""
 
@@ -165,6 +178,9 @@ class MetricsObserver:
         self._open_failures = bind(OPEN_FAILURES)
         self._open_connections = bind(OPEN_CONNECTIONS)
         self._unknown_events = bind(UNKNOWN_EVENTS)
+        self._tokens: dict[tuple[str, str], Callable[[float], None]] = {}
+        for framework in _FRAMEWORKS:
+            self._count_no_tokens(framework)
         self._unpublished = 0
 
     def publish(self) -> None:
@@ -228,6 +244,31 @@ class MetricsObserver:
     def event_unknown(self, kind: str) -> None:  # noqa: ARG002
         """Count it. Its kind is in the log: a label for whatever a source may send has no bounds."""
         self._unknown_events(1)
+
+    def agent_invoked(self, agent: AgentInfo, chat_id: str) -> None:  # noqa: ARG002
+        """Let the series of its adapter exist, at zero."""
+        self._count_no_tokens(agent.framework)
+
+    def agent_ended(
+        self,
+        agent: AgentInfo,
+        ending: Finish | Error | Abort | None,
+        error: BaseException | None,  # noqa: ARG002
+    ) -> None:
+        """Count the tokens that it has used, if it says how many."""
+        used = (ending.usage if ending is not None else None) or {}
+        for kind in ("input", "output"):
+            if amount := used.get(f"{kind}Tokens"):
+                self._count_tokens(agent.framework, kind, amount)
+
+    def _count_no_tokens(self, framework: str) -> None:
+        for kind in ("input", "output"):
+            self._count_tokens(framework, kind, 0)
+
+    def _count_tokens(self, framework: str, kind: str, amount: float) -> None:
+        if (framework, kind) not in self._tokens:
+            self._tokens[framework, kind] = self._bind(TOKENS, framework=framework, type=kind)
+        self._tokens[framework, kind](amount)
 
     def _count_request(self, outcome: str, status: int, amount: int) -> None:
         if (outcome, status) not in self._requests:

@@ -3,7 +3,9 @@
 import logging
 from typing import Any, Final, Protocol
 
+from usechat.protocol.parts import Abort, Error, Finish
 from usechat.runs.run import RunInfo
+from usechat.turn import AgentInfo
 
 __all__ = ["Observer", "Observers", "Unobserved"]
 
@@ -13,7 +15,7 @@ _logger: Final = logging.getLogger("usechat.server")
 class Observer(Protocol):
     """Receives what happens in a server. Derive yours from :class:`Unobserved` and override what you need.
 
-    Methods are called in the event loop, some for every write: they return at once. What they raise is logged.
+    Methods are called in the event loop: they return at once. What they raise is logged.
 
     >>> from usechat.server import ChatApp, Unobserved
     >>> class Refusals(Unobserved):
@@ -47,7 +49,7 @@ class Observer(Protocol):
         ...
 
     def bytes_sent(self, count: int, /) -> None:
-        """Bytes of a stream were handed to the server."""
+        """Bytes of a stream were handed to the server; counted over about a second, and when the stream closes."""
         ...
 
     def stream_closed(self, reason: str) -> None:
@@ -72,6 +74,14 @@ class Observer(Protocol):
 
     def event_unknown(self, kind: str) -> None:
         """A source sent an event that its adapter does not know."""
+        ...
+
+    def agent_invoked(self, agent: AgentInfo, chat_id: str) -> None:
+        """An agent of a framework begins to answer. Called in the task of the turn, as ``run_started`` is."""
+        ...
+
+    def agent_ended(self, agent: AgentInfo, ending: Finish | Error | Abort | None, error: BaseException | None) -> None:
+        """An agent of a framework has ended: with the last part that it said, or with an exception."""
         ...
 
 
@@ -123,6 +133,12 @@ class Unobserved:
     def event_unknown(self, kind: str) -> None:
         """Do nothing."""
 
+    def agent_invoked(self, agent: AgentInfo, chat_id: str) -> None:
+        """Do nothing."""
+
+    def agent_ended(self, agent: AgentInfo, ending: Finish | Error | Abort | None, error: BaseException | None) -> None:
+        """Do nothing."""
+
 
 class Observers:
     """Passes everything on to several observers. One that raises is logged, once per method, and the others go on.
@@ -133,7 +149,7 @@ class Observers:
     def __init__(self, *observers: Observer) -> None:
         self._observers = observers
         self._logged: set[tuple[int, str]] = set()
-        # Called for every write: observers that ignore it are left out.
+        # Called for every stream each second: observers that ignore it are left out.
         self._byte_counters = [each for each in observers if _counts_bytes(each)]
 
     def bytes_sent(self, count: int, /) -> None:
@@ -204,6 +220,14 @@ class Observers:
     def event_unknown(self, kind: str) -> None:
         """Pass it on."""
         self._tell("event_unknown", kind)
+
+    def agent_invoked(self, agent: AgentInfo, chat_id: str) -> None:
+        """Pass it on."""
+        self._tell("agent_invoked", agent, chat_id)
+
+    def agent_ended(self, agent: AgentInfo, ending: Finish | Error | Abort | None, error: BaseException | None) -> None:
+        """Pass it on."""
+        self._tell("agent_ended", agent, ending, error)
 
 
 def _counts_bytes(observer: Observer) -> bool:

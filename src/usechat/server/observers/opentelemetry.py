@@ -1,11 +1,15 @@
 """Metrics and spans for OpenTelemetry; the SDK that the application sets up decides where they go."""
 
 from collections.abc import Callable
+from contextvars import ContextVar, Token
+from typing import Any, Final
 
 from usechat.errors import MissingDependency
+from usechat.protocol.parts import Abort, Error, Finish
 from usechat.runs.run import RunInfo, RunState
 from usechat.server.observers.metrics import Instrument, MetricsObserver
 from usechat.server.observers.observer import Observers, Unobserved
+from usechat.turn import AgentInfo
 
 try:
     from opentelemetry import context, metrics, trace
@@ -18,7 +22,10 @@ _SCOPE = "usechat"
 
 
 class OpenTelemetryObserver(Observers):
-    """Records metrics, and a span for every run. The providers are the global ones unless others are given.
+    """Records metrics, a span for every run, and one for every turn that an agent of a framework answers.
+
+    ``meter_provider`` and ``tracer_provider`` are by default the global ones. Raises
+    :class:`~usechat.errors.MissingDependency` without the extra ``otel``.
 
     >>> from usechat.server import ChatApp
     >>> app = ChatApp(lambda turn: "Hello!", observer=OpenTelemetryObserver())
@@ -32,7 +39,7 @@ class OpenTelemetryObserver(Observers):
     ) -> None:
         meter = metrics.get_meter(_SCOPE, meter_provider=meter_provider)
         tracer = trace.get_tracer(_SCOPE, tracer_provider=tracer_provider)
-        super().__init__(MetricsObserver(_OpenTelemetryBinding(meter)), _RunSpans(tracer))
+        super().__init__(MetricsObserver(_OpenTelemetryBinding(meter)), _RunSpans(tracer), _AgentSpans(tracer))
 
 
 class _RunSpans(Unobserved):
@@ -64,6 +71,50 @@ class _RunSpans(Unobserved):
         if info.state in (RunState.FAILED, RunState.LOST):
             span.set_status(trace.StatusCode.ERROR)
         span.end()
+
+
+_invocation: Final[ContextVar[tuple[trace.Span, Token[Any]]]] = ContextVar("usechat.invocation")
+
+
+class _AgentSpans(Unobserved):
+    """One span per turn of a framework's agent, named as in OpenTelemetry's conventions for generative AI.
+
+    It is current in the task of the turn, so the framework's own spans are below it.
+    """
+
+    def __init__(self, tracer: trace.Tracer) -> None:
+        self._tracer = tracer
+
+    def agent_invoked(self, agent: AgentInfo, chat_id: str) -> None:
+        """Start the span, and make it the current one."""
+        attributes = {
+            "gen_ai.operation.name": "invoke_agent",
+            "gen_ai.provider.name": agent.framework,
+            "gen_ai.conversation.id": chat_id,
+        }
+        if agent.name is not None:
+            attributes["gen_ai.agent.name"] = agent.name
+        span = self._tracer.start_span(" ".join(filter(None, ["invoke_agent", agent.name])), attributes=attributes)
+        _invocation.set((span, context.attach(trace.set_span_in_context(span))))
+
+    def agent_ended(
+        self,
+        agent: AgentInfo,  # noqa: ARG002
+        ending: Finish | Error | Abort | None,
+        error: BaseException | None,
+    ) -> None:
+        """End the span with the tokens, the finish reason, or the type of the failure."""
+        span, token = _invocation.get()
+        for kind in ("input", "output"):
+            if ending is not None and (amount := (ending.usage or {}).get(f"{kind}Tokens")) is not None:
+                span.set_attribute(f"gen_ai.usage.{kind}_tokens", amount)
+        if isinstance(ending, Finish) and ending.reason is not None:
+            span.set_attribute("gen_ai.response.finish_reasons", [ending.reason])
+        if isinstance(error, Exception) or isinstance(ending, Error):
+            span.set_attribute("error.type", type(error).__qualname__ if error is not None else "agent_error")
+            span.set_status(trace.StatusCode.ERROR)
+        span.end()
+        context.detach(token)
 
 
 class _OpenTelemetryBinding:

@@ -63,7 +63,7 @@ def _unbuffered(terminal: int) -> Iterator[None]:
         import termios
         import tty
     except ImportError:
-        raise CannotServe("--step needs a terminal of Unix") from None
+        raise CannotServe("--step needs a Unix terminal") from None
     before: Any = termios.tcgetattr(terminal)
     tty.setcbreak(terminal)
     try:

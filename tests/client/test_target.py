@@ -23,8 +23,8 @@ from tests.client.test_recording import LINES
 from tests.conformance.served import serving
 from tests.server.process import PATIENCE, eventually, question, serve_process
 from usechat.cli import main
-from usechat.cli.kinds import AiSdkOptions, AiSdkTarget, RecordingOptions, RecordingTarget
 from usechat.cli.plan import Plan, make_app
+from usechat.client.target import AiSdkOptions, AiSdkTarget, RecordingOptions, RecordingTarget
 from usechat.errors import CannotServe, InvalidAddress, UnusableFile
 from usechat.server import ChatApp
 from usechat.server.auth.tokens import new_api_token
@@ -140,7 +140,7 @@ async def test_a_recording_is_for_those_with_a_token(tour: Path, tmp_path: Path)
         (["--sdk", "5"], "--sdk has no effect on "),
         (["--workers", "2"], "--workers is 1 for "),
         (["--step"], "--step needs a terminal: each key that is pressed in it sends a frame"),
-        (["--host", "0.0.0.0"], "--host 0.0.0.0 lets other machines in; say with --auth who is allowed"),
+        (["--host", "0.0.0.0"], "--host 0.0.0.0 accepts other machines; --auth must say who is allowed"),
     ],
 )
 def test_options_that_make_no_sense_with_a_recording_are_named(

@@ -112,7 +112,7 @@ class RecordingTarget:
         from starlette.applications import Starlette
         from starlette.routing import Route
 
-        from usechat.cli.keys import TerminalKeys
+        from usechat.client.keys import TerminalKeys
         from usechat.client.recording import StreamPlayer, StreamRecording
         from usechat.server.auth.guard import Guarded
 

@@ -1,0 +1,32 @@
+"""`python -m bench.server.agents`: an agent process that answers what the web process of a benchmark queues."""
+
+from bench.server.contestants import turns
+from bench.server.load import Load
+from usechat.server.app import rare_collections
+from usechat.server.settings import Settings
+from usechat.server.worker import AgentWorker
+
+_CONCURRENCY = 10_000
+
+
+async def _work() -> None:
+    worker = AgentWorker(
+        Load("paced").agent,
+        turns("paced"),
+        version="bench",
+        settings=Settings(disconnect="cancel"),
+        concurrency=_CONCURRENCY,
+    )
+    print("ready", flush=True)
+    await worker.work(drain=0)
+
+
+def main() -> None:
+    import uvloop
+
+    with rare_collections():
+        uvloop.run(_work())
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,67 @@
+"""Take the pictures of the page for the documentation: ``python -m scripts.screenshots``."""
+
+from pathlib import Path
+from typing import Final
+
+from playwright.sync_api import Browser, Page, sync_playwright
+
+from tests.browser.agent import answer
+from tests.browser.chatting import ask, wait_until_idle
+from tests.browser.chromium import ARGUMENTS, find_chromium
+from tests.browser.conftest import page_served
+
+IMAGES: Final = Path(__file__).parent.parent / "docs" / "images"
+STATES: Final = {
+    "markdown": "markdown",
+    "tools": "tools please",
+    "approval": "approve this",
+    "data": "drawn please",
+    "flow": "flow please",
+}
+"""The pictures by name, and what the agent of the tests is asked for each."""
+
+
+def main() -> None:
+    """Take each picture in light and in dark."""
+    IMAGES.mkdir(exist_ok=True)
+    found = find_chromium()
+    with page_served(answer) as served, sync_playwright() as playwright:
+        browser = playwright.chromium.launch(
+            executable_path=found.path, args=list(ARGUMENTS), env={**found.environment}
+        )
+        for theme in ("light", "dark"):
+            _take(browser, f"http://127.0.0.1:{served.port}/chat/", theme)
+        browser.close()
+
+
+def _take(browser: Browser, address: str, theme: str) -> None:
+    context = browser.new_context(viewport={"width": 1280, "height": 800}, color_scheme=theme)  # type: ignore[arg-type]
+    page = context.new_page()
+    page.goto(address)
+    page.wait_for_selector("#prompt")
+    _save(page, f"empty-{theme}")
+    for name, text in STATES.items():
+        page.get_by_role("button", name="New chat").click()
+        ask(page, text)
+        wait_until_idle(page)
+        _save(page, f"{name}-{theme}")
+    page.get_by_role("button", name="Inspector").click()
+    page.get_by_role("button", name="[DONE]", exact=True).click()
+    _save(page, f"inspector-{theme}")
+    page.get_by_role("button", name="Inspector", exact=True).click()
+    page.set_viewport_size({"width": 390, "height": 800})
+    page.reload()
+    ask(page, "tools please")
+    wait_until_idle(page)
+    _save(page, f"phone-{theme}")
+    context.close()
+
+
+def _save(page: Page, name: str) -> None:
+    page.mouse.move(0, 0)
+    page.wait_for_timeout(400)  # transitions end
+    page.screenshot(path=IMAGES / f"page-{name}.png")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,57 @@
+"""The states of paused agents: what a framework needs to go on when a person has answered.
+
+A state may hold the whole history of a chat, so it never goes to the page. It is kept under a handle that tells
+nothing, and taken once. Stores of runs keep states, so with Redis any worker can go on.
+"""
+
+from collections import OrderedDict
+from typing import Final, Protocol
+
+__all__ = ["STATE_SECONDS", "MemoryStates", "PausedStates"]
+
+STATE_SECONDS: Final = 7 * 24 * 3600
+"""How long a state waits for its answer, where a store can let it expire."""
+_MAXIMUM_BYTES: Final = 64 * 1024 * 1024
+
+
+class PausedStates(Protocol):
+    """Keeps states of paused agents; each is taken once."""
+
+    async def keep_state(self, handle: str, state: bytes) -> None:
+        """Keep a state, instead of an earlier one under the same handle."""
+        ...
+
+    async def take_state(self, handle: str) -> bytes | None:
+        """Return a state and forget it, atomic across all workers; nothing if there is none."""
+        ...
+
+
+class MemoryStates:
+    """Keeps states in this process. When they are too many, the oldest ones are forgotten.
+
+    >>> import asyncio
+    >>> async def main(states: PausedStates) -> list[bytes | None]:
+    ...     await states.keep_state("h1", b"state")
+    ...     return [await states.take_state("h1"), await states.take_state("h1")]
+    >>> asyncio.run(main(MemoryStates()))
+    [b'state', None]
+    """
+
+    def __init__(self, *, maximum_bytes: int = _MAXIMUM_BYTES) -> None:
+        self._maximum_bytes = maximum_bytes
+        self._bytes = 0
+        self._states: OrderedDict[str, bytes] = OrderedDict()
+
+    async def keep_state(self, handle: str, state: bytes) -> None:
+        """Keep a state, instead of an earlier one under the same handle."""
+        await self.take_state(handle)
+        self._states[handle] = state
+        self._bytes += len(state)
+        while self._bytes > self._maximum_bytes:
+            self._bytes -= len(self._states.popitem(last=False)[1])
+
+    async def take_state(self, handle: str) -> bytes | None:
+        """Return a state and forget it."""
+        state = self._states.pop(handle, None)
+        self._bytes -= len(state or b"")
+        return state

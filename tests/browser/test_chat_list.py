@@ -1,0 +1,137 @@
+"""The list of chats: what one can do with them, and what stays apart."""
+
+import re
+
+from playwright.sync_api import BrowserContext
+
+from tests.browser.agent import answer
+from tests.browser.chatting import ask, delete_chat, expect, wait_until_idle
+from tests.browser.conftest import OpenPage, page_served
+
+
+def test_a_deleted_chat_can_be_put_back(open_page: OpenPage) -> None:
+    page = open_page()
+    ask(page, "hello there")
+    wait_until_idle(page)
+    chats = page.get_by_role("navigation", name="Chats")
+    delete_chat(page, "hello there")
+    expect(chats).not_to_contain_text("hello there")
+    expect(page.get_by_text("You said: hello there")).to_be_hidden()
+    page.get_by_role("button", name="Undo").click()
+    expect(chats).to_contain_text("hello there")
+    expect(page.get_by_text("You said: hello there")).to_be_visible()
+    page.reload()
+    expect(page.get_by_text("You said: hello there")).to_be_visible()
+
+
+def test_a_chat_is_renamed_pinned_and_found(open_page: OpenPage) -> None:
+    page = open_page()
+    for text in ("first words", "second words"):
+        page.get_by_role("button", name="New chat").click()
+        ask(page, text)
+        wait_until_idle(page)
+    chats = page.get_by_role("navigation", name="Chats")
+    page.get_by_role("button", name="first words", exact=True).hover()
+    page.get_by_role("button", name="Options of first words").click()
+    page.get_by_role("menuitem", name="Rename").click()
+    page.get_by_label("Title").fill("My own title")
+    page.get_by_label("Title").press("Enter")
+    page.get_by_role("button", name="My own title", exact=True).click()
+    expect(page.locator("h1")).to_have_text("My own title")
+    ask(page, "more words")
+    wait_until_idle(page)
+    expect(chats).to_contain_text("My own title")
+    page.get_by_role("button", name="Options of second words").click()
+    page.get_by_role("menuitem", name="Pin", exact=True).click()
+    expect(chats.get_by_role("region", name="Pinned")).to_have_text(re.compile("second words"))
+    expect(chats.get_by_role("region", name="Today")).to_have_text(re.compile("My own title"))
+    page.get_by_label("Search chats").fill("own")
+    expect(chats).not_to_contain_text("second words")
+    expect(chats).to_contain_text("My own title")
+
+
+def test_a_chat_is_exported(open_page: OpenPage) -> None:
+    page = open_page()
+    ask(page, "hello there")
+    wait_until_idle(page)
+    page.get_by_role("button", name="hello there", exact=True).hover()
+    page.get_by_role("button", name="Options of hello there").click()
+    with page.expect_download() as saved:
+        page.get_by_role("menuitem", name="Export as Markdown").click()
+    assert saved.value.suggested_filename == "hello-there.md"
+    text = saved.value.path().read_text(encoding="utf-8")
+    assert text == "## You\n\nhello there\n\n## Assistant\n\nYou said: hello there\n"
+
+
+def test_chats_of_different_agents_at_one_address_stay_apart(context: BrowserContext) -> None:
+    """As when one agent is served on a port after another."""
+    with page_served(answer, name="one:agent") as served, page_served(answer, name="two:agent") as other:
+        page = context.new_page()
+        address = f"http://127.0.0.1:{served.port}/chat/"
+        page.goto(address)
+        ask(page, "hello there")
+        wait_until_idle(page)
+        page.route(
+            address,
+            lambda route: route.fulfill(
+                response=context.request.get(address.replace(str(served.port), str(other.port)))
+            ),
+        )
+        page.goto(address)
+        expect(page.get_by_role("navigation", name="Chats")).to_contain_text("No chats yet.")
+        page.unroute(address)
+        page.goto(address)
+        expect(page.get_by_role("navigation", name="Chats")).to_contain_text("hello there")
+
+
+def test_what_was_typed_stays_over_a_switch_and_a_reload(open_page: OpenPage) -> None:
+    page = open_page()
+    ask(page, "hello there")
+    wait_until_idle(page)
+    page.fill("#prompt", "half a thought")
+    page.get_by_role("button", name="New chat").click()
+    expect(page.locator("#prompt")).to_have_value("")
+    page.get_by_role("navigation").get_by_role("button", name="hello there", exact=True).click()
+    expect(page.locator("#prompt")).to_have_value("half a thought")
+    page.reload()
+    expect(page.locator("#prompt")).to_have_value("half a thought")
+    page.press("#prompt", "Enter")
+    expect(page.get_by_text("You said: half a thought")).to_be_visible()
+    wait_until_idle(page)
+    page.reload()
+    expect(page.locator("#prompt")).to_have_value("")
+
+
+def test_a_tap_beside_the_drawer_closes_it(open_page: OpenPage) -> None:
+    page = open_page()
+    page.set_viewport_size({"width": 390, "height": 780})
+    page.reload()
+    chats = page.get_by_role("navigation", name="Chats")
+    expect(chats).to_be_hidden()
+    page.get_by_role("button", name="Chats").click()
+    expect(chats).to_be_visible()
+    page.mouse.click(370, 400)
+    expect(chats).to_be_hidden()
+
+
+def test_every_command_is_found_by_typing(open_page: OpenPage) -> None:
+    page = open_page()
+    ask(page, "hello there")
+    wait_until_idle(page)
+    page.keyboard.press("Control+k")
+    page.keyboard.type("inspec")
+    page.keyboard.press("Enter")
+    expect(page.get_by_role("complementary", name="Inspector")).to_be_visible()
+    page.keyboard.press("Escape")
+    expect(page.get_by_role("complementary", name="Inspector")).to_be_hidden()
+    page.keyboard.press("Control+Shift+O")
+    expect(page.get_by_text("You said: hello there")).to_be_hidden()
+    page.keyboard.press("Control+k")
+    page.keyboard.type("hello")
+    page.keyboard.press("Enter")
+    expect(page.get_by_text("You said: hello there")).to_be_visible()
+    page.keyboard.press("Shift+Tab")
+    page.keyboard.press("?")
+    expect(page.get_by_role("dialog", name="Keyboard shortcuts")).to_be_visible()
+    page.keyboard.press("Escape")
+    expect(page.get_by_role("dialog")).to_be_hidden()

@@ -1,0 +1,104 @@
+"""What an answer holds can be read: long code, wide tables, formulas, task lists, data, on paper and on a phone."""
+
+from tests.browser.agent import LONG_CODE
+from tests.browser.chatting import ask, expect, wait_until_idle
+from tests.browser.conftest import OpenPage
+
+
+def test_long_code_is_whole_coloured_and_copied(open_page: OpenPage) -> None:
+    page = open_page()
+    ask(page, "code please")
+    wait_until_idle(page)
+    code = page.locator(".code-block pre")
+    last = code.get_by_text("def function_29")
+    last.scroll_into_view_if_needed()
+    expect(last).to_be_in_viewport()
+    assert code.evaluate("pre => pre.scrollHeight - pre.clientHeight") <= 1, "no line is cut off"
+    assert code.evaluate("pre => pre.scrollWidth > pre.clientWidth"), "a wide line scrolls"
+    code.evaluate("pre => { pre.scrollLeft = 100000; }")
+    assert code.evaluate("pre => pre.scrollLeft") > 0
+    expect(code.locator(".token").first).to_have_text("def")
+    page.get_by_role("button", name="Copy code").click()
+    assert page.evaluate("navigator.clipboard.readText()") == LONG_CODE.removeprefix("```python\n").removesuffix(
+        "\n```\n"
+    )
+
+
+def test_a_wide_table_scrolls_and_breaks_no_word(open_page: OpenPage) -> None:
+    page = open_page()
+    page.set_viewport_size({"width": 390, "height": 780})
+    expect(page.get_by_role("navigation", name="Chats")).to_be_hidden()
+    ask(page, "table please")
+    wait_until_idle(page)
+    table = page.get_by_role("region", name="Table")
+    assert table.evaluate("box => box.scrollWidth > box.clientWidth")
+    assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+    lines = "cell => { const range = document.createRange(); range.selectNodeContents(cell);"
+    assert table.get_by_role("cell").first.evaluate(f"{lines} return range.getClientRects().length; }}") == 1
+    table.hover()
+    page.get_by_role("button", name="Copy table").click()
+    copied = page.evaluate("navigator.clipboard.readText()")
+    assert copied.splitlines()[0].split("\t") == [f"Considerable-{number}" for number in range(9)]
+
+
+def test_formulas_are_drawn_and_code_keeps_its_backslashes(open_page: OpenPage) -> None:
+    page = open_page()
+    ask(page, "formulas please")
+    wait_until_idle(page)
+    answer = page.get_by_label("Assistant")
+    expect(answer.locator(".katex")).to_have_count(2)
+    expect(answer.locator(".katex-display")).to_have_count(1)
+    expect(answer.locator("code")).to_have_text(r"\(raw\)")
+
+
+def test_task_lists_have_named_boxes(open_page: OpenPage) -> None:
+    page = open_page()
+    ask(page, "tasks please")
+    wait_until_idle(page)
+    expect(page.get_by_role("checkbox", name="Done")).to_be_checked()
+    expect(page.get_by_role("checkbox", name="To do")).not_to_be_checked()
+
+
+def test_data_is_drawn_by_its_kind(open_page: OpenPage) -> None:
+    page = open_page()
+    ask(page, "drawn please")
+    expect(page.get_by_role("progressbar", name="Reading files")).to_have_attribute("aria-valuenow", "40")
+    expect(page.get_by_role("img", name="sales: 2025 3, 5, 2")).to_be_visible()
+    expect(page.get_by_role("cell", name="567131")).to_be_visible()
+
+
+def test_an_empty_answer_says_so(open_page: OpenPage) -> None:
+    page = open_page()
+    ask(page, "nothing please")
+    expect(page.get_by_text("The answer is empty.")).to_be_visible()
+
+
+def test_text_from_right_to_left_begins_on_the_right(open_page: OpenPage) -> None:
+    page = open_page()
+    ask(page, "שלום עולם")
+    wait_until_idle(page)
+    expect(page.locator("#prompt")).to_have_attribute("dir", "auto")
+    words = page.get_by_label("You", exact=True).locator("p")
+    assert words.evaluate("element => getComputedStyle(element).direction") == "rtl"
+
+
+def test_paper_shows_the_whole_conversation_and_nothing_else(open_page: OpenPage) -> None:
+    page = open_page()
+    ask(page, "code please")
+    wait_until_idle(page)
+    ask(page, "the last words")
+    wait_until_idle(page)
+    page.emulate_media(media="print")
+    expect(page.locator("#prompt")).to_be_hidden()
+    expect(page.get_by_role("navigation", name="Chats")).to_be_hidden()
+    assert page.evaluate("document.documentElement.scrollHeight") > 2 * page.evaluate("innerHeight")
+    for box in ("[role=log]", ".code-block pre"):
+        assert page.locator(box).first.evaluate("box => box.scrollHeight - box.clientHeight") <= 1, box
+
+
+def test_the_page_has_one_main_heading(open_page: OpenPage) -> None:
+    page = open_page()
+    expect(page.locator("h1")).to_have_text("Under test")
+    ask(page, "hello there")
+    wait_until_idle(page)
+    expect(page.locator("h1")).to_have_text("hello there")

@@ -1,0 +1,39 @@
+"""The page code in the documentation, compiled by the real compiler with the real packages."""
+
+import re
+from pathlib import Path
+
+from scripts.generate_docs import pages
+from tests.conformance.tsc import complaints
+
+BLOCK = re.compile(r"^```tsx?\n(.*?)^```", re.DOTALL | re.MULTILINE)
+AROUND = """
+import { useChat } from "@ai-sdk/react";
+import { DefaultChatTransport, lastAssistantMessageIsCompleteWithToolCalls, type UIMessage } from "ai";
+
+declare const chatId: string, id: string, sessionId: string, token: string, history: UIMessage[];
+declare const message: UIMessage<unknown, { weather: { city: string; celsius: number } }>;
+declare const load: (id: string) => Promise<UIMessage[]>;
+declare const WeatherCard: (props: { city: string; celsius: number }) => React.JSX.Element;
+
+export async function Block() {
+"""
+"""What a reader of a block knows from the text around it."""
+
+
+def blocks() -> dict[str, str]:
+    """Return each block as a file that can be compiled alone; a bare expression of JSX is returned."""
+    files = {}
+    for page in pages():
+        for number, code in enumerate(BLOCK.findall(page.read_text(encoding="utf-8")), 1):
+            body = f"return <>{code}</>;" if code.startswith("{") else code
+            files[f"{page.stem}-{number}.tsx"] = f"{AROUND}{body}\n}}\n"
+    return files
+
+
+def test_every_block_is_compiled_without_a_complaint(tmp_path: Path) -> None:
+    files = blocks()
+    assert {"README-1.tsx", "serving-2.tsx", "tools-1.tsx", "data-1.tsx"} <= {*files}
+    for name, text in files.items():
+        (tmp_path / name).write_text(text, encoding="utf-8")
+    assert complaints(tmp_path, *files) == ""

@@ -1,0 +1,107 @@
+"""The tour: each step shows what it says, and says how."""
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.demo.asking import answered, cited, guide, texts, tools, user
+from usechat.demo.app import SUGGESTIONS
+from usechat.demo.tour import FLOW, STEPS
+from usechat.protocol.request import ChatRequest
+
+DOCS = Path(__file__).parents[2]
+
+
+def how(message: dict[str, Any]) -> str:
+    """The line that names the code, whose link leads to a page."""
+    found = re.search(r"The code: `[^`]+` \(\[documentation\]\(docs/([\w-]+\.md)\)\)\.$", texts(message)[-1])
+    assert found is not None
+    assert (DOCS / "docs" / found[1]).is_file() or (DOCS / found[1]).is_file()
+    return found[1]
+
+
+def test_the_page_offers_every_step() -> None:
+    assert [text for text in SUGGESTIONS if text.startswith("Show ")] == [*STEPS, FLOW]
+
+
+@pytest.mark.parametrize(
+    "text", [text for text in STEPS if "approval" not in text and "browser" not in text and "error" not in text]
+)
+async def test_a_step_ends_with_its_code(text: str) -> None:
+    assert how(await answered(user(text), chat=text))
+
+
+async def test_reasoning_comes_before_the_text() -> None:
+    message = await answered(user("Show streaming with reasoning"), chat="streaming")
+    assert [part["type"] for part in message["parts"] if part["type"] != "step-start"] == ["reasoning", "text"]
+
+
+async def test_two_tools_run_at_once() -> None:
+    message = await answered(user("Show two tools at once"), chat="tools")
+    calls = [part for part in message["parts"] if part["type"] == "tool-weather"]
+    assert [(call["input"]["city"], call["output"]["celsius"]) for call in calls] == [("Lisbon", 21), ("Oslo", -3)]
+
+
+@pytest.mark.parametrize(
+    ("approved", "state", "said"),
+    [(True, "output-available", "You approved"), (False, "output-denied", "You denied it")],
+)
+async def test_an_approval_has_an_effect(approved: bool, state: str, said: str) -> None:
+    asked = user("Show an approval and its effect")
+    message = await answered(asked, chat=f"tour {approved}")
+    assert tools(message) == {"tool-delete_notes": "approval-requested"}
+    for part in message["parts"]:
+        if part["type"] == "tool-delete_notes":
+            part |= {"state": "approval-responded", "approval": {"id": part["approval"]["id"], "approved": approved}}
+    message = await answered(asked, message, chat=f"tour {approved}")
+    assert tools(message) == {"tool-delete_notes": state}
+    assert texts(message)[-1].startswith(said)
+    assert how(message)
+
+
+async def test_the_browser_tells_its_time() -> None:
+    asked = user("Show a tool that runs in my browser")
+    message = await answered(asked, chat="clock")
+    assert tools(message) == {"tool-browser_time": "input-available"}
+    for part in message["parts"]:
+        if part["type"] == "tool-browser_time":
+            part |= {"state": "output-available", "output": {"time": "12:34", "timeZone": "Europe/Lisbon"}}
+    message = await answered(asked, message, chat="clock")
+    assert texts(message)[-1].startswith("Your browser says that it is 12:34 (Europe/Lisbon).")
+
+
+async def test_a_file_and_an_image_are_made() -> None:
+    message = await answered(user("Show a file and an image"), chat="files")
+    kinds = [(part["mediaType"], part["url"].partition(",")[0]) for part in message["parts"] if part["type"] == "file"]
+    assert kinds == [("image/png", "data:image/png;base64"), ("text/csv", "data:text/csv;base64")]
+
+
+async def test_progress_is_one_part_that_changes() -> None:
+    message = await answered(user("Show progress and a chart"), chat="data")
+    data = {part["type"]: part["data"] for part in message["parts"] if part["type"].startswith("data-")}
+    assert data["data-progress"] == {"percent": 100, "label": "Counting the visitors"}
+    assert len(data["data-visitors"]["series"][0]["values"]) == len(data["data-visitors"]["labels"]) == 7
+
+
+async def test_sources_lead_to_pages() -> None:
+    message = await answered(user("Show sources"), chat="sources")
+    assert cited(message) == ["docs/serving.md", "docs/chats.md"]
+
+
+async def test_an_error_is_redacted() -> None:
+    request = ChatRequest.parse({"id": "failing", "messages": [user("Show an error that is redacted")]})
+    chunks = [chunk async for chunk in await guide().send_messages(request)]
+    assert "swordfish" not in str(chunks)
+    assert "Reference" in str(chunks[-1]) or "Reference" in str(chunks)
+
+
+async def test_two_nodes_run_side_by_side() -> None:
+    message = await answered(user(FLOW), chat="party")
+    data = [part for part in message["parts"] if part["type"] == "data-node-status"]
+    assert {part["data"]["nodeId"]: part["data"]["status"] for part in data} == dict.fromkeys(
+        ("snacks", "drinks", "menu"), "complete"
+    )
+    assert how(message) == "open-harness.md"
+    assert [part["type"] for part in message["parts"]].count("text") == 3

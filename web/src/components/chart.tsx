@@ -1,0 +1,106 @@
+const WIDTH = 640;
+const HEIGHT = 240;
+const LEFT = 48;
+const BOTTOM = 28;
+const TOP = 12;
+const COLOURS = ["var(--accent)", "var(--busy)", "var(--good)", "var(--bad)", "var(--soft)"];
+
+export interface ChartData {
+  series: { name: string; values: number[] }[];
+  labels: string[];
+  bars: boolean;
+}
+
+/** Read `{series: [{name, values}], labels, kind: "bar"}`, or `{series: {name: values}}`; undefined for anything else. */
+export function chartOf(data: unknown): ChartData | undefined {
+  if (typeof data !== "object" || data === null || !("series" in data)) return undefined;
+  const { series: told, labels, kind } = data as { series: unknown; labels?: unknown; kind?: unknown };
+  const listed = Array.isArray(told)
+    ? told.map((each: { name?: unknown; values?: unknown; data?: unknown } | null) => [each?.name, each?.values ?? each?.data])
+    : typeof told === "object" && told !== null
+      ? Object.entries(told)
+      : [];
+  const series = listed.flatMap(([name, values], index) =>
+    Array.isArray(values) && values.length > 0 && values.every((value) => typeof value === "number")
+      ? [{ name: typeof name === "string" ? name : `Series ${index + 1}`, values: values as number[] }]
+      : [],
+  );
+  if (series.length === 0 || series.length !== listed.length) return undefined;
+  return { series, labels: Array.isArray(labels) ? labels.map(String) : [], bars: kind === "bar" };
+}
+
+/** Lines or bars, drawn as SVG. */
+export function Chart({ name, chart }: { name: string; chart: ChartData }) {
+  const all = chart.series.flatMap(({ values }) => values);
+  const count = Math.max(...chart.series.map(({ values }) => values.length));
+  const [low, high] = [Math.min(0, ...all), Math.max(...all, 0) || 1];
+  const y = (value: number) => TOP + ((high - value) / (high - low)) * (HEIGHT - TOP - BOTTOM);
+  const slot = (WIDTH - LEFT) / count;
+  const x = (index: number) => LEFT + slot * (index + 0.5);
+  const bar = (slot * 0.7) / chart.series.length;
+  const ticks = [low, (low + high) / 2, high];
+  const every = Math.ceil(count / 8);
+  return (
+    <figure className="rounded-xl border border-line p-4">
+      <figcaption className="mb-2 flex flex-wrap items-center gap-x-4 gap-y-1 text-xs text-soft">
+        <span className="font-medium">{name}</span>
+        {chart.series.map((each, index) => (
+          <span key={index} className="inline-flex items-center gap-1.5">
+            <span aria-hidden="true" className="size-2.5 rounded-full" style={{ backgroundColor: COLOURS[index % COLOURS.length] }} />
+            {each.name}
+          </span>
+        ))}
+      </figcaption>
+      <svg viewBox={`0 0 ${WIDTH} ${HEIGHT}`} role="img" aria-label={describe(name, chart)} className="icon h-auto w-full">
+        {ticks.map((tick) => (
+          <g key={tick}>
+            <line x1={LEFT} x2={WIDTH} y1={y(tick)} y2={y(tick)} stroke="var(--line)" />
+            <text x={LEFT - 8} y={y(tick) + 4} textAnchor="end" fontSize="12" fill="var(--soft)">
+              {short(tick)}
+            </text>
+          </g>
+        ))}
+        {chart.labels.slice(0, count).map(
+          (label, index) =>
+            index % every === 0 && (
+              <text key={index} x={x(index)} y={HEIGHT - 8} textAnchor="middle" fontSize="12" fill="var(--soft)">
+                {label}
+              </text>
+            ),
+        )}
+        {chart.series.map(({ values }, number) =>
+          chart.bars ? (
+            values.map((value, index) => (
+              <rect
+                key={`${number}-${index}`}
+                x={x(index) - (bar * chart.series.length) / 2 + number * bar}
+                y={Math.min(y(value), y(0))}
+                width={Math.max(1, bar - 1)}
+                height={Math.abs(y(value) - y(0))}
+                rx="3"
+                fill={COLOURS[number % COLOURS.length]}
+              />
+            ))
+          ) : (
+            <polyline
+              key={number}
+              points={values.map((value, index) => `${x(index)},${y(value)}`).join(" ")}
+              fill="none"
+              stroke={COLOURS[number % COLOURS.length]}
+              strokeWidth="2.5"
+              strokeLinejoin="round"
+            />
+          ),
+        )}
+      </svg>
+    </figure>
+  );
+}
+
+function short(value: number): string {
+  return Intl.NumberFormat("en", { notation: "compact", maximumFractionDigits: 1 }).format(value);
+}
+
+function describe(name: string, { series }: ChartData): string {
+  return `${name}: ${series.map((each) => `${each.name} ${each.values.join(", ")}`).join("; ")}`;
+}

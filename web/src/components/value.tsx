@@ -1,0 +1,118 @@
+import { ChevronRight } from "lucide-react";
+import { Collapsible } from "radix-ui";
+import { useState } from "react";
+import { classes } from "../ui/classes";
+import { Markdown } from "./markdown";
+
+type Row = Record<string, unknown>;
+
+const MOST_ROWS = 50;
+
+/** Any JSON value as a person reads it: text, an image, a table or a tree. */
+export function Value({ value }: { value: unknown }) {
+  if (typeof value === "string") return <TextValue text={value} />;
+  if (isTable(value)) return <TableValue rows={value} />;
+  if (isBranch(value)) return <Tree value={value} />;
+  return <Leaf value={value} />;
+}
+
+function TextValue({ text }: { text: string }) {
+  if (/^data:image\/(png|jpeg|gif|webp);base64,/.test(text)) {
+    return <img src={text} alt="Result" className="max-h-64 rounded-lg" />;
+  }
+  if (/^(#{1,4} |\|.+\|$|[-*] |```)/m.test(text)) return <Markdown text={text} streaming={false} />;
+  return <p className="text-sm break-words whitespace-pre-wrap" dir="auto">{text}</p>;
+}
+
+function isBranch(value: unknown): value is object {
+  return typeof value === "object" && value !== null && Object.keys(value).length > 0;
+}
+
+/** Whether a value is a list of flat objects with the same few keys. */
+export function isTable(value: unknown): value is Row[] {
+  if (!Array.isArray(value) || value.length < 1) return false;
+  const keys = JSON.stringify(keysOf(value[0]));
+  return keys !== "[]" && value.every((row) => JSON.stringify(keysOf(row)) === keys && Object.values(row as Row).every((cell) => !isBranch(cell)));
+}
+
+function keysOf(row: unknown): string[] {
+  return typeof row === "object" && row !== null && !Array.isArray(row) ? Object.keys(row) : [];
+}
+
+export function TableValue({ rows }: { rows: Row[] }) {
+  const columns = keysOf(rows[0]);
+  return (
+    <div className="overflow-x-auto rounded-lg border border-line" role="region" aria-label="Table" tabIndex={0}>
+      <table className="w-full text-left text-sm">
+        <thead className="bg-surface">
+          <tr>
+            {columns.map((name) => (
+              <th key={name} className="px-3 py-1.5 font-medium whitespace-nowrap">
+                {name}
+              </th>
+            ))}
+          </tr>
+        </thead>
+        <tbody>
+          {rows.slice(0, MOST_ROWS).map((row, index) => (
+            <tr key={index} className="border-t border-line">
+              {columns.map((name) => (
+                <td key={name} className="px-3 py-1.5">
+                  {String(row[name] ?? "")}
+                </td>
+              ))}
+            </tr>
+          ))}
+        </tbody>
+      </table>
+      {rows.length > MOST_ROWS && <p className="px-3 py-1.5 text-xs text-soft">and {rows.length - MOST_ROWS} more rows</p>}
+    </div>
+  );
+}
+
+function Tree({ value }: { value: object }) {
+  return (
+    <ul className="space-y-0.5 font-mono text-[0.8125rem] leading-6">
+      {Object.entries(value).map(([key, inner]) => (
+        <li key={key} className="min-w-0">
+          {isBranch(inner) ? <Branch name={key} value={inner} /> : <Entry name={key} value={inner} />}
+        </li>
+      ))}
+    </ul>
+  );
+}
+
+function Branch({ name, value }: { name: string; value: object }) {
+  const [open, setOpen] = useState(Object.keys(value).length <= 8);
+  const size = Object.keys(value).length;
+  return (
+    <Collapsible.Root open={open} onOpenChange={setOpen}>
+      <Collapsible.Trigger className="-ml-1 flex items-center gap-1 rounded px-1 hover:bg-muted">
+        <ChevronRight aria-hidden="true" className={classes("size-3.5 text-soft transition-transform", open && "rotate-90")} />
+        <span className="text-soft">{name}</span>
+        <span className="text-xs text-soft">{Array.isArray(value) ? `${size} items` : `${size} keys`}</span>
+      </Collapsible.Trigger>
+      <Collapsible.Content className="ml-1.5 border-l border-line pl-3">
+        <Tree value={value} />
+      </Collapsible.Content>
+    </Collapsible.Root>
+  );
+}
+
+function Entry({ name, value }: { name: string; value: unknown }) {
+  return (
+    <div className="flex gap-2 pl-4">
+      <span className="shrink-0 text-soft">{name}</span>
+      <Leaf value={value} />
+    </div>
+  );
+}
+
+function Leaf({ value }: { value: unknown }) {
+  if (typeof value === "string" && value.startsWith("data:image/")) return <TextValue text={value} />;
+  return (
+    <span className={classes("min-w-0 break-words whitespace-pre-wrap", typeof value !== "string" && "text-accent")} dir="auto">
+      {typeof value === "string" ? value : (JSON.stringify(value) ?? "")}
+    </span>
+  );
+}

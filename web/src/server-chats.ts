@@ -1,0 +1,82 @@
+import type { UIMessage } from "ai";
+import type { ChatEntry } from "./chats";
+import type { Settings } from "./settings";
+import { authorization } from "./token";
+
+/** A chat as the server has it; siblings, ratings and outcomes stand beside the messages. */
+export interface LoadedChat {
+  messages: UIMessage[];
+  headId: string | null;
+  siblings: Record<string, string[]>;
+  running: { messageId: string | null } | null;
+  feedback: Record<string, unknown>;
+  version: number;
+}
+
+interface ListedChat {
+  id: string;
+  title: string;
+  updatedAt: string;
+  pinned: boolean;
+}
+
+/** The routes of a server that stores chats. Each returns undefined, or false, where the server cannot answer. */
+export class ServerChats {
+  constructor(private readonly settings: Settings) {}
+
+  /** The chats that fit a search, the newest first. */
+  async list(query: string): Promise<ChatEntry[] | undefined> {
+    const response = await this.ask(`${this.settings.api}s?limit=100&q=${encodeURIComponent(query)}`);
+    if (!response) return undefined;
+    const { chats } = (await response.json()) as { chats: ListedChat[] };
+    return chats.map(({ id, title, updatedAt, pinned }) => ({ id, title, pinned, changed: Date.parse(updatedAt) }));
+  }
+
+  async load(id: string): Promise<LoadedChat | undefined> {
+    const response = await this.ask(`${this.address(id)}/messages`);
+    return response && ((await response.json()) as LoadedChat);
+  }
+
+  /** The end of the branch that begins with a message: its newest answer, that one's newest question, and so on. */
+  async leafOf(id: string, message: string): Promise<string | undefined> {
+    const response = await this.ask(`${this.address(id)}/messages?tree=1`);
+    if (!response) return undefined;
+    const { messages } = (await response.json()) as { messages: { parentId: string | null; message: UIMessage }[] };
+    const newest = new Map(messages.map((row) => [row.parentId, row.message.id]));
+    let leaf = message;
+    for (let next = newest.get(leaf); next !== undefined; next = newest.get(leaf)) leaf = next;
+    return leaf;
+  }
+
+  async change(id: string, change: { title?: string; pinned?: boolean; headId?: string }): Promise<boolean> {
+    return (await this.ask(this.address(id), { method: "PATCH", body: JSON.stringify(change) })) !== undefined;
+  }
+
+  /** `keepalive`: the request goes out even if the page is being closed. */
+  async remove(id: string): Promise<boolean> {
+    return (await this.ask(this.address(id), { method: "DELETE", keepalive: true })) !== undefined;
+  }
+
+  async rate(id: string, message: string, feedback: unknown): Promise<boolean> {
+    const address = `${this.address(id)}/messages/${encodeURIComponent(message)}/feedback`;
+    return (await this.ask(address, { method: "PUT", body: JSON.stringify(feedback ?? null) })) !== undefined;
+  }
+
+  async export(id: string, format: "json" | "markdown"): Promise<string | undefined> {
+    return (await this.ask(`${this.address(id)}/export?format=${format}`))?.text();
+  }
+
+  private address(id: string): string {
+    return `${this.settings.api}/${encodeURIComponent(id)}`;
+  }
+
+  private async ask(url: string, init: RequestInit = {}): Promise<Response | undefined> {
+    if (!this.settings.chats) return undefined;
+    try {
+      const response = await fetch(url, { ...init, headers: { "content-type": "application/json", ...authorization() } });
+      return response.ok ? response : undefined;
+    } catch {
+      return undefined;
+    }
+  }
+}

@@ -1,0 +1,195 @@
+import { Download, Ellipsis, LoaderCircle, MessageSquarePlus, Pencil, Pin, PinOff, Search, Trash2, type LucideIcon } from "lucide-react";
+import { DropdownMenu } from "radix-ui";
+import { useState } from "react";
+import type { ChatEntry } from "./chats";
+import { Button, IconButton } from "./ui/button";
+import { classes } from "./ui/classes";
+
+export interface ChatActions {
+  open: (id: string) => void;
+  create: () => void;
+  rename: (id: string, title: string) => void;
+  pin: (id: string, pinned: boolean) => void;
+  remove: (chat: ChatEntry) => void;
+  export: (chat: ChatEntry, format: "json" | "markdown") => void;
+}
+
+interface Props extends ChatActions {
+  chats: ChatEntry[];
+  current: string;
+  running: string[];
+  query: string;
+  setQuery: (text: string) => void;
+}
+
+/** The list of chats, in groups by date, with a search above it. */
+export function Sidebar({ chats, current, running, query, setQuery, ...actions }: Props) {
+  return (
+    <nav
+      className="screen-only flex w-72 shrink-0 flex-col gap-2 border-r border-line bg-surface p-3 max-md:fixed max-md:inset-y-0 max-md:left-0 max-md:z-30 max-md:w-[min(20rem,85%)] max-md:shadow-float"
+      aria-label="Chats"
+    >
+      <Button className="justify-start px-3" onClick={actions.create}>
+        <MessageSquarePlus aria-hidden="true" className="size-4" />
+        New chat
+      </Button>
+      <label className="relative block">
+        <Search aria-hidden="true" className="pointer-events-none absolute top-2.5 left-3 size-4 text-soft" />
+        <input
+          type="search"
+          className="h-9 w-full rounded-lg border border-line bg-canvas pr-3 pl-9 text-sm placeholder:text-soft"
+          aria-label="Search chats"
+          placeholder="Search chats"
+          value={query}
+          onChange={(event) => setQuery(event.target.value)}
+        />
+      </label>
+      <div className="-mx-1 min-h-0 flex-1 overflow-y-auto px-1">
+        {chats.length === 0 && (
+          <p className="px-3 py-2 text-sm text-soft">{query ? "No chat fits the search." : "No chats yet."}</p>
+        )}
+        {groupsOf(chats).map(([name, group]) => (
+          <section key={name} aria-label={name}>
+            <h2 className="px-3 pt-4 pb-1 text-xs font-medium text-soft">{name}</h2>
+            <ul>
+              {group.map((chat) => (
+                <Entry key={chat.id} chat={chat} current={chat.id === current} running={running.includes(chat.id)} {...actions} />
+              ))}
+            </ul>
+          </section>
+        ))}
+      </div>
+    </nav>
+  );
+}
+
+function Entry({ chat, current, running, open, rename, ...actions }: ChatActions & {
+  chat: ChatEntry;
+  current: boolean;
+  running: boolean;
+}) {
+  const [renaming, setRenaming] = useState(false);
+  if (renaming) {
+    return (
+      <li>
+        <TitleField
+          title={chat.title}
+          done={(title) => {
+            setRenaming(false);
+            if (title) rename(chat.id, title);
+          }}
+        />
+      </li>
+    );
+  }
+  return (
+    <li className={classes("group/entry flex items-center rounded-lg hover:bg-muted", current && "bg-muted")}>
+      <button
+        type="button"
+        className="min-w-0 flex-1 truncate rounded-lg py-2 pl-3 text-left text-sm"
+        aria-current={current ? "page" : undefined}
+        title={chat.title}
+        onClick={() => open(chat.id)}
+      >
+        {running && (
+          <LoaderCircle role="img" aria-label="Answering:" className="mr-2 inline size-3.5 animate-spin text-accent" />
+        )}
+        {chat.title}
+      </button>
+      <EntryMenu chat={chat} rename={() => setRenaming(true)} {...actions} />
+    </li>
+  );
+}
+
+function TitleField({ title, done }: { title: string; done: (title: string) => void }) {
+  const [text, setText] = useState(title);
+  return (
+    <input
+      autoFocus
+      aria-label="Title"
+      className="h-9 w-full rounded-lg border border-accent bg-canvas px-3 text-sm"
+      value={text}
+      onFocus={(event) => event.target.select()}
+      onChange={(event) => setText(event.target.value)}
+      onBlur={() => done(text.trim())}
+      onKeyDown={(event) => {
+        if (event.key === "Enter") event.currentTarget.blur();
+        if (event.key === "Escape") {
+          event.preventDefault();
+          done("");
+        }
+      }}
+    />
+  );
+}
+
+type MenuProps = Pick<ChatActions, "pin" | "remove" | "export"> & { chat: ChatEntry; rename: () => void };
+
+function EntryMenu({ chat, rename, pin, remove, export: save }: MenuProps) {
+  return (
+    <DropdownMenu.Root modal={false}>
+      <DropdownMenu.Trigger asChild>
+        <IconButton
+          small
+          icon={Ellipsis}
+          label={`Options of ${chat.title}`}
+          className="mr-1 opacity-100 md:opacity-0 md:group-focus-within/entry:opacity-100 md:group-hover/entry:opacity-100 data-[state=open]:opacity-100"
+        />
+      </DropdownMenu.Trigger>
+      <DropdownMenu.Portal>
+        <DropdownMenu.Content
+          align="end"
+          collisionPadding={8}
+          className="z-50 min-w-48 rounded-xl border border-line bg-canvas p-1 shadow-float"
+          // The field for the title takes the focus.
+          onCloseAutoFocus={(event) => event.preventDefault()}
+        >
+          <MenuItem icon={Pencil} text="Rename" choose={rename} />
+          <MenuItem icon={chat.pinned ? PinOff : Pin} text={chat.pinned ? "Unpin" : "Pin"} choose={() => pin(chat.id, !chat.pinned)} />
+          <MenuItem icon={Download} text="Export as Markdown" choose={() => save(chat, "markdown")} />
+          <MenuItem icon={Download} text="Export as JSON" choose={() => save(chat, "json")} />
+          <DropdownMenu.Separator className="my-1 h-px bg-line" />
+          <MenuItem icon={Trash2} text="Delete" choose={() => remove(chat)} danger />
+        </DropdownMenu.Content>
+      </DropdownMenu.Portal>
+    </DropdownMenu.Root>
+  );
+}
+
+function MenuItem({ icon: Icon, text, choose, danger = false }: {
+  icon: LucideIcon;
+  text: string;
+  choose: () => void;
+  danger?: boolean;
+}) {
+  return (
+    <DropdownMenu.Item
+      onSelect={choose}
+      className={classes(
+        "flex h-9 cursor-pointer items-center gap-2 rounded-lg px-3 text-sm outline-none data-[highlighted]:bg-muted",
+        danger && "text-bad",
+      )}
+    >
+      <Icon aria-hidden="true" className="size-4" />
+      {text}
+    </DropdownMenu.Item>
+  );
+}
+
+/** Pinned chats first, then by how long ago each was changed. */
+function groupsOf(chats: ChatEntry[]): [string, ChatEntry[]][] {
+  const today = new Date().setHours(0, 0, 0, 0);
+  const day = 24 * 3600 * 1000;
+  const nameOf = ({ pinned, changed }: ChatEntry) => {
+    if (pinned) return "Pinned";
+    if (changed >= today) return "Today";
+    if (changed >= today - day) return "Yesterday";
+    if (changed >= today - 7 * day) return "Previous 7 days";
+    return changed >= today - 30 * day ? "Previous 30 days" : "Older";
+  };
+  const groups = new Map<string, ChatEntry[]>(
+    ["Pinned", "Today", "Yesterday", "Previous 7 days", "Previous 30 days", "Older"].map((name) => [name, []]),
+  );
+  for (const chat of chats) groups.get(nameOf(chat))?.push(chat);
+  return [...groups].filter(([, group]) => group.length > 0);
+}

@@ -1,0 +1,4 @@
+/** Join class names; falsy ones are left out. */
+export function classes(...names: (string | false | undefined)[]): string {
+  return names.filter(Boolean).join(" ");
+}
