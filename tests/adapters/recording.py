@@ -22,6 +22,7 @@ from tests.adapters.scripts import Chat, Script
 from tests.conformance.http_client import Browser
 from tests.conformance.served import serving
 from usechat.adapters.framework import AdapterClass, FrameworkSource
+from usechat.errors import PublicError
 from usechat.server import ChatApp
 from usechat.sources import as_source
 from usechat.testing import ScriptedModel
@@ -48,8 +49,9 @@ class Recorder(FrameworkSource[Any]):
     async def events(self, turn: Turn) -> AsyncIterator[Any]:
         self.note()
         self.turns.append([])
-        events = self._source.events(turn)
+        events: Any = None
         try:
+            events = self._source.events(turn)
             while True:
                 try:
                     event = await _noticing(anext(events), partial(self._cancelled, turn))
@@ -167,7 +169,7 @@ class Replay(FrameworkSource[Any]):
                     await asyncio.sleep(0)
                     yield decoded(event)
                 case {"raises": name, "text": text}:
-                    raise type(name, (Exception,), {})(text)
+                    raise PublicError(text) if name == "PublicError" else type(name, (Exception,), {})(text)
                 case {"stopped": True}:
                     try:
                         await asyncio.Event().wait()
