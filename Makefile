@@ -31,7 +31,7 @@ SITE_STAMP := scripts/site/node_modules/.package-lock.json
 PAGE := src/usechat/web/built/index.html
 PAGE_STAMP := web/node_modules/.package-lock.json
 
-.PHONY: help install page demo demo-agent-ops test check conformance fuzz mutants bench docs docs-serve format clean
+.PHONY: help install page demo demo-agent-ops test test-frameworks record-frameworks check conformance fuzz mutants bench docs docs-serve format clean
 .DEFAULT_GOAL := help
 
 help: ## list the targets
@@ -65,6 +65,15 @@ test: install ## every test, the core covered by its unit tests completely; then
 	done; \
 	if [ $$plain = 1 ]; then USECHAT_TEST_PLAIN_ASGI=1 $(RUN) pytest -n auto --ignore=tests/conformance --ignore=tests/browser; fi
 
+# Their packages conflict with those of the other environment (tool.uv.conflicts).
+FRAMEWORKS := UV_PROJECT_ENVIRONMENT=.venv-frameworks $(UV) run --quiet --no-default-groups --group frameworks
+
+test-frameworks: install ## the frameworks that `make test` replays from recordings, live, in .venv-frameworks
+	$(FRAMEWORKS) pytest -n auto tests/conformance/test_live_*.py
+
+record-frameworks: install ## write tests/adapters/recordings anew
+	USECHAT_RECORD=1 $(FRAMEWORKS) pytest -n 0 tests/conformance/test_live_frameworks.py
+
 check: $(UV_STAMP) ## formatting, lint, strict types and the layers
 	$(RUN) ruff format --check
 	$(RUN) ruff check
@@ -96,7 +105,7 @@ format: $(UV_STAMP) ## format, and fix what the linter can fix
 	$(RUN) ruff check --fix
 
 clean: ## remove everything that make created
-	rm -rf build .tools .fuzz .venv .venv-3.* .coverage .coverage.* .hypothesis .mypy_cache .pytest_cache .ruff_cache dist uv.lock $(NODE_DIR)/node_modules $(GENKIT_DIR)/node_modules scripts/site/node_modules web/node_modules src/usechat/web/built
+	rm -rf build .tools .fuzz .venv .venv-3.* .venv-frameworks .coverage .coverage.* .hypothesis .mypy_cache .pytest_cache .ruff_cache dist uv.lock $(NODE_DIR)/node_modules $(GENKIT_DIR)/node_modules scripts/site/node_modules web/node_modules src/usechat/web/built
 	find src tests -name __pycache__ -type d -prune -exec rm -rf {} +
 
 $(UV_STAMP):

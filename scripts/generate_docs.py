@@ -14,7 +14,9 @@ from pathlib import Path
 from typing import Any
 
 import usechat.protocol.values
+from tests.adapters.agents import Framework
 from tests.adapters.frameworks import FRAMEWORKS
+from tests.adapters.recorded_frameworks import RECORDED_FRAMEWORKS
 from tests.adapters.scripts import SCRIPTS
 from usechat import __version__
 from usechat.check import RULES
@@ -134,12 +136,16 @@ def cli_help(*command: str) -> Iterator[str]:
 
 def what_works(page: str) -> Iterator[str]:
     """Yield what the agents of a framework do, as its scripts are run: they work, or they say what happens instead."""
-    frameworks = [framework for framework in FRAMEWORKS if framework.page == page]
+    frameworks = [framework for framework in (*FRAMEWORKS, *RECORDED_FRAMEWORKS) if framework.page == page]
     yield f"| what | {' | '.join(framework.name for framework in frameworks)} |"
     yield "|---" * (len(frameworks) + 1) + "|"
     for script in SCRIPTS:
-        cells = [framework.limits.get(script.name, "works") for framework in frameworks]
+        cells = [_cell(framework, script.name) for framework in frameworks]
         yield f"| {script.name} | {' | '.join(cells)} |"
+
+
+def _cell(framework: Framework, script: str) -> str:
+    return "not tested" if script in framework.not_played else framework.limits.get(script, "works")
 
 
 BLOCKS: Mapping[str, Callable[[], Iterator[str]]] = {
@@ -151,6 +157,9 @@ BLOCKS: Mapping[str, Callable[[], Iterator[str]]] = {
     "releases": releases,
     "rules": rules,
     "values": values,
+    "ag-ui-works": lambda: what_works("ag-ui"),
+    "agno-works": lambda: what_works("agno"),
+    "google-adk-works": lambda: what_works("google-adk"),
     "langgraph-works": lambda: what_works("langgraph"),
     "openai-agents-works": lambda: what_works("openai-agents"),
     "pydantic-ai-works": lambda: what_works("pydantic-ai"),

@@ -53,6 +53,7 @@ LAYERS = [
     "sources",
     "typescript",
     "adapters.conversation",
+    "adapters.framework",
     "adapters",
     "client.views",
     "client.relay",

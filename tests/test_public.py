@@ -26,6 +26,9 @@ PUBLIC = {
     name: import_module(name)
     for name in (
         "usechat",
+        "usechat.adapters.ag_ui",
+        "usechat.adapters.agno",
+        "usechat.adapters.google_adk",
         "usechat.agent_ops",
         "usechat.chats",
         "usechat.check",

@@ -59,13 +59,11 @@ _ENDINGS: Final = (Finish, Error, Abort)
 _Ending: TypeAlias = Finish | Error | Abort
 _WITHOUT_ADAPTER: Final = {
     "agent_framework": "Microsoft Agent Framework",
-    "agno": "Agno",
     "anthropic": "the Anthropic client",
     "autogen_agentchat": "AutoGen",
     "claude_agent_sdk": "the Claude Agent SDK",
     "crewai": "CrewAI",
     "dspy": "DSPy",
-    "google.adk": "Google ADK",
     "haystack": "Haystack",
     "langchain_core": "LangChain, but no agent or graph",
     "llama_index": "LlamaIndex",

@@ -64,6 +64,19 @@ class Framework(msgspec.Struct, frozen=True):
     apis: tuple[Api, ...]
     limits: Mapping[str, str] = {}
     """Sentences of the documentation by the name of the script."""
+    failed_tool: str = "output-error"
+    """The state of a failed tool's call on the page, if the failure ends the turn."""
+    not_played: frozenset[str] = frozenset()
+    """The scripts that are not tested with it."""
+    tells_reasons: bool = True
+    """Whether the model is told why a person denied a call."""
+    adapter: str = ""
+    """The adapter of a framework that is replayed from recordings, as ``module:name``."""
+
+    def adapter_class(self) -> Any:
+        """Return the class of the adapter; it imports no framework."""
+        module, _, name = self.adapter.partition(":")
+        return getattr(import_module(f"usechat.adapters.{module}"), name)
 
     def make(self, model: ScriptedModel, api: Api, deeds: Deeds) -> Any:
         """Return the agent."""

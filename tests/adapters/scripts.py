@@ -85,10 +85,13 @@ class Script(msgspec.Struct, frozen=True):
             ScriptedModel(self.answers) as model,
             serving({"agent": ChatApp(framework.make(model, api, deeds), **options)}) as served,
         ):
-            url = f"{served.url('agent')}?sdk={release}"
-            page = browser.open(release, url, chat_id="chat-1", automatic=["tools", "approvals"][: _majors(release)])
-            yield Chat(framework, page, model, served, deeds)
+            yield Chat(framework, self.open(release, served, browser), model, served, deeds)
             assert model.refusals == []
+
+    def open(self, release: str, served: Served, browser: Browser) -> Page:
+        """Open a page of this client."""
+        url = f"{served.url('agent')}?sdk={release}"
+        return browser.open(release, url, chat_id="chat-1", automatic=["tools", "approvals"][: _majors(release)])
 
 
 def _majors(release: str) -> int:
@@ -217,7 +220,7 @@ def _cut_off(chat: Chat) -> None:
 def _tool_failure(chat: Chat) -> None:
     if "tool failure" in chat.framework.limits:
         chat.fail("Try it.")
-        assert [tool["state"] for tool in chat.tools()] == ["output-error"]
+        assert [tool["state"] for tool in chat.tools()] == [chat.framework.failed_tool]
         chat.page.call("sendMessage", {"text": "And now?"})
         chat.page.until(lambda view: text_of(view) == "It did not work.")
     else:
@@ -260,7 +263,7 @@ def _denial(chat: Chat) -> None:
     message = chat.continued("addToolApprovalResponse", answer)
     assert shown(message) == [("tool-delete", "output-denied", None), "I left it."]
     assert chat.deeds.done == []
-    assert "I need it." in chat.asked()
+    assert ("I need it." in chat.asked()) is chat.framework.tells_reasons
 
 
 @script("two approvals in reverse order", calls(DELETE_A, DELETE_B, WEATHER), "Only b is gone.", approvals=True)

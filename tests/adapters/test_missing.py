@@ -2,10 +2,14 @@
 
 import re
 import sys
+from collections.abc import AsyncIterator
 from importlib import import_module
+from typing import Any
 
 import pytest
 
+from tests.adapters.turns import turn_of, user
+from usechat.adapters.ag_ui import AgUiSource
 from usechat.errors import MissingDependency
 from usechat.sources import FunctionSource, as_source
 
@@ -14,6 +18,9 @@ FRAMEWORKS = [
     ("openai_agents", "agents", "openai-agents"),
     ("pydantic_ai", "pydantic_ai", "pydantic-ai"),
 ]
+
+
+ON_USE = [("agno", "agno.agent", "agno"), ("google_adk", "google.adk.agents", "google-adk")]
 
 
 def hide(monkeypatch: pytest.MonkeyPatch, adapter: str, package: str) -> None:
@@ -28,6 +35,25 @@ def test_a_missing_framework_is_one_sentence_with_the_line_that_installs_it(
     hide(monkeypatch, adapter, package)
     with pytest.raises(MissingDependency, match=re.escape(f"run: pip install 'usechat[{extra}]'")):
         import_module(f"usechat.adapters.{adapter}")
+
+
+@pytest.mark.parametrize(("adapter", "package", "extra"), ON_USE)
+def test_a_framework_that_is_imported_on_use_is_missing_with_the_same_sentence(
+    adapter: str, package: str, extra: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hide(monkeypatch, adapter, package)
+    with pytest.raises(MissingDependency, match=re.escape(f"run: pip install 'usechat[{extra}]'")):
+        import_module(f"usechat.adapters.{adapter}").source_of(object())
+
+
+async def test_an_ag_ui_agent_of_this_process_needs_the_types_of_ag_ui(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "ag_ui.core", None)
+    with pytest.raises(MissingDependency, match=re.escape("run: pip install 'usechat[ag-ui]'")):
+        AgUiSource(_run).events(turn_of(user("Hi.")))
+
+
+async def _run(run_input: Any) -> AsyncIterator[Any]:
+    yield run_input
 
 
 def test_a_package_of_ones_own_may_be_called_like_a_framework_that_is_not_there(

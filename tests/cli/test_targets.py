@@ -83,7 +83,7 @@ def help_of_serve(capsys: pytest.CaptureFixture[str]) -> str:
 @pytest.mark.usefixtures("parrots")
 def test_a_kind_of_another_package_brings_its_options_to_the_help(capsys: pytest.CaptureFixture[str]) -> None:
     shown = help_of_serve(capsys)
-    kinds = "agent-ops, ai-sdk, broken, genkit, open-harness, parrot, recording or twin"
+    kinds = "ag-ui, agent-ops, ai-sdk, broken, genkit, open-harness, parrot, recording or twin"
     assert f"what OBJECT is: {kinds} --host" in " ".join(shown.split())
     assert "for --as parrot:\n  OBJECT is a parrot (.parrot)\n\n  --volume N " in shown
     assert "for --as twin:\n  OBJECT is one of two parrots\n  --greeting as above\n" in shown

@@ -15,10 +15,14 @@ import msgspec
 import pytest
 
 from tests import adapter_page
+from tests.adapters.recorded_events import decoded
 from tests.agent_ops import frames as agent_ops
 from tests.genkit import short as genkit
 from tests.open_harness.scripted import deltas, event, flow, node
 from usechat import parts
+from usechat.adapters.ag_ui import AgUiAdapter
+from usechat.adapters.agno import AgnoAdapter
+from usechat.adapters.google_adk import GoogleAdkAdapter
 from usechat.genkit.wire import FlowChunk, FlowResult, UnknownFrame
 from usechat.open_harness.events.adapter import OpenHarnessAdapter
 from usechat.parts import Abort, Error, Finish, Part, Text
@@ -90,6 +94,34 @@ def pydantic_ai() -> Case:
     return Case(PydanticAIAdapter, events, SimpleNamespace(event_kind="telepathy"))
 
 
+def ag_ui() -> Case:
+    """An answer of an AG-UI agent."""
+    texts = [{"type": "TEXT_MESSAGE_CONTENT", "messageId": "m1", "delta": word} for word in WORDS]
+    return Case(AgUiAdapter, [*texts, {"type": "RUN_FINISHED"}], {"type": "telepathy"})
+
+
+def agno() -> Case:
+    """An answer of Agno, whose last event repeats it."""
+
+    def event(kind: str, content: str | None = None) -> Any:
+        return decoded({"$type": "Event", "event": kind, "run_id": "r1", "content": content})
+
+    texts = [event("RunContent", word) for word in WORDS]
+    return Case(AgnoAdapter, [*texts, event("RunCompleted", "".join(WORDS))], event("telepathy"))
+
+
+def google_adk() -> Case:
+    """An answer of Google ADK, whose last event repeats it."""
+
+    def event(text: str, *, partial: bool) -> Any:
+        content = {"$type": "Content", "parts": [{"$type": "Part", "text": text}]}
+        return decoded({"$type": "Event", "id": "e1", "partial": partial, "content": content})
+
+    texts = [event(word, partial=True) for word in WORDS]
+    whole = event("".join(WORDS), partial=False)
+    return Case(GoogleAdkAdapter, [*texts, whole], SimpleNamespace(kind="telepathy"))
+
+
 def langgraph() -> Case:
     """An answer of LangGraph."""
     from langchain_core.messages import AIMessageChunk
@@ -125,6 +157,9 @@ ADAPTERS = {
         {"type": "telepathy"},
     ),
     "Genkit": Case(genkit.adapter, [*map(FlowChunk, WORDS), FlowResult("".join(WORDS))], UnknownFrame("telepathy")),
+    "AG-UI": ag_ui(),
+    "Agno": agno(),
+    "Google ADK": google_adk(),
     "Pydantic AI": pydantic_ai(),
     **({"LangGraph": langgraph()} if find_spec("langgraph") else {}),
     "docs/adapters.md": example(),

@@ -1,0 +1,429 @@
+"""Agno agents and teams as chats.
+
+``usechat serve app:agent`` and ``chat_response(request, agent)`` take every ``Agent`` and ``Team``;
+:class:`AgnoSource` takes the arguments of a run.
+
+**Events** are those of ``agent.arun(…, stream=True, stream_events=True)``. The last one repeats the whole text, and is
+read only if nothing was streamed. Results are texts made by ``str``; those that are JSON or a Python literal become
+values. The events of a team's members are lanes of their own.
+
+**Memory.** An agent with a database and ``add_history_to_context`` gets the new message only, in a session of the
+caller's own; runs that were regenerated or edited are removed from it. Any other agent gets the whole chat.
+
+**Pauses.** Tools with ``requires_confirmation`` ask for an approval; ``external_execution`` and ``requires_user_input``
+wait for an output of the page. The paused run is kept in the agent's database, or in this process if it has none.
+"""
+
+import ast
+import inspect
+from collections import OrderedDict
+from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Collection, Iterable, Iterator, Mapping
+from contextlib import aclosing, suppress
+from typing import Any, Final
+
+from usechat.adapters import conversation
+from usechat.adapters.framework import (
+    NO_OPTIONS,
+    FrameworkSource,
+    Options,
+    imported,
+    kept_count,
+    options_of,
+    question_id,
+)
+from usechat.errors import PublicError, StreamFailed, UnknownEvent
+from usechat.protocol.model_messages import FilePart, ModelMessage
+from usechat.protocol.parts import (
+    Abort,
+    ApprovalRequest,
+    BlockEnd,
+    Data,
+    Error,
+    File,
+    Finish,
+    Part,
+    Reasoning,
+    Step,
+    Text,
+    ToolCall,
+    ToolDenied,
+    ToolError,
+    ToolResult,
+)
+from usechat.protocol.values import json_text, json_value
+from usechat.sources import parts_of
+from usechat.turn import Turn
+
+__all__ = ["AgnoAdapter", "AgnoSource", "parts", "source_of", "to_agno"]
+
+_MOST_PAUSED: Final = 10_000
+_LONGEST_LITERAL: Final = 100_000
+"""How long a result may be that is read as a Python literal."""
+_OURS: Final = "usechat_message"
+"""Under which key a run's metadata names the user message that it answers."""
+_ENDINGS: Final = frozenset({"RunCompleted", "RunPaused", "RunCancelled", "RunError"})
+_IGNORED: Final = frozenset(
+    {"RunStarted", "RunContentCompleted", "ToolCallError", "ReasoningStarted", "ReasoningStep",
+     "ReasoningCompleted", "PreHookStarted", "PreHookCompleted", "PostHookStarted", "PostHookCompleted",
+     "MemoryUpdateStarted", "MemoryUpdateCompleted", "SessionSummaryStarted", "SessionSummaryCompleted",
+     "ParserModelResponseStarted", "ParserModelResponseCompleted", "OutputModelResponseStarted",
+     "OutputModelResponseCompleted", "CompressionStarted", "CompressionCompleted", "CompactionStarted",
+     "CompactionCompleted", "FollowupsStarted", "TaskIterationStarted", "TaskIterationCompleted", "TaskStateUpdated"}
+)  # fmt: skip
+
+
+def source_of(found: Any) -> "AgnoSource | None":
+    """Return the source of an agent or a team; nothing for everything else.
+
+    >>> def answers(found: object) -> bool:
+    ...     return source_of(found) is not None
+    """
+    agent = imported("agno.agent", "agno", "agno").Agent
+    team = imported("agno.team", "agno", "agno").Team
+    return AgnoSource(found) if isinstance(found, (agent, team)) else None
+
+
+class AgnoSource(FrameworkSource[Any]):
+    """Answers turns with an agent or a team.
+
+    ``options`` are further arguments of ``arun``, such as ``session_state`` or ``dependencies``: as a mapping, or as a
+    function of the turn that returns one. The session and the user are set here.
+
+    >>> def source(agent: Any) -> AgnoSource:  # for chat_response or ChatApp
+    ...     return AgnoSource(agent, options=lambda turn: {"dependencies": {"chat": turn.chat_id}})
+    """
+
+    def __init__(self, agent: Any, *, options: Options = NO_OPTIONS) -> None:
+        self._agent = agent
+        self._options = options
+        self._paused: OrderedDict[str, Any] = OrderedDict()
+        self.adapter = AgnoAdapter
+
+    async def events(self, turn: Turn) -> AsyncGenerator[Any]:
+        """Run the agent on the turn, or continue the run that waits for the turn's answers."""
+        thread = conversation.thread_id(turn)
+        arguments = {
+            **options_of(self._options, turn),
+            "stream": True,
+            "stream_events": True,
+            "yield_run_output": True,
+            "session_id": thread,
+            "user_id": thread.partition("/")[0] or None,
+        }
+        async with aclosing(await self._run(turn, thread, arguments)) as events:
+            async for event in events:
+                if _kind(event):
+                    yield event
+                elif event.is_paused and self._agent.db is None:
+                    self._keep(thread, event)
+
+    async def _run(self, turn: Turn, thread: str, arguments: dict[str, Any]) -> AsyncGenerator[Any]:
+        waiting = self._paused.pop(thread, None)  # also if another message supersedes it
+        if turn.approvals or turn.tool_outputs:
+            run = await self._stored_pause(arguments) if waiting is None else waiting
+            if run is None:
+                raise PublicError(conversation.PAUSE_IS_GONE)
+            _answer(run.requirements or [], turn)
+            known = {"run_response": run} if waiting is not None else {"run_id": run.run_id}
+            return self._stream(self._agent.acontinue_run(**known, requirements=run.requirements, **arguments))
+        arguments["metadata"] = {**(arguments.get("metadata") or {}), _OURS: question_id(turn)}
+        if self._agent.db is None or not self._agent.add_history_to_context:
+            return self._stream(self._agent.arun(to_agno(conversation.history(turn)), **arguments))
+        await self._forget(turn, arguments)
+        content: Any = conversation.history(turn)[-1]["content"]
+        said = _user(content)
+        return self._stream(self._agent.arun(said.pop("content"), **said, **arguments))
+
+    async def _stream(self, run: Any) -> AsyncGenerator[Any]:
+        """Yield the events of a run; cancel it if nobody reads on, since a tool may run in a task of its own."""
+        run_id, is_over = None, False
+        try:
+            async for event in run:
+                run_id = run_id or event.run_id
+                is_over = is_over or (event.run_id == run_id and _kind(event) in _ENDINGS)
+                yield event
+        finally:
+            if run_id is not None and not is_over:
+                await self._agent.acancel_run(run_id)
+            await run.aclose()
+
+    def _keep(self, thread: str, run: Any) -> None:
+        self._paused[thread] = run
+        if len(self._paused) > _MOST_PAUSED:
+            self._paused.popitem(last=False)
+
+    async def _session(self, arguments: Mapping[str, Any]) -> Any:
+        return await self._agent.aget_session(session_id=arguments["session_id"], user_id=arguments["user_id"])
+
+    async def _stored_pause(self, arguments: Mapping[str, Any]) -> Any:
+        """Return the last run of the session, if it waits."""
+        session = None if self._agent.db is None else await self._session(arguments)
+        last = session.runs[-1] if session is not None and session.runs else None
+        return last if last is not None and last.is_paused else None
+
+    async def _forget(self, turn: Turn, arguments: Mapping[str, Any]) -> None:
+        """Remove the runs that were regenerated or edited away."""
+        session = await self._session(arguments)
+        if session is None or not session.runs:
+            return
+        answered = [(run.metadata or {}).get(_OURS, "") for run in session.runs]
+        forgotten = [run.run_id for run in session.runs[kept_count(answered, turn) :]]
+        if forgotten:
+            deleted = self._agent.db.delete_runs(forgotten)
+            if inspect.isawaitable(deleted):  # databases are async or not
+                await deleted
+
+
+def _answer(requirements: Iterable[Any], turn: Turn) -> None:
+    """Give a paused run the answers of a turn. A confirmation that was not answered is rejected."""
+    approvals = {answer.tool_call_id: answer for answer in turn.approvals}
+    outputs = {output.tool_call_id: output for output in turn.tool_outputs}
+    for requirement in requirements:
+        call_id = requirement.tool_execution.tool_call_id
+        answer, output = approvals.get(call_id), outputs.get(call_id)
+        if requirement.needs_confirmation:
+            if answer is not None and answer.approved:
+                requirement.confirm()
+            else:
+                requirement.reject(None if answer is None else answer.reason)
+        elif output is not None and requirement.needs_user_input:
+            requirement.provide_user_input(output.output if isinstance(output.output, Mapping) else {})
+        elif output is not None and requirement.needs_external_execution:
+            given = output.output if output.error_text is None else output.error_text
+            requirement.set_external_execution_result(given if isinstance(given, str) else json_text(json_value(given)))
+
+
+class AgnoAdapter:
+    """Turns the events of one run into parts.
+
+    ``known_calls`` are the calls that the page has already, when a run is continued; ``denied`` are those that a person
+    has denied, with the reasons.
+
+    >>> from types import SimpleNamespace
+    >>> event = SimpleNamespace(event="RunContent", run_id="r1", content="Hello", reasoning_content=None, image=None)
+    >>> list(AgnoAdapter().feed(event))
+    [Text(text='Hello', provider_metadata=None, id=None, lane='')]
+    """
+
+    def __init__(self, *, known_calls: Collection[str] = (), denied: Mapping[str, str | None] = {}) -> None:
+        self._known = set(known_calls)
+        self._denied = denied
+        self._top: str | None = None
+        self._speakers: set[str] = set()
+        self._has_text = False
+        self._is_over = False
+        self._signature: str | None = None
+
+    def feed(self, event: Any) -> Iterator[Part]:
+        """Yield the parts that an event becomes."""
+        kind = _kind(event)
+        self._top = self._top or event.run_id
+        is_member = event.run_id is not None and event.run_id != self._top
+        lane = event.run_id if is_member else ""
+        if is_member and lane not in self._speakers:
+            self._speakers.add(lane)
+            yield Data("agent", {"name": event.agent_name or getattr(event, "team_name", "")}, id=lane, lane=lane)
+        if kind in _ENDINGS:
+            if not is_member:
+                yield from self._end(kind, event)
+        elif kind not in _IGNORED:
+            yield from self._parts(kind, event, lane)
+
+    def close(self, error: BaseException | None = None) -> Iterator[Part]:
+        """Yield the end of a run that broke off."""
+        if error is None and not self._is_over:
+            yield Error(conversation.BROKEN_OFF)
+
+    def _parts(self, kind: str, event: Any, lane: str) -> Iterator[Part]:
+        match kind:
+            case "RunContent":
+                yield from self._content(event, lane)
+            case "ReasoningContentDelta":
+                yield Reasoning(event.reasoning_content, lane=lane)
+            case "RunContinued":
+                yield from (ToolDenied(call_id, reason) for call_id, reason in self._denied.items())
+            case "ModelRequestStarted":
+                yield Step(lane=lane)
+            case "ModelRequestCompleted":
+                yield from self._end_block(lane)
+            case "ToolCallStarted" | "ToolCallCompleted":
+                yield from self._tool(kind, event.tool, lane)
+            case "FollowupsCompleted":
+                yield Data("followups", event.followups)
+            case "CustomEvent":
+                yield Data("custom", _custom(event))
+            case _:
+                raise UnknownEvent(kind)
+
+    def _content(self, event: Any, lane: str) -> Iterator[Part]:
+        if event.reasoning_content:
+            yield Reasoning(event.reasoning_content, lane=lane)
+        self._signature = (getattr(event, "model_provider_data", None) or {}).get("signature") or self._signature
+        if self._signature and event.content:
+            yield from self._end_block(lane)
+        if isinstance(event.content, str):
+            if event.content:
+                self._has_text = self._has_text or not lane
+                yield Text(event.content, lane=lane)
+        elif event.content is not None:
+            yield Data("output", _json(event.content))
+        if event.image is not None:
+            yield from _image(event.image)
+
+    def _end_block(self, lane: str) -> Iterator[Part]:
+        """End the reasoning of a model call with its signature."""
+        if self._signature is not None:
+            yield BlockEnd({"anthropic": {"signature": self._signature}}, lane=lane)
+            self._signature = None
+
+    def _call(self, tool: Any, lane: str = "") -> Iterator[Part]:
+        if tool.tool_call_id not in self._known:
+            self._known.add(tool.tool_call_id)
+            yield ToolCall(tool.tool_call_id, tool.tool_name or "", tool.tool_args or {}, lane=lane)
+
+    def _tool(self, kind: str, tool: Any, lane: str) -> Iterator[Part]:
+        yield from self._call(tool, lane)
+        if kind == "ToolCallStarted":
+            return
+        if tool.tool_call_error:
+            yield ToolError(
+                tool.tool_call_id, conversation.TOOL_FAILED, lane=lane
+            )  # the result is the exception's text
+        else:
+            yield ToolResult(tool.tool_call_id, _value(tool.result), lane=lane)
+
+    def _end(self, kind: str, event: Any) -> Iterator[Part]:
+        self._is_over = True
+        if kind == "RunError":
+            raise StreamFailed(f"the Agno run failed: {event.content}")
+        if kind == "RunCancelled":
+            yield Abort()
+        elif kind == "RunPaused":
+            for requirement in event.requirements or ():
+                tool = requirement.tool_execution
+                yield from self._call(tool)
+                if tool.requires_confirmation:
+                    yield ApprovalRequest(f"approval-{tool.tool_call_id}", tool.tool_call_id)
+            yield Finish()
+        else:
+            if isinstance(event.content, str):
+                if event.content and not self._has_text:
+                    yield Text(event.content)
+            elif event.content is not None:
+                yield Data("output", _json(event.content))
+            used = event.metrics
+            usage = None if used is None else conversation.usage(used.input_tokens, used.output_tokens)
+            yield conversation.finish("stop", usage)  # Agno does not tell why a model ended
+
+
+def _kind(event: Any) -> str:
+    """Return the name of an event, the same for agents and teams; nothing for the output of a run."""
+    return str(getattr(event, "event", "")).removeprefix("Team")
+
+
+def _json(value: Any) -> Any:
+    dump = getattr(value, "model_dump", None)
+    return dump(mode="json") if callable(dump) else value
+
+
+def _custom(event: Any) -> Any:
+    to_dict = getattr(event, "to_dict", None)
+    return to_dict() if callable(to_dict) else vars(event)
+
+
+def _image(image: Any) -> Iterator[Part]:
+    if image.url:
+        yield File(image.url, image.mime_type or "image/png")
+
+
+def _value(text: Any) -> Any:
+    """Return a result as a value: Agno gives the text that ``str`` makes of it."""
+    if not isinstance(text, str):
+        return text
+    value = conversation.parsed_result(text)
+    if isinstance(value, str) and text[:1] in ("{", "[") and len(text) < _LONGEST_LITERAL:
+        with suppress(ValueError, SyntaxError, MemoryError, RecursionError):
+            return json_value(ast.literal_eval(text))
+    return value
+
+
+def parts(events: AsyncIterable[Any]) -> AsyncIterator[Part]:
+    """Yield the parts of a run, inside an agent function.
+
+    >>> async def answer(turn: Turn) -> AsyncIterator[Part]:
+    ...     async for part in parts(agent.arun(turn.text, stream=True, stream_events=True)):
+    ...         yield part
+    """
+    return parts_of(events, AgnoAdapter())
+
+
+# History.
+
+
+def to_agno(messages: Iterable[ModelMessage]) -> list[Any]:
+    """Return model messages as Agno's. Call ``repair_messages`` first.
+
+    Reasoning is kept if Anthropic signed it, since only then may it be sent back. System messages, calls that a
+    provider ran itself and their results are left out.
+
+    >>> def history(turn: Turn) -> list[Any]:
+    ...     return to_agno(conversation.history(turn))
+    """
+    return [each for message in conversation.without_provider_calls(messages) for each in _converted(message)]
+
+
+def _converted(message: ModelMessage) -> Iterator[Any]:
+    new = imported("agno.models.message", "agno", "agno").Message
+    if message["role"] == "user":
+        yield new(role="user", **_user(message["content"]))
+    elif message["role"] == "assistant":
+        content: Any = message["content"]
+        text = "".join(part["text"] for part in content if part["type"] == "text")
+        calls = [_function_call(part) for part in content if part["type"] == "tool-call"]
+        if text.strip() or calls:
+            yield new(role="assistant", content=text or None, tool_calls=calls or None, **_reasoning(content))
+    elif message["role"] == "tool":
+        for part in message["content"]:
+            if part["type"] == "tool-result":
+                text = conversation.result_text(part["output"])
+                failed = conversation.is_failure(part["output"])
+                call = {"tool_call_id": part["toolCallId"], "tool_name": part["toolName"]}
+                yield new(role="tool", content=text, tool_call_error=failed, **call)
+
+
+def _function_call(part: Any) -> dict[str, Any]:
+    function = {"name": part["toolName"], "arguments": json_text(json_value(part.get("input") or {}))}
+    return {"id": part["toolCallId"], "type": "function", "function": function}
+
+
+def _reasoning(content: Iterable[Any]) -> dict[str, Any]:
+    for part in content:
+        signature = part.get("providerOptions", {}).get("anthropic", {}).get("signature")
+        if part["type"] == "reasoning" and signature:
+            return {"reasoning_content": part["text"], "provider_data": {"signature": signature}}
+    return {}
+
+
+def _user(content: Iterable[Any]) -> dict[str, Any]:
+    media = imported("agno.media", "agno", "agno")
+    texts: list[str] = []
+    found: dict[str, list[Any]] = {}
+    for part in content:
+        if part["type"] == "text":
+            texts.append(part["text"])
+        elif (text := (file := conversation.model_file(_file_part(part))).text) is not None:
+            texts.append(text)
+        else:
+            where = {"url": file.url} if file.data is None else {"content": file.data}
+            kind = file.media_type.partition("/")[0]
+            field, medium = {"image": ("images", media.Image), "audio": ("audio", media.Audio)}.get(
+                kind, ("files", media.File)
+            )
+            name = {"filename": file.name} if field == "files" and file.name else {}
+            found.setdefault(field, []).append(medium(**where, mime_type=file.media_type, **name))
+    return {"content": "\n\n".join(texts), **found}
+
+
+def _file_part(part: Any) -> FilePart:
+    file: FilePart = part
+    return file

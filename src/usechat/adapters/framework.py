@@ -1,0 +1,107 @@
+"""What the sources of several frameworks share: the events of a turn and their adapter, apart from each other.
+
+The adapters that stand on this module read events by the names of their fields and import no framework, so that events
+that were recorded elsewhere can be replayed where the framework is not installed. Only the sources import it, on use.
+"""
+
+from collections.abc import AsyncIterator, Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from importlib import import_module
+from typing import Any, Final, Generic, Protocol, TypeAlias, TypeVar
+
+from usechat.adapters import conversation
+from usechat.errors import MissingDependency
+from usechat.protocol.model_messages import ModelMessage
+from usechat.sources import Adapter, AdapterSource
+from usechat.turn import Turn, TurnContext
+
+__all__ = [
+    "NO_OPTIONS",
+    "FrameworkSource",
+    "Options",
+    "imported",
+    "kept_count",
+    "options_of",
+    "question_id",
+    "without_results",
+]
+
+Options: TypeAlias = Mapping[str, Any] | Callable[[Turn], Mapping[str, Any]]
+"""Further arguments of a framework's run: the same for each turn, or made from it."""
+NO_OPTIONS: Final[Mapping[str, Any]] = {}
+
+Event = TypeVar("Event")
+EventT_contra = TypeVar("EventT_contra", contravariant=True)
+
+
+class AdapterClass(Protocol[EventT_contra]):
+    """The class of an adapter.
+
+    ``known_calls`` are the calls that the page has already, when a turn goes on; ``denied`` are those that a person has
+    denied, with the reasons.
+    """
+
+    def __call__(
+        self, *, known_calls: Collection[str] = ..., denied: Mapping[str, str | None] = ...
+    ) -> Adapter[EventT_contra]:
+        """Return the adapter of one turn."""
+        ...
+
+
+class FrameworkSource(Generic[Event]):
+    """Answers turns with the events of a framework; a subclass says how they are had and which adapter reads them."""
+
+    adapter: AdapterClass[Event]
+
+    def events(self, turn: Turn) -> AsyncIterator[Event]:
+        """Run the framework on a turn, and return its events. Closing the iterator stops the run."""
+        raise NotImplementedError
+
+    async def drive(self, context: TurnContext) -> None:
+        """Answer one turn."""
+        turn = context.turn
+        adapter = self.adapter(known_calls=conversation.calls_of(turn), denied=conversation.denials(turn))
+        await AdapterSource(self.events, lambda: adapter).drive(context)
+
+
+def imported(module: str, package: str, extra: str) -> Any:
+    """Import a module of a framework; raise MissingDependency, which names the extra, if it is not installed."""
+    try:
+        return import_module(module)
+    except ImportError:
+        raise MissingDependency(package, extra) from None
+
+
+def options_of(options: Options, turn: Turn) -> dict[str, Any]:
+    """Return the options of one turn."""
+    return dict(options(turn) if callable(options) else options)
+
+
+def question_id(turn: Turn) -> str:
+    """Return the id of the user message that a turn answers."""
+    return next((message["id"] for message in reversed(turn.messages) if message["role"] == "user"), "")
+
+
+def kept_count(answered: Sequence[str], turn: Turn) -> int:
+    """Return how many entries of a framework's memory stay; what was regenerated or edited away begins behind them.
+
+    ``answered`` names, entry by entry, the user message that it answers; entries of others have an empty name. A page
+    that sends the last message alone removes nothing.
+    """
+    users = [message["id"] for message in turn.messages if message["role"] == "user"]
+    if users and users[-1] in answered:
+        return answered.index(users[-1])
+    if len(users) > 1 and users[-2] in answered:
+        later = range(len(answered) - answered[::-1].index(users[-2]), len(answered))
+        return next((at for at in later if answered[at]), len(answered))
+    return len(answered)
+
+
+def without_results(messages: Iterable[ModelMessage], calls: Collection[str | None]) -> Iterator[ModelMessage]:
+    """Yield the messages without the results of these calls. A repaired history has one for each call, run or not."""
+    for message in messages:
+        if message["role"] != "tool":
+            yield message
+            continue
+        kept = [part for part in message["content"] if part["type"] != "tool-result" or part["toolCallId"] not in calls]
+        if kept:
+            yield {"role": "tool", "content": kept}

@@ -1,0 +1,377 @@
+"""Agents of Google's Agent Development Kit (ADK) as chats.
+
+``usechat serve app:root_agent`` and ``chat_response(request, agent)`` take every agent, ``App`` and ``Runner``;
+:class:`GoogleAdkSource` takes the arguments of a run.
+
+**Events** are those of ``runner.run_async(…)`` with ``StreamingMode.SSE``. A model's answer comes in partial events,
+then whole in an event with the same id, whose text is read only if no partial one came.
+
+**Memory.** The session service owns the history: an agent gets the new message only, in a session of the caller's own.
+What was regenerated or edited is rewound. A session that does not exist is filled with the chat so far. An agent or an
+``App`` without a runner gets a session service in the memory of this process.
+
+**Pauses.** Tools with ``require_confirmation`` ask for an approval, whose id is that of ADK's own request.
+A ``LongRunningFunctionTool`` that returns nothing waits for an output of the page. The session has all that is needed
+to go on.
+"""
+
+import json
+from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Collection, Iterable, Iterator, Mapping
+from contextlib import aclosing
+from typing import Any, Final
+
+from usechat.adapters import conversation
+from usechat.adapters.framework import (
+    NO_OPTIONS,
+    FrameworkSource,
+    Options,
+    imported,
+    kept_count,
+    options_of,
+    question_id,
+)
+from usechat.errors import PublicError, StreamFailed, UnknownEvent
+from usechat.protocol.model_messages import ModelMessage, model_messages, repair_messages
+from usechat.protocol.parts import (
+    ApprovalRequest,
+    Data,
+    Error,
+    File,
+    Part,
+    Reasoning,
+    Step,
+    Text,
+    ToolCall,
+    ToolDenied,
+    ToolInputDelta,
+    ToolInputStart,
+    ToolResult,
+)
+from usechat.sources import parts_of
+from usechat.turn import Turn
+
+__all__ = ["GoogleAdkAdapter", "GoogleAdkSource", "parts", "source_of", "to_google_adk"]
+
+_CONFIRMATION: Final = "adk_request_confirmation"
+_OURS: Final = "usechat_message"
+"""Under which key the metadata of a run's events names the user message that it answers."""
+_ANYONE: Final = "user"
+_EXTRA: Final = ("google-adk", "google-adk")
+
+
+def source_of(found: Any) -> "GoogleAdkSource | None":
+    """Return the source of an agent, an ``App`` or a ``Runner``; nothing for everything else.
+
+    >>> def answers(found: object) -> bool:
+    ...     return source_of(found) is not None
+    """
+    kinds = (_adk("agents").BaseAgent, _adk("apps").App, _adk("runners").Runner)
+    return GoogleAdkSource(found) if isinstance(found, kinds) else None
+
+
+def _adk(module: str) -> Any:
+    return imported(f"google.adk.{module}", *_EXTRA)
+
+
+def _types() -> Any:
+    return imported("google.genai.types", *_EXTRA)
+
+
+class GoogleAdkSource(FrameworkSource[Any]):
+    """Answers turns with an agent, an ``App`` or a ``Runner``.
+
+    ``options`` are further arguments of ``run_async``, such as ``state_delta`` or ``run_config``: as a mapping, or as a
+    function of the turn that returns one. The session, the user and the streaming mode are set here.
+
+    >>> def source(runner: Any) -> GoogleAdkSource:  # for chat_response or ChatApp
+    ...     return GoogleAdkSource(runner, options=lambda turn: {"state_delta": {"chat": turn.chat_id}})
+    """
+
+    def __init__(self, agent: Any, *, options: Options = NO_OPTIONS) -> None:
+        self._runner = _runner_of(agent)
+        self._options = options
+        self.adapter = GoogleAdkAdapter
+
+    async def events(self, turn: Turn) -> AsyncGenerator[Any]:
+        """Run the agent on the turn, or resume the session that waits for the turn's answers."""
+        thread = conversation.thread_id(turn)
+        place = {"user_id": thread.partition("/")[0] or _ANYONE, "session_id": thread}
+        session = await self._session(turn, place)
+        options = options_of(self._options, turn)
+        arguments = {**options, **place, "run_config": _run_config(options.get("run_config"), turn)}
+        if turn.approvals or turn.tool_outputs:
+            message = _answers(turn, session)
+        else:
+            await self._rewind(turn, session, place)
+            content: Any = conversation.history(turn)[-1]["content"]
+            message = _types().Content(role="user", parts=[_user_part(part) for part in content])
+        async with aclosing(self._runner.run_async(new_message=message, **arguments)) as events:
+            async for event in events:
+                yield event
+
+    async def _session(self, turn: Turn, place: Mapping[str, str]) -> Any:
+        """Return the session of the chat; make one with what was said before if there is none."""
+        service, named = self._runner.session_service, {**place, "app_name": self._runner.app_name}
+        session = await service.get_session(**named)
+        if session is None:
+            session = await service.create_session(**named)
+            if not turn.approvals and not turn.tool_outputs:
+                for content in to_google_adk(_said_before(turn)):
+                    author = "user" if content.role == "user" else self._runner.agent.name
+                    event = _adk("events").Event(author=author, content=content, invocation_id="before")
+                    await service.append_event(session, event)
+        return session
+
+    async def _rewind(self, turn: Turn, session: Any, place: Mapping[str, str]) -> None:
+        """Rewind what was regenerated or edited away."""
+        answered = [(event.custom_metadata or {}).get(_OURS, "") for event in session.events]
+        for event in session.events[kept_count(answered, turn) :][:1]:
+            await self._runner.rewind_async(**place, rewind_before_invocation_id=event.invocation_id)
+
+
+def _runner_of(agent: Any) -> Any:
+    runner = _adk("runners").Runner
+    if isinstance(agent, runner):
+        return agent
+    service = _adk("sessions").InMemorySessionService()
+    if isinstance(agent, _adk("apps").App):
+        return runner(app=agent, session_service=service)
+    return runner(app_name=agent.name, agent=agent, session_service=service)
+
+
+def _run_config(given: Any, turn: Turn) -> Any:
+    """Return the configuration of a run that streams, and whose events name the message that they answer."""
+    module = _adk("agents.run_config")
+    config = given or module.RunConfig()
+    metadata = {**(config.custom_metadata or {}), _OURS: question_id(turn)}
+    return config.model_copy(update={"streaming_mode": module.StreamingMode.SSE, "custom_metadata": metadata})
+
+
+def _said_before(turn: Turn) -> list[ModelMessage]:
+    messages = [message for message in turn.messages if message["role"] != "system"]
+    last = next((at for at in reversed(range(len(messages))) if messages[at]["role"] == "user"), 0)
+    return repair_messages(model_messages(messages[:last]))
+
+
+def _answers(turn: Turn, session: Any) -> Any:
+    """Return the message that resumes a session; raise PublicError if it does not wait for it."""
+    types = _types()
+    asked = {call.id: call.name for event in session.events for call in event.get_function_calls()}
+    answers: list[Any] = []
+    for answer in turn.approvals:
+        if asked.get(answer.approval_id) != _CONFIRMATION:
+            raise PublicError(conversation.PAUSE_IS_GONE)
+        answers.append(_response(answer.approval_id, _CONFIRMATION, {"confirmed": answer.approved}))
+    for output in turn.tool_outputs:
+        if output.tool_call_id not in asked:
+            raise PublicError(conversation.PAUSE_IS_GONE)
+        given = {"result": output.output} if output.error_text is None else {"error": output.error_text}
+        answers.append(_response(output.tool_call_id, asked[output.tool_call_id], given))
+    return types.Content(role="user", parts=answers)
+
+
+def _response(call_id: str, name: str, response: Mapping[str, Any]) -> Any:
+    types = _types()
+    return types.Part(function_response=types.FunctionResponse(id=call_id, name=name, response=dict(response)))
+
+
+class GoogleAdkAdapter:
+    """Turns the events of one run into parts.
+
+    ``known_calls`` are the calls that the page has already, when a session is resumed; ``denied`` are those that a
+    person has denied, with the reasons.
+
+    >>> list(GoogleAdkAdapter().close())
+    [Error(error_text='The answer broke off before it was complete.', usage=None, metadata=None, lane='')]
+    """
+
+    def __init__(self, *, known_calls: Collection[str] = (), denied: Mapping[str, str | None] = {}) -> None:
+        self._known = set(known_calls)
+        self._denied = denied
+        self._inputs: dict[str, _StreamedInput] = {}
+        self._id: str | None = None
+        self._author: str | None = None
+        self._has_partial = False
+        self._is_whole = False
+        self._tokens = [0, 0]
+        self._reason: str | None = None
+        self._waits = False
+        self._error: str | None = None
+
+    def feed(self, event: Any) -> Iterator[Part]:
+        """Yield the parts that an event becomes."""
+        if not hasattr(event, "invocation_id"):
+            raise UnknownEvent(str(getattr(event, "kind", type(event).__name__)))
+        lane = event.branch or ""
+        if event.error_code and not event.content:
+            self._error = f"{event.error_code}: {event.error_message}"
+        found = (event.content.parts or ()) if event.content is not None else ()
+        if any(part.function_response is None for part in found):
+            yield from self._begin(event, lane)
+        withheld = (event.actions and event.actions.requested_tool_confirmations) or {}
+        for part in found:
+            yield from self._part(part, event, lane, withheld)
+        self._note(event)
+
+    def close(self, error: BaseException | None = None) -> Iterator[Part]:
+        """Yield the end of the run; raise StreamFailed if the framework ended it with an error."""
+        if error is not None:
+            return
+        if self._error is not None:
+            raise StreamFailed(f"the ADK run failed: {self._error}")
+        if not self._is_whole:
+            yield Error(conversation.BROKEN_OFF)
+            return
+        usage = conversation.usage(*self._tokens) if any(self._tokens) else None
+        yield conversation.finish(None if self._waits else conversation.finish_reason(self._reason), usage)
+
+    def _begin(self, event: Any, lane: str) -> Iterator[Part]:
+        """Begin a step with the first event of a model's answer; name the agent if another one speaks."""
+        if event.id == self._id:
+            return
+        self._id, self._has_partial = event.id, False
+        yield Step(lane=lane)
+        if self._author not in (None, event.author):
+            yield Data("agent", {"name": event.author}, lane=lane)
+        self._author = event.author
+
+    def _note(self, event: Any) -> None:
+        self._has_partial = self._has_partial or bool(event.partial)
+        self._is_whole = not event.partial
+        if (used := event.usage_metadata) is not None and not event.partial:
+            self._tokens[0] += used.prompt_token_count or 0
+            self._tokens[1] += used.candidates_token_count or 0
+        self._reason = getattr(event.finish_reason, "value", event.finish_reason) or self._reason
+
+    def _part(self, part: Any, event: Any, lane: str, withheld: Collection[str]) -> Iterator[Part]:
+        if part.function_call is not None:
+            yield from self._call(part.function_call, bool(event.partial), lane)
+        elif part.function_response is not None:
+            yield from self._result(part.function_response, withheld)
+        elif part.text:
+            if event.partial or not self._has_partial:
+                yield Reasoning(part.text, lane=lane) if part.thought else Text(part.text, lane=lane)
+        elif part.inline_data is not None and not event.partial:
+            yield File(_data_url(part.inline_data), part.inline_data.mime_type or "application/octet-stream", lane=lane)
+
+    def _call(self, call: Any, is_partial: bool, lane: str) -> Iterator[Part]:
+        if call.name == _CONFIRMATION:
+            if not is_partial:
+                self._waits = True
+                yield ApprovalRequest(call.id, call.args["originalFunctionCall"]["id"])
+        elif is_partial:
+            yield from self._streamed(call, lane)
+        elif call.id not in self._known:
+            self._known.add(call.id)
+            yield ToolCall(call.id, call.name or "", call.args or {}, lane=lane)
+
+    def _streamed(self, call: Any, lane: str) -> Iterator[Part]:
+        if not call.id or not call.name or call.id in self._known:
+            return
+        if call.id not in self._inputs:
+            self._inputs[call.id] = _StreamedInput()
+            yield ToolInputStart(call.id, call.name, lane=lane)
+        for piece in call.partial_args or ():
+            if text := self._inputs[call.id].text(piece):
+                yield ToolInputDelta(call.id, text, lane=lane)
+
+    def _result(self, response: Any, withheld: Collection[str]) -> Iterator[Part]:
+        call_id, value = response.id, response.response
+        if call_id in withheld:
+            return  # the text says that an approval is needed; the result comes with the answer
+        if call_id in self._denied:
+            yield ToolDenied(call_id, self._denied[call_id])
+        else:
+            is_wrapped = isinstance(value, Mapping) and value.keys() == {"result"}
+            yield ToolResult(call_id, value["result"] if is_wrapped else value)
+
+
+class _StreamedInput:
+    """Writes the pieces of a call's arguments as JSON text. Only arguments that are plain values are streamed."""
+
+    def __init__(self) -> None:
+        self._path: str | None = None
+
+    def text(self, piece: Any) -> str:
+        """Return the JSON text that a piece adds."""
+        name = str(piece.json_path or "").removeprefix("$.")
+        if not name.isidentifier():
+            return ""
+        begun = "" if self._path == name else f"{'{' if self._path is None else ', '}{json.dumps(name)}: "
+        self._path = name
+        if piece.string_value is not None:
+            quoted = json.dumps(piece.string_value)
+            return begun + quoted[0 if begun else 1 : -1 if piece.will_continue else None]
+        value = piece.number_value if piece.number_value is not None else piece.bool_value
+        return begun + json.dumps(value)
+
+
+def _data_url(blob: Any) -> str:
+    return f"data:{blob.mime_type};base64,{conversation.ModelFile(blob.mime_type, '', data=blob.data).base64}"
+
+
+def parts(events: AsyncIterable[Any]) -> AsyncIterator[Part]:
+    """Yield the parts of a run, inside an agent function.
+
+    >>> async def answer(turn: Turn) -> AsyncIterator[Part]:
+    ...     async for part in parts(runner.run_async(user_id="ann", session_id="1", new_message=content)):
+    ...         yield part
+    """
+    return parts_of(events, GoogleAdkAdapter())
+
+
+# History.
+
+
+def to_google_adk(messages: Iterable[ModelMessage]) -> list[Any]:
+    """Return model messages as ``Content`` of Gemini. Call ``repair_messages`` first.
+
+    Reasoning, system messages, calls that a provider ran itself and their results are left out.
+
+    >>> def history(turn: Turn) -> list[Any]:
+    ...     return to_google_adk(conversation.history(turn))
+    """
+    found = (_content(message) for message in conversation.without_provider_calls(messages))
+    return [content for content in found if content is not None and content.parts]
+
+
+def _content(message: ModelMessage) -> Any:
+    types = _types()
+    content: Any = message["content"]
+    if message["role"] == "user":
+        return types.Content(role="user", parts=[_user_part(part) for part in content])
+    if message["role"] == "tool":
+        results = [part for part in content if part["type"] == "tool-result"]
+        return types.Content(role="user", parts=[_tool_response(part) for part in results])
+    if message["role"] == "assistant":
+        return types.Content(role="model", parts=[each for part in content for each in _model_part(part)])
+    return None
+
+
+def _user_part(part: Any) -> Any:
+    types = _types()
+    if part["type"] == "text":
+        return types.Part(text=part["text"])
+    file = conversation.model_file(part)
+    if (text := file.text) is not None:
+        return types.Part(text=text)
+    if file.data is not None:
+        return types.Part(inline_data=types.Blob(data=file.data, mime_type=file.media_type))
+    return types.Part(file_data=types.FileData(file_uri=file.url, mime_type=file.media_type))
+
+
+def _model_part(part: Any) -> Iterator[Any]:
+    types = _types()
+    if part["type"] == "text" and part["text"].strip():
+        yield types.Part(text=part["text"])
+    elif part["type"] == "tool-call":
+        call = types.FunctionCall(id=part["toolCallId"], name=part["toolName"], args=part.get("input") or {})
+        yield types.Part(function_call=call)
+
+
+def _tool_response(part: Any) -> Any:
+    output = part["output"]
+    if conversation.is_failure(output):
+        return _response(part["toolCallId"], part["toolName"], {"error": conversation.result_text(output)})
+    value = output.get("value")
+    return _response(part["toolCallId"], part["toolName"], value if isinstance(value, dict) else {"result": value})

@@ -1,0 +1,217 @@
+"""Recordings of what frameworks did in the scripts, so that `make test` plays them where no framework is installed.
+
+A recording is what happened in each turn of a script, in order: the events that the framework gave, the requests that
+reached the model, and what the tools did. The replay gives the same events to the same adapter, behind the same server
+and the same npm clients, so that the script's own assertions hold for both.
+"""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Generator, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager
+from functools import partial
+from pathlib import Path
+from types import coroutine
+from typing import Any, Final
+
+import msgspec
+
+from tests.adapters.agents import Api, Deeds, Framework
+from tests.adapters.recorded_events import decoded, encoded
+from tests.adapters.scripts import Chat, Script
+from tests.conformance.http_client import Browser
+from tests.conformance.served import serving
+from usechat.adapters.framework import AdapterClass, FrameworkSource
+from usechat.errors import PublicError
+from usechat.server import ChatApp
+from usechat.sources import as_source
+from usechat.testing import ScriptedModel
+from usechat.turn import Turn
+
+Json = Any
+DIRECTORY: Final = Path(__file__).parent / "recordings"
+
+
+# Recording.
+
+
+class Recorder(FrameworkSource[Any]):
+    """Answers turns with a framework, and writes down what happened."""
+
+    def __init__(self, source: FrameworkSource[Any], model: ScriptedModel, deeds: Deeds) -> None:
+        self._source = source
+        self._model = model
+        self._deeds = deeds
+        self._seen = [0, 0, 0]
+        self.adapter = source.adapter
+        self.turns: list[list[Json]] = []
+
+    async def events(self, turn: Turn) -> AsyncIterator[Any]:
+        self.note()
+        self.turns.append([])
+        events: Any = None
+        try:
+            events = self._source.events(turn)
+            while True:
+                try:
+                    event = await _noticing(anext(events), partial(self._cancelled, turn))
+                except StopAsyncIteration:
+                    return
+                self.note()
+                self.turns[-1].append({"event": encoded(event)})
+                yield event
+        except Exception as error:
+            self.note()
+            self.turns[-1].append({"raises": type(error).__name__, "text": str(error)})
+            raise
+        finally:
+            close = getattr(events, "aclose", None)
+            if close is not None:
+                await close()
+
+    def _cancelled(self, turn: Turn) -> None:
+        """Note that the turn was stopped, once. Libraries cancel what waits in them for reasons of their own."""
+        if turn.stopped and {"stopped": True} not in self.turns[-1]:
+            self.note()
+            self.turns[-1].append({"stopped": True})
+
+    def note(self) -> None:
+        """Write down what happened since the last time."""
+        model = self._model
+        happened: list[tuple[str, list[Any]]] = [
+            ("deed", self._deeds.done),
+            ("request", model.requests),
+            ("left", [True] * model.disconnects),
+        ]
+        for index, (kind, entries) in enumerate(happened):
+            if self.turns:
+                self.turns[-1] += ({kind: entry} for entry in entries[self._seen[index] :])
+            self._seen[index] = len(entries)
+
+
+@coroutine
+def _noticing(awaitable: Awaitable[Any], when_cancelled: Callable[[], None]) -> Generator[Any, Any, Any]:
+    """Wait for something, and tell of a cancellation before what waits inside knows of it."""
+    inner = awaitable.__await__()
+    step: Callable[[], Any] = partial(inner.send, None)
+    while True:
+        try:
+            waiting = step()
+        except StopIteration as end:
+            return end.value
+        try:
+            sent = yield waiting
+            step = partial(inner.send, sent)
+        except asyncio.CancelledError as error:
+            when_cancelled()
+            step = partial(inner.throw, error)
+
+
+def path_of(framework: Framework) -> Path:
+    return DIRECTORY / f"{framework.name.lower().replace(' ', '-')}.json"
+
+
+def key_of(script: Script, api: Api) -> str:
+    return f"{script.name}, {api}"
+
+
+@contextmanager
+def live_chat(script: Script, framework: Framework, api: Api, release: str, browser: Browser) -> Iterator[Chat]:
+    """Open a page that talks to a framework's agent; the recorder is on its side of the seam."""
+    with recorded_chat(script, framework, api, release, browser) as (chat, _recorder):
+        yield chat
+
+
+@contextmanager
+def recorded_chat(
+    script: Script, framework: Framework, api: Api, release: str, browser: Browser
+) -> Iterator[tuple[Chat, Recorder]]:
+    deeds = Deeds()
+    with ScriptedModel(script.answers) as model, ExitStack() as stack:
+        made = framework.make(model, api, deeds)
+        if isinstance(made, AbstractContextManager):  # an agent with a server of its own
+            made = stack.enter_context(made)
+        source = as_source(made)
+        assert isinstance(source, FrameworkSource)
+        recorder = Recorder(source, model, deeds)
+        with serving({"agent": ChatApp(recorder)}) as served:
+            yield Chat(framework, script.open(release, served, browser), model, served, deeds), recorder
+            recorder.note()
+        assert model.refusals == []
+
+
+# Replaying.
+
+
+class RecordedModel(msgspec.Struct):
+    """What a recording knows of the model."""
+
+    requests: list[Json] = []
+    disconnects: int = 0
+
+
+class Replay(FrameworkSource[Any]):
+    """Answers turns with the events of a recording, one turn after the other."""
+
+    def __init__(
+        self, turns: Sequence[Sequence[Json]], adapter: AdapterClass[Any], model: RecordedModel, deeds: Deeds
+    ) -> None:
+        self._turns = iter(turns)
+        self._model = model
+        self._deeds = deeds
+        self.adapter = adapter
+
+    async def events(self, turn: Turn) -> AsyncIterator[Any]:  # noqa: ARG002 (the recording knows what was asked)
+        entries = iter(next(self._turns))
+        for entry in entries:
+            match entry:
+                case {"event": event}:
+                    await asyncio.sleep(0)
+                    yield decoded(event)
+                case {"raises": name, "text": text}:
+                    raise PublicError(text) if name == "PublicError" else type(name, (Exception,), {})(text)
+                case {"stopped": True}:
+                    try:
+                        await asyncio.Event().wait()
+                    finally:
+                        for later in entries:
+                            self._happen(later)
+                case _:
+                    self._happen(entry)
+
+    def _happen(self, entry: Json) -> None:
+        match entry:
+            case {"deed": deed}:
+                self._deeds.done.append(deed)
+            case {"request": request}:
+                self._model.requests.append(request)
+            case {"left": True}:
+                self._model.disconnects += 1
+
+
+@contextmanager
+def replayed_chat(
+    script: Script, framework: Framework, turns: Sequence[Sequence[Json]], release: str, browser: Browser
+) -> Iterator[Chat]:
+    """Open a page that talks to a recording."""
+    model, deeds = RecordedModel(), Deeds()
+    replay = Replay(turns, framework.adapter_class(), model, deeds)
+    with serving({"agent": ChatApp(replay)}) as served:
+        yield Chat(framework, script.open(release, served, browser), model, served, deeds)  # type: ignore[arg-type]
+
+
+def recordings_of(framework: Framework) -> Mapping[str, Sequence[Sequence[Json]]]:
+    if not path_of(framework).exists():
+        return {}
+    found: Mapping[str, Sequence[Sequence[Json]]] = json.loads(path_of(framework).read_text(encoding="utf-8"))
+    return found
+
+
+def write_recordings(framework: Framework, recorded: Mapping[str, Collection[Collection[Json]]]) -> None:
+    """Write the recordings of a framework, one entry per line so that changes can be read."""
+    DIRECTORY.mkdir(exist_ok=True)
+    lines = []
+    for key, turns in recorded.items():
+        listed = ",\n".join(" [\n" + ",\n".join(f"  {json.dumps(entry)}" for entry in turn) + "\n ]" for turn in turns)
+        lines.append(f"{json.dumps(key)}: [\n{listed}\n]")
+    path_of(framework).write_text("{\n" + ",\n".join(lines) + "\n}\n", encoding="utf-8")

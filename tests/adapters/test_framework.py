@@ -1,0 +1,69 @@
+"""What the sources of several frameworks share."""
+
+import pytest
+
+from tests.adapters.turns import assistant, text, turn_of, user
+from usechat.adapters.framework import imported, kept_count, options_of, question_id, without_results
+from usechat.errors import MissingDependency
+
+
+@pytest.mark.parametrize(
+    ("answered", "asked", "kept"),
+    [
+        ([], ["u1"], 0),
+        (["u1", "", "u2"], ["u1", "u2", "u3"], 3),
+        (["u1", "", "u2", "u3"], ["u1", "u2"], 2),
+        (["u1", "u1", "u2"], ["u1"], 0),
+        (["u1", "", "u2", "u3"], ["u1", "other"], 2),
+        (["u1", "u2", "u1", ""], ["u1", "u3"], 4),
+        (["u1", "u2"], ["u3"], 2),
+        (["u1", "u2"], ["u8", "u9"], 2),
+    ],
+    ids=[
+        "no memory",
+        "a new message",
+        "regenerated",
+        "the first one regenerated",
+        "another message instead of the second",
+        "a message after one that was answered twice",
+        "a page that sends the last message alone",
+        "messages that are not known",
+    ],
+)
+async def test_what_was_regenerated_or_edited_away_is_not_kept(
+    answered: list[str], asked: list[str], kept: int
+) -> None:
+    assert kept_count(answered, turn_of(*(user("Hi.", message_id) for message_id in asked))) == kept
+
+
+async def test_a_turn_answers_the_last_message_of_the_user() -> None:
+    assert question_id(turn_of(user("Hi.", "u1"), assistant(text("Hello.")))) == "u1"
+
+
+async def test_options_are_a_mapping_or_made_from_the_turn() -> None:
+    turn = turn_of(user("Hi."))
+    assert options_of({"a": 1}, turn) == {"a": 1}
+    assert options_of(lambda turn: {"text": turn.text}, turn) == {"text": "Hi."}
+
+
+def test_only_the_results_of_these_calls_are_left_out() -> None:
+    def result(call_id: str) -> dict[str, object]:
+        return {
+            "type": "tool-result",
+            "toolCallId": call_id,
+            "toolName": "dig",
+            "output": {"type": "text", "value": ""},
+        }
+
+    messages = [
+        {"role": "user", "content": []},
+        {"role": "tool", "content": [result("c1"), result("c2")]},
+        {"role": "tool", "content": [result("c1")]},
+    ]
+    assert list(without_results(messages, {"c1"})) == [messages[0], {"role": "tool", "content": [result("c2")]}]  # type: ignore[arg-type]
+
+
+def test_a_module_that_is_not_installed_is_a_missing_dependency() -> None:
+    assert imported("json", "json", "json").loads("1") == 1
+    with pytest.raises(MissingDependency, match=r"usechat\[nothing\]"):
+        imported("no_such_framework.agents", "nothing", "nothing")

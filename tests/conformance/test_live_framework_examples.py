@@ -1,0 +1,115 @@
+"""The examples and pages of the frameworks of the second column, with the frameworks; chats to their own messages."""
+
+import re
+import runpy
+from pathlib import Path
+from typing import Any
+
+import pytest
+from agno.agent import Agent
+from agno.team import Team
+from google.adk.agents import LlmAgent
+from google.adk.apps import App
+from google.adk.runners import InMemoryRunner
+from google.genai import types
+
+from tests.adapters.turns import assistant, text, tool, turn_of, user
+from usechat.adapters import agno, conversation, google_adk
+from usechat.testing import AgentClient, ModelAnswer, ModelCall, ScriptedModel
+
+ROOT = Path(__file__).parents[2]
+EXAMPLES = ["ag_ui_agent", "agno_agent", "google_adk_agent"]
+WEATHER = ModelAnswer(calls=[ModelCall("weather", {"city": "Paris"})])
+DELETE = ModelAnswer(calls=[ModelCall("delete_note", {"name": "todo"})])
+
+
+@pytest.mark.parametrize("name", EXAMPLES)
+def test_an_example_answers_and_asks_for_an_approval(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    with ScriptedModel([WEATHER, "It is 21 °C.", DELETE, "It is deleted."]) as model:
+        monkeypatch.setenv("OPENAI_BASE_URL", model.openai_url)
+        monkeypatch.setenv("OPENAI_API_KEY", "none")
+        monkeypatch.setenv("ANTHROPIC_BASE_URL", model.anthropic_url)
+        monkeypatch.setenv("ANTHROPIC_API_KEY", "none")
+        monkeypatch.setenv("AGNO_TELEMETRY", "false")
+        agent = runpy.run_path(str(ROOT / "examples" / "frameworks" / f"{name}.py"))["agent"]
+        with AgentClient(agent, approve=True, headers={"x-ai-sdk": "7"}) as client:
+            answer = client.ask("How is the weather?")
+            assert (answer.tools[0].output, answer.text) == ({"city": "Paris", "celsius": 21}, "It is 21 °C.")
+            answer.assert_legal(sdk="7")
+            answer = client.ask("Delete the note.")
+            assert (answer.tools[0].output, answer.text) == ("todo is deleted.", "It is deleted.")
+        assert model.refusals == []
+
+
+@pytest.mark.parametrize("name", EXAMPLES)
+def test_an_example_is_short(name: str) -> None:
+    assert len((ROOT / "examples" / "frameworks" / f"{name}.py").read_text(encoding="utf-8").splitlines()) < 40
+
+
+@pytest.mark.parametrize("page", ["ag-ui", "agno", "google-adk"])
+def test_the_code_of_a_page_runs(page: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", "none")
+    text = (ROOT / "docs" / "frameworks" / f"{page}.md").read_text(encoding="utf-8")
+    names: dict[str, Any] = {"__name__": "example"}
+    for block in re.findall(r"```python\n(.*?)```", text, re.DOTALL):
+        exec(compile(block, f"docs/frameworks/{page}.md", "exec"), names)
+    assert {"app", "source", "parts"} <= names.keys()
+
+
+def test_agents_answer_and_nothing_else_does() -> None:
+    assert agno.source_of(Agent()) is not None
+    assert agno.source_of(Team(members=[Agent()])) is not None
+    agent = LlmAgent(name="assistant")
+    for found in (agent, App(name="demo", root_agent=agent), InMemoryRunner(agent=agent)):
+        assert google_adk.source_of(found) is not None
+    assert (agno.source_of("a text"), google_adk.source_of("a text")) == (None, None)
+
+
+def chat() -> Any:
+    signed = {"type": "reasoning", "text": "Hm.", "providerMetadata": {"anthropic": {"signature": "s"}}}
+    image = {"type": "file", "mediaType": "image/png", "url": "data:image/png;base64,aGk="}
+    pdf = {"type": "file", "mediaType": "application/pdf", "url": "https://example.org/a.pdf", "filename": "a.pdf"}
+    note = {"type": "file", "mediaType": "text/plain", "url": "data:text/plain,hi", "filename": "a.txt"}
+    weather = tool("weather", "c1", "output-available", output={"celsius": 21})
+    broken = tool("dig", "c2", "output-error", errorText="No.")
+    return turn_of(
+        user("Look.", "u1", image, pdf, note),
+        assistant({"type": "step-start"}, signed, weather, broken, {"type": "step-start"}, text("Sunny.")),
+        user("Thanks.", "u2"),
+    )
+
+
+async def test_a_chat_becomes_messages_of_agno() -> None:
+    asked, called, first, second, said, thanked = agno.to_agno(conversation.history(chat()))
+    assert (asked.content, asked.images[0].content, asked.files[0].filename) == ("Look.\n\na.txt:\nhi", b"hi", "a.pdf")
+    assert [call["id"] for call in called.tool_calls] == ["c1", "c2"]
+    assert (called.reasoning_content, called.provider_data) == ("Hm.", {"signature": "s"})
+    assert (first.tool_call_id, first.content, first.tool_call_error) == ("c1", '{"celsius":21}', False)
+    assert (second.tool_call_id, second.content, second.tool_call_error) == ("c2", "No.", True)
+    assert (said.role, said.content, thanked.role, thanked.content) == ("assistant", "Sunny.", "user", "Thanks.")
+
+
+async def test_a_chat_becomes_contents_of_gemini() -> None:
+    asked, called, results, said, thanked = google_adk.to_google_adk(conversation.history(chat()))
+    assert asked.parts == [
+        types.Part(text="Look."),
+        types.Part(inline_data=types.Blob(data=b"hi", mime_type="image/png")),
+        types.Part(file_data=types.FileData(file_uri="https://example.org/a.pdf", mime_type="application/pdf")),
+        types.Part(text="a.txt:\nhi"),
+    ]
+    assert [part.function_call.id for part in called.parts] == ["c1", "c2"]
+    assert [part.function_response.response for part in results.parts] == [{"celsius": 21}, {"error": "No."}]
+    assert [(content.role, content.parts[0].text) for content in (said, thanked)] == [
+        ("model", "Sunny."),
+        ("user", "Thanks."),
+    ]
+
+
+def test_a_session_of_adk_that_is_gone_is_filled_with_the_chat(monkeypatch: pytest.MonkeyPatch) -> None:
+    with ScriptedModel(["Two."]) as model:
+        monkeypatch.setenv("ANTHROPIC_BASE_URL", model.anthropic_url)
+        monkeypatch.setenv("ANTHROPIC_API_KEY", "none")
+        agent = runpy.run_path(str(ROOT / "examples" / "frameworks" / "google_adk_agent.py"))["agent"]
+        with AgentClient(agent, messages=[user("One?", "u1"), assistant(text("One."))]) as client:
+            assert client.ask("Two?").text == "Two."
+        assert [message["content"][0]["text"] for message in model.requests[0]["messages"]] == ["One?", "One.", "Two?"]

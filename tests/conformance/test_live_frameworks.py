@@ -1,0 +1,59 @@
+"""Every script with every framework of the second column, live: `make test-frameworks` runs this file.
+
+With ``USECHAT_RECORD=1`` the newest client's turns are written to tests/adapters/recordings (`make record-frameworks`).
+"""
+
+import os
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from tests.adapters.agents import Api, Framework
+from tests.adapters.recorded_frameworks import RECORDED_FRAMEWORKS
+from tests.adapters.recording import key_of, recorded_chat, recordings_of, write_recordings
+from tests.adapters.scripts import SCRIPTS, Script
+from tests.conformance.http_client import NEWEST, WITH_APPROVALS, Browser
+
+pytestmark = [
+    # ADK's own AgentTool uses an argument that ADK has deprecated.
+    pytest.mark.filterwarnings("ignore:The `plugins` argument is deprecated:DeprecationWarning"),
+    pytest.mark.filterwarnings("ignore:'imghdr' is deprecated:DeprecationWarning"),  # Agno, for images
+]
+
+RECORDING = os.environ.get("USECHAT_RECORD") == "1"
+_recorded: dict[str, dict[str, Any]] = {}
+
+
+def _rows() -> list[tuple[Framework, Script, Api, str]]:
+    """Return what is run: each script with every client, and with the newest one through every model API."""
+    return [
+        (framework, script, api, release)
+        for framework in RECORDED_FRAMEWORKS
+        for script in SCRIPTS
+        if script.name not in framework.not_played
+        for number, api in enumerate(api for api in framework.apis if api in script.apis)
+        for release in (WITH_APPROVALS if script.approvals else NEWEST)
+        if release == NEWEST[-1] or (number == 0 and not RECORDING)
+    ]
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _written() -> Iterator[None]:
+    """Write the recordings of the scripts that were played; those of others stay."""
+    yield
+    for framework in RECORDED_FRAMEWORKS:
+        wanted = [key_of(script, api) for each, script, api, _ in _rows() if each == framework]
+        if RECORDING and framework.name in _recorded:
+            found = {**recordings_of(framework), **_recorded[framework.name]}
+            write_recordings(framework, {key: found[key] for key in wanted if key in found})
+
+
+@pytest.mark.parametrize(
+    ("framework", "script", "api", "release"),
+    [pytest.param(*row, id=f"{row[0].name}: {row[1].name}, {row[2]}, {row[3]}") for row in _rows()],
+)
+def test_the_script_plays_live(framework: Framework, script: Script, api: Api, release: str, browser: Browser) -> None:
+    with recorded_chat(script, framework, api, release, browser) as (chat, recorder):
+        script.play(chat)  # a script that fails is not recorded
+    _recorded.setdefault(framework.name, {})[key_of(script, api)] = recorder.turns
