@@ -71,9 +71,9 @@ def serve_process(
     An ASGI app (`is_app`) is served as it is: its workers read `USECHAT_TEST_PLAIN_ASGI` themselves.
     """
     log = directory / "output.txt"
-    program = _PLAIN_PROGRAM if PLAIN_ASGI else _PROGRAM
     # Workers are processes of their own, which only know the options.
     has_workers = bool({"--workers", "--reload"} & set(arguments))
+    program = _PLAIN_PROGRAM if PLAIN_ASGI and not has_workers else _PROGRAM
     plain = ["--plain-asgi"] if PLAIN_ASGI and has_workers and not is_app else []
     with log.open("wb") as output:
         process = subprocess.Popen(
