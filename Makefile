@@ -6,7 +6,7 @@ PYTHONS := 3.11 3.12 3.13
 FUZZ_SECONDS ?= 60
 PORT ?= 8000
 # The tests of the server that also run with agents behind a queue in Redis.
-EXTERNAL_AGENTS := tests/server/observers $(addprefix tests/server/test_,endpoints.py edited_messages.py factories.py forgotten_runs.py load.py quotas.py released.py retries.py waiting_clients.py websocket.py websocket_leaving.py)
+EXTERNAL_AGENTS := tests/server/observers $(addprefix tests/server/test_,endpoints.py edited_messages.py factories.py forgotten_runs.py load.py quotas.py released.py retries.py stored_turns.py hooks.py chat_routes.py waiting_clients.py websocket.py websocket_leaving.py)
 MUTANTS ?= 200
 SEED ?= 1
 export FUZZ_RELEASES MUTANTS SEED

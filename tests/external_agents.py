@@ -57,10 +57,7 @@ class _Agents:
 
 
 def put_agents_outside(monkeypatch: pytest.MonkeyPatch, stack: ExitStack) -> None:
-    """Let every app that keeps its runs in memory hand its turns to an agent worker instead.
-
-    Not those whose answers are recorded (``chats``, ``on_finish``): agent workers do not do that.
-    """
+    """Let every app that keeps its runs in memory hand its turns to an agent worker instead, which records them."""
     url = stack.enter_context(redis_server(next(iter(SERVERS)))).url
     make, begin, shut_down = Endpoints.__init__, Endpoints.begin, Endpoints.shut_down
     agents: WeakKeyDictionary[Endpoints, _Agents] = WeakKeyDictionary()
@@ -70,9 +67,8 @@ def put_agents_outside(monkeypatch: pytest.MonkeyPatch, stack: ExitStack) -> Non
         self: Endpoints, answer: Any, *, store: RunStore, settings: Settings, observer: Any, **options: Any
     ) -> None:
         keeps_log, hooks = options.get("keep_log", True), options.get("hooks", NO_HOOKS)
-        is_recorded = options.get("chats") is not None or hooks.on_finish is not None
         in_memory = keeps_log and isinstance(store, MemoryRuns)
-        if not in_memory or is_recorded or isinstance(as_source(answer), HandsOver):
+        if not in_memory or isinstance(as_source(answer), HandsOver):
             make(self, answer, store=store, settings=settings, observer=observer, **options)
             return
         prefix = f"app{os.getpid()}-{next(prefixes)}"
@@ -81,7 +77,9 @@ def put_agents_outside(monkeypatch: pytest.MonkeyPatch, stack: ExitStack) -> Non
         queue = RedisTurns(runs, "agents", forwarded_headers=headers)
         make(self, queue, store=runs, settings=settings, observer=observer, **options)
         worker_settings = msgspec.structs.replace(settings, approval_secret=None)
-        agents[self] = _Agents(answer, url, prefix, runs.lease, {"settings": worker_settings, "observer": observer})
+        recording = {"chats": options.get("chats"), "titles": hooks.titles, "on_finish": hooks.on_finish}
+        worker_options = {"settings": worker_settings, "observer": observer, **recording}
+        agents[self] = _Agents(answer, url, prefix, runs.lease, worker_options)
 
     async def begin_external(self: Endpoints, *arguments: Any, **options: Any) -> Any:
         if self in agents:

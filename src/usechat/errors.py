@@ -465,7 +465,7 @@ class ChatsUnreachable(RequestError):
     status = 503
 
     def __init__(self) -> None:
-        super().__init__("The store of chats cannot be reached.")
+        super().__init__("The database of chats cannot be reached.")
 
 
 class CannotCheckTokens(RequestError):

@@ -55,7 +55,7 @@ async def saved(store: ChatStore) -> list[UIMessage]:
 
 async def test_what_the_page_shows_is_what_is_stored(store: ChatStore) -> None:
     begun = await begin(store, ask(user("u1")))
-    recorder = AnswerRecorder(store, begun, sdk="7")
+    recorder = AnswerRecorder(store, begun.claim, continues=begun.continues, sdk="7")
     recorder.start()
     said: list[parts.Part] = [
         parts.Text("Let me "),
@@ -73,7 +73,7 @@ async def test_what_the_page_shows_is_what_is_stored(store: ChatStore) -> None:
 
 async def test_a_finished_step_is_saved_at_once(store: ChatStore) -> None:
     begun = await begin(store, ask(user("u1")))
-    recorder = AnswerRecorder(store, begun, sdk="7", interval=10)
+    recorder = AnswerRecorder(store, begun.claim, continues=begun.continues, sdk="7", interval=10)
     recorder.start()
     frames = frames_of(begun, [parts.Text("One."), parts.Step(), parts.Text("Two.")])
     for each in frames:
@@ -89,7 +89,7 @@ async def test_a_finished_step_is_saved_at_once(store: ChatStore) -> None:
 
 async def test_a_long_step_is_saved_now_and_then(store: ChatStore) -> None:
     begun = await begin(store, ask(user("u1")))
-    recorder = AnswerRecorder(store, begun, sdk="7", interval=0.02, pause=0)
+    recorder = AnswerRecorder(store, begun.claim, continues=begun.continues, sdk="7", interval=0.02, pause=0)
     recorder.start()
     first, second = frames_of(begun, [parts.Text("One "), parts.Text("two")])
     for count, frame in enumerate([first, second], 1):
@@ -108,7 +108,7 @@ async def test_a_continued_message_is_recorded_whole(store: ChatStore) -> None:
     message_id = await turn(store, ask(user("u1")), asks("t1", "p1"), outcome="waiting")
     yes = answer(message_id, answers("t1", "p1", True))
     begun = await begin(store, ask(yes, message_id=message_id))
-    recorder = AnswerRecorder(store, begun, sdk="7")
+    recorder = AnswerRecorder(store, begun.claim, continues=begun.continues, sdk="7")
     frames = frames_of(begun, [parts.ToolResult("t1", 21), parts.Text("Warm."), parts.Finish()])
     for each in frames:
         recorder.receive(each)
@@ -120,7 +120,7 @@ async def test_a_continued_message_is_recorded_whole(store: ChatStore) -> None:
 
 async def test_a_failed_answer_is_stored_up_to_its_error(store: ChatStore) -> None:
     begun = await begin(store, ask(user("u1")))
-    recorder = AnswerRecorder(store, begun, sdk="7")
+    recorder = AnswerRecorder(store, begun.claim, continues=begun.continues, sdk="7")
     for each in frames_of(begun, [parts.Text("Half"), parts.ToolCall("t1", "weather", {}), parts.Error("No luck.")]):
         recorder.receive(each)
     stored = await recorder.finish("failed")
@@ -137,7 +137,7 @@ async def test_a_silent_answer_keeps_its_chat(store: ChatStore) -> None:
         return 0 if row is None else row.expires
 
     first = await expires()
-    recorder = AnswerRecorder(store, begun, sdk="7", interval=0.02)
+    recorder = AnswerRecorder(store, begun.claim, continues=begun.continues, sdk="7", interval=0.02)
     recorder.start()
 
     async def is_renewed() -> bool:
@@ -150,7 +150,9 @@ async def test_a_silent_answer_keeps_its_chat(store: ChatStore) -> None:
 async def test_a_run_that_lost_its_chat_is_ended(store: ChatStore) -> None:
     lost: list[str] = []
     begun = await begin(store, ask(user("u1")))
-    recorder = AnswerRecorder(store, begun, sdk="7", interval=0.02, on_lost=lambda: lost.append("lost"))
+    recorder = AnswerRecorder(
+        store, begun.claim, continues=begun.continues, sdk="7", interval=0.02, on_lost=lambda: lost.append("lost")
+    )
     recorder.start()
     await store.delete("c1", owner="ada")
 
@@ -170,7 +172,7 @@ async def test_a_database_that_comes_back_in_time_loses_nothing(
     begun = await begin(store, ask(user("u1")))
     connection = sqlite3.connect(tmp_path / "chats.db")
     connection.execute("ALTER TABLE usechat_claims RENAME TO away")
-    recorder = AnswerRecorder(store, begun, sdk="7", interval=0.02, pause=0.02)
+    recorder = AnswerRecorder(store, begun.claim, continues=begun.continues, sdk="7", interval=0.02, pause=0.02)
     recorder.start()
     frames = frames_of(begun, [parts.Text("All "), parts.Text("of it."), parts.Finish()])
     recorder.receive(frames[0])

@@ -10,6 +10,7 @@ import httpx2
 import pytest
 
 from tests.chats.talking import answer, user
+from tests.postgres_server import postgres_server
 from tests.server.process import PATIENCE, ServeProcess, serve_process
 from tests.server.sockets import Body
 from usechat.chats import MemoryChats, SqlChats
@@ -106,3 +107,15 @@ def test_a_time_that_is_none_is_one_sentence(text: str, capsys: pytest.CaptureFi
         main(["serve", "counting.py:agent", f"--keep={text}"])
     assert raised.value.code == 2
     assert f"{text!r} is not a time such as 90d, 12h or 30m" in capsys.readouterr().err
+
+
+def test_a_postgresql_is_served_once_its_tables_were_made_by_the_command(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with postgres_server() as url:
+        assert main(["serve", "counting.py:agent", "--chats", url, "--port", "0"]) == 2
+        assert "the chat tables are missing or old; run: usechat chats migrate" in capsys.readouterr().err
+        assert main(["chats", "migrate", "--chats", url]) == 0
+        with serve_process(tmp_path, "counting.py:agent", "--chats", url) as served:
+            assert say(served, user("u1", "One")) == "1: One"
+            assert httpx2.get(f"{served.url}/readyz", timeout=PATIENCE).text == "ok"

@@ -37,11 +37,6 @@ EXTERNAL = [*REDIS, "--agents", "external"]
         (["serve", "a:b", "--agents", "external"], "--agents external needs --redis URL"),
         (["serve", "a:b", *EXTERNAL, "--as", "genkit"], "nothing is imported here: give --as to usechat worker"),
         (["serve", "a:b", *EXTERNAL, "--reload"], "nothing is imported here: give --reload to usechat worker"),
-        (
-            ["serve", "a:b", *EXTERNAL, "--chats", "c.db"],
-            "--agents external does not store chats yet, leave --chats",
-        ),
-        (["serve", "a:b", *EXTERNAL, "--keep", "90d"], "--agents external does not store chats yet, leave --keep"),
         (["serve", "a:b", *REDIS, "--max-waiting", "3"], "--max-waiting is for --agents external"),
         (["serve", "a:b", "--forward-header", "x-tenant"], "--forward-header is for --agents external"),
         (["serve", "a:b", *EXTERNAL, "--forward-header", "x y"], "'x y' is not the name of a header"),

@@ -12,14 +12,20 @@ from tests.conformance.http_client import NEWEST, WITH_APPROVALS, Browser, Page,
 from tests.conformance.judge import Judge
 from tests.conformance.served import Gates, Served, serving
 from tests.postgres_server import postgres_server
+from tests.redis_server import redis_server
 from usechat import parts
 from usechat.chats import MemoryChats, SqlChats
-from usechat.server import ChatApp, Settings
+from usechat.errors import StoreUnreachable
+from usechat.server import AgentWorker, ChatApp, RedisRuns, RedisTurns, Settings
 from usechat.turn import Identity, Turn
 
-STORES: Final = ("memory", "sqlite", "postgresql")
+STORES: Final = ("memory", "sqlite", "postgresql", "workers", "agents")
+"""``workers``: two of them with one Redis and one file, in turn; ``agents``: one behind a queue, with such a file."""
 GATES: Final = Gates()
 RAN: Final[list[str]] = []
+"""The chat of each tool that ran, and of each output that was given to the agent."""
+REFUSED: Final[set[str]] = set()
+"""Chats whose next message is refused with 503."""
 _numbers = itertools.count()
 
 
@@ -34,6 +40,7 @@ async def agent(turn: Turn) -> AsyncIterator[str | parts.Part]:
         yield "Deleted." if approval.approved else "Kept."
         return
     for output in turn.tool_outputs:
+        RAN.append(turn.chat_id)
         yield f"You are in {output.output}."
         return
     number = len(turn.messages)
@@ -42,6 +49,10 @@ async def agent(turn: Turn) -> AsyncIterator[str | parts.Part]:
             yield parts.ToolCall(f"call-{number}", "delete", {"path": "notes"})
             yield parts.ApprovalRequest(f"approval-{number}", f"call-{number}")
         case "where":
+            yield parts.ToolCall(f"call-{number}", "locate", {})
+        case "where, later":
+            yield "Wait"
+            await GATES.passed(turn)
             yield parts.ToolCall(f"call-{number}", "locate", {})
         case "wait":
             yield "Wait"
@@ -54,8 +65,21 @@ async def agent(turn: Turn) -> AsyncIterator[str | parts.Part]:
             yield f"{number}: {text}."
 
 
-def anyone(_request: Any, _chat_id: str, _action: str) -> Identity:
+def anyone(_request: Any, chat_id: str, action: str) -> Identity:
+    if action == "send" and chat_id in REFUSED:
+        REFUSED.remove(chat_id)
+        raise StoreUnreachable
     return Identity("ada")
+
+
+class InTurn:
+    """Workers that answer one request after the other, as behind a load balancer."""
+
+    def __init__(self, *apps: ChatApp) -> None:
+        self._apps = itertools.cycle(apps)
+
+    async def __call__(self, *connection: Any) -> None:
+        await next(self._apps)(*connection)
 
 
 async def prepare(url: str) -> None:
@@ -64,22 +88,40 @@ async def prepare(url: str) -> None:
     await store.close()
 
 
+async def answer_turns(url: str, database: str) -> None:
+    turns = RedisTurns(RedisRuns(url, prefix="web"), "agents")
+    worker = AgentWorker(agent, turns, version="v1", chats=SqlChats(database), settings=Settings(disconnect="continue"))
+    await worker.work(drain=0)
+
+
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
-    with postgres_server() as url:
+    directory = tmp_path_factory.mktemp("chats")
+    options: dict[str, Any] = {
+        "authorize": anyone,
+        "settings": Settings(disconnect="continue", approval_secret="a secret of all workers"),
+        "metrics": False,
+    }
+    with postgres_server() as url, redis_server("valkey") as redis:
         asyncio.run(prepare(url))
-        stores = {
-            "memory": MemoryChats(),
-            "sqlite": SqlChats(str(tmp_path_factory.mktemp("chats") / "chats.db")),
-            "postgresql": SqlChats(url),
-        }
-        settings = Settings(disconnect="continue")
+        queue = RedisTurns(RedisRuns(redis.url, prefix="web"), "agents", forwarded_headers=["x-ai-sdk"])
+        workers = [
+            ChatApp(agent, chats=SqlChats(str(directory / "workers.db")), runs=RedisRuns(redis.url), **options)
+            for _ in range(2)
+        ]
         apps = {
-            name: ChatApp(agent, chats=store, authorize=anyone, settings=settings, metrics=False)
-            for name, store in stores.items()
+            "memory": ChatApp(agent, chats=MemoryChats(), **options),
+            "sqlite": ChatApp(agent, chats=SqlChats(str(directory / "chats.db")), **options),
+            "postgresql": ChatApp(agent, chats=SqlChats(url), **options),
+            "first worker": workers[0],
+            "second worker": workers[1],
+            "workers": InTurn(*workers),
+            "agents": ChatApp(queue, chats=SqlChats(str(directory / "agents.db")), runs=queue.runs, **options),
         }
         with serving(apps) as running:
+            agents = running.run(answer_turns(redis.url, str(directory / "agents.db")))
             yield running
+            agents.cancel()
 
 
 @pytest.fixture(params=STORES)
@@ -227,3 +269,70 @@ def test_a_stopped_answer_is_loaded_as_far_as_it_came(
     for release_ in NEWEST:
         [result] = judge.validate(release_, [load(url, chat_id)["messages"]])
         assert result["error"] is None
+
+
+@pytest.mark.parametrize("sends", ["all", "one"])
+@pytest.mark.parametrize("release", WITH_APPROVALS)
+def test_a_late_approval_runs_the_tool_of_the_earlier_message(
+    browser: Browser, judge: Judge, url: str, chat_id: str, release: str, sends: str
+) -> None:
+    page = browser.open(release, url, chat_id=chat_id, sends=sends, headers={"x-ai-sdk": release})
+    for text in ("delete", "Question"):
+        page.send(text)
+        page.settled()
+    page.call("addToolApprovalResponse", {"id": "approval-1", "approved": True})
+    page.call("sendMessage")
+    page.settled()
+    loaded = load(url, chat_id)
+    outputs = [part.get("output") for part in loaded["messages"][1]["parts"] if part["type"] == "tool-delete"]
+    assert (len(loaded["messages"]), outputs, RAN.count(chat_id)) == (4, ["deleted"], 1)
+    assert text_of({"messages": loaded["messages"]}) == "3: Question."  # type: ignore[typeddict-item]
+    for each in NEWEST:
+        [result] = judge.validate(each, [loaded["messages"]])
+        assert result["error"] is None, each
+
+
+@pytest.mark.parametrize("sends", ["all", "one"])
+@pytest.mark.parametrize("release", NEWEST)
+def test_a_message_that_was_refused_is_answered_when_it_is_regenerated(
+    browser: Browser, judge: Judge, url: str, chat_id: str, release: str, sends: str
+) -> None:
+    page = browser.open(release, url, chat_id=chat_id, sends=sends, headers={"x-ai-sdk": release})
+    page.send("First")
+    page.settled()
+    REFUSED.add(chat_id)
+    page.send("Second")
+    assert page.settled()["status"] == "error"
+    page.call("regenerate")
+    assert text_of(page.settled()) == "3: Second."
+    compare(page, url, chat_id, judge)
+
+
+@pytest.mark.parametrize("release", NEWEST)
+def test_a_tool_that_two_resuming_tabs_both_run_gives_its_output_once(
+    browser: Browser, judge: Judge, url: str, chat_id: str, release: str
+) -> None:
+    options: Any = {"headers": {"x-ai-sdk": release}, "automatic": ["tools"]}
+    first = browser.open(release, url, chat_id=chat_id, **options)
+    first.send("where, later")
+    first.until_text("Wait")
+    messages = load(url, chat_id)["messages"]
+    tabs = [browser.open(release, url, chat_id=chat_id, messages=messages, **options) for _ in range(2)]
+    for tab in tabs:
+        tab.resume()
+        tab.until_text("Wait")
+    GATES.open(chat_id)
+    for tab in tabs:
+        assert [call["toolCallId"] for call in tab.settled()["toolCalls"]] == ["call-1"]
+    for tab, place in zip(tabs, ("Rome", "Paris"), strict=True):
+        tab.call("addToolResult", {"tool": "locate", "toolCallId": "call-1", "output": place})
+    for tab in tabs:
+        tab.until(lambda view: text_of(view).startswith("WaitYou are in "))
+        tab.settled()
+    loaded = load(url, chat_id)["messages"]
+    assert RAN.count(chat_id) == 1
+    [said] = {text_of(tab.look()) for tab in tabs}
+    assert said == text_of({"messages": loaded})  # type: ignore[typeddict-item]
+    for each in NEWEST:
+        [result] = judge.validate(each, [loaded])
+        assert result["error"] is None, each

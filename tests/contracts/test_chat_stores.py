@@ -35,6 +35,7 @@ from usechat.errors import (
     UsechatError,
 )
 from usechat.protocol.request import ChatRequest
+from usechat.protocol.ui_messages import UIMessage
 from usechat.protocol.validation import validate_messages
 
 PATIENCE = 30
@@ -294,6 +295,81 @@ async def test_a_lost_answer_is_reported_once(stores: Stores) -> None:
     found = await there.collect_lost()
     assert [(lost.claim, lost.message) for lost in found] == [(begun.claim, answer("a1", "Half"))]
     assert [*await here.collect_lost(), *await there.collect_lost()] == []
+
+
+async def test_an_answer_is_handed_to_another_process(stores: Stores) -> None:
+    here, there = stores
+    begun = await begin(here, ask(user("u1", "Q1")))
+    await here.hand_over(begun.claim, 60)
+    taken = await there.take_over(begun.claim, run_id=begun.claim.run_id)
+    assert taken == begun.claim == await here.claim_of("c1", taken.run_id)
+    await there.save(taken, answer(taken.message_id, "Half"))
+    await there.finish(taken, answer(taken.message_id, "All"), "finished")
+    assert texts((await here.load("c1", owner="ada")).messages) == ["Q1", "All"]
+    assert await here.claim_of("c1", taken.run_id) is None
+
+
+async def test_a_run_that_begins_anew_takes_the_chat_from_the_one_that_died(stores: Stores) -> None:
+    here, there = stores
+    begun = await begin(here, ask(user("u1", "Q1")))
+    first = await here.take_over(begun.claim, run_id=begun.claim.run_id)
+    await here.save(first, answer(first.message_id, "First half"))
+    second = await there.take_over(begun.claim, run_id="second", instead_of=first.run_id)
+    with pytest.raises(ClaimLost):
+        await here.save(first, answer(first.message_id, "First half and more"))
+    await there.save(second, answer(second.message_id, "Second"))
+    await there.finish(second, answer(second.message_id, "Second half"), "finished")
+    assert texts((await here.load("c1", owner="ada")).messages) == ["Q1", "Second half"]
+
+
+async def test_a_run_that_begins_anew_and_says_nothing_keeps_what_was_said(stores: Stores) -> None:
+    here, there = stores
+    begun = await begin(here, ask(user("u1", "Q1")))
+    await here.save(begun.claim, answer(begun.claim.message_id, "First half"))
+    second = await there.take_over(begun.claim, run_id="second", instead_of=begun.claim.run_id)
+    await there.finish(second, answer(second.message_id), "failed")
+    loaded = await here.load("c1", owner="ada")
+    assert (texts(loaded.messages), list(loaded.outcomes.values())) == (["Q1", "First half"], ["failed"])
+
+
+async def test_a_chat_that_was_given_to_another_run_is_not_taken_over(stores: Stores) -> None:
+    here, there = stores
+    begun = await begin(here, ask(user("u1", "Q1")))
+    await here.finish(begun.claim, answer(begun.claim.message_id, "A1"), "finished")
+    await begin(here, ask(user("u2", "Q2")))
+    with pytest.raises(ClaimLost):
+        await there.take_over(begun.claim, run_id="late")
+
+
+async def test_an_answer_that_is_known_to_be_lost_is_ended_with_what_is_known_of_it(stores: Stores) -> None:
+    here, there = stores
+    begun = await begin(here, ask(user("u1", "Q1")))
+    run_id, message_id = begun.claim.run_id, begun.claim.message_id
+    await here.save(begun.claim, answer(message_id, "Half"))
+
+    async def rest(claim: Claim) -> UIMessage:
+        assert claim == begun.claim
+        return answer(message_id, "Half of it", call("t1"))
+
+    assert await there.lose("c1", "another run", rest) == []
+    [lost] = await there.lose("c1", run_id, rest)
+    error = {"state": "output-error", "errorText": "The run was lost before this tool finished."}
+    assert lost.message == answer(message_id, "Half of it", {**call("t1"), **error})
+    assert (await here.load("c1", owner="ada")).messages[-1] == lost.message
+    assert [*await there.lose("c1", run_id, rest), *await here.collect_lost(rest)] == []
+    await begin(here, ask(user("u2", "Q2")))
+
+
+async def test_what_is_known_elsewhere_counts_if_it_is_more_than_what_was_saved(stores: Stores) -> None:
+    here, there = stores
+    begun = await begin(here, ask(user("u1", "Q1")))
+    await here.save(begun.claim, answer(begun.claim.message_id, "All of it"))
+
+    async def rest(claim: Claim) -> UIMessage:
+        return answer(claim.message_id, "All")
+
+    [lost] = await there.lose("c1", begun.claim.run_id, rest)
+    assert lost.message == answer(begun.claim.message_id, "All of it")
 
 
 async def test_a_lost_answer_that_the_next_request_finds_is_reported_too(stores: Stores) -> None:

@@ -232,3 +232,30 @@ async def test_resumed_readers_that_read_nothing_hold_no_copies_of_a_long_answer
     assert isinstance(last, bytes)
     assert len(text_in(last + await rest_of(first))) == 2 * (10 * MEGABYTE // 10_000) * 10_000
     await kept.shut_down(drain=0)
+
+
+class Teller(Agent):
+    """Says two words in one go when it may go on."""
+
+    async def __call__(self, turn: Turn) -> AsyncIterator[str]:  # noqa: ARG002
+        yield "one "
+        self.waits.set()
+        await self.go_on.wait()
+        yield "two "
+        yield "three"
+
+
+async def test_what_follows_the_replay_comes_to_a_resumed_reader_unchanged() -> None:
+    kept, teller = manager(), Teller()
+    await start(kept, teller)
+    await asyncio.wait_for(teller.waits.wait(), 30)
+    info = await kept.latest("c1")
+    assert info is not None
+    resumed = await kept.attach(info, sdk=info.sdk)
+    assert resumed is not None
+    replay = await resumed.read()
+    assert isinstance(replay, bytes)
+    assert replay.endswith(delta("one "))
+    teller.go_on.set()
+    assert (await rest_of(resumed)).startswith(delta("two ") + delta("three"))
+    await kept.shut_down(drain=0)

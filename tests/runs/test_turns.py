@@ -21,6 +21,7 @@ class Queue:
     """Keeps what was offered."""
 
     forwarded_headers: tuple[str, ...] = ("accept-language", "x-tenant")
+    patience = 120.0
 
     def __init__(self) -> None:
         self.offered: list[tuple[QueuedTurn, str]] = []
@@ -53,6 +54,7 @@ class Queue:
                 query={"sdk": "7"},
                 secret="s3cret",
                 quotas=Quotas(requests_per_minute=3, bytes_per_day=5),
+                recording={"claim": {"run_id": "r1"}},
             ),
             id="everything",
         ),

@@ -1,6 +1,7 @@
 """The processes of the tests of an agent tier, with a short lease.
 
-`python -m tests.server.agent_process web SOCKET URL LEASE` and `… worker plain|restartable VERSION URL LEASE`.
+`python -m tests.server.agent_process web SOCKET URL LEASE [CHATS]`, and
+`… worker plain|restartable VERSION URL LEASE [CHATS]`.
 """
 
 import asyncio
@@ -9,10 +10,12 @@ import socket
 import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
+from typing import Any
 
 import uvicorn
 
 from tests.plain_asgi import PLAIN_ASGI
+from usechat.chats import SqlChats
 from usechat.runs.redis.store import RedisRuns
 from usechat.runs.redis.turns import RedisTurns
 from usechat.server import ChatApp, Settings, Unobserved
@@ -38,16 +41,22 @@ async def count(turn: Turn) -> AsyncIterator[str]:
         raise
 
 
-def serve(descriptor: str, url: str, lease: str) -> None:
+def chats_in(database: str) -> SqlChats | None:
+    return SqlChats(database) if database else None
+
+
+def serve(descriptor: str, url: str, lease: str, database: str = "") -> None:
     runs = RedisRuns(url, lease=float(lease))
-    app = ChatApp(RedisTurns(runs, _QUEUE, maximum_waiting=3), runs=runs, settings=Settings(plain_asgi=PLAIN_ASGI))
+    queue, settings = RedisTurns(runs, _QUEUE, maximum_waiting=3), Settings(plain_asgi=PLAIN_ASGI)
+    app = ChatApp(queue, runs=runs, chats=chats_in(database), settings=settings)
     uvicorn.Server(uvicorn.Config(app, log_level="error")).run([socket.socket(fileno=int(descriptor))])
 
 
-async def work(kind: str, version: str, url: str, lease: str) -> None:
+async def work(kind: str, version: str, url: str, lease: str, database: str = "") -> None:
     agent = restartable(count) if kind == "restartable" else count
     turns = RedisTurns(RedisRuns(url, lease=float(lease)), _QUEUE)
-    worker = AgentWorker(agent, turns, version=version, settings=Settings(), observer=Unobserved(), concurrency=2)
+    options: dict[str, Any] = {"settings": Settings(), "observer": Unobserved(), "concurrency": 2}
+    worker = AgentWorker(agent, turns, version=version, chats=chats_in(database), **options)
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, worker.stop)
     await worker.work(drain=60)
 

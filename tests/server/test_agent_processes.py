@@ -15,9 +15,11 @@ from typing import Any
 import httpx2
 import pytest
 
+from tests.chats.talking import texts
 from tests.redis_server import PATIENCE, SERVERS, RedisServer, redis_server
 from tests.runs.redis.test_workers import LOST, Stream, counted, text_of
 from tests.server.metrics_page import parse_samples
+from tests.server.sockets import Body
 
 LEASE = 6.0
 LONG_LEASE = 60.0
@@ -47,10 +49,10 @@ class Process:
 class Web(Process):
     """A web process, and a client of it."""
 
-    def __init__(self, url: str, lease: float) -> None:
+    def __init__(self, url: str, lease: float, *chats: str) -> None:
         with socket.create_server(("127.0.0.1", 0)) as listener:
             descriptor, port = listener.fileno(), listener.getsockname()[1]
-            super().__init__("web", str(descriptor), url, str(lease), pass_fds=[descriptor])
+            super().__init__("web", str(descriptor), url, str(lease), *chats, pass_fds=[descriptor])
         self.client = httpx2.AsyncClient(base_url=f"http://127.0.0.1:{port}", timeout=PATIENCE)
 
     async def started(self) -> None:
@@ -76,16 +78,22 @@ class Tier:
         self.redis = redis
         self.lease = LONG_LEASE
         self._note = directory / "note.txt"
+        self._chats: tuple[str, ...] = ()
+        self._directory = directory
         self._processes: list[Process] = []
 
+    def store_chats(self) -> None:
+        """Let processes that are started from now on store chats in one file."""
+        self._chats = (str(self._directory / "chats.db"),)
+
     async def web(self) -> Web:
-        web = Web(self.redis.url, self.lease)
+        web = Web(self.redis.url, self.lease, *self._chats)
         self._processes.append(web)
         await web.started()
         return web
 
     def worker(self, kind: str = "plain", version: str = "v1") -> Process:
-        worker = Process("worker", kind, version, self.redis.url, str(self.lease))
+        worker = Process("worker", kind, version, self.redis.url, str(self.lease), *self._chats)
         self._processes.append(worker)
         return worker
 
@@ -322,3 +330,61 @@ async def test_a_redis_that_comes_back_with_its_data_keeps_waiting_turns(tier: T
         tier.worker()
         assert text_of(await stream.rest()) == counted(3)
     assert tier.notes() == ["begun"]
+
+
+async def loaded(web: Web) -> tuple[list[str], list[str]]:
+    found = (await web.client.get("/api/chat/c1/messages")).json()
+    return texts(found["messages"]), list(found["outcomes"].values())
+
+
+async def test_kill_9_of_a_worker_stores_the_answer_as_far_as_the_page_saw_it(tier: Tier) -> None:
+    tier.lease = LEASE
+    tier.store_chats()
+    web = await tier.web()
+    worker = tier.worker()
+    await ready(web, 1)
+    async with tier.send(web, "1000") as stream:
+        await begun(stream)
+        worker.kill()
+        seen = Body(await stream.rest(), complete=True).text
+
+    async def is_stored() -> bool:
+        return (await loaded(web))[1] == ["lost"]
+
+    await until(is_stored, "the answer is stored")
+    assert (await loaded(web))[0] == ["1000", seen]
+    tier.worker()
+    async with tier.send(web, "3", message_id="u2") as stream:
+        assert text_of(await stream.rest()) == counted(3)
+    assert await loaded(web) == (["1000", seen, "3", counted(3)], ["lost", "finished"])
+
+
+async def test_a_restarted_answer_is_stored_once_and_whole(tier: Tier) -> None:
+    tier.lease = LEASE
+    tier.store_chats()
+    web = await tier.web()
+    worker = tier.worker("restartable")
+    await ready(web, 1)
+    async with tier.send(web, "1000") as stream:
+        await begun(stream)
+        tier.worker("restartable")
+        await ready(web, 2)
+        worker.kill()
+        with pytest.raises(httpx2.TransportError):
+            await stream.rest()
+    async with tier.resume(web) as resumed:
+        assert text_of(await resumed.rest()) == counted(1000)
+    assert tier.notes() == ["begun", "begun"]
+    assert await loaded(web) == (["1000", counted(1000)], ["finished"])
+
+
+async def test_kill_9_of_the_web_process_while_a_stored_turn_waits(tier: Tier) -> None:
+    tier.store_chats()
+    web, other = await tier.web(), await tier.web()
+    async with tier.send(web, "3"):
+        web.kill()
+    assert await loaded(other) == (["3"], [])
+    async with tier.resume(other) as resumed:
+        tier.worker()
+        assert text_of(await resumed.rest()) == counted(3)
+    assert await loaded(other) == (["3", counted(3)], ["finished"])

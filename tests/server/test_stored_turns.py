@@ -9,6 +9,8 @@ import httpx2
 import pytest
 
 from tests.chats.talking import REGENERATE, answer, answers, ask, begin, text, texts, user
+from tests.external_agents import needs_agents_here
+from tests.postgres_server import postgres_server
 from tests.server.sockets import Body
 from tests.server.streams import Streams
 from usechat import parts
@@ -462,6 +464,7 @@ async def test_a_title_that_cannot_be_made_is_logged_and_the_first_words_stay(
     ]
 
 
+@needs_agents_here("the store of runs is one that the test has made")
 async def test_a_chat_is_free_if_its_run_cannot_start(
     make: Callable[..., httpx2.AsyncClient], agent: Agent, chats: ChatStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -479,3 +482,26 @@ async def test_a_chat_is_free_if_its_run_cannot_start(
     monkeypatch.setattr(runs, "latest", latest)
     assert (await post(client, copy, messageId=copy["id"])).text == "Done.", "the approval is given to the next run"
     assert agent.ran == 1
+
+
+async def test_a_database_that_is_away_is_503_and_named_by_the_readiness(
+    agent: Agent, caplog: pytest.LogCaptureFixture
+) -> None:
+    with postgres_server() as url:
+        chats = SqlChats(url)
+        app = ChatApp(agent, chats=chats, settings=Settings(sdk="7"), metrics=False)
+        client = httpx2.AsyncClient(transport=httpx2.ASGITransport(app), base_url="http://a", timeout=60)
+        unusable = await client.get("/readyz")
+        assert (unusable.status_code, unusable.text) == (503, "The database of chats cannot be used; the log says why.")
+        assert "run: usechat chats migrate" in caplog.text
+        await chats.migrate()
+        assert (await client.get("/readyz")).text == "ok"
+    away = "The database of chats cannot be reached."
+    for response in (
+        await client.get("/readyz"),
+        await client.post("/api/chat", json={"id": "c1", "messages": [user("u1", "Hi")]}),
+        await client.get("/api/chat/c1/messages"),
+    ):
+        assert (response.status_code, response.text) == (503, away)
+    assert agent.turns == []
+    await app.shut_down()

@@ -15,7 +15,7 @@ from tests.chats.talking import answer, user
 from tests.redis_server import PATIENCE, SERVERS, RedisServer, redis_server
 from tests.server.process import question
 from usechat import ChunkDecoder, MessageBuilder
-from usechat.chats import MemoryChats
+from usechat.chats import MemoryChats, SqlChats
 from usechat.errors import CannotAnswer, InvalidSetting
 from usechat.parts import ApprovalRequest, Part, Text, ToolCall, ToolResult
 from usechat.runs.memory import MemoryRuns
@@ -345,11 +345,13 @@ def test_a_queue_needs_a_store_that_is_shared(server: RedisServer) -> None:
 @pytest.mark.parametrize(
     ("option", "sentence"),
     [
-        ({"chats": MemoryChats()}, "chats are not stored yet if agents answer in processes of their own"),
-        ({"on_finish": print}, "on_finish is not called yet if agents answer in processes of their own"),
+        ({"chats": MemoryChats()}, "agents in processes of their own need a store of chats that is shared"),
+        ({"chats": SqlChats("chats.db"), "titles": print}, "agents in processes of their own make the titles"),
     ],
 )
-def test_what_would_record_answers_is_refused_together_with_a_queue(option: dict[str, Any], sentence: str) -> None:
+def test_what_agent_processes_do_not_share_is_refused_together_with_a_queue(
+    option: dict[str, Any], sentence: str
+) -> None:
     runs = RedisRuns("redis://localhost:1")
     with pytest.raises(InvalidSetting, match=sentence):
         ChatApp(RedisTurns(runs, "agents"), runs=runs, **option)

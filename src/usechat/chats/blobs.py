@@ -9,6 +9,7 @@ and for a model, and reads them back when the page sends them.
 import base64
 import binascii
 import hashlib
+import re
 from collections.abc import Callable
 from typing import Any, Final, Protocol, cast
 from urllib.parse import unquote_to_bytes
@@ -98,25 +99,34 @@ def stored_file_ids(message: UIMessage) -> list[str]:
 class FileUrls:
     """The URLs of stored files, for one chat: ``prefix`` and the id of the blob.
 
+    Only the end of a path is compared when a URL is read: the same server may have been reached under another name,
+    or behind another prefix, when the URL was written.
+
     >>> urls = FileUrls("https://example.com/api/chat/c1/files/")
     >>> part = {"type": "file", "mediaType": "image/png", "url": "usechat-file:5feceb66"}
     >>> shown = urls.write({"id": "u1", "role": "user", "parts": [part]})
     >>> shown["parts"][0]["url"]
     'https://example.com/api/chat/c1/files/5feceb66'
-    >>> urls.read(shown)["parts"][0] == part
+    >>> FileUrls("http://localhost:8000/api/chat/c1/files/").read(shown)["parts"][0] == part
     True
     """
 
     def __init__(self, prefix: str) -> None:
-        self._prefix = prefix
+        self.prefix = prefix
+        end = "/".join(["", *prefix.split("/")[-3:]])  # the chat, `files`, and nothing behind the last slash
+        self._ours = re.compile(rf"(?:https?:/)?(?:/[^?#]*)?{re.escape(end)}([0-9a-f]{{8,}})")
 
     def write(self, message: UIMessage) -> UIMessage:
         """Return a stored message with URLs that a page or a model can fetch."""
-        return _with_urls(message, lambda part: _renamed(part["url"], _SCHEME, self._prefix))
+        return _with_urls(message, lambda part: _renamed(part["url"], _SCHEME, self.prefix))
 
     def read(self, message: UIMessage) -> UIMessage:
         """Return a message that a page sent with the URLs that are stored."""
-        return _with_urls(message, lambda part: _renamed(part["url"], self._prefix, _SCHEME))
+        return _with_urls(message, lambda part: self._stored(part["url"]))
+
+    def _stored(self, url: str) -> str | None:
+        found = self._ours.fullmatch(url)
+        return None if found is None else _SCHEME + found[1]
 
 
 def _renamed(url: str, before: str, after: str) -> str | None:

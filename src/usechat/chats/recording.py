@@ -13,8 +13,9 @@ import logging
 from collections.abc import Callable, Collection
 from typing import Final
 
+from usechat.chats.blobs import FileUrls
 from usechat.chats.chat import Outcome
-from usechat.chats.store import Begun, ChatStore
+from usechat.chats.store import ChatStore, Claim
 from usechat.errors import ChatsUnreachable, ClaimLost, StreamFailed
 from usechat.protocol.message import MessageBuilder
 from usechat.protocol.releases import releases_for
@@ -75,30 +76,34 @@ class AnswerRecorder:
 
     .. code-block:: python
 
-        recorder = AnswerRecorder(chats, begun, sdk="7", on_lost=run.fail)
+        recorder = AnswerRecorder(chats, begun.claim, sdk="7", continues=begun.continues, on_lost=run.fail)
         recorder.start()
         recorder.receive(frames)                                  # as often as frames are sent
         message = await recorder.finish("finished")               # before the page sees the end
 
-    ``on_lost`` is called once if the claim is lost: the run must end, because nothing that it says is stored any more.
+    ``files`` reads the URLs of stored files in a continued message. ``on_lost`` is called once if the claim is lost:
+    the run must end, because nothing that it says is stored any more.
     """
 
     def __init__(
         self,
         store: ChatStore,
-        begun: Begun,
+        claim: Claim,
         *,
         sdk: str,
+        continues: UIMessage | None = None,
+        files: FileUrls | None = None,
         interval: float = 3,
         pause: float = 0.25,
         on_lost: Callable[[], object] = lambda: None,
     ) -> None:
         self._store = store
-        self._claim = begun.claim
+        self.claim = claim
         self._interval = min(interval, store.lease / 3)
         self._pause = min(pause, self._interval)
         self._on_lost = on_lost
-        self._answer = AnswerBuilder(sdk=sdk, message_id=begun.claim.message_id, continues=begun.continues)
+        self._answer = AnswerBuilder(sdk=sdk, message_id=claim.message_id, continues=continues)
+        self._files = files
         self._is_unsaved = False
         self._due = asyncio.Event()
         self._over = asyncio.Event()
@@ -116,8 +121,9 @@ class AnswerRecorder:
 
     @property
     def message(self) -> UIMessage:
-        """The answer as the page has it now."""
-        return self._answer.message
+        """The answer as it would be stored now."""
+        message = self._answer.message
+        return message if self._files is None else self._files.read(message)
 
     async def finish(self, outcome: Outcome, *, answerable: Collection[str] | None = None) -> UIMessage | None:
         """Store the end of the answer; return it as it is stored.
@@ -133,7 +139,7 @@ class AnswerRecorder:
         deadline = loop.time() + self._store.lease
         while True:
             try:
-                return await self._store.finish(self._claim, self.message, outcome, answerable=answerable)
+                return await self._store.finish(self.claim, self.message, outcome, answerable=answerable)
             except ChatsUnreachable:
                 if loop.time() >= deadline:
                     raise
@@ -148,15 +154,15 @@ class AnswerRecorder:
                 return
             is_due = self._is_unsaved or self._answer.has_unread
             try:
-                await (self._store.save(self._claim, self.message) if is_due else self._store.renew(self._claim))
+                await (self._store.save(self.claim, self.message) if is_due else self._store.renew(self.claim))
                 self._is_unsaved = is_away = False
             except ClaimLost:
-                _logger.warning("run %s: its claim on the chat was lost", self._claim.run_id)
+                _logger.warning("run %s: its claim on the chat was lost", self.claim.run_id)
                 self._on_lost()
                 return
             except ChatsUnreachable:
                 if not is_away:
-                    _logger.warning("run %s: its answer cannot be stored at the moment", self._claim.run_id)
+                    _logger.warning("run %s: its answer cannot be stored at the moment", self.claim.run_id)
                 self._is_unsaved = is_away = True  # what was read is not saved yet
             await _set_within(self._over, self._pause)
 

@@ -29,9 +29,9 @@ and three queries over all chats. ``MemoryChats`` and ``SqlChats`` are the two.
 
 import abc
 import base64
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
-from typing import Any, Final, Protocol, TypeVar, cast
+from typing import Any, Final, Protocol, TypeAlias, TypeVar, cast
 
 import msgspec
 
@@ -89,8 +89,8 @@ __all__ = [
     "ListedChat",
     "LoadedChat",
     "LostAnswer",
+    "RestFunction",
     "Transaction",
-    "declare_lost",
     "read_cursor",
     "write_cursor",
 ]
@@ -386,6 +386,14 @@ class Transaction(Protocol):
         ...
 
 
+RestFunction: TypeAlias = Callable[[Claim], Awaitable[UIMessage | None]]
+"""Returns what is known elsewhere of the answer of a worker that died, such as in the log of its run."""
+
+
+class _Expired(msgspec.Struct, frozen=True):
+    """A request found an answer that must be declared lost first; nothing was done."""
+
+
 class _Growing(msgspec.Struct):
     """What is stored of an answer that grows."""
 
@@ -480,12 +488,14 @@ class ChatStore(abc.ABC):
         agent: str = "",
         files: FileUrls | None = None,
         check_import: Callable[[ChatRequest], ChatRequest] | None = None,
+        rest: RestFunction | None = None,
     ) -> Begun | Joined | Busy | Answered:
         """Store what a request brings and claim the chat for its run, in one transaction.
 
         With ``check_import`` the messages of the request are stored first, if the chat is not known. They are untrusted
         input: that function checks the answers to open calls in them, and returns the request with the calls that it
-        found answered (``pending_calls``). ``files`` reads the URLs of stored files.
+        found answered (``pending_calls``). ``files`` reads the URLs of stored files. ``rest`` is asked for the
+        end of an answer that is found lost.
 
         Raises InvalidRequest, Unprocessable or ChatNotFound if the request cannot be served.
         """
@@ -497,9 +507,14 @@ class ChatStore(abc.ABC):
         blobs = {blob.id: blob for _, found in extracted for blob in found}
         for _ in range(_ATTEMPTS):
             try:
-                return await self._begin(request, blobs, owner, run_id, agent, check_import=check_import)
+                begun = await self._begin(
+                    request, blobs, owner, run_id, agent, check_import=check_import, collects=rest is None
+                )
             except ChatChanged:  # two requests have made the same chat at the same time
                 continue
+            if not isinstance(begun, _Expired):
+                return begun
+            self._lost += await self._declare_lost(request.chat_id, rest)
         raise ChatChanged("The chat was changed by somebody else. Please try again.")
 
     async def _begin(
@@ -511,10 +526,11 @@ class ChatStore(abc.ABC):
         agent: str,
         *,
         check_import: Callable[[ChatRequest], ChatRequest] | None,
-    ) -> Begun | Joined | Busy | Answered:
+        collects: bool,
+    ) -> Begun | Joined | Busy | Answered | _Expired:
         async with self.transaction(request.chat_id) as transaction:
             turn = _Turn(self, transaction, request, blobs, owner=owner, run_id=run_id, agent=agent)
-            begun = await turn.begin(check_import=check_import)
+            begun = await turn.begin(check_import=check_import, collects=collects)
         self._lost += turn.lost
         if isinstance(begun, Begun) and begun.continues is not None:
             self._growing[run_id] = _Growing(begun.continues, room=len(write_text(begun.continues)))
@@ -560,8 +576,10 @@ class ChatStore(abc.ABC):
         async with self.transaction(claim.chat_id) as transaction:
             await self._hold(transaction, claim)
             await self.put_blobs(transaction, claim.chat_id, blobs)
-            stored = None
-            if final["parts"] or claim.run_id in self._growing:
+            stored, growing = None, self._growing.get(claim.run_id)
+            if not final["parts"] and growing is not None:  # an answer that was begun anew, and came to nothing
+                final = settled(growing.message, outcome, claim.answerable)
+            if final["parts"]:
                 stored = await self._put_answer(transaction, claim, final, outcome)
             await transaction.delete_claim()
             chat = _existing(transaction)
@@ -569,14 +587,94 @@ class ChatStore(abc.ABC):
         self._growing.pop(claim.run_id, None)
         return stored
 
-    async def collect_lost(self) -> list[LostAnswer]:
+    async def claim_of(self, chat_id: str, run_id: str) -> Claim | None:
+        """Return the claim that a run has on a chat, if it has one."""
+        async with self.transaction(chat_id, writes=False) as transaction:
+            row = await transaction.claim() if transaction.chat is not None else None
+        return row.claim if row is not None and row.claim.run_id == run_id else None
+
+    async def hand_over(self, claim: Claim, seconds: float) -> None:
+        """Let another process write the answer; it must take it over within ``seconds``. Raises ``ClaimLost``."""
+        async with self.transaction(claim.chat_id) as transaction:
+            await self._hold(transaction, claim, seconds)
+        self._growing.pop(claim.run_id, None)
+
+    async def take_over(self, claim: Claim, *, run_id: str, instead_of: str = "") -> Claim:
+        """Begin to write an answer that another process has handed over; return the claim of this run.
+
+        With ``instead_of`` the answer was begun before by that run, which died: it cannot write any more, and the
+        answer begins anew. Raises :class:`~usechat.errors.ClaimLost` if the chat was given to another run meanwhile.
+        """
+        taken = msgspec.structs.replace(claim, run_id=run_id)
+        async with self.transaction(claim.chat_id) as transaction:
+            row = await transaction.claim() if transaction.chat is not None else None
+            is_ours = row is not None and row.claim.run_id in (claim.run_id, run_id, instead_of)
+            if row is None or not is_ours or row.expires <= transaction.now:
+                raise _claim_lost(taken)
+            await transaction.delete_claim()
+            await transaction.put_claim(taken, self.lease)
+            stored = None
+            if any(node.key == claim.key for node in await transaction.nodes()):
+                stored = (await transaction.messages([claim.key]))[claim.key]
+        if stored is not None:  # without room: what the earlier run has written is replaced as a whole
+            self._growing[run_id] = _Growing(stored)
+        return taken
+
+    async def collect_lost(self, rest: RestFunction | None = None) -> list[LostAnswer]:
         """Declare the answers lost whose workers have died; return them. Each is returned once, by one worker."""
         for chat_id in await self.expired():
-            async with self.transaction(chat_id) as transaction:
-                lost = await declare_lost(transaction)
-            self._lost += lost
+            self._lost += await self._declare_lost(chat_id, rest)
         found, self._lost = self._lost, []
         return found
+
+    async def lose(self, chat_id: str, run_id: str, rest: RestFunction) -> list[LostAnswer]:
+        """Declare the answer of a run lost whose worker is known to be dead, before its lease expires; return it."""
+        return await self._declare_lost(chat_id, rest, run_id=run_id)
+
+    async def _declare_lost(
+        self, chat_id: str, rest: RestFunction | None, *, run_id: str | None = None
+    ) -> list[LostAnswer]:
+        """Ask for the rest of a lost answer outside of the transaction that ends it: that may take a while."""
+        known: tuple[Claim, UIMessage] | None = None
+        if rest is not None:
+            async with self.transaction(chat_id, writes=False) as transaction:
+                row = await transaction.claim() if transaction.chat is not None else None
+                is_lost = row is not None and _is_lost(row, transaction.now, run_id)
+            message = await rest(row.claim) if row is not None and is_lost else None
+            known = (row.claim, message) if row is not None and message is not None else None
+        async with self.transaction(chat_id) as transaction:
+            return await self.declare_lost(transaction, run_id=run_id, known=known)
+
+    async def declare_lost(
+        self,
+        transaction: Transaction,
+        *,
+        run_id: str | None = None,
+        known: tuple[Claim, UIMessage] | None = None,
+    ) -> list[LostAnswer]:
+        """End the answer of a chat whose claim has expired, or is that of a dead run, if there is one.
+
+        ``known`` is an answer that is stored instead of what was saved of it, if it is longer.
+        """
+        row = await transaction.claim() if transaction.chat is not None else None
+        if row is None or not _is_lost(row, transaction.now, run_id):
+            return []
+        chat, claim = _existing(transaction), row.claim
+        message = None
+        if any(node.key == claim.key for node in await transaction.nodes()):
+            message = (await transaction.messages([claim.key]))[claim.key]
+        if known is not None and known[0] == claim:
+            found, blobs = extract_files(without_transient(known[1]), self._inline_limit)
+            if found["parts"] and (message is None or len(write_text(found)) > len(write_text(message))):
+                await self.put_blobs(transaction, claim.chat_id, blobs)
+                message = found
+        if message is not None:
+            lost = settled(message, "lost", claim.answerable)
+            message = await self._put_answer(transaction, claim, lost, "lost")
+            chat = _existing(transaction)
+        await transaction.delete_claim()
+        await transaction.put_chat(msgspec.structs.replace(chat, version=chat.version + 1))
+        return [LostAnswer(chat, claim, message)]
 
     # -- Reading.
 
@@ -786,10 +884,12 @@ class ChatStore(abc.ABC):
         found = [await blobs.get(chat_id, blob_id) for blob_id in ids]
         return [blob for blob in found if blob is not None]
 
-    async def _hold(self, transaction: Transaction, claim: Claim) -> None:
-        if transaction.chat is None or not await transaction.renew_claim(claim.run_id, self.lease):
+    async def _hold(self, transaction: Transaction, claim: Claim, seconds: float | None = None) -> None:
+        """Renew a claim for the lease time, or for some seconds."""
+        lease = self.lease if seconds is None else seconds
+        if transaction.chat is None or not await transaction.renew_claim(claim.run_id, lease):
             self._growing.pop(claim.run_id, None)
-            raise ClaimLost(f"The run {claim.run_id!r} does not hold the chat {claim.chat_id!r} any more.")
+            raise _claim_lost(claim)
 
     async def _put_answer(
         self, transaction: Transaction, claim: Claim, message: UIMessage, outcome: Outcome
@@ -851,21 +951,12 @@ def _owned(transaction: Transaction, owner: str | None) -> ChatRow:
     return chat
 
 
-async def declare_lost(transaction: Transaction) -> list[LostAnswer]:
-    """End the answer of a chat whose claim has expired, if there is one."""
-    row = await transaction.claim()
-    if row is None or row.expires > transaction.now:
-        return []
-    chat, claim = _existing(transaction), row.claim
-    node = next((node for node in await transaction.nodes() if node.key == claim.key), None)
-    message = None
-    if node is not None:
-        stored = (await transaction.messages([claim.key]))[claim.key]
-        message = settled(stored, "lost", claim.answerable)
-        await transaction.put_message(msgspec.structs.replace(node, outcome="lost", given=claim.given), message)
-    await transaction.delete_claim()
-    await transaction.put_chat(msgspec.structs.replace(chat, version=chat.version + 1))
-    return [LostAnswer(chat, claim, message)]
+def _is_lost(row: ClaimRow, now: float, run_id: str | None) -> bool:
+    return row.expires <= now or row.claim.run_id == run_id
+
+
+def _claim_lost(claim: Claim) -> ClaimLost:
+    return ClaimLost(f"The run {claim.run_id!r} does not hold the chat {claim.chat_id!r} any more.")
 
 
 def _clean(message: UIMessage) -> UIMessage:
@@ -910,16 +1001,22 @@ class _Turn:
         self._is_new = transaction.chat is None
 
     async def begin(
-        self, *, check_import: Callable[[ChatRequest], ChatRequest] | None
-    ) -> Begun | Joined | Busy | Answered:
-        """Do what the request means; without effect if it cannot be done now."""
+        self, *, check_import: Callable[[ChatRequest], ChatRequest] | None, collects: bool
+    ) -> Begun | Joined | Busy | Answered | _Expired:
+        """Do what the request means; without effect if it cannot be done now.
+
+        A lost answer that is in the way is ended if this ``collects`` lost answers.
+        """
         transaction = self._transaction
         row = None
         if not self._is_new:
-            chat = _owned(transaction, self._owner)
-            self.lost = await declare_lost(transaction)
-            self._tree = Tree(await transaction.nodes(), chat.leaf)
+            _owned(transaction, self._owner)
             row = await transaction.claim()
+            if row is not None and row.expires <= transaction.now:
+                if not collects:
+                    return _Expired()
+                self.lost, row = await self._store.declare_lost(transaction), None
+            self._tree = Tree(await transaction.nodes(), _existing(transaction).leaf)
         elif check_import is not None:
             self._request = check_import(self._request)
             await self._import()

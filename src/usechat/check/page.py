@@ -74,10 +74,11 @@ class Page:
 
         ``kept`` are the messages that other pages keep: an equal one is shared, a new one is added.
         """
-        message = self.copy_of_message()
-        self._beginning = next((other for other in kept if other == message), message)
-        if self._beginning is message:
-            kept.append(message)
+        if self._beginning is None:
+            message = self.copy_of_message()
+            self._beginning = next((other for other in kept if other == message), message)
+            if self._beginning is message:
+                kept.append(message)
         self.is_shortened = True
         self._builder.forget()
         self._unseen_steps = min(self._unseen_steps, 1)

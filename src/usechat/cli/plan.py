@@ -196,6 +196,7 @@ def make_worker(plan: Plan) -> "AgentWorker":
         settings=common.settings,
         observer=observing(None, metrics=True)[0],
         concurrency=plan.concurrency,
+        chats=_chats(plan),
     )
 
 

@@ -250,11 +250,6 @@ def _validate_agents(options: Namespace) -> None:
     for given, option in ((options.kind, "--as"), (options.reload, "--reload")):
         if given:
             raise CannotServe(f"with --agents external nothing is imported here: give {option} to usechat worker")
-    for given, option in ((options.chats, "--chats"), (options.keep, "--keep")):
-        if given is not None:
-            raise CannotServe(
-                f"--agents external does not store chats yet, leave {option} out: the page's messages are the history"
-            )
     if options.redis is None:
         raise CannotServe("--agents external needs --redis URL, the same for web and agent processes")
 
@@ -306,7 +301,8 @@ def _is_alone(chats: "EndpointsApp") -> bool:
 def _greeting(plan: "Plan", served: "Served", url: str) -> Iterator[str]:
     yield f"usechat serves {plan.title or plan.target} at {url}\n"
     if plan.agents == "external":
-        yield f"Agents answer in processes of their own: usechat worker {plan.target} --redis URL\n"
+        chats = " --chats DATABASE" if plan.chats is not None else ""
+        yield f"Agents answer in processes of their own: usechat worker {plan.target} --redis URL{chats}\n"
     if not served.built_here:
         yield "It is an ASGI app and decides itself who is allowed.\n"
         return

@@ -45,6 +45,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("target", metavar="OBJECT",
         help="MODULE:NAME, path/to/file.py:NAME, or what a kind takes, see below")  # fmt: skip
     add("--redis", metavar="URL", required=True, help="the Redis of the web processes")
+    add("--chats", metavar="DATABASE",
+        help="the database in which the web processes store chats, if they do (default: none)")  # fmt: skip
     add("--as", dest="kind", choices=tuple(kinds), metavar="KIND", help="what OBJECT is, see below")
     add("--concurrency", type=read.count, metavar="N",
         help="how many answers this process gives at once (default: 50)")  # fmt: skip

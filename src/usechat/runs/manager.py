@@ -37,6 +37,7 @@ import asyncio
 import contextlib
 import contextvars
 import logging
+from collections import deque
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Set
 from functools import partial
 from typing import Any, Final, Literal, NamedTuple, Protocol, TypeAlias
@@ -59,7 +60,7 @@ from usechat.runs.turns import Dispatcher
 from usechat.sources import HandsOver, Source
 from usechat.turn import TurnContext
 
-__all__ = ["Conflict", "Prepare", "PreparedRun", "Reading", "RunManager", "RunRecorder"]
+__all__ = ["Conflict", "MakeRecorder", "Prepare", "PreparedRun", "Reading", "RunManager", "RunRecorder"]
 
 Conflict: TypeAlias = Literal["reject", "attach", "queue", "interrupt"]
 """What a request does while the chat has a running run."""
@@ -82,14 +83,20 @@ class RunRecorder(Protocol):
 
 
 class PreparedRun(NamedTuple):
-    """A run that may start: what it is, its turn, the message that it continues, and what records it."""
+    """A run that may start: what it is, its turn, the message that it continues, and what records it.
+
+    A run that is queued for an agent process is recorded there: ``recording`` is what that process needs.
+    """
 
     info: RunInfo
     context: TurnContext
     continues: Mapping[str, Any] | None = None
     recorder: RunRecorder | None = None
+    recording: Mapping[str, Any] | None = None
 
 
+MakeRecorder: TypeAlias = Callable[[RunInfo, TurnContext, Mapping[str, Any] | None], Awaitable[RunRecorder | None]]
+"""Returns what records the end of a run that another process has prepared, given the message that it continues."""
 Prepare: TypeAlias = Callable[[RunInfo | None], Awaitable[PreparedRun]]
 """Makes a run, given the chat's last run; raises a RequestError to refuse the request."""
 
@@ -102,6 +109,8 @@ _REMOTE_STOP: Final = 1.0
 """Seconds that an unread run of another worker has to stop; if it takes longer, it counts as one that is read."""
 _FIRST_READER: Final = 5.0
 """Seconds that a web process gets to register as a reader of a run that was adopted here."""
+_REMEMBERED: Final = 1000
+"""How many runs that were recorded here and lost all the same are remembered."""
 CANNOT_FOLLOW: Final = "The connection is too slow for this answer, so it was stopped."
 
 
@@ -116,11 +125,13 @@ class _Withdrawn:
         """Say nothing."""
 
 
-def _prepared(
-    info: RunInfo, context: TurnContext, continues: Mapping[str, Any] | None, recorder: RunRecorder | None
-) -> Prepare:
+async def _record_nothing(*_run: object) -> None:
+    """Return no recorder: the default."""
+
+
+def _always(prepared: PreparedRun) -> Prepare:
     async def prepare(_latest: RunInfo | None) -> PreparedRun:
-        return PreparedRun(info, context, continues, recorder)
+        return prepared
 
     return prepare
 
@@ -139,6 +150,8 @@ class RunManager:
     - ``on_end``: called once for every run, with its seconds, in the worker that ended it or found it lost.
     - ``on_loss``: called when another worker declares one of our runs lost.
     - ``on_done``: called for every run of this worker after its end was recorded, with the size of its log.
+    - ``on_lost_answer``: called with every run of another worker that was found lost here, unless it was restarted.
+    - ``make_recorder``: makes the recorder of a run whose turn was queued, and is withdrawn.
     """
 
     def __init__(
@@ -161,6 +174,8 @@ class RunManager:
         on_end: Callable[[RunInfo, float], None] = _ignore,
         on_loss: Callable[[RunInfo], None] = _ignore,
         on_done: Callable[[RunInfo, int], Awaitable[None]] | None = None,
+        on_lost_answer: Callable[[RunInfo], Awaitable[None]] | None = None,
+        make_recorder: MakeRecorder = _record_nothing,
     ) -> None:
         self._store = store
         self._is_shared = store.is_shared
@@ -181,6 +196,9 @@ class RunManager:
         self._on_end = on_end
         self._on_loss = on_loss
         self._on_done = on_done
+        self._on_lost_answer = on_lost_answer
+        self._make_recorder = make_recorder
+        self._recorded: deque[str] = deque(maxlen=_REMEMBERED)
         self._runs: dict[str, Run] = {}
         self._continued: dict[str, Mapping[str, Any]] = {}
         self._recorders: dict[str, RunRecorder] = {}
@@ -191,7 +209,7 @@ class RunManager:
         self._remote_runs = RemoteRuns(store, event_names=event_names, in_memory=log_memory_bytes)
         store.on_stop_requested(self._stop_here)
         store.on_failure(self._fail_here)
-        store.on_lost(on_end)
+        store.on_lost(self._found_lost)
 
     @property
     def running(self) -> int:
@@ -211,6 +229,7 @@ class RunManager:
         continues: Mapping[str, Any] | None = None,
         has_left: Callable[[], Awaitable[bool]] | None = None,
         recorder: RunRecorder | None = None,
+        recording: Mapping[str, Any] | None = None,
         takes_over: bool = False,
         taken_ids: Set[str] = frozenset(),
     ) -> Reading:
@@ -228,7 +247,10 @@ class RunManager:
         """
         if self._closing:
             raise ShuttingDown("The server is about to restart. Please try again.")
-        prepare = context if not isinstance(context, TurnContext) else _prepared(info, context, continues, recorder)
+        if isinstance(context, TurnContext):
+            prepare = _always(PreparedRun(info, context, continues, recorder, recording))
+        else:
+            prepare = context
         while True:
             latest = await self._store.latest(info.chat_id)
             if latest is not None and latest.subject != info.subject:
@@ -288,7 +310,7 @@ class RunManager:
         return None if secret is None else secret_of_chat(secret, info.chat_id, info.subject)
 
     def _make_run(self, prepared: PreparedRun, chat_secret: str | None, taken_ids: Set[str] = frozenset()) -> Run:
-        info, context, continues, recorder = prepared
+        info, context, continues, recorder, _ = prepared
         context.states = self._store
         on_flush = self._on_flush(info, recorder)
         log = Log(keep=self._keep_log, coalesce=self._coalesce, on_flush=on_flush, in_memory=self._log_memory_bytes)
@@ -341,7 +363,8 @@ class RunManager:
         assert self._dispatcher is not None
         assert prepared.recorder is None, "what another process says is not recorded here"
         info, turn = prepared.info, prepared.context.turn
-        offering = asyncio.ensure_future(self._dispatcher.offer(info, turn, after=after))
+        offer = self._dispatcher.offer(info, turn, after=after, recording=prepared.recording)
+        offering = asyncio.ensure_future(offer)
         try:
             active = await asyncio.shield(offering)
         except asyncio.CancelledError:  # the request is gone, but the turn may have been queued
@@ -361,10 +384,12 @@ class RunManager:
         *,
         continues: Mapping[str, Any] | None,
         chat_secret: str | None,
+        recorder: RunRecorder | None = None,
+        taken_ids: Set[str] = frozenset(),
         stop: bool = False,
     ) -> None:
         """Drive a run that this process has taken from a queue and owns in the store; with ``stop``, end it at once."""
-        run = self._make_run(PreparedRun(info, context, continues), chat_secret)
+        run = self._make_run(PreparedRun(info, context, continues, recorder), chat_secret, taken_ids)
         self._begin_in_context(run, source)
         if stop:
             run.stop("stopped")
@@ -376,8 +401,9 @@ class RunManager:
         if self._dispatcher is None or not await self._dispatcher.withdraw(info):
             return False
         context = TurnContext(ChatRequest(chat_id=info.chat_id, messages=[]))
-        prepared = PreparedRun(info, context, await self._store.continued(info))
-        run = self._make_run(prepared, self._chat_secret(info))
+        continues = await self._store.continued(info)
+        recorder = await self._make_recorder(info, context, continues)
+        run = self._make_run(PreparedRun(info, context, continues, recorder), self._chat_secret(info))
         run.start(_Withdrawn())
         run.stop("stopped")
         await self._has_ended(info, within=self._timeouts.stop)
@@ -457,6 +483,10 @@ class RunManager:
         info = await self._store.latest(chat_id)
         run = None if info is None else self._runs.get(info.run_id)
         return info if info is None or run is None else msgspec.structs.replace(info, message_id=run.message_id)
+
+    async def lost_answer(self, info: RunInfo) -> tuple[bytes, Mapping[str, Any] | None]:
+        """Return what the store has of the run of a worker that died: its frames, and the message that it continues."""
+        return await self._store.frames(info), await self._store.continued(info)
 
     async def stop(self, info: RunInfo) -> None:
         """Stop a run on any worker, and wait for its end, at most ``Timeouts.stop`` seconds."""
@@ -560,6 +590,7 @@ class RunManager:
             if await self._store_end(run.info):
                 self._on_end(run.info, seconds)
             else:
+                self._recorded.append(run.info.run_id)
                 self._on_loss(msgspec.structs.replace(run.info, state=RunState.LOST))
         finally:
             del self._runs[run.info.run_id]
@@ -592,6 +623,19 @@ class RunManager:
                 extra={"chat_id": info.chat_id, "run_id": info.run_id},
             )
             return True
+
+    def _found_lost(self, info: RunInfo, seconds: float) -> None:
+        self._on_end(info, seconds)
+        # The end of a run that this worker gave up was recorded when it failed here.
+        if info.state is RunState.LOST and info.run_id not in self._recorded and self._on_lost_answer is not None:
+            self._spawn(self._report_lost_answer(info, self._on_lost_answer))
+
+    async def _report_lost_answer(self, info: RunInfo, report: Callable[[RunInfo], Awaitable[None]]) -> None:
+        with contextlib.suppress(StoreUnreachable):
+            latest = await self._store.latest(info.chat_id)
+            is_restarted = latest is not None and latest.run_id != info.run_id and latest.is_same_turn(info)
+            if not is_restarted:
+                await report(info)
 
     def _stop_here(self, run_id: str, unless_read: bool) -> None:
         run = self._runs.get(run_id)

@@ -66,6 +66,10 @@ class MemoryRuns(MemoryStates):
         """Return None: there are no other workers."""
         return None
 
+    async def frames(self, info: RunInfo) -> bytes:  # noqa: ARG002
+        """Return nothing: there are no other workers."""
+        return b""
+
     async def read(self, info: RunInfo) -> AsyncGenerator[bytes, None]:  # noqa: ARG002
         """Yield nothing: there are no other workers."""
         nothing: tuple[bytes, ...] = ()

@@ -63,6 +63,10 @@ class RunStore(PausedStates, Protocol):
         """Return the message that another worker's run continues."""
         ...
 
+    async def frames(self, info: RunInfo) -> bytes:
+        """Return the frames of another worker's run so far; empty if they are not kept any more."""
+        ...
+
     def read(self, info: RunInfo) -> AsyncGenerator[bytes, None]:
         """Yield the frames of another worker's run: all so far at once, perhaps ``b""``, then more until its end.
 

@@ -27,7 +27,8 @@ class QueuedTurn(msgspec.Struct, frozen=True):
     """Everything that an agent process needs for a turn.
 
     ``headers`` are those that the queue forwards, with lower-case names. ``secret`` is the chat's own secret, with
-    which approval requests are signed. ``quotas`` are those that were counted when the turn was accepted.
+    which approval requests are signed. ``quotas`` are those that were counted when the turn was accepted. ``recording``
+    is what the agent process needs to record the answer in a store of chats, if the web process has begun to.
     """
 
     info: RunInfo
@@ -38,6 +39,7 @@ class QueuedTurn(msgspec.Struct, frozen=True):
     query: Mapping[str, str] = {}
     secret: str | None = None
     quotas: Quotas = Quotas()
+    recording: Mapping[str, Any] | None = None
 
     def encode(self) -> bytes:
         """Return the turn as JSON. What is not JSON in claims and path parameters is converted (``docs/values.md``)."""
@@ -50,6 +52,7 @@ class QueuedTurn(msgspec.Struct, frozen=True):
             "query": dict(self.query),
             "secret": self.secret,
             "quotas": msgspec.to_builtins(self.quotas),
+            "recording": self.recording,
         }
         pending = self.request.pending_calls
         fields["request"]["pending_calls"] = None if pending is None else sorted(pending)
@@ -79,6 +82,7 @@ class QueuedTurn(msgspec.Struct, frozen=True):
             query=fields["query"],
             secret=fields["secret"],
             quotas=msgspec.convert(fields["quotas"], Quotas),
+            recording=fields.get("recording"),
         )
 
 
@@ -96,6 +100,9 @@ class TurnQueue(Protocol):
 
     forwarded_headers: tuple[str, ...]
     """The request headers that agents see, in lower case; all others stay in the web process."""
+
+    patience: float
+    """Seconds that a turn waits for an agent process before it counts as lost."""
 
     async def admit(self) -> None:
         """Raise :class:`~usechat.errors.TooManyWaiting` if no further turn may wait."""
@@ -121,10 +128,13 @@ class Dispatcher:
         self._approval_secret = approval_secret
         self._quotas = quotas
         self._queue = queue
+        self.patience = queue.patience
         self.admit = queue.admit
         self.withdraw = queue.withdraw
 
-    async def offer(self, info: RunInfo, turn: Turn, *, after: str) -> RunInfo | None:
+    async def offer(
+        self, info: RunInfo, turn: Turn, *, after: str, recording: Mapping[str, Any] | None = None
+    ) -> RunInfo | None:
         """Claim the chat and queue the turn; return the run that prevents it."""
         forwarded = self._queue.forwarded_headers
         queued = QueuedTurn(
@@ -136,5 +146,6 @@ class Dispatcher:
             query=turn.query,
             secret=secret_of_chat(self._approval_secret, info.chat_id, info.subject),
             quotas=self._quotas,
+            recording=recording,
         )
         return await self._queue.offer(queued, after=after)

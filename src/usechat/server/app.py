@@ -1,6 +1,7 @@
 """All routes of a chat as one ASGI app, mounted anywhere or served alone."""
 
 import gc
+import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from functools import partial
@@ -12,8 +13,9 @@ from starlette.responses import PlainTextResponse, Response
 from starlette.routing import BaseRoute, Route, WebSocketRoute
 
 from usechat.chats.history import HistoryFunction
+from usechat.chats.memory import MemoryChats
 from usechat.chats.store import ChatStore
-from usechat.errors import InvalidSetting, MissingDependency, RequestError
+from usechat.errors import InvalidSetting, MissingDependency, RequestError, UnusableChats
 from usechat.runs.memory import MemoryRuns
 from usechat.runs.store import RunStore
 from usechat.runs.turns import TurnQueue
@@ -28,6 +30,8 @@ from usechat.server.turns import FinishFunction, Hooks, LoadFunction, title_func
 from usechat.server.websocket import ChatSockets
 
 __all__ = ["ChatApp", "EndpointsApp", "observing", "rare_collections", "run_routes"]
+
+_logger: Final = logging.getLogger("usechat.server")
 
 MetricsPage: TypeAlias = Callable[[Request], Awaitable[Response]]
 
@@ -120,6 +124,9 @@ class EndpointsApp:
             await self.check()
         except RequestError as error:
             return PlainTextResponse(str(error), 503)
+        except UnusableChats as error:
+            _logger.error("%s", error)
+            return PlainTextResponse("The database of chats cannot be used; the log says why.", 503)
         except Exception as error:  # whatever keeps the store away
             return PlainTextResponse(f"The store of runs cannot be reached: {type(error).__name__}", 503)
         return PlainTextResponse("ok")
@@ -150,9 +157,11 @@ class ChatApp(EndpointsApp):
         chats: where chats are stored (:class:`~usechat.chats.SqlChats`); the server owns the history then, and
             ``turn.messages`` is the stored branch. By default the page's messages are the history.
         titles: makes the title of a new chat: a function of its messages, async or not, or an agent that answers with
-            the title. Until then, and without it, the title is the first words.
+            the title. Until then, and without it, the title is the first words. Not with a ``RedisTurns``.
         history: returns what the agent gets of a long history, such as :func:`~usechat.chats.last_messages`.
-        on_finish: is given each finished message, its turn and its outcome, before the page sees the end.
+        on_finish: is given each finished message, its turn and its outcome, before the page sees the end. With a
+            ``RedisTurns`` agent processes call theirs; this one gets what the web process ends: turns that were stopped
+            while they waited, and answers that it finds lost.
         load: returns the messages of a chat that the application has stored; not together with ``chats``.
         path: where ``DefaultChatTransport`` posts to; it may have parameters, such as ``/projects/{project}/chat``.
         also: further paths that answer in the same way over HTTP: send, resume, stop, state.
@@ -163,7 +172,7 @@ class ChatApp(EndpointsApp):
 
     Raises:
         CannotAnswer: ``answer`` is nothing that can answer a chat.
-        InvalidSetting: arguments that contradict each other; ``chats`` or ``on_finish`` together with a ``RedisTurns``.
+        InvalidSetting: arguments that contradict each other.
 
     One app belongs to one event loop.
 
@@ -192,6 +201,8 @@ class ChatApp(EndpointsApp):
     ) -> None:
         _check_chats(chats, path, load, titles or history)
         queue = answer if isinstance(answer, TurnQueue) else None
+        if queue is not None:
+            _check_agents_elsewhere(chats, titles)
         observers, page = observing(observer, metrics=metrics, queue=queue)
         endpoints = Endpoints(
             answer,
@@ -226,6 +237,13 @@ def _check_chats(chats: ChatStore | None, path: str, load: object, needs_chats: 
         raise InvalidSetting("chats brings the history, and load brings another one; give one of them")
     if chats is not None and "{" in path:
         raise InvalidSetting(f"chats are stored by their id alone, so the path cannot have parameters: {path}")
+
+
+def _check_agents_elsewhere(chats: ChatStore | None, titles: object) -> None:
+    if isinstance(chats, MemoryChats):
+        raise InvalidSetting("agents in processes of their own need a store of chats that is shared, such as SqlChats")
+    if titles is not None:
+        raise InvalidSetting("agents in processes of their own make the titles; give titles to AgentWorker")
 
 
 def run_routes(path: str, endpoints: Endpoints, stored: ChatRoutes | None = None) -> list[BaseRoute]:

@@ -5,7 +5,7 @@ import contextlib
 import math
 from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
-from typing import Any
+from typing import Any, cast
 
 import msgspec
 from starlette.requests import Request
@@ -15,7 +15,6 @@ from usechat.chats.store import ChatStore
 from usechat.errors import (
     CannotAnswer,
     ChatNotFound,
-    InvalidSetting,
     RequestError,
     RequestTimeout,
     TooManyRequests,
@@ -24,7 +23,8 @@ from usechat.errors import (
 )
 from usechat.ids import new_id
 from usechat.protocol.request import ChatRequest
-from usechat.runs.manager import PreparedRun, Reading, RunManager
+from usechat.protocol.ui_messages import UIMessage
+from usechat.runs.manager import PreparedRun, Reading, RunManager, RunRecorder
 from usechat.runs.memory import MemoryRuns
 from usechat.runs.open_calls import Answers, own_secret, secret_of_chat
 from usechat.runs.quotas import Counters, MemoryCounters, QuotaKeeper
@@ -45,7 +45,16 @@ from usechat.server.requests import (
 )
 from usechat.server.response import StreamResponse
 from usechat.server.settings import Settings, linger
-from usechat.server.turns import NO_HOOKS, FinishFunction, Hooks, LoadFunction, MakeContext, StoredTurns, file_urls
+from usechat.server.turns import (
+    NO_HOOKS,
+    FinishFunction,
+    Hooks,
+    LoadFunction,
+    MakeContext,
+    StoredTurns,
+    file_urls,
+    report_lost,
+)
 from usechat.server.uvicorn import UvicornServer
 from usechat.sources import FactorySource, Source, as_source
 from usechat.threads import AgentThreads
@@ -89,7 +98,7 @@ class Endpoints:
         """Whether the server tells the app that it shuts down, by the lifespan."""
         self._secret = settings.approval_secret or own_secret()
         if self.queue is not None:
-            _check_queued(store, chats, hooks)
+            _check_queued(store)
         self.manager = RunManager(
             store,
             timeouts=settings.timeouts,
@@ -108,16 +117,32 @@ class Endpoints:
             on_end=observer.run_ended,
             on_loss=observer.run_lost,
             on_done=self._release,
+            on_lost_answer=self._report_lost,
+            make_recorder=self._make_recorder,
         )
         self.stored = None
         """The turns of stored chats, if chats are stored."""
         if chats is not None:
-            self.stored = StoredTurns(chats, self.manager, hooks, agent=_name_of(answer), keep=settings.keep_chats)
+            patience = 0 if self.queue is None else self.queue.patience
+            self.stored = StoredTurns(
+                chats, self.manager, hooks, agent=_name_of(answer), keep=settings.keep_chats, patience=patience
+            )
 
     @property
     def is_history_stored(self) -> bool:
         """Whether the server has the history, so that a request may bring none."""
         return self.stored is not None or self._hooks.load is not None
+
+    async def _report_lost(self, info: RunInfo) -> None:
+        await report_lost(info, self.manager, self._hooks, self.stored)
+
+    async def _make_recorder(
+        self, info: RunInfo, context: TurnContext, continues: Mapping[str, Any] | None
+    ) -> RunRecorder | None:
+        """Return what records the end of a queued turn that is withdrawn."""
+        if self.stored is not None:
+            return await self.stored.recorder_of(info, context, continues)
+        return self._hooks.recorder(info, context.turn, cast("UIMessage | None", continues))
 
     def _dispatcher(self, queue: TurnQueue) -> Dispatcher:
         return Dispatcher(queue, approval_secret=self._secret, quotas=self.settings.quotas)
@@ -193,7 +218,7 @@ class Endpoints:
         source = await self.open()
         await self._quotas.admit(info.subject, info.run_id)
         try:
-            if self.stored is None or source is None:  # with a queue no chats are stored
+            if self.stored is None:
                 prepare = partial(self._prepare, asked, info, make_context)
                 return await self.manager.start(info, source, prepare, has_left=has_left)
             return await self.stored.begin(
@@ -230,7 +255,8 @@ class Endpoints:
         asked = await self._hooks.loaded(asked, make_context)
         context, continues = make_context(asked), asked.continues
         info = msgspec.structs.replace(info, open_calls=answers.unanswered(), given_calls=answers.given())
-        return PreparedRun(info, context, continues, self._hooks.recorder(info, context.turn, continues))
+        recorder = None if self.queue is not None else self._hooks.recorder(info, context.turn, continues)
+        return PreparedRun(info, context, continues, recorder)
 
     def _answers(self, asked: ChatRequest, info: RunInfo, latest: RunInfo | None) -> Answers:
         answerable = None if latest is None else latest.answerable
@@ -354,14 +380,9 @@ class Endpoints:
             return PlainTextResponse(str(error), error.status, _headers_of(error))
 
 
-def _check_queued(store: RunStore, chats: ChatStore | None, hooks: Hooks) -> None:
-    """Refuse what does not work if other processes answer: they do not record answers."""
+def _check_queued(store: RunStore) -> None:
     if not store.is_shared:
         raise CannotAnswer("agents in processes of their own need a store that is shared, such as RedisRuns")
-    if chats is not None:
-        raise InvalidSetting("chats are not stored yet if agents answer in processes of their own; leave chats out")
-    if hooks.on_finish is not None:
-        raise InvalidSetting("on_finish is not called yet if agents answer in processes of their own; leave it out")
 
 
 def _described(info: RunInfo) -> Mapping[str, str]:

@@ -12,9 +12,9 @@ import contextlib
 import inspect
 import logging
 import secrets
-from collections.abc import Awaitable, Callable, Collection
-from typing import Any, Final, TypeAlias, cast
-from urllib.parse import quote
+from collections.abc import Awaitable, Callable, Collection, Mapping, Set
+from typing import Any, Final, NamedTuple, TypeAlias, cast
+from urllib.parse import quote, unquote
 
 import msgspec
 from starlette.requests import HTTPConnection
@@ -26,7 +26,15 @@ from usechat.chats.meaning import request_over
 from usechat.chats.recording import AnswerBuilder, AnswerRecorder
 from usechat.chats.store import Answered, Begun, Busy, ChatStore, Claim, Joined, LostAnswer
 from usechat.chats.titles import TitleFunction, ask_title
-from usechat.errors import ChatBusy, ChatsUnreachable, ClaimLost, ClientLeft, UnusableChats
+from usechat.errors import (
+    ChatBusy,
+    ChatsUnreachable,
+    ClaimLost,
+    ClientLeft,
+    PublicError,
+    StoreUnreachable,
+    UnusableChats,
+)
 from usechat.ids import new_id
 from usechat.protocol.chunks import TextDeltaChunk
 from usechat.protocol.parts import Part
@@ -37,12 +45,13 @@ from usechat.protocol.stream import MessageStream
 from usechat.protocol.tool_calls import tool_parts_of
 from usechat.protocol.ui_messages import UIMessage, is_dynamic_tool
 from usechat.runs.log import Log
-from usechat.runs.manager import PreparedRun, Reading, RunManager
+from usechat.runs.manager import PreparedRun, Reading, RunManager, RunRecorder
 from usechat.runs.open_calls import OpenCall, input_digest
 from usechat.runs.reading import LogReading
 from usechat.runs.run import RunInfo, RunState
 from usechat.runs.store import LOST
 from usechat.runs.transport import RunChatTransport
+from usechat.server.requests import chat_key
 from usechat.sources import HandsOver, Source, as_source
 from usechat.turn import Identity, Turn, TurnContext
 
@@ -52,8 +61,10 @@ __all__ = [
     "Hooks",
     "LoadFunction",
     "MakeContext",
+    "RecordedRun",
     "StoredTurns",
     "file_urls",
+    "report_lost",
     "title_function",
 ]
 
@@ -70,6 +81,8 @@ _UNREADABLE: Final = 2.0
 """Seconds after which a run that no look at the store of runs finds counts as one of a worker that shares none."""
 _FINISH_SECONDS: Final = 30.0
 """Seconds that ``on_finish`` may take before the page sees the end without it."""
+_REST_SECONDS: Final = 5.0
+"""Seconds in which the store of runs must give the log of a dead worker; after that the answer is lost without it."""
 _CLEAN_UP: Final = 3600.0
 """The most seconds between two deletions of chats that are too old."""
 _TITLE: Final = "chat-title"
@@ -112,8 +125,47 @@ class Hooks(msgspec.Struct, frozen=True, kw_only=True):
         """Return what reports the answer of a run to ``on_finish``."""
         return None if self.on_finish is None else ReportedAnswer(info, turn, continues, self)
 
+    async def lost(self, message: UIMessage, chat_id: str, owner: str) -> None:
+        """Report the answer of a worker that died. Of its turn only the chat and its owner are known."""
+        context = TurnContext(ChatRequest(chat_id=chat_id, messages=[]), identity=Identity(owner))
+        await self.finished(message, context.turn, "lost")
+
 
 NO_HOOKS: Final = Hooks()
+
+
+async def report_lost(info: RunInfo, manager: RunManager, hooks: Hooks, stored: "StoredTurns | None") -> None:
+    """Store and report the answer of a run that was found lost, as far as the log of the run has it."""
+    try:
+        if stored is not None:
+            await stored.lose(info)
+        elif hooks.on_finish is not None:
+            message = await _logged_answer(manager, info, info.message_id)
+            answer = settled(message or _nothing(info.message_id), "lost", _answerable(info))
+            await hooks.lost(answer, _chat_id_of(info), info.subject)
+    except (ChatsUnreachable, StoreUnreachable):
+        pass  # the store has logged it; a stored answer is declared lost when its lease has expired
+    except Exception:
+        _logger.exception("run %s: its loss could not be reported", info.run_id)
+
+
+async def _logged_answer(manager: RunManager, info: RunInfo, message_id: str) -> UIMessage | None:
+    """Return the answer of another worker's run as far as its log has it."""
+    frames, continued = await manager.lost_answer(info)
+    if not frames:
+        return None
+    answer = AnswerBuilder(sdk=info.sdk, message_id=message_id, continues=cast("UIMessage | None", continued))
+    answer.receive(frames)
+    return answer.message
+
+
+def _chat_id_of(info: RunInfo) -> str:
+    """Return the id of a chat, given the key of its runs; that of a path with parameters stays the key."""
+    return unquote(info.chat_id, errors="surrogatepass") if "=" not in info.chat_id else info.chat_id
+
+
+def _nothing(message_id: str) -> UIMessage:
+    return {"id": message_id, "role": "assistant", "parts": []}
 
 
 def title_function(titles: Any) -> TitleFunction | None:
@@ -171,17 +223,43 @@ def _answerable(info: RunInfo) -> list[str]:
 # With a store of chats.
 
 
+class QueuedRecording(msgspec.Struct, frozen=True, kw_only=True):
+    """What an agent process needs to record an answer that a web process has begun, beside the turn."""
+
+    claim: Claim
+    title: str
+    is_new: bool
+    known_ids: tuple[str, ...]
+    files: str
+
+
+class RecordedRun(NamedTuple):
+    """How an agent process drives a run that is recorded: ``source`` answers once the chat was taken over."""
+
+    source: Source
+    recorder: RunRecorder | None = None
+    taken_ids: Set[str] = frozenset()
+
+
 class StoredTurns:
     """The turns of an app whose chats are stored.
 
     ``keep`` is how many seconds a chat that nobody changes is kept; ``None`` means for ever. ``agent`` is the name that
-    is stored with a chat.
+    is stored with a chat. ``patience`` is how many seconds a turn may wait for an agent process, if those answer.
     """
 
     def __init__(
-        self, store: ChatStore, manager: RunManager, hooks: Hooks, *, agent: str = "", keep: float | None = None
+        self,
+        store: ChatStore,
+        manager: RunManager,
+        hooks: Hooks,
+        *,
+        agent: str = "",
+        keep: float | None = None,
+        patience: float = 0,
     ) -> None:
         self.store = store
+        self._patience = patience
         self._manager = manager
         self._hooks = hooks
         self._agent = agent
@@ -209,14 +287,17 @@ class StoredTurns:
         self,
         asked: ChatRequest,
         info: RunInfo,
-        source: Source,
+        source: Source | None,
         make_context: MakeContext,
         *,
         files: FileUrls,
         check_import: Callable[[ChatRequest], ChatRequest] | None,
         has_left: Callable[[], Awaitable[bool]],
     ) -> Reading:
-        """Start a run on the stored branch, or do what the chat's running answer demands; return a reading."""
+        """Start a run on the stored branch, or do what the chat's running answer demands; return a reading.
+
+        Without a ``source`` the turn is queued for an agent process.
+        """
         await self._opened()
         unreadable_since: float | None = None
         while True:
@@ -227,6 +308,7 @@ class StoredTurns:
                 agent=self._agent,
                 files=files,
                 check_import=check_import,
+                rest=self._rest_of,
             )
             match found:
                 case Begun():
@@ -264,13 +346,13 @@ class StoredTurns:
         found: Joined | Busy,
         active: RunInfo,
         info: RunInfo,
-        source: Source,
+        source: Source | None,
         make_context: MakeContext,
         asked: ChatRequest,
     ) -> Reading | None:
         if isinstance(found, Joined):
             given = {answer.tool_call_id for answer in asked.approvals}
-            if isinstance(source, HandsOver) and not given <= set(found.claim.given):
+            if source is not None and isinstance(source, HandsOver) and not given <= set(found.claim.given):
                 source.hand_over(make_context(asked).turn)
                 return None
             return await self._manager.attach(active, sdk=info.sdk, has_message=found.has_message)
@@ -284,8 +366,9 @@ class StoredTurns:
         return await self._manager.resolve_conflict(active, info, source, prepare)
 
     async def _start(
-        self, begun: Begun, info: RunInfo, source: Source, make_context: MakeContext, files: FileUrls
+        self, begun: Begun, info: RunInfo, source: Source | None, make_context: MakeContext, files: FileUrls
     ) -> Reading:
+        recorder, recording = None, None
         try:
             context = make_context(await self._for_agent(begun.request, files))
             calls = _calls_of(begun.continues)
@@ -295,28 +378,83 @@ class StoredTurns:
                 open_calls=tuple(call for call in calls if call.tool_call_id in begun.claim.answerable),
                 given_calls=tuple(call for call in calls if call.tool_call_id in begun.claim.given),
             )
-            recorder = StoredAnswer(self.store, begun, info, context, self._hooks)
+            continues = None if begun.continues is None else files.write(begun.continues)
+            title = begun.chat.title if begun.is_new else ""
+            if source is not None:
+                recorder = StoredAnswer(
+                    self.store, begun.claim, info, context, self._hooks, continues=continues, files=files, title=title
+                )
+            else:
+                await self.store.hand_over(begun.claim, self._patience + self.store.lease)
+                recording = QueuedRecording(
+                    claim=begun.claim,
+                    title=title,
+                    is_new=begun.is_new,
+                    known_ids=tuple(sorted(begun.known_ids)),
+                    files=files.prefix,
+                )
             reading = await self._manager.start(
                 info,
                 source,
                 context,
-                continues=begun.continues,
+                continues=continues,
                 recorder=recorder,
+                recording=None if recording is None else msgspec.to_builtins(recording),
                 takes_over=True,
                 taken_ids=begun.known_ids,
             )
-        except BaseException:
-            await self._give_back(begun)
+        except BaseException as error:
+            # A turn may have been queued although its request is gone: then an agent process has the chat.
+            if recording is None or not isinstance(error, asyncio.CancelledError):
+                await self._give_back(begun)
             raise
-        if begun.is_new and self._hooks.titles is not None:
-            self._spawn(self._entitle(begun, recorder, self._hooks.titles))
+        if begun.is_new and recorder is not None:
+            self._entitle(begun.chat.id, list(begun.request.messages), recorder)
         return reading
+
+    def recorded(
+        self, recording: Mapping[str, Any], info: RunInfo, context: TurnContext, source: Source, *, instead_of: str = ""
+    ) -> RecordedRun:
+        """Return how to drive a run that a web process has stored and queued, in an agent process.
+
+        ``instead_of`` is a run that had begun to answer, and died.
+        """
+        found = msgspec.convert(recording, QueuedRecording)
+        request = context.turn.request
+        recorder = StoredAnswer(
+            self.store,
+            found.claim,
+            info,
+            context,
+            self._hooks,
+            continues=request.continues,
+            files=FileUrls(found.files),
+            title=found.title,
+            take_over=True,
+            instead_of=instead_of,
+        )
+
+        def begin() -> None:
+            if found.is_new:
+                self._entitle(found.claim.chat_id, list(request.messages), recorder)
+
+        return RecordedRun(_TakingOver(source, recorder, begin), recorder, frozenset(found.known_ids))
+
+    async def recorder_of(
+        self, info: RunInfo, context: TurnContext, continues: Mapping[str, Any] | None
+    ) -> RunRecorder | None:
+        """Return what stores the end of a run whose turn was queued by any web process, and is withdrawn here."""
+        claim = await self.store.claim_of(_chat_id_of(info), info.run_id)
+        if claim is None:
+            return None
+        message = cast("UIMessage | None", continues)
+        return StoredAnswer(self.store, claim, info, context, self._hooks, continues=message, take_over=True)
 
     async def _give_back(self, begun: Begun) -> None:
         """Free a chat whose run did not start. The answers that it was given are given to the next run."""
-        nothing: UIMessage = {"id": begun.claim.message_id, "role": "assistant", "parts": []}
+        message = begun.continues or _nothing(begun.claim.message_id)
         with contextlib.suppress(ChatsUnreachable, ClaimLost):  # then its lease expires
-            await self.store.finish(begun.claim, begun.continues or nothing, "lost")
+            await self.store.finish(begun.claim, message, "lost")
 
     async def _for_agent(self, request: ChatRequest, files: FileUrls) -> ChatRequest:
         """Return the request that the agent gets: files with addresses that a model can fetch, and as much as it takes.
@@ -331,13 +469,20 @@ class StoredTurns:
 
     # -- Titles.
 
-    async def _entitle(self, begun: Begun, recorder: "StoredAnswer", titles: TitleFunction) -> None:
+    def _entitle(self, chat_id: str, messages: list[UIMessage], recorder: "StoredAnswer") -> None:
+        """Ask for the title of a new chat, without delaying its answer."""
+        if self._hooks.titles is not None:
+            self._spawn(self._ask_title(chat_id, messages, recorder, self._hooks.titles))
+
+    async def _ask_title(
+        self, chat_id: str, messages: list[UIMessage], recorder: "StoredAnswer", titles: TitleFunction
+    ) -> None:
         """Ask for a title, store it and show it, if the answer is still running."""
         try:
-            title = await ask_title(titles, list(begun.request.messages))
-            chat = None if title is None else await self.store.suggest_title(begun.chat.id, title)
+            title = await ask_title(titles, messages)
+            chat = None if title is None else await self.store.suggest_title(chat_id, title)
         except Exception:  # of user code, or the database
-            _logger.exception("chat %s: it got no title", begun.chat.id, extra={"chat_id": begun.chat.id})
+            _logger.exception("chat %s: it got no title", chat_id, extra={"chat_id": chat_id})
             return
         if chat is not None:
             recorder.show_title(chat.title)
@@ -355,7 +500,7 @@ class StoredTurns:
         cleaned = float("-inf")
         while True:
             try:
-                for lost in await self.store.collect_lost():
+                for lost in await self.store.collect_lost(self._rest_of):
                     await self._report_lost(lost)
                 if self._keep is not None and loop.time() - cleaned >= min(_CLEAN_UP, self._keep / 10):
                     await self.store.delete_unchanged(self._keep)
@@ -372,29 +517,106 @@ class StoredTurns:
             lost.claim.run_id,
             extra={"chat_id": lost.chat.id, "run_id": lost.claim.run_id},
         )
-        nothing: UIMessage = {"id": lost.claim.message_id, "role": "assistant", "parts": []}
-        request = ChatRequest(chat_id=lost.chat.id, messages=[])
-        turn = TurnContext(request, identity=Identity(lost.chat.owner)).turn
-        await self._hooks.finished(lost.message or nothing, turn, "lost")
+        message = lost.message or _nothing(lost.claim.message_id)
+        await self._hooks.lost(message, lost.chat.id, lost.chat.owner)
+
+    async def lose(self, info: RunInfo) -> None:
+        """End the stored answer of a run that the store of runs has declared lost, and report it."""
+        for lost in await self.store.lose(_chat_id_of(info), info.run_id, self._rest_of):
+            await self._report_lost(lost)
+
+    async def _rest_of(self, claim: Claim) -> UIMessage | None:
+        """Return the answer of a dead worker as far as the log of its run has it."""
+        try:
+            async with asyncio.timeout(_REST_SECONDS):
+                info = await self._manager.latest(chat_key({}, claim.chat_id))
+                if info is None or info.run_id != claim.run_id:
+                    return None
+                message = await _logged_answer(self._manager, info, claim.message_id)
+        except (StoreUnreachable, TimeoutError):
+            return None
+        files = FileUrls(f"/{quote(claim.chat_id, safe='', errors='surrogatepass')}/files/")
+        return None if message is None else files.read(message)
+
+
+class _TakingOver:
+    """A source that answers once its recorder has taken over the chat."""
+
+    def __init__(self, source: Source, recorder: "StoredAnswer", on_begin: Callable[[], object]) -> None:
+        self._source = source
+        self._recorder = recorder
+        self._on_begin = on_begin
+
+    async def drive(self, context: TurnContext) -> None:
+        """Take the chat over, and answer; the chat of a turn that has waited for too long is another run's."""
+        try:
+            await self._recorder.take_over()
+        except ClaimLost:
+            raise PublicError(LOST) from None
+        self._on_begin()
+        await self._source.drive(context)
 
 
 class StoredAnswer:
-    """Records the answer of a run in the store of chats, and tells the page the title of a new chat."""
+    """Records the answer of a run in the store of chats, and tells the page the title of a new chat.
 
-    def __init__(self, store: ChatStore, begun: Begun, info: RunInfo, context: TurnContext, hooks: Hooks) -> None:
-        self._recorder = AnswerRecorder(store, begun, sdk=info.sdk, on_lost=self._lose)
+    With ``take_over`` another process has begun the answer, and nothing is stored before ``take_over`` has returned.
+    """
+
+    def __init__(
+        self,
+        store: ChatStore,
+        claim: Claim,
+        info: RunInfo,
+        context: TurnContext,
+        hooks: Hooks,
+        *,
+        continues: UIMessage | None,
+        files: FileUrls | None = None,
+        title: str = "",
+        take_over: bool = False,
+        instead_of: str = "",
+    ) -> None:
+        self._store = store
+        self._run_id = info.run_id
+        self._recorder = AnswerRecorder(
+            store, claim, sdk=info.sdk, continues=continues, files=files, on_lost=self._lose
+        )
         self._context = context
         self._hooks = hooks
-        self._title = begun.chat.title if begun.is_new else ""
+        self._title = title
+        self._must_take_over = take_over
+        self._instead_of = instead_of
         self._has_begun = False
         self._fail: Callable[[str], object] = _ignore
 
     def start(self, fail: Callable[[str], object]) -> None:
         """Begin to save now and then."""
         self._fail = fail
-        self._recorder.start()
+        if not self._must_take_over:
+            self._recorder.start()
         if self._title:
             self._send_title_after_first_part()
+
+    async def take_over(self) -> None:
+        """Take over an answer that another process has begun, and begin to save it.
+
+        A database that is away is asked again for as long as the chat is claimed. Raises ``ClaimLost``.
+        """
+        await self._take_over()
+        self._recorder.start()
+
+    async def _take_over(self) -> None:
+        claim, loop = self._recorder.claim, asyncio.get_running_loop()
+        deadline = loop.time() + self._store.lease
+        while self._must_take_over:
+            try:
+                taken = await self._store.take_over(claim, run_id=self._run_id, instead_of=self._instead_of)
+                self._recorder.claim, self._must_take_over = taken, False
+            except ChatsUnreachable:
+                if loop.time() >= deadline:
+                    raise
+                await asyncio.sleep(_POLL)
 
     def receive(self, frames: bytes) -> None:
         """Take frames that readers see."""
@@ -429,6 +651,7 @@ class StoredAnswer:
         outcome = cast("Outcome", str(info.state))
         message = self._recorder.message
         try:
+            await self._take_over()  # if the run was stopped before it began
             stored = await self._recorder.finish(outcome, answerable=_answerable(info))
         except (ChatsUnreachable, ClaimLost) as error:
             _logger.error(

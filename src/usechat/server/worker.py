@@ -16,7 +16,8 @@ import contextlib
 import logging
 from typing import TYPE_CHECKING, Any, Final
 
-from usechat.errors import StoreUnreachable
+from usechat.chats.store import ChatStore
+from usechat.errors import InvalidSetting, StoreUnreachable
 from usechat.runs.manager import RunManager
 from usechat.runs.quotas import QuotaKeeper
 from usechat.runs.run import RunInfo, describe_with
@@ -24,6 +25,7 @@ from usechat.server.observers.logs import LoggingObserver
 from usechat.server.observers.observer import Observer, Observers
 from usechat.server.requests import RequestHeaders
 from usechat.server.settings import Settings, linger
+from usechat.server.turns import FinishFunction, Hooks, RecordedRun, StoredTurns, report_lost, title_function
 from usechat.sources import FactorySource, Source, as_source, is_restartable
 from usechat.threads import AgentThreads
 from usechat.turn import TurnContext
@@ -49,6 +51,9 @@ class AgentWorker:
             if the agent is :func:`~usechat.server.restartable`.
         settings: how runs are made, as of the web processes; what concerns requests has no effect here.
         concurrency: how many turns are answered at once.
+        chats: the store of chats of the web processes, if they have one; answers are recorded here, through it.
+        titles: makes the title of a new chat, as for a ``ChatApp``.
+        on_finish: is given each finished message, its turn and its outcome, before the page sees the end.
         observer: receives what happens; by default the end of each run is logged.
 
     One worker belongs to one event loop.
@@ -70,6 +75,9 @@ class AgentWorker:
         version: str,
         settings: Settings | None = None,
         concurrency: int = 50,
+        chats: ChatStore | None = None,
+        titles: Any = None,
+        on_finish: FinishFunction | None = None,
         observer: Observer | None = None,
     ) -> None:
         settings, observer = settings or Settings(), observer or Observers(LoggingObserver())
@@ -83,6 +91,7 @@ class AgentWorker:
         self._threads = AgentThreads(settings.threads, on_waiting=observer.threads_waiting)
         turns.runs.write_often()
         self._block = min(_LONGEST_BLOCK, turns.runs.lease / 4)
+        self._hooks = Hooks(on_finish=on_finish, titles=title_function(titles))
         self._taken: dict[str, TakenTurn] = {}
         self._ended: set[str] = set()
         self._has_room = asyncio.Event()
@@ -102,7 +111,9 @@ class AgentWorker:
             on_end=observer.run_ended,
             on_loss=observer.run_lost,
             on_done=self._done,
+            on_lost_answer=self._report_lost,
         )
+        self._stored = None if chats is None else StoredTurns(chats, self._manager, self._hooks)
 
     @property
     def running(self) -> int:
@@ -122,8 +133,10 @@ class AgentWorker:
     async def work(self, *, drain: float) -> None:
         """Answer turns until ``stop`` is called; then let running turns finish for ``drain`` seconds.
 
-        Raises what a factory of the agent raises; then nothing was taken.
+        Raises what a factory of the agent raises, or ``UnusableChats``; then nothing was taken.
         """
+        if self._stored is not None:
+            await self._stored.open()
         source = await self._source.open() if isinstance(self._source, FactorySource) else self._source
         restartable = is_restartable(self._answer) or is_restartable(self._source)
         keeping = asyncio.create_task(self._keep_and_sweep(source, restartable), name="usechat worker")
@@ -166,8 +179,29 @@ class AgentWorker:
             observer=self._observer,
             threads=self._threads,
         )
-        continues = turn.request.continues
-        self._manager.adopt(taken.info, source, context, continues=continues, chat_secret=turn.secret, stop=taken.stop)
+        run = self._recorded(taken, context, source)
+        self._manager.adopt(
+            taken.info,
+            run.source,
+            context,
+            continues=turn.request.continues,
+            chat_secret=turn.secret,
+            recorder=run.recorder,
+            taken_ids=run.taken_ids,
+            stop=taken.stop,
+        )
+
+    def _recorded(self, taken: "TakenTurn", context: TurnContext, source: Source) -> RecordedRun:
+        """Return how a turn is answered and recorded."""
+        turn, info = taken.turn, taken.info
+        if turn.recording is None:
+            return RecordedRun(source, self._hooks.recorder(info, context.turn, turn.request.continues))
+        if self._stored is None:
+            return RecordedRun(_CannotRecord())
+        return self._stored.recorded(turn.recording, info, context, source, instead_of=taken.instead_of)
+
+    async def _report_lost(self, info: RunInfo) -> None:
+        await report_lost(info, self._manager, self._hooks, self._stored)
 
     async def _done(self, info: RunInfo, size: int) -> None:
         taken = self._taken.pop(info.run_id)
@@ -212,8 +246,18 @@ class AgentWorker:
             await self._turns.leave(self._version)
         await self._manager.shut_down(drain=0)
         await self._threads.finish(self._settings.timeouts.stop)
+        if self._stored is not None:
+            await self._stored.close()
         if isinstance(self._source, FactorySource):
             await self._source.close()
+
+
+class _CannotRecord:
+    """Stands for the agent of a turn whose answer must be stored, in a process without a store of chats."""
+
+    async def drive(self, context: TurnContext) -> None:  # noqa: ARG002
+        """Fail: an answer that the web processes cannot load would be lost with the next reload."""
+        raise InvalidSetting("the web processes store chats; give this worker the same store: usechat worker --chats")
 
 
 async def _pause() -> None:

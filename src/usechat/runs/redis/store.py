@@ -223,6 +223,12 @@ class RedisRuns:
         found: Mapping[str, Any] | None = msgspec.json.decode(message)
         return found
 
+    async def frames(self, info: RunInfo) -> bytes:
+        """Return the frames of a run so far, up to the first gap."""
+        entries = await self._ask("XRANGE", self._keys.log(info), "1-0", "+")
+        numbered = enumerate(entries, 1)
+        return b"".join([fields.get(b"frames", b"") for number, (name, fields) in numbered if name == b"%d-0" % number])
+
     async def read(self, info: RunInfo) -> AsyncGenerator[bytes, None]:
         """Yield all frames so far at once, perhaps ``b""``, then more until the end. Raises RunLost for a lost run."""
         listener = self._listener(info)

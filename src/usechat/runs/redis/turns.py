@@ -54,12 +54,16 @@ _FORGET_CONSUMER: Final = 3600.0
 
 
 class TakenTurn(msgspec.Struct, frozen=True):
-    """A turn whose run this process owns now. ``stop`` says that the run was asked to stop before it began."""
+    """A turn whose run this process owns now. ``stop`` says that the run was asked to stop before it began.
+
+    ``instead_of`` is the run that had begun the turn and whose process died, if there was one.
+    """
 
     entry: str
     info: RunInfo
     turn: QueuedTurn
     stop: bool = False
+    instead_of: str = ""
 
 
 class RedisTurns:
@@ -90,7 +94,7 @@ class RedisTurns:
         self.runs = runs
         self._key = runs.turns_key(name)
         self._maximum_waiting = maximum_waiting
-        self._patience = patience
+        self.patience = patience
         self.forwarded_headers = tuple(name.lower() for name in forwarded_headers)
 
     # For web processes
@@ -108,7 +112,7 @@ class RedisTurns:
             return active
         try:
             entry = await self.runs.ask("XADD", self._key, "*", "turn", encoded)
-            await self.runs.park(turn.info, entry.decode(), self._patience)
+            await self.runs.park(turn.info, entry.decode(), self.patience)
         except StoreUnreachable:
             # It may have been queued all the same: a run that has ended is not adopted.
             await self.runs.end_waiting(msgspec.structs.replace(turn.info, state=RunState.FAILED))
@@ -215,7 +219,7 @@ class RedisTurns:
         info = msgspec.structs.replace(lost, run_id=new_id(), origin=lost.origin or lost.run_id)
         if not await self.runs.restart(lost, info, leases=_LEASES_TO_RESTART):
             return None
-        return TakenTurn(entry_id, info, turn)
+        return TakenTurn(entry_id, info, turn, instead_of=lost.run_id)
 
     async def _claim_entry(self, version: str, entry_id: str) -> bool:
         """Make a dead process's entry ours; return False if another process was faster."""

@@ -1,0 +1,161 @@
+"""A server process for the tests that is ended with kill -9: by itself at a write, or by the test at any moment."""
+
+import asyncio
+import json
+import multiprocessing
+import os
+import signal
+import socket
+import sqlite3
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+import httpx2
+import uvicorn
+
+from tests.server.sockets import Body
+from usechat import parts
+from usechat.chats import Claim, SqlChats
+from usechat.chats.recording import AnswerRecorder
+from usechat.protocol.ui_messages import UIMessage
+from usechat.runs.redis.store import RedisRuns
+from usechat.server import ChatApp, Settings
+from usechat.turn import Turn
+
+__all__ = ["DyingServer", "Kill", "agent"]
+
+_CONTEXT: Final = multiprocessing.get_context("forkserver")
+_CONTEXT.set_forkserver_preload(["tests.chats.dying", "aiosqlite", "alembic.command"])
+_PAUSE: Final = 0.004
+
+
+class Kill(NamedTuple):
+    """At which write the process ends: ``before`` it, ``during`` it (nothing is committed), or ``after`` it."""
+
+    write: int = 0
+    when: str = ""
+
+
+_NEVER: Final = Kill()
+
+
+async def agent(turn: Turn) -> AsyncIterator[str | parts.Part]:
+    """Answer in steps with pauses; ``wait`` stops in the middle for ever, other texts are answered at once."""
+    for approval in turn.approvals:
+        yield parts.ToolResult(str(approval.tool_call_id), "deleted")
+        yield "Deleted."
+        return
+    match turn.text:
+        case "wait":
+            yield parts.ToolCall("t1", "search", {})
+            yield "Half"
+            await asyncio.Event().wait()
+        case "story":
+            for step in range(4):
+                yield parts.Reasoning(f"Thinking {step}. ")
+                await asyncio.sleep(_PAUSE)
+                yield parts.ToolCall(f"call-{step}", "search", {"step": step})
+                await asyncio.sleep(_PAUSE)
+                yield parts.ToolResult(f"call-{step}", {"found": step})
+                for word in ("It ", "is ", f"{step}. "):
+                    yield word
+                    await asyncio.sleep(_PAUSE)
+                await _saved_again()
+            yield parts.ToolCall("t1", "delete", {"path": "notes"})
+            yield parts.ApprovalRequest("p1", "t1")
+        case said:
+            yield f"{len(turn.messages)}: {said}"
+
+
+_saves: list[asyncio.Event] = []
+"""In the process that dies: set when a save was made."""
+
+
+async def _saved_again() -> None:
+    for event in _saves:
+        event.clear()
+        await event.wait()
+
+
+class _DyingChats(SqlChats):
+    """Ends the process at a write, and notes in a file what was saved."""
+
+    def __init__(self, path: str, kill: Kill, saved: str) -> None:
+        super().__init__(path)
+        self._kill = kill
+        self._writes = 0
+        self._saved = os.open(saved, os.O_CREAT | os.O_WRONLY | os.O_APPEND)
+        _saves.append(asyncio.Event())
+
+    @asynccontextmanager
+    async def transaction(self, chat_id: str, *, writes: bool = True) -> AsyncIterator[Any]:
+        self._writes += writes
+        when = self._kill.when if writes and self._writes == self._kill.write else ""
+        self._end_if(when == "before")
+        async with super().transaction(chat_id, writes=writes) as transaction:
+            yield transaction
+            self._end_if(when == "during")
+        self._end_if(when == "after")
+
+    async def save(self, claim: Claim, message: UIMessage) -> None:
+        await super().save(claim, message)
+        os.write(self._saved, json.dumps(message).encode() + b"\n")
+        _saves[0].set()
+
+    def _end_if(self, condition: bool) -> None:
+        if condition:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+
+def _serve(listener: socket.socket, path: str, kill: Kill, redis: tuple[str, str, float] | None) -> None:
+    # An answer of a tenth of a second is saved a few times.
+    defaults: Any = AnswerRecorder.__init__.__kwdefaults__
+    defaults.update(interval=0.01, pause=0.002)
+    runs = None if redis is None else RedisRuns(redis[0], prefix=redis[1], lease=redis[2])
+    chats = _DyingChats(path, kill, f"{path}.saved")
+    settings = Settings(sdk="7", disconnect="continue")
+    app = ChatApp(agent, chats=chats, runs=runs, settings=settings, metrics=False)
+    uvicorn.Server(uvicorn.Config(app, log_level="critical")).run([listener])
+
+
+class DyingServer:
+    """The process, and what a page saw of its answer."""
+
+    def __init__(self, path: Path, kill: Kill = _NEVER, redis: tuple[str, str, float] | None = None) -> None:
+        with socket.create_server(("127.0.0.1", 0)) as listener:
+            self._url = f"http://127.0.0.1:{listener.getsockname()[1]}"
+            self._process = _CONTEXT.Process(target=_serve, args=(listener, str(path), kill, redis), daemon=True)
+            self._process.start()
+        self._path = path
+
+    def ask(self, body: Any, *, kill_after: int | None = None) -> Body:
+        """Return what the page got until the process died; kill it after so many bytes."""
+        received, complete = b"", True
+        try:
+            with httpx2.stream("POST", f"{self._url}/api/chat", json=body, timeout=60) as response:
+                for piece in response.iter_raw():
+                    received += piece
+                    if kill_after is not None and len(received) >= kill_after:
+                        self.kill()
+        except httpx2.TransportError:
+            complete = False
+        return Body(received, complete)
+
+    def kill(self) -> None:
+        """End it with kill -9; do nothing if it has ended."""
+        self._process.kill()
+        self._process.join(60)
+
+    @property
+    def saved(self) -> list[UIMessage]:
+        """What it has saved for certain, the last one at the end."""
+        file = Path(f"{self._path}.saved")
+        return [json.loads(line) for line in file.read_text().splitlines()] if file.exists() else []
+
+    def expire(self) -> None:
+        """Do as if the lease time was over."""
+        with sqlite3.connect(self._path) as connection:
+            connection.execute("UPDATE usechat_claims SET expires = 0")
+        connection.close()
