@@ -35,6 +35,18 @@ DIRECTORY: Final = Path(__file__).parent / "recordings"
 # Recording.
 
 
+class _Noted(list[str]):
+    """A list that tells when something is added."""
+
+    def __init__(self, before: Callable[[], None]) -> None:
+        super().__init__()
+        self._before = before
+
+    def append(self, entry: str) -> None:
+        self._before()
+        super().append(entry)
+
+
 class Recorder(FrameworkSource[Any]):
     """Answers turns with a framework, and writes down what happened."""
 
@@ -43,18 +55,21 @@ class Recorder(FrameworkSource[Any]):
         self._model = model
         self._deeds = deeds
         self._seen = [0, 0, 0]
+        self._turn: Turn | None = None
+        deeds.done = _Noted(self._note_stop)
         self.adapter = source.adapter
         self.turns: list[list[Json]] = []
 
     async def events(self, turn: Turn) -> AsyncIterator[Any]:
         self.note()
         self.turns.append([])
+        self._turn = turn
         events: Any = None
         try:
             events = self._source.events(turn)
             while True:
                 try:
-                    event = await _noticing(anext(events), partial(self._cancelled, turn))
+                    event = await _noticing(anext(events), self._note_stop)
                 except StopAsyncIteration:
                     return
                 self.note()
@@ -69,9 +84,12 @@ class Recorder(FrameworkSource[Any]):
             if close is not None:
                 await close()
 
-    def _cancelled(self, turn: Turn) -> None:
-        """Note that the turn was stopped, once. Libraries cancel what waits in them for reasons of their own."""
-        if turn.stopped and {"stopped": True} not in self.turns[-1]:
+    def _note_stop(self) -> None:
+        """Note that the turn was stopped, once, before a tool says that it was cancelled.
+
+        Libraries cancel what waits in them for reasons of their own, so the turn is asked.
+        """
+        if self._turn is not None and self._turn.stopped and {"stopped": True} not in self.turns[-1]:
             self.note()
             self.turns[-1].append({"stopped": True})
 
