@@ -368,5 +368,5 @@ async def test_an_agent_gets_the_history_that_the_application_loads(tier: Tier) 
 
 
 def test_an_object_without_attributes_cannot_be_said_to_be_restartable() -> None:
-    with pytest.raises(CannotAnswer, match="write a function around it"):
+    with pytest.raises(CannotAnswer, match="wrap it in a function and mark that"):
         restartable((1, 2))

@@ -114,7 +114,7 @@ class FileUrls:
     def __init__(self, prefix: str) -> None:
         self.prefix = prefix
         end = "/".join(["", *prefix.split("/")[-3:]])  # the chat, `files`, and nothing behind the last slash
-        self._ours = re.compile(rf"(?:https?:/)?(?:/[^?#]*)?{re.escape(end)}([0-9a-f]{{8,}})")
+        self._ours = re.compile(rf"(?:https?:/)?(?:/[^?#]*)?{re.escape(end)}([0-9a-f]+)")
 
     def write(self, message: UIMessage) -> UIMessage:
         """Return a stored message with URLs that a page or a model can fetch."""
