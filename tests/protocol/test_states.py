@@ -211,3 +211,12 @@ def test_a_move_that_is_not_in_the_table_is_our_error_and_names_state_and_chunk(
         look_up(state, chunk)
     assert str(raised.value) == text
     assert (raised.value.chunk_type, raised.value.chunk_id) == (chunks.type_of(chunk), chunk_id)
+
+
+@pytest.mark.parametrize("sdk", SDKS)
+def test_a_failed_call_that_a_client_calls_preliminary_is_not_asked_about(sdk: str) -> None:
+    failed = {"type": "tool-t", "toolCallId": "c1", "state": "output-error", "preliminary": True, "input": {}}
+    stream = MessageStream(sdk=sdk, continues={"id": "m1", "role": "assistant", "parts": [failed]})
+    sent = [*stream.send(p.ApprovalRequest("a1", "c1")), *stream.close()]
+    assert [chunk for chunk in sent if isinstance(chunk, chunks.ToolApprovalRequestChunk)] == []
+    assert isinstance(sent[-1], chunks.FinishChunk)

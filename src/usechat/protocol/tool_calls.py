@@ -176,7 +176,8 @@ def call_of(part: Mapping[str, Any]) -> Call:
     approval = part.get("approval")
     if call.state is not ToolState.INPUT_AVAILABLE and isinstance(approval, Mapping):
         _restore_answer(call, approval)
-    call.interim = [part.get("output")] if part.get("preliminary") and not call.denied else []
+    if part.get("preliminary") and call.state is ToolState.OUTPUT_AVAILABLE and not call.denied:
+        call.interim = [part.get("output")]
     return call
 
 
