@@ -213,10 +213,32 @@ def test_a_move_that_is_not_in_the_table_is_our_error_and_names_state_and_chunk(
     assert (raised.value.chunk_type, raised.value.chunk_id) == (chunks.type_of(chunk), chunk_id)
 
 
+FAILED_YET_PRELIMINARY = {
+    "type": "tool-t",
+    "toolCallId": "c1",
+    "state": "output-error",
+    "preliminary": True,
+    "input": {},
+}
+PENDING = {"type": "tool-t", "toolCallId": "c1", "state": "approval-requested", "input": {}, "approval": {"id": "a1"}}
+ABOUT_ITSELF = {
+    "type": "tool-approval",
+    "toolCallId": "c1",
+    "state": "approval-requested",
+    "approval": {"id": "a1"},
+    "input": {"approvalId": "a1", "toolCallId": "c1"},
+    "output": {"approved": True},
+}
+ANSWERED_BY_A_TOOL = ABOUT_ITSELF | {"toolCallId": "c2", "state": "output-available", "approval": None}
+
+
 @pytest.mark.parametrize("sdk", SDKS)
-def test_a_failed_call_that_a_client_calls_preliminary_is_not_asked_about(sdk: str) -> None:
-    failed = {"type": "tool-t", "toolCallId": "c1", "state": "output-error", "preliminary": True, "input": {}}
-    stream = MessageStream(sdk=sdk, continues={"id": "m1", "role": "assistant", "parts": [failed]})
+@pytest.mark.parametrize(
+    "forged",
+    [[FAILED_YET_PRELIMINARY], [ABOUT_ITSELF], [PENDING, ANSWERED_BY_A_TOOL]],
+    ids=["failed", "itself", "both"],
+)
+def test_a_contradiction_that_a_client_claims_ends_the_turn_well(forged: list[Any], sdk: str) -> None:
+    stream = MessageStream(sdk=sdk, continues={"id": "m1", "role": "assistant", "parts": forged})
     sent = [*stream.send(p.ApprovalRequest("a1", "c1")), *stream.close()]
-    assert [chunk for chunk in sent if isinstance(chunk, chunks.ToolApprovalRequestChunk)] == []
     assert isinstance(sent[-1], chunks.FinishChunk)

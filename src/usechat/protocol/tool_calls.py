@@ -244,7 +244,8 @@ class ToolCalls:
             approval_id = str(call.input.get("approvalId"))
             self._questions[approval_id] = call
             call.is_question = True
-            if asked := self._calls.get(str(call.input.get("toolCallId"))):
+            asked = self._calls.get(str(call.input.get("toolCallId")))
+            if asked is not None and asked is not call:
                 self._remember_approval(approval_id, asked)
                 answer = part.get("output")
                 asked.approved = answer.get("approved") if isinstance(answer, Mapping) else None
@@ -560,7 +561,7 @@ class ToolCalls:
             is_asked_about = call.wire_id in self._unasked and call.approved is None
             if call.interim and not is_asked_about:
                 sent += self._output(call, parts.ToolResult(call.wire_id, call.interim[0]))
-            elif call.approved and not call.settled:
+            elif call.approved and not (call.settled or call.unanswered):
                 # Left as it is, lastAssistantMessageIsCompleteWithApprovalResponses would re-post for ever.
                 sent += self._fail(call, NO_RESULT)
         return sent + self._complete_denials()

@@ -101,3 +101,14 @@ def test_a_good_ending_is_the_same_with_and_without_settling(
 def test_settling_needs_a_message_id() -> None:
     with pytest.raises(LocalProtocolError, match="the stream has no message id"):
         MessageStream(sdk="7").settle()
+
+
+def test_a_call_that_a_client_tool_denied_is_denied_when_the_turn_fails() -> None:
+    call = {"type": "tool-t", "toolCallId": "c1", "state": "input-available", "input": {}}
+    question = {"approvalId": "a1", "toolCallId": "c1"}
+    no = {"type": "tool-approval", "toolCallId": "c2", "state": "output-available", "input": question}
+    stream = MessageStream(
+        sdk="5", continues={"id": "m1", "role": "assistant", "parts": [call, no | {"output": {"approved": False}}]}
+    )
+    sent = stream.send(p.Error("down"))
+    assert [chunk.error_text for chunk in sent if hasattr(chunk, "error_text")] == ["The tool call was denied.", "down"]
