@@ -72,6 +72,7 @@ LAYERS = [
     "cli.options",
     "cli.targets",
     "targets",
+    "adapters.ag_ui_target",
     "client.target",
     "cli.auth",
     "cli.plan",

@@ -1,5 +1,7 @@
 """Structured outputs, and what tools send besides their results, through the frameworks themselves."""
 
+from collections.abc import AsyncIterator
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -17,7 +19,7 @@ from tests.adapters.agents import Deeds, Framework
 from tests.adapters.frameworks import FRAMEWORKS
 from usechat.adapters import openai_agents, pydantic_ai
 from usechat.testing import AgentClient, ModelAnswer, ModelCall, ScriptedModel
-from usechat.turn import emit
+from usechat.turn import Turn, emit
 
 
 class City(BaseModel):
@@ -135,3 +137,26 @@ def test_a_sub_agent_that_calls_tools_has_one_label_and_each_call_once(make: Any
         ("weather", "output-available"),
     ]
     assert answer.text == "Let me look. It is sunny.They like that."
+
+
+async def unknown_events() -> AsyncIterator[Any]:
+    yield SimpleNamespace(event_kind="telepathy")
+
+
+async def with_an_event_that_pydantic_ai_does_not_have(turn: Turn) -> AsyncIterator[str]:  # noqa: ARG001
+    run: Any = SimpleNamespace(agent=None, run_id="r1")
+    await pydantic_ai.show_sub_agent(run, unknown_events())
+    yield "done"
+
+
+async def with_an_event_that_openai_agents_does_not_have(turn: Turn) -> AsyncIterator[str]:  # noqa: ARG001
+    event: Any = {"tool_call": None, "agent": SimpleNamespace(name="x"), "event": SimpleNamespace(type="telepathy")}
+    await openai_agents.show_sub_agent(event)
+    yield "done"
+
+
+@pytest.mark.parametrize(
+    "agent", [with_an_event_that_pydantic_ai_does_not_have, with_an_event_that_openai_agents_does_not_have]
+)
+def test_an_unknown_event_of_a_sub_agent_is_skipped(agent: Any) -> None:
+    assert asked(agent).text == "done"

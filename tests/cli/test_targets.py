@@ -4,6 +4,7 @@ import argparse
 import subprocess
 import sys
 from collections.abc import Iterator
+from importlib.metadata import entry_points
 from pathlib import Path
 
 import httpx2
@@ -203,3 +204,8 @@ def test_a_missing_extra_is_one_sentence(tmp_path: Path, package: str, arguments
         [sys.executable, "-c", program], cwd=tmp_path, capture_output=True, text=True, check=False, timeout=60
     )
     assert (failed.returncode, failed.stdout, failed.stderr) == (2, "", f"usechat: {sentence}\n")
+
+
+def test_every_kind_stands_in_a_room_of_its_own() -> None:
+    places = {entry.value for entry in entry_points(group="usechat.targets")}
+    assert [place for place in places if place.startswith(("usechat.cli.", "usechat.server."))] == []

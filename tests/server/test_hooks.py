@@ -105,7 +105,7 @@ async def test_on_finish_that_raises_is_logged_and_the_page_gets_its_end(
     assert said.text == "Hi"
     assert b"secret" not in said.data
     assert [record.getMessage().partition("; reference ")[0] for record in caplog.records] == [
-        f"on_finish did not take the answer {said.message_id} of chat c1"
+        f"on_finish failed for the answer {said.message_id} of chat c1"
     ]
 
 

@@ -123,8 +123,8 @@ class AgUiEndpoint(_AgUiRuns):
     """Answers turns with an AG-UI endpoint, over HTTP.
 
     ``headers`` are sent with each request; ``pass_on`` names headers of the page's request that are sent, too.
-    ``options`` are those of :class:`AgUiSource`. Raises :class:`~usechat.errors.InvalidAddress` for an address that is
-    not one of HTTP.
+    ``options`` are those of :class:`AgUiSource`; ``verify=False`` accepts every TLS certificate. Raises
+    :class:`~usechat.errors.InvalidAddress` for an address that is not one of HTTP.
 
     >>> source = AgUiEndpoint("http://127.0.0.1:8000/agent", pass_on=["authorization"])  # for chat_response or ChatApp
     """

@@ -10,13 +10,14 @@ from urllib.parse import quote, unquote_to_bytes, urlsplit
 
 import msgspec
 
-from usechat.errors import PublicError
+from usechat.errors import PublicError, UnknownEvent
 from usechat.ids import new_id
 from usechat.protocol.model_messages import FilePart, ModelMessage, ToolResultOutput, model_messages, repair_messages
 from usechat.protocol.parts import Abort, Data, Error, Finish, Part, Step
 from usechat.protocol.ui_messages import is_dynamic_tool, is_static_tool
 from usechat.protocol.values import json_text, json_value
-from usechat.turn import Turn
+from usechat.sources import Adapter
+from usechat.turn import Turn, current_context
 
 __all__ = [
     "BROKEN_OFF",
@@ -35,6 +36,7 @@ __all__ = [
     "model_file",
     "parsed_result",
     "result_text",
+    "show",
     "state_handle",
     "sub_agent",
     "thread_id",
@@ -149,6 +151,16 @@ def sub_agent(name: str, lane: str, adapter: Callable[[], AdapterT]) -> tuple[Ad
     if lane not in running:
         running[lane] = adapter(), SubAgent(name, lane)
     return running[lane]
+
+
+def show(speaker: SubAgent, adapter: Adapter[Any], event: Any) -> None:
+    """Send the parts of an event of a sub-agent; count one that its adapter does not know."""
+    context = current_context()
+    try:
+        for part in speaker.parts(adapter.feed(event)):
+            context.send(part)
+    except UnknownEvent as unknown:
+        context.event_unknown(unknown.kind)
 
 
 def history(turn: Turn) -> list[ModelMessage]:

@@ -48,7 +48,7 @@ class AdapterClass(Protocol[EventT_contra]):
 
 
 class FrameworkSource(Generic[Event]):
-    """Answers turns with the events of a framework; a subclass says how they are had and which adapter reads them."""
+    """Answers turns with the events of a framework; a subclass provides the events and the adapter."""
 
     adapter: AdapterClass[Event]
 

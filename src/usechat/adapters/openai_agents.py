@@ -44,7 +44,7 @@ from usechat.protocol.parts import (
 )
 from usechat.protocol.values import json_text, json_value
 from usechat.sources import AdapterSource, parts_of
-from usechat.turn import AgentInfo, Turn, TurnContext, current_context
+from usechat.turn import AgentInfo, Turn, TurnContext
 
 try:
     from agents import Agent, AgentToolStreamEvent, Runner, RunResultStreaming, RunState
@@ -289,8 +289,7 @@ async def show_sub_agent(event: AgentToolStreamEvent) -> None:
     call, name = event["tool_call"], event["agent"].name
     lane = f"{name}-{'' if call is None else call.call_id}"
     adapter, speaker = conversation.sub_agent(name, lane, OpenAIAgentsAdapter)
-    for part in speaker.parts(adapter.feed(event["event"])):
-        current_context().send(part)
+    conversation.show(speaker, adapter, event["event"])
 
 
 def _signature(item: Any) -> Mapping[str, Mapping[str, Any]] | None:

@@ -49,7 +49,7 @@ from usechat.protocol.parts import (
 )
 from usechat.protocol.values import json_text
 from usechat.sources import AdapterSource, parts_of
-from usechat.turn import AgentInfo, Turn, TurnContext, current_context
+from usechat.turn import AgentInfo, Turn, TurnContext
 
 try:
     from pydantic_ai import DeferredToolRequests, DeferredToolResults, RunContext, ToolFailed, UsageLimitExceeded
@@ -188,8 +188,7 @@ async def show_sub_agent(context: RunContext[Any], events: AsyncIterable[Any]) -
     name = (context.agent and context.agent.name) or "agent"
     adapter, speaker = conversation.sub_agent(name, f"{name}-{context.run_id}", PydanticAIAdapter)
     async for event in events:
-        for part in speaker.parts(adapter.feed(event)):
-            current_context().send(part)
+        conversation.show(speaker, adapter, event)
 
 
 def _without_results(messages: Iterable[ChatModelMessage], calls: Collection[str]) -> Iterator[ChatModelMessage]:

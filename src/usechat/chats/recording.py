@@ -19,13 +19,12 @@ from usechat.chats.store import ChatStore, Claim
 from usechat.errors import ChatsUnreachable, ClaimLost, StreamFailed
 from usechat.protocol.message import MessageBuilder
 from usechat.protocol.releases import releases_for
-from usechat.protocol.sse import ChunkDecoder
+from usechat.protocol.sse import ChunkDecoder, ends_step
 from usechat.protocol.ui_messages import UIMessage
 
 __all__ = ["AnswerBuilder", "AnswerRecorder"]
 
 _logger: Final = logging.getLogger("usechat.chats")
-_STEP: Final = b'"finish-step"'
 _MUCH_UNREAD: Final = 64 * 1024
 
 
@@ -116,7 +115,7 @@ class AnswerRecorder:
     def receive(self, frames: bytes) -> None:
         """Take frames that are sent to the page. Never waits."""
         self._answer.receive(frames)
-        if _STEP in frames:
+        if ends_step(frames):
             self._due.set()
 
     @property

@@ -137,7 +137,7 @@ def _listed(names: Iterable[str]) -> str:
 
 
 def run(options: Namespace) -> int:
-    """Serve until the process is told to exit; return the exit code."""
+    """Serve until the process gets a signal to exit; return the exit code."""
     return serve(options)
 
 
@@ -280,7 +280,7 @@ def _validate_options(plan: "Plan", served: "Served", options: Namespace) -> Non
     if options.reload and options.workers > 1:
         raise CannotServe("--reload is for one worker, so leave --workers out")
     if options.workers > 1 and served.built_here and not served.chats:
-        raise CannotServe(f"--workers is 1 for {plan.target}: what was played to a chat is known in one process")
+        raise CannotServe(f"--workers is 1 for {plan.target}: its app keeps its chats in one process")
     if options.workers > 1 and any(map(_is_alone, served.chats)):
         remedy = "give --redis URL" if served.built_here else "give the app RedisRuns"
         raise CannotServe(

@@ -74,7 +74,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: Namespace) -> int:
-    """Answer until the process is told to exit; return the exit code."""
+    """Answer until the process gets a signal to exit; return the exit code."""
     from usechat.server.uvicorn import log_config
 
     logging.config.dictConfig(log_config(options.log_format))

@@ -1,4 +1,4 @@
-"""Which AI SDK release accepts what: the only tables of versions. No other module compares releases.
+"""Which AI SDK release accepts what: the tables through which releases are compared.
 
 A row holds the first patch release of 5.0, 6.0 and 7.0 that knows a chunk or a field; ``None`` means that no release of
 that major does. Source: the published ``ai`` packages, release by release.

@@ -2,7 +2,8 @@
 
 A frame is one event: ``data: ``, the JSON of a chunk, an empty line. JSON has no line breaks outside of strings and
 escapes those inside, so in our own streams an empty line always ends a frame, and bytes can be cut, joined and counted
-without being parsed. Every module that handles frames as bytes asks this one to do that.
+without being parsed. Every module that handles our own frames as bytes asks this one
+to do that; the checker and the Genkit client also read what is no legal frame, by themselves.
 
 - **Writing**: :func:`encode_frame`, :func:`encode_frames`, and :class:`FrameStream` for a whole message, which writes
   most deltas by filling a template with the escaped text.
@@ -39,7 +40,10 @@ __all__ = [
     "chunks_json",
     "encode_frame",
     "encode_frames",
+    "end_of_first_frame",
+    "end_of_last_frame",
     "end_of_piece",
+    "ends_step",
     "pieces_of",
     "take_frames",
 ]
@@ -197,6 +201,21 @@ def pieces_of(frames: bytes, size: int) -> Iterator[bytes]:
         end = end_of_piece(frames, begin, size, len(frames))
         yield frames[begin:end]
         begin = end
+
+
+def end_of_first_frame(frames: bytes) -> int:
+    """Return where the first whole frame ends; 0 if there is none."""
+    return frames.find(_FRAME_END) + len(_FRAME_END) if _FRAME_END in frames else 0
+
+
+def end_of_last_frame(frames: bytes) -> int:
+    """Return where the last whole frame ends; 0 if there is none."""
+    return frames.rfind(_FRAME_END) + len(_FRAME_END) if _FRAME_END in frames else 0
+
+
+def ends_step(frames: bytes) -> bool:
+    """Tell whether frames of ours may end a step. Text that contains the name of the chunk counts, too."""
+    return b'"finish-step"' in frames
 
 
 def take_frames(received: bytearray) -> list[bytes]:

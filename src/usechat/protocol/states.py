@@ -6,7 +6,8 @@ maps the state before and the class of the chunk to the state after; a pair that
 stream of ours makes.
 
 - The sender (:mod:`~usechat.protocol.stream`, :mod:`~usechat.protocol.tool_calls`) looks up every move where it makes
-  it, with :func:`block_state_after` and :func:`tool_state_after`. A missing pair is a bug of this package and raises
+  it, with :func:`block_state_after` and :func:`tool_state_after`; further deltas of an open block repeat a move that
+  was looked up. A missing pair is a bug of this package and raises
   LocalProtocolError, whatever parts were sent.
 - The reader (:mod:`~usechat.protocol.message`) and the checker (:mod:`usechat.check`) look at streams of other senders.
   They ask whether a pair is in the table, and what a client does if it is not: it raises (:func:`missing_prerequisite`)

@@ -9,7 +9,7 @@ import logging
 import tempfile
 from typing import IO, Final
 
-from usechat.protocol.sse import ShortenedFrames
+from usechat.protocol.sse import ShortenedFrames, end_of_first_frame, end_of_last_frame
 
 __all__ = ["IN_MEMORY", "Replay"]
 
@@ -19,7 +19,6 @@ IN_MEMORY: Final = 1024 * 1024
 """Bytes of a replay that are in memory by default."""
 _AT_ONCE: Final = 1024 * 1024
 """Bytes: a frame of an unknown size is read from the file in pieces of this size."""
-_FRAME_END: Final = b"\n\n"
 
 
 class Replay:
@@ -49,11 +48,11 @@ class Replay:
         found = self._read_file(place, size)
         if place + len(found) == self._in_file:
             return found
-        end = found.rfind(_FRAME_END)
-        while end < 0:  # one frame that is larger than `size`
+        end = end_of_last_frame(found)
+        while not end:  # one frame that is larger than `size`
             found += self._read_file(place + len(found), _AT_ONCE)
-            end = found.find(_FRAME_END)
-        return found[: end + len(_FRAME_END)]
+            end = end_of_first_frame(found)
+        return found[:end]
 
     def _write_file(self) -> None:
         try:

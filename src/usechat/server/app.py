@@ -160,8 +160,8 @@ class ChatApp(EndpointsApp):
             the title. Until then, and without it, the title is the first words. Not with a ``RedisTurns``.
         history: returns what the agent gets of a long history, such as :func:`~usechat.chats.last_messages`.
         on_finish: is given each finished message, its turn and its outcome, before the page sees the end. With a
-            ``RedisTurns`` agent processes call theirs; this one gets what the web process ends: turns that were stopped
-            while they waited, and answers that it finds lost.
+            ``RedisTurns`` the ``on_finish`` of each ``AgentWorker`` is called instead; this one is called only for what
+            the web process ends: turns that were stopped while they waited, and answers that it finds lost.
         load: returns the messages of a chat that the application has stored; not together with ``chats``.
         path: where ``DefaultChatTransport`` posts to; it may have parameters, such as ``/projects/{project}/chat``.
         also: further paths that answer in the same way over HTTP: send, resume, stop, state.

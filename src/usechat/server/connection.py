@@ -46,7 +46,7 @@ class AsgiServer:
         return None
 
     def disconnect_readers_at_exit(self, manager: RunManager, finish: "Finish") -> None:
-        """Disconnect the manager's readers as soon as the server is told to exit, if that can be noticed.
+        """Disconnect the manager's readers as soon as the server gets a signal to exit, if that can be noticed.
 
         Then the server waits for ``finish``, as long as it waits for responses.
         """

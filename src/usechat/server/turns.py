@@ -90,7 +90,7 @@ _SCHEMES: Final = {"ws": "http", "wss": "https"}
 
 
 class Hooks(msgspec.Struct, frozen=True, kw_only=True):
-    """What the application is asked and told beside its agent."""
+    """The functions that the application provides besides its agent."""
 
     on_finish: FinishFunction | None = None
     load: LoadFunction | None = None
@@ -107,7 +107,7 @@ class Hooks(msgspec.Struct, frozen=True, kw_only=True):
         except Exception:
             reference = secrets.token_hex(4)
             _logger.exception(
-                "on_finish did not take the answer %s of chat %s; reference %s",
+                "on_finish failed for the answer %s of chat %s; reference %s",
                 message["id"],
                 turn.chat_id,
                 reference,
@@ -146,7 +146,7 @@ async def report_lost(info: RunInfo, manager: RunManager, hooks: Hooks, stored: 
     except (ChatsUnreachable, StoreUnreachable):
         pass  # the store has logged it; a stored answer is declared lost when its lease has expired
     except Exception:
-        _logger.exception("run %s: its loss could not be reported", info.run_id)
+        _logger.exception("run %s: storing or reporting its lost answer failed", info.run_id)
 
 
 async def _logged_answer(manager: RunManager, info: RunInfo, message_id: str) -> UIMessage | None:
@@ -482,7 +482,7 @@ class StoredTurns:
             title = await ask_title(titles, messages)
             chat = None if title is None else await self.store.suggest_title(chat_id, title)
         except Exception:  # of user code, or the database
-            _logger.exception("chat %s: it got no title", chat_id, extra={"chat_id": chat_id})
+            _logger.exception("chat %s: making its title failed", chat_id, extra={"chat_id": chat_id})
             return
         if chat is not None:
             recorder.show_title(chat.title)
@@ -508,7 +508,7 @@ class StoredTurns:
             except ChatsUnreachable:
                 pass  # the store has logged it
             except Exception:
-                _logger.exception("the chats could not be looked after")
+                _logger.exception("lost answers could not be collected, or old chats deleted; this is tried again")
             await asyncio.sleep(self.store.lease / 3)
 
     async def _report_lost(self, lost: LostAnswer) -> None:

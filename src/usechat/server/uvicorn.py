@@ -317,7 +317,7 @@ def run(
     log_format: LogFormat,
     grace: float,
 ) -> None:
-    """Serve the app that ``factory`` makes until the process is told to exit.
+    """Serve the app that ``factory`` makes until the process gets a signal to exit.
 
     It is ``module:function``, or for one worker without reloading the function itself.
 

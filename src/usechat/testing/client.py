@@ -137,7 +137,7 @@ class TestedAnswer:
         self._question = question
         self._message = message
         self.error = error
-        """Why the turn failed, as the page would be told; ``None`` if it did not."""
+        """Why the turn failed, as the page would show it; ``None`` if it did not."""
         self.deltas = deltas
         """The pieces of text in the order in which they arrived."""
         self.first_delta_seconds = first_delta_seconds

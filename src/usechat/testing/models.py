@@ -22,6 +22,8 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import Route, Router
 
+from usechat.errors import InvalidSetting
+
 __all__ = ["ModelAnswer", "ModelCall", "ScriptedModel"]
 
 _Json: TypeAlias = dict[str, Any]
@@ -179,7 +181,7 @@ class ScriptedModel:
         if answer.error is not None and answer.status != 200:
             raise _Refused(answer.error, answer.status)
         if answer.provided and "messages" in body and "max_tokens" not in body:
-            raise ValueError("Chat Completions has no tools that the provider runs")
+            raise InvalidSetting("Chat Completions has no tools that the provider runs")
         calls = [msgspec.structs.replace(call, id=call.id or self._new_id()) for call in answer.calls]
         return msgspec.structs.replace(answer, calls=calls)
 

@@ -82,9 +82,9 @@ class _Invocation(msgspec.Struct):
 class OpenHarnessAdapter:
     """Turns the events of one flow run into parts, for those with a drive loop of their own.
 
-    The options are those of :class:`OpenHarnessChatTransport`. ``ends_at`` says which events end the stream; without
-    it, those of an agent do unless there are flow events. ``graph`` holds the ``nodes`` and ``edges`` of the flow;
-    ``new_reference`` makes the references under which failures are logged.
+    The other arguments are those of :class:`OpenHarnessChatTransport`. ``ends_at`` says which events end the stream;
+    without it, those of an agent do unless there are flow events. ``graph`` holds the ``nodes`` and ``edges`` of the
+    flow; ``new_reference`` makes the references under which failures are logged.
 
     >>> adapter = OpenHarnessAdapter(send_step_markers=False)
     >>> adapter.feed({"type": "agent:text:delta", "nodeId": "a", "runId": "r1", "content": "Hello"})[0].text

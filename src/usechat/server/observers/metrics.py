@@ -144,7 +144,7 @@ TURNS_RUNNING: Final = Instrument(
     "adapter.turns.running", "gauge", "{turn}", "Turns that each agent process answers now.", labels=("worker",)
 )
 QUEUE_INSTRUMENTS: Final = (TURNS_WAITING, TURNS_OLDEST, TURNS_RUNNING)
-"""What the page of a web process shows besides, if its agents are processes of their own: Redis is asked for it."""
+"""Further metrics of a web process whose agents run in other processes; read from Redis."""
 
 
 _FRAMEWORKS: Final = ("langgraph", "openai-agents", "pydantic-ai")

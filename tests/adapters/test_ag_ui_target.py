@@ -14,7 +14,7 @@ from starlette.routing import Route
 
 from tests.cli.common_options import COMMON
 from tests.conformance.served import serving, unanswered_port
-from usechat.cli.ag_ui import AgUiOptions, AgUiTarget
+from usechat.adapters.ag_ui_target import AgUiOptions, AgUiTarget
 from usechat.cli.plan import Plan, make_app
 from usechat.errors import InvalidAddress
 from usechat.testing import AgentClient
