@@ -19,7 +19,7 @@ from usechat.testing import ScriptedModel
 
 
 def in_process(model: ScriptedModel, api: Api, deeds: Deeds) -> Any:
-    agent = pydantic_ai_agent.make(model, api, deeds)
+    agent = pydantic_ai_agent.make(model, api, deeds, handler=None)
 
     def run(run_input: Any) -> AsyncIterator[Any]:
         adapter = AGUIAdapter(agent=agent, run_input=run_input, include_usage=True)
@@ -30,7 +30,7 @@ def in_process(model: ScriptedModel, api: Api, deeds: Deeds) -> Any:
 
 @contextmanager
 def at_an_address(model: ScriptedModel, api: Api, deeds: Deeds) -> Iterator[Any]:
-    agent = pydantic_ai_agent.make(model, api, deeds)
+    agent = pydantic_ai_agent.make(model, api, deeds, handler=None)
 
     async def answer(request: Request) -> Response:
         output_type = [str, DeferredToolRequests]

@@ -26,7 +26,8 @@ def chat_model(model: ScriptedModel, api: Api) -> Any:
     return kind("gpt-4o", provider=provider)
 
 
-def make(model: ScriptedModel, api: Api, deeds: Deeds) -> Any:
+def make(model: ScriptedModel, api: Api, deeds: Deeds, handler: Any = show_sub_agent) -> Any:
+    """Return the agent; ``handler`` gets the events of its sub-agent, which only a turn of usechat can show."""
     search = [] if api == "chat" else [NativeTool(WebSearchTool())]
     agent = Agent(chat_model(model, api), instructions=INSTRUCTIONS, name="assistant", capabilities=search)
     researcher = Agent(chat_model(model, api), name="researcher")
@@ -39,7 +40,7 @@ def make(model: ScriptedModel, api: Api, deeds: Deeds) -> Any:
     @agent.tool
     async def research(context: RunContext[object], topic: str) -> str:
         """Ask another agent about a topic."""
-        answer = await researcher.run(topic, usage=context.usage, event_stream_handler=show_sub_agent)
+        answer = await researcher.run(topic, usage=context.usage, event_stream_handler=handler)
         return answer.output
 
     for function in (deeds.weather, deeds.clock, deeds.broken, deeds.slow):

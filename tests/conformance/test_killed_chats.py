@@ -1,4 +1,6 @@
-"""kill -9 at every write and at random moments: what was saved is loaded, part for part, and the chat goes on."""
+"""kill -9 at every write and at random moments: what was saved is loaded, part for part, passes the clients' own
+validation, and the chat goes on.
+"""
 
 import asyncio
 import random
@@ -13,13 +15,13 @@ import pytest
 
 from tests.chats.dying import DyingServer, Kill, agent
 from tests.chats.talking import answers, texts, user
+from tests.conformance.judge import RELEASES, Judge
 from tests.server.sockets import Body
 from usechat.chats import SqlChats
 from usechat.chats.chat import settled
 from usechat.protocol.chunks import Chunk
 from usechat.protocol.message import MessageBuilder
 from usechat.protocol.ui_messages import UIMessage
-from usechat.protocol.validation import validate_messages
 from usechat.server import ChatApp, Settings
 
 GROUPS, MOMENTS = 8, 25
@@ -93,7 +95,7 @@ def ended(parts: list[Any]) -> list[Any]:
     return list(settled(message, "lost")["parts"])
 
 
-async def check_after_kill(path: Path, server: DyingServer, received: Body, whole: list[Chunk]) -> None:
+async def check_after_kill(judge: Judge, path: Path, server: DyingServer, received: Body, whole: list[Chunk]) -> None:
     """What is loaded is a state of the answer that is not older than what was saved; then the chat goes on."""
     server.expire()
     restarted = Restarted(path)
@@ -113,7 +115,8 @@ async def check_after_kill(path: Path, server: DyingServer, received: Body, whol
             oldest = max(number for number, parts in enumerate(possible) if parts == saved)
         assert shown in [ended(parts) for parts in possible[oldest:]]
     if loaded:
-        validate_messages(loaded)
+        verdicts = [judge.validate(RELEASES[major][-1], [loaded]) for major in ("6", "7")]  # 5 has no approvals
+        assert [verdict["ok"] for [verdict] in verdicts] == [True, True], verdicts
     if is_whole:  # the answer ended before the process did: its approval is open
         approved = {**answers("t1", "p1", True), "type": "tool-delete", "input": {"path": "notes"}}
         copy = {**loaded[1], "parts": [*loaded[1]["parts"][:-1], approved]}
@@ -126,19 +129,19 @@ async def check_after_kill(path: Path, server: DyingServer, received: Body, whol
 
 @pytest.mark.parametrize("kill", [Kill(*each) for each in product(range(1, SAVES + 1), ("before", "during", "after"))])
 async def test_a_process_that_dies_at_a_write_loses_nothing_that_was_saved(
-    empty_file: Path, tmp_path: Path, whole: list[Chunk], kill: Kill
+    judge: Judge, empty_file: Path, tmp_path: Path, whole: list[Chunk], kill: Kill
 ) -> None:
     path = Path(shutil.copy(empty_file, tmp_path / "chats.db"))
     server = DyingServer(path, kill)
     received = server.ask(QUESTION)
     server.kill()
     assert not received.complete
-    await check_after_kill(path, server, received, whole)
+    await check_after_kill(judge, path, server, received, whole)
 
 
 @pytest.mark.parametrize("group", range(GROUPS))
 async def test_a_process_that_dies_at_random_moments_loses_nothing_that_was_saved(
-    empty_file: Path, tmp_path: Path, whole: list[Chunk], group: int
+    judge: Judge, empty_file: Path, tmp_path: Path, whole: list[Chunk], group: int
 ) -> None:
     size = 6000
     for number in range(MOMENTS):
@@ -147,4 +150,4 @@ async def test_a_process_that_dies_at_random_moments_loses_nothing_that_was_save
         server = DyingServer(path)
         received = server.ask(QUESTION, kill_after=moment)
         server.kill()
-        await check_after_kill(path, server, received, whole)
+        await check_after_kill(judge, path, server, received, whole)
