@@ -5,9 +5,9 @@ from typing import Any
 import pytest
 
 from tests.check.streams import FINISH, INPUT, OUTPUT, START, STEP, STEP_END, found, stream, text, turn
-from usechat.check import Verdict, judge
+from usechat.check import Verdict
 from usechat.check.frames import Body
-from usechat.check.verdict import CLIENT_ID
+from usechat.check.verdict import CLIENT_ID, judge
 from usechat.protocol.releases import release
 
 HI = {"type": "text", "text": "Hi", "state": "done"}

@@ -366,8 +366,9 @@ def to_agno(messages: Iterable[ModelMessage]) -> list[Any]:
     Reasoning is kept if Anthropic signed it, since only then may it be sent back. System messages, calls that a
     provider ran itself and their results are left out.
 
-    >>> def history(turn: Turn) -> list[Any]:
-    ...     return to_agno(conversation.history(turn))
+    >>> from usechat import model_messages, repair_messages
+    >>> def history(turn):
+    ...     return to_agno(repair_messages(model_messages(turn.messages)))
     """
     return [each for message in conversation.without_provider_calls(messages) for each in _converted(message)]
 

@@ -328,8 +328,9 @@ def to_google_adk(messages: Iterable[ModelMessage]) -> list[Any]:
 
     Reasoning, system messages, calls that a provider ran itself and their results are left out.
 
-    >>> def history(turn: Turn) -> list[Any]:
-    ...     return to_google_adk(conversation.history(turn))
+    >>> from usechat import model_messages, repair_messages
+    >>> def history(turn):
+    ...     return to_google_adk(repair_messages(model_messages(turn.messages)))
     """
     found = (_content(message) for message in conversation.without_provider_calls(messages))
     return [content for content in found if content is not None and content.parts]

@@ -17,7 +17,13 @@ if TYPE_CHECKING:
         is_complete_with_approval_responses,
         is_complete_with_tool_calls,
     )
-    from usechat.client.recording import StreamPlayer, StreamRecorder, StreamRecording, first_difference
+    from usechat.client.recording import (
+        RecordedExchange,
+        StreamPlayer,
+        StreamRecorder,
+        StreamRecording,
+        first_difference,
+    )
     from usechat.client.sync import SyncChat, SyncReply
     from usechat.client.transport import HttpChatTransport
     from usechat.client.views import MessageView, ToolView
@@ -27,6 +33,7 @@ __all__ = [
     "Chat",
     "HttpChatTransport",
     "MessageView",
+    "RecordedExchange",
     "Reply",
     "Status",
     "StreamPlayer",
@@ -48,6 +55,7 @@ _HOMES: Final = {
     "Chat": "usechat.client.chat",
     "HttpChatTransport": "usechat.client.transport",
     "MessageView": "usechat.client.views",
+    "RecordedExchange": "usechat.client.recording",
     "Reply": "usechat.client.chat",
     "Status": "usechat.client.chat",
     "StreamPlayer": "usechat.client.recording",

@@ -152,7 +152,9 @@ def transport_for(url: str) -> ChatTransport:
 class Update(NamedTuple):
     """One chunk of an answer that has arrived; ``chat.last`` already holds what it changed.
 
-    >>> Update(chunks.TextDeltaChunk("1", "Hel")).text_delta
+    >>> from usechat import ChunkDecoder
+    >>> [chunk] = ChunkDecoder().receive(b'data: {"type":"text-delta","id":"1","delta":"Hel"}\\n\\n')
+    >>> Update(chunk).text_delta
     'Hel'
     """
 

@@ -66,7 +66,11 @@ _ENDS: Final = ("complete", "broken", "left")
 
 
 class RecordedExchange(msgspec.Struct):
-    """One request and its response."""
+    """One request and its response: ``pieces`` of its body with the seconds since the request, ``end`` as it ended.
+
+    >>> RecordedExchange(0, "POST", "", pieces=[(0.1, b"data: "), (0.2, b"[DONE]")]).content
+    b'data: [DONE]'
+    """
 
     at: float
     method: str

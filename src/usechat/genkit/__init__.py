@@ -21,10 +21,14 @@ if TYPE_CHECKING:
         text_input,
     )
     from usechat.genkit.transport import GenkitChatTransport
+    from usechat.genkit.wire import FlowChunk, FlowFailure, FlowResult
 
 __all__ = [
     "Approval",
+    "FlowChunk",
+    "FlowFailure",
     "FlowInput",
+    "FlowResult",
     "GenkitAdapter",
     "GenkitChatTransport",
     "Respond",
@@ -42,6 +46,9 @@ __all__ = [
 # Imported on use: `usechat serve --help` loads the kind in this package, which must be fast.
 _HOMES: Final = {
     "Approval": "approvals",
+    "FlowChunk": "wire",
+    "FlowFailure": "wire",
+    "FlowResult": "wire",
     "GenkitAdapter": "adapter",
     "GenkitChatTransport": "transport",
     "Respond": "approvals",

@@ -136,7 +136,7 @@ class GenkitAdapter:
 
     ``feed`` raises :class:`~usechat.errors.UnknownEvent` for what it does not know.
 
-    >>> from usechat.genkit.wire import FlowChunk, FlowResult
+    >>> from usechat.genkit import FlowChunk, FlowResult
     >>> adapter = GenkitAdapter(new_id=iter("abc").__next__)
     >>> events = [FlowChunk("Hello"), FlowResult("Hello")]
     >>> [type(part).__name__ for event in events for part in adapter.feed(event)]

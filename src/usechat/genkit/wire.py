@@ -22,19 +22,31 @@ _OTHER_LINES: Final = ("event:", "id:", "retry:", ":")
 
 
 class FlowChunk(msgspec.Struct, frozen=True):
-    """A chunk that the flow streamed: any JSON value."""
+    """A chunk that the flow streamed: any JSON value.
+
+    >>> FlowChunk({"text": "Hello"}).chunk
+    {'text': 'Hello'}
+    """
 
     chunk: Any
 
 
 class FlowResult(msgspec.Struct, frozen=True):
-    """The return value of the flow; the stream is complete."""
+    """The return value of the flow; the stream is complete.
+
+    >>> FlowResult("Hello").value
+    'Hello'
+    """
 
     value: Any
 
 
 class FlowFailure(msgspec.Struct, frozen=True):
-    """An error that the server reports; ``status`` is Genkit's name of it, such as ``INVALID_ARGUMENT``."""
+    """An error that the server reports; ``status`` is Genkit's name of it, such as ``INVALID_ARGUMENT``.
+
+    >>> FlowFailure("INVALID_ARGUMENT", "There is no city.").status
+    'INVALID_ARGUMENT'
+    """
 
     status: str = "UNKNOWN"
     message: str = ""

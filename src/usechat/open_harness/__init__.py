@@ -12,7 +12,8 @@ if TYPE_CHECKING:
     from usechat.open_harness.engine.store import MemoryRunStore
     from usechat.open_harness.events.adapter import OpenHarnessAdapter
     from usechat.open_harness.flow.reading import load_flow
-    from usechat.open_harness.models.provider import Answer, Execution, Provider
+    from usechat.open_harness.inbox import Inbox
+    from usechat.open_harness.models.provider import AgentRequest, Answer, Execution, Provider
     from usechat.open_harness.models.recording import FileRecordings, Recorder, SqliteRecordings
     from usechat.open_harness.nodes.builtin import default_registry
     from usechat.open_harness.nodes.context import NodeContext
@@ -24,11 +25,13 @@ if TYPE_CHECKING:
     from usechat.open_harness.transport import OpenHarnessChatTransport
 
 __all__ = [
+    "AgentRequest",
     "Answer",
     "Execution",
     "FileRecordings",
     "FlowRuntime",
     "FlowRuntimes",
+    "Inbox",
     "InvalidFlow",
     "MemoryRunStore",
     "NodeContext",
@@ -51,11 +54,13 @@ __all__ = [
 
 # Imported on use: a remote flow needs no JSONata, a local one no HTTP client.
 _HOMES = {
+    "AgentRequest": "models.provider",
     "Answer": "models.provider",
     "Execution": "models.provider",
     "FileRecordings": "models.recording",
     "FlowRuntime": "engine.runtime",
     "FlowRuntimes": "engine.runtime",
+    "Inbox": "inbox",
     "MemoryRunStore": "engine.store",
     "NodeContext": "nodes.context",
     "NodeRegistry": "nodes.registry",

@@ -13,6 +13,11 @@ class Inbox:
     """The commands sent to one invocation of a node: ``send`` with a ``message``, ``reply`` with ``content``.
 
     ``put`` is called in the loop's thread, ``next`` from any thread.
+
+    >>> inbox = Inbox()
+    >>> inbox.put({"type": "send", "message": "Faster, please."})
+    >>> len(inbox)
+    1
     """
 
     def __init__(self) -> None:

@@ -197,7 +197,7 @@ class DirectoryChanges:
     Every method raises :class:`~usechat.errors.UnusableDirectory` if the change is not possible; the text says why.
 
     >>> import asyncio
-    >>> async def make_directory() -> list[ListedSession]:
+    >>> async def make_directory():
     ...     directory = SessionDirectory("sqlite:///:memory:")
     ...     changes = DirectoryChanges(directory)
     ...     await changes.migrate()

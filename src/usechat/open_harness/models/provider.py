@@ -40,7 +40,11 @@ class PromptMessage(msgspec.Struct, frozen=True):
 class AgentRequest(msgspec.Struct, frozen=True):
     """One question to a model: ``prompt`` is the last message, ``conversation`` the messages before it.
 
-    With ``output_schema``, a JSON schema, the answer has a ``structured_output`` that is valid by it.
+    With ``output_schema``, a JSON schema, the answer has a ``structured_output`` that is valid by it. ``tools`` names
+    the tools that the model may call, each for ``tool_timeout_ms`` at most; ``max_turns`` bounds the model calls.
+
+    >>> AgentRequest(None, "Hello", instructions="Be short.").prompt
+    'Hello'
     """
 
     model: str | None
@@ -82,6 +86,7 @@ class Execution:
     ``request`` is the question, ``history`` the ``messages`` of earlier answers, ``inbox`` what the user sends
     meanwhile. ``emit`` takes :data:`StreamEvent`.
 
+    >>> from usechat.open_harness import AgentRequest, Inbox
     >>> execution = Execution(AgentRequest(None, "Hello"), model=None, history=[], inbox=Inbox(), emit=print)
     >>> execution.emit({"type": "text", "content": execution.request.prompt, "delta": True})
     {'type': 'text', 'content': 'Hello', 'delta': True}

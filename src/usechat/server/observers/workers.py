@@ -23,9 +23,10 @@ def counted_together() -> Iterator[None]:
     A directory that the environment names already (``PROMETHEUS_MULTIPROC_DIR``) is used and kept; otherwise a
     temporary one is made and removed. Call it in the process that starts the workers, before the workers start.
 
+    >>> import os
     >>> with counted_together():  # start a process manager with several workers here
-    ...     worker_directory() is None
-    False
+    ...     "PROMETHEUS_MULTIPROC_DIR" in os.environ
+    True
     """
     if worker_directory() is not None:
         yield
