@@ -54,6 +54,7 @@ async def agent(turn: Turn) -> AsyncIterator[str | parts.Part]:
             await asyncio.Event().wait()
         case "story":
             for step in range(4):
+                _expect_save()
                 yield parts.Reasoning(f"Thinking {step}. ")
                 await asyncio.sleep(_PAUSE)
                 yield parts.ToolCall(f"call-{step}", "search", {"step": step})
@@ -62,7 +63,7 @@ async def agent(turn: Turn) -> AsyncIterator[str | parts.Part]:
                 for word in ("It ", "is ", f"{step}. "):
                     yield word
                     await asyncio.sleep(_PAUSE)
-                await _saved_again()
+                await _saved()
             yield parts.ToolCall("t1", "delete", {"path": "notes"})
             yield parts.ApprovalRequest("p1", "t1")
         case said:
@@ -73,9 +74,14 @@ _saves: list[asyncio.Event] = []
 """In the process that dies: set when a save was made."""
 
 
-async def _saved_again() -> None:
+def _expect_save() -> None:
     for event in _saves:
         event.clear()
+
+
+async def _saved() -> None:
+    """Wait until something was saved since it was expected; there is something new to save."""
+    for event in _saves:
         await event.wait()
 
 
