@@ -67,7 +67,7 @@ def test_an_agent_at_an_address_answers_a_page() -> None:
 def test_the_agent_is_called_with_a_token_headers_and_what_is_passed_on(tmp_path: Path) -> None:
     (tmp_path / "token").write_text("abc\n")
     agent = AgUiAgent()
-    options = {"upstream_token": str(tmp_path / "token"), "header": ["x-team=blue"], "pass_on": ["X-Person"]}
+    options = {"upstream_token": str(tmp_path / "token"), "header": ["x-team: blue"], "pass_on": ["X-Person"]}
     with served(agent) as url:
         asked(Plan(target=url, kind="ag-ui", options=options), **{"x-person": "ada"})
     got = agent.headers[0]

@@ -37,7 +37,7 @@ def test_what_goes_through_the_proxy_is_recorded_and_can_be_checked(
 ) -> None:
     tour = tmp_path / "tour.usechat.jsonl"
     endpoint = Endpoint()
-    with served(endpoint) as url, record(tmp_path, url, "-o", str(tour), "--header", "x-key=secret") as base:
+    with served(endpoint) as url, record(tmp_path, url, "-o", str(tour), "--header", "x-key: secret") as base:
         address = f"{base}/api/chat"
         answer = httpx2.post(address, json=question(), headers={"cookie": "secret"}, timeout=PATIENCE)
         assert answer.content == HELLO_BYTES

@@ -31,7 +31,7 @@ class AgUiTarget:
         """Add how the agent is called."""
         add = group.add_argument
         add("--upstream-token", metavar="FILE", help="call the agent with this bearer token")
-        add("--header", action="append", metavar="NAME=VALUE", help="send this header to the agent; repeatable")
+        add("--header", action="append", metavar="'NAME: VALUE'", help="send this header to the agent; repeatable")
         add("--pass-on", action="append", metavar="NAME",
             help="pass this header of the page's request on to the agent, too, such as authorization;"
             " repeatable")  # fmt: skip

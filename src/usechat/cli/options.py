@@ -140,12 +140,14 @@ def speed(text: str) -> float | Literal["max"]:
 
 
 def upstream_headers(headers: Sequence[str], token_file: str | None) -> dict[str, str]:
-    """Return the headers that ``--header NAME=VALUE`` and ``--upstream-token FILE`` name; raise ``CannotServe``."""
-    pairs = [header.partition("=") for header in headers]
-    for name, equals, value in pairs:
-        if not equals or not _TOKEN.fullmatch(name) or not value.isprintable() or not value.isascii():
-            raise CannotServe(f"--header: {name!r} and its value are no header; write NAME=VALUE, such as x-key=abc")
-    found = {name: value for name, _, value in pairs}
+    """Return the headers that ``--header 'NAME: VALUE'`` and ``--upstream-token FILE`` name; raise ``CannotServe``."""
+    pairs = [header.partition(":") for header in headers]
+    for name, colon, value in pairs:
+        if not colon or not _TOKEN.fullmatch(name) or not value.isprintable() or not value.isascii():
+            raise CannotServe(
+                f"--header: {name!r} and its value are no header; write 'NAME: VALUE', such as 'x-key: abc'"
+            )
+    found = {name: value.strip() for name, _, value in pairs}
     if token_file is not None:
         found["authorization"] = f"Bearer {_token(token_file)}"
     return found

@@ -41,7 +41,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="where to write, such as tour.usechat.jsonl; an existing file is replaced")  # fmt: skip
     add("--port", default=8001, type=read.port, help="0 for any that is free (default: 8001)")
     add("--path", default="/api/chat", type=read.path, help="where the page posts to (default: /api/chat)")
-    add("--header", action="append", default=[], metavar="NAME=VALUE",
+    add("--header", action="append", default=[], metavar="'NAME: VALUE'",
         help="send this header to the endpoint, too; repeatable")  # fmt: skip
     add("--cors", action="append", default=[], metavar="ORIGIN",
         help="allow pages of this origin, such as http://localhost:3000; repeatable")  # fmt: skip

@@ -53,7 +53,7 @@ class AiSdkTarget:
         """Add how the endpoint is called."""
         add = group.add_argument
         add("--upstream-token", metavar="FILE", help="call the endpoint with this bearer token")
-        add("--header", action="append", metavar="NAME=VALUE", help="send this header to the upstream; repeatable")
+        add("--header", action="append", metavar="'NAME: VALUE'", help="send this header to the upstream; repeatable")
         add("--pass-on", action="append", metavar="NAME",
             help="pass this header of the page's request on to the upstream, too, such as authorization;"
             " repeatable")  # fmt: skip

@@ -50,7 +50,7 @@ class GenkitTarget:
             help="where the keys of the input come from: text (of the message) or body.FIELD, such as"
             " question=text,lang=body.lang")  # fmt: skip
         add("--upstream-token", metavar="FILE", help="call the server with this bearer token")
-        add("--header", action="append", metavar="NAME=VALUE", help="send this header to the server; repeatable")
+        add("--header", action="append", metavar="'NAME: VALUE'", help="send this header to the server; repeatable")
         add("--pass-on", action="append", metavar="NAME",
             help="pass this header of the page's request on to the server, too, such as authorization;"
             " repeatable")  # fmt: skip
