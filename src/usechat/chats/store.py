@@ -621,14 +621,20 @@ class ChatStore(abc.ABC):
         return taken
 
     async def collect_lost(self, rest: RestFunction | None = None) -> list[LostAnswer]:
-        """Declare the answers lost whose workers have died; return them. Each is returned once, by one worker."""
+        """Declare the answers lost whose workers have died; return them. Each is returned once, by one worker.
+
+        ``rest`` returns what the log of a run holds beyond what was saved of its answer.
+        """
         for chat_id in await self.expired():
             self._lost += await self._declare_lost(chat_id, rest)
         found, self._lost = self._lost, []
         return found
 
     async def lose(self, chat_id: str, run_id: str, rest: RestFunction) -> list[LostAnswer]:
-        """Declare the answer of a run lost whose worker is known to be dead, before its lease expires; return it."""
+        """Declare the answer of a run lost whose worker is known to be dead, before its lease expires; return it.
+
+        ``rest`` returns what the log of the run holds beyond what was saved of its answer.
+        """
         return await self._declare_lost(chat_id, rest, run_id=run_id)
 
     async def _declare_lost(

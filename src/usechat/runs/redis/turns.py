@@ -140,7 +140,10 @@ class RedisTurns:
     # For agent processes
 
     async def take(self, version: str, *, count: int, restartable: bool, block: float) -> AsyncIterator[TakenTurn]:
-        """Wait ``block`` seconds for turns; yield each, ``count`` at most, as soon as this process owns its run."""
+        """Wait ``block`` seconds for turns; yield each, ``count`` at most, as soon as this process owns its run.
+
+        ``version`` is that of this process's code; ``restartable`` says whether its agent may start a turn again.
+        """
         await self._run(scripts.MAKE_GROUP, _GROUP)  # Redis may have lost its data, and the group with it
         read = ("XREADGROUP", "GROUP", _GROUP, self._consumer(version), "COUNT", count)
         found = await self.runs.ask_blocking(*read, "BLOCK", int(block * 1000), "STREAMS", self._key, ">")
