@@ -274,7 +274,7 @@ class DirectoryChanges:
         return [ListedSession(row.id, row.kind, row.owner, row.ai_sdk_enabled, roles.get(row.id, {})) for row in rows]
 
     async def new_token(self, subject: str, *, days: int | None = None) -> str:
-        """Create a token, for ``days`` or for ever, and return it. Only its digest is stored: it cannot be shown again."""
+        """Create a token, for ``days`` or for ever, and return it. Only its digest is stored."""
         _require_name(subject)
         token = f"usechat-{secrets.token_urlsafe(32)}"
         expires_at = None if days is None else _now() + days * _DAY
