@@ -402,8 +402,8 @@ class Chat:
         """Send a message of the user, or the messages as they are if it has neither text nor files.
 
         ``metadata`` belongs to the message. ``message_id`` replaces that message of the user and drops what came after
-        it. ``body`` is merged into the request. Raises :class:`~usechat.errors.InvalidSetting` for a ``message_id`` that
-        cannot be replaced.
+        it. ``body`` is merged into the request. Raises :class:`~usechat.errors.InvalidSetting` for a ``message_id``
+        that cannot be replaced.
         """
         if text is None and not files:
             return self._continue(body)
