@@ -196,9 +196,9 @@ class AdapterSource(Generic[Event]):
         try:
             ending = await self._feed_all(adapter, context)
         except (Exception, asyncio.CancelledError) as error:
-            told = _send_all(adapter.close(error), context)
-            if told is not None and isinstance(error, Exception):
-                return told  # the adapter told the failure in its own words
+            ending = _send_all(adapter.close(error), context)
+            if ending is not None and isinstance(error, Exception):
+                return ending  # the adapter reported the failure in its own words
             raise
         return _send_all(adapter.close(), context) or ending
 

@@ -1,8 +1,6 @@
 """The examples and pages of the frameworks of the second column, with the frameworks; chats to their own messages."""
 
-import re
 import runpy
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,47 +11,20 @@ from google.adk.apps import App
 from google.adk.runners import InMemoryRunner
 from google.genai import types
 
+from tests.adapters.examples import FILES, check_example, check_page
 from tests.adapters.turns import assistant, text, tool, turn_of, user
 from usechat.adapters import agno, conversation, google_adk
-from usechat.testing import AgentClient, ModelAnswer, ModelCall, ScriptedModel
-
-ROOT = Path(__file__).parents[2]
-EXAMPLES = ["ag_ui_agent", "agno_agent", "google_adk_agent"]
-WEATHER = ModelAnswer(calls=[ModelCall("weather", {"city": "Paris"})])
-DELETE = ModelAnswer(calls=[ModelCall("delete_note", {"name": "todo"})])
+from usechat.testing import AgentClient, ScriptedModel
 
 
-@pytest.mark.parametrize("name", EXAMPLES)
-def test_an_example_answers_and_asks_for_an_approval(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    with ScriptedModel([WEATHER, "It is 21 °C.", DELETE, "It is deleted."]) as model:
-        monkeypatch.setenv("OPENAI_BASE_URL", model.openai_url)
-        monkeypatch.setenv("OPENAI_API_KEY", "none")
-        monkeypatch.setenv("ANTHROPIC_BASE_URL", model.anthropic_url)
-        monkeypatch.setenv("ANTHROPIC_API_KEY", "none")
-        monkeypatch.setenv("AGNO_TELEMETRY", "false")
-        agent = runpy.run_path(str(ROOT / "examples" / "frameworks" / f"{name}.py"))["agent"]
-        with AgentClient(agent, approve=True, headers={"x-ai-sdk": "7"}) as client:
-            answer = client.ask("How is the weather?")
-            assert (answer.tools[0].output, answer.text) == ({"city": "Paris", "celsius": 21}, "It is 21 °C.")
-            answer.assert_legal(sdk="7")
-            answer = client.ask("Delete the note.")
-            assert (answer.tools[0].output, answer.text) == ("todo is deleted.", "It is deleted.")
-        assert model.refusals == []
-
-
-@pytest.mark.parametrize("name", EXAMPLES)
-def test_an_example_is_short(name: str) -> None:
-    assert len((ROOT / "examples" / "frameworks" / f"{name}.py").read_text(encoding="utf-8").splitlines()) < 40
+@pytest.mark.parametrize("name", ["ag_ui_agent", "agno_agent", "google_adk_agent"])
+def test_a_short_example_answers_and_asks_for_an_approval(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    check_example(name, "agent", monkeypatch)
 
 
 @pytest.mark.parametrize("page", ["ag-ui", "agno", "google-adk"])
 def test_the_code_of_a_page_runs(page: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("OPENAI_API_KEY", "none")
-    text = (ROOT / "docs" / "frameworks" / f"{page}.md").read_text(encoding="utf-8")
-    names: dict[str, Any] = {"__name__": "example"}
-    for block in re.findall(r"```python\n(.*?)```", text, re.DOTALL):
-        exec(compile(block, f"docs/frameworks/{page}.md", "exec"), names)
-    assert {"app", "source", "parts"} <= names.keys()
+    check_page(page, monkeypatch)
 
 
 def test_agents_answer_and_nothing_else_does() -> None:
@@ -109,7 +80,7 @@ def test_a_session_of_adk_that_is_gone_is_filled_with_the_chat(monkeypatch: pyte
     with ScriptedModel(["Two."]) as model:
         monkeypatch.setenv("ANTHROPIC_BASE_URL", model.anthropic_url)
         monkeypatch.setenv("ANTHROPIC_API_KEY", "none")
-        agent = runpy.run_path(str(ROOT / "examples" / "frameworks" / "google_adk_agent.py"))["agent"]
+        agent = runpy.run_path(str(FILES / "google_adk_agent.py"))["agent"]
         with AgentClient(agent, messages=[user("One?", "u1"), assistant(text("One."))]) as client:
             assert client.ask("Two?").text == "Two."
         assert [message["content"][0]["text"] for message in model.requests[0]["messages"]] == ["One?", "One.", "Two?"]
