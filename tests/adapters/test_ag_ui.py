@@ -207,8 +207,8 @@ def test_a_cancelled_run_is_stopped_a_failed_one_raises_and_an_odd_event_is_unkn
         list(AgUiAdapter().feed(event("telepathy")))
 
 
-def test_a_run_without_an_end_has_broken_off() -> None:
-    assert said_by(AgUiAdapter(), TEXT)[-1] == Error(conversation.BROKEN_OFF)
+def test_a_run_without_an_end_is_incomplete() -> None:
+    assert said_by(AgUiAdapter(), TEXT)[-1] == Error(conversation.INCOMPLETE)
 
 
 def test_agents_of_ag_ui_packages_answer_and_nothing_else_does() -> None:

@@ -175,8 +175,8 @@ def test_a_cancelled_run_is_stopped_a_failed_one_raises_and_an_odd_event_is_unkn
         said(event("telepathy"))
 
 
-def test_a_run_without_an_end_has_broken_off() -> None:
-    assert said(event("RunContent", content="Hel")) == [Text("Hel"), Error(conversation.BROKEN_OFF)]
+def test_a_run_without_an_end_is_incomplete() -> None:
+    assert said(event("RunContent", content="Hel")) == [Text("Hel"), Error(conversation.INCOMPLETE)]
 
 
 async def test_the_parts_of_a_run_can_be_read_in_a_loop_of_ones_own() -> None:

@@ -110,7 +110,7 @@ def test_a_confirmation_is_an_approval_and_the_text_that_asks_for_it_no_result()
         ToolResult("c2", 1),
         Finish(),
     ]
-    assert said(event(asked, partial=True))[1:] == [Error(conversation.BROKEN_OFF)]
+    assert said(event(asked, partial=True))[1:] == [Error(conversation.INCOMPLETE)]
 
 
 def test_a_call_that_the_page_has_is_not_sent_again_and_one_that_was_denied_is_denied() -> None:
@@ -141,8 +141,8 @@ def test_an_error_that_ends_the_run_raises_when_it_is_over() -> None:
     assert [*adapter.feed(failed), *adapter.close(ValueError("secret"))] == []
 
 
-def test_a_run_without_a_whole_answer_has_broken_off_and_an_odd_event_is_unknown() -> None:
-    assert said(event({"text": "Hel"}, partial=True))[-1] == Error(conversation.BROKEN_OFF)
+def test_a_run_without_a_whole_answer_is_incomplete_and_an_odd_event_is_unknown() -> None:
+    assert said(event({"text": "Hel"}, partial=True))[-1] == Error(conversation.INCOMPLETE)
     with pytest.raises(UnknownEvent, match="dict"):
         said({})
 

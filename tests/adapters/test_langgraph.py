@@ -255,7 +255,7 @@ def test_any_other_interrupt_is_a_question_in_a_step_of_its_own() -> None:
 
 
 def test_a_message_that_breaks_off_is_an_error() -> None:
-    assert said_by(LangGraphAdapter(), [chunk("Hel")])[-1] == Error(conversation.BROKEN_OFF)
+    assert said_by(LangGraphAdapter(), [chunk("Hel")])[-1] == Error(conversation.INCOMPLETE)
 
 
 def test_events_of_another_kind_are_unknown_and_those_of_another_version_are_refused() -> None:

@@ -32,7 +32,7 @@ from usechat.parts import (
 )
 
 AGENT: Agent[Any] = Agent(name="assistant")
-BROKEN_OFF = Error(conversation.BROKEN_OFF)
+INCOMPLETE = Error(conversation.INCOMPLETE)
 CALL = ResponseFunctionToolCall(
     type="function_call", id="__fake_id__", call_id="c1", name="weather", arguments='{"city":"Paris"}'
 )
@@ -68,7 +68,7 @@ CALLED = [
 
 def test_text_is_streamed() -> None:
     events = [raw("created"), raw("output_text.delta", delta="Hel"), raw("output_text.delta", delta="lo")]
-    assert said_by(OpenAIAgentsAdapter(), events) == [Step(), Text("Hel"), Text("lo"), BROKEN_OFF]
+    assert said_by(OpenAIAgentsAdapter(), events) == [Step(), Text("Hel"), Text("lo"), INCOMPLETE]
 
 
 def test_reasoning_keeps_what_its_provider_encrypted() -> None:
@@ -114,7 +114,7 @@ def test_an_agent_that_takes_over_has_a_lane_a_step_and_a_label() -> None:
         Step(lane=lane),
         Data("agent", {"name": "researcher"}, id=lane, lane=lane),
         Text("Owls.", lane=lane),
-        BROKEN_OFF,
+        INCOMPLETE,
     ]
 
 

@@ -209,8 +209,8 @@ def test_an_event_of_the_application_is_data() -> None:
     assert (said.name, said.data["done"]) == ("progress", 3)
 
 
-def test_a_run_without_a_result_has_broken_off_and_an_odd_event_is_unknown() -> None:
-    assert said_by(PydanticAIAdapter(), TEXT[:1])[-1] == Error(conversation.BROKEN_OFF)
+def test_a_run_without_a_result_is_incomplete_and_an_odd_event_is_unknown() -> None:
+    assert said_by(PydanticAIAdapter(), TEXT[:1])[-1] == Error(conversation.INCOMPLETE)
     with pytest.raises(UnknownEvent, match="telepathy"):
         list(PydanticAIAdapter().feed(SimpleNamespace(event_kind="telepathy")))
 

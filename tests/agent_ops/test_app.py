@@ -290,7 +290,7 @@ async def test_an_ending_that_cannot_be_written_is_named_as_well() -> None:
     assert [frame.split("\n")[0] for frame in frames] == ["event: error", "event: message-finish", "data: [DONE]", ""]
 
 
-async def test_a_stream_that_is_broken_off_behind_middleware_is_told_so_by_name() -> None:
+async def test_a_stream_that_is_disconnected_behind_middleware_is_told_so_by_name() -> None:
     gateway = Gateway(runs=MemoryRuns())
     app = gateway.app
     gateway.app = BaseHTTPMiddleware(app, dispatch=lambda request, call_next: call_next(request))
@@ -300,7 +300,7 @@ async def test_a_stream_that_is_broken_off_behind_middleware_is_told_so_by_name(
     answer = await waiting
     gateway.agent.release.set()
     await closing
-    assert 'event: error\ndata: {"type":"error","errorText":"The connection was broken off; ' in answer.text
+    assert 'event: error\ndata: {"type":"error","errorText":"The server disconnected; ' in answer.text
 
 
 async def test_the_request_of_the_rfc_is_answered_and_its_history_ignored() -> None:

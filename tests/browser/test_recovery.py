@@ -9,7 +9,7 @@ from tests.browser.chatting import ask, chat_id, expect, go_on, stored, wait_unt
 from tests.browser.conftest import OpenPage
 from tests.conformance.served import Served, eventually
 from usechat.protocol.sse import encode_frame
-from usechat.server.response import BROKEN_OFF
+from usechat.server.response import DISCONNECTED
 
 
 def numbers(page: Page) -> list[int]:
@@ -103,7 +103,7 @@ def test_a_resume_that_finds_nothing_after_a_question_was_sent_is_no_loss(open_p
 
 def test_what_a_server_says_that_hangs_up_is_no_failure(open_page: OpenPage) -> None:
     page = open_page()
-    body = b'data: {"type":"start","messageId":"m"}\n\n' + encode_frame(BROKEN_OFF) + b"data: [DONE]\n\n"
+    body = b'data: {"type":"start","messageId":"m"}\n\n' + encode_frame(DISCONNECTED) + b"data: [DONE]\n\n"
     stream = {"content-type": "text/event-stream", "x-vercel-ai-ui-message-stream": "v1"}
     ask(page, "count held")
     expect(page.get_by_text("number-10 ")).to_be_visible()

@@ -307,7 +307,7 @@ def test_a_server_from_beginning_to_end(tmp_path: Path, capsys: pytest.CaptureFi
             with pytest.raises(CUT):  # a clean end would look like success
                 for _ in pieces:
                     pass
-            assert served.process.poll() is None, "readers are broken off before the run has its time"
+            assert served.process.poll() is None, "readers are disconnected before the run has its time"
         served.process.wait(PATIENCE)
         assert time.monotonic() - began >= 3
         assert served.process.returncode == -signal.SIGTERM

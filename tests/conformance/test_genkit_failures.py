@@ -19,7 +19,7 @@ from usechat.server import ChatApp
 
 every_release = pytest.mark.parametrize("release", NEWEST)
 
-BROKEN_OFF = "The connection to the agent broke before the answer was complete. Send the message again."
+INCOMPLETE = "The connection to the agent broke before the answer was complete. Send the message again."
 PAGE = "<!doctype html><title>502 Bad Gateway</title>"
 
 
@@ -56,7 +56,7 @@ UPSTREAMS = {
     "404": answering(PlainTextResponse("404 page not found", 404)),
 }
 SENTENCES = {
-    "hanging": BROKEN_OFF,
+    "hanging": INCOMPLETE,
     "429": "The agent gets too many requests right now. Wait a minute and try again.",
     "429-later": "The agent gets too many requests right now. Try again in 30 seconds.",
     "500": "The agent failed while it answered. Try again.",
@@ -154,7 +154,7 @@ def test_a_server_that_is_killed_in_the_middle_is_an_error(browser: Browser, rel
         eventually(lambda: node.heard()["started"], "the tool runs")
         node.kill()
         view = page.settled()
-    assert error_of(view) == BROKEN_OFF
+    assert error_of(view) == INCOMPLETE
     assert view["messages"][-1]["parts"][-1]["state"] == "output-error"
 
 

@@ -6,7 +6,7 @@ import pytest
 
 from tests.genkit.short import PARIS, ROME, adapter, chunk, fed, model_response, request, response, said
 from usechat import parts as p
-from usechat.genkit.errors import BLOCKED, BROKEN_OFF, TOOL_FAILED
+from usechat.genkit.errors import BLOCKED, INCOMPLETE, TOOL_FAILED
 from usechat.genkit.tool_requests import ToolRequest
 from usechat.genkit.wire import FlowChunk, FlowEvent, FlowFailure, FlowResult
 
@@ -227,7 +227,7 @@ def test_a_failure_is_a_sentence(status: str, text: str) -> None:
 def test_an_end_without_a_result_is_an_error() -> None:
     cut = adapter()
     assert list(cut.feed(FlowChunk("Hel"))) == [p.Text("Hel")]
-    assert list(cut.close()) == [p.Error(BROKEN_OFF)]
+    assert list(cut.close()) == [p.Error(INCOMPLETE)]
     assert list(cut.close()) == []
 
 

@@ -27,4 +27,4 @@ def test_the_sentences_are_the_ones_that_are_said() -> None:
     told = {said for _, said in rows}
     statuses = [status for happened, _ in rows for status in re.findall(r"`([A-Z_]+)`", happened)]
     expected = {errors.sentence_of(FlowFailure(status)) for status in statuses}
-    assert told == expected | {errors.UNREACHABLE, errors.BROKEN_OFF, errors.ERROR_PAGE}
+    assert told == expected | {errors.UNREACHABLE, errors.INCOMPLETE, errors.ERROR_PAGE}

@@ -7,7 +7,7 @@ from usechat import parts
 from usechat.parts import Part
 from usechat.protocol import chunks
 from usechat.protocol.chunks import CHUNK_TYPES, Chunk, chunk_from_json
-from usechat.protocol.reframing import BROKE_OFF, ChunkReader, parts_from_chunk
+from usechat.protocol.reframing import INCOMPLETE, ChunkReader, parts_from_chunk
 
 METADATA = {"p": {"a": 1}}
 
@@ -60,7 +60,7 @@ def test_every_chunk_type_can_be_read(chunk_type: str) -> None:
             id="a-stop-with-its-metadata",
         ),
         pytest.param([chunks.AbortChunk("user")], [parts.Abort("user")], id="a-stop-without-finish"),
-        pytest.param([chunks.StartChunk("m1")], [parts.Start("m1"), parts.Error(BROKE_OFF)], id="cut-short"),
+        pytest.param([chunks.StartChunk("m1")], [parts.Start("m1"), parts.Error(INCOMPLETE)], id="cut-short"),
     ],
 )
 def test_endings(found: list[Chunk], expected: list[Part]) -> None:

@@ -215,7 +215,7 @@ async def test_clients_that_vanish_leave_nothing_behind(served: Served, app: str
     await nothing_is_left(served, tasks)
 
 
-async def test_a_client_that_does_not_read_costs_little_and_is_broken_off(served: Served) -> None:
+async def test_a_client_that_does_not_read_costs_little_and_is_disconnected(served: Served) -> None:
     tasks = len(served.tasks())
     tracemalloc.start()
     try:
@@ -253,7 +253,7 @@ async def test_a_slow_reader_that_cannot_come_back_is_told_so_at_the_end(
 
 
 @pytest.mark.parametrize("app", ["little-flood", "wrapped-little-flood"])
-async def test_a_slow_reader_is_broken_off_and_gets_everything_when_it_comes_back(served: Served, app: str) -> None:
+async def test_a_slow_reader_is_disconnected_and_gets_everything_when_it_comes_back(served: Served, app: str) -> None:
     client = await Client.post(served.port, f"/{app}/api/chat", app, receive_buffer=4096)
     await eventually(lambda: app in SAID, "the flood begins")
     if PLAIN_ASGI:
@@ -261,7 +261,7 @@ async def test_a_slow_reader_is_broken_off_and_gets_everything_when_it_comes_bac
         body = await client.rest()
         assert type(body.chunks[-1]) is ErrorChunk
     else:
-        await eventually(lambda: served.connections() == 0, "the reader is broken off")
+        await eventually(lambda: served.connections() == 0, "the reader is disconnected")
         body = await client.rest()
         assert (body.complete, b"error" in body.data) == (False, False)
     await eventually(lambda: SAID.get(app) == 14_000, "the flood is over; it would break the next reader off too")

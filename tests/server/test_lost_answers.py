@@ -204,4 +204,4 @@ async def test_a_worker_without_the_store_of_its_web_processes_says_so(
     tier.worker(agent)
     response = await web.post("/api/chat", json={"id": "c1", "messages": [user("u1", "Hi")]})
     assert b"An error occurred. Reference: " in response.content
-    assert "give this worker the same store: usechat worker --chats" in caplog.text
+    assert "give the agent process the same store: usechat worker --chats" in caplog.text

@@ -337,7 +337,7 @@ async def test_a_shutdown_breaks_the_response_off(way: Way) -> None:
     answering.reading.wake(Wake.SHUTDOWN)
     await answering.end()
     assert b'"type":"error"' in connection.bodies[-1]
-    assert (connection.complete, answering.listener.heard) == (False, [True, "broken-off"])
+    assert (connection.complete, answering.listener.heard) == (False, [True, "disconnected"])
 
 
 async def test_a_client_that_reads_again_gets_everything_in_order(way: Way) -> None:
@@ -357,7 +357,7 @@ async def test_a_client_that_reads_again_gets_everything_in_order(way: Way) -> N
 
 
 @pytest.mark.parametrize("last_words", [b"", b"data: error\n\n"])
-async def test_a_client_that_does_not_read_is_broken_off(last_words: bytes, way: Way) -> None:
+async def test_a_client_that_does_not_read_is_disconnected(last_words: bytes, way: Way) -> None:
     connection = Connection()
     answering = Answering(connection, way=way, maximum_behind=10, last_words=last_words)
     await answering.write(b"a")
@@ -389,7 +389,7 @@ async def test_a_client_becomes_too_slow_before_the_response_has_heard_of_it() -
     assert (connection.bodies[:2], answering.listener.heard) == ([OPEN, b"a"], [True, "slow"])
 
 
-async def test_a_client_that_takes_not_even_the_first_comment_is_broken_off(way: Way) -> None:
+async def test_a_client_that_takes_not_even_the_first_comment_is_disconnected(way: Way) -> None:
     connection = Connection(reads=False, comments=False)
     answering = Answering(connection, way=way, maximum_behind=10)
     for _ in range(3):
@@ -418,7 +418,7 @@ async def test_a_response_that_is_cancelled_lets_go(way: Way) -> None:
     with pytest.raises(asyncio.CancelledError):
         await answering.task
     assert (answering.closed, answering.log.readers) == (True, 0)
-    assert answering.listener.heard == [True, "broken-off"]
+    assert answering.listener.heard == [True, "disconnected"]
 
 
 async def test_a_response_that_is_cancelled_while_it_waits_for_its_client_lets_go(way: Way) -> None:

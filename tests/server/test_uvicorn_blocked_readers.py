@@ -126,7 +126,7 @@ async def test_a_shutdown_does_not_wait_for_a_client_that_takes_nothing(way: Way
         await settled()
     connection.may_send.set()
     await answering.end()
-    assert (connection.complete, answering.listener.heard) == (False, [True, "broken-off"])
+    assert (connection.complete, answering.listener.heard) == (False, [True, "disconnected"])
 
 
 async def test_nor_does_it_wait_for_the_end_of_an_answer_that_has_ended(way: Way) -> None:
@@ -141,7 +141,7 @@ async def test_nor_does_it_wait_for_the_end_of_an_answer_that_has_ended(way: Way
     await settled()
     connection.may_send.set()
     await answering.end()
-    assert (connection.complete, answering.listener.heard) == (False, [True, "broken-off"])
+    assert (connection.complete, answering.listener.heard) == (False, [True, "disconnected"])
 
 
 class Breakable(Transport):
@@ -149,7 +149,7 @@ class Breakable(Transport):
         self.connection.gone.set()
 
 
-async def test_a_client_that_takes_nothing_for_too_long_is_broken_off(way: Way) -> None:
+async def test_a_client_that_takes_nothing_for_too_long_is_disconnected(way: Way) -> None:
     connection = Connection()
     connection.transport = Breakable(connection)
     answering = Answering(connection, way=way, keep_alive=0.4, stuck_timeout=0.2, server=UvicornServer())

@@ -144,7 +144,7 @@ def read_until_it_goes(process: subprocess.Popen[bytes], *urls: str) -> list[Str
 
 
 @pytest.mark.parametrize("app", ["alone", "quiet", "mounted", "bare"])
-def test_an_open_stream_is_broken_off_at_once(tmp_path: Path, app: str) -> None:
+def test_an_open_stream_is_disconnected_at_once(tmp_path: Path, app: str) -> None:
     with uvicorn_process(tmp_path, f"stock_apps:{app}") as (process, url):
         [stream] = read_until_it_goes(process, url)
         assert not stream.complete, "a clean end would look like success"
@@ -159,7 +159,7 @@ def test_workers_break_their_streams_off_too(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("loop", LOOPS)
 @pytest.mark.parametrize("http", PROTOCOLS)
-def test_an_open_stream_behind_middleware_is_broken_off_likewise(tmp_path: Path, http: str, loop: str) -> None:
+def test_an_open_stream_behind_middleware_is_disconnected_likewise(tmp_path: Path, http: str, loop: str) -> None:
     """Such as `BaseHTTPMiddleware`, which ends every response well."""
     paths = [f"{middleware}/{way}" for middleware in ("base", "gzip", "copying", "all") for way in ("mounted", "bare")]
     with uvicorn_process(tmp_path, "stock_apps:wrapped", "--http", http, "--loop", loop) as (process, url):
@@ -171,7 +171,7 @@ def test_an_open_stream_behind_middleware_is_broken_off_likewise(tmp_path: Path,
 
 
 @pytest.mark.parametrize("loop", LOOPS)
-def test_an_encrypted_stream_is_broken_off_likewise(tmp_path: Path, loop: str) -> None:
+def test_an_encrypted_stream_is_disconnected_likewise(tmp_path: Path, loop: str) -> None:
     write_certificate(tmp_path / "both.pem")
     options = ("--loop", loop, "--ssl-certfile", "both.pem", "--ssl-keyfile", "both.pem")
     with uvicorn_process(tmp_path, "stock_apps:alone", *options) as (process, url):

@@ -79,7 +79,7 @@ def test_clients_that_vanish_leave_nothing(server: Served) -> None:
     eventually(lambda: not any("usechat" in name and "vanished" in name for name in server.tasks()), "no task is left")
 
 
-def test_a_client_that_cannot_follow_is_broken_off_and_may_resume(server: Served) -> None:
+def test_a_client_that_cannot_follow_is_disconnected_and_may_resume(server: Served) -> None:
     with opened(server, "flood", max_queue=1, compression=None) as client:
         client.send("r1", "flooded")
         client.until("r1", "x" * 10_000)
@@ -183,7 +183,7 @@ async def test_a_socket_that_takes_nothing_more_is_left() -> None:
     assert "deaf" in STOPPED
 
 
-@pytest.mark.parametrize(("code", "reason"), [(1012, "broken-off"), (1000, "client"), (1006, "client")])
+@pytest.mark.parametrize(("code", "reason"), [(1012, "disconnected"), (1000, "client"), (1006, "client")])
 async def test_observers_hear_who_closed_a_socket(code: int, reason: str) -> None:
     """uvicorn closes sockets with 1012 when it goes; a page cannot say that (WHATWG WebSockets, close)."""
     ear = Ear()
@@ -212,7 +212,7 @@ async def test_observers_hear_that_a_server_had_no_more_time_for_a_socket() -> N
     await asyncio.wait_for(spoken.wait(), PATIENCE)
     serving_it.cancel()
     await asyncio.wait([serving_it], timeout=PATIENCE)
-    assert ear.heard == ["opened", "first", "broken-off"]
+    assert ear.heard == ["opened", "first", "disconnected"]
 
 
 async def test_a_client_that_does_not_wait_for_answers_is_sent_away() -> None:

@@ -1,9 +1,9 @@
 /** The error text that a usechat server sends before it closes a connection: it shuts down, or the client is too slow. */
-const BROKEN_OFF = "The connection was broken off;";
+const DISCONNECTED = "The server disconnected;";
 
 /** Whether the connection was lost: `fetch` threw a TypeError, or the server announced it. */
 export function isNetworkError(error: Error | undefined): boolean {
-  return error instanceof TypeError || (error?.message.startsWith(BROKEN_OFF) ?? false);
+  return error instanceof TypeError || (error?.message.startsWith(DISCONNECTED) ?? false);
 }
 
 /** The text to show for an error: that of the error chunk or the refused request, never a proxy's HTML page. */

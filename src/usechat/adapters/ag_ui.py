@@ -319,9 +319,9 @@ class AgUiAdapter:
             raise UnknownEvent(str(kind))
 
     def close(self, error: BaseException | None = None) -> Iterator[Part]:
-        """Yield the end of a run that broke off."""
+        """Yield the end of a run that ended without a last event."""
         if error is None and not self._is_over:
-            yield Error(conversation.BROKEN_OFF)
+            yield Error(conversation.INCOMPLETE)
 
     def _begin(self) -> Iterator[Part]:
         """Begin a step with the first thing that is said, and with the first one behind results."""

@@ -230,9 +230,9 @@ class AgnoAdapter:
             yield from self._parts(kind, event, lane)
 
     def close(self, error: BaseException | None = None) -> Iterator[Part]:
-        """Yield the end of a run that broke off."""
+        """Yield the end of a run that ended without a last event."""
         if error is None and not self._is_over:
-            yield Error(conversation.BROKEN_OFF)
+            yield Error(conversation.INCOMPLETE)
 
     def _parts(self, kind: str, event: Any, lane: str) -> Iterator[Part]:
         match kind:

@@ -20,7 +20,7 @@ from usechat.sources import Adapter
 from usechat.turn import Turn, current_context
 
 __all__ = [
-    "BROKEN_OFF",
+    "INCOMPLETE",
     "NOT_COMPLETED",
     "PAUSE_IS_GONE",
     "TOOL_FAILED",
@@ -46,7 +46,7 @@ __all__ = [
 
 AdapterT = TypeVar("AdapterT")
 
-BROKEN_OFF: Final = "The answer broke off before it was complete."
+INCOMPLETE: Final = "The answer ended before it was complete."
 NOT_COMPLETED: Final = "The tool call was not completed."
 TOOL_FAILED: Final = "The tool failed."
 PAUSE_IS_GONE: Final = "This request is no longer waiting for an answer. Please ask again."

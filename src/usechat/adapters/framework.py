@@ -4,6 +4,7 @@ The adapters that stand on this module read events by the names of their fields 
 that were recorded elsewhere can be replayed where the framework is not installed. Only the sources import it, on use.
 """
 
+from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from importlib import import_module
 from typing import Any, Final, Generic, Protocol, TypeAlias, TypeVar
@@ -47,14 +48,14 @@ class AdapterClass(Protocol[EventT_contra]):
         ...
 
 
-class FrameworkSource(Generic[Event]):
+class FrameworkSource(ABC, Generic[Event]):
     """Answers turns with the events of a framework; a subclass provides the events and the adapter."""
 
     adapter: AdapterClass[Event]
 
+    @abstractmethod
     def events(self, turn: Turn) -> AsyncIterator[Event]:
         """Run the framework on a turn, and return its events. Closing the iterator stops the run."""
-        raise NotImplementedError
 
     async def drive(self, context: TurnContext) -> None:
         """Answer one turn."""

@@ -182,7 +182,7 @@ class GoogleAdkAdapter:
     person has denied, with the reasons.
 
     >>> list(GoogleAdkAdapter().close())
-    [Error(error_text='The answer broke off before it was complete.', usage=None, metadata=None, lane='')]
+    [Error(error_text='The answer ended before it was complete.', usage=None, metadata=None, lane='')]
     """
 
     def __init__(self, *, known_calls: Collection[str] = (), denied: Mapping[str, str | None] = {}) -> None:
@@ -220,7 +220,7 @@ class GoogleAdkAdapter:
         if self._error is not None:
             raise StreamFailed(f"the ADK run failed: {self._error}")
         if not self._is_whole:
-            yield Error(conversation.BROKEN_OFF)
+            yield Error(conversation.INCOMPLETE)
             return
         usage = conversation.usage(*self._tokens) if any(self._tokens) else None
         yield conversation.finish(None if self._waits else conversation.finish_reason(self._reason), usage)

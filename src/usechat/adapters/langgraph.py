@@ -214,10 +214,10 @@ def _calls_by_interrupt(turn: Turn) -> dict[str, str]:
     """
     continued = turn.request.continues
     parts: list[Any] = [] if continued is None else list(continued["parts"])
-    told = [part.get("data") for part in parts if part["type"] == f"data-{_QUESTION}"]
+    questions = [part.get("data") for part in parts if part["type"] == f"data-{_QUESTION}"]
     return {
         data["id"]: data["toolCallId"]
-        for data in told
+        for data in questions
         if isinstance(data, Mapping) and isinstance(data.get("id"), str) and isinstance(data.get("toolCallId"), str)
     }
 
@@ -311,7 +311,7 @@ class LangGraphAdapter:
         if error is not None:
             return
         if self._open:
-            yield Error(conversation.BROKEN_OFF)
+            yield Error(conversation.INCOMPLETE)
             return
         for interrupt_id, value in self._interrupts.items():
             yield from self._pause(interrupt_id, value)

@@ -174,9 +174,9 @@ class OpenAIAgentsAdapter:
             raise UnknownEvent(str(getattr(event, "type", type(event).__name__)))
 
     def close(self, error: BaseException | None = None) -> Iterator[Part]:
-        """Yield the end of a run that broke off without a result."""
+        """Yield the end of a run that ended without a result."""
         if error is None and not self._is_over:
-            yield Error(conversation.BROKEN_OFF)
+            yield Error(conversation.INCOMPLETE)
 
     def _raw(self, data: Any) -> Iterator[Part]:
         match data.type:

@@ -169,11 +169,11 @@ class PydanticAISource:
 class _FailedTools(AbstractCapability[Any]):
     """Lets a run go on when a tool has raised: the model reads that the tool failed, the log has the exception."""
 
-    async def on_tool_execute_error(self, ctx: RunContext[Any], *, error: Exception, **told: Any) -> Any:  # noqa: ARG002
+    async def on_tool_execute_error(self, ctx: RunContext[Any], *, error: Exception, **run: Any) -> Any:  # noqa: ARG002
         """Log the exception; limits of the whole run still end it."""
         if isinstance(error, UsageLimitExceeded):
             raise error
-        _logger.error("the tool %s raised", told["call"].tool_name, exc_info=error)
+        _logger.error("the tool %s raised", run["call"].tool_name, exc_info=error)
         raise ToolFailed(conversation.TOOL_FAILED) from error
 
 
@@ -238,9 +238,9 @@ class PydanticAIAdapter:
                     raise UnknownEvent(str(getattr(event, "event_kind", type(event).__name__)))
 
     def close(self, error: BaseException | None = None) -> Iterator[Part]:
-        """Yield the end of a run that broke off without a result."""
+        """Yield the end of a run that ended without a result."""
         if error is None and not self._is_over:
-            yield Error(conversation.BROKEN_OFF)
+            yield Error(conversation.INCOMPLETE)
 
     def _start(self, index: int, part: Any) -> Iterator[Part]:
         if index == 0:
@@ -319,11 +319,11 @@ class PydanticAIAdapter:
 
 def _mcp_call(part: NativeToolCallPart) -> Part:
     """Return a call of an MCP server that the provider has made, under the name of the tool."""
-    told: Any = conversation.parsed_result(part.args) if isinstance(part.args, str) else part.args
-    told = told if isinstance(told, Mapping) else {}
-    name = str(told.get("tool_name") or told.get("action") or "mcp")
+    given: Any = conversation.parsed_result(part.args) if isinstance(part.args, str) else part.args
+    given = given if isinstance(given, Mapping) else {}
+    name = str(given.get("tool_name") or given.get("action") or "mcp")
     title = f"{part.tool_name.removeprefix(_MCP)}: {name}"
-    call_input = told.get("tool_args") or {}
+    call_input = given.get("tool_args") or {}
     return ToolCall(part.tool_call_id, name, call_input, dynamic=True, provider_executed=True, title=title)
 
 

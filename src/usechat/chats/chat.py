@@ -222,33 +222,33 @@ def take_answers(stored: UIMessage, copy: Mapping[str, Any] | None) -> tuple[UIM
     parts: list[Any] = []
     taken = set()
     for part in cast("list[dict[str, Any]]", stored["parts"]):
-        told = given.get(part["toolCallId"], []) if _is_call(part) and _waits_for_client(part) else []
-        answer = _answer(part, told[0]) if len(told) == 1 else None
+        copies = given.get(part["toolCallId"], []) if _is_call(part) and _waits_for_client(part) else []
+        answer = _answer(part, copies[0]) if len(copies) == 1 else None
         parts.append(part if answer is None else {**part, **answer})
         if answer is not None:
             taken.add(part["toolCallId"])
     return ({**stored, "parts": parts} if taken else stored), frozenset(taken)
 
 
-def _answer(part: Mapping[str, Any], told: Mapping[str, Any]) -> dict[str, Any] | None:
+def _answer(part: Mapping[str, Any], copy: Mapping[str, Any]) -> dict[str, Any] | None:
     """Return what the page's copy of an open call changes in it."""
-    match part["state"], told.get("state"):
-        case ToolState.INPUT_AVAILABLE, ToolState.OUTPUT_AVAILABLE if not told.get("preliminary"):
+    match part["state"], copy.get("state"):
+        case ToolState.INPUT_AVAILABLE, ToolState.OUTPUT_AVAILABLE if not copy.get("preliminary"):
             # `output: undefined` is not written by JSON.stringify; the key is required in the stored part.
-            return {"state": "output-available", "output": told.get("output")}
+            return {"state": "output-available", "output": copy.get("output")}
         case ToolState.INPUT_AVAILABLE, ToolState.OUTPUT_ERROR:
-            text = told.get("errorText")
+            text = copy.get("errorText")
             return {"state": "output-error", "errorText": text if isinstance(text, str) else "The tool failed."}
         case ToolState.APPROVAL_REQUESTED, ToolState.APPROVAL_RESPONDED:
-            return _approval(part["approval"], told.get("approval"))
+            return _approval(part["approval"], copy.get("approval"))
     return None
 
 
-def _approval(asked: Mapping[str, Any], told: Any) -> dict[str, Any] | None:
-    if not isinstance(told, Mapping) or told.get("id") != asked["id"] or not isinstance(told.get("approved"), bool):
+def _approval(asked: Mapping[str, Any], copy: Any) -> dict[str, Any] | None:
+    if not isinstance(copy, Mapping) or copy.get("id") != asked["id"] or not isinstance(copy.get("approved"), bool):
         return None
-    reason = {"reason": told["reason"]} if isinstance(told.get("reason"), str) else {}
-    return {"state": "approval-responded", "approval": {**asked, "approved": told["approved"], **reason}}
+    reason = {"reason": copy["reason"]} if isinstance(copy.get("reason"), str) else {}
+    return {"state": "approval-responded", "approval": {**asked, "approved": copy["approved"], **reason}}
 
 
 def is_behind(copy: Mapping[str, Any], stored: UIMessage) -> bool:

@@ -91,11 +91,12 @@ def read_document(document: "ChatDocument | Mapping[str, Any] | bytes") -> ChatD
     except (ValueError, RecursionError) as error:  # msgspec's errors are ValueErrors
         raise InvalidRequest(f"not an exported chat: {error}") from None
     try:
-        cleaned = validate_messages([told.message for told in found.messages]) if found.messages else []
+        cleaned = validate_messages([listed.message for listed in found.messages]) if found.messages else []
     except InvalidMessages as error:
         raise InvalidRequest(f"not an exported chat: {error}") from None
     messages = [
-        msgspec.structs.replace(told, message=message) for told, message in zip(found.messages, cleaned, strict=True)
+        msgspec.structs.replace(listed, message=message)
+        for listed, message in zip(found.messages, cleaned, strict=True)
     ]
     return msgspec.structs.replace(found, messages=messages)
 
@@ -104,24 +105,24 @@ def nodes_of(document: ChatDocument) -> list[MessageNode]:
     """Return the tree of a document, or raise :class:`~usechat.errors.InvalidRequest`."""
     keys: dict[str, int] = {}
     nodes = []
-    for place, told in enumerate(document.messages):
-        message: UIMessage = told.message
+    for place, listed in enumerate(document.messages):
+        message: UIMessage = listed.message
         if message["id"] in keys or not message["id"]:
             raise InvalidRequest(f"messages[{place}]: the id {message['id']!r} is empty, or not the only one")
-        if told.parent_id is not None and told.parent_id not in keys:
-            raise InvalidRequest(f"messages[{place}]: its parent {told.parent_id!r} is not listed before it")
+        if listed.parent_id is not None and listed.parent_id not in keys:
+            raise InvalidRequest(f"messages[{place}]: its parent {listed.parent_id!r} is not listed before it")
         keys[check_id(message["id"], f"messages[{place}].id")] = place + 1
         nodes.append(
             MessageNode(
                 key=place + 1,
-                parent=None if told.parent_id is None else keys[told.parent_id],
+                parent=None if listed.parent_id is None else keys[listed.parent_id],
                 id=message["id"],
                 role=message["role"],
-                alias=check_id(told.client_id, f"messages[{place}].clientId"),
+                alias=check_id(listed.client_id, f"messages[{place}].clientId"),
                 digest="" if message["role"] == "assistant" else digest_of(message),
-                outcome="lost" if told.outcome == "running" else told.outcome,
-                created=told.created_at,
-                feedback=told.feedback,
+                outcome="lost" if listed.outcome == "running" else listed.outcome,
+                created=listed.created_at,
+                feedback=listed.feedback,
             )
         )
     if document.head_id is not None and document.head_id not in keys:

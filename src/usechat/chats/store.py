@@ -870,8 +870,8 @@ class ChatStore(abc.ABC):
             await self.put_blobs(
                 transaction, found.id, [Blob(file.id, file.media_type, file.data) for file in found.files]
             )
-            for node, told in zip(nodes, found.messages, strict=True):
-                await transaction.put_message(node, told.message)
+            for node, listed in zip(nodes, found.messages, strict=True):
+                await transaction.put_message(node, listed.message)
         return row
 
     # -- Inside.

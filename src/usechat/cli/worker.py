@@ -22,8 +22,8 @@ __all__ = ["add_arguments", "run"]
 _DESCRIPTION: Final = """\
 Answer the messages that web processes accept (usechat serve OBJECT --agents external), so that web and agent processes
 are started, stopped and deployed apart. OBJECT is what usechat serve takes, except ASGI apps and kinds with routes of
-their own; its text is the name of the queue, so it must be written alike in both commands. Start as many workers as you
-like.
+their own; its text is the name of the queue, so it must be written alike in both commands. Start as many agent
+processes as you like.
 
 SIGTERM or Ctrl-C: no more messages are taken, running answers get --drain seconds. A second one stops them at once.
 """

@@ -174,16 +174,16 @@ class _Lifespan:
     def __init__(self, app: Any) -> None:
         self._app = app
         self._events: asyncio.Queue[_Event] = asyncio.Queue()
-        self._told: asyncio.Queue[_Event | None] = asyncio.Queue()
+        self._answers: asyncio.Queue[_Event | None] = asyncio.Queue()
         self._task: asyncio.Task[None] | None = None
 
     async def start(self) -> None:
         """Start the app up; raise :class:`~usechat.errors.CannotStart` if its startup fails."""
         self._task = asyncio.get_running_loop().create_task(self._run(), name="usechat in-process lifespan")
         self._events.put_nowait({"type": "lifespan.startup"})
-        told = await self._told.get()
-        if told is not None and told["type"] == "lifespan.startup.failed":
-            raise CannotStart(f"the app cannot start: {told.get('message', '')}")
+        answer = await self._answers.get()
+        if answer is not None and answer["type"] == "lifespan.startup.failed":
+            raise CannotStart(f"the app cannot start: {answer.get('message', '')}")
 
     async def stop(self) -> None:
         """Shut the app down."""
@@ -194,8 +194,8 @@ class _Lifespan:
     async def _run(self) -> None:
         scope = {"type": "lifespan", "asgi": {"version": "3.0", "spec_version": "2.0"}, "state": {}}
         with contextlib.suppress(Exception):  # an app without a lifespan raises (ASGI, lifespan protocol)
-            await self._app(scope, self._events.get, self._told.put)
-        self._told.put_nowait(None)
+            await self._app(scope, self._events.get, self._answers.put)
+        self._answers.put_nowait(None)
 
 
 class _WSGIApp:

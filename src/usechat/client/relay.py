@@ -6,6 +6,7 @@ approval that was asked through the tool `approval`, because the page may not kn
 approval request.
 """
 
+from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Container, Mapping, Sequence
 from typing import Any, Final, cast
 
@@ -28,7 +29,7 @@ _REMEMBERED: Final = 10_000
 """How many signed approvals a relay remembers."""
 
 
-class Relay:
+class Relay(ABC):
     """The part of a chat transport that answers turns; ``pass_on`` are the page's headers that the endpoint gets."""
 
     def __init__(self, pass_on: Sequence[str] = ()) -> None:
@@ -36,9 +37,9 @@ class Relay:
         self._signed: dict[str, None] = {}
         """The approvals that the endpoint itself has signed, oldest first."""
 
+    @abstractmethod
     async def send_messages(self, request: ChatRequest, *, headers: Mapping[str, str] = {}) -> AsyncIterator[Chunk]:
         """Send a chat request and return the chunks of the answer; ``headers`` are sent with this request alone."""
-        raise NotImplementedError
 
     async def drive(self, context: TurnContext) -> None:
         """Answer one turn with the answer of the endpoint."""

@@ -40,8 +40,8 @@ async def clerk(_fields: Mapping[str, Any], context: NodeContext) -> AsyncIterat
 async def reader(fields: Mapping[str, Any]) -> dict[str, str]:
     """Read the sections that the researcher named."""
     found = [library().get(name) for name in dict.fromkeys(_SECTION.findall(str(fields["found"])))]
-    told = [f"### {section.id}\n\n{section.heading}\n\n{section.text}" for section in found if section]
-    return {"sections": "\n\n".join(told)}
+    texts = [f"### {section.id}\n\n{section.heading}\n\n{section.text}" for section in found if section]
+    return {"sections": "\n\n".join(texts)}
 
 
 async def sources(fields: Mapping[str, Any]) -> dict[str, Any]:

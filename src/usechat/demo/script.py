@@ -46,8 +46,8 @@ def compose(prompt: str) -> str:
     question = _between(prompt, "Question: ", "\n\nWhat the researcher said: ")
     said = _between(prompt, "What the researcher said: ", "\n\nSections:")
     sections = [_Quote(*found) for found in _SECTION.findall(prompt)]
-    told = [line.partition(" said: ")[2] for line in said.splitlines() if " said: " in line]
-    answers = [_tool_sentence(text) for text in told]
+    outputs = [line.partition(" said: ")[2] for line in said.splitlines() if " said: " in line]
+    answers = [_tool_sentence(text) for text in outputs]
     if sections:
         answers += [_best(sections[0], question), _cited([section.page for section in sections])]
     if not answers:

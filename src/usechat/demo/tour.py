@@ -96,8 +96,8 @@ async def _clock(turn: Turn, pace: float) -> Said:
         yield ToolCall("tour-clock", "browser_time", {})
         return
     output = turn.tool_outputs[-1].output
-    told = output if isinstance(output, Mapping) else {}
-    text = f"Your browser says that it is {told.get('time', 'unknown')} ({told.get('timeZone', 'unknown zone')})."
+    clock = output if isinstance(output, Mapping) else {}
+    text = f"Your browser says that it is {clock.get('time', 'unknown')} ({clock.get('timeZone', 'unknown zone')})."
     async for word in _words(text + _how("yield ToolCall(…) without a result", "serving.md"), pace):
         yield word
 

@@ -24,7 +24,7 @@ import msgspec
 
 from usechat.errors import UnknownEvent
 from usechat.genkit.content import ContentReader, JsonObject
-from usechat.genkit.errors import BLOCKED, BROKEN_OFF, TOOL_FAILED, sentence_of
+from usechat.genkit.errors import BLOCKED, INCOMPLETE, TOOL_FAILED, sentence_of
 from usechat.genkit.tool_requests import ToolRequest, ToolRequests
 from usechat.genkit.wire import FlowChunk, FlowEvent, FlowFailure, FlowResult, UnknownFrame, failure_of
 from usechat.protocol import parts
@@ -184,7 +184,7 @@ class GenkitAdapter:
         if not self.ended:
             self.ended = True
             if error is None:
-                yield parts.Error(BROKEN_OFF)
+                yield parts.Error(INCOMPLETE)
 
     def _parts_of(self, event: FlowEvent) -> Iterator[parts.Part]:
         match event:

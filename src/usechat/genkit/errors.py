@@ -12,9 +12,9 @@ from usechat.genkit.wire import FlowFailure, failure_of
 
 __all__ = [
     "BLOCKED",
-    "BROKEN_OFF",
     "CANNOT_RESUME",
     "ERROR_PAGE",
+    "INCOMPLETE",
     "NO_FILES",
     "SENTENCES",
     "STATUSES",
@@ -32,7 +32,7 @@ __all__ = [
 
 _logger: Final = logging.getLogger("usechat.genkit")
 
-BROKEN_OFF: Final = "The connection to the agent broke before the answer was complete. Send the message again."
+INCOMPLETE: Final = "The connection to the agent broke before the answer was complete. Send the message again."
 UNREACHABLE: Final = "The agent cannot be reached right now. Try again in a moment."
 ERROR_PAGE: Final = "An error page came instead of an answer. Try again in a moment."
 BLOCKED: Final = "The agent's safety rules blocked this answer. Say it in other words and send it again."

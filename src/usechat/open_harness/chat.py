@@ -296,7 +296,7 @@ class FlowTurns:
 
 
 def _closing_event(status: Any) -> Event | None:
-    """Return the event that ends a run with this status; ``None`` if the run broke off."""
+    """Return the event that ends a run with this status; ``None`` if the run has none."""
     match status:
         case "paused" | "aborted":
             return {"type": f"flow:{status}"}

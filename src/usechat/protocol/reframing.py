@@ -27,7 +27,7 @@ from usechat.protocol.stream import MessageStream
 from usechat.protocol.ui_messages import is_dynamic_tool, is_static_tool
 
 __all__ = [
-    "BROKE_OFF",
+    "INCOMPLETE",
     "ChunkReader",
     "Reframer",
     "compact",
@@ -38,7 +38,7 @@ __all__ = [
 ]
 
 
-BROKE_OFF: Final = "The answer broke off before it was complete."
+INCOMPLETE: Final = "The answer ended before it was complete."
 
 
 class ChunkReader:
@@ -65,7 +65,7 @@ class ChunkReader:
         """Return the ending of a stream that has none: one that was cut short is a failure, never a good end."""
         if self._ended or error is not None:
             return []
-        return [self._abort or parts.Error(BROKE_OFF)]
+        return [self._abort or parts.Error(INCOMPLETE)]
 
 
 def parts_from_chunk(chunk: Chunk) -> list[Part]:

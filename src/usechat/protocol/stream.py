@@ -59,7 +59,7 @@ __all__ = [
     "same_metadata",
 ]
 
-BROKEN_OFF: Final = "The run ended before this tool finished."
+UNFINISHED: Final = "The run ended before this tool finished."
 STOPPED: Final = "The run was stopped before this tool finished."
 _MOST_REPEATED_IDS: Final = 1000
 # Shared until they are needed: most messages have no tools, and thousands of streams are open.
@@ -522,7 +522,7 @@ class MessageStream:
         self.ending = part
 
     def _end_in_failure(self, part: parts.Error, metadata: Mapping[str, Any]) -> None:
-        self._send_tool_chunks(self._tools.fail(BROKEN_OFF))
+        self._send_tool_chunks(self._tools.fail(UNFINISHED))
         # Clients stop reading at `error`: everything they should know stands before it.
         self._send_metadata(self._with_reason(metadata, "error"))
         self._emit(chunks.ErrorChunk(part.error_text))

@@ -15,7 +15,7 @@ from usechat.runs.timers import timer_for
 from usechat.server.connection import AsgiServer, Sender, all_written, reset_at_once, unsent_bytes
 from usechat.server.observers.observer import Observer
 
-__all__ = ["BROKEN_OFF", "STREAM_HEADERS", "StreamResponse", "collect_streams"]
+__all__ = ["DISCONNECTED", "STREAM_HEADERS", "StreamResponse", "collect_streams"]
 
 STREAM_HEADERS: Final = (
     (b"content-type", b"text/event-stream"),
@@ -27,7 +27,7 @@ STREAM_HEADERS: Final = (
 )
 """The AI SDK's own headers (``UI_MESSAGE_STREAM_HEADERS``), and what keeps proxies and middleware from buffering."""
 
-_REASONS: Final = {Wake.GONE: "client", Wake.TOO_SLOW: "slow", Wake.SHUTDOWN: "broken-off"}
+_REASONS: Final = {Wake.GONE: "client", Wake.TOO_SLOW: "slow", Wake.SHUTDOWN: "disconnected"}
 _STREAMS: Final = "usechat.streams"
 _LAST_WORDS: Final = 5.0
 """Seconds that a client which is disconnected gets to take the last frames."""
@@ -37,7 +37,7 @@ response. A socket takes one, TLS two (asyncio.sslproto)."""
 _SENT: Final[list[tuple[bytes, bytes]]] = []
 _STUCK_TIMEOUT: Final = 60.0
 """Seconds after which a client that has unread data and takes none of it is disconnected."""
-BROKEN_OFF: Final = ErrorChunk("The connection was broken off; reload the page to see the whole answer.")
+DISCONNECTED: Final = ErrorChunk("The server disconnected; reload the page to see the whole answer.")
 """Sent where the connection cannot be reset; our page recognises it by its beginning, and resumes."""
 
 
@@ -127,7 +127,7 @@ class StreamResponse(Response):
                 await self._disconnect(sender, why)
         except asyncio.CancelledError:
             if reason == "client" and not client.gone:
-                reason = "broken-off"  # the server has no more time
+                reason = "disconnected"  # the server has no more time
             raise
         finally:
             client.close()
@@ -200,7 +200,7 @@ class StreamResponse(Response):
         transport = self._server.transport_of(self._scope, self._receive)
         last_words = self._reading.give_up() if why is Wake.TOO_SLOW else b""
         if transport is None:
-            last_words = last_words or encode_frame(BROKEN_OFF, event_names=self._event_names)
+            last_words = last_words or encode_frame(DISCONNECTED, event_names=self._event_names)
         waits = transport is None and why is Wake.TOO_SLOW
         taken = False
         if last_words:

@@ -298,7 +298,7 @@ class _Socket:
         self._websocket = websocket
         self._answers: dict[str, _Answer] = {}
         self._disconnected: asyncio.Future[_Close | None] = asyncio.get_running_loop().create_future()
-        self._reason = "broken-off"
+        self._reason = "disconnected"
         """Why its streams end early, for observers: unless the client leaves, it is the server."""
 
     async def serve(self) -> None:
@@ -484,7 +484,7 @@ class _Answer:
                 await self._send(self._frames.end())
         except asyncio.CancelledError:
             if self._cut is None:
-                reason = self._left or "broken-off"
+                reason = self._left or "disconnected"
                 raise
             self.task.uncancel()
             reason = _reason(self._cut)
@@ -493,7 +493,7 @@ class _Answer:
             observer.stream_closed(reason)
         if reason == "slow":
             self._socket.disconnect(_TOO_SLOW)
-        elif reason == "broken-off":
+        elif reason == "disconnected":
             self._socket.disconnect(_SHUTTING_DOWN)
 
     async def _copy(self, reading: Reading) -> str:
@@ -522,4 +522,4 @@ class _Answer:
 
 
 def _reason(why: Wake) -> str:
-    return "slow" if why is Wake.TOO_SLOW else "broken-off"
+    return "slow" if why is Wake.TOO_SLOW else "disconnected"

@@ -56,7 +56,7 @@ class AgentWorker:
         on_finish: is given each finished message, its turn and its outcome, before the page sees the end.
         observer: receives what happens; by default the end of each run is logged.
 
-    One worker belongs to one event loop.
+    It belongs to one event loop.
 
     >>> from usechat.server import RedisRuns, RedisTurns
     >>> async def agent(turn):
@@ -162,7 +162,7 @@ class AgentWorker:
             except StoreUnreachable:
                 await _pause()
             except Exception:
-                _logger.exception("a turn could not be taken from the queue; the worker tries again")
+                _logger.exception("a turn could not be taken from the queue; it is tried again")
                 await _pause()
 
     def _begin(self, taken: "TakenTurn", source: Source) -> None:
@@ -236,7 +236,7 @@ class AgentWorker:
             except StoreUnreachable:
                 await _pause()  # the store logs it
             except Exception:
-                _logger.exception("looking for turns of agent processes that died failed; the worker tries again")
+                _logger.exception("looking for turns of agent processes that died failed; it is tried again")
                 await _pause()
 
     async def _leave(self) -> None:
@@ -256,7 +256,9 @@ class _CannotRecord:
 
     async def drive(self, context: TurnContext) -> None:  # noqa: ARG002
         """Fail: an answer that the web processes cannot load would be lost with the next reload."""
-        raise InvalidSetting("the web processes store chats; give this worker the same store: usechat worker --chats")
+        raise InvalidSetting(
+            "the web processes store chats; give the agent process the same store: usechat worker --chats"
+        )
 
 
 async def _pause() -> None:

@@ -9,7 +9,7 @@ from tests.open_harness.scripted import deltas, event, flow, node
 from usechat import MessageBuilder, MessageStream
 from usechat import parts as p
 from usechat.errors import PublicError, UnknownEvent
-from usechat.open_harness.events.adapter import ABORTED, BROKEN_OFF, OpenHarnessAdapter
+from usechat.open_harness.events.adapter import ABORTED, INCOMPLETE, OpenHarnessAdapter
 from usechat.open_harness.events.event import REQUIRED
 from usechat.open_harness.runtime_protocol import Event
 
@@ -202,7 +202,7 @@ def test_the_raw_text_of_a_failure_goes_to_the_log_under_a_reference() -> None:
 def test_a_source_that_goes_away_is_an_error() -> None:
     adapter = OpenHarnessAdapter()
     adapter.feed(event("flow:start"))
-    assert adapter.close() == [p.Error(BROKEN_OFF)]
+    assert adapter.close() == [p.Error(INCOMPLETE)]
     assert adapter.close() == []
 
 

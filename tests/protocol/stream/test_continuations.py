@@ -23,7 +23,7 @@ from usechat.protocol.chunks import (
     ToolOutputDeniedChunk,
     ToolOutputErrorChunk,
 )
-from usechat.protocol.stream import BROKEN_OFF, MessageStream
+from usechat.protocol.stream import UNFINISHED, MessageStream
 
 # Parts are written `p.Text`, chunks by their bare names.
 import usechat.parts as p  # isort: skip
@@ -136,7 +136,7 @@ def test_the_last_part_of_an_id_is_the_one_that_is_spoken_of() -> None:
     ]
     out = send([p.Error("x")], continues={"id": "m1", "parts": twice})
     assert [chunk for chunk in out if isinstance(chunk, ToolOutputErrorChunk)] == [
-        ToolOutputErrorChunk("c1", BROKEN_OFF)
+        ToolOutputErrorChunk("c1", UNFINISHED)
     ]
 
 

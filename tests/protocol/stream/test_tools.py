@@ -17,7 +17,7 @@ from usechat.protocol.chunks import (
     ToolOutputDeniedChunk,
     ToolOutputErrorChunk,
 )
-from usechat.protocol.stream import BROKEN_OFF
+from usechat.protocol.stream import UNFINISHED
 
 # Parts are written `p.Text`, chunks by their bare names.
 import usechat.parts as p  # isort: skip
@@ -216,7 +216,7 @@ def test_tools(sent: list[Part], expected: list[Chunk]) -> None:
 @pytest.mark.parametrize("sdk", ["any", "6"])
 def test_a_call_whose_approval_was_not_asked_for_yet_fails_with_the_turn(sdk: str) -> None:
     sent = body([WEATHER, p.ApprovalRequest("a1", "c1"), p.Error("x")], sdk)
-    assert ToolOutputErrorChunk("c1", BROKEN_OFF) in sent
+    assert ToolOutputErrorChunk("c1", UNFINISHED) in sent
     assert not any(isinstance(chunk, ToolApprovalRequestChunk) for chunk in sent)
 
 

@@ -18,7 +18,7 @@ from usechat.protocol.chunks import (
     TextStartChunk,
     ToolOutputErrorChunk,
 )
-from usechat.protocol.stream import BROKEN_OFF, STOPPED
+from usechat.protocol.stream import STOPPED, UNFINISHED
 
 # Parts are written `p.Text`, chunks by their bare names.
 import usechat.parts as p  # isort: skip
@@ -66,7 +66,7 @@ import usechat.parts as p  # isort: skip
                 TextDeltaChunk("1", "a"),
                 TextEndChunk("1"),
                 WEATHER_CHUNK,
-                ToolOutputErrorChunk("c1", BROKEN_OFF),
+                ToolOutputErrorChunk("c1", UNFINISHED),
                 MessageMetadataChunk({"usage": {"outputTokens": 3}}),
                 ErrorChunk("No luck."),
                 FinishChunk("error"),

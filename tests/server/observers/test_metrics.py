@@ -84,7 +84,7 @@ def test_a_refused_request_is_counted_by_its_status_and_whose_fault_it_was(statu
         ("ended", []),
         ("client", [("adapter.stream.aborts.client", {}, 1)]),
         ("slow", [("adapter.stream.aborts.server", {"reason": "slow"}, 1)]),
-        ("broken-off", [("adapter.stream.aborts.server", {"reason": "broken-off"}, 1)]),
+        ("disconnected", [("adapter.stream.aborts.server", {"reason": "disconnected"}, 1)]),
     ],
 )
 def test_a_stream_is_counted_and_so_is_who_cut_it_off(reason: str, aborts: list[Record]) -> None:

@@ -113,7 +113,7 @@ def test_a_registry_of_your_own_has_every_foreseeable_series_at_zero() -> None:
         'adapter_request_count_total{outcome="stopped",status="200"}',
         'adapter_request_count_total{outcome="waiting",status="200"}',
         "adapter_stream_aborts_client_total",
-        'adapter_stream_aborts_server_total{reason="broken-off"}',
+        'adapter_stream_aborts_server_total{reason="disconnected"}',
         'adapter_stream_aborts_server_total{reason="slow"}',
     }
 

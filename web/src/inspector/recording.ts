@@ -80,7 +80,7 @@ function readLine(line: Line, exchanges: Map<number, Exchange>, waiting: Map<num
   if (line.response) Object.assign(exchange, { status: line.response.status, headers: line.response.headers });
   else if (line.end) {
     exchange.ended = true;
-    if (line.end === "broken") exchange.error = "the endpoint broke off";
+    if (line.end === "broken") exchange.error = "the endpoint disconnected";
   } else {
     const text = (waiting.get(line.exchange) ?? "") + (line.data ?? decode(line.bytes ?? ""));
     const pieces = text.split(/\r?\n\r?\n/);

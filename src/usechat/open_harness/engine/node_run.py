@@ -257,8 +257,8 @@ class NodeRun:
     def _retry(self, attempt: int, error: Exception) -> None:
         """Emit an event of ours: an attempt failed, what it sent no longer counts, and another one follows."""
         assert self._context is not None, "an attempt has a context"
-        told = {"nodeId": self.node.id, "runId": self._context.run_id, "attempt": attempt, "error": text_of(error)}
-        self._run.emit({"type": "node:retry", **told})
+        fields = {"nodeId": self.node.id, "runId": self._context.run_id, "attempt": attempt, "error": text_of(error)}
+        self._run.emit({"type": "node:retry", **fields})
 
     def _contexts(self, run_id: str, session_name: str) -> Callable[[], NodeContext]:
         """Return a function that makes the context of each attempt."""

@@ -52,7 +52,7 @@ from usechat.protocol.values import json_text
 __all__ = ["OpenHarnessAdapter"]
 
 ABORTED: Final = "The flow was stopped before it finished."
-BROKEN_OFF: Final = "The connection to the flow broke off before it finished."
+INCOMPLETE: Final = "The connection to the flow was lost before the flow finished."
 FAILED: Final = "The flow failed."
 GOES_ON: Final = "{tool} goes on in the next message."
 
@@ -149,7 +149,7 @@ class OpenHarnessAdapter:
         if isinstance(error, asyncio.CancelledError):
             return list(self._end_statuses({}, "aborted"))
         if error is None or (self.failure and not isinstance(error, PublicError)):
-            return list(self._end_failed({}, self.failure or BROKEN_OFF))
+            return list(self._end_failed({}, self.failure or INCOMPLETE))
         return [*self._tools.settle_all(), *self._end_statuses({}, "failed")]
 
     def hand_over(self) -> list[Part]:
@@ -268,8 +268,8 @@ class OpenHarnessAdapter:
         invocation.errors.clear()
         if self._send_step_markers and list(self._invocations) == [invocation.run_id]:
             yield ResetStep(lane=invocation.run_id)
-        told = {"nodeId": invocation.node_id, "runId": invocation.run_id, "attempt": event.get("attempt")}
-        yield Data("node-retry", told, lane=invocation.run_id)
+        data = {"nodeId": invocation.node_id, "runId": invocation.run_id, "attempt": event.get("attempt")}
+        yield Data("node-retry", data, lane=invocation.run_id)
 
     def _node_skipped(self, event: Event) -> Iterator[Part]:
         if self._data:
@@ -384,8 +384,8 @@ class OpenHarnessAdapter:
         invocation.errors.add(str(text))
         reference = self._new_reference()
         what = f"{error_type}: {text!r}" if error_type else repr(text)
-        told = f"node {invocation.node_id!r} failed in run {invocation.run_id}: {what}"
-        self.notices.append(Notice("failure", told, event["type"], reference))
+        logged = f"node {invocation.node_id!r} failed in run {invocation.run_id}: {what}"
+        self.notices.append(Notice("failure", logged, event["type"], reference))
         if error_type or len(invocation.errors) == 1:
             self.failure = failed_step(invocation.node_id, str(error_type or ""), str(text), reference)
 

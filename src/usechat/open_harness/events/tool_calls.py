@@ -114,8 +114,8 @@ class AgentToolCalls:
         if error is None:
             return ToolResult(call.id, event.get("toolOutput"), lane=event["runId"])
         text, reference = failed_tool(call.name, event.get("errorType"), str(error), self._new_reference)
-        told = f"tool {call.name!r} of node {event['nodeId']!r} failed: {error!r}"
-        self._notices.append(Notice("failure", told, "agent:tool", reference))
+        logged = f"tool {call.name!r} of node {event['nodeId']!r} failed: {error!r}"
+        self._notices.append(Notice("failure", logged, "agent:tool", reference))
         return ToolError(call.id, text, lane=event["runId"])
 
     def _end(self, calls: list[_Open], run_id: str, text: str) -> list[ToolPart]:

@@ -116,8 +116,8 @@ class AgentNode:
             raise
         session.add(answer.messages)
         context.sessions.save(session)
-        told = _plain(answer)
-        context.emit({"type": "agent:complete", "result": told.pop("text"), **told})
+        result = _plain(answer)
+        context.emit({"type": "agent:complete", "result": result.pop("text"), **result})
         return answer
 
 
@@ -150,11 +150,11 @@ def _prompt_of(request: AgentRequest) -> str | list[str]:
 
 def _runtime_event(event: StreamEvent) -> dict[str, Any]:
     if event["type"] == "tool":
-        told = {"type": "agent:tool", "toolCallId": event["id"], "toolName": event["name"]}
+        call = {"type": "agent:tool", "toolCallId": event["id"], "toolName": event["name"]}
         if event["phase"] == "start":
-            return {**told, "toolInput": event["data"]}
-        told |= {"toolInput": event.get("input"), "toolOutput": event["data"], "durationMs": event.get("durationMs", 0)}
-        return told | {key: event[key] for key in ("error", "errorType") if key in event}
+            return {**call, "toolInput": event["data"]}
+        call |= {"toolInput": event.get("input"), "toolOutput": event["data"], "durationMs": event.get("durationMs", 0)}
+        return call | {key: event[key] for key in ("error", "errorType") if key in event}
     kind = f"agent:{event['type']}:delta" if event.get("delta") else f"agent:{event['type']}"
     return {"type": kind, "content": event["content"]}
 

@@ -134,11 +134,11 @@ class Link:
 def _event_in(frame: str | bytes) -> Event | None:
     """Return the event in a frame; the protocol says to ignore everything else."""
     try:
-        told: Any = read_json(frame if isinstance(frame, str) else frame.decode())
+        message: Any = read_json(frame if isinstance(frame, str) else frame.decode())
     except (ValueError, RecursionError):
-        told = None
-    if isinstance(told, dict) and told.get("type") == "event" and isinstance(told.get("event"), dict):
-        event: Event = told["event"]
+        message = None
+    if isinstance(message, dict) and message.get("type") == "event" and isinstance(message.get("event"), dict):
+        event: Event = message["event"]
         return event
     _logger.warning("a frame of a flow server was ignored: it holds no event")
     return None

@@ -53,15 +53,15 @@ class SessionServer:
 
     async def create(self, text: str) -> str:
         """Start a session; return its id."""
-        told = await self.post("/sessions", {"input": text})
-        if isinstance(told, dict) and isinstance(session_id := told.get("sessionId"), str):
+        response = await self.post("/sessions", {"input": text})
+        if isinstance(response, dict) and isinstance(session_id := response.get("sessionId"), str):
             return session_id
         raise PublicError(REFUSED)
 
     async def is_running(self, session_id: str) -> bool:
         """Return whether the session's workflow is running."""
-        told = await self._ask("GET", f"/sessions/{session_id}", None)
-        return isinstance(told, dict) and told.get("running") is True
+        response = await self._ask("GET", f"/sessions/{session_id}", None)
+        return isinstance(response, dict) and response.get("running") is True
 
     async def post(self, path: str, body: Any) -> Any:
         """Post JSON and return the answer. A request that may have arrived is not repeated."""
@@ -84,7 +84,7 @@ class SessionServer:
                 except TimeoutError:
                     return
                 except (httpx2.TransportError, InvalidFrame) as error:
-                    _logger.warning("the events of session %s broke off: %s", session_id, error)
+                    _logger.warning("the events of session %s ended early: %s", session_id, error)
                 if progress:
                     break
         raise PublicError(LOST)
@@ -106,8 +106,8 @@ class SessionServer:
                     piece = await anext(pieces, b"")
                 if not piece:
                     return
-                for told in decoder.receive(piece):
-                    if (event := _event_in(told.data)) is not None:
+                for sent in decoder.receive(piece):
+                    if (event := _event_in(sent.data)) is not None:
                         yield event
 
     async def _ask(self, method: str, path: str, body: Any) -> Any:

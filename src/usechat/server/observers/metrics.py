@@ -147,8 +147,6 @@ QUEUE_INSTRUMENTS: Final = (TURNS_WAITING, TURNS_OLDEST, TURNS_RUNNING)
 """Further metrics of a web process whose agents run in other processes; read from Redis."""
 
 
-_FRAMEWORKS: Final = ("langgraph", "openai-agents", "pydantic-ai")
-"""The adapters whose series exist from the beginning; those of others begin with their first turn."""
 _PUBLISHED_TOGETHER: Final = 64 * 1024
 """Bytes are counted for every write. A local sum costs 0.1 µs; a counter of prometheus-client 0.4, in files 1.1."""
 
@@ -157,7 +155,7 @@ class MetricsObserver:
     """Counts and times everything a server does; where the numbers go is decided by ``bind``.
 
     Every foreseeable series exists from the beginning, at zero: Prometheus does not see the first increase of a series
-    that appears with it.
+    that appears with it. Those of a framework exist from the beginning of its first turn.
     """
 
     def __init__(self, bind: Bind) -> None:
@@ -172,15 +170,13 @@ class MetricsObserver:
         self._open_streams = bind(OPEN_STREAMS)
         self._bytes = bind(BYTES)
         self._aborts = {"client": bind(CLIENT_ABORTS)}
-        for reason in ("slow", "broken-off"):
+        for reason in ("slow", "disconnected"):
             self._count_abort(reason, 0)
         self._threads_waiting = bind(THREADS_WAITING)
         self._open_failures = bind(OPEN_FAILURES)
         self._open_connections = bind(OPEN_CONNECTIONS)
         self._unknown_events = bind(UNKNOWN_EVENTS)
         self._tokens: dict[tuple[str, str], Callable[[float], None]] = {}
-        for framework in _FRAMEWORKS:
-            self._count_no_tokens(framework)
         self._unpublished = 0
 
     def publish(self) -> None:
@@ -247,7 +243,8 @@ class MetricsObserver:
 
     def agent_invoked(self, agent: AgentInfo, chat_id: str) -> None:  # noqa: ARG002
         """Let the series of its adapter exist, at zero."""
-        self._count_no_tokens(agent.framework)
+        for kind in ("input", "output"):
+            self._count_tokens(agent.framework, kind, 0)
 
     def agent_ended(
         self,
@@ -260,10 +257,6 @@ class MetricsObserver:
         for kind in ("input", "output"):
             if amount := used.get(f"{kind}Tokens"):
                 self._count_tokens(agent.framework, kind, amount)
-
-    def _count_no_tokens(self, framework: str) -> None:
-        for kind in ("input", "output"):
-            self._count_tokens(framework, kind, 0)
 
     def _count_tokens(self, framework: str, kind: str, amount: float) -> None:
         if (framework, kind) not in self._tokens:

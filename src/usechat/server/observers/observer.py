@@ -53,7 +53,7 @@ class Observer(Protocol):
         ...
 
     def stream_closed(self, reason: str) -> None:
-        """A stream was closed: ``ended``, ``client`` (it left), ``slow`` or ``broken-off`` (by the server)."""
+        """A stream was closed: ``ended``, ``client`` (it left), ``slow`` or ``disconnected`` (by the server)."""
         ...
 
     def threads_waiting(self, change: int, /) -> None:
