@@ -89,6 +89,7 @@ class AgentWorker:
         self._observer = observer
         self._settings = settings
         self._threads = AgentThreads(settings.threads, on_waiting=observer.threads_waiting)
+        turns.runs.write_often()
         self._block = min(_LONGEST_BLOCK, turns.runs.lease / 4)
         self._hooks = Hooks(on_finish=on_finish, titles=title_function(titles))
         self._taken: dict[str, TakenTurn] = {}

@@ -54,7 +54,7 @@ except ImportError:
 from usechat.runs.redis.client import RedisClient
 from usechat.runs.redis.health import RedisHealth
 from usechat.runs.redis.listener import GIVE_UP, Listener, longest_block
-from usechat.runs.redis.writer import OwnedRun, Writer
+from usechat.runs.redis.writer import GATHER_BRIEFLY, OwnedRun, Writer
 
 __all__ = ["RedisRuns"]
 
@@ -280,6 +280,10 @@ class RedisRuns:
     def lease(self) -> float:
         """Seconds after which the run of a worker that died counts as lost."""
         return self._lease
+
+    def write_often(self) -> None:
+        """Gather frames for a shorter time: all readers are in other processes, and wait for every write."""
+        self._writer.gather = GATHER_BRIEFLY
 
     def turns_key(self, queue: str) -> str:
         """Return the key of a queue of turns."""
