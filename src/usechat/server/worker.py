@@ -163,7 +163,7 @@ class AgentWorker:
             except StoreUnreachable:
                 await _pause()
             except Exception:
-                _logger.exception("a turn could not be taken from the queue; it is tried again")
+                _logger.exception("a turn could not be taken from the queue; trying again")
                 await _pause()
 
     def _begin(self, taken: "TakenTurn", source: Source) -> None:
@@ -237,7 +237,7 @@ class AgentWorker:
             except StoreUnreachable:
                 await _pause()  # the store logs it
             except Exception:
-                _logger.exception("looking for turns of agent processes that died failed; it is tried again")
+                _logger.exception("cannot look for turns of dead agent processes; trying again")
                 await _pause()
 
     async def _leave(self) -> None:

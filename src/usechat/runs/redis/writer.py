@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 __all__ = ["GATHER_BRIEFLY", "OwnedRun", "Writer"]
 
 _GATHER: Final = 0.0075
-"""Seconds from the begin of one write to the next: what is appended in between is written together."""
+"""Seconds from the start of one write to the next: what is appended in between is written together."""
 GATHER_BRIEFLY: Final = 0.003
 """The same of an agent process, whose readers are in other processes and wait for each write."""
 _RETRY_DELAY: Final = 0.1
@@ -85,7 +85,7 @@ class Writer:
         self._health = health
         self._on_lost = on_lost
         self.gather = _GATHER
-        """Seconds from the begin of one write to the next."""
+        """Seconds from the start of one write to the next."""
         self._waiting: dict[str, OwnedRun] = {}
         self._filled = asyncio.Event()
 
