@@ -365,3 +365,12 @@ def _item_of(part: Any) -> Iterator[Mapping[str, Any]]:
     elif part["type"] == "tool-result":
         text = conversation.result_text(part["output"])
         yield {"type": "function_call_output", "call_id": part["toolCallId"], "output": text}
+
+
+def tools_of(agent: Any) -> Iterator[tuple[str, Any, Any]]:
+    """Yield the name, the input schema and the output schema of each function tool of an agent, for `usechat types`."""
+    from agents import FunctionTool
+
+    for tool in agent.tools:
+        if isinstance(tool, FunctionTool):
+            yield tool.name, tool.params_json_schema, tool.output_json_schema
