@@ -204,6 +204,15 @@ async def test_what_an_evaluator_knows_of_a_run_is_not_sent_again(monkeypatch: p
     assert (len(sent) >= 1000, sum(sent) < 1_000_000) == (True, True)
 
 
+@pytest.mark.parametrize("size", [1_000, 100_000, 10_000_000])
+async def test_requests_and_answers_may_be_of_any_size(size: int) -> None:
+    requester = Requester("", "sizes")
+    for _ in range(2):
+        assert await evaluate(f"$pad('x', {size})", Scope({}, requester=requester)) == "x".ljust(size)
+        item = Scope({}, own={"item": "x" * size}, requester=requester)
+        assert await evaluate("$length(item)", item) == size
+
+
 async def test_runs_that_share_an_evaluator_do_not_see_each_others_values() -> None:
     scopes = [Scope({"a": {"n": number}}, requester=Requester("", f"run {number}")) for number in range(3)]
     assert [await evaluate("$string(a.n)", scope) for scope in scopes * 2] == ["0", "1", "2"] * 2

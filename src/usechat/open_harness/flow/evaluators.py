@@ -33,6 +33,10 @@ __all__ = ["Requester", "evaluate_in_process"]
 _MAXIMUM: Final = 2 * max(2, os.cpu_count() or 2)
 _START_SECONDS: Final = 60.0
 """How long an evaluator may take to start; that does not count as the time of the expression."""
+_PIPE_BYTES: Final = 32 * 1024
+"""What an empty pipe takes without blocking."""
+_CAN_WATCH_PIPES: Final = os.name != "nt"
+"""Whether event loops tell when there is something to read; those of Windows do so for sockets alone."""
 _KEPT_BYTES: Final = 32 * 1024 * 1024
 """How much may have been sent to an evaluator for one run; with more, it forgets the values."""
 
@@ -69,7 +73,7 @@ class _Evaluator:
         self._receive()
         self.is_ready = True
 
-    def ask(
+    async def ask(
         self,
         texts: Sequence[str],
         values: Mapping[str, Any],
@@ -77,13 +81,47 @@ class _Evaluator:
         timeout_ms: float,
         requester: Requester,
     ) -> bytes:
-        """Send a request and wait for the answer."""
+        """Send a request and return the answer.
+
+        Large ones are written and read in a thread, because a pipe that is full blocks. For a small one, such as that
+        of each item of a list, a thread would take longer than the evaluation.
+        """
+        news = self._news(values, requester)
+        request = {"texts": texts, "names": list(values), "scopes": scopes, "timeoutMs": timeout_ms, **news}
+        if news["values"] or len(scopes) > 1 or not _CAN_WATCH_PIPES:
+            return await in_thread(lambda: self._exchange(json_text(request).encode()))
+        frame = json_text(request).encode()
+        if len(frame) > _PIPE_BYTES:
+            return await in_thread(lambda: self._exchange(frame))
+        self._send(frame)
+        await self._until_readable()
+        return await in_thread(self._receive) if self._is_large() else self._receive()
+
+    async def _until_readable(self) -> None:
+        """Wait until an answer begins to arrive, or the process has ended."""
+        assert self._process.stdout is not None, "it is a pipe"
+        loop = asyncio.get_running_loop()
+        arrived = asyncio.Event()
+        descriptor = self._process.stdout.fileno()
+        loop.add_reader(descriptor, arrived.set)
+        try:
+            await arrived.wait()
+        finally:
+            loop.remove_reader(descriptor)
+
+    def _is_large(self) -> bool:
+        """Return whether more arrives than a pipe holds."""
+        head = self._process.stdout.peek()[:4]  # type: ignore[union-attr]  # it is a buffered reader
+        return len(head) == 4 and int.from_bytes(head) > _PIPE_BYTES
+
+    def _exchange(self, frame: bytes) -> bytes:
+        self._send(frame)
+        return self._receive()
+
+    def _send(self, frame: bytes) -> None:
         assert self._process.stdin is not None, "it is a pipe"
-        request = {"texts": texts, "names": list(values), "scopes": scopes, "timeoutMs": timeout_ms}
-        frame = json_text({**request, **self._news(values, requester)}).encode()
         self._sent += len(frame)
         evaluation.write_frame(self._process.stdin, frame)  # type: ignore[arg-type]
-        return self._receive()
 
     def kill(self) -> None:
         """Kill the process and wait for its end, in a thread: another one may be waiting for its answer."""
@@ -175,7 +213,7 @@ async def evaluate_in_process(
             try:
                 if not evaluator.is_ready:
                     await _started(evaluator, limit)
-                frame = await in_thread(lambda: evaluator.ask(texts, values, scopes, timeout_ms, requester))
+                frame = await evaluator.ask(texts, values, scopes, timeout_ms, requester)
             except BaseException:
                 evaluator.kill()
                 raise
