@@ -173,7 +173,11 @@ async def texts(described: dict[str, Any]) -> list[Any]:
     return [each.get("output", each).get("text", each) for each in snapshot["outputs"]["each"]["iterations"]]
 
 
-async def test_functions_of_many_items_are_evaluated_in_few_requests(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("is_parallel", [False, True])
+@pytest.mark.parametrize("item", ["item", "$$.item"])
+async def test_functions_of_many_items_are_evaluated_in_few_requests(
+    item: str, is_parallel: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
     asked: list[int] = []
 
     async def counted(*arguments: Any) -> Any:
@@ -181,8 +185,9 @@ async def test_functions_of_many_items_are_evaluated_in_few_requests(monkeypatch
         return await evaluate_in_process(*arguments)
 
     monkeypatch.setattr("usechat.open_harness.flow.expressions.evaluate_in_process", counted)
-    told = await texts(for_each("{{ $string(item.n) }} of {{ $count(list.value) }}", count=450, when="$exists(item.n)"))
-    assert told == [f"{n} of 450" for n in range(450)]
+    text = f"{{{{ $string({item}.n) }}}} of {{{{ $count(list.value) }}}}"
+    described = {**for_each(text, count=450, when="$exists(item.n)"), "parallel": is_parallel}
+    assert await texts(described) == [f"{n} of 450" for n in range(450)]
     assert asked == [200, 200, 50]
 
 
