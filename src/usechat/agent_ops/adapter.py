@@ -164,8 +164,8 @@ class SessionAdapter:
         if self.ended:
             return
         self.ended = True
-        if error is None and self._turn is not None and self._settling:
-            yield from self._turn.settle()
+        if error is None and self._settling:
+            yield from self._end_of_ours()
         elif error is None:
             yield Error(INTERRUPTED)
 
@@ -280,11 +280,15 @@ class SessionAdapter:
                 yield from self._turn_event(event)
 
     def _end_of_ours(self) -> Iterator[Part]:
-        """Handle the end of our prompt: of its turn, or before any output."""
-        if self._runner_is_lost:
+        """Handle the end of our prompt: of its turn, or before any output.
+
+        A turn without an end of its own is incomplete if its runner disconnected, whatever the runner reports later.
+        """
+        turn = self._turn
+        if self._runner_is_lost and (turn is None or turn.ended is None):
             yield Error(RUNNER_LOST)
-        elif self._turn is not None:
-            yield from self._turn.settle()
+        elif turn is not None:
+            yield from turn.settle()
         else:
             yield Error(TURN_FAILED)
 
@@ -321,10 +325,15 @@ class SessionAdapter:
             self.prompt.on_runner_busy()
 
     def _runner_disconnected(self, data: Mapping[str, Any]) -> Iterator[Part]:
-        """End our turn if it is given up. Without that word, the runner may connect again and go on with it."""
-        if self.prompt.is_active and data.get("runnerBusy") is False:
-            yield Error(RUNNER_LOST)
-        self._runner_is_lost = True
+        """End our turn if it is given up, which ``runnerBusy: false`` says.
+
+        Valet sends ``runnerDisconnected`` alone and waits a minute: a runner that connects again may go on with its
+        turn. Until there is output of the turn, an idle or free runner is no good end.
+        """
+        if self.prompt.is_active:
+            self._runner_is_lost = True
+            if data.get("runnerBusy") is False:
+                yield from self._end_of_ours()
 
     def _init(self, init: Init) -> Iterator[Part]:
         if self._turn is None or not self._is_continued:
