@@ -1,7 +1,6 @@
 """One session: its connections, its queue of prompts and its running turn.
 
-It is scripted: it repeats what the real session servers send and accept, as far as that was seen or read, and is not one
-of them.
+It is scripted: it repeats what the real session servers send and accept, as far as that was seen or read.
 """
 
 import asyncio
