@@ -35,7 +35,7 @@ from typing import Any, Final, Protocol, TypeAlias, TypeVar, cast
 
 import msgspec
 
-from usechat.chats.blobs import Blob, BlobStore, FileUrls, extract_files, stored_file_ids
+from usechat.chats.blobs import Blob, BlobStore, FileUrls, extract_files, inline_files, stored_file_ids
 from usechat.chats.chat import (
     ENDED_BADLY,
     MessageNode,
@@ -725,10 +725,28 @@ class ChatStore(abc.ABC):
         """Return a stored file of a chat."""
         async with self.transaction(chat_id, writes=False) as transaction:
             _owned(transaction, owner)
-            blob = await transaction.blob(blob_id) if self._blobs is None else await self._blobs.get(chat_id, blob_id)
+            blob = await self._blob(transaction, chat_id, blob_id)
         if blob is None:
             raise ChatNotFound("No such file.")
         return blob
+
+    async def load_files(self, chat_id: str, messages: Sequence[UIMessage], *, limit: int) -> list[UIMessage]:
+        """Return messages that hold the content of their stored files, as the page has sent them.
+
+        The files of the last messages come first. Those beyond ``limit`` bytes in all are not loaded.
+        """
+        wanted = {blob_id: None for message in reversed(messages) for blob_id in stored_file_ids(message)}
+        loaded: dict[str, Blob] = {}
+        if wanted:
+            async with self.transaction(chat_id, writes=False) as transaction:
+                for blob_id in wanted:
+                    blob = await self._blob(transaction, chat_id, blob_id)
+                    limit -= 0 if blob is None else len(blob.data)
+                    if limit < 0:
+                        break
+                    if blob is not None:
+                        loaded[blob_id] = blob
+        return [inline_files(message, loaded) for message in messages]
 
     # -- Changing.
 
@@ -883,6 +901,11 @@ class ChatStore(abc.ABC):
                 await transaction.put_blob(blob)
             else:
                 await self._blobs.put(chat_id, blob)
+
+    async def _blob(self, transaction: Transaction, chat_id: str, blob_id: str) -> Blob | None:
+        if self._blobs is None:
+            return await transaction.blob(blob_id)
+        return await self._blobs.get(chat_id, blob_id)
 
     async def _foreign_blobs(self, chat_id: str, messages: Mapping[int, UIMessage]) -> list[Blob]:
         blobs = cast("BlobStore", self._blobs)
