@@ -28,8 +28,9 @@ and three queries over all chats. ``MemoryChats`` and ``SqlChats`` are the two.
 """
 
 import abc
+import asyncio
 import base64
-from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from typing import Any, Final, Protocol, TypeAlias, TypeVar, cast
 
@@ -91,12 +92,16 @@ __all__ = [
     "LostAnswer",
     "RestFunction",
     "Transaction",
+    "paced",
     "read_cursor",
     "write_cursor",
 ]
 
 _Position = TypeVar("_Position", bound=tuple[Any, ...])
+_Item = TypeVar("_Item")
 
+_AT_ONCE: Final = 50
+"""How many messages are read, copied or checked before others have the event loop."""
 _ATTEMPTS: Final = 5
 _LARGEST_INLINE: Final = 16 * 1024
 
@@ -500,9 +505,10 @@ class ChatStore(abc.ABC):
         Raises InvalidRequest, Unprocessable or ChatNotFound if the request cannot be served.
         """
         check_id(request.chat_id, "the chat id")
-        if files is not None:
-            request = msgspec.structs.replace(request, messages=[files.read(each) for each in request.messages])
-        extracted = [extract_files(_clean_if_valid(message), self._inline_limit) for message in request.messages]
+        extracted = []
+        async for message in paced(request.messages):
+            stored = message if files is None else files.read(message)
+            extracted.append(extract_files(_clean_if_valid(stored), self._inline_limit))
         request = msgspec.structs.replace(request, messages=[message for message, _ in extracted])
         blobs = {blob.id: blob for _, found in extracted for blob in found}
         for _ in range(_ATTEMPTS):
@@ -690,12 +696,11 @@ class ChatStore(abc.ABC):
             view = await _View.of(transaction, owner)
             branch = view.visible_branch()
             messages = await view.messages([node.key for node in branch])
-        siblings = {node.id: view.siblings(node.key) for node in branch}
         return LoadedChat(
             chat=view.chat,
             messages=[messages[node.key] for node in branch],
             head_id=branch[-1].id if branch else None,
-            siblings={message_id: ids for message_id, ids in siblings.items() if len(ids) > 1},
+            siblings=view.siblings(branch),
             running=view.running,
             outcomes={node.id: node.outcome for node in branch if node.outcome is not None},
             created={node.id: node.created for node in branch},
@@ -953,6 +958,14 @@ class ChatStore(abc.ABC):
         return count
 
 
+async def paced(items: Iterable[_Item]) -> AsyncIterator[_Item]:
+    """Yield items, and yield to the event loop after each few: a long chat must not delay the answers of others."""
+    for number, item in enumerate(items, 1):
+        yield item
+        if number % _AT_ONCE == 0:
+            await asyncio.sleep(0)
+
+
 def write_cursor(position: tuple[Any, ...]) -> str:
     """Write a position in the list of chats as text that needs no escaping in a URL."""
     return base64.urlsafe_b64encode(msgspec.json.encode(position)).rstrip(b"=").decode()
@@ -1141,7 +1154,7 @@ class _Turn:
         messages = self._request.messages
         if messages and messages[-1]["role"] != "assistant":
             messages = messages[:-1]
-        for message in messages:
+        async for message in paced(messages):
             try:
                 node = await self._store_message(message, self._tree.leaf)
             except InvalidRequest:  # the page's copy is not to be trusted: what no client would accept is left out
@@ -1213,9 +1226,12 @@ class _View:
     def visible_branch(self) -> list[MessageNode]:
         return [node for node in self.tree.branch() if node.key not in self._hidden]
 
-    def siblings(self, key: int) -> list[str]:
-        hidden = {self.tree.nodes[each].id for each in self._hidden if each in self.tree.nodes}
-        return [message_id for message_id in self.tree.siblings(key) if message_id not in hidden]
+    def siblings(self, branch: Iterable[MessageNode]) -> dict[str, list[str]]:
+        """Return the ids of all versions of each message that has several."""
+        by_parent: dict[int | None, list[str]] = {}
+        for node in self.visible():
+            by_parent.setdefault(node.parent, []).append(node.id)
+        return {node.id: by_parent[node.parent] for node in branch if len(by_parent[node.parent]) > 1}
 
     async def messages(self, keys: Collection[int]) -> dict[int, UIMessage]:
         found = await self._transaction.messages(keys)
