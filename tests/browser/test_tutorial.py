@@ -1,6 +1,7 @@
 """The tutorial, followed to the letter: its files are written, built, served and used."""
 
 import re
+import sys
 from pathlib import Path
 
 import pytest
@@ -29,8 +30,9 @@ def write_files(directory: Path, text: str) -> list[str]:
 
 
 @pytest.fixture
-def chapters(tmp_path: Path) -> list[str]:
+def chapters(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The chapters up to the page, and that of stored chats. The packages are those of the example."""
+    monkeypatch.delitem(sys.modules, "agent", raising=False)  # of an earlier test
     example = EXAMPLES / "react-minimal"
     install(example)
     (tmp_path / "node_modules").symlink_to(example / "node_modules")
