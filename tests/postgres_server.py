@@ -65,7 +65,16 @@ def restartable_postgres_server() -> Iterator[PostgresServer]:
         subprocess.run(
             [packages / _PROGRAMS / "initdb", "-D", data, "-U", "tester", "-A", "trust", "--no-sync"], check=True, **run
         )
-        command = [packages / _PROGRAMS / "postgres", "-D", data, "-k", directory, "-c", "listen_addresses=", "-F"]
+        command: list[str | Path] = [
+            packages / _PROGRAMS / "postgres",
+            "-D",
+            data,
+            "-k",
+            directory,
+            "-c",
+            "listen_addresses=",
+            "-F",
+        ]
         server = PostgresServer(command, directory, run)
         try:
             yield server
