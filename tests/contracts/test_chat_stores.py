@@ -799,6 +799,17 @@ async def test_a_message_with_a_stored_file_is_known_again(make: Make) -> None:
     assert len((await store.load("c1", owner="ada")).siblings) == 1, "the answer has versions, the question has none"
 
 
+async def test_the_files_of_the_last_messages_are_loaded_up_to_a_limit(make: Make) -> None:
+    store, _ = await make(inline_limit=100)
+    urls = ["data:image/png;base64," + base64.b64encode(bytes([number]) * 100).decode() for number in range(3)]
+    for number, url in enumerate(urls):
+        await turn(store, ask(user(f"u{number}", "Look", picture(url))), "A")
+    messages = (await store.load("c1", owner="ada")).messages
+    loaded = await store.load_files("c1", [*messages, user("u9", "Gone", picture("usechat-file:00"))], limit=250)
+    shown = [part.get("url") for message in loaded for part in message["parts"] if part["type"] == "file"]
+    assert shown == [messages[0]["parts"][0].get("url"), *urls[1:], "usechat-file:00"]
+
+
 async def test_files_can_be_stored_elsewhere(make: Make) -> None:
     class Shelf:
         def __init__(self) -> None:

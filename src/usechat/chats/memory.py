@@ -19,6 +19,7 @@ from usechat.chats.store import (
     Claim,
     ClaimRow,
     ListedChat,
+    paced,
     read_cursor,
     write_cursor,
 )
@@ -193,7 +194,7 @@ class _MemoryTransaction:
         return list(self.found.nodes.values())
 
     async def messages(self, keys: Collection[int]) -> dict[int, UIMessage]:
-        return {key: copy.deepcopy(self.found.messages[key]) for key in keys}
+        return {key: copy.deepcopy(self.found.messages[key]) async for key in paced(keys)}
 
     async def put_message(self, node: MessageNode, message: UIMessage) -> None:
         if (before := self.found.nodes.get(node.key)) is not None:

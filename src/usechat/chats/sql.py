@@ -26,6 +26,7 @@ from usechat.chats.store import (
     Claim,
     ClaimRow,
     ListedChat,
+    paced,
     read_cursor,
     write_cursor,
 )
@@ -294,7 +295,7 @@ class _SqlTransaction:
 
     async def nodes(self) -> list[MessageNode]:
         asked = select(*_NODE).where(MESSAGES.c.chat == bindparam("key")).order_by(MESSAGES.c.sequence)
-        return [_node(row) for row in await self._connection.execute(asked, {"key": self._key})]
+        return [_node(row) async for row in paced(await self._connection.execute(asked, {"key": self._key}))]
 
     async def messages(self, keys: Collection[int]) -> dict[int, UIMessage]:
         if not keys:
@@ -306,7 +307,7 @@ class _SqlTransaction:
             MESSAGES.c.chat == self._key, MESSAGES.c.sequence.between(*within)
         )
         wanted = set(keys)
-        for row in await self._connection.execute(asked):
+        async for row in paced(await self._connection.execute(asked)):
             if row.sequence in wanted:
                 found[row.sequence] = read_text(row.body)
         asked_growth = select(GROWTH.c.sequence, GROWTH.c.growth).where(

@@ -85,6 +85,8 @@ _REST_SECONDS: Final = 5.0
 """Seconds in which the store of runs must give the log of a dead worker; after that the answer is lost without it."""
 _CLEAN_UP: Final = 3600.0
 """The most seconds between two deletions of chats that are too old."""
+_LARGEST_FILES: Final = 64 * 1024 * 1024
+"""How many bytes of stored files an agent gets with its history; no provider of models takes more."""
 _TITLE: Final = "chat-title"
 _SCHEMES: Final = {"ws": "http", "wss": "https"}
 
@@ -370,7 +372,10 @@ class StoredTurns:
     ) -> Reading:
         recorder, recording = None, None
         try:
-            context = make_context(await self._for_agent(begun.request, files))
+            request = await self._for_agent(begun.request, files)
+            if source is not None:
+                request = await self._with_files(request, files)
+            context = make_context(request)
             calls = _calls_of(begun.continues)
             info = msgspec.structs.replace(
                 info,
@@ -420,7 +425,7 @@ class StoredTurns:
         ``instead_of`` is a run that had begun to answer, and died.
         """
         found = msgspec.convert(recording, QueuedRecording)
-        request = context.turn.request
+        request, files = context.turn.request, FileUrls(found.files)
         recorder = StoredAnswer(
             self.store,
             found.claim,
@@ -428,15 +433,16 @@ class StoredTurns:
             context,
             self._hooks,
             continues=request.continues,
-            files=FileUrls(found.files),
+            files=files,
             title=found.title,
             take_over=True,
             instead_of=instead_of,
         )
 
-        def begin() -> None:
+        async def begin() -> None:
             if found.is_new:
                 self._entitle(found.claim.chat_id, list(request.messages), recorder)
+            context.turn.request = await self._with_files(request, files)
 
         return RecordedRun(_TakingOver(source, recorder, begin), recorder, frozenset(found.known_ids))
 
@@ -457,15 +463,21 @@ class StoredTurns:
             await self.store.finish(begun.claim, message, "lost")
 
     async def _for_agent(self, request: ChatRequest, files: FileUrls) -> ChatRequest:
-        """Return the request that the agent gets: files with addresses that a model can fetch, and as much as it takes.
-
-        What is stored stays whole.
-        """
+        """Return the request that the agent gets: as much of the history as it takes. What is stored stays whole."""
         messages = [files.write(message) for message in request.messages]
         if self._hooks.history is not None:
             messages = list(await _awaited(self._hooks.history(messages)))
         is_whole = len(messages) == len(request.messages)
         return msgspec.structs.replace(request, messages=messages, has_whole_history=is_whole)
+
+    async def _with_files(self, request: ChatRequest, files: FileUrls) -> ChatRequest:
+        """Return the request with the content of stored files, in the process that answers: a queue keeps addresses.
+
+        The provider of a model cannot read addresses of this server.
+        """
+        stored = [files.read(message) for message in request.messages]
+        loaded = await self.store.load_files(request.chat_id, stored, limit=_LARGEST_FILES)
+        return msgspec.structs.replace(request, messages=[files.write(message) for message in loaded])
 
     # -- Titles.
 
@@ -542,7 +554,7 @@ class StoredTurns:
 class _TakingOver:
     """A source that answers once its recorder has taken over the chat."""
 
-    def __init__(self, source: Source, recorder: "StoredAnswer", on_begin: Callable[[], object]) -> None:
+    def __init__(self, source: Source, recorder: "StoredAnswer", on_begin: Callable[[], Awaitable[None]]) -> None:
         self._source = source
         self._recorder = recorder
         self._on_begin = on_begin
@@ -553,7 +565,7 @@ class _TakingOver:
             await self._recorder.take_over()
         except ClaimLost:
             raise PublicError(LOST) from None
-        self._on_begin()
+        await self._on_begin()
         await self._source.drive(context)
 
 
