@@ -34,6 +34,8 @@ export interface StoredChat {
   messages: UIMessage[];
   running: boolean;
   continued?: UIMessage | undefined;
+  /** The agent that the user chose, where the server offers several. */
+  agent?: string | undefined;
 }
 
 export function loadChat(id: string): StoredChat {

@@ -10,6 +10,8 @@ export interface LoadedChat {
   siblings: Record<string, string[]>;
   running: { messageId: string | null } | null;
   feedback: Record<string, unknown>;
+  /** The agent that answered last. */
+  agent: string;
   version: number;
 }
 

@@ -71,6 +71,8 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """What is served and how: all that a worker must know. ``options`` are those of the kind, by name."""
 
     target: str
+    further: tuple[str, ...] = ()
+    """More agents, which a page can choose instead of the first one."""
     kind: str | None = None
     options: dict[str, Any] = {}
     path: str = "/api/chat"
@@ -165,6 +167,8 @@ def make_app(plan: Plan) -> Served:
     if plan.agents == "external":
         common = _common_options(plan)
         return _serve_answer(plan, ServedAnswer(_queue(plan, common)), common)
+    if plan.further:
+        return _serve_several(plan)
     kind = plan.kind or kind_of(plan.target)
     if kind is None:
         found = load_object(plan.target)
@@ -179,6 +183,24 @@ def make_app(plan: Plan) -> Served:
 def _is_app(found: Any) -> bool:
     """Tell whether an object is an ASGI app; an agent of a framework may be called with three arguments, too."""
     return is_asgi_app(found) and object_source(found) is None
+
+
+def _serve_several(plan: Plan) -> Served:
+    """Return the app of several agents, by name."""
+    targets = (plan.target, *plan.further)
+    agents = {}
+    for name, target in zip(_names_of(targets), targets, strict=True):
+        found = load_object(target) if kind_of(target) is None else None
+        if found is None or _is_app(found):
+            raise CannotServe(f"{target} is served alone; several OBJECTs are agents in Python, each MODULE:NAME")
+        agents[name] = _answer_of(found, target).answer
+    return _serve_answer(plan, ServedAnswer(agents), _common_options(plan))
+
+
+def _names_of(targets: Sequence[str]) -> list[str]:
+    """Return what people call the agents: the names of the objects, or all of a target if two have one name."""
+    short = [target.rpartition(":")[2] for target in targets]
+    return [name if short.count(name) == 1 else target for name, target in zip(short, targets, strict=True)]
 
 
 def make_worker(plan: Plan) -> "AgentWorker":
@@ -249,10 +271,10 @@ def _open_target(plan: Plan, kind: str, common: CommonOptions) -> ServedAnswer |
 def _answer_of(found: Any, target: str) -> ServedAnswer:
     """Return a Python object as an answer; raise ``CannotLoad`` if it can answer no chat."""
     try:
-        source = as_source(found)
+        as_source(found)
     except CannotAnswer as error:
         raise CannotLoad(f"{target} cannot be served: {error}") from None
-    return ServedAnswer(source, page_files=found.page_files if isinstance(found, HasPageFiles) else None)
+    return ServedAnswer(found, page_files=found.page_files if isinstance(found, HasPageFiles) else None)
 
 
 def _common_options(plan: Plan) -> CommonOptions:
@@ -305,8 +327,8 @@ def _with_page(plan: Plan, served: Served, authorize: Authorize, files: Mapping[
     app = served.app
     if plan.page:
         settings = PageSettings(
-            title=plan.title or plan.target,
-            name=plan.target,
+            title=plan.title or ", ".join(_names_of((plan.target, *plan.further)) if plan.further else [plan.target]),
+            name=" ".join((plan.target, *plan.further)),
             description=plan.description,
             api=served.path,
             auth=served.requires_auth,

@@ -20,7 +20,7 @@ from usechat.errors import InvalidRequest
 from usechat.protocol.ui_messages import UIMessage
 from usechat.server.endpoints import Endpoints
 from usechat.server.requests import CHAT_ID, Action, read_body
-from usechat.server.turns import file_urls
+from usechat.server.turns import Feedback, file_urls
 
 __all__ = ["ChatRoutes"]
 
@@ -142,9 +142,12 @@ class ChatRoutes:
         raise InvalidRequest("format is json or markdown")
 
     async def _feedback(self, request: Request) -> Response:
-        chat_id, owner = await self._chat(request, "rate")
-        feedback = await self._body(request)
-        await self._store.rate(chat_id, request.path_params["message_id"], feedback, owner=owner)
+        chat_id, message_id = str(request.path_params["chat_id"]), request.path_params["message_id"]
+        identity = await self._endpoints.identify(request, chat_id, "rate")
+        value = await self._body(request)
+        await self._store.rate(chat_id, message_id, value, owner=identity.subject)
+        feedback = Feedback(chat_id=chat_id, message_id=message_id, value=value, identity=identity)
+        await self._endpoints.report_feedback(feedback)
         return Response(status_code=204)
 
     async def _file(self, request: Request) -> Response:
@@ -195,6 +198,7 @@ def _described(chat: ChatRow, *, running: bool | None) -> dict[str, Any]:
         "updatedAt": _time(chat.updated),
         "archived": chat.archived,
         "pinned": chat.pinned,
+        "agent": chat.agent,
     }
     return found if running is None else {**found, "running": running}
 
@@ -203,6 +207,7 @@ def _loaded(loaded: LoadedChat, messages: list[UIMessage]) -> dict[str, Any]:
     return {
         "messages": messages,
         "headId": loaded.head_id,
+        "agent": loaded.chat.agent,
         "siblings": loaded.siblings,
         "running": None if loaded.running is None else {"messageId": loaded.running.message_id},
         "outcomes": loaded.outcomes,

@@ -49,6 +49,7 @@ _REQUEST: Final = {
         "messages": {"type": "array", "minItems": 1, "items": {"$ref": "#/components/schemas/UIMessage"}},
         "trigger": {"type": "string", "enum": ["submit-message", "regenerate-message"]},
         "messageId": {"type": "string"},
+        "agent": {"type": "string", "description": "Which agent answers, where several are served."},
     },
 }
 _MESSAGE: Final = {
@@ -86,6 +87,7 @@ _STORED_CHAT: Final = {
         "updatedAt": _TIME,
         "archived": {"type": "boolean"},
         "pinned": {"type": "boolean"},
+        "agent": {"type": "string", "description": "The name of the agent that answered last."},
         "running": {"type": "boolean", "description": "Whether it is being answered."},
         "version": {"type": "integer"},
     },
@@ -109,6 +111,7 @@ _CHAT_MESSAGES: Final = {
             "items": {"type": "object"},
         },
         "headId": {"type": ["string", "null"], "description": "The last message of the branch."},
+        "agent": {"type": "string", "description": "The name of the agent that answered last."},
         "siblings": {"type": "object", "additionalProperties": {"type": "array", "items": {"type": "string"}}},
         "running": {
             "type": ["object", "null"],
@@ -120,6 +123,29 @@ _CHAT_MESSAGES: Final = {
         "feedback": {"type": "object"},
         "version": {"type": "integer", "description": "That of the chat; the ETag says the same."},
     },
+}
+_AGENT_LIST: Final = {
+    "type": "object",
+    "required": ["agents"],
+    "properties": {
+        "agents": {
+            "type": "array",
+            "minItems": 1,
+            "description": "The first one is the default.",
+            "items": {
+                "type": "object",
+                "required": ["name", "description"],
+                "properties": {"name": {"type": "string"}, "description": {"type": "string"}},
+            },
+        }
+    },
+}
+_COUNT: Final = {"type": "integer", "minimum": 0}
+_LIMITS: Final = {
+    "type": "object",
+    "description": "How much one request may hold. Files are sent as `data:` URLs, a third larger than they are.",
+    "required": ["maximumBytes", "maximumFileBytes", "maximumFiles"],
+    "properties": {"maximumBytes": _COUNT, "maximumFileBytes": _COUNT, "maximumFiles": _COUNT},
 }
 _CHANGE: Final = {
     "type": "object",
@@ -155,6 +181,8 @@ def openapi(version: str, path: str = "/api/chat") -> Json:
                 "ChatList": _CHAT_LIST,
                 "ChatMessages": _CHAT_MESSAGES,
                 "ChatChange": _CHANGE,
+                "AgentList": _AGENT_LIST,
+                "Limits": _LIMITS,
             },
             "securitySchemes": {"bearer": {"type": "http", "scheme": "bearer"}},
         },
@@ -182,6 +210,7 @@ def _paths(path: str) -> Iterator[tuple[str, Json]]:
     state = _operation("state", "Return the state of the last run.", {"200": known}, 401, 403, 404, 503)
     yield f"{path}/{{id}}", {"parameters": [_CHAT], "get": state, **_changes()}
     yield from _stored_paths(path)
+    yield from _describing_paths(path.rpartition("/")[0])
     yield "/healthz", {"get": _open("health", "Report whether the process is alive.")}
     yield "/readyz", {"get": _open("readiness", "Report whether the store of runs can be reached.", 503)}
     yield "/metrics", {"get": _open("metrics", "Metrics for Prometheus.", 501)}
@@ -248,6 +277,20 @@ def _stored_paths(path: str) -> Iterator[tuple[str, Json]]:
     yield (
         f"{path}/{{id}}/files/{{fileId}}",
         {"parameters": [_CHAT, {**_CHAT, "name": "fileId", "description": "The file's id."}], "get": file},
+    )
+
+
+def _describing_paths(beside: str) -> Iterator[tuple[str, Json]]:
+    """Yield the paths that describe the server itself."""
+    listed = {"description": "The agents.", "content": {"application/json": {"schema": _reference("AgentList")}}}
+    yield (
+        f"{beside}/agents",
+        {"get": _operation("agents", "List the agents that can answer.", {"200": listed}, 401, 403, 404, 503)},
+    )
+    limits = {"description": "The limits.", "content": {"application/json": {"schema": _reference("Limits")}}}
+    yield (
+        f"{beside}/limits",
+        {"get": _operation("limits", "Return how much one request may hold.", {"200": limits}, 401, 403, 404, 503)},
     )
 
 
