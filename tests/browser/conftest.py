@@ -37,12 +37,19 @@ def chromium(playwright: Playwright) -> Iterator[Browser]:
 
 @contextmanager
 def page_served(
-    agent: Any, *, directory: Path | None = None, name: str = "", title: str = "Support", **more: Any
+    agent: Any, *, directory: Path | None = None, name: str = "", description: str = "", auth: bool = False, **more: Any
 ) -> Iterator[Served]:
     """Serve an agent with the page in front, under the prefix ``/chat``; ``more`` is for its app."""
     settings = Settings(limits=Limits(maximum_file_bytes=200_000, maximum_bytes=400_000))
     chats = ChatApp(agent, metrics=False, settings=settings, **more)
-    told = PageSettings(title=title, name=name, suggestions=("hello there",), chats="chats" in more)
+    told = PageSettings(
+        title="Support",
+        name=name,
+        description=description,
+        auth=auth,
+        suggestions=("hello there",),
+        chats="chats" in more,
+    )
     with serving({"chat": WithPage(chats, settings=told, authorize=allow_all, directory=directory)}) as served:
         yield served
         served.run(chats.shut_down()).result(PATIENCE)

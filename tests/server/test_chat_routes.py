@@ -9,6 +9,8 @@ from typing import Any
 
 import httpx2
 import pytest
+from starlette.applications import Starlette
+from starlette.routing import Mount
 
 from tests.chats.talking import REGENERATE, user
 from usechat.chats import ChatStore, MemoryChats, SqlChats
@@ -212,6 +214,20 @@ async def test_without_authentication_there_is_neither_list_nor_export() -> None
         found = [(await client.get(path)).status_code for path in ("/api/chats", "/api/chat/c1/export")]
         assert found == [404, 404]
         assert (await client.get("/api/chat/c1/messages")).status_code == 200
+    await app.shut_down()
+
+
+async def test_a_file_of_a_mounted_app_has_an_address_below_the_mount(chats: ChatStore) -> None:
+    app = ChatApp(agent, chats=chats, authorize=named, metrics=False)
+    outer = Starlette(routes=[Mount("/under/a/prefix", app)])
+    transport = httpx2.ASGITransport(outer)
+    async with httpx2.AsyncClient(transport=transport, base_url="http://a", headers={"x-name": "ada"}) as client:
+        url = f"data:image/png;base64,{base64.b64encode(b'x' * 30_000).decode()}"
+        message = {**user("u1", "Hi", {"type": "file", "mediaType": "image/png", "url": url})}
+        await client.post("/under/a/prefix/api/chat", json={"id": "c1", "message": message})
+        shown = (await get(client, "/under/a/prefix/api/chat/c1/messages"))["messages"][0]["parts"][0]["url"]
+        assert shown.startswith("http://a/under/a/prefix/api/chat/c1/files/")
+        assert (await client.get(shown)).content == b"x" * 30_000
     await app.shut_down()
 
 

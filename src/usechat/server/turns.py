@@ -737,5 +737,7 @@ def _replayed(answered: Answered, sdk: str) -> Reading:
 
 def file_urls(request: HTTPConnection, path: str, chat_id: str) -> FileUrls:
     """Return the addresses of a chat's files: absolute, because a model fetches them, too."""
-    base = str(request.base_url.replace(scheme=_SCHEMES.get(request.url.scheme, request.url.scheme))).rstrip("/")
+    scheme = _SCHEMES.get(request.url.scheme, request.url.scheme)
+    # Starlette's base_url is that of the outermost app; this app may be mounted below it.
+    base = str(request.base_url.replace(scheme=scheme, path=request.scope.get("root_path", ""))).rstrip("/")
     return FileUrls(f"{base}{path}/{quote(chat_id, safe='', errors='surrogatepass')}/files/")
