@@ -49,6 +49,7 @@ def page_served(
         auth=auth,
         suggestions=("hello there",),
         chats="chats" in more,
+        share=more.get("share", False),
     )
     with serving({"chat": WithPage(chats, settings=told, authorize=allow_all, directory=directory)}) as served:
         yield served

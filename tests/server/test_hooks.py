@@ -123,10 +123,13 @@ async def test_on_finish_that_hangs_does_not_keep_the_page_waiting_for_ever(
 @pytest.mark.parametrize(
     ("options", "sentence"),
     [
-        ({"titles": lambda _: "x"}, "titles, history and on_feedback are for chats that are stored; give chats, too"),
+        (
+            {"titles": lambda _: "x"},
+            "titles, history, on_feedback and share are for chats that are stored; give chats, too",
+        ),
         (
             {"history": last_messages(1)},
-            "titles, history and on_feedback are for chats that are stored; give chats, too",
+            "titles, history, on_feedback and share are for chats that are stored; give chats, too",
         ),
         (
             {"chats": MemoryChats(), "load": lambda _: []},

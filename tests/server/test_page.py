@@ -71,6 +71,7 @@ async def test_the_page_is_told_what_is_served(built: Path) -> None:
         "auth": True,
         "suggestions": ["Why?"],
         "chats": True,
+        "share": False,
     }
 
 

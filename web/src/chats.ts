@@ -8,6 +8,10 @@ export interface ChatEntry {
   /** Milliseconds since 1970. */
   changed: number;
   pinned?: boolean | undefined;
+  /** Whether a link lets others read it. */
+  shared?: boolean;
+  /** Whether the server has it. */
+  stored?: boolean;
   /** Whether the user gave the title. */
   named?: boolean | undefined;
 }

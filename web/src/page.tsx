@@ -9,6 +9,7 @@ import { focusPrompt } from "./components/prompt-input";
 import { textOf } from "./parts";
 import { saveFile } from "./save-file";
 import { ServerChats } from "./server-chats";
+import { ShareDialog } from "./share-dialog";
 import { useServerSettings } from "./server-settings";
 import type { Settings } from "./settings";
 import { ShortcutHelp } from "./shortcut-help";
@@ -28,6 +29,7 @@ export function Page({ settings }: { settings: Settings }) {
   const wide = useMedia("(min-width: 48rem)");
   const [listed, setListed] = useState(wide);
   const [panels, setPanels] = useState({ flow: matchMedia("(min-width: 64rem)").matches, inspector: false });
+  const [sharing, setSharing] = useState<ChatEntry>();
   const [overlay, setOverlay] = useState<"palette" | "help">();
   const [theme, toggleTheme] = useTheme();
   const [states, setStates] = useState<Record<string, ChatState>>({});
@@ -153,6 +155,7 @@ export function Page({ settings }: { settings: Settings }) {
               rename={list.rename}
               pin={list.pin}
               remove={remove}
+              share={settings.share ? setSharing : undefined}
               export={(chat, format) => void exportChat(chat, format)}
             />
           )}
@@ -186,6 +189,16 @@ export function Page({ settings }: { settings: Settings }) {
               Undo
             </Button>
           </div>
+        )}
+        {sharing && (
+          <ShareDialog
+            chat={sharing}
+            server={server}
+            close={() => {
+              setSharing(undefined);
+              setChanges((count) => count + 1);
+            }}
+          />
         )}
         <CommandPalette open={overlay === "palette"} close={() => setOverlay(undefined)} commands={commands} />
         <ShortcutHelp open={overlay === "help"} close={() => setOverlay(undefined)} />

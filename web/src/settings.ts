@@ -16,6 +16,8 @@ export interface Settings {
   suggestions: string[];
   /** Whether the server stores chats and lists them. */
   chats: boolean;
+  /** Whether stored chats can be shared by a link. */
+  share: boolean;
 }
 
 const DEFAULTS: Settings = {
@@ -26,6 +28,7 @@ const DEFAULTS: Settings = {
   auth: false,
   suggestions: [],
   chats: false,
+  share: false,
 };
 
 export function readSettings(): Settings {

@@ -95,6 +95,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     rate: int | None = None
     chats: str | None = None
     keep: float | None = None
+    share: bool = False
     remembers: bool = True
     """Whether chats are kept in memory without ``chats``: not where other processes answer the same chats."""
     agents: Literal["here", "external"] = "here"
@@ -119,6 +120,7 @@ _CHAT_OPTIONS: Final = (
     "rate",
     "chats",
     "keep",
+    "share",
 )
 """Options that have no effect on an ASGI app which is served as it is."""
 
@@ -291,11 +293,15 @@ def _common_options(plan: Plan) -> CommonOptions:
 
 
 def _serve_answer(plan: Plan, opened: ServedAnswer, common: CommonOptions) -> Served:
+    stored = _chats(plan)
+    if plan.share and stored is None:
+        raise CannotServe("--share is for chats that are stored; give --chats DATABASE")
     chats = ChatApp(
         opened.answer,
         also=opened.also,
         runs=common.runs or MemoryRuns(),
-        chats=_chats(plan),
+        chats=stored,
+        share=plan.share,
         authorize=common.authorize,
         settings=common.settings,
         path=common.path,
@@ -315,7 +321,7 @@ def _serve_app(plan: Plan, opened: ServedApp) -> Served:
         built_here=True,
         path=opened.path,
         requires_auth=opened.requires_auth,
-        unsupported_options=(*opened.unsupported_options, "chats", "keep"),
+        unsupported_options=(*opened.unsupported_options, "chats", "keep", "share"),
         disabled_by=opened.disabled_by,
         routes=chats[0].routes if chats else opened.routes,
     )
@@ -334,6 +340,7 @@ def _with_page(plan: Plan, served: Served, authorize: Authorize, files: Mapping[
             auth=served.requires_auth,
             suggestions=plan.suggestions,
             chats=any(getattr(route, "path", "") == f"{served.path}s" for route in served.routes),
+            share=plan.share,
         )
         with contextlib.suppress(PageMissing):
             app = WithPage(app, settings=settings, authorize=authorize, texts=files)

@@ -112,6 +112,8 @@ def _add_chat_options(add: Any) -> None:
         " memory; with --redis the page's messages are the history)")  # fmt: skip
     add("--keep", type=read.days, metavar="TIME",
         help="delete stored chats that were not changed for this long, such as 90d (default: keep them)")  # fmt: skip
+    add("--share", action="store_true", default=None,
+        help="let people share a stored chat by a link that anyone who can reach the server may read")  # fmt: skip
     add("--agents", choices=("here", "external"), metavar="WHERE",
         help="external: do not import OBJECT; it names a queue in Redis, and `usechat worker OBJECT` answers"
         " (default: here)")  # fmt: skip

@@ -166,6 +166,7 @@ class ChatApp(EndpointsApp):
             the web process ends: turns that were stopped while they waited, and answers that it finds lost.
         on_feedback: is given each :class:`~usechat.server.Feedback` on a message, once it is stored; needs ``chats``.
         load: returns the messages of a chat that the application has stored; not together with ``chats``.
+        share: let owners share a stored chat by a link that anyone can read, until they revoke it.
         path: where ``DefaultChatTransport`` posts to; it may have parameters, such as ``/projects/{project}/chat``.
         also: further paths that answer in the same way over HTTP: send, resume, stop, state.
         drain: how many seconds runs get to finish when the server shuts down. Their readers are disconnected at once,
@@ -197,13 +198,14 @@ class ChatApp(EndpointsApp):
         on_finish: FinishFunction | None = None,
         on_feedback: FeedbackFunction | None = None,
         load: LoadFunction | None = None,
+        share: bool = False,
         path: str = "/api/chat",
         also: Sequence[str] = (),
         drain: float = 10,
         observer: Observer | None = None,
         metrics: bool = True,
     ) -> None:
-        _check_chats(chats, path, load, titles or history or on_feedback)
+        _check_chats(chats, path, load, titles or history or on_feedback or share)
         queue = answer if isinstance(answer, TurnQueue) else None
         if queue is not None:
             _check_agents_elsewhere(chats, titles)
@@ -226,7 +228,9 @@ class ChatApp(EndpointsApp):
         )
         sockets = ChatSockets(endpoints)
         beside = path.rpartition("/")[0]
-        stored = None if chats is None else ChatRoutes(endpoints, chats, path, lists=authorize is not allow_all)
+        stored = None
+        if chats is not None:
+            stored = ChatRoutes(endpoints, chats, path, lists=authorize is not allow_all, shares=share)
         routes = [
             *(
                 route
@@ -245,7 +249,7 @@ class ChatApp(EndpointsApp):
 
 def _check_chats(chats: ChatStore | None, path: str, load: object, needs_chats: object) -> None:
     if chats is None and needs_chats:
-        raise InvalidSetting("titles, history and on_feedback are for chats that are stored; give chats, too")
+        raise InvalidSetting("titles, history, on_feedback and share are for chats that are stored; give chats, too")
     if chats is not None and load is not None:
         raise InvalidSetting("chats brings the history, and load brings another one; give one of them")
     if chats is not None and "{" in path:

@@ -75,6 +75,7 @@ _STATE: Final = {
     },
 }
 _IS_STORED: Final = "Where chats are stored (`ChatApp(chats=…)`): "
+_IS_SHARED: Final = "Where chats can be shared (`ChatApp(chats=…, share=True)`): "
 _TIME: Final = {"type": "string", "format": "date-time"}
 _STORED_CHAT: Final = {
     "type": "object",
@@ -88,6 +89,7 @@ _STORED_CHAT: Final = {
         "archived": {"type": "boolean"},
         "pinned": {"type": "boolean"},
         "agent": {"type": "string", "description": "The name of the agent that answered last."},
+        "shared": {"type": "boolean", "description": "Whether a link lets others read it."},
         "running": {"type": "boolean", "description": "Whether it is being answered."},
         "version": {"type": "integer"},
     },
@@ -272,11 +274,44 @@ def _stored_paths(path: str) -> Iterator[tuple[str, Json]]:
         f"{path}/{{id}}/messages/{{messageId}}/feedback",
         {"parameters": [_CHAT, {**_CHAT, "name": "messageId", "description": "The message's id."}], "put": rate},
     )
+    yield from _shared_paths(path)
     content = {"200": {"description": "The file.", "content": {"*/*": {}}}}
     file = _operation("file", f"{_IS_STORED}return a file of it.", content, 401, 403, 404, 503)
     yield (
         f"{path}/{{id}}/files/{{fileId}}",
         {"parameters": [_CHAT, {**_CHAT, "name": "fileId", "description": "The file's id."}], "get": file},
+    )
+
+
+def _shared_paths(path: str) -> Iterator[tuple[str, Json]]:
+    """Yield the paths that are there where stored chats can be shared."""
+    token = {"type": "object", "required": ["token"], "properties": {"token": {"type": "string"}}}
+    made = {"200": {"description": "The token of the link.", "content": {"application/json": {"schema": token}}}}
+    revoked = {"204": {"description": "The link leads nowhere any more."}}
+    share = _operation("share", f"{_IS_SHARED}let everyone who has the token read it.", made, 401, 403, 404, 503)
+    unshare = _operation("unshare", f"{_IS_SHARED}revoke the token.", revoked, 401, 403, 404, 503)
+    yield f"{path}/{{id}}/share", {"parameters": [_CHAT], "put": share, "delete": unshare}
+    chat = {
+        "type": "object",
+        "required": ["title", "messages"],
+        "properties": {
+            "title": {"type": "string"},
+            "messages": {"type": "array", "items": _reference("UIMessage")},
+        },
+    }
+    found = {"200": {"description": "The chat.", "content": {"application/json": {"schema": chat}}}}
+    parameter = {**_CHAT, "name": "token", "description": "The token of the link."}
+    beside = path.rpartition("/")[0]
+    shared = _operation("shared", f"{_IS_SHARED}read a shared chat.", found, 404, 503) | {"security": []}
+    yield f"{beside}/shared/{{token}}", {"parameters": [parameter], "get": shared}
+    content = {"200": {"description": "The file.", "content": {"*/*": {}}}}
+    file = _operation("sharedFile", f"{_IS_SHARED}return a file of a shared chat.", content, 404, 503)
+    yield (
+        f"{beside}/shared/{{token}}/files/{{fileId}}",
+        {
+            "parameters": [parameter, {**_CHAT, "name": "fileId", "description": "The file's id."}],
+            "get": file | {"security": []},
+        },
     )
 
 

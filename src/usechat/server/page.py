@@ -46,6 +46,7 @@ class PageSettings(msgspec.Struct, frozen=True, kw_only=True):
         auth: whether it asks for a token.
         suggestions: questions that a new user can choose from.
         chats: whether the app stores chats and lists them (``GET /api/chats``).
+        share: whether stored chats can be shared by a link (``ChatApp(share=True)``).
 
     >>> PageSettings(title="Support").api
     '/api/chat'
@@ -58,6 +59,7 @@ class PageSettings(msgspec.Struct, frozen=True, kw_only=True):
     auth: bool = False
     suggestions: tuple[str, ...] = ()
     chats: bool = False
+    share: bool = False
 
 
 class _File(msgspec.Struct, frozen=True):
@@ -157,6 +159,7 @@ def _with_settings(index: _File, settings: PageSettings) -> _File:
         "auth": settings.auth,
         "suggestions": settings.suggestions,
         "chats": settings.chats,
+        "share": settings.share,
     }
     content = html.escape(msgspec.json.encode(known).decode())
     text = index.content.decode().replace(_PLACE, f'<meta name="usechat" content="{content}" />')

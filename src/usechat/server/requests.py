@@ -33,7 +33,20 @@ __all__ = [
 
 
 Action: TypeAlias = Literal[
-    "send", "resume", "stop", "state", "check", "describe", "list", "load", "change", "delete", "export", "rate", "file"
+    "send",
+    "resume",
+    "stop",
+    "state",
+    "check",
+    "describe",
+    "list",
+    "load",
+    "change",
+    "delete",
+    "export",
+    "rate",
+    "file",
+    "share",
 ]
 """What a client wants to do. ``check`` is the page's request to check a stream, ``describe`` that for the agents and
 limits of the server, and ``list`` that for its chats: they are about no chat. ``load`` and what follows it are about a

@@ -68,6 +68,7 @@ __all__ = [
     "StoredTurns",
     "file_urls",
     "report_lost",
+    "shared_file_urls",
     "title_function",
 ]
 
@@ -737,7 +738,15 @@ def _replayed(answered: Answered, sdk: str) -> Reading:
 
 def file_urls(request: HTTPConnection, path: str, chat_id: str) -> FileUrls:
     """Return the addresses of a chat's files: absolute, because a model fetches them, too."""
+    return FileUrls(f"{_base(request)}{path}/{quote(chat_id, safe='', errors='surrogatepass')}/files/")
+
+
+def shared_file_urls(request: HTTPConnection, path: str, token: str) -> FileUrls:
+    """Return the addresses of the files of a chat that ``token`` shares; ``path`` is where a page posts to."""
+    return FileUrls(f"{_base(request)}{path.rpartition('/')[0]}/shared/{quote(token, safe='')}/files/")
+
+
+def _base(request: HTTPConnection) -> str:
+    """Return the address of the app. Starlette's is that of the outermost app; this one may be mounted below it."""
     scheme = _SCHEMES.get(request.url.scheme, request.url.scheme)
-    # Starlette's base_url is that of the outermost app; this app may be mounted below it.
-    base = str(request.base_url.replace(scheme=scheme, path=request.scope.get("root_path", ""))).rstrip("/")
-    return FileUrls(f"{base}{path}/{quote(chat_id, safe='', errors='surrogatepass')}/files/")
+    return str(request.base_url.replace(scheme=scheme, path=request.scope.get("root_path", ""))).rstrip("/")
