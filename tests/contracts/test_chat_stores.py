@@ -1064,3 +1064,22 @@ async def test_a_request_that_fails_changes_nothing(store: ChatStore) -> None:
         with pytest.raises(UsechatError):
             await store.begin(request, owner="ada", run_id="r")
     assert await store.load("c1", owner="ada") == before
+
+
+async def test_a_share_token_leads_to_its_chat_until_it_is_revoked(stores: Stores) -> None:
+    chats, other = stores
+    await turn(chats, ask(user("u1", "Hello")), "Hi")
+    token = await chats.share("c1", owner="ada")
+    assert await chats.share("c1", owner="ada") == token, "a second click makes no second link"
+    assert len((await other.load_shared(token)).messages) == 2
+    await chats.unshare("c1", owner="ada")
+    with pytest.raises(ChatNotFound):
+        await chats.load_shared(token)
+    assert await chats.share("c1", owner="ada") != token
+
+
+async def test_a_chat_of_somebody_else_cannot_be_shared(store: ChatStore) -> None:
+    await turn(store, ask(user("u1", "Hello")), "Hi")
+    for change in (store.share, store.unshare):
+        with pytest.raises(ChatNotFound):
+            await change("c1", owner="bob")

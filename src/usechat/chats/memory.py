@@ -151,6 +151,10 @@ class MemoryChats(ChatStore):
             if (owner is None or _row(chat).owner == owner) and (before is None or _row(chat).updated < before)
         ]
 
+    async def id_of_shared(self, token: str) -> str | None:
+        """Return the id of the chat that a token shares."""
+        return next((chat_id for chat_id, chat in self._chats.items() if _row(chat).share == token), None)
+
     async def expired(self) -> list[str]:
         """Return the ids of the chats whose claim has expired."""
         now = time.time()

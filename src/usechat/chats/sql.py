@@ -218,6 +218,12 @@ class SqlChats(ChatStore):
         async with self._connection(writes=False) as connection:
             return list((await connection.execute(asked)).scalars())
 
+    async def id_of_shared(self, token: str) -> str | None:
+        """Return the id of the chat that a token shares."""
+        async with self._connection(writes=False) as connection:
+            found = await connection.execute(select(CHATS.c.id).where(CHATS.c.share == token))
+            return found.scalar_one_or_none()
+
     async def expired(self) -> list[str]:
         """Return the ids of the chats whose claim has expired."""
         asked = select(CHATS.c.id).join(CLAIMS, CLAIMS.c.chat == CHATS.c.key).where(CLAIMS.c.expires <= self._clock)

@@ -30,6 +30,7 @@ and three queries over all chats. ``MemoryChats`` and ``SqlChats`` are the two.
 import abc
 import asyncio
 import base64
+import secrets
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from typing import Any, Final, Protocol, TypeAlias, TypeVar, cast
@@ -112,7 +113,7 @@ class ChatRow(msgspec.Struct, frozen=True, kw_only=True):
     ``agent`` names what answers the chat. ``created`` and ``updated`` are seconds since 1970. ``pinned`` and
     ``archived`` are for the list.
     ``version`` grows with every change that another page should know of. ``titled_by`` says who made the title: a
-    person's title is not replaced by a function's.
+    person's title is not replaced by a function's. ``share`` is the token of its read-only link, if it has one.
 
     >>> import asyncio
     >>> from usechat.chats import MemoryChats
@@ -136,6 +137,7 @@ class ChatRow(msgspec.Struct, frozen=True, kw_only=True):
     archived: bool = False
     leaf: int | None = None
     version: int = 1
+    share: str | None = None
 
 
 class Claim(msgspec.Struct, frozen=True, kw_only=True):
@@ -470,6 +472,10 @@ class ChatStore(abc.ABC):
         """Return the ids of the chats of an owner, or of those that nobody has changed for some seconds."""
 
     @abc.abstractmethod
+    async def id_of_shared(self, token: str) -> str | None:
+        """Return the id of the chat that a token shares."""
+
+    @abc.abstractmethod
     async def expired(self) -> list[str]:
         """Return the ids of the chats whose claim has expired."""
 
@@ -786,6 +792,27 @@ class ChatStore(abc.ABC):
             changed = msgspec.structs.replace(chat, **changes, version=chat.version + 1)
             await transaction.put_chat(changed)
         return changed
+
+    async def share(self, chat_id: str, *, owner: str | None) -> str:
+        """Return the token with which anyone can read a chat; the same one until :meth:`unshare`."""
+        async with self.transaction(chat_id) as transaction:
+            chat = _owned(transaction, owner)
+            token = chat.share or secrets.token_urlsafe(24)
+            await transaction.put_chat(msgspec.structs.replace(chat, share=token))
+        return token
+
+    async def unshare(self, chat_id: str, *, owner: str | None) -> None:
+        """Make the token of a chat worthless."""
+        async with self.transaction(chat_id) as transaction:
+            chat = _owned(transaction, owner)
+            await transaction.put_chat(msgspec.structs.replace(chat, share=None))
+
+    async def load_shared(self, token: str) -> LoadedChat:
+        """Return the current branch of the chat that a token shares. Raises ``ChatNotFound``."""
+        chat_id = await self.id_of_shared(token)
+        if chat_id is None:
+            raise ChatNotFound("This link does not lead to a chat, or its chat is not shared any more.")
+        return await self.load(chat_id, owner=None)
 
     async def suggest_title(self, chat_id: str, title: str) -> ChatRow | None:
         """Give a chat the title that a function made, unless a person has given it one; return the chat if so."""
