@@ -49,6 +49,7 @@ LAYERS = [
     "threads",
     "paused_states",
     "turn",
+    "waiting_tasks",
     "input_mapping",
     "sources",
     "typescript",

@@ -41,6 +41,7 @@ def call(index: int, arguments: str, call_id: str | None = None, name: str | Non
     return chunk(tool_calls=[SimpleNamespace(index=index, id=call_id, function=function)])
 
 
+STEP = {"type": "step-start"}
 USED = SimpleNamespace(choices=[], usage=SimpleNamespace(prompt_tokens=2, completion_tokens=3))
 USAGE = {"inputTokens": 2, "outputTokens": 3, "totalTokens": 5}
 
@@ -185,7 +186,11 @@ async def test_a_chat_becomes_messages() -> None:
     signed = {"type": "reasoning", "text": "Hm.", "providerMetadata": {"anthropic": {"signature": "s"}}}
     weather = tool("weather", "c1", "output-available", output={"celsius": 21})
     history = conversation.history(
-        turn_of(user("Look.", "u1", image, pdf), assistant(signed, weather, text("Sunny.")), user("Thanks.", "u2"))
+        turn_of(
+            user("Look.", "u1", image, pdf),
+            assistant(STEP, signed, weather, STEP, text("Sunny.")),
+            user("Thanks.", "u2"),
+        )
     )
     asked, called, result, said, _thanks = to_chat_completions(history)
     file = {"filename": "file", "file_data": "data:application/pdf;base64,aGk="}

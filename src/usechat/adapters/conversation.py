@@ -20,6 +20,7 @@ from usechat.protocol.ui_messages import is_dynamic_tool, is_static_tool
 from usechat.protocol.values import json_text, json_value
 from usechat.sources import Adapter
 from usechat.turn import Turn, current_context
+from usechat.waiting_tasks import PAUSE_IS_GONE
 
 __all__ = [
     "INCOMPLETE",
@@ -52,7 +53,6 @@ AdapterT = TypeVar("AdapterT")
 INCOMPLETE: Final = "The answer ended before it was complete."
 NOT_COMPLETED: Final = "The tool call was not completed."
 TOOL_FAILED: Final = "The tool failed."
-PAUSE_IS_GONE: Final = "This request is no longer waiting for an answer. Please ask again."
 _DENIED: Final = "The user did not allow this call."
 
 _FILE_SCHEMES: Final = frozenset({"data", "https"})
