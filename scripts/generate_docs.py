@@ -160,6 +160,7 @@ BLOCKS: Mapping[str, Callable[[], Iterator[str]]] = {
     "values": values,
     "ag-ui-works": lambda: what_works("ag-ui"),
     "agno-works": lambda: what_works("agno"),
+    "claude-works": lambda: what_works("claude"),
     "google-adk-works": lambda: what_works("google-adk"),
     "langgraph-works": lambda: what_works("langgraph"),
     "model-clients-works": lambda: what_works("model-clients"),

@@ -1,7 +1,7 @@
 """Tasks that wait for a person over the end of a turn, without any framework."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 from typing import Any
 
 import pytest
@@ -24,7 +24,7 @@ class Log:
         self._calls = calls
         self.noted: list[Any] = []
 
-    async def start(self, task: WaitingTask[str]) -> AsyncIterator[str]:
+    async def start(self, task: WaitingTask[str]) -> AsyncGenerator[str]:
         try:
             yield "begun"
             answers = await asyncio.gather(*(task.ask(call, f"ask {call}") for call in self._calls))
@@ -129,7 +129,7 @@ async def test_a_reader_that_leaves_cancels_the_task() -> None:
     tasks: WaitingTasks[str] = WaitingTasks()
     closed = []
 
-    async def start(_task: WaitingTask[str]) -> AsyncIterator[str]:
+    async def start(_task: WaitingTask[str]) -> AsyncGenerator[str]:
         try:
             yield "begun"
             await asyncio.Event().wait()
@@ -145,10 +145,10 @@ async def test_a_reader_that_leaves_cancels_the_task() -> None:
 async def test_what_the_task_raises_is_raised_in_the_turn_that_reads_it() -> None:
     tasks: WaitingTasks[str] = WaitingTasks()
 
-    async def start(task: WaitingTask[str]) -> AsyncIterator[str]:
-        await task.ask("c1", "ask")
-        raise ConnectionError("gone")
-        yield ""
+    async def start(task: WaitingTask[str]) -> AsyncGenerator[str]:
+        if await task.ask("c1", "ask") is not None:
+            raise ConnectionError("gone")
+        yield "never"
 
     assert [event async for event in tasks.events(turn_of(user("Dig.")), "h", start)] == ["ask"]
     with pytest.raises(ConnectionError, match="gone"):
@@ -168,7 +168,7 @@ class Parts:
 def test_a_page_approves_while_the_task_waits_and_later_emits_reach_the_second_turn() -> None:
     tasks: WaitingTasks[Part] = WaitingTasks()
 
-    async def start(task: WaitingTask[Part]) -> AsyncIterator[Part]:
+    async def start(task: WaitingTask[Part]) -> AsyncGenerator[Part]:
         yield ToolCall("c1", "dig", {"depth": 3})
         answer = await task.ask("c1", ApprovalRequest("a1", "c1"))
         assert isinstance(answer, ApprovalAnswer)
@@ -177,7 +177,7 @@ def test_a_page_approves_while_the_task_waits_and_later_emits_reach_the_second_t
         yield Text("Done.")
         yield Finish("stop")
 
-    def events(turn: Turn) -> AsyncIterator[Part]:
+    def events(turn: Turn) -> AsyncGenerator[Part]:
         return tasks.events(turn, turn.chat_id, start)
 
     with AgentClient(AdapterSource(events, Parts), approve=True, headers={"x-ai-sdk": "7"}) as client:

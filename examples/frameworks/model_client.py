@@ -1,6 +1,7 @@
 """The OpenAI client in a loop of one's own, with a tool: `usechat serve examples/frameworks/model_client.py:agent`."""
 
 from collections.abc import AsyncIterator
+from typing import Any
 
 from openai import AsyncOpenAI
 
@@ -11,7 +12,10 @@ from usechat.parts import Part, ToolCall, ToolResult
 
 client = AsyncOpenAI()
 city = {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}
-tool = {"type": "function", "function": {"name": "weather", "description": "Tell the weather.", "parameters": city}}
+tool: Any = {
+    "type": "function",
+    "function": {"name": "weather", "description": "Weather.", "parameters": city},
+}
 
 
 async def agent(turn: Turn) -> AsyncIterator[Part]:
@@ -20,7 +24,7 @@ async def agent(turn: Turn) -> AsyncIterator[Part]:
         stream = await client.chat.completions.create(
             model="gpt-5-mini",
             messages=to_chat_completions(history),
-            tools=[tool],  # type: ignore[list-item]
+            tools=[tool],
             stream=True,
             stream_options={"include_usage": True},
         )

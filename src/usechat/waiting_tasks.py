@@ -15,7 +15,7 @@ task in later turns, too.
 import asyncio
 import contextlib
 from collections import OrderedDict
-from collections.abc import AsyncGenerator, AsyncIterator, Callable
+from collections.abc import AsyncGenerator, Callable
 from typing import Final, Generic, TypeAlias, TypeVar
 
 from usechat.errors import LocalProtocolError, PublicError
@@ -49,7 +49,7 @@ class WaitingTask(Generic[Event]):
     ``start`` makes the events; it gets this object, for :meth:`ask`.
     """
 
-    def __init__(self, start: "Callable[[WaitingTask[Event]], AsyncIterator[Event]]") -> None:
+    def __init__(self, start: "Callable[[WaitingTask[Event]], AsyncGenerator[Event]]") -> None:
         self._queue: asyncio.Queue[Event | _Ended] = asyncio.Queue(_AHEAD)
         self._asked: dict[str, asyncio.Future[Answer]] = {}
         self._context = _context_here()
@@ -64,8 +64,12 @@ class WaitingTask(Generic[Event]):
         """Give an event that asks the page about a call, and wait for the answer of a later turn."""
         answer: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
         self._asked[call_id] = answer
-        await self._queue.put(question)
+        await self.send(question)
         return await answer
+
+    async def send(self, event: Event) -> None:
+        """Give an event, from code that the framework calls."""
+        await self._queue.put(event)
 
     def answer(self, turn: Turn) -> None:
         """Hand the answers of a turn to those who asked, and send to that turn from now on."""
@@ -98,10 +102,10 @@ class WaitingTask(Generic[Event]):
         self._task.cancel()
         await asyncio.wait([self._task])
 
-    async def _run(self, start: "Callable[[WaitingTask[Event]], AsyncIterator[Event]]") -> None:
+    async def _run(self, start: "Callable[[WaitingTask[Event]], AsyncGenerator[Event]]") -> None:
         error: Exception | None = None
         try:
-            async with contextlib.aclosing(start(self)) as events:  # type: ignore[type-var]
+            async with contextlib.aclosing(start(self)) as events:
                 async for event in events:
                     await self._queue.put(event)
         except Exception as raised:
@@ -129,7 +133,7 @@ class WaitingTasks(Generic[Event]):
         self._cancelling: set[asyncio.Task[None]] = set()
 
     async def events(
-        self, turn: Turn, handle: str, start: Callable[[WaitingTask[Event]], AsyncIterator[Event]]
+        self, turn: Turn, handle: str, start: Callable[[WaitingTask[Event]], AsyncGenerator[Event]]
     ) -> AsyncGenerator[Event]:
         """Yield the events of a turn: of the task that waits for its answers, or of a new one.
 

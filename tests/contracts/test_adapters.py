@@ -23,6 +23,7 @@ from usechat import parts
 from usechat.adapters.ag_ui import AgUiAdapter
 from usechat.adapters.agno import AgnoAdapter
 from usechat.adapters.anthropic import AnthropicAdapter
+from usechat.adapters.claude import ClaudeAdapter
 from usechat.adapters.google_adk import GoogleAdkAdapter
 from usechat.adapters.openai import ChatCompletionsAdapter, ResponsesAdapter
 from usechat.genkit.wire import FlowChunk, FlowResult, UnknownFrame
@@ -112,6 +113,24 @@ def agno() -> Case:
     return Case(AgnoAdapter, [*texts, event("RunCompleted", "".join(WORDS))], event("telepathy"))
 
 
+def claude() -> Case:
+    """An answer of the Claude Agent SDK, whose whole message repeats it."""
+
+    def stream(**event: Any) -> Any:
+        return decoded({"$type": "StreamEvent", "event": event})
+
+    texts = [stream(type="content_block_delta", index=0, delta={"type": "text_delta", "text": word}) for word in WORDS]
+    block = {"$type": "TextBlock", "text": "".join(WORDS)}
+    events = [
+        stream(type="message_start", message={"id": "msg_1"}),
+        stream(type="content_block_start", index=0, content_block={"type": "text", "text": ""}),
+        *texts,
+        decoded({"$type": "AssistantMessage", "message_id": "msg_1", "content": [block]}),
+        decoded({"$type": "ResultMessage", "is_error": False, "stop_reason": "end_turn"}),
+    ]
+    return Case(ClaudeAdapter, events, decoded({"$type": "telepathy"}))
+
+
 def google_adk() -> Case:
     """An answer of Google ADK, whose last event repeats it."""
 
@@ -191,6 +210,7 @@ ADAPTERS = {
     "AG-UI": ag_ui(),
     "Agno": agno(),
     "Anthropic client": anthropic(),
+    "Claude Agent SDK": claude(),
     "Google ADK": google_adk(),
     "OpenAI client, Chat Completions": openai()[0],
     "OpenAI client, Responses": openai()[1],
