@@ -214,6 +214,24 @@ async def later_in_a_thread(turn: Turn) -> Iterator[str]:
     return iter(["You said ", turn.text])
 
 
+async def later_as_tuple(turn: Turn) -> tuple[str, ...]:
+    return "You said ", turn.text
+
+
+async def no_words() -> AsyncIterator[str]:
+    yield "nobody asked"
+
+
+@functools.wraps(no_words)
+def wrapped_no_words() -> AsyncIterator[str]:
+    return no_words()
+
+
+class Car:
+    def drive(self, context: TurnContext) -> None:
+        """A car is no source."""
+
+
 def greeting(prefix: str, turn: Turn) -> str:
     return f"{prefix}{turn.text}"
 
@@ -244,6 +262,8 @@ async def silent(turn: Turn) -> None:
         pytest.param(lambda turn: words(turn), id="lambda with an async generator"),  # noqa: PLW0108
         pytest.param(lambda turn: sentence(turn), id="lambda with a coroutine"),  # noqa: PLW0108
         pytest.param(lambda turn: iter(["You said ", turn.text]), id="iterator"),
+        pytest.param(lambda turn: ["You said ", parts.Text(turn.text)], id="list"),
+        pytest.param(later_as_tuple, id="coroutine that returns a tuple"),
         pytest.param(later, id="coroutine that returns an async generator"),
         pytest.param(later_in_a_thread, id="coroutine that returns an iterator"),
         pytest.param(silent, id="coroutine that sends and returns nothing"),
@@ -259,8 +279,10 @@ async def test_whatever_is_accepted_answers(agent: Any) -> None:
     [
         (Words, "Words is a class; make an object of it and give that"),
         (iter([]).__class__, "list_iterator is a class"),
-        ((word for word in "ab"), "a generator is the result of a call; give the function itself"),
+        ((word for word in "ab"), "this generator is the result of a call; give the function itself"),
         (lambda a, b: a + b, "must take one argument, the turn that it answers"),
+        (wrapped_no_words, "no_words must take one argument, the turn that it answers"),
+        (Car(), "Car.drive must be an async function"),
         (None, "NoneType cannot answer a chat"),
     ],
 )

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from usechat import parts
+from usechat.cli.plan import Plan, make_app
 from usechat.errors import CannotAnswer
 from usechat.parts import Part
 from usechat.protocol.request import ChatRequest
@@ -24,6 +25,10 @@ class Agent:
 class CallableAgent(Agent):
     def __call__(self, turn):
         return "called"
+
+class App(Agent):
+    async def __call__(self, scope, receive, send):
+        raise AssertionError("taken for an ASGI app")
 
 class Tool:
     pass
@@ -81,6 +86,12 @@ async def test_an_object_of_a_framework_answers_through_its_adapter(framework: A
 
 async def test_the_adapter_is_asked_before_a_callable_object_is_taken_for_a_function(framework: Any) -> None:
     assert await said_by(framework.CallableAgent("Bob")) == [parts.Text("Bob answers hi")]
+
+
+async def test_an_object_that_looks_like_an_asgi_app_is_served_by_its_adapter(framework: Any) -> None:
+    framework.app = framework.App("Zoe")
+    served = make_app(Plan(target="framework_of_the_test.agents:app"))
+    assert (served.built_here, served.path) == (True, "/api/chat")
 
 
 async def test_a_subclass_in_the_user_s_own_module_is_found_too(framework: Any) -> None:

@@ -10,8 +10,9 @@ returns at the end and raises on failure. Everything people have is turned into 
 
 **Adapters.** An :class:`Adapter` turns the events of some system into parts. It does no I/O: ``feed`` takes one event,
 ``close`` says that no more will come, so it is tested with lists. :class:`AdapterSource` brings it together with an
-async iterator of events, and is the only loop that drives one: it iterates, feeds, yields to the event loop when much
-was written, closes the iterator in the same task, and passes on one ending.
+async iterator of events, and drives it for a run: it iterates, feeds, yields to the event loop when much was written,
+closes the iterator in the same task, and passes on one ending. :func:`parts_of` does the same for an agent function
+with a loop of its own.
 
 **Entry points** of the group ``usechat.adapters`` are named after the dotted prefix of a framework's modules
 (``langgraph``, ``google.adk``); each is a function that makes a source of its object, or returns ``None`` for an object
@@ -44,8 +45,10 @@ __all__ = [
     "FunctionSource",
     "HandsOver",
     "Source",
+    "adapters_for",
     "as_source",
     "is_restartable",
+    "object_source",
     "part_of",
     "parts_of",
     "restartable",
@@ -53,6 +56,8 @@ __all__ = [
 
 _AHEAD: Final = 64
 """How many parts a thread may be ahead of the event loop."""
+_ITERATED: Final = (Iterator, list, tuple)
+"""What is iterated; not every iterable, or a dict would be sent as its keys."""
 _CHECK_SECONDS: Final = 0.1
 """How often a thread that waits for the loop looks whether the turn was stopped."""
 _ENDINGS: Final = (Finish, Error, Abort)
@@ -143,7 +148,7 @@ class Adapter(Protocol[EventT_contra]):
     def close(self, error: BaseException | None = None) -> Iterable[Part]:
         """Return what is left to say after the last event. It is called once.
 
-        ``error`` is what broke the events off: an exception, or ``CancelledError`` if the turn was stopped. If the
+        ``error`` is what ended the events early: an exception, or ``CancelledError`` if the turn was stopped. If the
         parts hold an ending, that is how the turn ends; otherwise an exception is logged and shown as a reference.
         """
         ...
@@ -284,7 +289,7 @@ class FunctionSource:
 
     - an async iterator of texts and parts is iterated here;
     - an awaitable is awaited, and what it gives is looked at in the same way;
-    - an iterator is iterated in a thread;
+    - an iterator, a list or a tuple is iterated in a thread;
     - a text or a part is sent; ``None`` sends nothing more.
 
     Async functions are called in the event loop, all others in a thread, because they may block.
@@ -314,8 +319,8 @@ class FunctionSource:
                 close = getattr(iterator, "aclose", None)
                 if close is not None:
                     await close()
-        elif isinstance(said, Iterator):
-            await context.threads.run(_iterate, said, context)
+        elif isinstance(said, _ITERATED):
+            await context.threads.run(_iterate, iter(said), context)
         elif said is not None:
             context.send(part_of(said))
 
@@ -323,8 +328,8 @@ class FunctionSource:
 def _call_and_iterate(agent: Agent, context: TurnContext) -> Any:
     """Call a function in a thread; return what is left to do in the event loop."""
     said = agent(context.turn)
-    if isinstance(said, Iterator):
-        _iterate(said, context)
+    if isinstance(said, _ITERATED):
+        _iterate(iter(said), context)
         return None
     return said
 
@@ -425,12 +430,19 @@ class FactorySource:
 
 def _is_factory(answer: Any) -> bool:
     """Tell whether this is a function without arguments that makes what answers."""
-    if not callable(answer) or inspect.isasyncgenfunction(answer) or inspect.isgeneratorfunction(answer):
+    if not callable(answer) or _is_generator_function(answer):
         return False
     try:
         return not inspect.signature(answer).parameters
     except ValueError:  # a builtin without a signature
         return False
+
+
+def _is_generator_function(answer: Any) -> bool:
+    """Tell whether a call gives a generator, also behind a wrapper and in an object that can be called."""
+    function = inspect.unwrap(answer)
+    calls = function, type(function).__call__
+    return any(inspect.isasyncgenfunction(call) or inspect.isgeneratorfunction(call) for call in calls)
 
 
 def as_source(answer: Any) -> Source:
@@ -442,28 +454,46 @@ def as_source(answer: Any) -> Source:
     """
     if isinstance(answer, type):
         raise CannotAnswer(f"{answer.__name__} is a class; make an object of it and give that")
-    if isinstance(answer, Source):
-        return answer
-    if isinstance(answer, ChatTransport):
-        return AdapterSource(lambda turn: answer.send_messages(turn.request), ChunkReader)
-    modules = tuple(base.__module__ for base in type(answer).__mro__)
-    for adapter in _adapters_for(modules):
-        try:
-            source = adapter.load()(answer)
-        except MissingDependency:
-            continue  # the framework is not here, so this is an object of another package of that name
-        if source is not None:
-            return cast("Source", source)
-    _refuse_framework(answer, modules)
+    source = object_source(answer)
+    if source is not None:
+        return source
+    _refuse_framework(answer)
     if _is_factory(answer):
         return FactorySource(answer)
     _require_callable(answer)
     return FunctionSource(answer)
 
 
-def _refuse_framework(answer: Any, modules: Iterable[str]) -> None:
+def object_source(answer: Any) -> Source | None:
+    """Return the source behind a source, a chat transport or a framework's object; ``None`` for everything else."""
+    if isinstance(answer, Source):
+        if not inspect.iscoroutinefunction(inspect.unwrap(answer.drive)):
+            raise CannotAnswer(f"{type(answer).__name__}.drive must be an async function")
+        return answer
+    if isinstance(answer, ChatTransport):
+        return AdapterSource(lambda turn: answer.send_messages(turn.request), ChunkReader)
+    for adapter in adapters_for(answer):
+        try:
+            source = adapter.load()(answer)
+        except MissingDependency:
+            continue  # the framework is not here, so this is an object of another package of that name
+        if source is not None:
+            return cast("Source", source)
+    return None
+
+
+def adapters_for(answer: Any) -> tuple[EntryPoint, ...]:
+    """Return the installed adapters that may know an object, by the modules of its class and their bases."""
+    return _adapters_for(_modules(answer))
+
+
+def _modules(answer: Any) -> tuple[str, ...]:
+    return tuple(base.__module__ for base in type(answer).__mro__)
+
+
+def _refuse_framework(answer: Any) -> None:
     """Refuse an object of a framework that no adapter took. Some of them can be called, but not with a turn."""
-    for module in modules:
+    for module in _modules(answer):
         for prefix, framework in _WITHOUT_ADAPTER.items():
             if f"{module}.".startswith(f"{prefix}."):
                 raise CannotAnswer(
@@ -492,14 +522,14 @@ def restartable(answer: AnswerT) -> AnswerT:
 
 
 def is_restartable(answer: Any) -> bool:
-    """Return whether :func:`restartable` was said of what answers, or of what a factory made."""
+    """Tell whether an agent, or what its factory made, was marked with :func:`restartable`."""
     return getattr(answer, "restartable", False) is True
 
 
 def _require_callable(answer: Any) -> None:
     name = type(answer).__name__
     if inspect.isgenerator(answer) or inspect.isasyncgen(answer) or inspect.iscoroutine(answer):
-        raise CannotAnswer(f"a {name} is the result of a call; give the function itself")
+        raise CannotAnswer(f"this {name} is the result of a call; give the function itself")
     if not callable(answer):
         raise CannotAnswer(
             f"{name} cannot answer a chat; give a function, an async generator function, a ChatTransport,"

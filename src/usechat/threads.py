@@ -57,7 +57,7 @@ class AgentThreads:
                 tell(result.set_result, found)
 
         def tell(settle: Callable[[Any], None], outcome: Any) -> None:
-            with contextlib.suppress(RuntimeError):  # the loop is gone, and everybody who could be told
+            with contextlib.suppress(RuntimeError):  # the loop is closed; nobody waits for the result
                 loop.call_soon_threadsafe(self._ended, result, settle, outcome)
 
         try:

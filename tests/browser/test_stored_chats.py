@@ -123,4 +123,4 @@ def test_a_search_finds_what_was_said(open_page: OpenPage, address: str) -> None
         page.get_by_role("navigation", name="Chats").get_by_role("button", name="tools for the quadrant", exact=True)
     ).to_be_visible()
     page.get_by_label("Search chats").fill("no such words")
-    expect(page.get_by_text("No chat fits the search.")).to_be_visible()
+    expect(page.get_by_text("No matching chats.")).to_be_visible()

@@ -43,11 +43,15 @@ class TwinTarget(ParrotTarget):
     options = NoOptions
 
     def add_options(self, group):
-        group.add_argument("--greeting", action="append", metavar="TEXT", help="not shown")
+        group.add_argument("--greeting", action="append", metavar="TEXT", help="what it answers first")
 
 class PathTarget(ParrotTarget):
     def add_options(self, group):
         group.add_argument("--path", help="taken by the command itself")
+
+class CountingTarget(ParrotTarget):
+    def add_options(self, group):
+        group.add_argument("--input", type=int, help="read in another way by a kind of usechat")
 """
 ENTRY_POINTS = """
 [usechat.targets]
@@ -84,10 +88,10 @@ def help_of_serve(capsys: pytest.CaptureFixture[str]) -> str:
 @pytest.mark.usefixtures("parrots")
 def test_a_kind_of_another_package_brings_its_options_to_the_help(capsys: pytest.CaptureFixture[str]) -> None:
     shown = help_of_serve(capsys)
-    kinds = "ag-ui, agent-ops, ai-sdk, broken, genkit, open-harness, parrot, recording or twin"
+    kinds = "ag-ui, agent-ops, ai-sdk, genkit, open-harness, recording, broken, parrot or twin"
     assert f"what OBJECT is: {kinds} --host" in " ".join(shown.split())
     assert "for --as parrot:\n  OBJECT is a parrot (.parrot)\n\n  --volume N " in shown
-    assert "for --as twin:\n  OBJECT is one of two parrots\n  --greeting as above\n" in shown
+    assert "for --as twin:\n  OBJECT is one of two parrots\n  --greeting: what it answers first\n" in shown
     assert "for --as broken:\n  OBJECT is unknown: the kind broken cannot be loaded: AttributeError: " in shown
 
 
@@ -144,10 +148,21 @@ def test_a_kind_that_wants_an_option_of_the_command_itself_does_not_disturb_othe
     assert "for --as parrot:\n  OBJECT is a parrot" in shown
 
 
+def test_an_option_that_two_kinds_read_in_different_ways_is_the_first_ones(
+    parrots: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    entries = ENTRY_POINTS + "aaa = parrots:CountingTarget\n"
+    (parrots / "parrots-1.0.dist-info" / "entry_points.txt").write_text(entries, encoding="utf-8")
+    shown = help_of_serve(capsys)
+    complaint = "for --as aaa:\n  its options cannot be used: --input is read in another way by another kind; give it"
+    assert complaint in shown
+    assert "--input KEY=SOURCE,..." in shown
+
+
 @pytest.mark.parametrize("name", ["agent-ops", "genkit", "open-harness"])
 def test_our_own_kinds_have_a_field_for_each_option_with_a_default(name: str) -> None:
     kind: Target = installed_targets()[name]
-    group = OptionGroup(argparse.ArgumentParser().add_argument_group(name, ""), set())
+    group = OptionGroup(argparse.ArgumentParser().add_argument_group(name, ""), {})
     kind.add_options(group)
     assert set(group.flags) == set(kind.options.__struct_fields__)
     kind.options()

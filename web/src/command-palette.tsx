@@ -58,7 +58,7 @@ function Choices({ commands, close }: { commands: Command[]; close: () => void }
         }}
       />
       <ul id="commands" role="listbox" aria-label="Commands" className="max-h-96 overflow-y-auto p-2">
-        {found.length === 0 && <li className="px-3 py-2 text-sm text-soft">Nothing fits.</li>}
+        {found.length === 0 && <li className="px-3 py-2 text-sm text-soft">No matches.</li>}
         {found.map((command, index) => (
           <li
             key={index}

@@ -46,7 +46,7 @@ export function Sidebar({ chats, current, running, query, setQuery, ...actions }
       </label>
       <div className="-mx-1 min-h-0 flex-1 overflow-y-auto px-1">
         {chats.length === 0 && (
-          <p className="px-3 py-2 text-sm text-soft">{query ? "No chat fits the search." : "No chats yet."}</p>
+          <p className="px-3 py-2 text-sm text-soft">{query ? "No matching chats." : "No chats yet."}</p>
         )}
         {groupsOf(chats).map(([name, group]) => (
           <section key={name} aria-label={name}>

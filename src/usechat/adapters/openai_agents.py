@@ -229,3 +229,12 @@ def to_openai_agents(messages: Iterable[ModelMessage]) -> list[Any]:
     [{'role': 'user', 'content': [{'type': 'input_text', 'text': 'Hi'}]}]
     """
     return to_responses(messages)
+
+
+def tools_of(agent: Any) -> Iterator[tuple[str, Any, Any]]:
+    """Yield the name, the input schema and the output schema of each function tool of an agent, for `usechat types`."""
+    from agents import FunctionTool
+
+    for tool in agent.tools:
+        if isinstance(tool, FunctionTool):
+            yield tool.name, tool.params_json_schema, tool.output_json_schema

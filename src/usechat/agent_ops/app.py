@@ -92,7 +92,7 @@ PATH: Final = "/api/sessions/{session_id}/chat"
 
 _ADMITTED: Final = "usechat.admitted"
 _SESSION: Final = "\x1fsession\x1f"
-"""Begins the name under which a session is counted; no subject begins so."""
+"""Prefix of a session's quota key; no subject begins with it."""
 
 
 class SessionPolicy:

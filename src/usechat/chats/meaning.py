@@ -4,12 +4,12 @@ The AI SDK's clients send the whole history, their last message, or nothing but 
 ``messageId``. Four questions decide, in this order:
 
 1. Does the trigger say ``regenerate-message``? Then there will be a new answer: to the question of the answer that
-``messageId`` names, to the question that it names, to the user message that was sent, or to the leaf's. 2. Does
-``messageId`` name an answer? Then that answer is continued, whatever message came with it. Tool outputs and approvals
-are taken from the page's copy of that very message, if it came, and from no other. 3. Was a user message sent? One that
-the chat does not have is stored. One that it has with other parts is an edit: a new version beside it. One that it has
-with the same parts is answered again, or joins the answer that is running. 4. Otherwise the leaf decides: a question is
-answered, an answer is continued.
+   ``messageId`` names, to the question that it names, to the user message that was sent, or to the leaf's.
+2. Does ``messageId`` name an answer? Then that answer is continued, whatever message came with it. Tool outputs and
+   approvals are taken from the page's copy of that very message, if it came, and from no other.
+3. Was a user message sent? One that the chat does not have is stored. One that it has with other parts is an edit: a
+   new version beside it. One that it has with the same parts is answered again, or joins the answer that is running.
+4. Otherwise the leaf decides: a question is answered, an answer is continued.
 
 A new message goes below ``parentId``; without that, below the last message before it in ``messages`` that the chat has;
 without that, below the leaf (an edit: beside the version before). User messages directly before it that the chat does

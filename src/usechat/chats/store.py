@@ -244,7 +244,7 @@ class Answered(msgspec.Struct, frozen=True):
 
 
 class LoadedChat(msgspec.Struct, frozen=True, kw_only=True):
-    """A chat as a page loads it: the current branch, and beside it what is no part of a message.
+    """A chat as a page loads it: the current branch, and data that is not part of a message.
 
     While an answer runs, ``messages`` ends before it, and ``running`` is its claim. ``siblings`` has an entry for each
     message that has other versions: the ids of all of them, the oldest first. ``head_id`` is the last message that is

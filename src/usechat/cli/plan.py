@@ -51,7 +51,7 @@ from usechat.server.page import PageSettings, WithPage
 from usechat.server.requests import Authorize
 from usechat.server.settings import Disconnect, Settings, cancel_after
 from usechat.server.uvicorn import STARTUP_FAILURE
-from usechat.sources import as_source
+from usechat.sources import as_source, object_source
 
 if TYPE_CHECKING:
     from usechat.runs.redis.turns import RedisTurns
@@ -168,12 +168,17 @@ def make_app(plan: Plan) -> Served:
     kind = plan.kind or kind_of(plan.target)
     if kind is None:
         found = load_object(plan.target)
-        if is_asgi_app(found):
+        if _is_app(found):
             return Served(found, list(_chats_in(found)), built_here=False, unsupported_options=_CHAT_OPTIONS)
         return _serve_answer(plan, _answer_of(found, plan.target), _common_options(plan))
     common = _common_options(plan)
     opened = _open_target(plan, kind, common)
     return _serve_app(plan, opened) if isinstance(opened, ServedApp) else _serve_answer(plan, opened, common)
+
+
+def _is_app(found: Any) -> bool:
+    """Tell whether an object is an ASGI app; an agent of a framework may be called with three arguments, too."""
+    return is_asgi_app(found) and object_source(found) is None
 
 
 def make_worker(plan: Plan) -> "AgentWorker":
@@ -184,7 +189,7 @@ def make_worker(plan: Plan) -> "AgentWorker":
     queue = _queue(plan, common)
     kind = plan.kind or kind_of(plan.target)
     found = load_object(plan.target) if kind is None else None
-    if found is not None and is_asgi_app(found):
+    if found is not None and _is_app(found):
         raise CannotServe(f"{plan.target} is an ASGI app, not an agent; give the agent inside of it")
     opened = _answer_of(found, plan.target) if kind is None else _open_target(plan, kind, common)
     if isinstance(opened, ServedApp):

@@ -1,6 +1,7 @@
 """The command `usechat serve`: its options, the sockets, and the process."""
 
 import argparse
+import re
 import secrets
 import shlex
 import sys
@@ -27,7 +28,8 @@ ADK or of another framework whose adapter is installed, or of one of the kinds b
 that makes one, called once per process. An ASGI app, such as a ChatApp, is served as it is.
 """
 _EPILOG: Final = """\
-exit code: 2 if the object or an option is wrong; one sentence says what.
+exit code: 2 if the object or an option is wrong; one sentence says what. 3 if a factory fails at the start; the log
+says why.
 
 examples:
   usechat serve my_app:agent
@@ -57,7 +59,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--reload", action="store_true", help="restart when a Python file in the object's directory changes")
     add("--log-format", choices=("text", "json"), default="text", metavar="FORMAT", help="text or json (default: text)")
     add("--drain", type=read.seconds, metavar="SECONDS",
-        help="how long runs may go on at a shutdown; clients are disconnected at once (default: 10)")  # fmt: skip
+        help="how long runs may continue at a shutdown; clients are disconnected at once (default: 10)")  # fmt: skip
     add("--debug", action="store_true", default=None,
         help="print the traceback of a failed import, and show the text of errors on the page; not for"
         " production")  # fmt: skip
@@ -76,7 +78,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def add_kinds(parser: argparse.ArgumentParser) -> Iterator[tuple[str, Mapping[str, str]]]:
     """Add a group of options for each kind; yield the kinds and how their options are written."""
-    taken: set[str] = set()
+    taken: dict[str, dict[str, Any]] = {}
     for name, kind in installed_targets().items():
         group = parser.add_argument_group(f"for --as {name}", f"OBJECT is {kind.summary}")
         options = OptionGroup(group, taken)
@@ -106,12 +108,12 @@ def _add_chat_options(add: Any) -> None:
         help="store chats in this file, or in the database at a URL, so that the server owns the history (default: in"
         " memory; with --redis the page's messages are the history)")  # fmt: skip
     add("--keep", type=read.days, metavar="TIME",
-        help="delete stored chats that nobody has changed for so long, such as 90d (default: keep them)")  # fmt: skip
+        help="delete stored chats that were not changed for this long, such as 90d (default: keep them)")  # fmt: skip
     add("--agents", choices=("here", "external"), metavar="WHERE",
         help="external: do not import OBJECT; it names a queue in Redis, and `usechat worker OBJECT` answers"
         " (default: here)")  # fmt: skip
     add("--max-waiting", type=read.count, metavar="N",
-        help="with --agents external: refuse messages (503) while so many wait for a worker"
+        help="with --agents external: refuse messages (503) while N wait for an agent process"
         " (default: 1000)")  # fmt: skip
     add("--forward-header", action="append", type=read.header_name, metavar="NAME",
         help="with --agents external: a request header that the agent sees, besides accept-language, traceparent,"
@@ -302,7 +304,7 @@ def _greeting(plan: "Plan", served: "Served", url: str) -> Iterator[str]:
     yield f"usechat serves {plan.title or plan.target} at {url}\n"
     if plan.agents == "external":
         chats = " --chats DATABASE" if plan.chats is not None else ""
-        yield f"Agents answer in processes of their own: usechat worker {plan.target} --redis URL{chats}\n"
+        yield f"Agent processes answer: usechat worker {plan.target} --redis URL{chats}\n"
     if not served.built_here:
         yield "It is an ASGI app and decides itself who is allowed.\n"
         return
@@ -316,7 +318,7 @@ def _greeting(plan: "Plan", served: "Served", url: str) -> Iterator[str]:
     if served.disabled_by:
         yield f"{served.disabled_by} is set, but not to true: pages get 404.\n"
         return
-    path = served.path.replace("{session_id}", "SESSION")
+    path = re.sub(r"\{(\w+?)(?:_id)?\}", lambda found: found[1].upper(), served.path)
     token = " -H 'authorization: Bearer …'" if served.requires_auth else ""
     yield f"Try it:\n  curl -N {url}{path}{token} -H 'content-type: application/json' -d {shlex.quote(_HELLO)}\n"
 

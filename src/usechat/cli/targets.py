@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, runtime_checkable
 
 import msgspec
 
-from usechat.errors import CannotLoad, CannotServe
+from usechat.errors import CannotLoad, CannotServe, InvalidSetting
 
 if TYPE_CHECKING:
     from starlette.routing import BaseRoute
@@ -77,8 +77,8 @@ class ServedApp(NamedTuple):
 
     ``path`` is where a page posts to. ``unsupported_options`` are names of common options that make no sense with it.
     ``disabled_by`` is the environment variable that keeps its route from answering at the moment. ``requires_auth``
-    says whether every request needs a token. An app that is no ``EndpointsApp`` names its ``routes``, and is served
-    by one worker.
+    says whether every request needs a token. An app that is not a ``ChatApp`` or an
+    ``AgentOpsApp`` names its ``routes``, and is served by one worker.
 
     >>> from usechat.server import ChatApp, allow_all
     >>> app = ChatApp(lambda turn: "Hello", path="/api/greeter", authorize=allow_all)
@@ -125,10 +125,10 @@ class NoOptions(msgspec.Struct, frozen=True):
 
 
 class OptionGroup:
-    """The options of one kind, as `usechat serve --help` shows them. Kinds may share an option of one name.
+    """The options of one kind, as `usechat serve --help` shows them. Kinds may share an option that reads alike.
 
     >>> parser = argparse.ArgumentParser()
-    >>> group = OptionGroup(parser.add_argument_group("parrot", ""), set())
+    >>> group = OptionGroup(parser.add_argument_group("parrot", ""), {})
     >>> group.add_argument("--volume", type=int, metavar="N", help="how often it repeats (default: 1)")
     >>> group.flags
     {'volume': '--volume'}
@@ -136,7 +136,7 @@ class OptionGroup:
 
     PREFIX = "kind_"
 
-    def __init__(self, group: Any, taken: set[str]) -> None:
+    def __init__(self, group: Any, taken: dict[str, dict[str, Any]]) -> None:
         self._group = group
         self._taken = taken
         self.flags: dict[str, str] = {}
@@ -149,11 +149,18 @@ class OptionGroup:
         """
         name = flag.lstrip("-").replace("-", "_")
         self.flags[name] = flag
-        if flag in self._taken:  # argparse knows an option once: it is shown with the first kind that has it
-            self._group.description += f"\n{flag} as above"
+        if flag in self._taken:  # argparse knows an option once: it is listed with the first kind that has it
+            self._share(flag, settings)
         else:
-            self._taken.add(flag)
+            self._taken[flag] = settings
             self._group.add_argument(flag, dest=f"{self.PREFIX}{name}", default=argparse.SUPPRESS, **settings)
+
+    def _share(self, flag: str, settings: dict[str, Any]) -> None:
+        first = self._taken[flag]
+        if {**first, "help": "", "metavar": ""} != {**settings, "help": "", "metavar": ""}:
+            raise InvalidSetting(f"{flag} is read in another way by another kind; give it another name")
+        explained = "as above" if first["help"] == settings["help"] else settings["help"]
+        self._group.description += f"\n{flag}: {explained}"
 
 
 class Target(Protocol):
@@ -221,8 +228,10 @@ class _BrokenTarget:
 
 @functools.cache
 def installed_targets() -> Mapping[str, Target]:
-    """Return the kinds of all installed packages, by their names."""
-    found = sorted(entry_points(group="usechat.targets"), key=lambda each: each.name)
+    """Return the kinds of all installed packages, by their names; ours first, which others cannot disturb."""
+    found = sorted(
+        entry_points(group="usechat.targets"), key=lambda each: (not each.value.startswith("usechat."), each.name)
+    )
     return {each.name: _load_target(each) for each in found}
 
 
@@ -255,7 +264,7 @@ def load_object(target: str) -> Any:
     """
     place, _, names = target.rpartition(":")
     if "://" in target:
-        raise CannotLoad(f"{target!r} is an address; say what is there with --as {', --as '.join(installed_targets())}")
+        raise CannotLoad(f"{target!r} is an address; name its kind with --as {', --as '.join(installed_targets())}")
     if not (_is_file(place) or _is_dotted(place)) or not _is_dotted(names):
         raise CannotLoad(f"{target!r} names no object; give MODULE:NAME or FILE.py:NAME, such as my_app:agent")
     found: Any = _import(place)

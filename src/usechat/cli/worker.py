@@ -22,7 +22,7 @@ __all__ = ["add_arguments", "run"]
 _DESCRIPTION: Final = """\
 Answer the messages that web processes accept (usechat serve OBJECT --agents external), so that web and agent processes
 are started, stopped and deployed apart. OBJECT is what usechat serve takes, except ASGI apps and kinds with routes of
-their own; its text is the name of the queue, so it must be written alike in both commands. Start as many agent
+their own; its text is the name of the queue, so write it the same way in both commands. Start as many agent
 processes as you like.
 
 SIGTERM or Ctrl-C: no more messages are taken, running answers get --drain seconds. A second one stops them at once.
@@ -51,10 +51,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--concurrency", type=read.count, metavar="N",
         help="how many answers this process gives at once (default: 50)")  # fmt: skip
     add("--drain", type=read.seconds, metavar="SECONDS",
-        help="how long running answers may go on at a shutdown (default: 10)")  # fmt: skip
+        help="how long running answers may continue at a shutdown (default: 10)")  # fmt: skip
     add("--code-version", metavar="NAME",
-        help="the version of the agent's code: an answer whose process died is started anew only by a process of the"
-        " same version (default: a digest of the object's files)")  # fmt: skip
+        help="the version of the agent's code: an answer whose process died is restarted only by a process of the same"
+        " version (default: a digest of the object's files)")  # fmt: skip
     add(
         "--disconnect", type=read.disconnect, metavar="POLICY", help="as for usechat serve; give both commands the same"
     )

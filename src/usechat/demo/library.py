@@ -18,7 +18,7 @@ __all__ = ["Library", "Section", "library", "words_of"]
 _UNREAD: Final = frozenset(
     {"ARCHITECTURE.md", "CHANGELOG.md", "CONTRIBUTING.md", "open-harness-tests.md", "specification.md"}
 )
-"""For those who work on usechat; they hold every word, and answer no question of those who use it."""
+"""Pages for contributors: they match every query and answer no user's question."""
 _WEIGHTS: Final = {"cli.md": 0.5, "rules.md": 0.5, "agent-ops.md": 0.7, "genkit.md": 0.7}
 """Lists of all options and rules, and what only some need: they answer when no other page does as well."""
 _WORD: Final = re.compile(r"[a-z0-9]+(?:[._-][a-z0-9]+)*", re.IGNORECASE)

@@ -608,8 +608,9 @@ def repair_messages(messages: Sequence[ModelMessage]) -> list[ModelMessage]:
     | a call behind another assistant message | Gemini | consecutive assistant messages become one |
     | a call as the first message | Gemini | gets a user message in front, which says that the history was cut |
 
-    A call and what became of it stay together. Of two calls with one id the last that has a result stays, with its own
-    result, and the other one goes with its own. A result without an earlier call belongs to the next call with its id.
+    A call and what became of it stay together. If two calls have the same id, the last one with a result is kept
+    with its result; the other call and its result are dropped. A result without an earlier call belongs to the next
+    call with its id.
 
     An approved call that has not run yet has no result either: run it, and add its result, before the repair.
 

@@ -10,7 +10,8 @@ What it guarantees, whatever parts arrive in whatever order:
 1. **Every stream is legal** for all releases that it is made for (``sdk``). A chunk or field that one of them does not
    know is replaced or left out, and counted in ``downgraded`` (:mod:`~usechat.protocol.releases` has the table).
 2. **Every move is in the tables** of :mod:`~usechat.protocol.states`. Each block and each call carries its state, and
-   each chunk about it is looked up by that state before it is sent.
+   each chunk about it is looked up by that state before it is sent. Further deltas of an open block repeat a move that
+   was looked up.
 3. **Nothing is lost, repeated or reordered within a lane.** A lane is one speaker. Lanes interleave freely, so several
    blocks can be open at once, at most one per lane.
 4. **There is exactly one ending**, and nothing after it. What is incomplete by then is settled first: inputs that were
@@ -24,7 +25,7 @@ or answers). Four rules follow:
 - **A step ends only when every call in it has its outcome.** A call that waits for the page (a tool of the page, an
   approval) must stand in the last step, or no page would post its answer; which call that will be is not known until
   the turn ends. Readers also look up a streamed input in its own step, and would show the tool twice. So a ``Step`` is
-  passed over while a call is open, and text goes on in the step. A continued message goes on in its last step likewise.
+  passed over while a call is open, and text continues in the step. A continued message also continues in its last step.
 - **A call behind a denied one begins a step of its own.** If the page must answer it, neither predicate of the client
   would become true beside the denied one.
 - **Text beside a call that was settled later is followed by an empty step**, if the turn ends well, or it would count

@@ -22,8 +22,8 @@ What it guarantees:
    approved calls without a result fail. Calls that wait for the client (its own tools, pending approvals) stay open;
    if the turn fails, only pending approvals do.
 
-Where a client cannot be told the answer to a request (AI SDK 6 has no ``tool-approval-response``), a request is sent at
-the end of the turn, if it is still pending then (:meth:`ToolCalls.show_requests`): a part with a request and an
+Where the protocol cannot send the answer to a request (AI SDK 6 has no ``tool-approval-response``), a request is sent
+at the end of the turn, if it is still pending then (:meth:`ToolCalls.show_requests`): a part with a request and an
 outcome, but without an answer, does not validate. Pages post nothing before the end of the turn in any case. For the
 same reason what the page shows of an earlier turn counts there: a request that it left unanswered stays open, whatever
 the source says came of it, and a "no" that it gave stays a "no".
@@ -230,7 +230,7 @@ class ToolCalls:
     def restore(self, message: Mapping[str, Any]) -> None:
         """Take over the calls of the assistant message that this stream continues; its last step goes on."""
         for part in tool_parts_of(message):
-            # Readers find the last part of an id first, so that is the one that can be spoken of.
+            # Readers find the last part of an id first, so that is the one that later chunks refer to.
             call = call_of(part)
             self._shown[call.wire_id] = self._calls[call.wire_id] = call
             self._restore_approval(call, part)
@@ -575,7 +575,7 @@ class ToolCalls:
         ]
 
     def fail(self, text: str) -> list[Chunk]:
-        """Fail the open calls when the turn breaks off, except those whose approval is pending: history allows them."""
+        """Fail the open calls when the turn ends early, except those whose approval is pending: history allows them."""
         sent: list[Chunk] = []
         for call in self._shown.values():
             if call.settled or call.unanswered:

@@ -110,7 +110,7 @@ _REMOTE_STOP: Final = 1.0
 _FIRST_READER: Final = 5.0
 """Seconds that a web process gets to register as a reader of a run that was adopted here."""
 _REMEMBERED: Final = 1000
-"""How many runs that were recorded here and lost all the same are remembered."""
+"""How many runs are remembered that ended here but were declared lost."""
 CANNOT_FOLLOW: Final = "The connection is too slow for this answer, so it was stopped."
 
 

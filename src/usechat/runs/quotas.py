@@ -98,7 +98,7 @@ class QuotaKeeper:
         if quotas.bytes_per_day is not None:
             total, left = await self._counters.count(f"bytes:{subject}", 0, _DAY)
             if total >= quotas.bytes_per_day:
-                raise TooManyRequests("The answers of today have used up your quota.", retry_after=left)
+                raise TooManyRequests("Your quota for today is used up.", retry_after=left)
         if quotas.concurrent_runs is not None:
             held = await self._counters.hold(f"runs:{subject}", run_id, _LONGEST_RUN)
             if held > quotas.concurrent_runs:

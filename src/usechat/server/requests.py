@@ -80,7 +80,7 @@ class AccessPolicy(Protocol):
     """
 
     async def authenticate(self, request: Request) -> bool:
-        """Return whether the sender is known now; False if that can be told only with a chat's id.
+        """Return whether the sender is known now; False if the chat's id is needed to know.
 
         Raise a ``RequestError`` if the sender would be refused whatever the body says.
         """

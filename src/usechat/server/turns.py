@@ -78,7 +78,7 @@ _logger: Final = logging.getLogger("usechat.chats")
 _POLL: Final = 0.05
 """Seconds between two looks at the store while waiting for another run to end."""
 _UNREADABLE: Final = 2.0
-"""Seconds after which a run that no look at the store of runs finds counts as one of a worker that shares none."""
+"""After this many seconds a run that the run store does not know counts as one of a worker with another run store."""
 _FINISH_SECONDS: Final = 30.0
 """Seconds that ``on_finish`` may take before the page sees the end without it."""
 _REST_SECONDS: Final = 5.0
@@ -482,7 +482,7 @@ class StoredTurns:
             title = await ask_title(titles, messages)
             chat = None if title is None else await self.store.suggest_title(chat_id, title)
         except Exception:  # of user code, or the database
-            _logger.exception("chat %s: making its title failed", chat_id, extra={"chat_id": chat_id})
+            _logger.exception("chat %s: the title could not be made", chat_id, extra={"chat_id": chat_id})
             return
         if chat is not None:
             recorder.show_title(chat.title)
@@ -508,7 +508,7 @@ class StoredTurns:
             except ChatsUnreachable:
                 pass  # the store has logged it
             except Exception:
-                _logger.exception("lost answers could not be collected, or old chats deleted; this is tried again")
+                _logger.exception("lost answers could not be collected, or old chats deleted; trying again")
             await asyncio.sleep(self.store.lease / 3)
 
     async def _report_lost(self, lost: LostAnswer) -> None:
@@ -629,7 +629,7 @@ class StoredAnswer:
             self._send_title()
 
     def _send_title_after_first_part(self) -> None:
-        """Let the source speak first: its first part may name the message."""
+        """Wait for the first part of the source: its first part may name the message."""
         write = self._context.write
 
         def write_and_send_title(part: Part) -> bool | None:

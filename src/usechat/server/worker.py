@@ -89,6 +89,7 @@ class AgentWorker:
         self._observer = observer
         self._settings = settings
         self._threads = AgentThreads(settings.threads, on_waiting=observer.threads_waiting)
+        turns.runs.write_often()
         self._block = min(_LONGEST_BLOCK, turns.runs.lease / 4)
         self._hooks = Hooks(on_finish=on_finish, titles=title_function(titles))
         self._taken: dict[str, TakenTurn] = {}
@@ -162,7 +163,7 @@ class AgentWorker:
             except StoreUnreachable:
                 await _pause()
             except Exception:
-                _logger.exception("a turn could not be taken from the queue; it is tried again")
+                _logger.exception("a turn could not be taken from the queue; trying again")
                 await _pause()
 
     def _begin(self, taken: "TakenTurn", source: Source) -> None:
@@ -236,7 +237,7 @@ class AgentWorker:
             except StoreUnreachable:
                 await _pause()  # the store logs it
             except Exception:
-                _logger.exception("looking for turns of agent processes that died failed; it is tried again")
+                _logger.exception("cannot look for turns of dead agent processes; trying again")
                 await _pause()
 
     async def _leave(self) -> None:

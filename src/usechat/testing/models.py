@@ -57,7 +57,7 @@ class ModelAnswer(msgspec.Struct, frozen=True, kw_only=True):
 
     ``text`` and ``reasoning`` may be lists, which are streamed piece by piece, with ``pause`` seconds before each piece
     of text. ``calls`` are the tools that the model calls. ``error`` with ``status`` is a refusal; with status 200 the
-    stream breaks off with it. With ``is_cut_off`` the answer ends because it has become too long.
+    stream ends with this error. With ``is_cut_off`` the answer ends because it has become too long.
 
     >>> ModelAnswer(text=["It is ", "21."], reasoning="I know that.").texts
     ['It is ', '21.']

@@ -32,7 +32,7 @@ _RETRY_DELAY: Final = 0.1
 _LONGEST_BLOCK: Final = 2.0
 _CHECKED_TOGETHER: Final = 200
 _BEFORE_SEAL: Final = 2**64 - 1
-"""The position of who waits for the end only: behind every entry but the seal."""
+"""The position of a reader that waits for the end only: behind every entry but the seal."""
 GIVE_UP: Final = 0.75
 """The share of a lease time without Redis after which runs and their readers end; the rest is for noticing it."""
 

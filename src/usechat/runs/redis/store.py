@@ -12,9 +12,9 @@ tags, so that they are in one slot of a cluster.
 cluster there is one more listener for each hash tag of runs that are read.
 
 **Ownership.** The worker that claimed a run owns it while its lease is valid, by the clock of Redis. It renews the
-lease every third of the lease time. Who finds an expired lease (a claim, a reader, a question for the state) declares
-the run lost, in one script: exactly one worker reports it. An owner that could not renew in time must assume that this
-will happen, and fails its run.
+lease every third of the lease time. The first to find an expired lease (a claim, a read, a state request) declares the
+run lost, in one script: exactly one worker reports it. An owner that could not renew in time must assume that this will
+happen, and fails its run.
 
 **The seal.** An end is the entry with the highest id. After it Redis itself refuses every XADD, so an owner that was
 paused cannot write into a run that others have ended, without a check on every write, and a log has exactly one end.
@@ -27,8 +27,8 @@ is reported once. Scripts and writes can be repeated after a lost reply.
 states and stops raise :class:`~usechat.errors.StoreUnreachable`, and the log says once why
 (:mod:`~usechat.runs.redis.health`). Before a lease time is over, owners fail their runs and readers in other workers
 end. A lost stop request is found by the owner's next renewal, as the hash is marked, too. Without persistence a restart
-of Redis ends all runs with an error. After a failover that lost writes, who has read them goes on, others see a lost
-run.
+of Redis ends all runs with an error. After a failover that lost writes, readers that had read them continue; all others
+see that the run was lost.
 """
 
 import asyncio
@@ -54,7 +54,7 @@ except ImportError:
 from usechat.runs.redis.client import RedisClient
 from usechat.runs.redis.health import RedisHealth
 from usechat.runs.redis.listener import GIVE_UP, Listener, longest_block
-from usechat.runs.redis.writer import OwnedRun, Writer
+from usechat.runs.redis.writer import GATHER_BRIEFLY, OwnedRun, Writer
 
 __all__ = ["RedisRuns"]
 
@@ -194,7 +194,7 @@ class RedisRuns:
     def on_lost(self, report: Callable[[RunInfo, float], None]) -> None:
         """Call ``report`` with a run that this worker was the first to find lost, and with the seconds it lasted.
 
-        It is also called for a run that this worker gave up and whose end reached Redis after all; its state says so.
+        It is also called for a run that this worker gave up although its end had reached Redis; its state is that end.
         """
         self._report = report
 
@@ -281,6 +281,10 @@ class RedisRuns:
         """Seconds after which the run of a worker that died counts as lost."""
         return self._lease
 
+    def write_often(self) -> None:
+        """Gather frames for a shorter time: all readers are in other processes, and wait for every write."""
+        self._writer.gather = GATHER_BRIEFLY
+
     def turns_key(self, queue: str) -> str:
         """Return the key of a queue of turns."""
         return self._keys.turns(queue)
@@ -321,7 +325,7 @@ class RedisRuns:
         return state.decode(), None if entry is None else entry.decode()
 
     async def restart(self, lost: RunInfo, info: RunInfo, *, leases: int) -> bool:
-        """Replace a run, whose owner has not renewed it for one lease time, with one of the same turn that is ours.
+        """Replace a run whose owner has not renewed it for one lease time with a new run of the turn, owned here.
 
         Returns False if the owner lives, or the run has ended or was asked to stop.
         """

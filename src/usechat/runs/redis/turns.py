@@ -195,7 +195,7 @@ class RedisTurns:
             await self.runs.ask("XDEL", self._key, *entries)
 
     async def leave(self, version: str) -> None:
-        """Remove this process from the group, if nothing of it is pending; and others that left without a word."""
+        """Remove this process from the group if nothing of it is pending, and those that exited without doing so."""
         _, _, consumers = await self._run(scripts.TURN_STATISTICS, _GROUP)
         for name, pending, idle in consumers:
             is_gone = name.decode() == self._consumer(version) or idle / 1000 > _FORGET_CONSUMER

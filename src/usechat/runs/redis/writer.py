@@ -19,10 +19,12 @@ if TYPE_CHECKING:
     from usechat.runs.redis.client import RedisClient
     from usechat.runs.redis.health import RedisHealth
 
-__all__ = ["OwnedRun", "Writer"]
+__all__ = ["GATHER_BRIEFLY", "OwnedRun", "Writer"]
 
 _GATHER: Final = 0.0075
-"""Seconds from the begin of one write to the next: what is appended in between is written together."""
+"""Seconds from the start of one write to the next: what is appended in between is written together."""
+GATHER_BRIEFLY: Final = 0.003
+"""The same of an agent process, whose readers are in other processes and wait for each write."""
 _RETRY_DELAY: Final = 0.1
 _ALREADY_WRITTEN: Final = "equal or smaller"
 _SEALED: Final = "exhausted"
@@ -82,6 +84,8 @@ class Writer:
         self._client = client
         self._health = health
         self._on_lost = on_lost
+        self.gather = _GATHER
+        """Seconds from the start of one write to the next."""
         self._waiting: dict[str, OwnedRun] = {}
         self._filled = asyncio.Event()
 
@@ -101,7 +105,7 @@ class Writer:
             writes = [run.take() for run in waiting.values() if not run.written.done()]
             while writes:
                 again = await self._write(writes)
-                await asyncio.sleep(_RETRY_DELAY if again else max(0, begin + _GATHER - loop.time()))
+                await asyncio.sleep(_RETRY_DELAY if again else max(0, begin + self.gather - loop.time()))
                 writes = [write for write in again if not write.run.written.done()]
 
     async def _write(self, writes: list[Write]) -> list[Write]:

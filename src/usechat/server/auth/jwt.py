@@ -116,7 +116,7 @@ def _verified(token: str, keys: list[_VerificationKey]) -> dict[str, Any]:
         registry = JWSRegistry(algorithms=[algorithm], strict_check_header=False)
         if validate_compact(signed, key, registry=registry):
             return msgspec.json.decode(signed.payload, type=dict[str, Any])
-    raise UnusableKey("no key fits")
+    raise UnusableKey("no key matches the token")
 
 
 def _key_source(

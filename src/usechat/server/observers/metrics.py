@@ -132,7 +132,7 @@ INSTRUMENTS: Final = (
     UNKNOWN_EVENTS,
     TOKENS,
 )
-"""What an observer counts. ``adapter.request.error_rate`` is none: it follows from the labels of the count."""
+"""What an observer counts. ``adapter.request.error_rate`` is computed from the labels of the requests."""
 
 TURNS_WAITING: Final = Instrument(
     "adapter.turns.waiting", "gauge", "{turn}", "Turns that wait for an agent process now."
