@@ -50,6 +50,7 @@ LAYERS = [
     "paused_states",
     "turn",
     "waiting_tasks",
+    "forwarded_turns",
     "input_mapping",
     "sources",
     "typescript",

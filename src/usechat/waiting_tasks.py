@@ -6,7 +6,8 @@ reads on where the last one ended.
 
 The task is a separate one, since the task of a turn ends with it. It is cancelled if its turn is stopped, if another
 message supersedes it, or if nobody has answered for ``seconds``; time limits of runs do not count while it waits. An
-answer that comes later, or after a restart of the process, is refused with a sentence that the page shows.
+answer that comes later, or after a restart of the process, is refused with a sentence that the page shows. Answers
+reach it from other workers through :mod:`usechat.forwarded_turns`.
 
 A source calls :meth:`WaitingTasks.events`, and the framework's callback :meth:`WaitingTask.ask`. ``emit`` works in the
 task in later turns, too.
@@ -157,6 +158,10 @@ class WaitingTasks(Generic[Event]):
                 self._keep(handle, task)
             else:
                 await task.cancel()
+
+    def is_waiting(self, handle: str) -> bool:
+        """Tell whether a task waits in this process."""
+        return handle in self._waiting
 
     def _take(self, handle: str) -> WaitingTask[Event] | None:
         found = self._waiting.pop(handle, None)

@@ -30,6 +30,7 @@ from usechat.adapters import conversation
 from usechat.adapters.anthropic import MessageBlocks, to_anthropic, tool_output
 from usechat.adapters.framework import FrameworkSource, imported
 from usechat.errors import StreamFailed, UnknownEvent
+from usechat.forwarded_turns import ForwardedTurns
 from usechat.ids import new_id
 from usechat.protocol.parts import (
     ApprovalRequest,
@@ -49,7 +50,7 @@ from usechat.protocol.parts import (
 )
 from usechat.protocol.request import ApprovalAnswer
 from usechat.sources import parts_of
-from usechat.turn import AgentInfo, Turn
+from usechat.turn import AgentInfo, Turn, TurnContext
 from usechat.waiting_tasks import WAIT_SECONDS, WaitingTask, WaitingTasks
 
 __all__ = [
@@ -120,8 +121,13 @@ class ClaudeSource(FrameworkSource[Any]):
     def __init__(self, options: Any, *, wait_seconds: float = WAIT_SECONDS) -> None:
         self._options = options
         self._tasks: WaitingTasks[Any] = WaitingTasks(seconds=wait_seconds)
+        self._forwarded = ForwardedTurns(super().drive, self._tasks.is_waiting)
         self.adapter = ClaudeAdapter
         self.info = AgentInfo("claude", options.model)
+
+    async def drive(self, context: TurnContext) -> None:
+        """Answer one turn, in the process that waits for it."""
+        await self._forwarded.drive(context, conversation.state_handle(context.turn, "claude"))
 
     def events(self, turn: Turn) -> AsyncGenerator[Any]:
         """Run Claude Code on the turn, or read on from the run that waits for the turn's answer."""
