@@ -66,7 +66,7 @@ _WITHOUT_ADAPTER: Final = {
     "agent_framework": "Microsoft Agent Framework",
     "anthropic": "the Anthropic client",
     "autogen_agentchat": "AutoGen",
-    "claude_agent_sdk": "the Claude Agent SDK",
+    "claude_agent_sdk": "the Claude Agent SDK, but no ClaudeAgentOptions",
     "crewai": "CrewAI",
     "dspy": "DSPy",
     "haystack": "Haystack",

@@ -13,6 +13,8 @@ _AG_UI_RAISES: Final = (
     " also ends the turn."
 )
 
+_GOES_ON: Final = "Claude Code asks the model to go on, so the answer is completed."
+
 _NOT_PLAYED: Final = frozenset(
     {
         "a tool that the provider runs",
@@ -59,6 +61,17 @@ RECORDED_FRAMEWORKS: Final = (
         adapter="agno:AgnoAdapter",
         apis=("chat", "anthropic"),
         limits={"sub-agent": _SUB_AGENT},
+    ),
+    Framework(
+        name="Claude Agent SDK",
+        page="claude",
+        factory="claude_agent:make",
+        not_played=_NOT_PLAYED | {"client tool", "sub-agent"},
+        adapter="claude:ClaudeAdapter",
+        apis=("anthropic",),
+        limits={"model failure in mid-stream": _GOES_ON},
+        tool_prefix="mcp__demo__",
+        asks_one_by_one=True,
     ),
     Framework(
         name="Google ADK",

@@ -20,7 +20,11 @@ FRAMEWORKS = [
 ]
 
 
-ON_USE = [("agno", "agno.agent", "agno"), ("google_adk", "google.adk.agents", "google-adk")]
+ON_USE = [
+    ("agno", "agno.agent", "agno"),
+    ("claude", "claude_agent_sdk", "claude"),
+    ("google_adk", "google.adk.agents", "google-adk"),
+]
 
 
 def hide(monkeypatch: pytest.MonkeyPatch, adapter: str, package: str) -> None:

@@ -1,11 +1,13 @@
 """The examples and pages of the frameworks of the second column, with the frameworks; chats to their own messages."""
 
 import runpy
+from pathlib import Path
 from typing import Any
 
 import pytest
 from agno.agent import Agent
 from agno.team import Team
+from claude_agent_sdk import ClaudeAgentOptions
 from google.adk.agents import LlmAgent
 from google.adk.apps import App
 from google.adk.runners import InMemoryRunner
@@ -13,7 +15,7 @@ from google.genai import types
 
 from tests.adapters.examples import FILES, check_example, check_page
 from tests.adapters.turns import assistant, text, tool, turn_of, user
-from usechat.adapters import agno, conversation, google_adk
+from usechat.adapters import agno, claude, conversation, google_adk
 from usechat.testing import AgentClient, ScriptedModel
 
 
@@ -22,7 +24,22 @@ def test_a_short_example_answers_and_asks_for_an_approval(name: str, monkeypatch
     check_example(name, "agent", monkeypatch)
 
 
-@pytest.mark.parametrize("page", ["ag-ui", "agno", "google-adk"])
+@pytest.mark.filterwarnings("ignore:can_use_tool will not be invoked for", "ignore:Exception ignored in. <function Mem")
+def test_the_example_of_claude_answers_and_asks_for_a_permission(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("CLAUDE_CONFIG_DIR", str(tmp_path))
+    monkeypatch.setenv("CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC", "1")
+    monkeypatch.setenv("MAX_THINKING_TOKENS", "0")  # the model would insist on thinking
+    check_example("claude_agent", "agent", monkeypatch, prefix="mcp__notes__")
+
+
+def test_options_of_claude_answer_and_nothing_else_does() -> None:
+    assert claude.source_of(ClaudeAgentOptions()) is not None
+    assert claude.source_of("a text") is None
+
+
+@pytest.mark.parametrize("page", ["ag-ui", "agno", "claude", "google-adk"])
 def test_the_code_of_a_page_runs(page: str, monkeypatch: pytest.MonkeyPatch) -> None:
     check_page(page, monkeypatch)
 
