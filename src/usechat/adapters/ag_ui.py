@@ -57,7 +57,7 @@ from usechat.protocol.parts import (
 from usechat.protocol.sse import EventDecoder
 from usechat.protocol.values import json_text, json_value
 from usechat.sources import parts_of
-from usechat.turn import Turn, current_context
+from usechat.turn import AgentInfo, Turn, current_context
 
 __all__ = ["AgUiAdapter", "AgUiEndpoint", "AgUiSource", "parts", "run_input", "source_of", "to_ag_ui"]
 
@@ -92,6 +92,7 @@ class _AgUiRuns(FrameworkSource[Any]):
     def __init__(self, options: Options) -> None:
         self._options = options
         self.adapter = AgUiAdapter
+        self.info = AgentInfo("ag-ui")
 
     def _input(self, turn: Turn) -> dict[str, Any]:
         return {**run_input(turn), **options_of(self._options, turn)}

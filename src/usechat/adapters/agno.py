@@ -52,7 +52,7 @@ from usechat.protocol.parts import (
 )
 from usechat.protocol.values import json_text, json_value
 from usechat.sources import parts_of
-from usechat.turn import Turn
+from usechat.turn import AgentInfo, Turn
 
 __all__ = ["AgnoAdapter", "AgnoSource", "parts", "source_of", "to_agno"]
 
@@ -98,6 +98,7 @@ class AgnoSource(FrameworkSource[Any]):
         self._options = options
         self._paused: OrderedDict[str, Any] = OrderedDict()
         self.adapter = AgnoAdapter
+        self.info = AgentInfo("agno", agent.name)
 
     async def events(self, turn: Turn) -> AsyncGenerator[Any]:
         """Run the agent on the turn, or continue the run that waits for the turn's answers."""

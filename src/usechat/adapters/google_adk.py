@@ -48,7 +48,7 @@ from usechat.protocol.parts import (
     ToolResult,
 )
 from usechat.sources import parts_of
-from usechat.turn import Turn
+from usechat.turn import AgentInfo, Turn
 
 __all__ = ["GoogleAdkAdapter", "GoogleAdkSource", "parts", "source_of", "to_google_adk"]
 
@@ -91,6 +91,7 @@ class GoogleAdkSource(FrameworkSource[Any]):
         self._runner = _runner_of(agent)
         self._options = options
         self.adapter = GoogleAdkAdapter
+        self.info = AgentInfo("google-adk", self._runner.agent.name)
 
     async def events(self, turn: Turn) -> AsyncGenerator[Any]:
         """Run the agent on the turn, or resume the session that waits for the turn's answers."""
