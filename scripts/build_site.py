@@ -40,6 +40,7 @@ PUBLIC = (
     "usechat.adapters.langgraph",
     "usechat.adapters.openai_agents",
     "usechat.adapters.pydantic_ai",
+    "usechat.adapters.strands",
 )
 """The modules of the reference, in the order in which a reader meets them."""
 

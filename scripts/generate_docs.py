@@ -163,6 +163,7 @@ BLOCKS: Mapping[str, Callable[[], Iterator[str]]] = {
     "langgraph-works": lambda: what_works("langgraph"),
     "openai-agents-works": lambda: what_works("openai-agents"),
     "pydantic-ai-works": lambda: what_works("pydantic-ai"),
+    "strands-works": lambda: what_works("strands"),
     "help": cli_help,
     **{
         f"help-{name}": functools.partial(cli_help, name)

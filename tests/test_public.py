@@ -29,6 +29,7 @@ PUBLIC = {
         "usechat.adapters.ag_ui",
         "usechat.adapters.agno",
         "usechat.adapters.google_adk",
+        "usechat.adapters.strands",
         "usechat.agent_ops",
         "usechat.chats",
         "usechat.check",

@@ -70,6 +70,8 @@ class Framework(msgspec.Struct, frozen=True):
     """The scripts that are not tested with it."""
     tells_reasons: bool = True
     """Whether the model is told why a person denied a call."""
+    sub_agent: str = "researcher"
+    """The name of the agent that a tool asks, as the page shows it."""
     adapter: str = ""
     """The adapter of a framework that is replayed from recordings, as ``module:name``."""
 

@@ -20,7 +20,11 @@ FRAMEWORKS = [
 ]
 
 
-ON_USE = [("agno", "agno.agent", "agno"), ("google_adk", "google.adk.agents", "google-adk")]
+ON_USE = [
+    ("agno", "agno.agent", "agno"),
+    ("google_adk", "google.adk.agents", "google-adk"),
+    ("strands", "strands", "strands"),
+]
 
 
 def hide(monkeypatch: pytest.MonkeyPatch, adapter: str, package: str) -> None:

@@ -10,19 +10,23 @@ from google.adk.agents import LlmAgent
 from google.adk.apps import App
 from google.adk.runners import InMemoryRunner
 from google.genai import types
+from strands import Agent as StrandsAgent
+from strands.models.openai import OpenAIModel
 
 from tests.adapters.examples import FILES, check_example, check_page
 from tests.adapters.turns import assistant, text, tool, turn_of, user
-from usechat.adapters import agno, conversation, google_adk
+from usechat.adapters import agno, conversation, google_adk, strands
+from usechat.errors import CannotAnswer
+from usechat.sources import as_source
 from usechat.testing import AgentClient, ScriptedModel
 
 
-@pytest.mark.parametrize("name", ["ag_ui_agent", "agno_agent", "google_adk_agent"])
+@pytest.mark.parametrize("name", ["ag_ui_agent", "agno_agent", "google_adk_agent", "strands_agent"])
 def test_a_short_example_answers_and_asks_for_an_approval(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     check_example(name, "agent", monkeypatch)
 
 
-@pytest.mark.parametrize("page", ["ag-ui", "agno", "google-adk"])
+@pytest.mark.parametrize("page", ["ag-ui", "agno", "google-adk", "strands"])
 def test_the_code_of_a_page_runs(page: str, monkeypatch: pytest.MonkeyPatch) -> None:
     check_page(page, monkeypatch)
 
@@ -34,6 +38,12 @@ def test_agents_answer_and_nothing_else_does() -> None:
     for found in (agent, App(name="demo", root_agent=agent), InMemoryRunner(agent=agent)):
         assert google_adk.source_of(found) is not None
     assert (agno.source_of("a text"), google_adk.source_of("a text")) == (None, None)
+
+
+def test_an_agent_of_strands_is_refused_since_chats_cannot_share_it() -> None:
+    with pytest.raises(CannotAnswer, match="give a function that makes one"):
+        as_source(StrandsAgent(OpenAIModel(client_args={"api_key": "none"}, model_id="gpt-5-mini")))
+    strands.source_of("a text")
 
 
 def chat() -> Any:

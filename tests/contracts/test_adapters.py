@@ -23,6 +23,7 @@ from usechat import parts
 from usechat.adapters.ag_ui import AgUiAdapter
 from usechat.adapters.agno import AgnoAdapter
 from usechat.adapters.google_adk import GoogleAdkAdapter
+from usechat.adapters.strands import StrandsAdapter
 from usechat.genkit.wire import FlowChunk, FlowResult, UnknownFrame
 from usechat.open_harness.events.adapter import OpenHarnessAdapter
 from usechat.parts import Abort, Error, Finish, Part, Text
@@ -122,6 +123,13 @@ def google_adk() -> Case:
     return Case(GoogleAdkAdapter, [*texts, whole], SimpleNamespace(kind="telepathy"))
 
 
+def strands() -> Case:
+    """An answer of Strands."""
+    texts = [{"data": word} for word in WORDS]
+    result = {"result": SimpleNamespace(stop_reason="end_turn")}
+    return Case(StrandsAdapter, [*texts, result], {"telepathy": True})
+
+
 def langgraph() -> Case:
     """An answer of LangGraph."""
     from langchain_core.messages import AIMessageChunk
@@ -159,6 +167,7 @@ ADAPTERS = {
     "Genkit": Case(genkit.adapter, [*map(FlowChunk, WORDS), FlowResult("".join(WORDS))], UnknownFrame("telepathy")),
     "AG-UI": ag_ui(),
     "Agno": agno(),
+    "Strands": strands(),
     "Google ADK": google_adk(),
     "Pydantic AI": pydantic_ai(),
     **({"LangGraph": langgraph()} if find_spec("langgraph") else {}),
