@@ -35,6 +35,7 @@ PUBLIC = (
     "usechat.genkit",
     "usechat.typescript",
     "usechat.adapters.ag_ui",
+    "usechat.adapters.agent_framework",
     "usechat.adapters.agno",
     "usechat.adapters.google_adk",
     "usechat.adapters.langgraph",

@@ -158,6 +158,7 @@ BLOCKS: Mapping[str, Callable[[], Iterator[str]]] = {
     "rules": rules,
     "values": values,
     "ag-ui-works": lambda: what_works("ag-ui"),
+    "agent-framework-works": lambda: what_works("agent-framework"),
     "agno-works": lambda: what_works("agno"),
     "google-adk-works": lambda: what_works("google-adk"),
     "langgraph-works": lambda: what_works("langgraph"),

@@ -27,6 +27,7 @@ PUBLIC = {
     for name in (
         "usechat",
         "usechat.adapters.ag_ui",
+        "usechat.adapters.agent_framework",
         "usechat.adapters.agno",
         "usechat.adapters.google_adk",
         "usechat.adapters.strands",

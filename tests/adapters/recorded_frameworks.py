@@ -82,4 +82,17 @@ RECORDED_FRAMEWORKS: Final = (
         tells_reasons=False,
         sub_agent="research",
     ),
+    Framework(
+        name="Agent Framework",
+        page="agent-framework",
+        factory="agent_framework_agent:make",
+        adapter="agent_framework:AgentFrameworkAdapter",
+        apis=("responses", "chat"),
+        limits={
+            "a tool of an MCP server that the provider calls": "The page shows the call without its input, which the"
+            " framework does not tell.",
+            "sub-agent": _SUB_AGENT,
+        },
+        tells_reasons=False,
+    ),
 )

@@ -21,6 +21,7 @@ FRAMEWORKS = [
 
 
 ON_USE = [
+    ("agent_framework", "agent_framework", "agent-framework"),
     ("agno", "agno.agent", "agno"),
     ("google_adk", "google.adk.agents", "google-adk"),
     ("strands", "strands", "strands"),

@@ -21,6 +21,7 @@ from tests.genkit import short as genkit
 from tests.open_harness.scripted import deltas, event, flow, node
 from usechat import parts
 from usechat.adapters.ag_ui import AgUiAdapter
+from usechat.adapters.agent_framework import AgentFrameworkAdapter
 from usechat.adapters.agno import AgnoAdapter
 from usechat.adapters.google_adk import GoogleAdkAdapter
 from usechat.adapters.strands import StrandsAdapter
@@ -123,6 +124,17 @@ def google_adk() -> Case:
     return Case(GoogleAdkAdapter, [*texts, whole], SimpleNamespace(kind="telepathy"))
 
 
+def agent_framework() -> Case:
+    """An answer of the Agent Framework, whose last text repeats it."""
+
+    def update(text: str, mode: str, reason: str | None = None) -> dict[str, Any]:
+        content = {"type": "text", "text": text, "merge_mode": mode}
+        return {"role": "assistant", "contents": [content], "finish_reason": reason}
+
+    texts = [update(word, "append") for word in WORDS]
+    return Case(AgentFrameworkAdapter, [*texts, update("".join(WORDS), "replace", "stop")], {"type": "telepathy"})
+
+
 def strands() -> Case:
     """An answer of Strands."""
     texts = [{"data": word} for word in WORDS]
@@ -168,6 +180,7 @@ ADAPTERS = {
     "AG-UI": ag_ui(),
     "Agno": agno(),
     "Strands": strands(),
+    "Agent Framework": agent_framework(),
     "Google ADK": google_adk(),
     "Pydantic AI": pydantic_ai(),
     **({"LangGraph": langgraph()} if find_spec("langgraph") else {}),
