@@ -159,6 +159,7 @@ BLOCKS: Mapping[str, Callable[[], Iterator[str]]] = {
     "rules": rules,
     "values": values,
     "ag-ui-works": lambda: what_works("ag-ui"),
+    "agent-framework-works": lambda: what_works("agent-framework"),
     "agno-works": lambda: what_works("agno"),
     "claude-works": lambda: what_works("claude"),
     "google-adk-works": lambda: what_works("google-adk"),
@@ -166,6 +167,7 @@ BLOCKS: Mapping[str, Callable[[], Iterator[str]]] = {
     "model-clients-works": lambda: what_works("model-clients"),
     "openai-agents-works": lambda: what_works("openai-agents"),
     "pydantic-ai-works": lambda: what_works("pydantic-ai"),
+    "strands-works": lambda: what_works("strands"),
     "help": cli_help,
     **{
         f"help-{name}": functools.partial(cli_help, name)

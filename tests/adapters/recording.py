@@ -26,7 +26,7 @@ from usechat.errors import PublicError
 from usechat.server import ChatApp
 from usechat.sources import as_source
 from usechat.testing import ModelAnswer, ScriptedModel
-from usechat.turn import Turn
+from usechat.turn import AgentInfo, Turn
 
 Json = Any
 DIRECTORY: Final = Path(__file__).parent / "recordings"
@@ -59,6 +59,7 @@ class Recorder(FrameworkSource[Any]):
         self._turn: Turn | None = None
         deeds.done = _Noted(self._note_stop)
         self.adapter = source.adapter
+        self.info = source.info
         self.turns: list[list[Json]] = []
 
     async def events(self, turn: Turn) -> AsyncIterator[Any]:
@@ -200,6 +201,7 @@ class Replay(FrameworkSource[Any]):
         self._model = model
         self._deeds = deeds
         self.adapter = adapter
+        self.info = AgentInfo("recording")
 
     async def events(self, turn: Turn) -> AsyncIterator[Any]:  # noqa: ARG002 (the recording knows what was asked)
         entries = iter(next(self._turns))

@@ -21,9 +21,11 @@ FRAMEWORKS = [
 
 
 ON_USE = [
+    ("agent_framework", "agent_framework", "agent-framework"),
     ("agno", "agno.agent", "agno"),
     ("claude", "claude_agent_sdk", "claude"),
     ("google_adk", "google.adk.agents", "google-adk"),
+    ("strands", "strands", "strands"),
 ]
 
 

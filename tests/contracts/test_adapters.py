@@ -21,11 +21,13 @@ from tests.genkit import short as genkit
 from tests.open_harness.scripted import deltas, event, flow, node
 from usechat import parts
 from usechat.adapters.ag_ui import AgUiAdapter
+from usechat.adapters.agent_framework import AgentFrameworkAdapter
 from usechat.adapters.agno import AgnoAdapter
 from usechat.adapters.anthropic import AnthropicAdapter
 from usechat.adapters.claude import ClaudeAdapter
 from usechat.adapters.google_adk import GoogleAdkAdapter
 from usechat.adapters.openai import ChatCompletionsAdapter, ResponsesAdapter
+from usechat.adapters.strands import StrandsAdapter
 from usechat.genkit.wire import FlowChunk, FlowResult, UnknownFrame
 from usechat.open_harness.events.adapter import OpenHarnessAdapter
 from usechat.parts import Abort, Error, Finish, Part, Text
@@ -143,6 +145,24 @@ def google_adk() -> Case:
     return Case(GoogleAdkAdapter, [*texts, whole], SimpleNamespace(kind="telepathy"))
 
 
+def agent_framework() -> Case:
+    """An answer of the Agent Framework, whose last text repeats it."""
+
+    def update(text: str, mode: str, reason: str | None = None) -> dict[str, Any]:
+        content = {"type": "text", "text": text, "merge_mode": mode}
+        return {"role": "assistant", "contents": [content], "finish_reason": reason}
+
+    texts = [update(word, "append") for word in WORDS]
+    return Case(AgentFrameworkAdapter, [*texts, update("".join(WORDS), "replace", "stop")], {"type": "telepathy"})
+
+
+def strands() -> Case:
+    """An answer of Strands."""
+    texts = [{"data": word} for word in WORDS]
+    result = {"result": SimpleNamespace(stop_reason="end_turn")}
+    return Case(StrandsAdapter, [*texts, result], {"telepathy": True})
+
+
 def langgraph() -> Case:
     """An answer of LangGraph."""
     from langchain_core.messages import AIMessageChunk
@@ -211,6 +231,8 @@ ADAPTERS = {
     "Agno": agno(),
     "Anthropic client": anthropic(),
     "Claude Agent SDK": claude(),
+    "Strands": strands(),
+    "Agent Framework": agent_framework(),
     "Google ADK": google_adk(),
     "OpenAI client, Chat Completions": openai()[0],
     "OpenAI client, Responses": openai()[1],
