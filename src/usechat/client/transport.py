@@ -44,7 +44,7 @@ _NOT_STREAMS: Final = frozenset({"UC004", "UC005"})
 
 
 class HttpChatTransport(Relay):
-    """A ``ChatTransport`` over any AI SDK endpoint. It can be served, too: see :mod:`usechat.client.relay`.
+    """A ``ChatTransport`` over any AI SDK endpoint. It can be served, too (`usechat serve --as ai-sdk URL`).
 
     Args:
         url: the endpoint, ``http://…`` or ``https://…``.
