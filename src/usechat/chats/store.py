@@ -411,7 +411,7 @@ class _Growing(msgspec.Struct):
 
 
 class ChatStore(abc.ABC):
-    """Stores chats. Subclasses bring a database.
+    """Stores chats: :class:`MemoryChats` in memory, :class:`SqlChats` in a database. Users do not subclass it.
 
     ``lease`` is how many seconds a chat stays claimed after the last sign of life of its worker. Inline files of more
     than ``inline_limit`` characters go to ``blobs``, or to the database if there is no such store. ``owner`` is the

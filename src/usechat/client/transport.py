@@ -84,7 +84,7 @@ class _AgentList(msgspec.Struct, frozen=True):
 
 
 class HttpChatTransport(Relay):
-    """A ``ChatTransport`` over any AI SDK endpoint. It can be served, too: see :mod:`usechat.client.relay`.
+    """A ``ChatTransport`` over any AI SDK endpoint. It can be served, too (`usechat serve --as ai-sdk URL`).
 
     Args:
         url: the endpoint, ``http://…`` or ``https://…``.
