@@ -54,11 +54,8 @@ from usechat.turn import AgentInfo, Turn, TurnContext
 from usechat.waiting_tasks import WAIT_SECONDS, WaitingTask, WaitingTasks
 
 __all__ = [
-    "AnswerStarted",
     "ClaudeAdapter",
     "ClaudeSource",
-    "PermissionAnswered",
-    "PermissionAsked",
     "parts",
     "source_of",
 ]

@@ -168,7 +168,7 @@ def openapi(version: str, path: str = "/api/chat") -> Json:
     ``version`` is that of the service, for the field ``info.version``.
 
     >>> sorted(openapi("1.0")["paths"])[0]
-    '/api/chat'
+    '/api/agents'
     """
     return {
         "openapi": "3.1.0",
