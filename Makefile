@@ -93,7 +93,7 @@ fuzz: install ## look for new failures for FUZZ_SECONDS (60), on FUZZ_RELEASES o
 mutants: $(UV_STAMP) ## change protocol/ and runs/ in MUTANTS (200) places; the unit tests must notice 95 % of the changes
 	$(RUN) python -m scripts.mutants
 
-bench: install ## measure against peers, side by side; ONLY=core (server, agent-ops, open-harness, frameworks) measures one part
+bench: install ## measure against peers, side by side; ONLY=core (server, agent-ops, open-harness, frameworks, chats) measures one part
 	$(UV) run --quiet --group bench python -m bench $(if $(ONLY),--only $(ONLY))
 
 docs: $(UV_STAMP) $(SITE_STAMP) ## write the generated parts of the documentation, and build its site into build/docs

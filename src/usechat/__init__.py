@@ -23,19 +23,21 @@ from usechat.protocol.request import ChatRequest
 from usechat.protocol.sse import ChunkDecoder, FrameStream, encode_frame
 from usechat.protocol.stream import MessageStream
 from usechat.protocol.ui_messages import UIMessage
-from usechat.protocol.validation import validate_messages
+from usechat.protocol.validation import ToolSchema, validate_messages
 
 if TYPE_CHECKING:
     from usechat.server.endpoints import chat_response
-    from usechat.sources import Adapter, AdapterSource, parts_of
-    from usechat.turn import Turn, current_turn, emit
+    from usechat.sources import Adapter, AdapterSource, ChatTransport, parts_of
+    from usechat.turn import AgentInfo, Turn, current_turn, emit
 
 __version__ = "0.1.0"
 
 __all__ = [
     "Adapter",
     "AdapterSource",
+    "AgentInfo",
     "ChatRequest",
+    "ChatTransport",
     "ChunkDecoder",
     "Data",
     "File",
@@ -52,6 +54,7 @@ __all__ = [
     "ToolCall",
     "ToolError",
     "ToolResult",
+    "ToolSchema",
     "Turn",
     "UIMessage",
     "UnknownEvent",
@@ -71,6 +74,8 @@ __all__ = [
 _HOMES = {
     "Adapter": "usechat.sources",
     "AdapterSource": "usechat.sources",
+    "AgentInfo": "usechat.turn",
+    "ChatTransport": "usechat.sources",
     "Turn": "usechat.turn",
     "chat_response": "usechat.server.endpoints",
     "current_turn": "usechat.turn",

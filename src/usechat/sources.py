@@ -66,7 +66,7 @@ _WITHOUT_ADAPTER: Final = {
     "agent_framework": "Microsoft Agent Framework",
     "anthropic": "the Anthropic client",
     "autogen_agentchat": "AutoGen",
-    "claude_agent_sdk": "the Claude Agent SDK",
+    "claude_agent_sdk": "the Claude Agent SDK, but no ClaudeAgentOptions",
     "crewai": "CrewAI",
     "dspy": "DSPy",
     "haystack": "Haystack",
@@ -88,9 +88,29 @@ Agent: TypeAlias = Callable[[Turn], AsyncIterable[Said] | Iterator[Said] | Await
 
 @runtime_checkable
 class ChatTransport(Protocol):
-    """The AI SDK's own abstraction of something that answers a chat.
+    """The AI SDK's own abstraction of something that answers a chat. An object with these two methods can be served.
 
-    Closing an iterator that ``send_messages`` returned stops the answer before ``aclose`` returns.
+    Closing an iterator that ``send_messages`` returned stops the answer before ``aclose`` returns. Chunks come from a
+    :class:`~usechat.MessageStream`, or from another endpoint with :class:`~usechat.ChunkDecoder`.
+
+    >>> import asyncio
+    >>> from usechat import MessageStream, Text
+    >>> from usechat.client import Chat
+    >>> class Greeter:
+    ...     async def send_messages(self, request):
+    ...         return self.answer()
+    ...
+    ...     async def reconnect_to_stream(self, chat_id):
+    ...         return None
+    ...
+    ...     async def answer(self):
+    ...         stream = MessageStream(message_id="m1", sdk="7")
+    ...         for chunk in [*stream.send(Text("Hello")), *stream.close()]:
+    ...             yield chunk
+    >>> async def main(transport: ChatTransport) -> str:
+    ...     return (await Chat(transport).send("Hi")).text
+    >>> asyncio.run(main(Greeter()))
+    'Hello'
     """
 
     async def send_messages(self, request: ChatRequest) -> AsyncIterator[Chunk]:

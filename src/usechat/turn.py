@@ -61,14 +61,15 @@ class Identity(msgspec.Struct, frozen=True):
 
 
 class AgentInfo(msgspec.Struct, frozen=True):
-    """The agent of a framework that answers a turn, for spans and metrics.
+    """The agent of a framework that answers a turn, for spans and metrics; see :class:`~usechat.AdapterSource`.
+
+    ``framework`` is the name of its adapter, ``name`` that of the agent if it has one.
 
     >>> AgentInfo("langgraph", "assistant").framework
     'langgraph'
     """
 
     framework: str
-    """The name of its adapter."""
     name: str | None = None
 
 

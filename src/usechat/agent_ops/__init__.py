@@ -8,7 +8,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
-    from usechat.agent_ops.access.directory import DirectoryChanges, SessionDirectory
+    from usechat.agent_ops.access.directory import DirectoryChanges, ListedSession, SessionDirectory
     from usechat.agent_ops.access.lookup import HttpLookup
     from usechat.agent_ops.access.roles import AccessRule, Membership, Role
     from usechat.agent_ops.adapter import SessionAdapter
@@ -26,6 +26,7 @@ __all__ = [
     "AuditLog",
     "DirectoryChanges",
     "HttpLookup",
+    "ListedSession",
     "Membership",
     "PromptTracker",
     "Role",
@@ -42,6 +43,7 @@ _HOMES: Final = {
     "AuditLog": "audit",
     "DirectoryChanges": "access.directory",
     "HttpLookup": "access.lookup",
+    "ListedSession": "access.directory",
     "Membership": "access.roles",
     "PromptTracker": "prompt_tracker",
     "Role": "access.roles",

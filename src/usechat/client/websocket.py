@@ -37,7 +37,7 @@ _Frame: TypeAlias = dict[str, Any]
 class WebSocketChatTransport(Relay):
     """A ``ChatTransport`` over one WebSocket, which is opened for the first request and after it was lost.
 
-    It can be served, too: see :mod:`usechat.client.relay`.
+    It can be served, too (`usechat serve --as ai-sdk URL`).
 
     Args:
         url: the endpoint, ``ws://…``, ``wss://…`` or the same with ``http``.

@@ -9,12 +9,12 @@ if TYPE_CHECKING:
     from usechat.open_harness.engine.postgres_store import PostgresRunStore
     from usechat.open_harness.engine.runtime import FlowRuntime, FlowRuntimes
     from usechat.open_harness.engine.sqlite_store import SqliteRunStore
-    from usechat.open_harness.engine.store import MemoryRunStore
+    from usechat.open_harness.engine.store import FlowRunStore, MemoryRunStore
     from usechat.open_harness.events.adapter import OpenHarnessAdapter
     from usechat.open_harness.flow.reading import load_flow
     from usechat.open_harness.inbox import Inbox
-    from usechat.open_harness.models.provider import AgentRequest, Answer, Execution, Provider
-    from usechat.open_harness.models.recording import FileRecordings, Recorder, SqliteRecordings
+    from usechat.open_harness.models.provider import AgentRequest, Answer, Execution, PromptMessage, Provider
+    from usechat.open_harness.models.recording import FileRecordings, Recorder, RecordingStore, SqliteRecordings
     from usechat.open_harness.nodes.builtin import default_registry
     from usechat.open_harness.nodes.context import NodeContext
     from usechat.open_harness.nodes.registry import NodeRegistry
@@ -29,6 +29,7 @@ __all__ = [
     "Answer",
     "Execution",
     "FileRecordings",
+    "FlowRunStore",
     "FlowRuntime",
     "FlowRuntimes",
     "Inbox",
@@ -39,8 +40,10 @@ __all__ = [
     "OpenHarnessAdapter",
     "OpenHarnessChatTransport",
     "PostgresRunStore",
+    "PromptMessage",
     "Provider",
     "Recorder",
+    "RecordingStore",
     "RemoteRuntime",
     "RemoteSessions",
     "Runtime",
@@ -58,6 +61,7 @@ _HOMES = {
     "Answer": "models.provider",
     "Execution": "models.provider",
     "FileRecordings": "models.recording",
+    "FlowRunStore": "engine.store",
     "FlowRuntime": "engine.runtime",
     "FlowRuntimes": "engine.runtime",
     "Inbox": "inbox",
@@ -67,8 +71,10 @@ _HOMES = {
     "OpenHarnessAdapter": "events.adapter",
     "OpenHarnessChatTransport": "transport",
     "PostgresRunStore": "engine.postgres_store",
+    "PromptMessage": "models.provider",
     "Provider": "models.provider",
     "Recorder": "models.recording",
+    "RecordingStore": "models.recording",
     "RemoteRuntime": "remote.flows",
     "RemoteSessions": "remote.sessions",
     "Runtime": "runtime_protocol",

@@ -123,7 +123,7 @@ class MessageBuilder:
     :raises UnknownRelease: if ``sdk`` names no release.
     :raises LocalProtocolError: if ``message`` is no message.
 
-    Values that are no JSON are converted as :mod:`usechat.protocol.values` says. An instance is for one message and one
+    Values that are not JSON are converted as ``docs/values.md`` says. An instance is for one message and one
     thread.
     """
 
@@ -157,8 +157,8 @@ class MessageBuilder:
         handler = self._HANDLERS.get(type(chunk))
         if handler is None:
             raise LocalProtocolError(
-                f"receive() takes a chunk of usechat.protocol.chunks, not {type(chunk).__name__}; "
-                "chunk_from_json makes one of a JSON object, ChunkDecoder of bytes"
+                f"receive() takes a chunk, not {type(chunk).__name__}; "
+                "ChunkDecoder makes chunks of the bytes of a stream"
             )
         if handler(self, self._as_read(chunk)):
             self._updates += 1

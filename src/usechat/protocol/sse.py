@@ -82,7 +82,7 @@ def encode_frame(chunk: Chunk, *, event_names: bool = False) -> bytes:
 
     :param event_names: add an ``event:`` line, which clients ignore and people who watch the bytes may like.
 
-    Values that are no JSON are converted as :mod:`usechat.protocol.values` says; nothing is refused.
+    Values that are not JSON are converted as ``docs/values.md`` says; nothing is refused.
     """
     frame = _DATA + encode_chunk(chunk) + _FRAME_END
     if event_names:

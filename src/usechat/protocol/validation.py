@@ -284,7 +284,18 @@ Schema: TypeAlias = Callable[[Any], Any]
 
 
 class ToolSchema(NamedTuple):
-    """What a tool takes, and what it gives if that is to be checked too."""
+    """The schemas of a tool: of its ``input``, and of its ``output`` if that is to be checked, too.
+
+    A schema is a function of one value that raises ValueError or TypeError if the value is wrong.
+
+    >>> from usechat import validate_messages
+    >>> call = {"type": "tool-double", "toolCallId": "c1", "state": "input-available", "input": "two"}
+    >>> message = {"id": "m1", "role": "assistant", "parts": [call]}
+    >>> validate_messages([message], tools={"double": ToolSchema(input=int)})
+    Traceback (most recent call last):
+        ...
+    usechat.errors.InvalidMessages: messages[0].parts[0].input ...
+    """
 
     input: Schema
     output: Schema | None = None

@@ -114,7 +114,7 @@ class RunInfo(msgspec.Struct, frozen=True):
     client to answer; while it is running, those that were open before it and that its request did not answer.
     ``given_calls`` are the calls whose outputs its request brought; empty after a successful end. Approvals are not
     among them: an approval counts once, because the tool may have run. ``user_message_id`` and ``user_message_digest``
-    (:func:`message_digest`) identify the message that is answered; both are empty for a run that answers none, or
+    (a hash of its content) identify the message that is answered; both are empty for a run that answers none, or
     answers it anew. ``origin`` is set if the run restarts a turn whose worker died: the id of the turn's first run.
 
     >>> info = RunInfo("r1", "c1", "m1", sdk="7", state=RunState.FINISHED)

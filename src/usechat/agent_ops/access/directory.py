@@ -172,7 +172,14 @@ def _engine(url: str) -> AsyncEngine:
 
 
 class ListedSession(msgspec.Struct, frozen=True):
-    """A session in a listing; ``participants`` maps subjects to roles."""
+    """A session as :class:`SessionDirectory` lists it and :meth:`DirectoryChanges.import_sessions` takes it.
+
+    ``kind`` is ``interactive``, or another word for a session that only its owner may use. ``enabled`` says whether AI
+    SDK pages may use it, and ``participants`` maps subjects to roles, without the owner.
+
+    >>> ListedSession("s1", "interactive", owner="ada", enabled=True, participants={"bob": "viewer"}).owner
+    'ada'
+    """
 
     session_id: str
     kind: str

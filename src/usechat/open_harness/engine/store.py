@@ -16,7 +16,16 @@ _SESSIONS: Final = 10_000
 
 
 class FlowRunStore(Protocol):
-    """Stores flow runs. Writing must not block; loading and ``flush`` may, and are called in threads."""
+    """Stores flow runs. Writing must not block; loading and ``flush`` may, and are called in threads.
+
+    :class:`MemoryRunStore`, :class:`SqliteRunStore` and :class:`PostgresRunStore` are such stores.
+
+    >>> from usechat.open_harness import MemoryRunStore
+    >>> store: FlowRunStore = MemoryRunStore()
+    >>> store.append_event("run-1", {"type": "flow:start"})
+    >>> store.load_events("run-1", after=1)
+    []
+    """
 
     def append_event(self, run_id: str, event: Event) -> None:
         """Append an event to those of its run. Events are numbered from one."""

@@ -31,7 +31,11 @@ StreamEvent: TypeAlias = Mapping[str, Any]
 
 
 class PromptMessage(msgspec.Struct, frozen=True):
-    """One message of the conversation in a node's input."""
+    """One message of the conversation in a node's input; ``role`` is that of the AI SDK, such as ``user``.
+
+    >>> PromptMessage("user", "Hello").text
+    'Hello'
+    """
 
     role: str
     text: str
@@ -84,7 +88,7 @@ class Execution:
     """One question being answered: what the provider gets, and what to remember if it is stopped.
 
     ``request`` is the question, ``history`` the ``messages`` of earlier answers, ``inbox`` what the user sends
-    meanwhile. ``emit`` takes :data:`StreamEvent`.
+    meanwhile. ``emit`` takes an event as JSON, such as that of the example.
 
     >>> from usechat.open_harness import AgentRequest, Inbox
     >>> execution = Execution(AgentRequest(None, "Hello"), model=None, history=[], inbox=Inbox(), emit=print)

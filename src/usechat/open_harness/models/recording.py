@@ -36,7 +36,19 @@ CREATE TABLE IF NOT EXISTS recordings(id TEXT PRIMARY KEY, recording TEXT NOT NU
 
 
 class RecordingStore(Protocol):
-    """Stores the JSON texts of recordings by id. Both methods may block; they are called in threads."""
+    """Stores the JSON texts of recordings by id. Both methods may block; they are called in threads.
+
+    >>> class MemoryRecordings(dict):
+    ...     def save(self, recording_id: str, text: str) -> None:
+    ...         self[recording_id] = text
+    ...
+    ...     def load(self, recording_id: str) -> str | None:
+    ...         return self.get(recording_id)
+    >>> recordings: RecordingStore = MemoryRecordings()
+    >>> recordings.save("writer-1", "{}")
+    >>> recordings.load("writer-1")
+    '{}'
+    """
 
     def save(self, recording_id: str, text: str) -> None:
         """Store a recording; replace one with the same id."""

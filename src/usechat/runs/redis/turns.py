@@ -79,7 +79,7 @@ class RedisTurns:
     >>> turns.forwarded_headers
     ('accept-language', 'traceparent', 'tracestate', 'x-request-id')
 
-    Agent processes use ``take``, ``take_over_dead``, ``keep`` and ``done``; see :mod:`usechat.server.worker`.
+    Agent processes use ``take``, ``take_over_dead``, ``keep`` and ``done``; see :class:`~usechat.server.AgentWorker`.
     """
 
     def __init__(
