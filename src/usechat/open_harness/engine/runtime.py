@@ -32,6 +32,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from usechat.errors import InvalidSetting, LocalProtocolError, NotResumable
+from usechat.open_harness.engine.agent_sessions import message_id
 from usechat.open_harness.engine.flow_run import FlowRun, FlowRunState
 from usechat.open_harness.engine.other_workers import Readers, ReleaseRun, StoredRun, receiving
 from usechat.open_harness.engine.processes import new_start, this_process
@@ -102,6 +103,8 @@ class FlowRuntime:
         self._rested = asyncio.Event()
         self._rested.set()
 
+    takes_message_ids = True
+    """Whether ``send`` may have a ``messageId``."""
     ends_at: EndsAt = "flow"
     """Which events end the run: those of the flow, not those of a single agent."""
 
@@ -135,6 +138,7 @@ class FlowRuntime:
         if state.status != "paused":
             raise NotResumable(f"Run {state.run_id} is not resumable")
         state.status = "running"
+        self._run.resumed_by = None if message is None else _message_of_turn()
         self._run.emit({"type": "flow:resumed"})
         resuming = [node for node, status in state.node_status.items() if status == "running"]
         for node in resuming:
@@ -335,6 +339,14 @@ def _unfinished_run(store: FlowRunStore, turn: Turn) -> str | None:
 
 def _owner(turn: Turn) -> str:
     return "" if turn.identity is None else turn.identity.subject
+
+
+def _message_of_turn() -> str | None:
+    """Return the id of the user's message in the turn that runs, if there is one."""
+    try:
+        return message_id(current_turn())
+    except LocalProtocolError:
+        return None
 
 
 def _owner_of_turn() -> str:

@@ -112,6 +112,8 @@ class Execution:
         self.emit = emit
         self.unfinished: list[Any] = []
         """The messages to remember of an answer that was stopped."""
+        self.begins: list[tuple[int, Any]] = []
+        """Where messages that the inbox had begin in the messages to remember, with their ``messageId``."""
 
 
 class Provider(Protocol):
