@@ -169,7 +169,13 @@ def test_a_call_with_a_late_result_has_its_part_again() -> None:
     builder.forget()
     assert builder.message["parts"] == [{"type": "step-start"}]
     builder.receive(ToolOutputAvailableChunk("c1", 2))
-    part = {"type": "tool-write", "toolCallId": "c1", "state": "output-available", "output": 2, "providerExecuted": True}
+    part = {
+        "type": "tool-write",
+        "toolCallId": "c1",
+        "state": "output-available",
+        "output": 2,
+        "providerExecuted": True,
+    }
     assert builder.message["parts"] == [part, {"type": "step-start"}]
 
 

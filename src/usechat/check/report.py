@@ -24,7 +24,9 @@ __all__ = ["DEFAULT_SDKS", "Report", "Unjudged", "check_bytes", "check_capture",
 DEFAULT_SDKS: Final = tuple(str(major) for major in MAJORS)
 """The newest release of each major."""
 _DATA_KEYS: Final = frozenset({"type", "data", "id", "transient"})
-_KNOWN_KEYS: Final = {name: frozenset({"type", *struct.__struct_encode_fields__}) for name, struct in CHUNK_TYPES.items()}
+_KNOWN_KEYS: Final = {
+    name: frozenset({"type", *struct.__struct_encode_fields__}) for name, struct in CHUNK_TYPES.items()
+}
 """The keys of each chunk type that some release reads."""
 _NEWEST: Final = NEWEST[MAJORS[-1]]
 _HAS_APPROVALS: Final = CHUNKS["tool-approval-request"].since
