@@ -11,8 +11,8 @@ Imports and the collection of the tests would take most of the time, so they are
    record is kept in `build/` for as long as code and tests stay the same.
 2. For each mutant of a function it forks a child, which replaces the code of the function and runs the tests that reach
    the changed statement, fast ones first.
-3. What runs while a module is imported cannot be replaced later: such a mutant gets a process that imports usechat anew,
-   and runs the tests of the module, then all other tests of the package.
+3. What runs while a module is imported cannot be replaced later: such a mutant gets a process that imports usechat
+   anew, and runs the tests of the module, then all other tests of the package.
 
 Tests with generated examples draw few of them (the profile `brief`). `runs/redis` is left out: its tests start servers.
 """
@@ -72,6 +72,7 @@ TESTS: Final = ("tests/protocol", "tests/runs", "--ignore=tests/runs/redis")
 _POINTLESS: Final = ("BinaryOperator_BitOr", "NumberReplacer", "Variable")
 _STREAM: Final = ("stream", "tool_calls", "content")
 """The modules of `protocol/` whose tests are in `tests/protocol/stream`."""
+_CACHE: Final = type(functools.cache(len))
 _AT_IMPORT: Final = ""
 """The name under which coverage records what runs while tests are collected."""
 
@@ -290,7 +291,7 @@ class Loaded:
         for thing in gc.get_objects():
             if type(thing) is types.FunctionType:  # `isinstance` asks the object, and those of the tests raise
                 self._functions.setdefault(thing.__code__.co_filename, []).append(thing)
-            elif type(thing) is functools._lru_cache_wrapper:
+            elif type(thing) is _CACHE:
                 self._caches.append(thing)
 
     def changed_by(self, mutant: Mutant) -> list[tuple[types.FunctionType, types.CodeType]]:
@@ -416,7 +417,7 @@ def import_changed(mutant: Mutant) -> None:
     def changed(self: importlib.machinery.SourceFileLoader, fullname: str) -> types.CodeType | None:
         return compiled(mutant.mutated, path) if self.path == path else get_code(self, fullname)
 
-    importlib.machinery.SourceFileLoader.get_code = changed  # type: ignore[method-assign]
+    importlib.machinery.SourceFileLoader.get_code = changed  # type: ignore[assignment,method-assign]
 
 
 def say(text: str) -> None:

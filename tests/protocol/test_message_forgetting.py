@@ -126,13 +126,14 @@ def test_open_blocks_and_inputs_stay_open() -> None:
     assert [part.get("state") for part in builder.message["parts"]] == ["input-streaming"]
 
 
+@pytest.mark.parametrize("metadata", [{}, {"toolMetadata": {"a": 1}}])
 @pytest.mark.parametrize("dynamic", [None, True])
-def test_a_finished_call_is_found_again(dynamic: bool | None) -> None:
+def test_a_finished_call_is_found_again(dynamic: bool | None, metadata: dict[str, Any]) -> None:
     """Its input goes on as a part of the later step, as clients do it, and has its result there."""
     builder = MessageBuilder(sdk="7", message_id="m")
     for chunk in (
         StartStepChunk(),
-        ToolInputStartChunk("c1", "write", dynamic=dynamic, title="Write"),
+        ToolInputStartChunk("c1", "write", dynamic=dynamic, title="Write", tool_metadata=metadata.get("toolMetadata")),
         ToolInputDeltaChunk("c1", '{"a":1}'),
         ToolInputAvailableChunk("c1", "write", {"a": 1}, dynamic=dynamic),
         ToolOutputAvailableChunk("c1", 1, dynamic=dynamic),
@@ -145,7 +146,7 @@ def test_a_finished_call_is_found_again(dynamic: bool | None) -> None:
     waiting = {"type": "tool-read", "toolCallId": "c2", "state": "input-available"}
     assert builder.message["parts"] == [waiting, {"type": "step-start"}]
     builder.receive(ToolInputDeltaChunk("c1", "[2"))
-    streaming = kind | {"toolCallId": "c1", "state": "input-streaming", "title": "Write", "input": [2]}
+    streaming = kind | {"toolCallId": "c1", "state": "input-streaming", "title": "Write", "input": [2]} | metadata
     streaming |= {} if dynamic else {"rawInput": "[2"}
     assert builder.message["parts"] == [waiting, {"type": "step-start"}, streaming]
     builder.forget()
