@@ -196,7 +196,7 @@ def test_a_step_that_is_taken_back_leaves_no_input_open() -> None:
 
 
 def test_a_part_that_someone_else_made_is_kept() -> None:
-    odd = [{"type": "tool-x", "toolCallId": 1}, {"type": "tool-x", "toolCallId": "c", "toolName": {}}]
+    odd: list[Any] = [{"type": "tool-x", "toolCallId": 1}, {"type": "tool-x", "toolCallId": "c", "toolName": {}}]
     parts = [part | {"state": "output-available"} for part in odd] + [{"type": "step-start"}]
     builder = MessageBuilder(sdk="7", message={"id": "m", "role": "assistant", "parts": parts})
     builder.forget()
