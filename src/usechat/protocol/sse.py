@@ -342,6 +342,9 @@ class EventDecoder:
         """Take the next bytes and return the events that they complete."""
         if self._error is not None:
             raise self._error
+        if self._is_one_event(data):
+            self._count += 1
+            return [Event(bytes(data[6:-2]).decode("utf-8", "replace"), None, self._count)]
         events: list[Event] = []
         try:
             for line in self._lines(data if type(data) is bytes else _to_bytes(data)):
@@ -354,6 +357,18 @@ class EventDecoder:
             if not events:
                 raise
         return events
+
+    def _is_one_event(self, data: _Bytes) -> bool:
+        """Tell whether these bytes are exactly one event of one line, as most senders write them."""
+        return (
+            type(data) is bytes
+            and not (self._line or self._data or self._name or self._at_start)
+            and data.startswith(b"data: ")
+            and data.endswith(b"\n\n")
+            and data.count(b"\n") == 2
+            and b"\r" not in data
+            and len(data) - 2 <= self._maximum
+        )
 
     def close(self) -> str:
         """End the input; return the lines of an event that was not finished, which no client sees."""
