@@ -463,7 +463,7 @@ async def test_a_title_that_cannot_be_made_is_logged_and_the_first_words_stay(
     await asyncio.sleep(0)
     assert (await stored(chats)).chat.title == "One"
     assert [record.getMessage() for record in caplog.records if record.levelname == "ERROR"] == [
-        "chat c1: making its title failed"
+        "chat c1: the title could not be made"
     ]
 
 
