@@ -147,6 +147,7 @@ class Adapter(Protocol[EventT_contra]):
 
     Each turn gets an adapter of its own, which is called in the event loop, by one task.
 
+    >>> from usechat.parts import Part, Text
     >>> class Words:
     ...     def feed(self, event: str) -> list[Part]:
     ...         return [Text(event)]
@@ -179,6 +180,8 @@ class AdapterSource(Generic[Event]):
     ``events`` starts the upstream and returns its events, now or as an awaitable. ``adapter`` makes the adapter of one
     turn. ``agent`` names the agent for spans and metrics. See ``docs/adapters.md`` for a complete example.
 
+    >>> from collections.abc import AsyncIterator
+    >>> from usechat.parts import Part
     >>> async def events(turn: Turn) -> AsyncIterator[dict[str, str]]:
     ...     yield {"type": "word", "text": f"You said {turn.text}."}
     >>> class Words:
@@ -245,6 +248,8 @@ async def parts_of(events: AsyncIterable[Event], adapter: Adapter[Event]) -> Asy
     ``events`` is iterated and closed; ``adapter`` is one that was not used yet. An unknown event is counted and
     skipped. What the events raise is raised, unless the adapter's ``close`` makes an ending of it.
 
+    >>> from collections.abc import AsyncIterator
+    >>> from usechat.parts import Part
     >>> class Shout:
     ...     def feed(self, event: str) -> list[Part]:
     ...         return [Text(event.upper())]

@@ -207,9 +207,12 @@ async def _decoded(received: AsyncIterable[bytes]) -> AsyncGenerator[_Event]:
 def run_input(turn: Turn) -> dict[str, Any]:
     """Return the input of a run on a turn, in JSON: the whole chat, and the answers to interrupts.
 
-    >>> async def answer(turn: Turn) -> AsyncIterator[Part]:
-    ...     async for part in parts(agent.run(RunAgentInput.model_validate(run_input(turn)))):
-    ...         yield part
+    >>> from usechat.testing import AgentClient
+    >>> async def answer(turn):
+    ...     return run_input(turn)["messages"][-1]["content"]
+    >>> with AgentClient(answer) as client:
+    ...     client.ask("Hello").text
+    'Hello'
     """
     answered = {answer.tool_call_id for answer in turn.approvals}
     answered |= {output.tool_call_id for output in turn.tool_outputs if output.tool_name == _QUESTION}
@@ -487,9 +490,16 @@ class AgUiAdapter:
 def parts(events: AsyncIterable[Any]) -> AsyncIterator[Part]:
     """Yield the parts of a run, inside an agent function.
 
-    >>> async def answer(turn: Turn) -> AsyncIterator[Part]:
-    ...     async for part in parts(agent.run(run_input)):
+    >>> from usechat.testing import AgentClient
+    >>> async def run(text):
+    ...     yield {"type": "TEXT_MESSAGE_CHUNK", "messageId": "m1", "delta": f"You said {text}."}
+    ...     yield {"type": "RUN_FINISHED"}
+    >>> async def answer(turn):
+    ...     async for part in parts(run(turn.text)):
     ...         yield part
+    >>> with AgentClient(answer) as client:
+    ...     client.ask("Hello").text
+    'You said Hello.'
     """
     return parts_of(events, AgUiAdapter())
 

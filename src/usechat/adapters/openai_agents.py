@@ -301,7 +301,9 @@ def _signature(item: Any) -> Mapping[str, Mapping[str, Any]] | None:
 def parts(result: RunResultStreaming) -> AsyncIterator[Part]:
     """Yield the parts of a run, inside an agent function.
 
-    >>> async def answer(turn: Turn) -> AsyncIterator[Part]:
+    >>> from agents import Agent, Runner
+    >>> agent = Agent(name="assistant")
+    >>> async def answer(turn):
     ...     async for part in parts(Runner.run_streamed(agent, turn.text)):
     ...         yield part
     """

@@ -364,10 +364,17 @@ def _ending(result: Any) -> Iterator[Part]:
 def parts(events: AsyncIterable[Any]) -> AsyncIterator[Part]:
     """Yield the parts of a run, inside an agent function.
 
-    >>> async def answer(turn: Turn) -> AsyncIterator[Part]:
+    >>> from pydantic_ai import Agent
+    >>> from pydantic_ai.models.test import TestModel
+    >>> from usechat.testing import AgentClient
+    >>> agent = Agent(TestModel(custom_output_text="Hello"))
+    >>> async def answer(turn):
     ...     async with agent.run_stream_events(turn.text) as events:
     ...         async for part in parts(events):
     ...             yield part
+    >>> with AgentClient(answer) as client:
+    ...     client.ask("Hi").text
+    'Hello'
     """
     return parts_of(events, PydanticAIAdapter())
 

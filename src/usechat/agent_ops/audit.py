@@ -23,6 +23,8 @@ class AuditLog:
 
     An entry has ``time`` (ISO 8601, UTC), ``event``, ``subject`` (who did it) and what the event is about.
 
+    >>> from pathlib import Path
+    >>> import msgspec
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as directory:
     ...     log = AuditLog(Path(directory, "audit.jsonl"))

@@ -53,6 +53,7 @@ class MemoryChats(ChatStore):
     for the longest time are forgotten, but none that is being answered. The other arguments are those of
     :class:`ChatStore`.
 
+    >>> import asyncio
     >>> chats = MemoryChats(maximum_chats=100)
     >>> asyncio.run(chats.list_chats("ada")).chats
     []

@@ -107,6 +107,7 @@ class SqlChats(ChatStore):
     Raises :class:`~usechat.errors.UnusableChats` for a URL of another kind, and from :meth:`open` if the database
     cannot be used.
 
+    >>> import asyncio
     >>> async def main() -> list[str]:
     ...     chats = SqlChats("chats.db")
     ...     await chats.open()

@@ -109,6 +109,7 @@ class ChatRow(msgspec.Struct, frozen=True, kw_only=True):
     ``version`` grows with every change that another page should know of. ``titled_by`` says who made the title: a
     person's title is not replaced by a function's.
 
+    >>> from usechat import ChatRequest
     >>> import asyncio
     >>> from usechat.chats import MemoryChats
     >>> question = {"id": "u1", "role": "user", "parts": [{"type": "text", "text": "Hello"}]}
@@ -168,6 +169,7 @@ class Begun(msgspec.Struct, frozen=True, kw_only=True):
     ``continues`` is the stored message that the answer goes on with. ``known_ids`` are the ids that the answer must not
     have, unless it continues that message.
 
+    >>> from usechat import ChatRequest
     >>> import asyncio
     >>> from usechat.chats import MemoryChats
     >>> question = {"id": "u1", "role": "user", "parts": [{"type": "text", "text": "Hello"}]}
@@ -190,6 +192,7 @@ class Joined(msgspec.Struct, frozen=True):
 
     ``has_message`` says whether the page has the message that this answer goes on with.
 
+    >>> from usechat import ChatRequest
     >>> import asyncio
     >>> from usechat.chats import MemoryChats
     >>> question = {"id": "u1", "role": "user", "parts": [{"type": "text", "text": "Hello"}]}
@@ -210,6 +213,7 @@ class Busy(msgspec.Struct, frozen=True):
 
     ``is_edit`` says whether the request replaces the very message that is being answered.
 
+    >>> from usechat import ChatRequest
     >>> import asyncio
     >>> from usechat.chats import MemoryChats
     >>> async def main(chats: ChatStore):
@@ -250,6 +254,7 @@ class LoadedChat(msgspec.Struct, frozen=True, kw_only=True):
     message that has other versions: the ids of all of them, the oldest first. ``head_id`` is the last message that is
     shown. ``outcomes`` (how an answer ended), ``created`` (seconds since 1970) and ``feedback`` are by message id.
 
+    >>> from usechat import ChatRequest
     >>> import asyncio
     >>> from usechat.chats import MemoryChats
     >>> question = {"id": "u1", "role": "user", "parts": [{"type": "text", "text": "Hello"}]}
@@ -304,6 +309,7 @@ class ChatPage(msgspec.Struct, frozen=True):
 class LostAnswer(msgspec.Struct, frozen=True):
     """An answer whose worker has died; ``message`` is what was stored of it, if anything was.
 
+    >>> from usechat import ChatRequest
     >>> import asyncio
     >>> from usechat.chats import MemoryChats
     >>> question = {"id": "u1", "role": "user", "parts": [{"type": "text", "text": "Hello"}]}
@@ -414,6 +420,7 @@ class ChatStore(abc.ABC):
     All methods raise :class:`~usechat.errors.ChatsUnreachable` if the database does not answer. A store belongs to the
     event loop in which it is used first.
 
+    >>> from usechat import ChatRequest
     >>> import asyncio
     >>> from usechat.chats import MemoryChats
     >>> question = {"id": "u1", "role": "user", "parts": [{"type": "text", "text": "Hello"}]}

@@ -68,6 +68,10 @@ _ENDS: Final = ("complete", "broken", "left")
 class RecordedExchange(msgspec.Struct):
     """One request and its response: ``pieces`` of its body with the seconds since the request, ``end`` as it ended.
 
+    ``at`` is when it began, in seconds since the recording began; ``method``, ``path`` (below the URL that is
+    recorded), ``body`` and ``request_headers`` are those of the request, ``status`` and ``headers`` those of the
+    response.
+
     >>> RecordedExchange(0, "POST", "", pieces=[(0.1, b"data: "), (0.2, b"[DONE]")]).content
     b'data: [DONE]'
     """
@@ -155,7 +159,7 @@ class StreamRecording:
 
     @classmethod
     def parse(cls, lines: list[str], *, name: str = "the recording") -> "StreamRecording":
-        """Read the lines of a file."""
+        """Read the lines of a file; ``name`` is what errors call it."""
         recording: StreamRecording | None = None
         exchanges: dict[int, RecordedExchange] = {}
         for number, line in enumerate(lines, 1):

@@ -162,11 +162,17 @@ class SyncChat:
         message_id: str | None = None,
         body: Mapping[str, Any] = {},
     ) -> SyncReply:
-        """Send a message of the user, or the messages as they are if it has neither text nor files."""
+        """Send a message of the user, or the messages as they are if it has neither text nor files.
+
+        The arguments are those of :meth:`Chat.send`.
+        """
         return self._reply(self._chat.send, text, files=files, metadata=metadata, message_id=message_id, body=body)
 
     def regenerate(self, message_id: str | None = None, *, body: Mapping[str, Any] = {}) -> SyncReply:
-        """Ask for the last answer again, or for the one that ``message_id`` names or follows."""
+        """Ask for the last answer again, or for the one that ``message_id`` names or follows.
+
+        ``body`` is merged into the request.
+        """
         return self._reply(self._chat.regenerate, message_id, body=body)
 
     def resume(self) -> SyncReply:

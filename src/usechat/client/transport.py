@@ -68,6 +68,8 @@ class HttpChatTransport(Relay):
 
     Use it in one event loop.
 
+    >>> import httpx2
+    >>> from usechat import ChatRequest
     >>> import asyncio
     >>> from usechat.server import ChatApp
     >>> server = httpx2.ASGITransport(app=ChatApp(lambda turn: "Hello"))

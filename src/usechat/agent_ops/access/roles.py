@@ -48,6 +48,7 @@ class AccessRule(Protocol):
 
     A rule of your own needs no base class:
 
+    >>> from usechat.server import Identity
     >>> class EverybodyCollaborates:
     ...     async def role_of(self, identity: Identity, session_id: str) -> Membership | None:
     ...         return Membership(Role.COLLABORATOR)
