@@ -411,7 +411,7 @@ class FactorySource:
         self._closing = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
         self.restartable = False
-        """Whether what was made may be started anew."""
+        """Whether what was made may be restarted."""
 
     async def drive(self, context: TurnContext) -> None:
         """Let what was made answer the turn."""

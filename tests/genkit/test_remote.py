@@ -219,7 +219,7 @@ async def test_builders_are_chosen_by_the_user(served: Served) -> None:
 async def test_a_flow_without_tools_of_the_page_is_not_asked_again(served: Served) -> None:
     answered = {"type": "tool-ask", "toolCallId": "c", "state": "output-available", "input": {}, "output": 1}
     transport = GenkitChatTransport(url(served, "listening"))
-    with pytest.raises(StreamFailed, match="cannot go on after an answer to its tools"):
+    with pytest.raises(StreamFailed, match="cannot continue with a tool"):
         await answer(transport, asked(user("hi"), assistant(answered)))
     assert HEARD == []
 

@@ -141,7 +141,9 @@ class AgUiEndpoint(_AgUiRuns):
         super().__init__(options)
         address = urlsplit(url)
         if address.scheme not in ("http", "https") or not address.hostname:
-            raise InvalidAddress(f"{url!r} is no address of an AG-UI agent; give one such as http://127.0.0.1:8000/")
+            raise InvalidAddress(
+                f"{url!r} is not the address of an AG-UI agent; give one such as http://127.0.0.1:8000/"
+            )
         self._url = url
         self._headers = dict(headers)
         self._pass_on = frozenset(name.lower() for name in pass_on)
@@ -195,9 +197,9 @@ async def _decoded(received: AsyncIterable[bytes]) -> AsyncGenerator[_Event]:
             try:
                 found = msgspec.json.decode(event.data)
             except msgspec.DecodeError as error:
-                raise InvalidJSON(f"event {event.number} of the AG-UI endpoint is no JSON: {error}") from None
+                raise InvalidJSON(f"event {event.number} of the AG-UI endpoint is not JSON: {error}") from None
             if not isinstance(found, dict):
-                raise InvalidJSON(f"event {event.number} of the AG-UI endpoint is no JSON object")
+                raise InvalidJSON(f"event {event.number} of the AG-UI endpoint is not a JSON object")
             yield found
 
 

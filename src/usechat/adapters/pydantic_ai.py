@@ -303,7 +303,7 @@ class PydanticAIAdapter:
             yield ToolCall(part.tool_call_id, part.tool_name, tool_input or {}, provider_executed=is_native)
 
     def _native_result(self, part: NativeToolReturnPart) -> Iterator[Part]:
-        """Yield the result of a tool that the provider ran; a call that was not told stands before it."""
+        """Yield the result of a tool that the provider ran; a call that was not reported is sent before it."""
         if part.tool_call_id not in self._known:
             self._known.add(part.tool_call_id)
             yield ToolCall(part.tool_call_id, part.tool_name, {}, provider_executed=True)

@@ -321,7 +321,7 @@ class SessionAdapter:
             self.prompt.on_runner_busy()
 
     def _runner_disconnected(self, data: Mapping[str, Any]) -> Iterator[Part]:
-        """End our turn if it is given up. Without that word, the runner may connect again and go on with it."""
+        """End our turn if the upstream gave it up. If it does not say so, the runner may reconnect and continue it."""
         if self.prompt.is_active and data.get("runnerBusy") is False:
             yield Error(RUNNER_LOST)
         self._runner_is_lost = True

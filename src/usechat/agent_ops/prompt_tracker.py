@@ -251,7 +251,10 @@ class PromptTracker:
         self._ends.runner_busy = True
 
     def on_runner_free(self, *, next_started: bool) -> bool:
-        """Note a status that the runner is free or has taken the next prompt; return whether it ends our prompt."""
+        """Note a status that the runner is free; return whether it ends our prompt.
+
+        ``next_started`` says that it has taken the next prompt already.
+        """
         if self._ends.count_status(next_started=next_started):
             return self._on_end()
         if next_started:

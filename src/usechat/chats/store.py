@@ -1,4 +1,4 @@
-"""Chats that last: what a store of chats does, whichever database is below it.
+"""Chats that last: what a chat store does, whichever database is below it.
 
 **The server owns the history.** A page may send all messages, the last one, or none: what the store has wins. A request
 is turned into one of a few meanings (:mod:`usechat.chats.meaning`) over the tree of the chat
@@ -462,6 +462,8 @@ class ChatStore(abc.ABC):
     ) -> ChatPage:
         """Return chats, pinned ones first, then the last updated ones.
 
+        ``limit`` is how many a page has at most.
+
         ``cursor`` is that of the page before; ``starting_after`` is the id of its last chat. A chat that is added or
         updated meanwhile does not shift a page. ``query`` is looked for in titles and texts, in any case.
         ``archived`` selects archived chats (``True``) or all others (``False``); by default both are listed.
@@ -469,7 +471,7 @@ class ChatStore(abc.ABC):
 
     @abc.abstractmethod
     async def ids_of(self, *, owner: str | None = None, unchanged_for: float | None = None) -> list[str]:
-        """Return the ids of the chats of an owner, or of those that nobody has changed for some seconds."""
+        """Return the ids of the chats of an owner, or of those that were not changed for ``unchanged_for`` seconds."""
 
     @abc.abstractmethod
     async def expired(self) -> list[str]:
@@ -498,6 +500,8 @@ class ChatStore(abc.ABC):
         rest: RestFunction | None = None,
     ) -> Begun | Joined | Busy | Answered:
         """Store what a request brings and claim the chat for its run, in one transaction.
+
+        ``agent`` is the name of the agent, which is stored with the chat.
 
         With ``check_import`` the messages of the request are stored first, if the chat is not known. They are untrusted
         input: that function checks the answers to open calls in them, and returns the request with the calls that it
@@ -584,7 +588,7 @@ class ChatStore(abc.ABC):
             await self._hold(transaction, claim)
             await self.put_blobs(transaction, claim.chat_id, blobs)
             stored, growing = None, self._growing.get(claim.run_id)
-            if not final["parts"] and growing is not None:  # an answer that was begun anew, and came to nothing
+            if not final["parts"] and growing is not None:  # an answer that was begun again, and came to nothing
                 final = settled(growing.message, outcome, claim.answerable)
             if final["parts"]:
                 stored = await self._put_answer(transaction, claim, final, outcome)
@@ -610,7 +614,7 @@ class ChatStore(abc.ABC):
         """Begin to write an answer that another process has handed over; return the claim of this run.
 
         With ``instead_of`` the answer was begun before by that run, which died: it cannot write any more, and the
-        answer begins anew. Raises :class:`~usechat.errors.ClaimLost` if the chat was given to another run meanwhile.
+        answer begins again. Raises :class:`~usechat.errors.ClaimLost` if the chat was given to another run meanwhile.
         """
         taken = msgspec.structs.replace(claim, run_id=run_id)
         async with self.transaction(claim.chat_id) as transaction:
@@ -752,7 +756,8 @@ class ChatStore(abc.ABC):
     ) -> ChatRow:
         """Rename a chat, pin or archive it, or show the branch to ``head_id``; return the chat.
 
-        With a ``version``, a chat that has another one is not changed: :class:`~usechat.errors.ChatChanged`.
+        ``title``, ``pinned`` and ``archived`` stay as they are if they are ``None``. With a ``version``, a chat that
+        has another one is not changed: :class:`~usechat.errors.ChatChanged`.
         """
         async with self.transaction(chat_id) as transaction:
             chat = _owned(transaction, owner)

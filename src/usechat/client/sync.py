@@ -184,7 +184,7 @@ class SyncChat:
         self._thread.submit(self._chat.stop()).result()
 
     def add_tool_output(self, call_id: str, output: Any = None, *, error_text: str | None = None) -> SyncReply:
-        """Give the output of a client-side tool, or say why it failed."""
+        """Give the output of a client-side tool. The arguments are those of :meth:`Chat.add_tool_output`."""
         return self._reply(self._chat.add_tool_output, call_id, output, error_text=error_text)
 
     def add_approval_response(self, approval_id: str, approved: bool, reason: str | None = None) -> SyncReply:

@@ -54,7 +54,9 @@ class RemoteFlow:
     ) -> None:
         address = urlsplit(url)
         if address.scheme not in ("http", "https") or not address.hostname:
-            raise InvalidAddress(f"{url!r} is no address of a flow; give one such as http://127.0.0.1:3400/chatFlow")
+            raise InvalidAddress(
+                f"{url!r} is not the address of a flow; give one such as http://127.0.0.1:3400/chatFlow"
+            )
         self._url = url
         self._headers = dict(headers)
         self._pass_on = frozenset(name.lower() for name in pass_on)
