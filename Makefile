@@ -7,6 +7,9 @@ FUZZ_SECONDS ?= 60
 PORT ?= 8000
 # The tests of the server that also run with agents behind a queue in Redis.
 EXTERNAL_AGENTS := tests/server/observers $(addprefix tests/server/test_,endpoints.py edited_messages.py factories.py forgotten_runs.py load.py quotas.py released.py retries.py stored_turns.py hooks.py chat_routes.py waiting_clients.py websocket.py websocket_leaving.py)
+# The tests of the benchmarks, of the documentation and of the repository itself: the same on every Python, so they run once.
+ONCE := $(wildcard tests/test_bench*.py tests/*/test_bench.py) tests/test_docs.py tests/test_layers.py tests/test_site.py tests/test_specification.py
+OTHER_PYTHON := -q -n auto --hypothesis-profile=brief --ignore=tests/conformance --ignore=tests/browser $(addprefix --ignore=,$(ONCE))
 MUTANTS ?= 200
 SEED ?= 1
 export FUZZ_RELEASES MUTANTS SEED
@@ -60,10 +63,10 @@ test: install ## every test, the core covered by its unit tests completely; then
 		if ! $(UV) python find --system $$version >/dev/null 2>&1; then echo "== Python $$version is absent: not tested"; continue; fi; \
 		echo "== Python $$version$$([ $$plain = 1 ] && echo , over plain ASGI)"; \
 		USECHAT_TEST_PLAIN_ASGI=$$plain UV_PROJECT_ENVIRONMENT=.venv-$$version $(UV) run --quiet --python $$version --no-default-groups --group test \
-			pytest -q -n auto --ignore=tests/conformance --ignore=tests/browser || exit 1; \
+			pytest $(OTHER_PYTHON) || exit 1; \
 		plain=0; \
 	done; \
-	if [ $$plain = 1 ]; then USECHAT_TEST_PLAIN_ASGI=1 $(RUN) pytest -n auto --ignore=tests/conformance --ignore=tests/browser; fi
+	if [ $$plain = 1 ]; then USECHAT_TEST_PLAIN_ASGI=1 $(RUN) pytest $(OTHER_PYTHON); fi
 
 # Their packages conflict with those of the other environment (tool.uv.conflicts).
 FRAMEWORKS := UV_PROJECT_ENVIRONMENT=.venv-frameworks $(UV) run --quiet --no-default-groups --group frameworks
@@ -90,7 +93,7 @@ fuzz: install ## look for new failures for FUZZ_SECONDS (60), on FUZZ_RELEASES o
 mutants: $(UV_STAMP) ## change protocol/ and runs/ in MUTANTS (200) places; the unit tests must notice 95 % of the changes
 	$(RUN) python -m scripts.mutants
 
-bench: install ## measure against peers, side by side; ONLY=core (server, agent-ops, open-harness, frameworks) measures one part
+bench: install ## measure against peers, side by side; ONLY=core (server, agent-ops, open-harness, frameworks, chats) measures one part
 	$(UV) run --quiet --group bench python -m bench $(if $(ONLY),--only $(ONLY))
 
 docs: $(UV_STAMP) $(SITE_STAMP) ## write the generated parts of the documentation, and build its site into build/docs

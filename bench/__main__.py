@@ -153,10 +153,29 @@ def frameworks(*, quick: bool) -> None:
         write("frameworks", results, report, chart, adapters.summary(results))
 
 
+def chats(*, quick: bool) -> None:
+    from bench import chats as stored  # its databases are installed for development only
+
+    results = stored.measure(stored.QUICK if quick else stored.Plan())
+    report = stored.report(results)
+    print(report)
+    if not quick:
+        answers = {name: figure.median / 1e6 for name, figure in results.answers.items()}
+        chart = bar_chart("Milliseconds per answer of 200 deltas, by where it is stored", answers, ours="")
+        write("chats", results, report, chart, stored.summary(results))
+
+
 def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(prog="python -m bench", description="Measure side by side with the peers.")
     parser.add_argument("--quick", action="store_true", help="show that it runs; write nothing, mean nothing")
-    parts = {"core": core, "server": server, "agent-ops": agent_ops, "open-harness": flows, "frameworks": frameworks}
+    parts = {
+        "core": core,
+        "server": server,
+        "agent-ops": agent_ops,
+        "open-harness": flows,
+        "frameworks": frameworks,
+        "chats": chats,
+    }
     parser.add_argument("--only", choices=parts, help="measure one part; all of them unless told")
     options = parser.parse_args(arguments)
     for name, measure in parts.items():

@@ -51,8 +51,16 @@ BUSY: Final = 0.5
 """Processes that wanted to run when the run began, on average; with more than this the figures are not worth much."""
 WAYS: Final = {"here": "in the server's process", "remote": "behind a WebSocket"}
 KINDS: Final = ("text", "thinking")
-LISTS: Final = {"path": "Number {{ item.number }}", "function": "Number {{ $string(item.number) }}"}
-"""What the node says of each item. A path is evaluated in the server's process, a function in a worker process."""
+LISTS: Final = {
+    "path": "Number {{ item.number }}",
+    "function": "Number {{ $string(item.number) }}",
+    "root": "Number {{ $string($$.item.number) }}",
+    "parallel": "Number {{ $string(item.number + 0 * $count(list.value)) }}",
+    "earlier results": "Number {{ $string($count(each.iterations)) }}",
+}
+"""What the node says of each item. A path is evaluated in the server's process, a function in an evaluator process: for
+many items at once, or for each item by itself if it reads the results of the earlier ones. The flow of `parallel` runs
+its nodes in parallel, so another node could change what the function reads."""
 _PACKAGES: Final = {name: name for name in ("uvicorn", "starlette", "websockets", "jsonata-python")}
 _STAMP: Final = re.compile(rb"<(\d+)>")
 
@@ -261,7 +269,7 @@ def list_flow(way: str, count: int) -> FlowRuntime:
         {"id": "each", "type": "echo", "input": {"text": LISTS[way]}},
     ]
     edge = {"from": "list", "to": "each", "forEach": {"in": "{{ list.value }}", "as": "item"}}
-    return FlowRuntime({"name": "list", "nodes": nodes, "edges": [edge]})
+    return FlowRuntime({"name": "list", "parallel": way == "parallel", "nodes": nodes, "edges": [edge]})
 
 
 def run_list(way: str, count: int) -> None:

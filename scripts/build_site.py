@@ -35,11 +35,13 @@ PUBLIC = (
     "usechat.genkit",
     "usechat.typescript",
     "usechat.adapters.ag_ui",
+    "usechat.adapters.agent_framework",
     "usechat.adapters.agno",
     "usechat.adapters.google_adk",
     "usechat.adapters.langgraph",
     "usechat.adapters.openai_agents",
     "usechat.adapters.pydantic_ai",
+    "usechat.adapters.strands",
 )
 """The modules of the reference, in the order in which a reader meets them."""
 

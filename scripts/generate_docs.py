@@ -15,7 +15,7 @@ from typing import Any
 
 import usechat.protocol.values
 from tests.adapters.agents import Framework
-from tests.adapters.frameworks import FRAMEWORKS
+from tests.adapters.frameworks import FRAMEWORKS, MODEL_CLIENTS
 from tests.adapters.recorded_frameworks import RECORDED_FRAMEWORKS
 from tests.adapters.scripts import SCRIPTS
 from usechat import __version__
@@ -136,7 +136,8 @@ def cli_help(*command: str) -> Iterator[str]:
 
 def what_works(page: str) -> Iterator[str]:
     """Yield what the agents of a framework do, as its scripts are run: they work, or they say what happens instead."""
-    frameworks = [framework for framework in (*FRAMEWORKS, *RECORDED_FRAMEWORKS) if framework.page == page]
+    every = (*FRAMEWORKS, *MODEL_CLIENTS, *RECORDED_FRAMEWORKS)
+    frameworks = [framework for framework in every if framework.page == page]
     yield f"| what | {' | '.join(framework.name for framework in frameworks)} |"
     yield "|---" * (len(frameworks) + 1) + "|"
     for script in SCRIPTS:
@@ -158,11 +159,15 @@ BLOCKS: Mapping[str, Callable[[], Iterator[str]]] = {
     "rules": rules,
     "values": values,
     "ag-ui-works": lambda: what_works("ag-ui"),
+    "agent-framework-works": lambda: what_works("agent-framework"),
     "agno-works": lambda: what_works("agno"),
+    "claude-works": lambda: what_works("claude"),
     "google-adk-works": lambda: what_works("google-adk"),
     "langgraph-works": lambda: what_works("langgraph"),
+    "model-clients-works": lambda: what_works("model-clients"),
     "openai-agents-works": lambda: what_works("openai-agents"),
     "pydantic-ai-works": lambda: what_works("pydantic-ai"),
+    "strands-works": lambda: what_works("strands"),
     "help": cli_help,
     **{
         f"help-{name}": functools.partial(cli_help, name)

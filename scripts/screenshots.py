@@ -25,7 +25,10 @@ def main() -> None:
     """Take each picture in light and in dark."""
     IMAGES.mkdir(exist_ok=True)
     found = find_chromium()
-    with page_served(answer) as served, sync_playwright() as playwright:
+    with (
+        page_served(answer, description="Answers questions about your orders.") as served,
+        sync_playwright() as playwright,
+    ):
         browser = playwright.chromium.launch(
             executable_path=found.path, args=list(ARGUMENTS), env={**found.environment}
         )

@@ -1,6 +1,6 @@
 """Hypothesis profiles: the suite is the same on every run; `make fuzz` looks for what it has not seen yet.
 
-`make mutants` draws few examples (`brief`).
+`make mutants`, and `make test` on further Pythons, draw few examples (`brief`).
 
 With `USECHAT_TEST_PLAIN_ASGI=1` servers use nothing of uvicorn's internals. With `USECHAT_TEST_AGENTS=external` agents
 answer behind a queue in Redis.

@@ -25,6 +25,34 @@ _NOBODY: Final = 65534
 @contextmanager
 def postgres_server() -> Iterator[str]:
     """Run a server behind a Unix socket; its URL."""
+    with restartable_postgres_server() as server:
+        yield server.url
+
+
+class PostgresServer:
+    """A server that can be ended in the middle, and started again."""
+
+    def __init__(self, command: list[str | Path], directory: Path, options: dict[str, Any]) -> None:
+        self.url = f"postgresql://tester@/postgres?host={directory}"
+        self._command = command
+        self._status = directory / "data" / "postmaster.pid"
+        self._options = options
+        self.start()
+
+    def start(self) -> None:
+        """Start it, and wait until it answers."""
+        self._process = subprocess.Popen(self._command, stderr=subprocess.DEVNULL, **self._options)
+        _wait_for(self._status, self._process)
+
+    def stop(self) -> None:
+        """End it, and all its connections; SIGTERM would wait for those."""
+        self._process.send_signal(signal.SIGINT)
+        self._process.wait(_PATIENCE)
+
+
+@contextmanager
+def restartable_postgres_server() -> Iterator[PostgresServer]:
+    """Run a server behind a Unix socket."""
     user: dict[str, Any] = {"user": _NOBODY, "group": _NOBODY} if os.geteuid() == 0 else {}
     with TemporaryDirectory() as name:
         directory = Path(name)
@@ -37,17 +65,21 @@ def postgres_server() -> Iterator[str]:
         subprocess.run(
             [packages / _PROGRAMS / "initdb", "-D", data, "-U", "tester", "-A", "trust", "--no-sync"], check=True, **run
         )
-        process = subprocess.Popen(
-            [packages / _PROGRAMS / "postgres", "-D", data, "-k", directory, "-c", "listen_addresses=", "-F"],
-            stderr=subprocess.DEVNULL,
-            **run,
-        )
+        command: list[str | Path] = [
+            packages / _PROGRAMS / "postgres",
+            "-D",
+            data,
+            "-k",
+            directory,
+            "-c",
+            "listen_addresses=",
+            "-F",
+        ]
+        server = PostgresServer(command, directory, run)
         try:
-            _wait_for(data / "postmaster.pid", process)
-            yield f"postgresql://tester@/postgres?host={directory}"
+            yield server
         finally:
-            process.send_signal(signal.SIGINT)  # SIGTERM would wait for connections that are still open
-            process.wait(_PATIENCE)
+            server.stop()
 
 
 def _copy(place: Path) -> Path:

@@ -49,6 +49,8 @@ LAYERS = [
     "threads",
     "paused_states",
     "turn",
+    "waiting_tasks",
+    "forwarded_turns",
     "input_mapping",
     "sources",
     "typescript",

@@ -27,8 +27,10 @@ PUBLIC = {
     for name in (
         "usechat",
         "usechat.adapters.ag_ui",
+        "usechat.adapters.agent_framework",
         "usechat.adapters.agno",
         "usechat.adapters.google_adk",
+        "usechat.adapters.strands",
         "usechat.agent_ops",
         "usechat.chats",
         "usechat.check",

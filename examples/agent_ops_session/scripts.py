@@ -22,6 +22,14 @@ class Stage(Protocol):
         """Ask people a question, and wait for the answer."""
         ...
 
+    async def approve(self, tool_name: str, args: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Ask people whether a tool may run; return their resolution, of which only ``actionId: approve`` is a yes."""
+        ...
+
+    def lose_runner(self) -> None:
+        """Disconnect the runner, and let it come back without its turn."""
+        ...
+
     def cut_off(self) -> None:
         """Abort every connection."""
         ...
@@ -181,6 +189,28 @@ async def ask(play: Play, _rest: str) -> None:
     play.finalize(finalText=f"You answered: {answer}")
 
 
+async def ask_for_approval(play: Play, _rest: str) -> None:
+    play.begin()
+    play.write("May I?")
+    play.tool("1", "running", args=ARGS)
+    decision = await play.stage.approve("read_file", ARGS)
+    if decision.get("actionId") == "approve":
+        play.tool("1", "completed", args=ARGS, result="# Agent Ops")
+        play.write("Approved.")
+    else:
+        reason = str(decision.get("value")).lower()  # an `answer` of true is the reason "true" of a denial
+        play.tool("1", "error", args=ARGS, error=f"Denied: {reason}")
+        play.write(f"Denied: {reason}")
+    play.finalize()
+
+
+async def lose_runner(play: Play, _rest: str) -> None:
+    play.begin()
+    play.write("I will be")
+    play.stage.lose_runner()
+    await asyncio.Event().wait()
+
+
 async def die(play: Play, _rest: str) -> None:
     play.begin()
     play.write("I will be")
@@ -217,6 +247,8 @@ SCRIPTS: Mapping[str, Callable[[Play, str], Awaitable[None]]] = {
     "stuck": get_stuck,
     "final": say_it_at_the_end,
     "ask": ask,
+    "approve": ask_for_approval,
+    "lose runner": lose_runner,
     "die": die,
     "strange": be_strange,
 }

@@ -1,4 +1,8 @@
-"""Sessions at ``/api/sessions/{id}/ws?role=client``. Every token is accepted; it is the name of the user."""
+"""A scripted session server: sessions at ``/api/sessions/{id}/ws?role=client``.
+
+It repeats the frames of the real servers, and stands in for them in tests and demos. Every token is accepted; it is the
+name of the user.
+"""
 
 import http
 import re

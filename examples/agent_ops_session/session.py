@@ -1,4 +1,7 @@
-"""One session: its connections, its queue of prompts and its running turn."""
+"""One session: its connections, its queue of prompts and its running turn.
+
+It is scripted: it repeats what the real session servers send and accept, as far as that was seen or read.
+"""
 
 import asyncio
 import contextlib
@@ -101,6 +104,10 @@ class Session:
                 self._prompt(client, user, command)
             case "answer":
                 self._answer(client, command)
+            case "approve-action":
+                self._decide(client, user, command, {"actionId": "approve"})
+            case "deny-action":
+                self._decide(client, user, command, {"actionId": "deny", "value": command.get("reason")})
             case "abort":
                 self._abort()
             case "queue.withdraw" if self._release == "later":
@@ -135,15 +142,31 @@ class Session:
             self._send(client, {"type": "error", "message": "No such question."})
 
     def answer(self, question_id: str, answer: Any) -> None:
-        """Give the agent a person's answer."""
-        _question, waiting = self._questions.pop(question_id)
-        waiting.set_result(answer)
-        if self._release == "later":
-            resolution = {"value": answer}
-            resolved = {"promptId": question_id, "promptType": "question", "resolution": resolution}
-            self._broadcast({"type": "interactive_prompt_resolved", **resolved})
+        """Give the agent a person's answer. An ``answer`` names no action, so an approval takes it as a denial."""
+        if self._questions[question_id][0]["type"] == "interactive_prompt":
+            self._resolve(question_id, {"value": answer})
         else:
+            self._questions.pop(question_id)[1].set_result(answer)
             self._status(questionAnswered=question_id, answer=answer)
+
+    def _decide(
+        self, client: ServerConnection, user: str, command: Mapping[str, Any], resolution: Mapping[str, Any]
+    ) -> None:
+        """Approve or deny the tool call that waits under the id of an invocation."""
+        invocation_id = command.get("invocationId")
+        if not invocation_id:
+            self._send(client, {"type": "error", "message": "Missing invocationId"})
+        elif invocation_id not in self._questions:
+            self._send(client, {"type": "error", "error": "Prompt not found", "promptId": invocation_id})
+        else:
+            self._resolve(invocation_id, {**resolution, "resolvedBy": user})
+
+    def _resolve(self, prompt_id: str, resolution: Mapping[str, Any]) -> None:
+        question, waiting = self._questions.pop(prompt_id)
+        kind = question["prompt"]["type"]
+        waiting.set_result(resolution if kind == "approval" else resolution["value"])
+        resolved = {"promptId": prompt_id, "promptType": kind, "resolution": resolution}
+        self._broadcast({"type": "interactive_prompt_resolved", **resolved})
 
     def _abort(self) -> None:
         """Stop the running turn and empty the queue, as early releases do."""
@@ -233,11 +256,29 @@ class Session:
             expires = int(time()) + 300
             asked = {"questionId": question_id, "text": text, "options": options, "expiresAt": expires}
             question = {"type": "question", **asked, **self._channel}
+        return await self._wait_for(question_id, question)
+
+    async def approve(self, tool_name: str, args: Mapping[str, Any]) -> Mapping[str, Any]:
+        invocation_id = f"invocation-{next(self._numbers)}"
+        actions = [{"id": "approve", "label": "Approve"}, {"id": "deny", "label": "Deny"}]
+        prompt = {"id": invocation_id, "sessionId": self.session_id, "type": "approval", "title": f"Run {tool_name}?"}
+        context = {"invocationId": invocation_id, "toolId": tool_name, "params": args}
+        question = {"type": "interactive_prompt", "prompt": {**prompt, "actions": actions, "context": context}}
+        decision: Mapping[str, Any] = await self._wait_for(invocation_id, question)
+        return decision
+
+    async def _wait_for(self, question_id: str, question: Event) -> Any:
         waiting = asyncio.get_running_loop().create_future()
         self._questions[question_id] = (question, waiting)
         self._broadcast(question)
         self.publish({"type": "agentStatus", "status": "idle", **self._channel})
         return await waiting
+
+    def lose_runner(self) -> None:
+        """Report that the runner has disconnected, and when it is back, that it is idle; its turn is gone."""
+        self._status(runnerConnected=False, queuedPrompts=len(self.queue), runnerDisconnected=True)
+        self._status(runnerConnected=True)
+        self.publish({"type": "agentStatus", "status": "idle", **self._channel})
 
     def cut_off(self) -> None:
         for client in list(self.clients):

@@ -13,6 +13,7 @@ UsechatError
 ├── TransportError                an endpoint gave no answer that a client can read (``url``)
 │   ├── ConnectionLost            it cannot be reached, or the connection broke
 │   ├── AnswerTimedOut            it sent nothing for too long
+│   ├── FileTooLarge              a file exceeds its limits; nothing was sent
 │   ├── RequestRefused            it answered with a status that is no success (``status``, ``body``)
 │   └── NotAStream                it answered with something that is no UI message stream
 ├── PublicError                   a failure whose text the user may read
@@ -101,6 +102,7 @@ __all__ = [
     "ConnectionLost",
     "ExpressionFailed",
     "FalseEncoding",
+    "FileTooLarge",
     "ForeignOrigin",
     "InvalidAddress",
     "InvalidChunk",
@@ -263,6 +265,13 @@ class AnswerTimedOut(TransportError):
     """The endpoint sent nothing for longer than the transport's ``idle_timeout``.
 
     Give a longer one if the agent is silent for long, or let the server send keep-alive comments.
+    """
+
+
+class FileTooLarge(TransportError):
+    """The files of a message exceed the limits of the endpoint, so nothing was sent; the text names the limit.
+
+    Send a smaller file, or raise ``Settings.limits`` of the server.
     """
 
 

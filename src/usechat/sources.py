@@ -45,6 +45,7 @@ __all__ = [
     "FunctionSource",
     "HandsOver",
     "Source",
+    "adapters_for",
     "as_source",
     "is_restartable",
     "object_source",
@@ -65,7 +66,7 @@ _WITHOUT_ADAPTER: Final = {
     "agent_framework": "Microsoft Agent Framework",
     "anthropic": "the Anthropic client",
     "autogen_agentchat": "AutoGen",
-    "claude_agent_sdk": "the Claude Agent SDK",
+    "claude_agent_sdk": "the Claude Agent SDK, but no ClaudeAgentOptions",
     "crewai": "CrewAI",
     "dspy": "DSPy",
     "haystack": "Haystack",
@@ -496,7 +497,7 @@ def object_source(answer: Any) -> Source | None:
         return answer
     if isinstance(answer, ChatTransport):
         return AdapterSource(lambda turn: answer.send_messages(turn.request), ChunkReader)
-    for adapter in _adapters_for(_modules(answer)):
+    for adapter in adapters_for(answer):
         try:
             source = adapter.load()(answer)
         except MissingDependency:
@@ -504,6 +505,11 @@ def object_source(answer: Any) -> Source | None:
         if source is not None:
             return cast("Source", source)
     return None
+
+
+def adapters_for(answer: Any) -> tuple[EntryPoint, ...]:
+    """Return the installed adapters that may know an object, by the modules of its class and their bases."""
+    return _adapters_for(_modules(answer))
 
 
 def _modules(answer: Any) -> tuple[str, ...]:

@@ -1,19 +1,22 @@
 """TypeScript types of what an agent says, for ``useChat<ChatMessage>()``: its tools, data parts and metadata.
 
-`usechat types my_app:agent -o chat-types.ts` writes them. The tools of a pydantic-ai agent are found in the agent.
-Everything else is registered where the agent is defined, with :func:`chat_types`. A type is a pydantic model, a
+`usechat types my_app:agent -o chat-types.ts` writes them. The tools of an agent are found in it if its adapter can
+describe them (``tools_of`` in the adapter's module: LangGraph, OpenAI Agents, Pydantic AI). Everything else is
+registered where the agent is defined, with :func:`chat_types`. A type is a pydantic model, a
 dataclass, a ``msgspec.Struct``, any other type that one of these two libraries knows, or a JSON schema.
 """
 
 import json
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from importlib import import_module
 from typing import Any, Final, Literal, TypeAlias, TypeVar
 
 import msgspec
 
 from usechat.errors import InvalidSetting
 from usechat.protocol.parts import data_name
+from usechat.sources import adapters_for
 
 __all__ = ["ChatTypes", "ToolTypes", "chat_types", "types_of", "typescript"]
 
@@ -98,13 +101,11 @@ def types_of(agent: Any) -> ChatTypes:
 
 
 def _described_tools(agent: Any) -> Iterator[tuple[str, ToolTypes]]:
-    """Yield the tools of a pydantic-ai agent, and of toolsets inside its toolsets."""
-    if not type(agent).__module__.startswith("pydantic_ai."):
-        return
-    for toolset in agent.toolsets:
-        for name, tool in getattr(toolset, "tools", {}).items():
-            schema = tool.function_schema
-            yield name, ToolTypes(schema.json_schema, getattr(schema, "return_schema", None))
+    """Yield the tools that the adapter of the agent's framework finds in it."""
+    for adapter in adapters_for(agent):
+        describe = getattr(import_module(adapter.module), "tools_of", None)
+        if describe is not None:
+            yield from ((name, ToolTypes(*types)) for name, *types in describe(agent))
 
 
 def typescript(types: ChatTypes, *, source: str = "usechat types") -> str:

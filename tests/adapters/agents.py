@@ -70,6 +70,12 @@ class Framework(msgspec.Struct, frozen=True):
     """The scripts that are not tested with it."""
     tells_reasons: bool = True
     """Whether the model is told why a person denied a call."""
+    tool_prefix: str = ""
+    """What stands before the names of tools when the model calls them."""
+    asks_one_by_one: bool = False
+    """Whether it asks for the approval of a call only when the one before has a result."""
+    sub_agent: str = "researcher"
+    """The name of the agent that a tool asks, as the page shows it."""
     adapter: str = ""
     """The adapter of a framework that is replayed from recordings, as ``module:name``."""
 

@@ -10,14 +10,14 @@ from scripts.generate_docs import ROOT
 from usechat.testing import AgentClient, ModelAnswer, ModelCall, ScriptedModel
 
 FILES = ROOT / "examples" / "frameworks"
-_WEATHER = ModelAnswer(calls=[ModelCall("weather", {"city": "Paris"})])
-_DELETE = ModelAnswer(calls=[ModelCall("delete_note", {"name": "todo"})])
 
 
-def check_example(name: str, target: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def check_example(name: str, target: str, monkeypatch: pytest.MonkeyPatch, *, prefix: str = "") -> None:
     """The agent of an example answers with its tool, and asks before it deletes."""
+    weather = ModelAnswer(calls=[ModelCall(f"{prefix}weather", {"city": "Paris"})])
+    delete = ModelAnswer(calls=[ModelCall(f"{prefix}delete_note", {"name": "todo"})])
     assert len((FILES / f"{name}.py").read_text(encoding="utf-8").splitlines()) < 40
-    with ScriptedModel([_WEATHER, "It is 21 °C.", _DELETE, "It is deleted."]) as model:
+    with ScriptedModel([weather, "It is 21 °C.", delete, "It is deleted."]) as model:
         for provider, url in (("OPENAI", model.openai_url), ("ANTHROPIC", model.anthropic_url)):
             monkeypatch.setenv(f"{provider}_BASE_URL", url)
             monkeypatch.setenv(f"{provider}_API_KEY", "none")

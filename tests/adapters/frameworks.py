@@ -48,3 +48,31 @@ FRAMEWORKS: Final = (
         },
     ),
 )
+
+_NOT_PLAYED: Final = frozenset(
+    {
+        "approval",
+        "denial",
+        "two approvals in reverse order",
+        "a new message while an approval waits",
+        "sub-agent",
+    }
+)
+
+MODEL_CLIENTS: Final = (
+    Framework(
+        name="OpenAI client",
+        page="model-clients",
+        factory="model_client_agents:openai",
+        apis=("chat", "responses"),
+        not_played=_NOT_PLAYED,
+    ),
+    Framework(
+        name="Anthropic client",
+        page="model-clients",
+        factory="model_client_agents:anthropic",
+        apis=("anthropic",),
+        not_played=_NOT_PLAYED,
+    ),
+)
+"""Clients of models, in an agent function that runs the tools itself."""

@@ -12,62 +12,108 @@ _AG_UI_RAISES: Final = (
     "AG-UI has no event for a tool that failed: the page shows the agent's text as its result. An agent of Pydantic AI"
     " also ends the turn."
 )
-
-_NOT_PLAYED: Final = frozenset(
+_CUT_OFF: Final = "The framework does not tell that an answer was cut off; it looks complete."
+_NOT_PASSED_ON: Final = "The framework does not pass the calls on that a provider runs itself; the page shows the text."
+_AG_UI_MCP: Final = (
+    "AG-UI has no name for the server: the page shows the call as Pydantic AI names it, with the tool in its input."
+)
+_CLAUDE_CONTINUES: Final = "Claude Code asks the model to continue, so the answer is completed."
+_CLAUDE_NOT_PLAYED: Final = frozenset(
     {
         "a tool that the provider runs",
         "a tool of an MCP server that the provider calls",
         "an answer that is cut off",
+        "client tool",
+        "sub-agent",
     }
 )
+_PROVIDED: Final = {
+    "a tool that the provider runs": _NOT_PASSED_ON,
+    "a tool of an MCP server that the provider calls": _NOT_PASSED_ON,
+}
+_AG_UI_LIMITS: Final = {
+    "a tool of an MCP server that the provider calls": _AG_UI_MCP,
+    "an answer that is cut off": _CUT_OFF,
+    "tool failure": _AG_UI_RAISES,
+    "sub-agent": _SUB_AGENT,
+}
 
 RECORDED_FRAMEWORKS: Final = (
     Framework(
         name="AG-UI in process",
         page="ag-ui",
         factory="ag_ui_agent:in_process",
-        not_played=_NOT_PLAYED,
         adapter="ag_ui:AgUiAdapter",
         apis=("anthropic",),
-        limits={"tool failure": _AG_UI_RAISES, "sub-agent": _SUB_AGENT},
+        limits=_AG_UI_LIMITS,
         failed_tool="output-available",
     ),
     Framework(
         name="AG-UI at an address",
         page="ag-ui",
         factory="ag_ui_agent:at_an_address",
-        not_played=_NOT_PLAYED,
         adapter="ag_ui:AgUiAdapter",
         apis=("chat", "responses", "anthropic"),
-        limits={"tool failure": _AG_UI_RAISES, "sub-agent": _SUB_AGENT},
+        limits=_AG_UI_LIMITS,
         failed_tool="output-available",
     ),
     Framework(
         name="Agno with a database",
         page="agno",
         factory="agno_agent:with_memory",
-        not_played=_NOT_PLAYED,
         adapter="agno:AgnoAdapter",
         apis=("chat", "anthropic"),
-        limits={"sub-agent": _SUB_AGENT},
+        limits={**_PROVIDED, "an answer that is cut off": _CUT_OFF, "sub-agent": _SUB_AGENT},
     ),
     Framework(
         name="Agno without memory",
         page="agno",
         factory="agno_agent:without_memory",
-        not_played=_NOT_PLAYED,
         adapter="agno:AgnoAdapter",
         apis=("chat", "anthropic"),
-        limits={"sub-agent": _SUB_AGENT},
+        limits={**_PROVIDED, "an answer that is cut off": _CUT_OFF, "sub-agent": _SUB_AGENT},
+    ),
+    Framework(
+        name="Claude Agent SDK",
+        page="claude",
+        factory="claude_agent:make",
+        not_played=_CLAUDE_NOT_PLAYED,
+        adapter="claude:ClaudeAdapter",
+        apis=("anthropic",),
+        limits={"model failure in mid-stream": _CLAUDE_CONTINUES},
+        tool_prefix="mcp__demo__",
+        asks_one_by_one=True,
     ),
     Framework(
         name="Google ADK",
         page="google-adk",
         factory="google_adk_agent:make",
-        not_played=_NOT_PLAYED,
         adapter="google_adk:GoogleAdkAdapter",
         apis=("anthropic",),
-        limits={"tool failure": _RAISES, "sub-agent": _SUB_AGENT},
+        limits={**_PROVIDED, "tool failure": _RAISES, "sub-agent": _SUB_AGENT},
+        tells_reasons=False,
+    ),
+    Framework(
+        name="Strands",
+        page="strands",
+        factory="strands_agent:make",
+        adapter="strands:StrandsAdapter",
+        apis=("chat", "responses", "anthropic"),
+        limits=_PROVIDED,
+        tells_reasons=False,
+        sub_agent="research",
+    ),
+    Framework(
+        name="Agent Framework",
+        page="agent-framework",
+        factory="agent_framework_agent:make",
+        adapter="agent_framework:AgentFrameworkAdapter",
+        apis=("responses", "chat"),
+        limits={
+            "a tool of an MCP server that the provider calls": "The page shows the call without its input, which the"
+            " framework does not tell.",
+            "sub-agent": _SUB_AGENT,
+        },
         tells_reasons=False,
     ),
 )

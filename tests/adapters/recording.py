@@ -25,11 +25,12 @@ from usechat.adapters.framework import AdapterClass, FrameworkSource
 from usechat.errors import PublicError
 from usechat.server import ChatApp
 from usechat.sources import as_source
-from usechat.testing import ScriptedModel
-from usechat.turn import Turn
+from usechat.testing import ModelAnswer, ScriptedModel
+from usechat.turn import AgentInfo, Turn
 
 Json = Any
 DIRECTORY: Final = Path(__file__).parent / "recordings"
+_ABOUT_MACHINE: Final = ("<system-reminder>", "[Image: source:", "x-anthropic-billing-header")
 
 
 # Recording.
@@ -58,6 +59,7 @@ class Recorder(FrameworkSource[Any]):
         self._turn: Turn | None = None
         deeds.done = _Noted(self._note_stop)
         self.adapter = source.adapter
+        self.info = source.info
         self.turns: list[list[Json]] = []
 
     async def events(self, turn: Turn) -> AsyncIterator[Any]:
@@ -98,13 +100,26 @@ class Recorder(FrameworkSource[Any]):
         model = self._model
         happened: list[tuple[str, list[Any]]] = [
             ("deed", self._deeds.done),
-            ("request", model.requests),
+            ("request", [_without_machine(request) for request in model.requests]),
             ("left", [True] * model.disconnects),
         ]
         for index, (kind, entries) in enumerate(happened):
             if self.turns:
                 self.turns[-1] += ({kind: entry} for entry in entries[self._seen[index] :])
             self._seen[index] = len(entries)
+
+
+def _without_machine(value: Json) -> Json:
+    """Return a request without what Claude Code adds about the machine that it runs on."""
+    if isinstance(value, dict):
+        return {key: _without_machine(each) for key, each in value.items() if key != "metadata"}
+    if isinstance(value, list):
+        return [_without_machine(each) for each in value if not _is_about_machine(each)]
+    return value
+
+
+def _is_about_machine(block: Json) -> bool:
+    return isinstance(block, dict) and str(block.get("text", "")).startswith(_ABOUT_MACHINE)
 
 
 @coroutine
@@ -145,7 +160,8 @@ def recorded_chat(
     script: Script, framework: Framework, api: Api, release: str, browser: Browser
 ) -> Iterator[tuple[Chat, Recorder]]:
     deeds = Deeds()
-    with ScriptedModel(script.answers) as model, ExitStack() as stack:
+    answers = [_with_prefix(answer, framework.tool_prefix) for answer in script.answers]
+    with ScriptedModel(answers) as model, ExitStack() as stack:
         made = framework.make(model, api, deeds)
         if isinstance(made, AbstractContextManager):  # an agent with a server of its own
             made = stack.enter_context(made)
@@ -156,6 +172,13 @@ def recorded_chat(
             yield Chat(framework, script.open(release, served, browser), model, served, deeds), recorder
             recorder.note()
         assert model.refusals == []
+
+
+def _with_prefix(answer: ModelAnswer | str, prefix: str) -> ModelAnswer | str:
+    if isinstance(answer, str):
+        return answer
+    calls = [msgspec.structs.replace(call, name=f"{prefix}{call.name}") for call in answer.calls]
+    return msgspec.structs.replace(answer, calls=calls)
 
 
 # Replaying.
@@ -178,6 +201,7 @@ class Replay(FrameworkSource[Any]):
         self._model = model
         self._deeds = deeds
         self.adapter = adapter
+        self.info = AgentInfo("recording")
 
     async def events(self, turn: Turn) -> AsyncIterator[Any]:  # noqa: ARG002 (the recording knows what was asked)
         entries = iter(next(self._turns))

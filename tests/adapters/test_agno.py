@@ -133,12 +133,15 @@ def test_a_member_of_a_team_is_a_lane_with_a_name_and_does_not_end_the_turn() ->
     member = {"run_id": "r2", "agent_name": "researcher"}
     events = [
         event("TeamRunStarted"),
+        event("RunStarted", **member),
+        event("ModelRequestStarted", **member),
         event("RunContent", content="Owls.", **member),
         event("RunCompleted", content="Owls.", **member),
         event("TeamRunContent", content="They see."),
         event("TeamRunCompleted", content="They see."),
     ]
     assert said(*events) == [
+        Step(lane="r2"),
         Data("agent", {"name": "researcher"}, id="r2", lane="r2"),
         Text("Owls.", lane="r2"),
         Text("They see."),

@@ -122,9 +122,28 @@ def test_another_agent_is_named_and_a_branch_is_a_lane() -> None:
     events = [event({"text": "Hi."}), event({"text": "Owls."}, id="e2", author="researcher", branch="b")]
     assert said(*events)[2:] == [
         Step(lane="b"),
-        Data("agent", {"name": "researcher"}, lane="b"),
+        Data("agent", {"name": "researcher"}, id="b", lane="b"),
         Text("Owls.", lane="b"),
         Finish(),
+    ]
+
+
+def test_an_agent_that_takes_over_is_a_lane_that_is_named_once() -> None:
+    events = [
+        event({"text": "Hi."}),
+        event({"text": "Owls."}, id="e2", author="researcher"),
+        event({"text": "They see."}, id="e3", author="researcher"),
+        event({"text": "Bye."}, id="e4"),
+    ]
+    lane = "agent-researcher"
+    assert said(*events)[2:-1] == [
+        Step(lane=lane),
+        Data("agent", {"name": "researcher"}, id=lane, lane=lane),
+        Text("Owls.", lane=lane),
+        Step(lane=lane),
+        Text("They see.", lane=lane),
+        Step(),
+        Text("Bye."),
     ]
 
 

@@ -20,7 +20,13 @@ FRAMEWORKS = [
 ]
 
 
-ON_USE = [("agno", "agno.agent", "agno"), ("google_adk", "google.adk.agents", "google-adk")]
+ON_USE = [
+    ("agent_framework", "agent_framework", "agent-framework"),
+    ("agno", "agno.agent", "agno"),
+    ("claude", "claude_agent_sdk", "claude"),
+    ("google_adk", "google.adk.agents", "google-adk"),
+    ("strands", "strands", "strands"),
+]
 
 
 def hide(monkeypatch: pytest.MonkeyPatch, adapter: str, package: str) -> None:

@@ -1,105 +1,23 @@
 """Each framework's turn is one span with the attributes for generative AI; what its tools trace is below that span."""
 
-from typing import Any
-
 import pytest
-from opentelemetry.sdk.metrics import MeterProvider
-from opentelemetry.sdk.metrics.export import InMemoryMetricReader
-from opentelemetry.sdk.trace import TracerProvider
-from opentelemetry.sdk.trace.export import SimpleSpanProcessor
-from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from pydantic_ai.models.instrumented import InstrumentationSettings
 
 from tests.adapters.agents import Deeds, Framework
 from tests.adapters.frameworks import FRAMEWORKS
-from usechat.errors import StreamFailed
+from tests.adapters.telemetry import Traced, check_failed_turn, check_turn
 from usechat.server import ChatApp
-from usechat.server.observers.opentelemetry import OpenTelemetryObserver
-from usechat.testing import AgentClient, ModelAnswer, ModelCall, ScriptedModel
-
-NAMES = {"langgraph": ("langgraph", "LangGraph"), "openai-agents": ("openai-agents", "assistant")}
-ASKED_TWICE = {"gen_ai.usage.input_tokens": 22, "gen_ai.usage.output_tokens": 14}
-"""Two requests to the scripted model."""
-
-
-class Traced:
-    """An SDK of OpenTelemetry that keeps what it gets, and tools that trace what they do."""
-
-    def __init__(self) -> None:
-        self._exporter = InMemorySpanExporter()
-        self._reader = InMemoryMetricReader()
-        self.provider = TracerProvider()
-        self.provider.add_span_processor(SimpleSpanProcessor(self._exporter))
-        self.observer = OpenTelemetryObserver(
-            meter_provider=MeterProvider([self._reader]), tracer_provider=self.provider
-        )
-
-    def span(self, name: str) -> Any:
-        [found] = [span for span in self._exporter.get_finished_spans() if span.name.startswith(name)]
-        return found
-
-    def ancestors(self, name: str) -> list[str]:
-        spans: dict[Any, Any] = {span.context.span_id: span for span in self._exporter.get_finished_spans()}
-        found, names = self.span(name), []
-        while found.parent is not None:
-            found = spans[found.parent.span_id]
-            names.append(found.name)
-        return names
-
-    def tokens(self) -> dict[tuple[str, str], float]:
-        data: Any = self._reader.get_metrics_data()
-        metrics = {metric.name: metric for metric in data.resource_metrics[0].scope_metrics[0].metrics}
-        points = metrics["adapter.agent.tokens"].data.data_points
-        found = {(point.attributes["framework"], point.attributes["type"]): point.value for point in points}
-        return {labels: value for labels, value in found.items() if value}
-
-
-class TracedDeeds(Deeds):
-    def __init__(self, traced: Traced) -> None:
-        super().__init__()
-        self._tracer = traced.provider.get_tracer("tools")
-
-    def weather(self, city: str) -> dict[str, Any]:
-        with self._tracer.start_as_current_span("look at the sky"):
-            return super().weather(city)
+from usechat.testing import AgentClient, ScriptedModel
 
 
 @pytest.mark.parametrize("framework", [FRAMEWORKS[0], *FRAMEWORKS[2:]], ids=lambda framework: framework.page)
 def test_a_turn_is_one_span_with_its_tokens_and_its_reason(framework: Framework) -> None:
-    traced = Traced()
-    adapter, name = NAMES.get(framework.page, (framework.page, "assistant"))
-    script: list[ModelAnswer | str] = [ModelAnswer(calls=[ModelCall("weather", {"city": "Paris"})]), "It is 21 °C."]
-    with ScriptedModel(script) as model:
-        agent = framework.make(model, framework.apis[0], TracedDeeds(traced))
-        with AgentClient(ChatApp(agent, observer=traced.observer)) as client:
-            answer = client.ask("How is the weather?")
-    assert answer.text == "It is 21 °C."
-    [exchange] = answer.exchanges
-    span = traced.span("invoke_agent")
-    assert span.name == f"invoke_agent {name}"
-    assert dict(span.attributes) == {
-        "gen_ai.operation.name": "invoke_agent",
-        "gen_ai.provider.name": adapter,
-        "gen_ai.agent.name": name,
-        "gen_ai.conversation.id": exchange.request["id"],
-        "gen_ai.response.finish_reasons": ("stop",),
-        **ASKED_TWICE,
-    }
-    assert traced.ancestors("invoke_agent") == ["adapter.run"]
-    assert f"invoke_agent {name}" in traced.ancestors("look at the sky")
-    assert traced.tokens() == {(adapter, "input"): 22, (adapter, "output"): 14}
+    check_turn(framework)
 
 
 @pytest.mark.parametrize("framework", [FRAMEWORKS[0], *FRAMEWORKS[2:]], ids=lambda framework: framework.page)
 def test_a_turn_whose_model_fails_is_a_span_with_the_type_of_the_error(framework: Framework) -> None:
-    traced = Traced()
-    with ScriptedModel([ModelAnswer(error="secret", status=500)]) as model:
-        agent = framework.make(model, framework.apis[0], Deeds())
-        with AgentClient(ChatApp(agent, observer=traced.observer)) as client:
-            assert isinstance(client.ask("Hi.").error, StreamFailed)
-    span = traced.span("invoke_agent")
-    assert span.attributes["error.type"].endswith("Error")
-    assert (span.status.status_code.name, "secret" in str(span.to_json())) == ("ERROR", False)
+    check_failed_turn(framework)
 
 
 def test_the_own_spans_of_pydantic_ai_are_below_that_of_the_turn() -> None:

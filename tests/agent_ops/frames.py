@@ -18,6 +18,7 @@ ARGS = {"expression": "2+2"}
 CREATE: Frame = {"type": "message.create", "turnId": "t1"}
 COMPLETE: Frame = {"type": "complete"}
 IDLE: Frame = {"type": "agentStatus", "status": "idle"}
+INIT: Frame = {"type": "init", "session": {}, "data": {"runnerBusy": False, "promptsQueued": 0}}
 BEGIN: list[p.Part] = [p.Start("t1"), p.Text("", id="t1")]
 
 
@@ -64,9 +65,13 @@ def finish_part(reason: str = "end_turn") -> Frame:
     return {"type": "finish", "reason": reason}
 
 
-def adapter(*, prompt: PromptTracker | None = None, events: Iterable[str] = (), **options: Any) -> SessionAdapter:
-    """Return the adapter of a prompt that was just sent."""
-    return SessionAdapter(prompt or PromptTracker(PROMPT), events=frozenset(events), **options)
+def adapter(
+    *, prompt: PromptTracker | None = None, events: Iterable[str] = (), init: bool = True, **options: Any
+) -> SessionAdapter:
+    """Return the adapter of a prompt that was just sent; with `init`, to a session whose runner is free."""
+    to = SessionAdapter(prompt or PromptTracker(PROMPT), events=frozenset(events), **options)
+    assert fed([INIT] if init else [], to) == []
+    return to
 
 
 def fed(frames: Iterable[Frame], to: SessionAdapter | None = None, unknown: list[str] | None = None) -> list[p.Part]:

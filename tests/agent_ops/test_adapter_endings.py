@@ -34,6 +34,8 @@ QUESTION: Frame = {"type": "question", "questionId": "q1", "text": "Deploy?"}
 TOLD_IDLE = p.Data("agent-status", {"status": "idle"}, transient=True)
 CALL = p.ToolCall("c1", "calculator", ARGS, dynamic=True)
 UNSETTLED_CALL = p.ToolError("c1", UNSETTLED)
+LOST = status(runnerConnected=False, queuedPrompts=0, runnerDisconnected=True)
+"""What Valet sends when a runner disconnects; it does not say that the runner is free."""
 
 
 @pytest.mark.parametrize(
@@ -66,6 +68,8 @@ UNSETTLED_CALL = p.ToolError("c1", UNSETTLED)
         pytest.param([*OUTPUT, status(runnerDisconnected=True, runnerBusy=False)], p.Error(RUNNER_LOST), id="cut"),
         pytest.param([*OUTPUT, status(runnerDisconnected=True), status(runnerBusy=False)],
                      p.Error(RUNNER_LOST), id="the-runner-did-not-come-back"),
+        pytest.param([*OUTPUT, LOST, COMPLETE], p.Error(RUNNER_LOST), id="the-runner-came-back-without-the-turn"),
+        pytest.param([user_says(), LOST, COMPLETE], p.Error(RUNNER_LOST), id="the-runner-was-lost-before-output"),
     ],
 )  # fmt: skip
 def test_endings(frames: list[Frame], ending: p.Part) -> None:
@@ -102,6 +106,27 @@ def test_an_idle_agent_is_given_time_to_say_why() -> None:
     to = adapter()
     fed([*OUTPUT, IDLE], to)
     assert (to.settling, list(to.close()), to.ended) == (True, [p.Finish()], True)
+
+
+@pytest.mark.parametrize(
+    ("frames", "ending"),
+    [
+        pytest.param([LOST, IDLE], p.Error(RUNNER_LOST), id="idle-when-it-is-back"),
+        pytest.param([IDLE, LOST], p.Error(RUNNER_LOST), id="idle-before"),
+        pytest.param([LOST], p.Error(INTERRUPTED), id="nothing-more"),
+        pytest.param([LOST, chunk("lo"), IDLE], p.Finish(), id="the-turn-went-on"),
+    ],
+)
+def test_a_runner_that_disconnects_in_mid_turn_is_no_good_end(frames: list[Frame], ending: p.Part) -> None:
+    to = adapter()
+    fed([*OUTPUT, *frames], to)
+    assert (to.ended, list(to.close())) == (False, [ending])
+
+
+def test_a_turn_that_had_ended_is_complete_though_its_runner_disconnects() -> None:
+    to = adapter()
+    fed([CREATE, tool("running", args=ARGS), finalize(), LOST], to)
+    assert list(to.close()) == [UNSETTLED_CALL, p.Finish()]
 
 
 @pytest.mark.parametrize(

@@ -13,6 +13,7 @@ from tests.agent_ops.test_transport_questions import Page
 from usechat.agent_ops import AgentOpsChatTransport, AuditLog
 from usechat.agent_ops.transport import NOT_RECORDED
 from usechat.errors import UnusableFile
+from usechat.protocol.request import ChatRequest
 
 
 def entries(path: Path) -> list[dict[str, Any]]:
@@ -47,10 +48,11 @@ async def test_an_answer_to_a_question_is_recorded(tmp_path: Path, approved: boo
         await page.send()
         question = page.part("dynamic-tool")
         question |= {"state": "approval-responded", "approval": {"id": "question-3", "approved": approved}}
-        await page.send()
+        answered = ChatRequest(chat_id="c", messages=page.messages)
+        await Asked(transport, request=answered, user="carl").end()
     [_, answer] = entries(path)
     about = {"session": "s1", "chat": "c", "approval": "question-3", "call": question["toolCallId"]}
-    assert answer == {"event": event, "subject": "", **about}
+    assert answer == {"event": event, "subject": "carl", **about}
 
 
 async def test_what_cannot_be_recorded_is_not_sent(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:

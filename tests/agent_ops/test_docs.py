@@ -8,10 +8,12 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import httpx2
 import pytest
-from starlette.testclient import TestClient
 
 import usechat.agent_ops
+from examples.agent_ops_session.server import serving
+from usechat.agent_ops.access.directory import DirectoryChanges
 from usechat.agent_ops.access.roles import may_prompt
 from usechat.agent_ops.adapter import INTERRUPTED, RUNNER_LOST, TOO_LATE, UNCLEAR, WITHDRAWN
 from usechat.agent_ops.app import SESSION_SETTINGS
@@ -33,17 +35,41 @@ LIMITS = {
 PAGE = (Path(__file__).parents[2] / "docs" / "agent-ops.md").read_text(encoding="utf-8")
 
 
+def code() -> str:
+    return "\n".join(re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL))
+
+
 def test_its_code_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.delenv("ENABLE_AI_SDK_ADAPTER", raising=False)
     names: dict[str, Any] = {"__name__": "example"}
-    for block in re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL):
-        exec(compile(block, "docs/agent-ops.md", "exec"), names)
+    exec(compile(code(), "docs/agent-ops.md", "exec"), names)
     access = names["MyAccess"]()
     assert may_prompt(asyncio.run(access.role_of(Identity("bob"), "s1")))
     assert not may_prompt(asyncio.run(access.role_of(Identity("eve"), "s1")))
-    with TestClient(names["app"]) as client:  # without the tables, so that the directory cannot answer
-        assert client.post("/api/sessions/s1/chat", headers={"Authorization": "Bearer t"}).status_code == 503
+
+
+async def test_its_app_answers_who_is_in_the_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("ENABLE_AI_SDK_ADAPTER", raising=False)
+    names: dict[str, Any] = {"__name__": "example"}
+    async with serving() as sessions:
+        address = "wss://agents.example.com/api/sessions/{id}/ws?role=client"
+        assert code().count(address) == 1
+        exec(compile(code().replace(address, sessions.url), "docs/agent-ops.md", "exec"), names)
+        changes = DirectoryChanges(names["directory"])
+        await changes.migrate()
+        await changes.add("s1", "alice", "interactive")
+        await changes.switch("s1", enabled=True)
+        token = await changes.new_token("alice")
+        body = {"messages": [{"id": "u1", "role": "user", "parts": [{"type": "text", "text": "hello"}]}]}
+        app = httpx2.ASGITransport(app=names["app"])
+        async with names["lifespan"](names["app"]), httpx2.AsyncClient(transport=app, base_url="http://t") as client:
+            answers = [
+                await client.post("/api/sessions/s1/chat", json=body, headers={"Authorization": f"Bearer {each}"})
+                for each in (token, "another")
+            ]
+    assert [answer.status_code for answer in answers] == [200, 401]
+    assert '"delta":" hello"' in answers[0].text
 
 
 @pytest.mark.parametrize("text", SENTENCES)

@@ -7,6 +7,7 @@ from tests.agent_ops.frames import (
     COMPLETE,
     CREATE,
     IDLE,
+    INIT,
     PROMPT,
     Frame,
     adapter,
@@ -28,7 +29,6 @@ OTHERS_TURN = [message("t0"), chunk("theirs", "t0"), updated("theirs", finish_pa
 OURS = [message(), chunk("ours")]
 SAID = [*BEGIN, p.Text("ours")]
 OTHER = user_says("Something else", "u0")
-INIT: Frame = {"type": "init", "session": {}, "data": {"runnerBusy": False, "promptsQueued": 0}}
 QUEUED = status(promptQueued=True, queuePosition=1)
 DEQUEUED = status(promptDequeued=True, remaining=0)
 
@@ -109,8 +109,6 @@ RUNNER_OURS = [CREATE, delta("ours")]
         pytest.param([busy(), QUEUED, *RUNNER_TURN, COMPLETE, *RUNNER_OURS], id="queued-without-echo"),
         pytest.param([busy(), user_says(), *RUNNER_TURN, COMPLETE, *RUNNER_OURS], id="echo-without-status"),
         pytest.param([INIT, OTHER, user_says(), *RUNNER_TURN, COMPLETE, *RUNNER_OURS], id="echo-behind-an-echo"),
-        pytest.param([delta("theirs", "t0"), user_says(), COMPLETE, *RUNNER_OURS], id="echo-without-init"),
-        pytest.param([delta("theirs", "t0"), COMPLETE, *RUNNER_OURS], id="neither-echo-nor-init"),
         pytest.param([INIT, OTHER, *RUNNER_TURN, user_says(), COMPLETE, *RUNNER_OURS], id="echo-before-complete"),
         pytest.param(
             [INIT, user_says(), QUEUED, status(promptDequeued=True), *RUNNER_OURS], id="the-runner-had-to-wake-up"
@@ -119,6 +117,65 @@ RUNNER_OURS = [CREATE, delta("ours")]
 )
 def test_a_queued_prompt_in_the_runners_dialect_gets_its_turn(frames: list[Frame]) -> None:
     assert fed(frames) == SAID
+
+
+FREE = status(runnerBusy=False)
+SLOT: Frame = {"type": "queue.state", "data": {"pending": None}}
+
+
+@pytest.mark.parametrize(
+    "frames",
+    [
+        pytest.param([OTHER, *RUNNER_TURN, COMPLETE, FREE, user_says(), *RUNNER_OURS], id="the-queue-was-empty-before"),
+        pytest.param([user_says(), QUEUED, *RUNNER_TURN, COMPLETE, *RUNNER_OURS], id="its-place-in-the-queue"),
+        pytest.param([user_says(), QUEUED, DEQUEUED, *RUNNER_OURS], id="its-place-in-the-queue-of-a-sleeping-runner"),
+        pytest.param([SLOT, user_says(), *RUNNER_OURS], id="messages-come-at-dispatch"),
+        pytest.param([user_says(), SLOT, *RUNNER_OURS], id="messages-come-at-dispatch-as-is-seen-later"),
+        pytest.param([user_says(), *OURS], id="browsers-hear-of-every-queued-prompt"),
+        pytest.param([user_says(), CREATE, *OURS], id="both-dialects"),
+        pytest.param([{**CREATE, "turnId": "t0"}, user_says(), delta("theirs", "t0"), *OURS], id="it-began-before"),
+        pytest.param([delta("theirs", "t0"), user_says(), *OURS], id="it-ran-before"),
+    ],
+)
+def test_without_an_init_a_turn_is_ours_where_something_else_says_so(frames: list[Frame]) -> None:
+    assert fed(frames, adapter(init=False)) == SAID
+
+
+@pytest.mark.parametrize(
+    "frames",
+    [
+        pytest.param(RUNNER_TURN, id="no-echo"),
+        pytest.param([user_says(), *RUNNER_TURN], id="echo"),
+        pytest.param([delta("theirs", "t0"), user_says(), COMPLETE, *RUNNER_TURN[:2]], id="echo-in-mid-turn"),
+        pytest.param([delta("theirs", "t0"), COMPLETE, *RUNNER_TURN[:2]], id="no-echo-in-mid-turn"),
+        pytest.param([user_says(), CREATE, finalize()], id="it-ended-without-output"),
+        pytest.param([user_says(), COMPLETE], id="it-is-over"),
+        pytest.param([user_says(), DEQUEUED], id="the-next-one-began"),
+        pytest.param([user_says(), status(promptQueued=True), COMPLETE], id="a-place-that-is-not-told"),
+        pytest.param([QUEUED, COMPLETE, *RUNNER_TURN], id="queued-without-echo"),
+    ],
+)
+def test_without_an_init_a_turn_that_may_be_somebody_elses_is_not_shown(frames: list[Frame]) -> None:
+    to = adapter(init=False)
+    assert fed(frames, to) == [p.Error(UNCLEAR)]
+    assert not to.prompt.is_active
+
+
+@pytest.mark.parametrize(
+    "frames",
+    [
+        pytest.param([user_says(), CREATE], id="a-turn-began"),
+        pytest.param([finalize("error", None, error="Theirs")], id="a-failure-of-somebody"),
+        pytest.param([COMPLETE, FREE], id="the-end-of-somebodys-turn"),
+        pytest.param([OTHER, *RUNNER_TURN, COMPLETE], id="before-our-message"),
+        pytest.param([user_says(), status(promptQueued=True)], id="a-place-that-is-not-told"),
+        pytest.param([OTHER, status(runnerBusy=False, aborted=True), user_says()], id="somebody-aborted"),
+    ],
+)
+def test_without_an_init_a_prompt_waits_and_stops_nobody(frames: list[Frame]) -> None:
+    to = adapter(init=False)
+    assert fed(frames, to) == []
+    assert not to.prompt.is_active
 
 
 def test_a_turn_is_not_taken_by_its_order_once_browser_frames_were_seen() -> None:
@@ -169,11 +226,28 @@ def withdrawn(message_id: str, content: str) -> Frame:
     return {"type": "queue.withdrawn", "data": {"messageId": message_id, "content": content}}
 
 
+def pending(message_id: str | None, content: str = "") -> Frame:
+    waiting = None if message_id is None else {"messageId": message_id, "content": content}
+    return {"type": "queue.state", "data": {"pending": waiting}}
+
+
+def waiting_before(message_id: str, content: str) -> Frame:
+    data = {"runnerBusy": True, "pendingPrompt": {"messageId": message_id, "content": content}}
+    return {"type": "init", "session": {}, "data": data}
+
+
+def test_a_running_prompt_that_is_withdrawn_was_not_the_running_one() -> None:
+    assert fed([INIT, user_says(), *OURS, withdrawn("u1", PROMPT)]) == [*SAID, p.Abort(WITHDRAWN)]
+
+
 @pytest.mark.parametrize(
     "frames",
     [
         pytest.param([busy(), QUEUED, withdrawn("u1", PROMPT)], id="before-its-message"),
         pytest.param([busy(), user_says(), QUEUED, withdrawn("u1", PROMPT)], id="behind-its-message"),
+        pytest.param([busy(), pending("u1", PROMPT), withdrawn("u1", PROMPT)], id="in-the-slot"),
+        pytest.param([busy(), pending("u1", PROMPT), QUEUED, withdrawn("u1", PROMPT)], id="in-the-slot-and-queued"),
+        pytest.param([pending(None), user_says(), withdrawn("u1", PROMPT)], id="dispatched"),
     ],
 )
 def test_a_prompt_that_is_withdrawn_ends_at_once(frames: list[Frame]) -> None:
@@ -186,6 +260,11 @@ def test_a_prompt_that_is_withdrawn_ends_at_once(frames: list[Frame]) -> None:
         pytest.param([busy(), QUEUED, withdrawn("u0", "Something else")], id="another"),
         pytest.param([busy(), user_says(), QUEUED, withdrawn("u0", PROMPT)], id="the-same-words"),
         pytest.param([busy(), withdrawn("u0", PROMPT)], id="the-same-words-before-ours-was-queued"),
+        pytest.param([busy(), pending("u1", PROMPT), withdrawn("u0", PROMPT)], id="the-same-words-by-id"),
+        pytest.param([busy(), pending("u0", "Else"), QUEUED, withdrawn("u0", PROMPT)], id="it-was-never-in-the-slot"),
+        pytest.param(
+            [waiting_before("u0", PROMPT), pending("u0", PROMPT), withdrawn("u0", PROMPT)], id="it-waited-before-ours"
+        ),
     ],
 )
 def test_a_prompt_of_somebody_else_that_is_withdrawn_does_not_concern_us(frames: list[Frame]) -> None:

@@ -215,6 +215,22 @@ def test_changes_are_recorded_with_who_made_them(sessions: Sessions, monkeypatch
     ]
 
 
+def test_an_import_is_recorded_with_the_roles_that_it_gives(
+    sessions: Sessions, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("getpass.getuser", lambda: "operator")
+    Path("sessions.jsonl").write_text(LINES)
+    sessions("--audit-log", "audit.jsonl", "import", "sessions.jsonl")
+    found = [json.loads(line) for line in Path("audit.jsonl").read_text().splitlines()]
+    done = {"event": "import", "subject": "operator", "file": "sessions.jsonl"}
+    first = {"session": "s1", "owner": "alice", "kind": "interactive", "enabled": True}
+    second = {"session": "s2", "owner": "carl", "kind": "workflow", "enabled": False}
+    assert [{key: value for key, value in entry.items() if key != "time"} for entry in found] == [
+        {**done, **first, "participants": {"bob": "collaborator"}},
+        {**done, **second, "participants": {}},
+    ]
+
+
 def test_a_change_that_cannot_be_recorded_is_not_made(sessions: Sessions) -> None:
     told = sessions("--audit-log", "missing/audit.jsonl", "add", "s1", "alice", "interactive")
     assert "cannot be written" in told

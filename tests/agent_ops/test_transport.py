@@ -9,6 +9,7 @@ from examples.agent_ops_session.server import Sessions, serving
 from tests.agent_ops.talking import Asked, until
 from usechat import parts as p
 from usechat.agent_ops import AgentOpsChatTransport
+from usechat.agent_ops.adapter import RUNNER_LOST
 from usechat.protocol.chunks import Chunk, FinishChunk, FinishStepChunk, StartChunk, StartStepChunk, TextDeltaChunk
 from usechat.protocol.request import ChatRequest
 from usechat.sources import ChatTransport, Source
@@ -213,3 +214,9 @@ async def test_every_delta_is_a_part_of_its_own(sessions: Sessions) -> None:
     await asked.end()
     assert asked.text == "".join(f"{number} " for number in range(2000))
     assert sum(isinstance(part, p.Text) for part in asked.parts) == 2001
+
+
+async def test_a_runner_that_comes_back_without_its_turn_is_an_error(sessions: Sessions) -> None:
+    asked = Asked(AgentOpsChatTransport(sessions.url), "lose runner")
+    assert (await asked.end())[-2:] == [p.Text("I will be"), p.Error(RUNNER_LOST)]
+    await sessions["s1"].close()

@@ -65,13 +65,13 @@ def _is_question(part: Any) -> bool:
     return "question" in (part.get("toolName"), part["type"].replace("tool-approval", "question"))
 
 
-async def asked(sessions: Sessions, sdk: str) -> Page:
+async def asked(sessions: Sessions, sdk: str, text: str = "ask") -> Page:
     """Return a page that was asked, and whose stream has ended."""
     transport = AgentOpsChatTransport(
         sessions.url, session_id="s1", service_token="ada", questions="approval", sdk=sdk, idle_timeout=5
     )
     page = Page(transport)
-    page.messages.append({"id": "u1", "role": "user", "parts": [{"type": "text", "text": "ask"}]})
+    page.messages.append({"id": "u1", "role": "user", "parts": [{"type": "text", "text": text}]})
     await page.send()
     await until(lambda: not sessions["s1"].clients)
     assert (heard(sessions), sessions["s1"].busy) == (["prompt"], True)
@@ -109,6 +109,38 @@ async def test_clients_without_approvals_answer_with_a_tool_of_theirs(sessions: 
     await page.send()
     assert sessions["s1"].commands[-1][1] == {"type": "answer", "questionId": "question-3", "answer": "yes"}
     assert page.messages[-1]["parts"][-1]["text"] == "You answered: yes"
+
+
+DECISIONS = [
+    (True, None, {"type": "approve-action"}, "Approved."),
+    (True, "go on", {"type": "approve-action"}, "Approved."),
+    (False, None, {"type": "deny-action"}, "Denied: none"),
+    (False, "too risky", {"type": "deny-action", "reason": "too risky"}, "Denied: too risky"),
+]
+
+
+@pytest.mark.parametrize("sdk", ["5", "6", "7"])
+@pytest.mark.parametrize(("approved", "reason", "command", "said"), DECISIONS)
+async def test_the_approval_of_a_tool_is_an_action_and_no_answer(
+    sessions: Sessions, sdk: str, approved: bool, reason: str | None, command: dict[str, str], said: str
+) -> None:
+    page = await asked(sessions, sdk, "approve")
+    given = {"reason": reason} if reason is not None else {}
+    if sdk == "5":
+        page.part("tool-approval").update({"state": "output-available", "output": {"approved": approved, **given}})
+    else:
+        decision = {"id": "invocation-3", "approved": approved, **given}
+        page.part("dynamic-tool").update({"state": "approval-responded", "approval": decision})
+    await page.send()
+    assert sessions["s1"].commands[-1] == ("ada", {**command, "invocationId": "invocation-3"})
+    assert page.messages[-1]["parts"][-1]["text"] == said
+
+
+async def test_the_scripted_session_takes_an_answer_to_an_approval_for_a_denial(sessions: Sessions) -> None:
+    asked = Asked(AgentOpsChatTransport(sessions.url), "approve")
+    await until(lambda: any(isinstance(part, p.Data) and part.name == "question" for part in asked.parts))
+    sessions["s1"].answer("invocation-3", True)
+    assert (await asked.end())[-2:] == [p.Text("Denied: true"), p.Finish()]
 
 
 async def test_an_answer_that_comes_when_the_turn_is_over(sessions: Sessions) -> None:

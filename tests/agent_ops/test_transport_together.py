@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from examples.agent_ops_session.server import serving
+from examples.agent_ops_session.session import Dialect
 from tests.agent_ops.talking import Asked, until
 from usechat import parts as p
 from usechat.agent_ops import AgentOpsChatTransport
@@ -103,3 +104,14 @@ async def test_a_turn_that_is_over_leaves_no_objects_behind() -> None:
         before = objects()
         await take_turns(300)
         await until(lambda: objects() - before < 300)  # sockets may still be closing
+
+
+@pytest.mark.parametrize(("dialect", "warnings"), [("bare", 1), ("runner", 0), ("client", 0)])
+async def test_an_upstream_without_echoes_is_warned_of_once(
+    dialect: Dialect, warnings: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with serving(dialect=dialect) as sessions:
+        transport = AgentOpsChatTransport(sessions.url)
+        for text in ("one", "two"):
+            await Asked(transport, text).end()
+    assert caplog.text.count("the upstream does not send prompts as user messages") == warnings

@@ -36,11 +36,13 @@ class Wire(NamedTuple):
     """Whether it reports the end of a prompt as a status."""
     completes: bool = True
     """Whether it reports the end of a prompt as `complete`."""
+    init: bool = True
+    """Whether it sends the state of the queue when a socket opens."""
 
 
 _FLAGS: Final = (False, True)
 
-WIRES: Final = [
+_WITH_INIT: Final = [
     *(Wire("client", echo, busy=busy, completes=False) for echo in ("enqueue", "dispatch") for busy in _FLAGS),
     *(Wire("both", echo, busy=busy) for echo in ("enqueue", "dispatch") for busy in _FLAGS),
     *(
@@ -52,11 +54,18 @@ WIRES: Final = [
     ),
 ]
 
+WIRES: Final = [*_WITH_INIT, *(wire._replace(init=False) for wire in _WITH_INIT)]
+
 
 class Prompt(NamedTuple):
+    """A prompt. Its text decides how it is answered, so that prompts with the same text are interchangeable."""
+
     number: int
     text: str
-    fails: bool
+
+    @property
+    def fails(self) -> bool:
+        return self.text.endswith("!")
 
     @property
     def turn_id(self) -> str:
@@ -104,12 +113,9 @@ class WireSession:
 
     # What people do
 
-    def ask(self, text: str, *, fails: bool = False) -> None:
+    def ask(self, text: str) -> None:
         """Let a person of the gateway send a prompt; its stream opens as soon as the gateway lets it."""
-        number = next(self._numbers)
-        if self._wire.echo == "dispatch":
-            text = f"{text} {number}"  # a prompt that waits has no message yet: the same words cannot be told apart
-        self._waiting.append(Prompt(number, text, fails))
+        self._waiting.append(Prompt(next(self._numbers), text))
         self._open_streams()
 
     def deliver(self) -> None:
@@ -117,10 +123,15 @@ class WireSession:
         if self._sent:
             self._accept(self._sent.popleft().prompt)
 
-    def ask_elsewhere(self, text: str, *, fails: bool = False) -> None:
-        """Let somebody send a prompt over a socket of their own; only where the wire can tell prompts apart."""
-        if self._wire.echo is not None or all(stream.tracker.has_started for stream in self.all):
-            self._accept(Prompt(next(self._numbers), text, fails))
+    def ask_elsewhere(self, text: str) -> None:
+        """Let somebody send a prompt over a socket of their own.
+
+        A wire with an `init` and no echoes gives no sign of such a prompt before its turn. There it is sent only while
+        no prompt of the gateway waits for its turn, as the docs demand.
+        """
+        hidden = self._wire.init and self._wire.echo is None
+        if not hidden or all(stream.tracker.has_started for stream in self.all):
+            self._accept(Prompt(next(self._numbers), text))
 
     def step(self) -> None:
         """Let the runner take its next step."""
@@ -134,9 +145,10 @@ class WireSession:
             self.step()
 
     def aborts_only_itself(self) -> bool:
-        """Return whether every stream that would send an abort now would stop its own turn or none."""
+        """Return whether every stream that would send an abort now would stop a turn for its own words, or none."""
         active = [each for each in self.all if each.tracker.is_active and not each.adapter.ended]
-        return all(self._running == each.prompt or self._turn_is_over for each in active)
+        running = None if self._running is None else self._running.text
+        return all(running == each.prompt.text or self._turn_is_over for each in active)
 
     def _open_streams(self) -> None:
         while self._waiting and not self.streams.must_wait:
@@ -146,7 +158,8 @@ class WireSession:
             self._under_way[stream.prompt.number] = context
             self.all.append(stream)
             self._sent.append(stream)
-            self._feed(stream, self._init())
+            if self._wire.init:
+                self._feed(stream, self._init())
 
     def _close_streams(self) -> None:
         for stream in self.all:
@@ -157,8 +170,11 @@ class WireSession:
 
     def _init(self) -> Frame:
         data: dict[str, Any] = {"runnerBusy": self._running is not None, "promptsQueued": len(self._queue)}
-        pending = {"pendingPrompt": None} if self._wire.echo == "dispatch" else {}
+        pending = {"pendingPrompt": self._pending()} if self._wire.echo == "dispatch" else {}
         return {"type": "init", "session": {}, "data": {**data, **pending}}
+
+    def _pending(self) -> Frame | None:
+        return {"messageId": f"u{self._queue[0].number}", "content": self._queue[0].text} if self._queue else None
 
     def _feed(self, stream: Stream, frame: Frame) -> None:
         stream.parts += stream.adapter.feed(frame)
@@ -181,6 +197,8 @@ class WireSession:
             data = {"messageId": f"u{old.number}", "content": old.text}
             self._broadcast({"type": "queue.withdrawn", "data": data})
         self._queue.append(prompt)
+        if self._wire.echo == "dispatch":
+            self._broadcast({"type": "queue.state", "data": {"pending": self._pending()}})
         if self._wire.queued:
             self._broadcast(status(promptQueued=True, queuePosition=len(self._queue)))
 

@@ -13,7 +13,7 @@ from tests.browser.agent import answer
 from tests.browser.chromium import ARGUMENTS, find_chromium
 from tests.conformance.served import PATIENCE, Served, serving
 from usechat.protocol.request import Limits
-from usechat.server import ChatApp
+from usechat.server import ChatApp, Settings
 from usechat.server.page import PageSettings, WithPage
 from usechat.server.requests import allow_all
 
@@ -36,12 +36,20 @@ def chromium(playwright: Playwright) -> Iterator[Browser]:
 
 
 @contextmanager
-def page_served(agent: Any, *, directory: Path | None = None, name: str = "", **more: Any) -> Iterator[Served]:
+def page_served(
+    agent: Any, *, directory: Path | None = None, name: str = "", description: str = "", auth: bool = False, **more: Any
+) -> Iterator[Served]:
     """Serve an agent with the page in front, under the prefix ``/chat``; ``more`` is for its app."""
-    chats = ChatApp(agent, metrics=False, **more)
-    limits = Limits(maximum_file_bytes=200_000, maximum_bytes=400_000)
+    settings = Settings(limits=Limits(maximum_file_bytes=200_000, maximum_bytes=400_000))
+    chats = ChatApp(agent, metrics=False, settings=settings, **more)
     told = PageSettings(
-        title="Under test", name=name, suggestions=("hello there",), chats="chats" in more, limits=limits
+        title="Support",
+        name=name,
+        description=description,
+        auth=auth,
+        suggestions=("hello there",),
+        chats="chats" in more,
+        share=more.get("share", False),
     )
     with serving({"chat": WithPage(chats, settings=told, authorize=allow_all, directory=directory)}) as served:
         yield served

@@ -89,8 +89,10 @@ def test_the_panel_shows_a_failed_tool_and_a_failed_turn(panel: Page) -> None:
 def test_the_panel_stops_the_agent(panel: Page) -> None:
     send(panel, "slow")
     expect(panel.locator("[data-role=assistant] span")).to_be_visible()
+    panel.get_by_label("Message").fill("a draft")  # a click on Stop that became a click on Send would send it
     panel.get_by_role("button", name="Stop").click()
     expect(panel.get_by_role("button", name="Send")).to_be_visible()
+    expect(panel.get_by_label("Message")).to_have_value("a draft")
     send(panel, "hello")
     expect(panel.locator("[data-role=assistant]").last).to_contain_text("You said: hello")
     expect(panel.locator("[data-role=user]")).to_have_text(["slow", "hello"])
@@ -120,3 +122,15 @@ def test_our_page_asks_for_a_token_and_shows_questions_as_approvals(open_page: O
     page.get_by_role("button", name="Approve", exact=True).click()
     wait_until_idle(page)
     expect(page.get_by_role("alert")).to_be_hidden()
+
+
+@pytest.mark.parametrize(("button", "said"), [("Approve", "Approved."), ("Deny", "Denied: none")])
+def test_our_page_approves_or_denies_a_tool_of_the_session(
+    open_page: OpenPage, demo: Demo, button: str, said: str
+) -> None:
+    page = open_page(f"{demo.url}/page/?session_id=demo")
+    page.get_by_label("Bearer token").fill(demo.token)
+    ask(page, "approve")
+    page.get_by_role("button", name=button, exact=True).click()
+    wait_until_idle(page)
+    expect(page.get_by_text(said).last).to_be_visible()

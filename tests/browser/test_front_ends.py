@@ -23,8 +23,8 @@ Serve = Callable[[Path], str]
 class FrontEnd:
     """The files of a front end, and the agent at ``/api/chat``, which is where stock front ends post to."""
 
-    def __init__(self, files: Path, agent: Any = answer) -> None:
-        self.chats = ChatApp(agent, metrics=False)
+    def __init__(self, files: Path, agent: Any = answer, **more: Any) -> None:
+        self.chats = ChatApp(agent, metrics=False, **more)
         self._files = Starlette(routes=[Mount("/", StaticFiles(directory=files, html=True))])
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:

@@ -98,7 +98,7 @@ def test_paper_shows_the_whole_conversation_and_nothing_else(open_page: OpenPage
 
 def test_the_page_has_one_main_heading(open_page: OpenPage) -> None:
     page = open_page()
-    expect(page.locator("h1")).to_have_text("Under test")
+    expect(page.locator("h1")).to_have_text("Support")
     ask(page, "hello there")
     wait_until_idle(page)
     expect(page.locator("h1")).to_have_text("hello there")

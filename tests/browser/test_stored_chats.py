@@ -1,5 +1,7 @@
 """Chats that the server stores: another browser shows them, and earlier versions stay within reach."""
 
+import base64
+import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -11,6 +13,7 @@ from tests.browser.chatting import ask, delete_chat, expect, go_on, wait_until_i
 from tests.browser.conftest import OpenPage, page_served
 from tests.conformance.served import eventually
 from usechat.chats import MemoryChats
+from usechat.errors import Unauthenticated
 from usechat.turn import Identity
 
 
@@ -124,3 +127,33 @@ def test_a_search_finds_what_was_said(open_page: OpenPage, address: str) -> None
     ).to_be_visible()
     page.get_by_label("Search chats").fill("no such words")
     expect(page.get_by_text("No matching chats.")).to_be_visible()
+
+
+async def ada_with_a_token(request: Any, _chat_id: str, _action: Any) -> Identity:
+    if request.headers.get("authorization") != "Bearer secret":
+        raise Unauthenticated("A bearer token is needed.")
+    return Identity("ada")
+
+
+def test_stored_images_are_shown_where_a_token_is_needed(open_page: OpenPage) -> None:
+    """A picture of 40 kB is stored beside its message, at an address of the server that needs the token."""
+    with page_served(answer, chats=MemoryChats(), authorize=ada_with_a_token, auth=True) as served:
+        page = open_page(f"http://127.0.0.1:{served.port}/chat/")
+        page.get_by_label("Bearer token").fill("secret")
+        picture = page.evaluate("""() => {
+            const canvas = Object.assign(document.createElement("canvas"), { width: 120, height: 120 });
+            const drawn = canvas.getContext("2d");
+            const noise = drawn.createImageData(120, 120);
+            crypto.getRandomValues(noise.data);
+            drawn.putImageData(noise, 0, 0);
+            return canvas.toDataURL().split(",")[1];
+        }""")
+        page.locator("input[type=file]").set_input_files(
+            {"name": "noise.png", "mimeType": "image/png", "buffer": base64.b64decode(picture)}
+        )
+        ask(page, "look at this")
+        wait_until_idle(page)
+        page.reload()
+        shown = page.get_by_role("img", name="noise.png")
+        expect(shown).to_have_attribute("src", re.compile("^blob:"))
+        page.wait_for_function("document.querySelector('img[alt=\"noise.png\"]').naturalWidth === 120")

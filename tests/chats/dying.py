@@ -29,6 +29,7 @@ __all__ = ["DyingServer", "Kill", "agent"]
 _CONTEXT: Final = multiprocessing.get_context("forkserver")
 _CONTEXT.set_forkserver_preload(["tests.chats.dying", "aiosqlite", "alembic.command"])
 _PAUSE: Final = 0.004
+_CLIENT: Final = httpx2.Client(timeout=60, verify=False)
 
 
 class Kill(NamedTuple):
@@ -140,7 +141,7 @@ class DyingServer:
         """Return what the page got until the process died; kill it after so many bytes."""
         received, complete = b"", True
         try:
-            with httpx2.stream("POST", f"{self._url}/api/chat", json=body, timeout=60) as response:
+            with _CLIENT.stream("POST", f"{self._url}/api/chat", json=body) as response:
                 for piece in response.iter_raw():
                     received += piece
                     if kill_after is not None and len(received) >= kill_after:

@@ -1,5 +1,6 @@
 """The limits of chats in memory."""
 
+import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
@@ -76,3 +77,24 @@ async def test_all_writes_of_an_answer_together_are_a_few_times_its_size() -> No
     await store.finish(begun.claim, final, "finished")
     assert len(written) > 2_000
     assert sum(written) < 6 * len(write_text(final))
+
+
+async def test_others_have_the_event_loop_while_a_long_chat_is_imported_and_read() -> None:
+    store, length = MemoryChats(), 1_000
+    ticks = 0
+
+    async def tick() -> None:
+        nonlocal ticks
+        while True:
+            ticks += 1
+            await asyncio.sleep(0)
+
+    ticking = asyncio.get_running_loop().create_task(tick())
+    messages = [user(f"u{number}") if number % 2 else answer(f"a{number}", "Hi") for number in range(length)]
+    begun = await begin(store, ask(*messages), check_import=lambda request: request)
+    assert len(begun.request.messages) == length
+    imported, ticks = ticks, 0
+    assert len((await store.load("c1", owner="ada")).messages) == length
+    ticking.cancel()
+    assert imported > 2.5 * length / 50, "while messages are checked, stored and read"
+    assert ticks >= length / 50

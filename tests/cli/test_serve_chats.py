@@ -11,7 +11,7 @@ import pytest
 
 from tests.chats.talking import answer, user
 from tests.postgres_server import postgres_server
-from tests.server.process import PATIENCE, ServeProcess, serve_process
+from tests.server.process import PATIENCE, ServeProcess, eventually, serve_process
 from tests.server.sockets import Body
 from usechat.chats import MemoryChats, SqlChats
 from usechat.cli import main
@@ -50,6 +50,52 @@ def test_stored_chats_are_there_after_the_server_was_killed(tmp_path: Path) -> N
         assert [chat["id"] for chat in get(served, "/api/chats")["chats"]] == ["c1"], "loopback has a list"
         assert len(get(served, "/api/chat/c1/messages")["messages"]) == 2
         assert say(served, user("x", "Forged"), answer("y", "Forged"), user("u2", "Two")) == "3: Two"
+
+
+ASKING = """
+from usechat.parts import ApprovalRequest, ToolCall, ToolResult
+
+
+async def agent(turn):
+    for approval in turn.approvals:
+        yield ToolResult(approval.tool_call_id, "deleted")
+        yield "VERSION: deleted"
+        return
+    if turn.text == "delete":
+        yield ToolCall("t1", "delete", {"path": "notes"})
+        yield ApprovalRequest("p1", "t1")
+    else:
+        yield "VERSION"
+"""
+
+
+@pytest.mark.parametrize("options", [["--chats", "chats.db"], []], ids=["stored", "in memory"])
+def test_an_open_approval_is_taken_after_a_reload(tmp_path: Path, options: list[str]) -> None:
+    file = tmp_path / "asking.py"
+    file.write_text(ASKING.replace("VERSION", "old"), encoding="utf-8")
+    with serve_process(tmp_path, "asking.py:agent", "--reload", "--drain", "0.2", *options) as served:
+        say(served, user("u1", "delete"))
+        question, waiting = get(served, "/api/chat/c1/messages")["messages"]
+        file.write_text(ASKING.replace("VERSION", "the new version"), encoding="utf-8")
+        eventually(lambda: version(served) == "the new version", "the change is served")
+        *earlier, call = waiting["parts"]
+        answered = {**call, "state": "approval-responded", "approval": {**call["approval"], "approved": True}}
+        body = {
+            "id": "c1",
+            "messages": [question, {**waiting, "parts": [*earlier, answered]}],
+            "messageId": waiting["id"],
+        }
+        response = httpx2.post(f"{served.url}/api/chat", json=body, timeout=PATIENCE)
+        assert Body(response.content, complete=True).text == "the new version: deleted"
+
+
+def version(served: ServeProcess) -> str:
+    """Ask in a chat of its own what the agent is; nothing while it is being replaced."""
+    try:
+        response = httpx2.post(f"{served.url}/api/chat", json={"messages": [user("u1", "version")]}, timeout=PATIENCE)
+    except httpx2.TransportError:
+        return ""
+    return Body(response.content, complete=True).text
 
 
 def test_without_a_database_a_restart_forgets_nothing_that_the_page_shows(tmp_path: Path) -> None:

@@ -5,8 +5,10 @@ import socket
 import threading
 from collections.abc import AsyncIterator, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
+import httpx2
 import pytest
 from starlette.responses import PlainTextResponse, Response
 
@@ -18,6 +20,7 @@ from usechat.client.transport import append_path
 from usechat.errors import (
     AnswerTimedOut,
     ConnectionLost,
+    FileTooLarge,
     InvalidAddress,
     InvalidChunk,
     InvalidSetting,
@@ -27,9 +30,10 @@ from usechat.errors import (
 )
 from usechat.protocol.chunks import chunk_to_json
 from usechat.protocol.request import ChatRequest
-from usechat.server import ChatApp
+from usechat.server import ChatApp, Limits, Settings
 from usechat.sources import ChatTransport
 
+HTML = PlainTextResponse("<!doctype html>")
 QUESTION: Any = {"id": "u1", "role": "user", "parts": [{"type": "text", "text": "hi"}]}
 REQUEST = ChatRequest(chat_id="c 1", messages=[QUESTION], body={"model": "small"})
 
@@ -280,3 +284,69 @@ async def test_a_foreign_endpoint_can_be_served_with_what_our_server_adds() -> N
             assert answer is not None
             assert answer.text == "Hello"
     assert endpoint.requests[0][2]["messages"][0]["parts"] == [{"type": "text", "text": "hi"}]
+
+
+def in_process(answer: Any, **options: Any) -> HttpChatTransport:
+    http = httpx2.ASGITransport(app=ChatApp(answer, metrics=False, **options))
+    return HttpChatTransport("http://localhost/api/chat", http=http)
+
+
+async def test_the_agents_of_a_server_can_be_listed_and_chosen() -> None:
+    agents = {name: lambda turn, name=name: f"{name}: {turn.text}" for name in ("writer", "coder")}
+    async with in_process(agents) as transport, Chat(transport, body={"agent": "coder"}) as chat:
+        assert [agent.name for agent in await transport.agents()] == ["writer", "coder"]
+        await chat.send("Hi")
+        assert chat.last is not None
+        assert chat.last.text == "coder: Hi"
+
+
+async def test_a_server_that_describes_nothing_has_neither_agents_nor_limits() -> None:
+    with served(Endpoint()) as url:
+        async with HttpChatTransport(url) as transport:
+            assert (await transport.agents(), await transport.limits()) == ([], None)
+
+
+async def test_a_description_of_another_kind_counts_as_none() -> None:
+    async with HttpChatTransport("http://localhost/api/chat", http=httpx2.ASGITransport(HTML)) as transport:
+        assert (await transport.agents(), await transport.limits()) == ([], None)
+
+
+@pytest.mark.parametrize(
+    ("limits", "said"),
+    [
+        (Limits(maximum_file_bytes=30), "note.txt is too large"),
+        (Limits(maximum_files=1), "2 files; http://localhost/api/chat takes at most 1"),
+        (Limits(maximum_bytes=60), "the files are too large"),
+    ],
+)
+async def test_files_that_the_server_would_refuse_are_not_sent(limits: Limits, said: str, tmp_path: Path) -> None:
+    asked: list[str] = []
+    note = tmp_path / "note.txt"
+    note.write_text("Some words.")
+
+    def agent(turn: Any) -> str:
+        asked.append(turn.text)
+        return "Thank you."
+
+    async with in_process(agent, settings=Settings(limits=limits)) as transport, Chat(transport) as chat:
+        with pytest.raises(FileTooLarge, match=said):
+            await chat.send("Look", files=[note, note])
+    assert asked == []
+
+
+async def test_files_within_the_limits_are_sent(tmp_path: Path) -> None:
+    note = tmp_path / "note.txt"
+    note.write_text("Some words.")
+    async with in_process(lambda turn: str(len(turn.files))) as transport, Chat(transport) as chat:
+        await chat.send("Look", files=[note])
+        assert chat.last is not None
+        assert chat.last.text == "1"
+
+
+async def test_a_server_that_is_away_is_reported_by_the_request_itself(tmp_path: Path) -> None:
+    note = tmp_path / "note.txt"
+    note.write_text("Some words.")
+    with unanswered_port() as port:
+        async with HttpChatTransport(f"http://127.0.0.1:{port}/api/chat", retries=0) as transport:
+            with pytest.raises(ConnectionLost):
+                await Chat(transport).send("Look", files=[note])

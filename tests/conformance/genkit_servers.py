@@ -1,7 +1,10 @@
 """Real Genkit servers on free ports: the npm packages in a Node process, the Python packages behind uvicorn."""
 
+import contextlib
 import json
+import os
 import subprocess
+import time
 import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -41,11 +44,28 @@ class NodeServer:
         self._process.kill()
 
 
+def reflection_url(directory: Path) -> str:
+    """Return the address of the reflection server that a Node process names in a file of its directory."""
+    deadline = time.monotonic() + 60
+    while time.monotonic() < deadline:
+        for file in (directory / ".genkit" / "runtimes").glob("*.json"):
+            with contextlib.suppress(json.JSONDecodeError):  # it is being written
+                return str(json.loads(file.read_text(encoding="utf-8"))["reflectionServerUrl"])
+        time.sleep(0.05)
+    raise AssertionError("no reflection server has started")
+
+
 @contextmanager
-def node_server() -> Iterator[NodeServer]:
+def node_server(development: Path | None = None) -> Iterator[NodeServer]:
+    """Run the server; with a directory for `development`, with the reflection server that Genkit starts there."""
     if not (DIRECTORY / "node_modules").is_dir():
         raise JudgeError("the npm packages are not installed: run `make install`")
-    process = subprocess.Popen([node_binary(), "server.mjs"], cwd=DIRECTORY, stdout=subprocess.PIPE)
+    environment = dict(os.environ)
+    if development is not None:
+        (development / "package.json").write_text("{}", encoding="utf-8")  # the root of a project, for Genkit
+        environment["GENKIT_ENV"] = "dev"
+    command = [node_binary(), str(DIRECTORY / "server.mjs")]
+    process = subprocess.Popen(command, cwd=development or DIRECTORY, env=environment, stdout=subprocess.PIPE)
     try:
         assert process.stdout is not None
         yield NodeServer(process, json.loads(process.stdout.readline())["port"])

@@ -3,7 +3,7 @@
 import pytest
 
 from tests.adapters.agents import Api, Framework
-from tests.adapters.frameworks import FRAMEWORKS
+from tests.adapters.frameworks import FRAMEWORKS, MODEL_CLIENTS
 from tests.adapters.scripts import SCRIPTS, Script
 from tests.conformance.http_client import NEWEST, WITH_APPROVALS, Browser
 
@@ -12,8 +12,9 @@ def _rows() -> list[tuple[Framework, Script, Api, str]]:
     """Return what is run: each script with every client, and with the newest one through every model API."""
     return [
         (framework, script, api, release)
-        for framework in FRAMEWORKS
+        for framework in (*FRAMEWORKS, *MODEL_CLIENTS)
         for script in SCRIPTS
+        if script.name not in framework.not_played
         for number, api in enumerate(api for api in framework.apis if api in script.apis)
         for release in (WITH_APPROVALS if script.approvals else NEWEST)
         if number == 0 or release == NEWEST[-1]

@@ -368,6 +368,37 @@ def test_a_question_is_answered_by_a_tool_of_the_page(
     answered(page, gate, session_id)
 
 
+DECISIONS = [
+    (True, {"type": "approve-action"}, "Approved."),
+    (False, {"type": "deny-action", "reason": "no"}, "Denied: no"),
+]
+
+
+@pytest.mark.parametrize(("approved", "command", "said"), DECISIONS)
+@pytest.mark.parametrize("release", NEWEST)
+def test_the_approval_of_a_tool_runs_or_denies_it_upstream(
+    chats: Chats, gate: Gateway, release: str, approved: bool, command: dict[str, str], said: str
+) -> None:
+    sdk = release if release in WITH_APPROVALS else "5"
+    page = chats.open(
+        release, "approval", session_id="s6", sdk=sdk, automatic=["approvals" if sdk == release else "tools"]
+    )
+    page.send("approve")
+    asked = asked_by(page, "approval-requested" if sdk == release else "input-available")
+    decision = {"approved": approved, "reason": "no"}
+    if sdk == release:
+        page.call("addToolApprovalResponse", {"id": asked["approval"]["id"], **decision})
+    else:
+        page.call("addToolOutput", {"tool": "approval", "toolCallId": asked["toolCallId"], "output": decision})
+    page.until(lambda now: len(now["requests"]) == 2)
+    page.answer()
+    view = page.look()
+    assert (view["status"], len(view["messages"]), text_of(view).endswith(said)) == ("ready", 2, True)
+    _, (_, sent) = list(gate.sessions["approval"]["s6"].commands)[-2:]
+    assert {key: sent[key] for key in sent if key != "invocationId"} == command
+    assert sent["invocationId"].startswith("invocation-")
+
+
 @pytest.mark.parametrize("release", NEWEST)
 def test_a_page_that_goes_on_without_a_new_message_sends_no_prompt(chats: Chats, gate: Gateway, release: str) -> None:
     page = chats.open(release, session_id="s5")

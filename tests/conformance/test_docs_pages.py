@@ -4,6 +4,8 @@ import re
 from pathlib import Path
 
 from scripts.generate_docs import pages
+from tests.browser.building import HERE as FRONT_ENDS
+from tests.browser.building import install
 from tests.conformance.tsc import complaints
 
 BLOCK = re.compile(r"^```tsx?\n(.*?)^```", re.DOTALL | re.MULTILINE)
@@ -22,18 +24,23 @@ export async function Block() {
 
 
 def blocks() -> dict[str, str]:
-    """Return each block as a file that can be compiled alone; a bare expression of JSX is returned."""
+    """Return each block as a file that can be compiled alone; a bare expression of JSX is returned.
+
+    A block that begins with imports is a file already.
+    """
     files = {}
     for page in pages():
         for number, code in enumerate(BLOCK.findall(page.read_text(encoding="utf-8")), 1):
             body = f"return <>{code}</>;" if code.startswith("{") else code
-            files[f"{page.stem}-{number}.tsx"] = f"{AROUND}{body}\n}}\n"
+            whole = code if code.startswith("import ") else f"{AROUND}{body}\n}}\n"
+            files[f"{page.stem}-{number}.tsx"] = whole
     return files
 
 
 def test_every_block_is_compiled_without_a_complaint(tmp_path: Path) -> None:
     files = blocks()
-    assert {"README-1.tsx", "serving-2.tsx", "tools-1.tsx", "data-1.tsx"} <= {*files}
+    assert {"README-1.tsx", "serving-2.tsx", "tools-1.tsx", "data-1.tsx", "chats-3.tsx"} <= {*files}
     for name, text in files.items():
         (tmp_path / name).write_text(text, encoding="utf-8")
-    assert complaints(tmp_path, *files) == ""
+    install(FRONT_ENDS / "assistant-ui")
+    assert complaints(tmp_path, *files, more_packages=FRONT_ENDS / "assistant-ui" / "node_modules") == ""

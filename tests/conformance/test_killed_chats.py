@@ -25,6 +25,10 @@ from usechat.protocol.ui_messages import UIMessage
 from usechat.server import ChatApp, Settings
 
 GROUPS, MOMENTS = 8, 25
+AT_ONCE = 5
+"""Processes that are killed at the same time: they wait more than they work."""
+SIZE = 6_000
+"""Bytes of the answer."""
 QUESTION = {"id": "c1", "messages": [user("u1", "story")]}
 SAVES = 5
 """Writes of one answer that are sure to happen: its beginning, and one for each step."""
@@ -143,11 +147,15 @@ async def test_a_process_that_dies_at_a_write_loses_nothing_that_was_saved(
 async def test_a_process_that_dies_at_random_moments_loses_nothing_that_was_saved(
     judge: Judge, empty_file: Path, tmp_path: Path, whole: list[Chunk], group: int
 ) -> None:
-    size = 6000
-    for number in range(MOMENTS):
-        moment = random.Random(group * MOMENTS + number).randrange(1, size)
+    at_once = asyncio.Semaphore(AT_ONCE)
+
+    async def die_at(number: int) -> None:
+        moment = random.Random(group * MOMENTS + number).randrange(1, SIZE)
         path = Path(shutil.copy(empty_file, tmp_path / f"{number}.db"))
-        server = DyingServer(path)
-        received = server.ask(QUESTION, kill_after=moment)
-        server.kill()
-        await check_after_kill(judge, path, server, received, whole)
+        async with at_once:
+            server = DyingServer(path)
+            received = await asyncio.to_thread(server.ask, QUESTION, kill_after=moment)
+            await asyncio.to_thread(server.kill)
+            await check_after_kill(judge, path, server, received, whole)
+
+    await asyncio.gather(*[die_at(number) for number in range(MOMENTS)])

@@ -1,28 +1,53 @@
 """The examples and pages of the frameworks of the second column, with the frameworks; chats to their own messages."""
 
 import runpy
+from pathlib import Path
 from typing import Any
 
 import pytest
+from agent_framework import Agent as AgentFrameworkAgent
+from agent_framework.openai import OpenAIChatClient
 from agno.agent import Agent
 from agno.team import Team
+from claude_agent_sdk import ClaudeAgentOptions
 from google.adk.agents import LlmAgent
 from google.adk.apps import App
 from google.adk.runners import InMemoryRunner
 from google.genai import types
+from strands import Agent as StrandsAgent
+from strands.models.openai import OpenAIModel
 
 from tests.adapters.examples import FILES, check_example, check_page
 from tests.adapters.turns import assistant, text, tool, turn_of, user
-from usechat.adapters import agno, conversation, google_adk
+from usechat.adapters import agent_framework, agno, claude, conversation, google_adk, strands
+from usechat.errors import CannotAnswer
+from usechat.sources import as_source
 from usechat.testing import AgentClient, ScriptedModel
 
 
-@pytest.mark.parametrize("name", ["ag_ui_agent", "agno_agent", "google_adk_agent"])
+@pytest.mark.parametrize(
+    "name", ["ag_ui_agent", "agent_framework_agent", "agno_agent", "google_adk_agent", "strands_agent"]
+)
 def test_a_short_example_answers_and_asks_for_an_approval(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     check_example(name, "agent", monkeypatch)
 
 
-@pytest.mark.parametrize("page", ["ag-ui", "agno", "google-adk"])
+@pytest.mark.filterwarnings("ignore:can_use_tool will not be invoked for", "ignore:Exception ignored in. <function Mem")
+def test_the_example_of_claude_answers_and_asks_for_a_permission(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("CLAUDE_CONFIG_DIR", str(tmp_path))
+    monkeypatch.setenv("CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC", "1")
+    monkeypatch.setenv("MAX_THINKING_TOKENS", "0")  # the model would insist on thinking
+    check_example("claude_agent", "agent", monkeypatch, prefix="mcp__notes__")
+
+
+def test_options_of_claude_answer_and_nothing_else_does() -> None:
+    assert claude.source_of(ClaudeAgentOptions()) is not None
+    assert claude.source_of("a text") is None
+
+
+@pytest.mark.parametrize("page", ["ag-ui", "agent-framework", "agno", "claude", "google-adk", "strands"])
 def test_the_code_of_a_page_runs(page: str, monkeypatch: pytest.MonkeyPatch) -> None:
     check_page(page, monkeypatch)
 
@@ -33,7 +58,14 @@ def test_agents_answer_and_nothing_else_does() -> None:
     agent = LlmAgent(name="assistant")
     for found in (agent, App(name="demo", root_agent=agent), InMemoryRunner(agent=agent)):
         assert google_adk.source_of(found) is not None
-    assert (agno.source_of("a text"), google_adk.source_of("a text")) == (None, None)
+    assert agent_framework.source_of(AgentFrameworkAgent(OpenAIChatClient(model="any", api_key="none"))) is not None
+    assert [framework.source_of("a text") for framework in (agent_framework, agno, google_adk)] == [None, None, None]
+
+
+def test_an_agent_of_strands_is_refused_since_chats_cannot_share_it() -> None:
+    with pytest.raises(CannotAnswer, match="give a function that makes one"):
+        as_source(StrandsAgent(OpenAIModel(client_args={"api_key": "none"}, model_id="gpt-5-mini")))
+    strands.source_of("a text")
 
 
 def chat() -> Any:
@@ -58,6 +90,21 @@ async def test_a_chat_becomes_messages_of_agno() -> None:
     assert (first.tool_call_id, first.content, first.tool_call_error) == ("c1", '{"celsius":21}', False)
     assert (second.tool_call_id, second.content, second.tool_call_error) == ("c2", "No.", True)
     assert (said.role, said.content, thanked.role, thanked.content) == ("assistant", "Sunny.", "user", "Thanks.")
+
+
+async def test_a_chat_becomes_messages_of_the_agent_framework() -> None:
+    messages = agent_framework.to_agent_framework(conversation.history(chat()))
+    asked, called, results, said, thanked = [[content.to_dict() for content in each.contents] for each in messages]
+    assert [message.role for message in messages] == ["user", "assistant", "tool", "assistant", "user"]
+    assert [content.get("text") or content["uri"] for content in asked] == [
+        "Look.",
+        "data:image/png;base64,aGk=",
+        "https://example.org/a.pdf",
+        "a.txt:\nhi",
+    ]
+    assert [(content["call_id"], content["arguments"]) for content in called] == [("c1", "{}"), ("c2", "{}")]
+    assert [(content["call_id"], content["result"]) for content in results] == [("c1", '{"celsius":21}'), ("c2", "No.")]
+    assert [said[0]["text"], thanked[0]["text"]] == ["Sunny.", "Thanks."]
 
 
 async def test_a_chat_becomes_contents_of_gemini() -> None:

@@ -1,4 +1,7 @@
-"""Flows that run elsewhere, on the pages of the newest clients: WebSockets, sessions, and what goes wrong."""
+"""Flows that run elsewhere, on the pages of the newest clients: WebSockets, sessions, and what goes wrong.
+
+The servers of Open Harness are scripted: they repeat what the real ones did on the wire.
+"""
 
 import itertools
 from collections.abc import AsyncIterator, Iterator, Mapping

@@ -1,4 +1,4 @@
-"""Turns over the real runtime, and the later dialects, on pages of the real clients 5, 6 and 7."""
+"""Turns over our own runtime, and the later dialects (scripted), on pages of the real clients 5, 6 and 7."""
 
 import asyncio
 from collections.abc import AsyncIterator, Iterator, Mapping

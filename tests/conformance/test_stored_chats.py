@@ -218,6 +218,28 @@ def test_an_approval_of_two_tabs_runs_the_tool_once(
 
 
 @pytest.mark.parametrize("sends", ["all", "one"])
+def test_an_approval_of_two_tabs_of_5_runs_the_tool_once(
+    browser: Browser, judge: Judge, url: str, chat_id: str, sends: str
+) -> None:
+    release = NEWEST[0]
+    assert release.startswith("5."), "5 asks through a tool of the page"
+    options: Any = {"sends": sends, "headers": {"x-ai-sdk": release}, "automatic": ["tools"]}
+    page = browser.open(release, url, chat_id=chat_id, **options)
+    page.send("delete")
+    page.settled()
+    loaded = load(url, chat_id)["messages"]
+    [asked] = [part for part in loaded[-1]["parts"] if part["type"] == "tool-approval"]
+    assert (asked["state"], asked["input"]["approvalId"]) == ("input-available", "approval-1")
+    second = browser.open(release, url, chat_id=chat_id, messages=loaded, **options)
+    for tab, approved in ((page, True), (second, False)):
+        output = {"approved": approved}
+        tab.call("addToolOutput", {"tool": "approval", "toolCallId": asked["toolCallId"], "output": output})
+        tab.until(lambda view: text_of(view) == "Deleted." and view["calls"] == 0)
+    compare(page, url, chat_id, judge)
+    assert RAN.count(chat_id) == 1
+
+
+@pytest.mark.parametrize("sends", ["all", "one"])
 @pytest.mark.parametrize("release", NEWEST)
 def test_the_output_of_a_tool_of_the_page_is_taken_once(
     browser: Browser, judge: Judge, url: str, chat_id: str, release: str, sends: str

@@ -7,12 +7,28 @@ from scripts.generate_docs import ROOT
 from tests.conformance.judge import node_binary
 
 MODULES = ROOT / "web" / "node_modules"
-OPTIONS = "--noEmit --strict --jsx react-jsx --module esnext --moduleResolution bundler --target es2022 --skipLibCheck"
+OPTIONS = (
+    "--noEmit --strict --jsx react-jsx --module esnext --moduleResolution bundler --target es2022"
+    " --skipLibCheck --preserveSymlinks"
+)
 
 
-def complaints(directory: Path, *names: str) -> str:
-    """Return what the compiler says about files in a directory."""
-    (directory / "node_modules").symlink_to(MODULES)
+def complaints(directory: Path, *names: str, more_packages: Path | None = None) -> str:
+    """Return what the compiler says about files in a directory.
+
+    ``more_packages`` are those of another page; both use the types of the same React.
+    """
+    _link(directory / "node_modules", [MODULES, *([] if more_packages is None else [more_packages])])
     command = [node_binary(), str(MODULES / "typescript" / "bin" / "tsc"), *OPTIONS.split(), *names]
     done = subprocess.run(command, cwd=directory, capture_output=True, text=True, check=False, timeout=280)
     return done.stdout + done.stderr
+
+
+def _link(place: Path, origins: list[Path]) -> None:
+    """Link the packages of several directories into one; those of the first win."""
+    for origin in origins:
+        for package in [*origin.glob("[!@.]*"), *origin.glob("@*/*")]:
+            link = place / package.relative_to(origin)
+            link.parent.mkdir(parents=True, exist_ok=True)
+            if not link.exists():
+                link.symlink_to(package)

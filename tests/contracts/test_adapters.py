@@ -21,8 +21,13 @@ from tests.genkit import short as genkit
 from tests.open_harness.scripted import deltas, event, flow, node
 from usechat import parts
 from usechat.adapters.ag_ui import AgUiAdapter
+from usechat.adapters.agent_framework import AgentFrameworkAdapter
 from usechat.adapters.agno import AgnoAdapter
+from usechat.adapters.anthropic import AnthropicAdapter
+from usechat.adapters.claude import ClaudeAdapter
 from usechat.adapters.google_adk import GoogleAdkAdapter
+from usechat.adapters.openai import ChatCompletionsAdapter, ResponsesAdapter
+from usechat.adapters.strands import StrandsAdapter
 from usechat.genkit.wire import FlowChunk, FlowResult, UnknownFrame
 from usechat.open_harness.events.adapter import OpenHarnessAdapter
 from usechat.parts import Abort, Error, Finish, Part, Text
@@ -110,6 +115,24 @@ def agno() -> Case:
     return Case(AgnoAdapter, [*texts, event("RunCompleted", "".join(WORDS))], event("telepathy"))
 
 
+def claude() -> Case:
+    """An answer of the Claude Agent SDK, whose whole message repeats it."""
+
+    def stream(**event: Any) -> Any:
+        return decoded({"$type": "StreamEvent", "event": event})
+
+    texts = [stream(type="content_block_delta", index=0, delta={"type": "text_delta", "text": word}) for word in WORDS]
+    block = {"$type": "TextBlock", "text": "".join(WORDS)}
+    events = [
+        stream(type="message_start", message={"id": "msg_1"}),
+        stream(type="content_block_start", index=0, content_block={"type": "text", "text": ""}),
+        *texts,
+        decoded({"$type": "AssistantMessage", "message_id": "msg_1", "content": [block]}),
+        decoded({"$type": "ResultMessage", "is_error": False, "stop_reason": "end_turn"}),
+    ]
+    return Case(ClaudeAdapter, events, decoded({"$type": "telepathy"}))
+
+
 def google_adk() -> Case:
     """An answer of Google ADK, whose last event repeats it."""
 
@@ -122,6 +145,24 @@ def google_adk() -> Case:
     return Case(GoogleAdkAdapter, [*texts, whole], SimpleNamespace(kind="telepathy"))
 
 
+def agent_framework() -> Case:
+    """An answer of the Agent Framework, whose last text repeats it."""
+
+    def update(text: str, mode: str, reason: str | None = None) -> dict[str, Any]:
+        content = {"type": "text", "text": text, "merge_mode": mode}
+        return {"role": "assistant", "contents": [content], "finish_reason": reason}
+
+    texts = [update(word, "append") for word in WORDS]
+    return Case(AgentFrameworkAdapter, [*texts, update("".join(WORDS), "replace", "stop")], {"type": "telepathy"})
+
+
+def strands() -> Case:
+    """An answer of Strands."""
+    texts = [{"data": word} for word in WORDS]
+    result = {"result": SimpleNamespace(stop_reason="end_turn")}
+    return Case(StrandsAdapter, [*texts, result], {"telepathy": True})
+
+
 def langgraph() -> Case:
     """An answer of LangGraph."""
     from langchain_core.messages import AIMessageChunk
@@ -132,6 +173,35 @@ def langgraph() -> Case:
     meta = {"langgraph_checkpoint_ns": "model:1"}
     events = [{"type": "messages", "ns": (), "data": (chunk, meta)} for chunk in chunks]
     return Case(LangGraphAdapter, events, {"type": "telepathy", "ns": (), "data": None})
+
+
+def openai() -> tuple[Case, Case]:
+    """Answers of the OpenAI client: Chat Completions, Responses."""
+
+    def chunk(text: str | None, reason: str | None = None) -> Any:
+        choice = SimpleNamespace(index=0, delta=SimpleNamespace(content=text), finish_reason=reason)
+        return SimpleNamespace(choices=[choice])
+
+    deltas = [SimpleNamespace(type="response.output_text.delta", delta=word) for word in WORDS]
+    response = SimpleNamespace(usage=None, incomplete_details=None)
+    return (
+        Case(ChatCompletionsAdapter, [*map(chunk, WORDS), chunk(None, "stop")], SimpleNamespace(type="telepathy")),
+        Case(
+            ResponsesAdapter,
+            [*deltas, SimpleNamespace(type="response.completed", response=response)],
+            SimpleNamespace(type="telepathy"),
+        ),
+    )
+
+
+def anthropic() -> Case:
+    """A message of the Anthropic client."""
+    start = {"type": "content_block_start", "index": 0, "content_block": {"type": "text", "text": ""}}
+    deltas = [
+        {"type": "content_block_delta", "index": 0, "delta": {"type": "text_delta", "text": word}} for word in WORDS
+    ]
+    end = [{"type": "message_delta", "delta": {"stop_reason": "end_turn"}}, {"type": "message_stop"}]
+    return Case(AnthropicAdapter, [start, *deltas, *end], {"type": "telepathy"})
 
 
 ADAPTERS = {
@@ -159,7 +229,13 @@ ADAPTERS = {
     "Genkit": Case(genkit.adapter, [*map(FlowChunk, WORDS), FlowResult("".join(WORDS))], UnknownFrame("telepathy")),
     "AG-UI": ag_ui(),
     "Agno": agno(),
+    "Anthropic client": anthropic(),
+    "Claude Agent SDK": claude(),
+    "Strands": strands(),
+    "Agent Framework": agent_framework(),
     "Google ADK": google_adk(),
+    "OpenAI client, Chat Completions": openai()[0],
+    "OpenAI client, Responses": openai()[1],
     "Pydantic AI": pydantic_ai(),
     **({"LangGraph": langgraph()} if find_spec("langgraph") else {}),
     "docs/adapters.md": example(),

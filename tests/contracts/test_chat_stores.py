@@ -799,6 +799,17 @@ async def test_a_message_with_a_stored_file_is_known_again(make: Make) -> None:
     assert len((await store.load("c1", owner="ada")).siblings) == 1, "the answer has versions, the question has none"
 
 
+async def test_the_files_of_the_last_messages_are_loaded_up_to_a_limit(make: Make) -> None:
+    store, _ = await make(inline_limit=100)
+    urls = ["data:image/png;base64," + base64.b64encode(bytes([number]) * 100).decode() for number in range(3)]
+    for number, url in enumerate(urls):
+        await turn(store, ask(user(f"u{number}", "Look", picture(url))), "A")
+    messages = (await store.load("c1", owner="ada")).messages
+    loaded = await store.load_files("c1", [*messages, user("u9", "Gone", picture("usechat-file:00"))], limit=250)
+    shown = [part.get("url") for message in loaded for part in message["parts"] if part["type"] == "file"]
+    assert shown == [messages[0]["parts"][0].get("url"), *urls[1:], "usechat-file:00"]
+
+
 async def test_files_can_be_stored_elsewhere(make: Make) -> None:
     class Shelf:
         def __init__(self) -> None:
@@ -1053,3 +1064,22 @@ async def test_a_request_that_fails_changes_nothing(store: ChatStore) -> None:
         with pytest.raises(UsechatError):
             await store.begin(request, owner="ada", run_id="r")
     assert await store.load("c1", owner="ada") == before
+
+
+async def test_a_share_token_leads_to_its_chat_until_it_is_revoked(stores: Stores) -> None:
+    chats, other = stores
+    await turn(chats, ask(user("u1", "Hello")), "Hi")
+    token = await chats.share("c1", owner="ada")
+    assert await chats.share("c1", owner="ada") == token, "a second click makes no second link"
+    assert len((await other.load_shared(token)).messages) == 2
+    await chats.unshare("c1", owner="ada")
+    with pytest.raises(ChatNotFound):
+        await chats.load_shared(token)
+    assert await chats.share("c1", owner="ada") != token
+
+
+async def test_a_chat_of_somebody_else_cannot_be_shared(store: ChatStore) -> None:
+    await turn(store, ask(user("u1", "Hello")), "Hi")
+    for change in (store.share, store.unshare):
+        with pytest.raises(ChatNotFound):
+            await change("c1", owner="bob")

@@ -41,13 +41,13 @@ JSON, TEXT, HTML = ({"content-type": kind} for kind in ("application/json", "tex
 def test_an_answer_that_is_no_stream_is_a_sentence(
     code: int, headers: dict[str, str], body: bytes, sentence: str
 ) -> None:
-    said = str(error_page(code, headers, body))
+    said = str(error_page("http://h/f", code, headers, body))
     assert said.startswith(sentence)
     assert " Reference: " in said
 
 
 def test_a_page_with_status_200_is_no_answer() -> None:
-    assert str(error_page(200, HTML, b"<html>Sign in</html>")) == ERROR_PAGE
+    assert str(error_page("http://h/f", 200, HTML, b"<html>Sign in</html>")) == ERROR_PAGE
 
 
 def test_the_log_has_what_people_are_not_told(caplog: pytest.LogCaptureFixture) -> None:

@@ -287,3 +287,16 @@ async def test_forged_metadata_does_no_harm(forged: Any) -> None:
     asked = turn(user("one"), before, user("two"), trigger="regenerate-message")
     assert agent_input(asked).init == {"sessionId": SESSION}
     assert len(messages_input(asked).data["messages"]) == 4
+
+
+async def test_files_of_earlier_messages_are_named_in_the_history() -> None:
+    plan = {"type": "file", "mediaType": "application/pdf", "filename": "plan.pdf", "url": "data:application/pdf,x"}
+    drawing = {"type": "file", "mediaType": "image/png", "url": "data:image/png;base64,AAAA"}
+    before = [user("Look", plan), assistant(drawing)]
+    assert history_input(turn(*before, user("And now?", message_id="u2"))).data == {
+        "message": "And now?",
+        "conversationHistory": [
+            {"role": "user", "content": "Look\n[file: plan.pdf]"},
+            {"role": "model", "content": "[file: image/png]"},
+        ],
+    }

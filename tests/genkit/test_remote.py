@@ -9,13 +9,14 @@ from typing import Any
 import pytest
 from starlette.applications import Starlette
 from starlette.requests import Request
-from starlette.responses import Response, StreamingResponse
+from starlette.responses import HTMLResponse, Response, StreamingResponse
 from starlette.routing import Route
 
 from tests.conformance.served import Served, serving
 from tests.genkit.asking import answer, asked, assistant, text_of, turn, user
-from usechat.errors import StreamFailed
+from usechat.errors import InvalidAddress, StreamFailed
 from usechat.genkit import GenkitChatTransport, agent_input, text_input
+from usechat.genkit.errors import ERROR_PAGE
 from usechat.genkit.inputs import FlowInput
 from usechat.genkit.remote import RemoteFlow
 from usechat.genkit.transport import PASSED_ON
@@ -240,6 +241,33 @@ async def test_what_is_not_genkit_is_in_the_log_with_its_first_bytes(
     assert """b'{"hello": "world"}'""" in caplog.text
 
 
+@pytest.mark.parametrize("body", ["{}", '{"message": "Welcome"}', '{"message": "up", "status": "ok"}', "Welcome"])
+async def test_a_body_without_frames_is_genkits_only_with_a_result_or_an_error(
+    body: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def welcome(_request: Request) -> Response:
+        return Response(body)
+
+    with serving({"": Starlette(routes=[Route("/flow", welcome, methods=["POST"])])}) as running:
+        address = f"http://127.0.0.1:{running.port}/flow"
+        with pytest.raises(StreamFailed, match=r"^The agent's answer cannot be read\. Try again\. Reference: "):
+            await say(GenkitChatTransport(address))
+    assert f"what answers at {address} is not a Genkit flow" in caplog.text
+    assert f"it begins with {body.encode()!r}" in caplog.text
+
+
+async def test_a_web_page_is_in_the_log_with_its_address(caplog: pytest.LogCaptureFixture) -> None:
+    async def welcome(_request: Request) -> Response:
+        return HTMLResponse("<html>Welcome</html>")
+
+    with serving({"": Starlette(routes=[Route("/flow", welcome, methods=["POST"])])}) as running:
+        address = f"http://127.0.0.1:{running.port}/flow"
+        with pytest.raises(StreamFailed, match=f"^{ERROR_PAGE}"):
+            await say(GenkitChatTransport(address))
+    assert f"{address} answered with an HTML page" in caplog.text
+    assert "begins with b'<html>Welcome</html>'" in caplog.text
+
+
 @pytest.mark.parametrize("name", ["false_gzip", "cut_gzip", "false_gzip_error"])
 async def test_an_encoding_that_is_false_is_an_error_of_the_server(
     served: Served, caplog: pytest.LogCaptureFixture, name: str
@@ -271,40 +299,58 @@ async def test_a_public_error_is_shown_when_asked_for(
             await answer(transport, asked(user(failure)))
 
 
-# The schema of the flow, where the server tells it
+# The schema of the flow, from the reflection server; tests/conformance has the real one of the npm package
 
 
 def listing(schema: Any) -> dict[str, Starlette]:
-    """Return a server with Genkit's list of actions beside its flow ``ask``."""
+    """Return a made-up server of the flow ``ask``, and a made-up reflection server that lists it."""
 
     async def actions(_request: Request) -> Response:
         return Response(json.dumps({"/flow/ask": {"key": "/flow/ask", "name": "ask", "inputSchema": schema}}))
 
     return {
-        "api": Starlette(routes=[Route("/actions", actions)]),
+        "reflection": Starlette(routes=[Route("/api/actions", actions)]),
         "flows": Starlette(routes=[Route("/ask", listening, methods=["POST"])]),
     }
 
 
 QUESTION = {"type": "object", "properties": {"question": {"type": "string"}}, "additionalProperties": False}
 NUMBERS = {"type": "object", "properties": {"first": {"type": "integer"}}, "required": ["first"]}
+HISTORY = {"message": "hi", "conversationHistory": []}
 
 
 @pytest.mark.parametrize(
-    ("schema", "data"),
+    ("schema", "data", "warning"),
     [
-        (QUESTION, {"question": "hi"}),
-        ({"properties": {"messages": {}}}, {"messages": [{"role": "user", "content": [{"text": "hi"}]}]}),
-        (NUMBERS, {"message": "hi", "conversationHistory": []}),
-        (None, {"message": "hi", "conversationHistory": []}),
+        (QUESTION, {"question": "hi"}, ""),
+        ({"properties": {"messages": {}}}, {"messages": [{"role": "user", "content": [{"text": "hi"}]}]}, ""),
+        (NUMBERS, HISTORY, "the flow ask takes first, which a chat does not have"),
+        (None, HISTORY, "has no schema of the flow ask, so the input is #history"),
     ],
 )
-async def test_a_schema_that_the_server_lists_decides_the_input(
-    schema: Any, data: Any, caplog: pytest.LogCaptureFixture
+async def test_a_schema_that_the_reflection_server_lists_decides_the_input(
+    schema: Any, data: Any, warning: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     with serving(listing(schema)) as running:
-        transport = GenkitChatTransport(f"http://127.0.0.1:{running.port}/flows/ask")
+        address = f"http://127.0.0.1:{running.port}"
+        transport = GenkitChatTransport(f"{address}/flows/ask", reflection=f"{address}/reflection/")
         await say(transport)
         await say(transport)
     assert [body for _, body in HEARD] == [{"data": data}, {"data": data}]
-    assert ("the flow ask takes first, which a chat does not have" in caplog.text) is (schema is NUMBERS)
+    assert [warning in record.getMessage() for record in caplog.records] == ([True] if warning else [])
+
+
+async def test_a_reflection_server_that_does_not_answer_is_asked_again(
+    served: Served, caplog: pytest.LogCaptureFixture
+) -> None:
+    address = url(served, "listening")
+    transport = GenkitChatTransport(address, reflection=address)
+    for _ in range(2):
+        await say(transport)
+    assert [body for _, body in HEARD] == [{"data": HISTORY}, {"data": HISTORY}]
+    assert caplog.text.count(f"{address}/api/actions does not list the actions of Genkit") == 2
+
+
+def test_an_address_of_a_reflection_server_is_checked() -> None:
+    with pytest.raises(InvalidAddress, match="'3100' is not the address of a reflection server"):
+        GenkitChatTransport("http://127.0.0.1/flow", reflection="3100")

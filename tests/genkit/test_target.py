@@ -1,5 +1,6 @@
 """Genkit behind `usechat serve` and in a route of one's own."""
 
+import json
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -146,6 +147,41 @@ async def test_the_tools_that_are_named_are_answered_by_a_response(upstream: Ser
     assert data["data"]["resume"] == {
         "respond": [{"toolResponse": {"name": "confirm", "ref": "r1", "output": {"approved": True}}}]
     }
+
+
+INTERRUPTED = {
+    "message": {"role": "model", "content": [{"toolRequest": {"name": "delete", "ref": "r1", "input": {}}}]},
+}
+INTERRUPT = {"toolRequest": {"name": "delete", "ref": "r1", "input": {}}, "metadata": {"interrupt": True}}
+
+
+@pytest.mark.parametrize(
+    ("options", "kind"), [([], None), (["--interrupts", "tool"], None), (["--interrupts", "approval"], "r1")]
+)
+def test_the_option_for_interrupts_decides_what_the_page_gets(
+    tmp_path: Path, options: list[str], kind: str | None
+) -> None:
+    result = {"message": {"role": "model", "content": [INTERRUPT]}, "finishReason": "interrupted"}
+
+    async def interrupted(_request: Request) -> Response:
+        return Response(f"data: {json.dumps(INTERRUPTED)}\n\ndata: {json.dumps({'result': result})}\n\n")
+
+    with serving({"": Starlette(routes=[Route("/ask", interrupted, methods=["POST"])])}) as running:
+        address = f"http://127.0.0.1:{running.port}/ask#messages"
+        with serve_process(tmp_path, "--as", "genkit", address, *options, "--sdk", "7") as served:
+            body = httpx2.post(f"{served.url}/api/chat", json=question("hi"), timeout=PATIENCE).text
+    frames = [json.loads(line[6:]) for line in body.splitlines() if line.startswith("data: {")]
+    asked = [frame["toolCallId"] for frame in frames if frame["type"] == "tool-approval-request"]
+    assert asked == ([] if kind is None else [kind])
+    assert "tool-input-available" in [frame["type"] for frame in frames]
+
+
+@pytest.mark.parametrize("arguments", [["http://127.0.0.1/f#text"], ["http://127.0.0.1/f", "--input", "a=text"]])
+def test_a_reflection_server_and_an_input_contradict_each_other(
+    arguments: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["serve", "--as", "genkit", *arguments, "--reflection", "http://127.0.0.1:3100"]) == 2
+    assert "--reflection finds the input of the flow, so name none" in capsys.readouterr().err
 
 
 def test_the_path_of_the_specification_resumes_and_stops(tmp_path: Path) -> None:

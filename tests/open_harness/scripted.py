@@ -1,4 +1,4 @@
-"""A runtime that follows a script, and the events that scripts are made of."""
+"""A runtime that follows a script, in place of Open Harness's own, and the events that scripts are made of."""
 
 import asyncio
 import itertools

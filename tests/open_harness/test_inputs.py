@@ -48,7 +48,10 @@ async def outcome(definition: Any, body: dict[str, Any] | None = None, **options
         ("topic depth", {"deep": {"n": 3}}, {"topic": "text", "depth": "body.deep.n"}, "topic=bees depth=3"),
         ("topic depth", {}, {"depth": "text"}, "topic=bees depth=bees"),
         ("message depth", {"depth": 2}, None, "message=bees depth=2"),
+        ("message topic", {}, None, "message=bees topic=bees"),
+        ("messages[0].id topic", {}, None, "messages[0].id=m topic=bees"),
         ("message chatId", {"message": "mine", "chatId": "other"}, None, "message=bees chatId=c"),
+        ("files", {"files": ["mine"]}, None, "files=[]"),
     ],
 )
 async def test_the_keys_of_the_input_come_from_the_message_the_body_and_the_mapping(
@@ -62,7 +65,6 @@ async def test_the_keys_of_the_input_come_from_the_message_the_body_and_the_mapp
     [
         ("topic depth", {}, None, "“depth”, “topic”"),
         ("topic depth", {"depth": 1}, None, "“topic”"),
-        ("message depth", {}, None, "“depth”"),
         ("depth", {"deep": 1}, {"depth": "body.deep.er"}, "“depth”"),
     ],
 )
@@ -122,6 +124,8 @@ async def test_a_line_is_logged_once_if_each_turn_reads_the_flow_anew(caplog: py
     ("mapping", "told"),
     [
         ({"message": "text"}, "'message' is always that of the chat"),
+        ({"messages": "body.said"}, "'messages' is always that of the chat"),
+        ({"files": "body.files"}, "'files' is always that of the chat"),
         ({"chatId": "body.chat"}, "'chatId' is always that of the chat"),
         ({"topic": "messages"}, "'topic' can come from text or from body.FIELD, not from 'messages'"),
         ({"topic": "body"}, "not from 'body'"),

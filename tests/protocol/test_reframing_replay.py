@@ -146,6 +146,26 @@ def test_a_run_made_for_another_release_is_legal_there_in_any_split(sent: list[P
     assert whole.count(b'"type":"finish"') <= 1
 
 
+@pytest.mark.parametrize("sdk", ["5", "6", "7", "any"])
+@pytest.mark.parametrize("size", [1, 10_000])
+def test_a_run_without_steps_has_none_for_another_release_either(sdk: str, size: int) -> None:
+    sent: list[Part] = [
+        parts.Start(steps=False),
+        parts.Data("x", 1),
+        parts.Step(),
+        parts.Text("a"),
+        parts.Step(),
+        parts.Reasoning("b"),
+        parts.Finish(),
+    ]
+    frames, reframer = frames_of(sent, "6"), Reframer("m1", sdk)
+    again = b"".join(reframer.receive(frames[i : i + size]) for i in range(0, len(frames), size))
+    assert b"start-step" not in again
+    assert b"finish-step" not in again
+    message, error = read(again, "6" if sdk == "any" else sdk)
+    assert ([part["type"] for part in message["parts"]], error) == (["data-x", "text", "reasoning"], None)
+
+
 CONTINUED: dict[str, Any] = {
     "id": "m1",
     "role": "assistant",

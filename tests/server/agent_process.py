@@ -10,18 +10,20 @@ import socket
 import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import uvicorn
 
 from tests.plain_asgi import PLAIN_ASGI
-from usechat.chats import SqlChats
 from usechat.runs.redis.store import RedisRuns
 from usechat.runs.redis.turns import RedisTurns
 from usechat.server import ChatApp, Settings, Unobserved
 from usechat.server.worker import AgentWorker
 from usechat.sources import restartable
 from usechat.turn import Turn
+
+if TYPE_CHECKING:
+    from usechat.chats import SqlChats
 
 _QUEUE = "agents"
 
@@ -41,8 +43,12 @@ async def count(turn: Turn) -> AsyncIterator[str]:
         raise
 
 
-def chats_in(database: str) -> SqlChats | None:
-    return SqlChats(database) if database else None
+def chats_in(database: str) -> "SqlChats | None":
+    if not database:
+        return None
+    from usechat.chats import SqlChats  # takes longer than everything else that is imported here
+
+    return SqlChats(database)
 
 
 def serve(descriptor: str, url: str, lease: str, database: str = "") -> None:

@@ -1,16 +1,21 @@
 """The routes of stored chats: what they answer, and to whom."""
 
 import base64
+import json
 from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
 import httpx2
 import pytest
+from starlette.applications import Starlette
+from starlette.routing import Mount
 
 from tests.chats.talking import REGENERATE, user
 from usechat.chats import ChatStore, MemoryChats, SqlChats
-from usechat.server import ChatApp, Identity, Settings
+from usechat.errors import InvalidSetting
+from usechat.server import ChatApp, Feedback, Identity, Settings
 from usechat.turn import Turn
 
 
@@ -209,4 +214,67 @@ async def test_without_authentication_there_is_neither_list_nor_export() -> None
         found = [(await client.get(path)).status_code for path in ("/api/chats", "/api/chat/c1/export")]
         assert found == [404, 404]
         assert (await client.get("/api/chat/c1/messages")).status_code == 200
+    await app.shut_down()
+
+
+async def test_a_file_of_a_mounted_app_has_an_address_below_the_mount(chats: ChatStore) -> None:
+    app = ChatApp(agent, chats=chats, authorize=named, metrics=False)
+    outer = Starlette(routes=[Mount("/under/a/prefix", app)])
+    transport = httpx2.ASGITransport(outer)
+    async with httpx2.AsyncClient(transport=transport, base_url="http://a", headers={"x-name": "ada"}) as client:
+        url = f"data:image/png;base64,{base64.b64encode(b'x' * 30_000).decode()}"
+        message = {**user("u1", "Hi", {"type": "file", "mediaType": "image/png", "url": url})}
+        await client.post("/under/a/prefix/api/chat", json={"id": "c1", "message": message})
+        shown = (await get(client, "/under/a/prefix/api/chat/c1/messages"))["messages"][0]["parts"][0]["url"]
+        assert shown.startswith("http://a/under/a/prefix/api/chat/c1/files/")
+        assert (await client.get(shown)).content == b"x" * 30_000
+    await app.shut_down()
+
+
+async def test_feedback_is_given_to_the_application_once_it_is_stored(chats: ChatStore) -> None:
+    given: list[tuple[Feedback, Any]] = []
+
+    async def on_feedback(feedback: Feedback) -> None:
+        stored = (await chats.load(feedback.chat_id, owner="ada")).feedback
+        given.append((feedback, stored.get(feedback.message_id)))
+
+    async with feedback_client(chats, on_feedback) as (client, address):
+        for value in ({"rating": "good", "why": ["short"]}, None):
+            assert (
+                await client.put(address, content=json.dumps(value), headers={"content-type": "application/json"})
+            ).status_code == 204
+    assert [(feedback.chat_id, feedback.value, feedback.identity.subject) for feedback, _ in given] == [
+        ("c1", {"rating": "good", "why": ["short"]}, "ada"),
+        ("c1", None, "ada"),
+    ]
+    assert [stored for _, stored in given] == [{"rating": "good", "why": ["short"]}, None]
+
+
+async def test_a_feedback_hook_that_fails_is_logged_and_the_feedback_stays(
+    chats: ChatStore, caplog: pytest.LogCaptureFixture
+) -> None:
+    def on_feedback(_feedback: Feedback) -> None:
+        raise ValueError("secret")
+
+    async with feedback_client(chats, on_feedback) as (client, address):
+        response = await client.put(address, json={"rating": "bad"})
+        assert (response.status_code, response.text) == (204, "")
+        assert list((await get(client, "/api/chat/c1/messages"))["feedback"].values()) == [{"rating": "bad"}]
+    assert "on_feedback failed for the message" in caplog.text
+
+
+def test_a_feedback_hook_needs_chats_that_are_stored() -> None:
+    with pytest.raises(InvalidSetting, match="on_feedback"):
+        ChatApp(agent, on_feedback=print)
+
+
+@asynccontextmanager
+async def feedback_client(chats: ChatStore, on_feedback: Any) -> AsyncIterator[tuple[httpx2.AsyncClient, str]]:
+    """Yield a client of a chat with one answer, and the address of that answer's feedback."""
+    app = ChatApp(agent, chats=chats, authorize=named, on_feedback=on_feedback, metrics=False)
+    transport = httpx2.ASGITransport(app)
+    async with httpx2.AsyncClient(transport=transport, base_url="http://a", headers={"x-name": "ada"}) as client:
+        await say(client, "Hi")
+        message = (await get(client, "/api/chat/c1/messages"))["messages"][-1]["id"]
+        yield client, f"/api/chat/c1/messages/{message}/feedback"
     await app.shut_down()

@@ -112,7 +112,7 @@ async def test_on_finish_that_raises_is_logged_and_the_page_gets_its_end(
 async def test_on_finish_that_hangs_does_not_keep_the_page_waiting_for_ever(
     app_with: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("usechat.server.turns._FINISH_SECONDS", 0.01)
+    monkeypatch.setattr("usechat.server.turns._HOOK_SECONDS", 0.01)
 
     async def save(*_given: object) -> None:
         await asyncio.Event().wait()
@@ -123,8 +123,14 @@ async def test_on_finish_that_hangs_does_not_keep_the_page_waiting_for_ever(
 @pytest.mark.parametrize(
     ("options", "sentence"),
     [
-        ({"titles": lambda _: "x"}, "titles and history are for chats that are stored; give chats, too"),
-        ({"history": last_messages(1)}, "titles and history are for chats that are stored; give chats, too"),
+        (
+            {"titles": lambda _: "x"},
+            "titles, history, on_feedback and share are for chats that are stored; give chats, too",
+        ),
+        (
+            {"history": last_messages(1)},
+            "titles, history, on_feedback and share are for chats that are stored; give chats, too",
+        ),
         (
             {"chats": MemoryChats(), "load": lambda _: []},
             "chats brings the history, and load brings another one; give one of them",

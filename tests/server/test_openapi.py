@@ -10,7 +10,7 @@ from usechat.server.openapi import openapi
 
 
 def test_every_route_is_described() -> None:
-    app = ChatApp(lambda turn: turn.text, path="/chat", chats=MemoryChats(), authorize=LocalPagesOnly())
+    app = ChatApp(lambda turn: turn.text, path="/chat", chats=MemoryChats(), authorize=LocalPagesOnly(), share=True)
     names = {"{chat_id}": "{id}", "{message_id}": "{messageId}", "{blob_id}": "{fileId}"}
     routes = {
         (functools.reduce(lambda path, name: path.replace(name, names[name]), names, route.path_format), method.lower())

@@ -16,7 +16,6 @@ from starlette.routing import Mount
 
 from tests.server.process import serve_process
 from usechat.errors import PageMissing, Unauthenticated
-from usechat.protocol.request import Limits
 from usechat.server.page import MAXIMUM_CHECKED_BYTES, PageSettings, WithPage
 from usechat.server.requests import Action, allow_all
 from usechat.turn import Identity
@@ -58,7 +57,6 @@ async def test_the_page_is_told_what_is_served(built: Path) -> None:
         auth=True,
         suggestions=("Why?",),
         chats=True,
-        limits=Limits(maximum_file_bytes=1, maximum_bytes=2, maximum_files=3),
     )
     page = await client(built, settings=settings).get("/")
     assert page.headers["content-type"] == "text/html; charset=utf-8"
@@ -73,7 +71,7 @@ async def test_the_page_is_told_what_is_served(built: Path) -> None:
         "auth": True,
         "suggestions": ["Why?"],
         "chats": True,
-        "limits": {"maximumFileBytes": 1, "maximumBytes": 2, "maximumFiles": 3},
+        "share": False,
     }
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from tests.chats.talking import REGENERATE, answer, answers, ask, begin, text, texts, user
 from tests.external_agents import needs_agents_here
-from tests.postgres_server import postgres_server
+from tests.postgres_server import postgres_server, restartable_postgres_server
 from tests.server.sockets import Body
 from tests.server.streams import Streams
 from usechat import parts
@@ -35,6 +35,9 @@ class Agent:
         self.turns.append(turn)
         for approval in turn.approvals:
             self.ran += approval.approved
+            if turn.text == "delete slowly":
+                self.waits.set()
+                await self.goes_on.wait()
             yield parts.ToolResult("t1", "deleted") if approval.approved else parts.ToolDenied("t1")
             yield "Done."
             return
@@ -42,7 +45,7 @@ class Agent:
             yield f"It is {output.output}."
             return
         match turn.text:
-            case "delete":
+            case "delete" | "delete slowly":
                 yield parts.ToolCall("t1", "delete", {"path": "notes"})
                 yield parts.ApprovalRequest("p1", "t1")
             case "where":
@@ -505,3 +508,53 @@ async def test_a_database_that_is_away_is_503_and_named_by_the_readiness(
         assert (response.status_code, response.text) == (503, away)
     assert agent.turns == []
     await app.shut_down()
+
+
+async def test_a_database_that_comes_back_in_the_middle_of_an_answer_loses_nothing(
+    agent: Agent, caplog: pytest.LogCaptureFixture
+) -> None:
+    with restartable_postgres_server() as server:
+        chats = SqlChats(server.url)
+        await chats.migrate()
+        app = ChatApp(agent, chats=chats, settings=Settings(sdk="7"), metrics=False)
+        client = httpx2.AsyncClient(transport=httpx2.ASGITransport(app), base_url="http://a", timeout=60)
+        asked = asyncio.ensure_future(post(client, user("u1", "wait")))
+        await asyncio.wait_for(agent.waits.wait(), 30)
+        await asyncio.to_thread(server.stop)
+        async with asyncio.timeout(30):
+            while "cannot be stored at the moment" not in caplog.text:  # noqa: ASYNC110 (nobody tells)
+                await asyncio.sleep(0.05)
+        agent.goes_on.set()
+        await asyncio.to_thread(server.start)
+        assert (await asked).text == "Wait over."
+        loaded = await stored(chats)
+        assert (texts(loaded.messages), list(loaded.outcomes.values())) == (["wait", "Wait over."], ["finished"])
+        assert (await post(client, user("u2", "Next"))).text == "Answer 3 to Next."
+        await app.shut_down()
+
+
+@pytest.mark.parametrize(
+    ("sdk", "shown_chunks"),
+    [
+        ("6", []),
+        ("7", ["ToolApprovalRequestChunk", "ToolApprovalResponseChunk"]),
+    ],
+)
+async def test_a_replay_leaves_out_an_answered_approval_for_clients_that_cannot_see_the_answer(
+    make: Callable[..., httpx2.AsyncClient], agent: Agent, chats: ChatStore, sdk: str, shown_chunks: list[str]
+) -> None:
+    streams = Streams()
+    client = make(Settings(sdk=sdk), observer=streams)
+    await post(client, user("u1", "delete slowly"))
+    message: Any = (await stored(chats)).messages[-1]
+    await streams.wait_for(1)
+    asked = asyncio.ensure_future(post(client, approved(message), messageId=message["id"]))
+    await asyncio.wait_for(agent.waits.wait(), 30)
+    resumed = asyncio.ensure_future(client.get("/api/chat/c1/stream"))
+    await streams.wait_for(2)
+    agent.goes_on.set()
+    await asked
+    chunks = Body((await resumed).content, complete=True).chunks
+    names = [type(chunk).__name__ for chunk in chunks]
+    assert [name for name in names if "Approval" in name] == shown_chunks
+    assert "ToolOutputAvailableChunk" in names

@@ -7,7 +7,9 @@ import { flowOf } from "./flow/graph";
 import { FlowView } from "./flow/flow-view";
 import { FrameTap } from "./frames";
 import { Inspector } from "./inspector/inspector";
+import { AgentPicker } from "./agent-picker";
 import type { ServerChats } from "./server-chats";
+import type { ServerSettings } from "./server-settings";
 import type { Settings } from "./settings";
 import { Button } from "./ui/button";
 import { useAnswers, type Answers } from "./use-answers";
@@ -25,6 +27,7 @@ interface Props {
   id: string;
   settings: Settings;
   server: ServerChats;
+  served: ServerSettings;
   /** Whether this chat is visible. A hidden chat keeps receiving its answer. */
   shown: boolean;
   panels: Record<PanelName, boolean>;
@@ -33,9 +36,9 @@ interface Props {
 }
 
 /** One chat, with its flow diagram and its inspector. */
-export function Chat({ id, settings, server, shown, panels, closePanel, tell }: Props) {
+export function Chat({ id, settings, server, served, shown, panels, closePanel, tell }: Props) {
   const tap = useMemo(() => new FrameTap(), []);
-  const answers = useAnswers(id, settings, tap, server);
+  const answers = useAnswers(id, settings, tap, server, served.agents);
   const { busy, messages, stop } = answers;
   const [editing, setEditing] = useState<string>();
   const flow = useMemo(() => flowOf(messages), [messages]);
@@ -51,11 +54,12 @@ export function Chat({ id, settings, server, shown, panels, closePanel, tell }: 
   });
   if (!shown) return null;
   const last = messages.length - 1;
+  const agent = served.agents.find(({ name }) => name === answers.agent) ?? served.agents[0];
   return (
     <>
       <main className="flex min-h-0 min-w-0 flex-1 flex-col">
         <Conversation busy={busy}>
-          {messages.length === 0 && <Welcome settings={settings} send={answers.send} />}
+          {messages.length === 0 && <Welcome settings={settings} agent={agent} send={answers.send} />}
           {messages.map((message, index) => (
             <Message
               key={message.id}
@@ -79,9 +83,10 @@ export function Chat({ id, settings, server, shown, panels, closePanel, tell }: 
         <PromptInput
           chat={id}
           busy={busy}
-          limits={settings.limits}
+          limits={served.limits}
           send={answers.send}
           stop={stopAndWrite}
+          picker={<AgentPicker agents={served.agents} chosen={answers.agent ?? ""} choose={answers.choose} />}
           editLast={() => setEditing(messages.findLast((message) => message.role === "user")?.id)}
         />
       </main>

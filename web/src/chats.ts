@@ -8,6 +8,10 @@ export interface ChatEntry {
   /** Milliseconds since 1970. */
   changed: number;
   pinned?: boolean | undefined;
+  /** Whether a link lets others read it. */
+  shared?: boolean;
+  /** Whether the server has it. */
+  stored?: boolean;
   /** Whether the user gave the title. */
   named?: boolean | undefined;
 }
@@ -34,6 +38,8 @@ export interface StoredChat {
   messages: UIMessage[];
   running: boolean;
   continued?: UIMessage | undefined;
+  /** The agent that the user chose, where the server offers several. */
+  agent?: string | undefined;
 }
 
 export function loadChat(id: string): StoredChat {

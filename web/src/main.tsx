@@ -1,7 +1,10 @@
 import { createRoot } from "react-dom/client";
 import { Page } from "./page";
 import { readSettings } from "./settings";
+import { SharedChat } from "./shared-chat";
 import "./styles.css";
 
 const root = document.getElementById("root");
-if (root) createRoot(root).render(<Page settings={readSettings()} />);
+const token = new URLSearchParams(location.search).get("shared");
+const settings = readSettings();
+if (root) createRoot(root).render(token ? <SharedChat settings={settings} token={token} /> : <Page settings={settings} />);

@@ -9,6 +9,8 @@ import { focusPrompt } from "./components/prompt-input";
 import { textOf } from "./parts";
 import { saveFile } from "./save-file";
 import { ServerChats } from "./server-chats";
+import { ShareDialog } from "./share-dialog";
+import { useServerSettings } from "./server-settings";
 import type { Settings } from "./settings";
 import { ShortcutHelp } from "./shortcut-help";
 import { Sidebar } from "./sidebar";
@@ -21,10 +23,13 @@ import { useMedia } from "./use-media";
 /** The whole page: the list of chats, one chat, its flow and the inspector. */
 export function Page({ settings }: { settings: Settings }) {
   const id = useChatInAddress();
+  const [token, setToken] = useState(loadToken);
+  const served = useServerSettings(settings, token);
   const server = useMemo(() => new ServerChats(settings), [settings]);
   const wide = useMedia("(min-width: 48rem)");
   const [listed, setListed] = useState(wide);
   const [panels, setPanels] = useState({ flow: matchMedia("(min-width: 64rem)").matches, inspector: false });
+  const [sharing, setSharing] = useState<ChatEntry>();
   const [overlay, setOverlay] = useState<"palette" | "help">();
   const [theme, toggleTheme] = useTheme();
   const [states, setStates] = useState<Record<string, ChatState>>({});
@@ -114,7 +119,15 @@ export function Page({ settings }: { settings: Settings }) {
           <IconButton icon={PanelLeft} label="Chats" aria-expanded={listed} onClick={() => setListed(!listed)} />
           {!listed && <IconButton icon={SquarePen} label="New chat" shortcut="Ctrl+Shift+O" onClick={create} />}
           <h1 className="ml-2 min-w-0 flex-1 truncate text-[0.9375rem] font-medium">{title ?? settings.title}</h1>
-          {settings.auth && <TokenField />}
+          {settings.auth && (
+            <TokenField
+              token={token}
+              change={(typed) => {
+                setToken(typed);
+                saveToken(typed);
+              }}
+            />
+          )}
           <IconButton icon={Command} label="Commands" shortcut="Ctrl+K" className="max-sm:hidden" onClick={() => setOverlay("palette")} />
           {hasFlow && (
             <IconButton icon={Workflow} label="Flow" aria-pressed={panels.flow} onClick={() => togglePanel("flow")} />
@@ -142,6 +155,7 @@ export function Page({ settings }: { settings: Settings }) {
               rename={list.rename}
               pin={list.pin}
               remove={remove}
+              share={settings.share ? setSharing : undefined}
               export={(chat, format) => void exportChat(chat, format)}
             />
           )}
@@ -151,6 +165,7 @@ export function Page({ settings }: { settings: Settings }) {
               id={chat}
               settings={settings}
               server={server}
+              served={served}
               shown={chat === id}
               panels={panels}
               closePanel={(name) => togglePanel(name, false)}
@@ -175,6 +190,16 @@ export function Page({ settings }: { settings: Settings }) {
             </Button>
           </div>
         )}
+        {sharing && (
+          <ShareDialog
+            chat={sharing}
+            server={server}
+            close={() => {
+              setSharing(undefined);
+              setChanges((count) => count + 1);
+            }}
+          />
+        )}
         <CommandPalette open={overlay === "palette"} close={() => setOverlay(undefined)} commands={commands} />
         <ShortcutHelp open={overlay === "help"} close={() => setOverlay(undefined)} />
       </div>
@@ -189,8 +214,7 @@ function localExport(id: string, format: "json" | "markdown"): string {
   return messages.map((message) => `## ${message.role === "user" ? "You" : "Assistant"}\n\n${textOf(message)}\n`).join("\n");
 }
 
-function TokenField() {
-  const [token, setToken] = useState(loadToken);
+function TokenField({ token, change }: { token: string; change: (token: string) => void }) {
   return (
     <label className="flex items-center gap-2 text-soft">
       <KeyRound aria-hidden="true" className="size-4" />
@@ -201,10 +225,7 @@ function TokenField() {
         aria-label="Bearer token"
         autoComplete="off"
         value={token}
-        onChange={(event) => {
-          setToken(event.target.value);
-          saveToken(event.target.value);
-        }}
+        onChange={(event) => change(event.target.value)}
       />
     </label>
   );

@@ -10,6 +10,8 @@ export interface LoadedChat {
   siblings: Record<string, string[]>;
   running: { messageId: string | null } | null;
   feedback: Record<string, unknown>;
+  /** The agent that answered last. */
+  agent: string;
   version: number;
 }
 
@@ -18,6 +20,7 @@ interface ListedChat {
   title: string;
   updatedAt: string;
   pinned: boolean;
+  shared: boolean;
 }
 
 /** The routes of a server that stores chats. Each returns undefined, or false, where the server cannot answer. */
@@ -29,7 +32,14 @@ export class ServerChats {
     const response = await this.ask(`${this.settings.api}s?limit=100&q=${encodeURIComponent(query)}`);
     if (!response) return undefined;
     const { chats } = (await response.json()) as { chats: ListedChat[] };
-    return chats.map(({ id, title, updatedAt, pinned }) => ({ id, title, pinned, changed: Date.parse(updatedAt) }));
+    return chats.map(({ id, title, updatedAt, pinned, shared }) => ({
+      id,
+      title,
+      pinned,
+      shared,
+      changed: Date.parse(updatedAt),
+      stored: true,
+    }));
   }
 
   async load(id: string): Promise<LoadedChat | undefined> {
@@ -64,6 +74,20 @@ export class ServerChats {
 
   async export(id: string, format: "json" | "markdown"): Promise<string | undefined> {
     return (await this.ask(`${this.address(id)}/export?format=${format}`))?.text();
+  }
+
+  /** The link with which anyone can read a chat; the same one until it is revoked. */
+  async share(id: string): Promise<string | undefined> {
+    const response = await this.ask(`${this.address(id)}/share`, { method: "PUT" });
+    if (!response) return undefined;
+    const { token } = (await response.json()) as { token: string };
+    const link = new URL(location.href);
+    link.search = `?shared=${token}`;
+    return link.href;
+  }
+
+  async unshare(id: string): Promise<boolean> {
+    return (await this.ask(`${this.address(id)}/share`, { method: "DELETE" })) !== undefined;
   }
 
   private address(id: string): string {

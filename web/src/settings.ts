@@ -1,10 +1,3 @@
-/** What the server accepts in one request, in bytes of its body. */
-export interface Limits {
-  maximumFileBytes: number;
-  maximumBytes: number;
-  maximumFiles: number;
-}
-
 /** The server's settings for the page, in a meta element: no inline script is needed. */
 export interface Settings {
   /** The title of the page. */
@@ -23,10 +16,10 @@ export interface Settings {
   suggestions: string[];
   /** Whether the server stores chats and lists them. */
   chats: boolean;
-  limits: Limits;
+  /** Whether stored chats can be shared by a link. */
+  share: boolean;
 }
 
-const MEBIBYTE = 1024 * 1024;
 const DEFAULTS: Settings = {
   title: "usechat",
   name: "",
@@ -35,7 +28,7 @@ const DEFAULTS: Settings = {
   auth: false,
   suggestions: [],
   chats: false,
-  limits: { maximumFileBytes: 16 * MEBIBYTE, maximumBytes: 16 * MEBIBYTE, maximumFiles: 500 },
+  share: false,
 };
 
 export function readSettings(): Settings {

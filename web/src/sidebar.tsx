@@ -1,4 +1,4 @@
-import { Download, Ellipsis, LoaderCircle, MessageSquarePlus, Pencil, Pin, PinOff, Search, Trash2, type LucideIcon } from "lucide-react";
+import { Download, Ellipsis, Link, LoaderCircle, MessageSquarePlus, Pencil, Pin, PinOff, Search, Trash2, type LucideIcon } from "lucide-react";
 import { DropdownMenu } from "radix-ui";
 import { useState } from "react";
 import type { ChatEntry } from "./chats";
@@ -12,6 +12,8 @@ export interface ChatActions {
   pin: (id: string, pinned: boolean) => void;
   remove: (chat: ChatEntry) => void;
   export: (chat: ChatEntry, format: "json" | "markdown") => void;
+  /** Share a chat that the server has; undefined where it shares none. */
+  share: ((chat: ChatEntry) => void) | undefined;
 }
 
 interface Props extends ChatActions {
@@ -123,9 +125,9 @@ function TitleField({ title, done }: { title: string; done: (title: string) => v
   );
 }
 
-type MenuProps = Pick<ChatActions, "pin" | "remove" | "export"> & { chat: ChatEntry; rename: () => void };
+type MenuProps = Pick<ChatActions, "pin" | "remove" | "export" | "share"> & { chat: ChatEntry; rename: () => void };
 
-function EntryMenu({ chat, rename, pin, remove, export: save }: MenuProps) {
+function EntryMenu({ chat, rename, pin, remove, export: save, share }: MenuProps) {
   return (
     <DropdownMenu.Root modal={false}>
       <DropdownMenu.Trigger asChild>
@@ -146,6 +148,7 @@ function EntryMenu({ chat, rename, pin, remove, export: save }: MenuProps) {
         >
           <MenuItem icon={Pencil} text="Rename" choose={rename} />
           <MenuItem icon={chat.pinned ? PinOff : Pin} text={chat.pinned ? "Unpin" : "Pin"} choose={() => pin(chat.id, !chat.pinned)} />
+          {share && chat.stored && <MenuItem icon={Link} text={chat.shared ? "Shared link" : "Share"} choose={() => share(chat)} />}
           <MenuItem icon={Download} text="Export as Markdown" choose={() => save(chat, "markdown")} />
           <MenuItem icon={Download} text="Export as JSON" choose={() => save(chat, "json")} />
           <DropdownMenu.Separator className="my-1 h-px bg-line" />

@@ -9,6 +9,7 @@ import { failureOf, isNetworkError } from "./failures";
 import type { FrameTap } from "./frames";
 import { isTool, toolName } from "./parts";
 import type { LoadedChat, ServerChats } from "./server-chats";
+import type { Agent } from "./server-settings";
 import type { Settings } from "./settings";
 import { authorization, loadToken } from "./token";
 import { useKept } from "./use-kept";
@@ -26,7 +27,7 @@ const MAXIMUM_TRIES = 8;
  * A server that stores chats owns the messages: they are loaded before a resume, which then replays the whole message,
  * and again when an answer has ended.
  */
-export function useAnswers(id: string, settings: Settings, tap: FrameTap, server: ServerChats) {
+export function useAnswers(id: string, settings: Settings, tap: FrameTap, server: ServerChats, agents: Agent[]) {
   const stored = useMemo(() => withoutUnfinished(loadChat(id)), [id]);
   const [held, setHeld, heldNow] = useLatest<UIMessage | undefined>(stored.unfinished);
   /** Whether the connection is lost and the page is trying to resume. */
@@ -34,6 +35,13 @@ export function useAnswers(id: string, settings: Settings, tap: FrameTap, server
   const [cutOff, setCutOff] = useState(false);
   const [siblings, setSiblings] = useState<Record<string, string[]>>({});
   const [ratings, setRatings] = useState<Record<string, Rating | undefined>>({});
+  const [agent, setAgent] = useState(stored.agent);
+  /** Whether the user has chosen an agent since the last message: what the server has kept is older then. */
+  const picked = useRef(false);
+  /** The agent that answers the next message; undefined where there is no choice. */
+  const answering = agents.length > 1 ? (agents.find(({ name }) => name === agent) ?? agents[0])?.name : undefined;
+  const answeringNow = useRef(answering);
+  answeringNow.current = answering;
   /** The last answer as it was when the page sent the request that continues it. */
   const continued = useRef(stored.continued);
   /** Whether an answer is expected: if there is none to resume, it was lost. */
@@ -47,7 +55,13 @@ export function useAnswers(id: string, settings: Settings, tap: FrameTap, server
   const timer = useRef<ReturnType<typeof setTimeout>>(undefined);
 
   const transport = useMemo(
-    () => new DefaultChatTransport({ api: settings.api, headers: requestHeaders, fetch: tap.fetch }),
+    () =>
+      new DefaultChatTransport({
+        api: settings.api,
+        headers: requestHeaders,
+        body: () => (answeringNow.current === undefined ? {} : { agent: answeringNow.current }),
+        fetch: tap.fetch,
+      }),
     [settings, tap],
   );
   const chat = useChat({
@@ -147,6 +161,7 @@ export function useAnswers(id: string, settings: Settings, tap: FrameTap, server
   /** Show what the server has, unless the page has a question that the server never got; returns what is shown. */
   function takeOver(loaded: LoadedChat, before: UIMessage[]): UIMessage[] {
     setSiblings(loaded.siblings);
+    if (!picked.current) setAgent(loaded.agent);
     setRatings(Object.fromEntries(Object.entries(loaded.feedback).map(([message, given]) => [message, ratingOf(given)])));
     const unsent = before.at(-1)?.role === "user" && before.length > loaded.messages.length;
     if (loaded.messages.length === 0 || unsent) return before;
@@ -186,7 +201,7 @@ export function useAnswers(id: string, settings: Settings, tap: FrameTap, server
   }, [id, busy]);
 
   const running = busy || held !== undefined;
-  const kept = useKept(id, { messages, running, continued: running ? continued.current : undefined });
+  const kept = useKept(id, { messages, running, continued: running ? continued.current : undefined, agent });
 
   useEffect(() => {
     if (busy) return;
@@ -211,6 +226,7 @@ export function useAnswers(id: string, settings: Settings, tap: FrameTap, server
       setCutOff(false);
       continued.current = undefined;
       expected.current = true;
+      picked.current = false;
       asked.current += 1;
       hook.clearError();
       void what(hook);
@@ -226,6 +242,11 @@ export function useAnswers(id: string, settings: Settings, tap: FrameTap, server
       regenerate: (message?: UIMessage) => ask((hook) => hook.regenerate(message && { messageId: message.id })),
       approve: (approvalId: string, approved: boolean) =>
         void latest.current.chat.addToolApprovalResponse({ id: approvalId, approved }),
+      /** Let another agent answer from the next message on. */
+      choose: (name: string) => {
+        picked.current = true;
+        setAgent(name);
+      },
       /** Show another version of a message, and what followed it. */
       showVersion: async (version: string) => {
         const leaf = await server.leafOf(id, version);
@@ -260,6 +281,7 @@ export function useAnswers(id: string, settings: Settings, tap: FrameTap, server
     messages,
     siblings,
     ratings,
+    agent: answering,
     status: chat.status,
     failure: lost ? undefined : failureOf(chat.error, cutOff),
     resuming: lost,
@@ -281,11 +303,12 @@ function isComplete({ messages, running }: StoredChat): boolean {
   return !running && messages.at(-1)?.role === "assistant";
 }
 
-function withoutUnfinished({ messages, running, continued }: StoredChat) {
+function withoutUnfinished({ messages, running, continued, agent }: StoredChat) {
   const last = messages.at(-1);
   const unfinished = running && last?.role === "assistant" ? last : undefined;
-  if (!unfinished) return { messages, unfinished, running, continued: undefined };
-  return { messages: [...messages.slice(0, -1), ...(continued ? [continued] : [])], unfinished, running, continued };
+  if (!unfinished) return { messages, unfinished, running, continued: undefined, agent };
+  const before = [...messages.slice(0, -1), ...(continued ? [continued] : [])];
+  return { messages: before, unfinished, running, continued, agent };
 }
 
 /** The messages, with the held copy of the last answer in its place. */

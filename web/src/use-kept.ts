@@ -5,19 +5,19 @@ import { saveChat, type StoredChat } from "./chats";
 const SAVE_EVERY = 400;
 
 /** Save a chat to local storage as it changes and when the page closes; returns whether storage had room for it. */
-export function useKept(id: string, { messages, running, continued }: StoredChat): boolean {
+export function useKept(id: string, { messages, running, continued, agent }: StoredChat): boolean {
   const [kept, setKept] = useState(true);
   const saved = useRef(0);
   const save = useRef(() => {});
   save.current = () => {
     saved.current = Date.now();
-    if (messages.length) setKept(saveChat(id, { messages, running, continued }));
+    if (messages.length) setKept(saveChat(id, { messages, running, continued, agent }));
   };
   useEffect(() => {
     const wait = running ? Math.max(0, saved.current + SAVE_EVERY - Date.now()) : 0;
     const soon = setTimeout(() => save.current(), wait);
     return () => clearTimeout(soon);
-  }, [id, messages, running, continued]);
+  }, [id, messages, running, continued, agent]);
   useEffect(() => {
     const now = () => save.current();
     addEventListener("pagehide", now);

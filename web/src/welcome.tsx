@@ -1,14 +1,20 @@
 import { ArrowUpRight } from "lucide-react";
+import type { Agent } from "./server-settings";
 import type { Settings } from "./settings";
 import { classes } from "./ui/classes";
 
 /** The empty state: what this agent does, and questions to begin with. */
-export function Welcome({ settings, send }: { settings: Settings; send: (text: string) => void }) {
+export function Welcome({ settings, agent, send }: {
+  settings: Settings;
+  agent: Agent | undefined;
+  send: (text: string) => void;
+}) {
+  const described = settings.description || agent?.description;
   return (
     <div className="m-auto w-full max-w-2xl py-8 text-center">
       <h2 className="text-3xl font-semibold tracking-tight">{settings.title}</h2>
       <p className="mx-auto mt-3 max-w-lg text-soft">
-        {settings.description || "Send a message to begin. The inspector shows every frame of the answer."}
+        {described || "Send a message to begin. The inspector shows every frame of the answer."}
       </p>
       {settings.suggestions.length > 0 && (
         <div className={classes("mt-8 grid gap-3 text-left", settings.suggestions.length > 1 ? "sm:grid-cols-2" : "mx-auto max-w-sm")}>

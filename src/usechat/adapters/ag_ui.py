@@ -57,13 +57,15 @@ from usechat.protocol.parts import (
 from usechat.protocol.sse import EventDecoder
 from usechat.protocol.values import json_text, json_value
 from usechat.sources import parts_of
-from usechat.turn import Turn, current_context
+from usechat.turn import AgentInfo, Turn, current_context
 
 __all__ = ["AgUiAdapter", "AgUiEndpoint", "AgUiSource", "parts", "run_input", "source_of", "to_ag_ui"]
 
 _VERSION: Final = "1.0"
 _QUESTION: Final = "interrupt"
 """The name of the tool whose output answers an interrupt that belongs to no call."""
+_PROVIDED: Final = "pyd_ai_builtin|"
+"""How Pydantic AI begins the ids of calls that the model's provider runs."""
 _PROVIDER: Final = "agUi"
 """Under which name a message keeps the encrypted values that an agent wants back."""
 _ENCRYPTED: Final = "encryptedValue"
@@ -92,6 +94,7 @@ class _AgUiRuns(FrameworkSource[Any]):
     def __init__(self, options: Options) -> None:
         self._options = options
         self.adapter = AgUiAdapter
+        self.info = AgentInfo("ag-ui")
 
     def _input(self, turn: Turn) -> dict[str, Any]:
         return {**run_input(turn), **options_of(self._options, turn)}
@@ -384,7 +387,7 @@ class AgUiAdapter:
         if call_id not in self._known:
             self._names[call_id], self._inputs[call_id] = name, []
             yield from self._begin()
-            yield ToolInputStart(call_id, name)
+            yield ToolInputStart(call_id, name, provider_executed=_is_provided(call_id))
 
     def _call_input(self, event: _Event) -> Iterator[Part]:
         if event["toolCallId"] in self._inputs:
@@ -415,20 +418,25 @@ class AgUiAdapter:
         self._waiting.add(call_id)
         tool_input = conversation.parsed_result(text) if text else {}
         if isinstance(tool_input, str):
-            yield ToolInputError(call_id, name, "The input is not valid JSON.", tool_input)
+            yield ToolInputError(
+                call_id, name, "The input is not valid JSON.", tool_input, provider_executed=_is_provided(call_id)
+            )
         else:
-            yield ToolCall(call_id, name, tool_input, provider_metadata=self._metadata.get(call_id))
+            metadata, is_provided = self._metadata.get(call_id), _is_provided(call_id)
+            yield ToolCall(call_id, name, tool_input, provider_metadata=metadata, provider_executed=is_provided)
 
     def _result(self, event: _Event) -> Iterator[Part]:
         call_id, content = event["toolCallId"], event["content"]
         self._waiting.discard(call_id)
-        self._is_step_open = False
+        is_provided = _is_provided(call_id)
+        self._is_step_open = self._is_step_open and bool(is_provided)  # a provider goes on in the same answer
         if call_id in self._denied:
             yield ToolDenied(call_id, self._denied[call_id])
             return
         if not isinstance(content, str) and all(part.get("type") == "text" for part in content):
             content = "".join(part["text"] for part in content)
-        yield ToolResult(call_id, conversation.parsed_result(content) if isinstance(content, str) else content)
+        output = conversation.parsed_result(content) if isinstance(content, str) else content
+        yield ToolResult(call_id, output, provider_executed=is_provided)
 
     # -- Everything else.
 
@@ -487,6 +495,11 @@ class AgUiAdapter:
     def _failed(self, event: _Event) -> Iterator[Part]:
         self._is_over = True
         raise StreamFailed(f"the AG-UI agent failed: {event.get('message')}")
+
+
+def _is_provided(call_id: str) -> bool | None:
+    """Return whether a model's provider runs this call. AG-UI has no mark for it; Pydantic AI marks the id."""
+    return call_id.startswith(_PROVIDED) or None
 
 
 def parts(events: AsyncIterable[Any]) -> AsyncIterator[Part]:

@@ -52,7 +52,7 @@ from usechat.protocol.parts import (
 )
 from usechat.protocol.values import json_text, json_value
 from usechat.sources import parts_of
-from usechat.turn import Turn
+from usechat.turn import AgentInfo, Turn
 
 __all__ = ["AgnoAdapter", "AgnoSource", "parts", "source_of", "to_agno"]
 
@@ -99,6 +99,7 @@ class AgnoSource(FrameworkSource[Any]):
         self._options = options
         self._paused: OrderedDict[str, Any] = OrderedDict()
         self.adapter = AgnoAdapter
+        self.info = AgentInfo("agno", agent.name)
 
     async def events(self, turn: Turn) -> AsyncGenerator[Any]:
         """Run the agent on the turn, or continue the run that waits for the turn's answers."""
@@ -210,7 +211,7 @@ class AgnoAdapter:
         self._known = set(known_calls)
         self._denied = denied
         self._top: str | None = None
-        self._speakers: set[str] = set()
+        self._members: dict[str, conversation.SubAgent] = {}
         self._has_text = False
         self._is_over = False
         self._signature: str | None = None
@@ -219,21 +220,25 @@ class AgnoAdapter:
         """Yield the parts that an event becomes."""
         kind = _kind(event)
         self._top = self._top or event.run_id
-        is_member = event.run_id is not None and event.run_id != self._top
-        lane = event.run_id if is_member else ""
-        if is_member and lane not in self._speakers:
-            self._speakers.add(lane)
-            yield Data("agent", {"name": event.agent_name or getattr(event, "team_name", "")}, id=lane, lane=lane)
-        if kind in _ENDINGS:
-            if not is_member:
-                yield from self._end(kind, event)
+        if event.run_id is not None and event.run_id != self._top:
+            if kind not in _ENDINGS and kind not in _IGNORED:
+                yield from self._member(event).parts(self._parts(kind, event, event.run_id))
+        elif kind in _ENDINGS:
+            yield from self._end(kind, event)
         elif kind not in _IGNORED:
-            yield from self._parts(kind, event, lane)
+            yield from self._parts(kind, event, "")
 
     def close(self, error: BaseException | None = None) -> Iterator[Part]:
         """Yield the end of a run that ended without a last event."""
         if error is None and not self._is_over:
             yield Error(conversation.INCOMPLETE)
+
+    def _member(self, event: Any) -> conversation.SubAgent:
+        """Return what puts the parts of a team's member into a lane; it is named in its first step."""
+        if event.run_id not in self._members:
+            name = event.agent_name or getattr(event, "team_name", None) or ""
+            self._members[event.run_id] = conversation.SubAgent(name, event.run_id)
+        return self._members[event.run_id]
 
     def _parts(self, kind: str, event: Any, lane: str) -> Iterator[Part]:
         match kind:

@@ -12,12 +12,15 @@ import msgspec
 
 from usechat.errors import PublicError, UnknownEvent
 from usechat.ids import new_id
+from usechat.protocol.message import MessageBuilder
 from usechat.protocol.model_messages import FilePart, ModelMessage, ToolResultOutput, model_messages, repair_messages
 from usechat.protocol.parts import Abort, Data, Error, Finish, Part, Step
+from usechat.protocol.stream import MessageStream
 from usechat.protocol.ui_messages import is_dynamic_tool, is_static_tool
 from usechat.protocol.values import json_text, json_value
 from usechat.sources import Adapter
 from usechat.turn import Turn, current_context
+from usechat.waiting_tasks import PAUSE_IS_GONE
 
 __all__ = [
     "INCOMPLETE",
@@ -33,6 +36,7 @@ __all__ = [
     "finish_reason",
     "history",
     "is_failure",
+    "messages_of",
     "model_file",
     "parsed_result",
     "result_text",
@@ -49,7 +53,6 @@ AdapterT = TypeVar("AdapterT")
 INCOMPLETE: Final = "The answer ended before it was complete."
 NOT_COMPLETED: Final = "The tool call was not completed."
 TOOL_FAILED: Final = "The tool failed."
-PAUSE_IS_GONE: Final = "This request is no longer waiting for an answer. Please ask again."
 _DENIED: Final = "The user did not allow this call."
 
 _FILE_SCHEMES: Final = frozenset({"data", "https"})
@@ -172,6 +175,24 @@ def history(turn: Turn) -> list[ModelMessage]:
     System messages are left out: they come from the page, and the agent has instructions of its own.
     """
     return repair_messages(model_messages([message for message in turn.messages if message["role"] != "system"]))
+
+
+def messages_of(said: Iterable[Part]) -> list[ModelMessage]:
+    """Return what was sent in a turn so far as model messages: a loop that runs tools adds them to the history.
+
+    Read them with the client's converter, such as ``to_anthropic``. Calls need their results among the parts.
+
+    >>> from usechat.parts import ToolCall, ToolResult
+    >>> [message["role"] for message in messages_of([ToolCall("c1", "clock"), ToolResult("c1", 12)])]
+    ['assistant', 'tool']
+    """
+    stream, builder = MessageStream(message_id="said", sdk="7"), MessageBuilder(sdk="7")
+    for part in said:
+        for chunk in stream.send(part):
+            builder.receive(chunk)
+    for chunk in stream.close():
+        builder.receive(chunk)
+    return model_messages([builder.message])
 
 
 def without_provider_calls(messages: Iterable[ModelMessage]) -> Iterator[ModelMessage]:

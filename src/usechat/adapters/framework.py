@@ -13,7 +13,7 @@ from usechat.adapters import conversation
 from usechat.errors import MissingDependency
 from usechat.protocol.model_messages import ModelMessage
 from usechat.sources import Adapter, AdapterSource
-from usechat.turn import Turn, TurnContext
+from usechat.turn import AgentInfo, Turn, TurnContext
 
 __all__ = [
     "NO_OPTIONS",
@@ -52,6 +52,8 @@ class FrameworkSource(ABC, Generic[Event]):
     """Answers turns with the events of a framework; a subclass provides the events and the adapter."""
 
     adapter: AdapterClass[Event]
+    info: AgentInfo
+    """Names the agent for spans and metrics."""
 
     @abstractmethod
     def events(self, turn: Turn) -> AsyncIterator[Event]:
@@ -61,7 +63,7 @@ class FrameworkSource(ABC, Generic[Event]):
         """Answer one turn."""
         turn = context.turn
         adapter = self.adapter(known_calls=conversation.calls_of(turn), denied=conversation.denials(turn))
-        await AdapterSource(self.events, lambda: adapter).drive(context)
+        await AdapterSource(self.events, lambda: adapter, agent=self.info).drive(context)
 
 
 def imported(module: str, package: str, extra: str) -> Any:

@@ -48,7 +48,7 @@ from usechat.protocol.parts import (
     ToolResult,
 )
 from usechat.sources import parts_of
-from usechat.turn import Turn
+from usechat.turn import AgentInfo, Turn
 
 __all__ = ["GoogleAdkAdapter", "GoogleAdkSource", "parts", "source_of", "to_google_adk"]
 
@@ -92,6 +92,7 @@ class GoogleAdkSource(FrameworkSource[Any]):
         self._runner = _runner_of(agent)
         self._options = options
         self.adapter = GoogleAdkAdapter
+        self.info = AgentInfo("google-adk", self._runner.agent.name)
 
     async def events(self, turn: Turn) -> AsyncGenerator[Any]:
         """Run the agent on the turn, or resume the session that waits for the turn's answers."""
@@ -192,6 +193,7 @@ class GoogleAdkAdapter:
         self._inputs: dict[str, _StreamedInput] = {}
         self._id: str | None = None
         self._author: str | None = None
+        self._lanes = {""}
         self._has_partial = False
         self._is_whole = False
         self._tokens = [0, 0]
@@ -203,7 +205,7 @@ class GoogleAdkAdapter:
         """Yield the parts that an event becomes."""
         if not hasattr(event, "invocation_id"):
             raise UnknownEvent(str(getattr(event, "kind", type(event).__name__)))
-        lane = event.branch or ""
+        lane = self._lane(event)
         if event.error_code and not event.content:
             self._error = f"{event.error_code}: {event.error_message}"
         found = (event.content.parts or ()) if event.content is not None else ()
@@ -226,15 +228,21 @@ class GoogleAdkAdapter:
         usage = conversation.usage(*self._tokens) if any(self._tokens) else None
         yield conversation.finish(None if self._waits else conversation.finish_reason(self._reason), usage)
 
+    def _lane(self, event: Any) -> str:
+        """Return the lane of an event: each branch, and each agent that the first one hands over to, has one."""
+        self._author = self._author or event.author
+        handed_over = "" if event.author == self._author else f"agent-{event.author}"
+        return event.branch or handed_over
+
     def _begin(self, event: Any, lane: str) -> Iterator[Part]:
-        """Begin a step with the first event of a model's answer; name the agent if another one speaks."""
+        """Begin a step with the first event of a model's answer; the first one of a lane has the agent's name."""
         if event.id == self._id:
             return
         self._id, self._has_partial = event.id, False
         yield Step(lane=lane)
-        if self._author not in (None, event.author):
-            yield Data("agent", {"name": event.author}, lane=lane)
-        self._author = event.author
+        if lane not in self._lanes:
+            self._lanes.add(lane)
+            yield Data("agent", {"name": event.author}, id=lane, lane=lane)
 
     def _note(self, event: Any) -> None:
         self._has_partial = self._has_partial or bool(event.partial)

@@ -805,3 +805,10 @@ def _results(message: ToolModelMessage) -> Iterator[BaseMessage]:
                 name=part["toolName"],
                 status="error" if conversation.is_failure(output) else "success",
             )
+
+
+def tools_of(graph: Any) -> Iterator[tuple[str, Any, Any]]:
+    """Yield the name and the input schema of each tool of a graph, for `usechat types`; the output is not described."""
+    for node in graph.nodes.values():
+        for name, tool in getattr(node.bound, "tools_by_name", {}).items():
+            yield name, tool.tool_call_schema, None

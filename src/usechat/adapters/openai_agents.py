@@ -4,8 +4,7 @@
 takes the arguments of a run.
 
 **Events** are those of ``Runner.run_streamed(…).stream_events()``, and at the end the result itself, which says what
-waits for an approval. The SDK gives the events of the Responses API whatever the model speaks. Items of a response are
-identified by their index in it, because with Chat Completions all of them have the same id.
+waits for an approval. The SDK gives the events of the Responses API whatever the model speaks.
 
 **History.** An agent gets the whole chat in every turn.
 
@@ -22,27 +21,18 @@ from collections.abc import AsyncIterator, Callable, Collection, Iterable, Itera
 from typing import Any, Final, TypeAlias
 
 from usechat.adapters import conversation
+from usechat.adapters.openai import ResponseItems, to_responses
 from usechat.errors import MissingDependency, PublicError, UnknownEvent
-from usechat.protocol.model_messages import FilePart, ModelMessage
+from usechat.protocol.model_messages import ModelMessage
 from usechat.protocol.parts import (
     ApprovalRequest,
-    BlockEnd,
     Data,
     Error,
-    File,
     Part,
-    Reasoning,
-    Step,
-    Text,
-    ToolCall,
     ToolDenied,
     ToolError,
-    ToolInputDelta,
-    ToolInputError,
-    ToolInputStart,
     ToolResult,
 )
-from usechat.protocol.values import json_text, json_value
 from usechat.sources import AdapterSource, parts_of
 from usechat.turn import AgentInfo, Turn, TurnContext
 
@@ -56,11 +46,6 @@ __all__ = ["OpenAIAgentsAdapter", "OpenAIAgentsSource", "parts", "show_sub_agent
 
 _FAILED: Final = "An error occurred while running the tool."
 """How the SDK begins the result of a tool that raised; it has no other mark."""
-_PROVIDED: Final = frozenset({"code_interpreter_call", "file_search_call", "image_generation_call", "web_search_call"})
-"""Calls that OpenAI runs itself, besides those of MCP servers; their items hold input and result in one."""
-_RUN_HERE: Final = frozenset(
-    {"apply_patch_call", "computer_call", "custom_tool_call", "local_shell_call", "shell_call"}
-)
 _NO_OPTIONS: Final[Mapping[str, Any]] = {}
 
 _Options: TypeAlias = Mapping[str, Any] | Callable[[Turn], Mapping[str, Any]]
@@ -148,9 +133,8 @@ class OpenAIAgentsAdapter:
     """
 
     def __init__(self, *, known_calls: Collection[str] = (), denied: Mapping[str, str | None] = {}) -> None:
-        self._known = set(known_calls)
+        self._items = ResponseItems(known_calls)
         self._denied = denied
-        self._calls: dict[int, str] = {}
         self._agent: str | None = None
         self._speaker: conversation.SubAgent | None = None
         self._reason: str | None = None
@@ -179,61 +163,13 @@ class OpenAIAgentsAdapter:
             yield Error(conversation.INCOMPLETE)
 
     def _raw(self, data: Any) -> Iterator[Part]:
-        match data.type:
-            case "response.output_text.delta" | "response.refusal.delta":
-                yield Text(data.delta)
-            case "response.reasoning_summary_text.delta" | "response.reasoning_text.delta":
-                yield Reasoning(data.delta)
-            case "response.function_call_arguments.delta":
-                if data.output_index in self._calls:
-                    yield ToolInputDelta(self._calls[data.output_index], data.delta)
-            case "response.created":
-                self._calls = {}
-                yield Step()
-            case "response.reasoning_summary_part.added":
-                if data.summary_index:
-                    yield Reasoning("\n\n")
-            case "response.output_item.added":
-                yield from self._begun(data.output_index, data.item)
-            case "response.output_item.done":
-                yield from self._done(data.item)
-            case "response.completed":
-                self._reason = "stop"
-
-    def _begun(self, index: int, item: Any) -> Iterator[Part]:
-        if item.type == "function_call":
-            self._calls[index] = item.call_id
-            yield ToolInputStart(item.call_id, item.name)
-
-    def _done(self, item: Any) -> Iterator[Part]:
-        match item.type:
-            case "function_call":
-                yield from self._call(item)
-            case "message":
-                yield BlockEnd()
-            case "reasoning":
-                yield BlockEnd(_signature(item))
-            case "mcp_call":
-                yield from _mcp_call(item)
-            case kind if kind in _PROVIDED:
-                yield from _provided_call(kind.removesuffix("_call"), item)
-            case kind if kind in _RUN_HERE:
-                yield ToolCall(item.call_id, kind.removesuffix("_call"), item.to_dict())
-
-    def _call(self, item: Any) -> Iterator[Part]:
-        """Yield a call with its whole input, unless it is known."""
-        if item.call_id in self._known:
-            return
-        self._known.add(item.call_id)
-        tool_input = conversation.parsed_result(item.arguments) if item.arguments else {}
-        if isinstance(tool_input, str):
-            yield ToolInputError(item.call_id, item.name, "The input is not valid JSON.", tool_input)
-        else:
-            yield ToolCall(item.call_id, item.name, tool_input)
+        if data.type == "response.completed":
+            self._reason = "stop"
+        return self._items.parts(data)
 
     def _item(self, name: str, raw: Any, item: Any) -> Iterator[Part]:
         if name in ("tool_called", "handoff_requested") and getattr(raw, "type", "") == "function_call":
-            yield from self._call(raw)
+            yield from self._items.call(raw)
         elif name in ("tool_output", "handoff_occured"):
             call_id: Any = raw.get("call_id") if isinstance(raw, Mapping) else getattr(raw, "call_id", None)
             output = item.output if name == "tool_output" else raw.get("output")
@@ -258,28 +194,6 @@ class OpenAIAgentsAdapter:
         yield conversation.finish(reason, conversation.usage(used.input_tokens, used.output_tokens))
 
 
-def _mcp_call(item: Any) -> Iterator[Part]:
-    """Yield a call of an MCP server that OpenAI has made: under the name of the tool, with that of the server."""
-    title = f"{item.server_label}: {item.name}"
-    call_input = conversation.parsed_result(item.arguments)
-    yield ToolCall(item.id, item.name, call_input, provider_executed=True, dynamic=True, title=title)
-    if item.error is not None:
-        yield ToolError(item.id, conversation.TOOL_FAILED, provider_executed=True)
-    else:
-        yield ToolResult(item.id, conversation.parsed_result(item.output or ""), provider_executed=True)
-
-
-def _provided_call(name: str, item: Any) -> Iterator[Part]:
-    """Yield a call that OpenAI has made and answered; an image is a file."""
-    found = {key: value for key, value in item.to_dict().items() if key not in ("id", "type")}
-    image = found.pop("result", None) if name == "image_generation" else None
-    yield ToolCall(item.id, name, found.get("action", {}), provider_executed=True)
-    yield ToolResult(item.id, found, provider_executed=True)
-    if image:
-        media_type = f"image/{found.get('output_format', 'png')}"
-        yield File(f"data:{media_type};base64,{image}", media_type)
-
-
 async def show_sub_agent(event: AgentToolStreamEvent) -> None:
     """Show what an agent that is a tool says while it works, in a lane of its own.
 
@@ -290,12 +204,6 @@ async def show_sub_agent(event: AgentToolStreamEvent) -> None:
     lane = f"{name}-{'' if call is None else call.call_id}"
     adapter, speaker = conversation.sub_agent(name, lane, OpenAIAgentsAdapter)
     conversation.show(speaker, adapter, event["event"])
-
-
-def _signature(item: Any) -> Mapping[str, Mapping[str, Any]] | None:
-    """Return what OpenAI needs to take its own reasoning back."""
-    encrypted = getattr(item, "encrypted_content", None)
-    return {"openai": {"itemId": item.id, "reasoningEncryptedContent": encrypted}} if encrypted else None
 
 
 def parts(result: RunResultStreaming) -> AsyncIterator[Part]:
@@ -322,48 +230,13 @@ def to_openai_agents(messages: Iterable[ModelMessage]) -> list[Any]:
     >>> to_openai_agents([{"role": "user", "content": [{"type": "text", "text": "Hi"}]}])
     [{'role': 'user', 'content': [{'type': 'input_text', 'text': 'Hi'}]}]
     """
-    return [item for message in conversation.without_provider_calls(messages) for item in _items(message)]
+    return to_responses(messages)
 
 
-def _items(message: ModelMessage) -> Iterator[Mapping[str, Any]]:
-    if message["role"] == "user":
-        content = [_user_part(part) for part in message["content"]]
-        yield {"role": "user", "content": content}
-    elif message["role"] == "system":
-        yield {"role": "system", "content": message["content"]}
-    else:
-        for part in message["content"]:
-            yield from _item_of(part)
+def tools_of(agent: Any) -> Iterator[tuple[str, Any, Any]]:
+    """Yield the name, the input schema and the output schema of each function tool of an agent, for `usechat types`."""
+    from agents import FunctionTool
 
-
-def _user_part(part: Any) -> Mapping[str, Any]:
-    return {"type": "input_text", "text": part["text"]} if part["type"] == "text" else _file(part)
-
-
-def _file(part: FilePart) -> Mapping[str, Any]:
-    file = conversation.model_file(part)
-    if (text := file.text) is not None:
-        return {"type": "input_text", "text": text}
-    if file.media_type.startswith("image/"):
-        return {"type": "input_image", "image_url": file.url, "detail": "auto"}
-    if file.data is None:
-        return {"type": "input_file", "file_url": file.url}
-    url = f"data:{file.media_type};base64,{file.base64}"
-    return {"type": "input_file", "file_data": url, "filename": file.name or "file"}
-
-
-def _item_of(part: Any) -> Iterator[Mapping[str, Any]]:
-    if part["type"] == "text":
-        if part["text"].strip():
-            yield {"role": "assistant", "content": part["text"]}
-    elif part["type"] == "reasoning":
-        openai = part.get("providerOptions", {}).get("openai", {})
-        if encrypted := openai.get("reasoningEncryptedContent"):
-            summary = [{"type": "summary_text", "text": part["text"]}] if part["text"] else []
-            yield {"type": "reasoning", "id": openai["itemId"], "summary": summary, "encrypted_content": encrypted}
-    elif part["type"] == "tool-call":
-        arguments = json_text(json_value(part.get("input") or {}))
-        yield {"type": "function_call", "call_id": part["toolCallId"], "name": part["toolName"], "arguments": arguments}
-    elif part["type"] == "tool-result":
-        text = conversation.result_text(part["output"])
-        yield {"type": "function_call_output", "call_id": part["toolCallId"], "output": text}
+    for tool in agent.tools:
+        if isinstance(tool, FunctionTool):
+            yield tool.name, tool.params_json_schema, tool.output_json_schema

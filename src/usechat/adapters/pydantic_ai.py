@@ -440,3 +440,11 @@ def _assistant_part(part: Any) -> Iterator[Any]:
                 yield ThinkingPart(part["text"], id=options.get("id"), signature=signature, provider_name=provider)
     elif part["type"] == "tool-call":
         yield ToolCallPart(part["toolName"], part.get("input") or {}, part["toolCallId"])
+
+
+def tools_of(agent: Any) -> Iterator[tuple[str, Any, Any]]:
+    """Yield the name, the input schema and the output schema of each tool of an agent, for `usechat types`."""
+    for toolset in agent.toolsets:
+        for name, tool in getattr(toolset, "tools", {}).items():
+            schema = tool.function_schema
+            yield name, schema.json_schema, getattr(schema, "return_schema", None)

@@ -104,6 +104,7 @@ class SessionAdapter:
 
     >>> adapter = SessionAdapter(PromptTracker("Hello"))
     >>> frames = [
+    ...     {"type": "init", "data": {"runnerBusy": False}},
     ...     {"type": "message.create", "turnId": "t1"},
     ...     {"type": "message.part.text-delta", "turnId": "t1", "delta": "Hi!"},
     ...     {"type": "message.finalize", "turnId": "t1", "reason": "end_turn"},
@@ -164,8 +165,8 @@ class SessionAdapter:
         if self.ended:
             return
         self.ended = True
-        if error is None and self._turn is not None and self._settling:
-            yield from self._turn.settle()
+        if error is None and self._settling:
+            yield from self._end_of_ours()
         elif error is None:
             yield Error(INTERRUPTED)
 
@@ -199,7 +200,7 @@ class SessionAdapter:
                 self.prompt.on_browser_frame()
                 return self._message_updated(event.data)
             case Complete():
-                return self._end_of_ours() if self.prompt.on_complete() else ()
+                return self._end_of_ours() if self.prompt.on_complete() else self._unclear()
             case AgentStatus():
                 return self._agent_status(event)
             case Question() | InteractivePrompt():
@@ -260,9 +261,8 @@ class SessionAdapter:
             yield from self._turn.start()
             if self._early_status is not None:
                 yield self._early_status
-
-        elif self.prompt.is_unclear:
-            yield Error(UNCLEAR)
+        else:
+            yield from self._unclear()
 
     def _other_turn_event(self, event: TextAppended | TextSnapshot | ToolChanged | TurnEnded) -> Iterator[Part]:
         """Handle an event of a turn that is not ours, or that failed before it had an id."""
@@ -272,6 +272,12 @@ class SessionAdapter:
             self.prompt.on_other_finished(event.turn_id)
         elif self.prompt.is_next or self.prompt.is_active:
             yield Error(event.error or TURN_FAILED)
+        yield from self._unclear()
+
+    def _unclear(self) -> Iterator[Part]:
+        """Yield an error if our answer may be among those of others, and nothing on the socket can tell."""
+        if self.prompt.is_unclear:
+            yield Error(UNCLEAR)
 
     def _message_updated(self, message: MessageObject) -> Iterator[Part]:
         is_ours = self._turn is not None and message.id == self._turn.turn_id
@@ -280,11 +286,15 @@ class SessionAdapter:
                 yield from self._turn_event(event)
 
     def _end_of_ours(self) -> Iterator[Part]:
-        """Handle the end of our prompt: of its turn, or before any output."""
-        if self._runner_is_lost:
+        """Handle the end of our prompt: of its turn, or before any output.
+
+        A turn without an end of its own is incomplete if its runner disconnected, whatever the runner reports later.
+        """
+        turn = self._turn
+        if self._runner_is_lost and (turn is None or turn.ended is None):
             yield Error(RUNNER_LOST)
-        elif self._turn is not None:
-            yield from self._turn.settle()
+        elif turn is not None:
+            yield from turn.settle()
         else:
             yield Error(TURN_FAILED)
 
@@ -315,16 +325,25 @@ class SessionAdapter:
         elif data.get("runnerDisconnected"):
             yield from self._runner_disconnected(data)
         elif data.get("runnerBusy") is False or data.get("promptDequeued"):
-            if self.prompt.on_runner_free(next_started=bool(data.get("promptDequeued"))):
+            # With nothing else in it, this status says that no prompt is left in the queue, either.
+            is_empty = data.keys() == {"runnerBusy"}
+            if self.prompt.on_runner_free(next_started=bool(data.get("promptDequeued")), queue_is_empty=is_empty):
                 yield from self._end_of_ours()
+            else:
+                yield from self._unclear()
         elif data.get("runnerBusy"):
             self.prompt.on_runner_busy()
 
     def _runner_disconnected(self, data: Mapping[str, Any]) -> Iterator[Part]:
-        """End our turn if the upstream gave it up. If it does not say so, the runner may reconnect and continue it."""
-        if self.prompt.is_active and data.get("runnerBusy") is False:
-            yield Error(RUNNER_LOST)
-        self._runner_is_lost = True
+        """End our turn if it is given up, which ``runnerBusy: false`` says.
+
+        Valet sends ``runnerDisconnected`` alone and waits a minute: a runner that connects again may continue its
+        turn. Until there is output of the turn, an idle or free runner does not end it well.
+        """
+        if self.prompt.is_active:
+            self._runner_is_lost = True
+            if data.get("runnerBusy") is False:
+                yield from self._end_of_ours()
 
     def _init(self, init: Init) -> Iterator[Part]:
         if self._turn is None or not self._is_continued:
@@ -343,8 +362,9 @@ class SessionAdapter:
         self.prompt.on_single_slot()
         if isinstance(event, QueueState):
             pending = event.data.get("pending")
-            self.withdrawable = isinstance(pending, dict) and self.prompt.has_content(pending.get("content"))
-        elif self.prompt.is_queued_as(event.data.get("messageId"), event.data.get("content")):
+            waiting = pending if isinstance(pending, dict) else {}
+            self.withdrawable = self.prompt.on_pending(waiting.get("messageId"), waiting.get("content"))
+        elif self.prompt.is_withdrawn_as(event.data.get("messageId"), event.data.get("content")):
             yield Abort(WITHDRAWN)
 
     def _session_error(self, error: SessionError) -> Iterator[Part]:

@@ -217,6 +217,10 @@ class SessionStreams:
         """Note that the upstream sends prompts as user messages, so that none has to wait for another."""
         self._upstream.note_echo()
 
+    def note_missing_echo(self) -> None:
+        """Note that a turn started without a user message, and warn once: prompts cannot be told apart then."""
+        self._upstream.note_missing_echo()
+
 
 class SocketCounter:
     """Counts the sockets of each session of an upstream. ``maximum`` is how many one session may have."""
@@ -226,6 +230,16 @@ class SocketCounter:
         self._sessions: dict[str, SessionStreams] = {}
         self.echoes = False
         """Whether the upstream is known to send every prompt to everyone as a user message."""
+        self._has_warned = False
+
+    def note_missing_echo(self) -> None:
+        """Warn once that the upstream does not send prompts as user messages."""
+        if not self._has_warned:
+            self._has_warned = True
+            _logger.warning(
+                "the upstream does not send prompts as user messages, so the prompts of a session are sent one at a"
+                " time; use one worker, and prompt its sessions by no other means, or answers may be mixed up"
+            )
 
     def note_echo(self) -> None:
         """Note that the upstream sends prompts as user messages."""

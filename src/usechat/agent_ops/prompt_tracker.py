@@ -22,6 +22,13 @@ An upstream that sends no echo leaves the queue alone to decide. That is safe on
 so :mod:`usechat.agent_ops.transport` sends the prompts of this process one after the other there. If the prompt of
 somebody else could be ours as well, no turn is taken, and ``is_unclear`` says so when one starts.
 
+How many prompts are ahead is known from the ``init`` frame. Without one, a prompt that was dispatched before the socket
+opened may be ahead, unseen. Then a turn is ours only if something else says so: our place in the queue
+(``promptQueued`` right after our message), an empty queue before our message (``runnerBusy: false``), or a release that
+sends messages at dispatch. The browser's dialect reports every prompt that is queued, so there the turn after a message
+of ours that was not queued is ours, too. Otherwise the prompt waits; when a turn that may be ours has output, or a
+prompt that may be ours has ended, ``is_unclear`` says that our answer cannot be found.
+
 Invariants, on which :mod:`usechat.agent_ops.transport` relies when it sends an abort:
 
 - ``is_active`` is true only if the runner works for us. Otherwise an abort would stop somebody else's turn.
@@ -91,6 +98,7 @@ class PromptTracker:
     >>> from usechat.agent_ops import SessionAdapter
     >>> prompt = PromptTracker("Hello")
     >>> adapter = SessionAdapter(prompt)
+    >>> _ = list(adapter.feed({"type": "init", "data": {"runnerBusy": False}}))
     >>> _ = list(adapter.feed({"type": "message", "data": {"id": "u1", "role": "user", "content": "Hello"}}))
     >>> prompt.phase
     <PromptPhase.DISPATCHED: 'dispatched'>
@@ -118,13 +126,17 @@ class PromptTracker:
         self._author = author
         self._claim = claim
         self._connected_users: set[str] = set()
-        self._has_init = False
+        self._queue_is_known = False  # whether `_ahead` counts every prompt ahead
         self._echo_at_dispatch = False
         self._last_message: Literal["ours", "other"] | None = None  # since the last prompt was reported as queued
         self._ahead = 0
         self._ends = _Ends()
         self._is_ambiguous = False  # a prompt was queued, and it may be ours or another
         self._runner_was_free = False  # when our message came
+        self._pending_id: str | None = None  # of our message in the queue with one slot, before it is sent to everyone
+        self._other_pending_id: object = None  # of the message that was there before ours
+        self._has_slot_state = False
+        self._candidates: set[str] = set()  # turns that started while the queue was unknown, and may be ours
         self._other_turns: set[str] = set()
         self._finished_turns: set[str] = set()
         self._other_is_finished = False  # the turn ahead has ended, but the runner has not reported that it is free
@@ -152,17 +164,18 @@ class PromptTracker:
         """Whether the next turn is ours: the prompt is dispatched, or no other is ahead on a socket without echoes."""
         if self.phase is PromptPhase.DISPATCHED:
             return True
-        return self.phase in _WAITING and not self.echoes and self._ahead == 0
+        return self.phase in _WAITING and not self.echoes and self._queue_is_known and self._ahead == 0
 
     def has_content(self, content: object) -> bool:
         """Return whether a text is that of our prompt."""
         return isinstance(content, str) and content.strip() == self._content
 
-    def is_queued_as(self, message_id: object, content: object) -> bool:
-        """Return whether our prompt waits as this message: by its id if ours is known, else by its text."""
-        if self.phase is not PromptPhase.QUEUED:
-            return False
-        return message_id == self.message_id if self.message_id is not None else self.has_content(content)
+    def is_withdrawn_as(self, message_id: object, content: object) -> bool:
+        """Return whether a message that was taken out of the queue is our prompt: by its id, or else by its text."""
+        own_id = self.message_id or self._pending_id
+        if own_id is not None or self._has_slot_state:
+            return own_id is not None and message_id == own_id
+        return self.phase is PromptPhase.QUEUED and self.has_content(content)
 
     def on_init(self, init: Init) -> None:
         """Note the runner's state, the queue and the connected users when the socket opened."""
@@ -172,16 +185,30 @@ class PromptTracker:
             if isinstance(name, str):
                 self._connected_users.add(name)
         if "pendingPrompt" in init.data:
+            pending = init.data["pendingPrompt"]
+            self._other_pending_id = pending.get("messageId") if isinstance(pending, dict) else None
             self.on_single_slot()
         if self.phase is PromptPhase.SENT:
             queued = init.data.get("promptsQueued")
-            self._has_init = True
+            self._queue_is_known = True
             self._ends.runner_busy = bool(init.data.get("runnerBusy"))
             self._ahead = self._ends.runner_busy + (queued if isinstance(queued, int) else 0)
 
     def on_single_slot(self) -> None:
         """Note that the upstream is a later release: its queue has one slot, and echoes come at dispatch."""
         self._echo_at_dispatch = True
+        if self.phase is PromptPhase.QUEUED and self.message_id is not None and not self._queue_is_known:
+            self.phase = PromptPhase.DISPATCHED
+
+    def on_pending(self, message_id: str | None, content: object) -> bool:
+        """Note which message waits in the queue with one slot; return whether it is ours."""
+        self._has_slot_state = True
+        is_open = self.phase in _WAITING and self.message_id is None and self._pending_id is None
+        may_be_ours = message_id not in (None, self._other_pending_id) and self.has_content(content)
+        if is_open and may_be_ours and self._claim(f"pending {message_id}"):
+            self._pending_id = message_id
+            self.phase = PromptPhase.QUEUED
+        return self._pending_id is not None and message_id == self._pending_id
 
     def on_browser_frame(self) -> None:
         """Note a frame of the browser's dialect: such an upstream echoes prompts."""
@@ -192,6 +219,7 @@ class PromptTracker:
         if message.role != "user":
             return
         self.echoes = True
+        self._candidates.clear()  # they started before our message, or without one
         is_open = self.phase in _WAITING and self.message_id is None
         if is_open and self._is_ours(message) and self._claim(message.id):
             self._on_own_message(message.id)
@@ -207,11 +235,12 @@ class PromptTracker:
         self._last_message = "ours"
         self._is_ambiguous = False
         self.message_id = message_id
-        self._runner_was_free = self._has_init and self._ahead == 0
-        if self.phase is PromptPhase.QUEUED and self._ahead == 0:
+        self._runner_was_free = self._queue_is_known and self._ahead == 0
+        if self.phase is PromptPhase.QUEUED and self._runner_was_free:
             self._echo_at_dispatch = True  # it was queued without a message, and its message comes now
         self._ends.runner_busy = True
-        if self._echo_at_dispatch or self._ahead <= self._other_is_finished:
+        is_first = self._queue_is_known and self._ahead <= self._other_is_finished
+        if self._echo_at_dispatch or is_first:
             self._may_be_early = not self._echo_at_dispatch and self._ahead > 0
             self.phase = PromptPhase.DISPATCHED
             self._ahead = 0
@@ -224,12 +253,16 @@ class PromptTracker:
         self._last_message = None
         known = position if isinstance(position, int) and position > 0 else 1
         if last_message == "ours":
+            if not self._queue_is_known:
+                self._queue_is_known, self._ahead = isinstance(position, int), 0
             self._on_own_queued(known)
-        elif last_message != "other" and self.phase is PromptPhase.SENT:
-            self._is_ambiguous = self._has_init and self._ahead == 0
+        elif last_message == "other" or not (self._queue_is_known or self._echo_at_dispatch):
+            return
+        elif self.phase is PromptPhase.SENT:
+            self._is_ambiguous = self._queue_is_known and self._ahead == 0
             self.phase = PromptPhase.QUEUED
             self._ahead = max(self._ahead, known)
-        elif last_message != "other" and self.message_id is None:
+        elif self.message_id is None:
             self._is_ambiguous = True
 
     def _on_own_queued(self, position: int) -> None:
@@ -250,11 +283,13 @@ class PromptTracker:
         self._last_message = None
         self._ends.runner_busy = True
 
-    def on_runner_free(self, *, next_started: bool) -> bool:
+    def on_runner_free(self, *, next_started: bool, queue_is_empty: bool = False) -> bool:
         """Note a status that the runner is free; return whether it ends our prompt.
 
-        ``next_started`` says that it has taken the next prompt already.
+        ``next_started`` says that it has taken the next prompt already, ``queue_is_empty`` that no prompt waits.
         """
+        if queue_is_empty and not self._queue_is_known and self.echoes and self.message_id is None:
+            self._queue_is_known, self._ahead = True, 0
         if self._ends.count_status(next_started=next_started):
             return self._on_end()
         if next_started:
@@ -265,14 +300,17 @@ class PromptTracker:
         other_is_finished, self._other_is_finished = self._other_is_finished, False
         if self.has_started:
             return True
-        if self.is_next and not other_is_finished and (self._has_init or self.phase is not PromptPhase.SENT):
+        if self.is_next and not other_is_finished:
             return True  # it failed before any output
+        if self.message_id is not None and not self._queue_is_known:
+            self.is_unclear = True  # was that our prompt, or one ahead of it?
         self._ahead = max(self._ahead - 1, 0)
         self._dispatch_if_first()
         return False
 
     def _dispatch_if_first(self) -> None:
-        if self._ahead == 0 and self.phase is PromptPhase.QUEUED and self.message_id is not None:
+        is_first = self._queue_is_known and self._ahead == 0
+        if is_first and self.phase is PromptPhase.QUEUED and self.message_id is not None:
             self.phase = PromptPhase.DISPATCHED
             self._is_ambiguous = False
 
@@ -285,23 +323,29 @@ class PromptTracker:
         may_be_ours = self.message_id is not None or not self.echoes
         is_unclear = self._is_ambiguous and may_be_ours and self._ahead == 0
         if turn.channel == self.channel:
+            if may_be_ours and not self._queue_is_known and self.phase in _WAITING:
+                if turn.dialect != "client" or self.message_id is None:
+                    self._candidates.add(turn.turn_id)
+                    return False
+                self.phase = PromptPhase.DISPATCHED
             self.is_unclear = is_unclear
             if self.is_next and not is_unclear and self._claim(turn.turn_id):
                 self.phase, self.turn_id = PromptPhase.RUNNING, turn.turn_id
                 self._last_message = None
                 self._ends.runner_busy = True
                 self._other_is_finished = False
+                self._candidates.clear()
                 return True
         self._on_other_turn(turn.turn_id)
         return False
 
     def on_other_output(self, turn_id: str) -> None:
-        """Note output of a turn that is not ours; without an ``init`` that is the only sign that it runs."""
-        if not self._has_init:
-            self._on_other_turn(turn_id)
+        """Note output of a turn that is not known to be ours."""
+        self.is_unclear = self.is_unclear or turn_id in self._candidates
 
     def on_other_finished(self, turn_id: str) -> None:
         """Note that a turn that is not ours has ended. The runner is free after its own report only."""
+        self.on_other_output(turn_id)
         if turn_id not in self._finished_turns:  # an end may be repeated, when tools report late
             self._finished_turns.add(turn_id)
             self._other_is_finished = self.phase in _WAITING and self._ahead > 0

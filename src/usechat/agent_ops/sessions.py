@@ -8,7 +8,7 @@ from argparse import Namespace
 from collections.abc import AsyncIterator, Callable, Iterator
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
 import msgspec
 
@@ -124,8 +124,18 @@ async def _run(options: Namespace) -> None:
     finally:
         await directory.close()
     if audit is not None and options.command not in _READING:
-        about = {name: getattr(options, name, None) for name in _RECORDED}
-        audit.append(options.command, getpass.getuser(), **about, person=getattr(options, "subject", None))
+        for about in _about(options):
+            audit.append(options.command, getpass.getuser(), **about)
+
+
+def _about(options: Namespace) -> "Iterator[dict[str, Any]]":
+    """Yield what a command was about, for the audit log: an import gives roles in each of its sessions."""
+    about = {name: getattr(options, name, None) for name in _RECORDED}
+    for session in getattr(options, "imported", ()):
+        roles = {"owner": session.owner, "participants": session.participants}
+        yield about | roles | {"session": session.session_id, "kind": session.kind, "enabled": session.enabled}
+    if options.command != "import":
+        yield about | {"person": getattr(options, "subject", None)}
 
 
 async def _migrate(changes: "DirectoryChanges", _options: Namespace) -> Lines:
@@ -169,6 +179,7 @@ async def _import(changes: "DirectoryChanges", options: Namespace) -> Lines:
     content = sys.stdin.buffer.read() if options.file == "-" else _read_file(options.file)
     sessions = list(_read_sessions(content))
     await changes.import_sessions(sessions)
+    options.imported = sessions
     yield f"{len(sessions)} sessions are added."
 
 

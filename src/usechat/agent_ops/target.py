@@ -63,7 +63,8 @@ class AgentOpsTarget:
         add("--access", metavar="RULE",
             help="who may use a session: directory (of usechat sessions), directory:URL, or lookup:URL,role=PATH,"
             "kind=PATH,owner=PATH (ask the upstream with the caller's token) (default: directory). Several workers"
-            " need no --redis here, except for resume and stop: they share the directory, and prompts are queued"
+            " share it and need no --redis here, except for resume and stop. In front of an upstream that does not send"
+            " prompts as user messages use one worker: answers could be mixed up. The log warns of such an"
             " upstream")  # fmt: skip
         add("--upstream-token", metavar="FILE",
             help="call the upstream with this token instead of the caller's own; the file is read again when it has"

@@ -291,9 +291,13 @@ class TurnExchange:
             raise
 
     def _note_echo(self) -> None:
-        if self._streams is not None and self.adapter.prompt.echoes:
+        if self._streams is None:
+            return
+        if self.adapter.prompt.echoes:
             self._streams.note_echo()
             self._streams = None
+        elif self.adapter.prompt.has_started:
+            self._streams.note_missing_echo()
 
     async def _leave(self, socket: SessionSocket) -> None:
         """Stop our turn and no other: on an abort, some upstreams also empty the whole queue."""

@@ -2,15 +2,16 @@
 
 Pages send a file inline, as a ``data:`` URL. A large one is taken out of its message and stored as a blob, once per
 chat; the stored message holds ``usechat-file:ID`` instead. The id is a digest of the content, so that the same file
-gives the same message, however often it is sent. :class:`FileUrls` writes such URLs as routes of the server for a page
-and for a model, and reads them back when the page sends them.
+gives the same message, however often it is sent. :class:`FileUrls` writes such URLs as routes of the server for a page,
+and reads them back when the page sends them. An agent gets the content again (:func:`inline_files`): the provider of
+its model cannot read routes of this server.
 """
 
 import base64
 import binascii
 import hashlib
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, Final, Protocol, cast
 from urllib.parse import unquote_to_bytes
 
@@ -18,7 +19,7 @@ import msgspec
 
 from usechat.protocol.ui_messages import UIMessage
 
-__all__ = ["Blob", "BlobStore", "FileUrls", "extract_files", "stored_file_ids"]
+__all__ = ["Blob", "BlobStore", "FileUrls", "extract_files", "inline_files", "stored_file_ids"]
 
 _SCHEME: Final = "usechat-file:"
 _FILES: Final = ("file", "reasoning-file")
@@ -94,6 +95,22 @@ def stored_file_ids(message: UIMessage) -> list[str]:
 
     _with_urls(message, note)
     return found
+
+
+def inline_files(message: UIMessage, blobs: Mapping[str, Blob]) -> UIMessage:
+    """Return a message that holds the content of its stored files, as ``data:`` URLs; blobs that are missing stay out.
+
+    >>> part = {"type": "file", "mediaType": "text/plain", "url": "usechat-file:5feceb66"}
+    >>> blobs = {"5feceb66": Blob("5feceb66", "text/plain", b"Hello")}
+    >>> inline_files({"id": "u1", "role": "user", "parts": [part]}, blobs)["parts"][0]["url"]
+    'data:text/plain;base64,SGVsbG8='
+    """
+
+    def replace(part: dict[str, Any]) -> str | None:
+        blob = blobs.get(part["url"].removeprefix(_SCHEME)) if part["url"].startswith(_SCHEME) else None
+        return None if blob is None else f"data:{blob.media_type};base64,{base64.b64encode(blob.data).decode()}"
+
+    return _with_urls(message, replace)
 
 
 class FileUrls:

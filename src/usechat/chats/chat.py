@@ -87,18 +87,16 @@ class Tree:
     >>> question = MessageNode(key=1, parent=None, id="u1", role="user")
     >>> answers = [MessageNode(key=key, parent=1, id=f"a{key}", role="assistant") for key in (2, 3)]
     >>> tree = Tree([question, *answers], leaf=3)
-    >>> [node.id for node in tree.branch()], tree.siblings(3)
-    (['u1', 'a3'], ['a2', 'a3'])
+    >>> [node.id for node in tree.branch()], [node.id for node in tree.branch(2)]
+    (['u1', 'a3'], ['u1', 'a2'])
     """
 
     def __init__(self, nodes: Iterable[MessageNode] = (), leaf: int | None = None) -> None:
         self.nodes = {node.key: node for node in sorted(nodes, key=lambda node: node.key)}
         self.leaf = leaf
-
-    @property
-    def next_key(self) -> int:
+        self.next_key = max(self.nodes, default=0) + 1
         """The key of the next message."""
-        return max(self.nodes, default=0) + 1
+        self._ids = {node.id for node in self.nodes.values()}
 
     def branch(self, key: int | None = None) -> list[MessageNode]:
         """Return the messages from the root to ``key``, or to the leaf."""
@@ -108,11 +106,6 @@ class Tree:
             found.append(self.nodes[key])
             key = self.nodes[key].parent
         return found[::-1]
-
-    def siblings(self, key: int) -> list[str]:
-        """Return the ids of all versions of a message, the oldest first."""
-        parent = self.nodes[key].parent
-        return [node.id for node in self.nodes.values() if node.parent == parent]
 
     def find(self, message_id: str | None, digest: str | None = None) -> MessageNode | None:
         """Return the message that a client means by an id.
@@ -137,14 +130,15 @@ class Tree:
 
     def free_id(self, wanted: str, new_id: Callable[[], str]) -> str:
         """Return ``wanted`` if the chat does not have that id yet, otherwise a new one."""
-        taken = {node.id for node in self.nodes.values()}
-        while not wanted or wanted in taken:
+        while not wanted or wanted in self._ids:
             wanted = new_id()
         return wanted
 
     def add(self, node: MessageNode) -> None:
         """Add a message, or replace what is known of it."""
         self.nodes[node.key] = node
+        self.next_key = max(self.next_key, node.key + 1)
+        self._ids.add(node.id)
 
 
 def check_id(value: str, what: str) -> str:

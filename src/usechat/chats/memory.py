@@ -19,6 +19,7 @@ from usechat.chats.store import (
     Claim,
     ClaimRow,
     ListedChat,
+    paced,
     read_cursor,
     write_cursor,
 )
@@ -151,6 +152,10 @@ class MemoryChats(ChatStore):
             if (owner is None or _row(chat).owner == owner) and (before is None or _row(chat).updated < before)
         ]
 
+    async def id_of_shared(self, token: str) -> str | None:
+        """Return the id of the chat that a token shares."""
+        return next((chat_id for chat_id, chat in self._chats.items() if _row(chat).share == token), None)
+
     async def expired(self) -> list[str]:
         """Return the ids of the chats whose claim has expired."""
         now = time.time()
@@ -194,7 +199,7 @@ class _MemoryTransaction:
         return list(self.found.nodes.values())
 
     async def messages(self, keys: Collection[int]) -> dict[int, UIMessage]:
-        return {key: copy.deepcopy(self.found.messages[key]) for key in keys}
+        return {key: copy.deepcopy(self.found.messages[key]) async for key in paced(keys)}
 
     async def put_message(self, node: MessageNode, message: UIMessage) -> None:
         if (before := self.found.nodes.get(node.key)) is not None:

@@ -26,6 +26,7 @@ from usechat.chats.store import (
     Claim,
     ClaimRow,
     ListedChat,
+    paced,
     read_cursor,
     write_cursor,
 )
@@ -218,6 +219,12 @@ class SqlChats(ChatStore):
         async with self._connection(writes=False) as connection:
             return list((await connection.execute(asked)).scalars())
 
+    async def id_of_shared(self, token: str) -> str | None:
+        """Return the id of the chat that a token shares."""
+        async with self._connection(writes=False) as connection:
+            found = await connection.execute(select(CHATS.c.id).where(CHATS.c.share == token))
+            return found.scalar_one_or_none()
+
     async def expired(self) -> list[str]:
         """Return the ids of the chats whose claim has expired."""
         asked = select(CHATS.c.id).join(CLAIMS, CLAIMS.c.chat == CHATS.c.key).where(CLAIMS.c.expires <= self._clock)
@@ -295,7 +302,7 @@ class _SqlTransaction:
 
     async def nodes(self) -> list[MessageNode]:
         asked = select(*_NODE).where(MESSAGES.c.chat == bindparam("key")).order_by(MESSAGES.c.sequence)
-        return [_node(row) for row in await self._connection.execute(asked, {"key": self._key})]
+        return [_node(row) async for row in paced(await self._connection.execute(asked, {"key": self._key}))]
 
     async def messages(self, keys: Collection[int]) -> dict[int, UIMessage]:
         if not keys:
@@ -307,7 +314,7 @@ class _SqlTransaction:
             MESSAGES.c.chat == self._key, MESSAGES.c.sequence.between(*within)
         )
         wanted = set(keys)
-        for row in await self._connection.execute(asked):
+        async for row in paced(await self._connection.execute(asked)):
             if row.sequence in wanted:
                 found[row.sequence] = read_text(row.body)
         asked_growth = select(GROWTH.c.sequence, GROWTH.c.growth).where(

@@ -28,14 +28,16 @@ and three queries over all chats. ``MemoryChats`` and ``SqlChats`` are the two.
 """
 
 import abc
+import asyncio
 import base64
-from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
+import secrets
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from typing import Any, Final, Protocol, TypeAlias, TypeVar, cast
 
 import msgspec
 
-from usechat.chats.blobs import Blob, BlobStore, FileUrls, extract_files, stored_file_ids
+from usechat.chats.blobs import Blob, BlobStore, FileUrls, extract_files, inline_files, stored_file_ids
 from usechat.chats.chat import (
     ENDED_BADLY,
     MessageNode,
@@ -91,12 +93,16 @@ __all__ = [
     "LostAnswer",
     "RestFunction",
     "Transaction",
+    "paced",
     "read_cursor",
     "write_cursor",
 ]
 
 _Position = TypeVar("_Position", bound=tuple[Any, ...])
+_Item = TypeVar("_Item")
 
+_AT_ONCE: Final = 50
+"""How many messages are read, copied or checked before others have the event loop."""
 _ATTEMPTS: Final = 5
 _LARGEST_INLINE: Final = 16 * 1024
 
@@ -107,7 +113,7 @@ class ChatRow(msgspec.Struct, frozen=True, kw_only=True):
     ``agent`` names what answers the chat. ``created`` and ``updated`` are seconds since 1970. ``pinned`` and
     ``archived`` are for the list.
     ``version`` grows with every change that another page should know of. ``titled_by`` says who made the title: a
-    person's title is not replaced by a function's.
+    person's title is not replaced by a function's. ``share`` is the token of its read-only link, if it has one.
 
     >>> from usechat import ChatRequest
     >>> import asyncio
@@ -132,6 +138,7 @@ class ChatRow(msgspec.Struct, frozen=True, kw_only=True):
     archived: bool = False
     leaf: int | None = None
     version: int = 1
+    share: str | None = None
 
 
 class Claim(msgspec.Struct, frozen=True, kw_only=True):
@@ -474,6 +481,10 @@ class ChatStore(abc.ABC):
         """Return the ids of the chats of an owner, or of those that were not changed for ``unchanged_for`` seconds."""
 
     @abc.abstractmethod
+    async def id_of_shared(self, token: str) -> str | None:
+        """Return the id of the chat that a token shares."""
+
+    @abc.abstractmethod
     async def expired(self) -> list[str]:
         """Return the ids of the chats whose claim has expired."""
 
@@ -511,9 +522,10 @@ class ChatStore(abc.ABC):
         Raises InvalidRequest, Unprocessable or ChatNotFound if the request cannot be served.
         """
         check_id(request.chat_id, "the chat id")
-        if files is not None:
-            request = msgspec.structs.replace(request, messages=[files.read(each) for each in request.messages])
-        extracted = [extract_files(_clean_if_valid(message), self._inline_limit) for message in request.messages]
+        extracted = []
+        async for message in paced(request.messages):
+            stored = message if files is None else files.read(message)
+            extracted.append(extract_files(_clean_if_valid(stored), self._inline_limit))
         request = msgspec.structs.replace(request, messages=[message for message, _ in extracted])
         blobs = {blob.id: blob for _, found in extracted for blob in found}
         for _ in range(_ATTEMPTS):
@@ -701,12 +713,11 @@ class ChatStore(abc.ABC):
             view = await _View.of(transaction, owner)
             branch = view.visible_branch()
             messages = await view.messages([node.key for node in branch])
-        siblings = {node.id: view.siblings(node.key) for node in branch}
         return LoadedChat(
             chat=view.chat,
             messages=[messages[node.key] for node in branch],
             head_id=branch[-1].id if branch else None,
-            siblings={message_id: ids for message_id, ids in siblings.items() if len(ids) > 1},
+            siblings=view.siblings(branch),
             running=view.running,
             outcomes={node.id: node.outcome for node in branch if node.outcome is not None},
             created={node.id: node.created for node in branch},
@@ -736,10 +747,28 @@ class ChatStore(abc.ABC):
         """Return a stored file of a chat."""
         async with self.transaction(chat_id, writes=False) as transaction:
             _owned(transaction, owner)
-            blob = await transaction.blob(blob_id) if self._blobs is None else await self._blobs.get(chat_id, blob_id)
+            blob = await self._blob(transaction, chat_id, blob_id)
         if blob is None:
             raise ChatNotFound("No such file.")
         return blob
+
+    async def load_files(self, chat_id: str, messages: Sequence[UIMessage], *, limit: int) -> list[UIMessage]:
+        """Return messages that hold the content of their stored files, as the page has sent them.
+
+        The files of the last messages come first. Those beyond ``limit`` bytes in all are not loaded.
+        """
+        wanted = {blob_id: None for message in reversed(messages) for blob_id in stored_file_ids(message)}
+        loaded: dict[str, Blob] = {}
+        if wanted:
+            async with self.transaction(chat_id, writes=False) as transaction:
+                for blob_id in wanted:
+                    blob = await self._blob(transaction, chat_id, blob_id)
+                    limit -= 0 if blob is None else len(blob.data)
+                    if limit < 0:
+                        break
+                    if blob is not None:
+                        loaded[blob_id] = blob
+        return [inline_files(message, loaded) for message in messages]
 
     # -- Changing.
 
@@ -775,6 +804,27 @@ class ChatStore(abc.ABC):
             changed = msgspec.structs.replace(chat, **changes, version=chat.version + 1)
             await transaction.put_chat(changed)
         return changed
+
+    async def share(self, chat_id: str, *, owner: str | None) -> str:
+        """Return the token with which anyone can read a chat; the same one until :meth:`unshare`."""
+        async with self.transaction(chat_id) as transaction:
+            chat = _owned(transaction, owner)
+            token = chat.share or secrets.token_urlsafe(24)
+            await transaction.put_chat(msgspec.structs.replace(chat, share=token))
+        return token
+
+    async def unshare(self, chat_id: str, *, owner: str | None) -> None:
+        """Make the token of a chat worthless."""
+        async with self.transaction(chat_id) as transaction:
+            chat = _owned(transaction, owner)
+            await transaction.put_chat(msgspec.structs.replace(chat, share=None))
+
+    async def load_shared(self, token: str) -> LoadedChat:
+        """Return the current branch of the chat that a token shares. Raises ``ChatNotFound``."""
+        chat_id = await self.id_of_shared(token)
+        if chat_id is None:
+            raise ChatNotFound("This link does not lead to a chat, or its chat is not shared any more.")
+        return await self.load(chat_id, owner=None)
 
     async def suggest_title(self, chat_id: str, title: str) -> ChatRow | None:
         """Give a chat the title that a function made, unless a person has given it one; return the chat if so."""
@@ -896,6 +946,11 @@ class ChatStore(abc.ABC):
             else:
                 await self._blobs.put(chat_id, blob)
 
+    async def _blob(self, transaction: Transaction, chat_id: str, blob_id: str) -> Blob | None:
+        if self._blobs is None:
+            return await transaction.blob(blob_id)
+        return await self._blobs.get(chat_id, blob_id)
+
     async def _foreign_blobs(self, chat_id: str, messages: Mapping[int, UIMessage]) -> list[Blob]:
         blobs = cast("BlobStore", self._blobs)
         ids = {blob_id: None for message in messages.values() for blob_id in stored_file_ids(message)}
@@ -940,6 +995,14 @@ class ChatStore(abc.ABC):
                 continue
             count += 1
         return count
+
+
+async def paced(items: Iterable[_Item]) -> AsyncIterator[_Item]:
+    """Yield items, and yield to the event loop after each few: a long chat must not delay the answers of others."""
+    for number, item in enumerate(items, 1):
+        yield item
+        if number % _AT_ONCE == 0:
+            await asyncio.sleep(0)
 
 
 def write_cursor(position: tuple[Any, ...]) -> str:
@@ -1130,7 +1193,7 @@ class _Turn:
         messages = self._request.messages
         if messages and messages[-1]["role"] != "assistant":
             messages = messages[:-1]
-        for message in messages:
+        async for message in paced(messages):
             try:
                 node = await self._store_message(message, self._tree.leaf)
             except InvalidRequest:  # the page's copy is not to be trusted: what no client would accept is left out
@@ -1202,9 +1265,12 @@ class _View:
     def visible_branch(self) -> list[MessageNode]:
         return [node for node in self.tree.branch() if node.key not in self._hidden]
 
-    def siblings(self, key: int) -> list[str]:
-        hidden = {self.tree.nodes[each].id for each in self._hidden if each in self.tree.nodes}
-        return [message_id for message_id in self.tree.siblings(key) if message_id not in hidden]
+    def siblings(self, branch: Iterable[MessageNode]) -> dict[str, list[str]]:
+        """Return the ids of all versions of each message that has several."""
+        by_parent: dict[int | None, list[str]] = {}
+        for node in self.visible():
+            by_parent.setdefault(node.parent, []).append(node.id)
+        return {node.id: by_parent[node.parent] for node in branch if len(by_parent[node.parent]) > 1}
 
     async def messages(self, keys: Collection[int]) -> dict[int, UIMessage]:
         found = await self._transaction.messages(keys)

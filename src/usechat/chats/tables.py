@@ -51,10 +51,13 @@ CHATS: Final = Table(
     Column("archived", Boolean, nullable=False),
     Column("leaf", Integer),
     Column("version", Integer, nullable=False),
+    Column("share", Text),
+    Index("usechat_chats_by_share", "share", unique=True),
     Index("usechat_chats_by_owner", "owner", "pinned", "updated", "key"),
     Index("usechat_chats_by_update", "updated"),
 )
-"""A chat. ``leaf`` is the ``sequence`` of a message; ``search`` is the title in lower case."""
+"""A chat. ``leaf`` is the ``sequence`` of a message; ``search`` is the title in lower case; ``share``
+is the token of its share link, if it has one."""
 
 MESSAGES: Final = Table(
     "usechat_messages",

@@ -71,6 +71,8 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """What is served and how: all that a worker must know. ``options`` are those of the kind, by name."""
 
     target: str
+    further: tuple[str, ...] = ()
+    """More agents, which a page can choose instead of the first one."""
     kind: str | None = None
     options: dict[str, Any] = {}
     path: str = "/api/chat"
@@ -93,6 +95,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     rate: int | None = None
     chats: str | None = None
     keep: float | None = None
+    share: bool = False
     remembers: bool = True
     """Whether chats are kept in memory without ``chats``: not where other processes answer the same chats."""
     agents: Literal["here", "external"] = "here"
@@ -117,6 +120,7 @@ _CHAT_OPTIONS: Final = (
     "rate",
     "chats",
     "keep",
+    "share",
 )
 """Options that have no effect on an ASGI app which is served as it is."""
 
@@ -165,6 +169,8 @@ def make_app(plan: Plan) -> Served:
     if plan.agents == "external":
         common = _common_options(plan)
         return _serve_answer(plan, ServedAnswer(_queue(plan, common)), common)
+    if plan.further:
+        return _serve_several(plan)
     kind = plan.kind or kind_of(plan.target)
     if kind is None:
         found = load_object(plan.target)
@@ -179,6 +185,24 @@ def make_app(plan: Plan) -> Served:
 def _is_app(found: Any) -> bool:
     """Tell whether an object is an ASGI app; an agent of a framework may be called with three arguments, too."""
     return is_asgi_app(found) and object_source(found) is None
+
+
+def _serve_several(plan: Plan) -> Served:
+    """Return the app of several agents, by name."""
+    targets = (plan.target, *plan.further)
+    agents = {}
+    for name, target in zip(_names_of(targets), targets, strict=True):
+        found = load_object(target) if kind_of(target) is None else None
+        if found is None or _is_app(found):
+            raise CannotServe(f"{target} is served alone; several OBJECTs are agents in Python, each MODULE:NAME")
+        agents[name] = _answer_of(found, target).answer
+    return _serve_answer(plan, ServedAnswer(agents), _common_options(plan))
+
+
+def _names_of(targets: Sequence[str]) -> list[str]:
+    """Return what people call the agents: the names of the objects, or all of a target if two have one name."""
+    short = [target.rpartition(":")[2] for target in targets]
+    return [name if short.count(name) == 1 else target for name, target in zip(short, targets, strict=True)]
 
 
 def make_worker(plan: Plan) -> "AgentWorker":
@@ -249,10 +273,10 @@ def _open_target(plan: Plan, kind: str, common: CommonOptions) -> ServedAnswer |
 def _answer_of(found: Any, target: str) -> ServedAnswer:
     """Return a Python object as an answer; raise ``CannotLoad`` if it can answer no chat."""
     try:
-        source = as_source(found)
+        as_source(found)
     except CannotAnswer as error:
         raise CannotLoad(f"{target} cannot be served: {error}") from None
-    return ServedAnswer(source, page_files=found.page_files if isinstance(found, HasPageFiles) else None)
+    return ServedAnswer(found, page_files=found.page_files if isinstance(found, HasPageFiles) else None)
 
 
 def _common_options(plan: Plan) -> CommonOptions:
@@ -269,11 +293,15 @@ def _common_options(plan: Plan) -> CommonOptions:
 
 
 def _serve_answer(plan: Plan, opened: ServedAnswer, common: CommonOptions) -> Served:
+    stored = _chats(plan)
+    if plan.share and stored is None:
+        raise CannotServe("--share is for chats that are stored; give --chats DATABASE")
     chats = ChatApp(
         opened.answer,
         also=opened.also,
         runs=common.runs or MemoryRuns(),
-        chats=_chats(plan),
+        chats=stored,
+        share=plan.share,
         authorize=common.authorize,
         settings=common.settings,
         path=common.path,
@@ -293,7 +321,7 @@ def _serve_app(plan: Plan, opened: ServedApp) -> Served:
         built_here=True,
         path=opened.path,
         requires_auth=opened.requires_auth,
-        unsupported_options=(*opened.unsupported_options, "chats", "keep"),
+        unsupported_options=(*opened.unsupported_options, "chats", "keep", "share"),
         disabled_by=opened.disabled_by,
         routes=chats[0].routes if chats else opened.routes,
     )
@@ -305,13 +333,14 @@ def _with_page(plan: Plan, served: Served, authorize: Authorize, files: Mapping[
     app = served.app
     if plan.page:
         settings = PageSettings(
-            title=plan.title or plan.target,
-            name=plan.target,
+            title=plan.title or ", ".join(_names_of((plan.target, *plan.further)) if plan.further else [plan.target]),
+            name=" ".join((plan.target, *plan.further)),
             description=plan.description,
             api=served.path,
             auth=served.requires_auth,
             suggestions=plan.suggestions,
             chats=any(getattr(route, "path", "") == f"{served.path}s" for route in served.routes),
+            share=plan.share,
         )
         with contextlib.suppress(PageMissing):
             app = WithPage(app, settings=settings, authorize=authorize, texts=files)

@@ -23,9 +23,10 @@ __all__ = ["add_arguments", "add_kinds", "plan_of", "run", "serve"]
 
 _DESCRIPTION: Final = """\
 Serve an agent to a stock useChat page: send, resume, stop, state. OBJECT is an async generator function, a generator
-function, a function, a ChatTransport, an agent of LangGraph, OpenAI Agents, Pydantic AI, Agno, Google ADK or of another
-framework whose adapter is installed, or of one of the kinds below; or a function without arguments that makes one,
-called once per process. An ASGI app, such as a ChatApp, is served as it is.
+function, a function, a ChatTransport, an agent of LangGraph, OpenAI Agents, Pydantic AI, Agno, Claude Agent SDK, Google
+ADK, Strands, Microsoft Agent Framework or of another framework whose adapter is installed, or of one of the kinds
+below; or a function without arguments that makes one, called once per process. An ASGI app, such as a ChatApp, is
+served as it is.
 """
 _EPILOG: Final = """\
 exit code: 2 if the object or an option is wrong; one sentence says what. 3 if a factory fails at the start; the log
@@ -34,6 +35,7 @@ says why.
 examples:
   usechat serve my_app:agent
   usechat serve path/to/file.py:agent --reload --debug
+  usechat serve app.py:writer app.py:coder
   usechat serve my_app:agent --chats chats.db
   usechat serve my_app:agent --host 0.0.0.0 --auth tokens:tokens.txt --workers 4 --redis redis://localhost:6379
   usechat serve my_app:agent --redis redis://localhost:6379 --agents external
@@ -44,12 +46,14 @@ _HELLO: Final = '{"messages":[{"id":"1","role":"user","parts":[{"type":"text","t
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options of the command, and those of every installed kind."""
-    parser.usage = "usechat serve [options] OBJECT"
+    parser.usage = "usechat serve [options] OBJECT [OBJECT …]"
     parser.description, parser.epilog = _DESCRIPTION, _EPILOG
     kinds = installed_targets()
     add = parser.add_argument
     add("target", metavar="OBJECT",
         help="MODULE:NAME, path/to/file.py:NAME, or what a kind takes, see below")  # fmt: skip
+    add("further", nargs="*", default=[], metavar="OBJECT",
+        help="more agents in Python; the page offers all of them, the first is the default")  # fmt: skip
     add("--as", dest="kind", choices=tuple(kinds), metavar="KIND",
         help=f"what OBJECT is: {_listed(kinds)}")  # fmt: skip
     add("--host", default="127.0.0.1", help="where to listen; anything but loopback needs --auth (default: 127.0.0.1)")
@@ -109,6 +113,8 @@ def _add_chat_options(add: Any) -> None:
         " memory; with --redis the page's messages are the history)")  # fmt: skip
     add("--keep", type=read.days, metavar="TIME",
         help="delete stored chats that were not changed for this long, such as 90d (default: keep them)")  # fmt: skip
+    add("--share", action="store_true", default=None,
+        help="let people share a stored chat by a link that anyone who can reach the server may read")  # fmt: skip
     add("--agents", choices=("here", "external"), metavar="WHERE",
         help="external: do not import OBJECT; it names a queue in Redis, and `usechat worker OBJECT` answers"
         " (default: here)")  # fmt: skip
@@ -150,6 +156,7 @@ def serve(options: Namespace, *, title: str = "", description: str = "", suggest
     from usechat.server.listening import is_loopback, listen, resolve
 
     _validate_agents(options)
+    _validate_further(options)
     plan = plan_of(options, title, description, suggestions)
     served = _make_app(plan)
     _validate_options(plan, served, options)
@@ -193,6 +200,7 @@ def plan_of(options: Namespace, title: str = "", description: str = "", suggesti
         "remembers": options.redis is None and options.workers == 1,
         "title": getattr(options, "title", None) or title,
         "description": description,
+        "further": tuple(getattr(options, "further", ())),
         "suggestions": tuple(getattr(options, "suggestion", ())) or suggestions,
     }
     return Plan(**{name: value for name, value in given.items() if value is not None})
@@ -256,6 +264,14 @@ def _validate_agents(options: Namespace) -> None:
         raise CannotServe("--agents external needs --redis URL, the same for web and agent processes")
 
 
+def _validate_further(options: Namespace) -> None:
+    """Raise ``CannotServe`` if several objects are given where there can be one."""
+    if options.further and options.kind:
+        raise CannotServe(f"--as {options.kind} takes one OBJECT; several are agents in Python, each MODULE:NAME")
+    if options.further and options.agents == "external":
+        raise CannotServe("--agents external takes one OBJECT, the name of the queue; start a server for each")
+
+
 def _approval_secret(path: str | None) -> str:
     """Return the secret in a file, or else one for all workers that lasts as long as they do."""
     if path is None:
@@ -301,7 +317,7 @@ def _is_alone(chats: "EndpointsApp") -> bool:
 
 
 def _greeting(plan: "Plan", served: "Served", url: str) -> Iterator[str]:
-    yield f"usechat serves {plan.title or plan.target} at {url}\n"
+    yield f"usechat serves {plan.title or ', '.join((plan.target, *plan.further))} at {url}\n"
     if plan.agents == "external":
         chats = " --chats DATABASE" if plan.chats is not None else ""
         yield f"Agent processes answer: usechat worker {plan.target} --redis URL{chats}\n"

@@ -14,7 +14,8 @@ __all__ = ["add_arguments", "run"]
 
 _DESCRIPTION: Final = """\
 Write TypeScript types of an agent's tools, data parts and metadata, for `useChat<ChatMessage>()`. They come from the
-tools of a pydantic-ai agent, and from what is registered with `usechat.typescript.chat_types`.
+tools of an agent (LangGraph, OpenAI Agents, Pydantic AI), and from what is registered with
+`usechat.typescript.chat_types`.
 """
 _EPILOG: Final = """\
 exit code: 0, 1 with --check if the file is not up to date, 2 if the object has no types or cannot be loaded.
@@ -41,8 +42,8 @@ def run(options: Namespace) -> int:
     types = types_of(load_object(options.target))
     if types == ChatTypes():
         raise CannotLoad(
-            f"{options.target} has no types; register them with usechat.typescript.chat_types, or name a pydantic-ai"
-            " agent with tools"
+            f"{options.target} has no types; register them with usechat.typescript.chat_types, or name an agent of"
+            " LangGraph, OpenAI Agents or Pydantic AI with tools"
         )
     text = typescript(types, source=f"usechat types {options.target}")
     if options.output is None:

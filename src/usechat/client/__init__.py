@@ -25,7 +25,7 @@ if TYPE_CHECKING:
         first_difference,
     )
     from usechat.client.sync import SyncChat, SyncReply
-    from usechat.client.transport import HttpChatTransport
+    from usechat.client.transport import HttpChatTransport, ServedAgent, ServedLimits
     from usechat.client.views import MessageView, ToolView
     from usechat.client.websocket import WebSocketChatTransport
 
@@ -35,6 +35,8 @@ __all__ = [
     "MessageView",
     "RecordedExchange",
     "Reply",
+    "ServedAgent",
+    "ServedLimits",
     "Status",
     "StreamPlayer",
     "StreamRecorder",
@@ -57,6 +59,8 @@ _HOMES: Final = {
     "MessageView": "usechat.client.views",
     "RecordedExchange": "usechat.client.recording",
     "Reply": "usechat.client.chat",
+    "ServedAgent": "usechat.client.transport",
+    "ServedLimits": "usechat.client.transport",
     "Status": "usechat.client.chat",
     "StreamPlayer": "usechat.client.recording",
     "StreamRecorder": "usechat.client.recording",

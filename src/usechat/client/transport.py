@@ -3,9 +3,11 @@
 The endpoint may be written in any language: a Next.js route, another Python server, a usechat server. The requests are
 those of the AI SDK's own client: a POST with the history, a GET of ``{url}/{chat id}/stream`` to resume.
 
-Two things are added to what the JavaScript client does. A body that is no event stream is an error that says what it
+Three things are added to what the JavaScript client does. A body that is no event stream is an error that says what it
 was, where JavaScript shows an empty answer. And an answer that is closed before its end is stopped on the server with
 ``POST {url}/{chat id}/stop``, if the server has that route: closing the connection alone lets a resumable run go on.
+Before files are sent, a server that has the route ``limits`` beside ``{url}`` is asked for its limits: a file that
+exceeds them is not sent.
 """
 
 import asyncio
@@ -14,7 +16,7 @@ import functools
 import ssl
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from types import TracebackType
-from typing import Any, Final, Self, TypeAlias
+from typing import Any, Final, Self, TypeAlias, TypeVar
 from urllib.parse import quote, urlsplit, urlunsplit
 
 import httpx2
@@ -22,16 +24,27 @@ import msgspec
 
 from usechat.check.other_formats import nothing_read
 from usechat.client.relay import Relay
-from usechat.errors import AnswerTimedOut, ConnectionLost, InvalidAddress, InvalidSetting, NotAStream, RequestRefused
+from usechat.errors import (
+    AnswerTimedOut,
+    ConnectionLost,
+    FileTooLarge,
+    InvalidAddress,
+    InvalidSetting,
+    NotAStream,
+    RequestRefused,
+    TransportError,
+)
 from usechat.protocol.chunks import Chunk
 from usechat.protocol.request import ChatRequest
 from usechat.protocol.sse import MAXIMUM_EVENT_BYTES, ChunkDecoder
 from usechat.protocol.values import json_text, plain_json
 
-__all__ = ["Headers", "HttpChatTransport", "append_path"]
+__all__ = ["Headers", "HttpChatTransport", "ServedAgent", "ServedLimits", "append_path"]
 
 Headers: TypeAlias = Mapping[str, str] | Callable[[], Mapping[str, str]]
 """Headers, or a function that is called before each request, for tokens that expire."""
+
+_Described = TypeVar("_Described")
 
 _MAXIMUM_ERROR: Final = 64 * 1024
 """Bytes of a body that are kept to say what it was."""
@@ -41,6 +54,33 @@ _FIRST_PAUSE: Final = 0.2
 _NO_BODY: Final = 204
 _NOT_STREAMS: Final = frozenset({"UC004", "UC005"})
 """Rules of the checker for a body that is something else than an event stream."""
+
+
+class ServedAgent(msgspec.Struct, frozen=True):
+    """An agent that a server offers; name it in a request: ``chat.send("Hi", body={"agent": name})``.
+
+    >>> ServedAgent("coder", "Writes code.").name
+    'coder'
+    """
+
+    name: str
+    description: str = ""
+
+
+class ServedLimits(msgspec.Struct, frozen=True, rename="camel"):
+    """How much one request to a server may hold: its bytes, the bytes of a file as a ``data:`` URL, and its files.
+
+    >>> ServedLimits(maximum_bytes=1000, maximum_file_bytes=500, maximum_files=2).maximum_files
+    2
+    """
+
+    maximum_bytes: int
+    maximum_file_bytes: int
+    maximum_files: int
+
+
+class _AgentList(msgspec.Struct, frozen=True):
+    agents: list[ServedAgent]
 
 
 class HttpChatTransport(Relay):
@@ -116,6 +156,8 @@ class HttpChatTransport(Relay):
         self._maximum_event_bytes = maximum_event_bytes
         self._http = http
         self._client: httpx2.AsyncClient | None = None
+        self._limits: ServedLimits | None = None
+        self._has_asked_limits = False
 
     async def __aenter__(self) -> Self:
         return self
@@ -137,6 +179,7 @@ class HttpChatTransport(Relay):
         Raises :class:`~usechat.errors.TransportError` now or while the chunks are read, and
         :class:`~usechat.errors.RemoteProtocolError` for a chunk that is not legal.
         """
+        await self._check_files(request)
         merged = msgspec.structs.replace(request, body={**self._body, **request.body})
         content = json_text(plain_json(self._prepare_body(merged))).encode()
         sent = {"content-type": "application/json", **self._request_headers(), **headers}
@@ -154,6 +197,54 @@ class HttpChatTransport(Relay):
             await response.aclose()
             return None
         return self._chunks(response, None)
+
+    async def agents(self) -> list[ServedAgent]:
+        """Return the agents that the server offers; none if it is not a usechat server. The first is the default."""
+        found = await self._described("agents", _AgentList)
+        return [] if found is None else found.agents
+
+    async def limits(self) -> ServedLimits | None:
+        """Return how much one request may hold; ``None`` if the server does not say. It is asked once."""
+        if not self._has_asked_limits:
+            self._limits = await self._described("limits", ServedLimits)
+            self._has_asked_limits = True
+        return self._limits
+
+    async def _described(self, name: str, kind: type[_Described]) -> _Described | None:
+        """Read a route beside the endpoint; ``None`` if a server that is not ours says something else there."""
+        url = _beside(self.url, name)
+        try:
+            response = await self._open("GET", url, self._request_headers(), None)
+        except RequestRefused:
+            return None
+        with self._translated(url):
+            content = await response.aread()
+        try:
+            return msgspec.json.decode(content, type=kind)
+        except msgspec.DecodeError:
+            return None
+
+    async def _check_files(self, request: ChatRequest) -> None:
+        """Raise ``FileTooLarge`` if the server would refuse the files of the user's message."""
+        held = [file for file in request.files if str(file.get("url", "")).startswith("data:")]
+        if not held:
+            return
+        try:
+            limits = await self.limits()
+        except TransportError:  # the request itself reports that
+            return
+        if limits is None:
+            return
+        if len(held) > limits.maximum_files:
+            raise FileTooLarge(f"{len(held)} files; {self.url} takes at most {limits.maximum_files}", url=self.url)
+        for file in held:
+            if len(file["url"]) > limits.maximum_file_bytes:
+                name = file.get("filename", "the file")
+                most = limits.maximum_file_bytes * 3 // 4
+                raise FileTooLarge(f"{name} is too large: {self.url} takes files of {most} bytes", url=self.url)
+        if sum(len(file["url"]) for file in held) > limits.maximum_bytes:
+            most = limits.maximum_bytes * 3 // 4
+            raise FileTooLarge(f"the files are too large: {self.url} takes {most} bytes in all", url=self.url)
 
     async def stop(self, chat_id: str) -> bool:
         """Stop the answer of a chat on the server; tell whether the server has a route for it and did so."""
@@ -269,6 +360,11 @@ def append_path(url: str, *names: str) -> str:
     parts = urlsplit(url)
     path = "/".join([parts.path.removesuffix("/"), *(quote(name, safe="!'()*") for name in names)])
     return urlunsplit(parts._replace(path=path))
+
+
+def _beside(url: str, name: str) -> str:
+    parts = urlsplit(url)
+    return urlunsplit(parts._replace(path=f"{parts.path.removesuffix('/').rpartition('/')[0]}/{name}"))
 
 
 def _may_repeat(request: httpx2.Request, error: ConnectionLost) -> bool:

@@ -131,7 +131,9 @@ def unreadable(url: str, error: Exception) -> PublicError:
     return PublicError(describe(FlowFailure("DATA_LOSS", f"the response of {url} cannot be decoded: {error}")))
 
 
-def error_page(code: int, headers: Mapping[str, str], body: bytes, *, show_public: bool = False) -> PublicError:
+def error_page(
+    url: str, code: int, headers: Mapping[str, str], body: bytes, *, show_public: bool = False
+) -> PublicError:
     """Return the error for a response that is not a stream: JSON, plain text or an HTML page of a proxy."""
     text = body.decode("utf-8", "replace").strip()
     if "html" in headers.get("content-type", "") or text.startswith("<"):
@@ -140,7 +142,7 @@ def error_page(code: int, headers: Mapping[str, str], body: bytes, *, show_publi
         reported = failure_of(_json_or_text(text[:10_000]))
     status = STATUSES.get(code, "INTERNAL") if reported.status == "UNKNOWN" else reported.status
     if code == 200:
-        _logger.warning("Genkit answered with an HTML page instead of a stream: %s", reported.message)
+        _logger.warning("%s answered with an HTML page instead of a stream; it begins with %r", url, body[:200])
         return PublicError(ERROR_PAGE)
     if location := headers.get("location"):
         status, reported = "NOT_FOUND", FlowFailure(message=f"the flow has moved to {location}; give that address")

@@ -15,6 +15,7 @@ from usechat.genkit.approvals import MapApproval
 from usechat.genkit.errors import CANNOT_RESUME, NO_FILES
 from usechat.genkit.history import genkit_messages, resume_of, text_of_message, user_content
 from usechat.input_mapping import mapped_values, require_sources
+from usechat.protocol.ui_messages import UIMessage
 from usechat.turn import Turn
 
 __all__ = [
@@ -68,6 +69,8 @@ def text_input(turn: Turn) -> FlowInput:
 def history_input(turn: Turn) -> FlowInput:
     """Return ``{message, conversationHistory}``: the last text, and the earlier ones with their role.
 
+    Files of earlier messages are named in the text, because they have no place here, either: ``[file: plan.pdf]``.
+
     Raises :class:`~usechat.errors.PublicError` if the turn answers a tool call or has files, which have no place here.
 
     >>> from usechat.testing import AgentClient
@@ -81,9 +84,16 @@ def history_input(turn: Turn) -> FlowInput:
     history = [
         {"role": roles[message["role"]], "content": text}
         for message in earlier
-        if message["role"] in roles and (text := text_of_message(message))
+        if message["role"] in roles and (text := _text_with_files(message))
     ]
     return FlowInput({"message": turn.text, "conversationHistory": history})
+
+
+def _text_with_files(message: UIMessage) -> str:
+    """Return the text of a message, with a line for each of its files."""
+    files = [part for part in message["parts"] if part["type"] == "file"]
+    names = [f"[file: {part.get('filename') or part.get('mediaType')}]" for part in files]
+    return "\n".join([*filter(None, [text_of_message(message)]), *names])
 
 
 def messages_input(turn: Turn, *, map_approval: MapApproval | None = None) -> FlowInput:

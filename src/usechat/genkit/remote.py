@@ -7,7 +7,7 @@ from collections.abc import AsyncGenerator, Iterable, Mapping
 from contextlib import aclosing
 from functools import cache
 from typing import Any, Final
-from urllib.parse import urljoin, urlsplit
+from urllib.parse import urlsplit
 
 import httpx2
 import msgspec
@@ -34,13 +34,15 @@ _MAXIMUM_ERROR_BYTES: Final = 64 * 1024
 _FIRST_BYTES: Final = 200
 """How much the log has of a body that is not Genkit's."""
 _SCHEMA_TIMEOUTS: Final = httpx2.Timeout(2.0, connect=_CONNECT_TIMEOUT)
-"""The limits for the request of the schema, which most servers do not have."""
+"""The limits for the request of the schema."""
 
 
 class RemoteFlow:
     """Runs a flow by POST. A durable stream (``x-genkit-stream-id``) is attached to again when the connection breaks.
 
-    Raises :class:`~usechat.errors.InvalidAddress` if ``url`` is not an HTTP address.
+    ``reflection`` is the address of Genkit's reflection server, which tells the schema of the flow's input.
+
+    Raises :class:`~usechat.errors.InvalidAddress` if one of them is not an HTTP address.
     """
 
     def __init__(
@@ -51,53 +53,62 @@ class RemoteFlow:
         pass_on: Iterable[str],
         idle_timeout: float | None = None,
         show_public: bool = False,
+        reflection: str | None = None,
     ) -> None:
-        address = urlsplit(url)
-        if address.scheme not in ("http", "https") or not address.hostname:
+        if not _is_http(url):
             raise InvalidAddress(
                 f"{url!r} is not the address of a flow; give one such as http://127.0.0.1:3400/chatFlow"
+            )
+        if reflection is not None and not _is_http(reflection):
+            raise InvalidAddress(
+                f"{reflection!r} is not the address of a reflection server; give one such as http://127.0.0.1:3100"
             )
         self._url = url
         self._headers = dict(headers)
         self._pass_on = frozenset(name.lower() for name in pass_on)
         self._idle_timeout = idle_timeout
         self._show_public = show_public
+        self._reflection = reflection
         self._found_input: InputBuilder | None = None
 
     @property
-    def default_input(self) -> AsyncInputBuilder:
-        """The input that fits the flow's schema, if the server tells it, or else that of the chat specification."""
-        return self._build_input
+    def default_input(self) -> InputBuilder | AsyncInputBuilder:
+        """The input of the chat specification; with a reflection server, the one that fits the flow's schema."""
+        return history_input if self._reflection is None else self._build_input
 
     async def _build_input(self, turn: Turn, *, map_approval: MapApproval | None = None) -> FlowInput:
         if self._found_input is None:
-            try:
-                self._found_input = await self._find_input()
-            except (httpx2.ConnectError, httpx2.ConnectTimeout) as error:
-                raise self._unreachable(error) from error
-        build_input = self._found_input
+            self._found_input = await self._find_input()
+        build_input = self._found_input or history_input
         return messages_input(turn, map_approval=map_approval) if build_input is messages_input else build_input(turn)
 
-    async def _find_input(self) -> InputBuilder:
-        """Return the builder for the flow's schema. Genkit's reflection API lists schemas at ``/api/actions``.
+    async def _find_input(self) -> InputBuilder | None:
+        """Return the builder for the flow's schema; ``None`` if the reflection server does not answer.
 
-        Servers have it in development; most others answer 404.
+        Genkit's reflection API lists all actions with their schemas at ``/api/actions``. It is a server of its own,
+        which a Genkit process starts in development (``GENKIT_ENV=dev``); flow servers do not have that route
+        (``@genkit-ai/core`` 1.42.0, ``genkit`` 0.12.0). It takes no token, so none is sent.
         """
         name = urlsplit(self._url).path.strip("/").rpartition("/")[2]
+        address = f"{(self._reflection or '').rstrip('/')}/api/actions"
         try:
-            async with httpx2.AsyncClient(timeout=_SCHEMA_TIMEOUTS, verify=_verification(self._url)) as client:
-                response = await client.get(urljoin(self._url, "/api/actions"), headers=self._headers)
-            match msgspec.json.decode(response.content) if response.status_code == 200 else None:
-                case dict(actions) if isinstance(action := actions.get(f"/flow/{name}"), dict):
-                    schema = action.get("inputSchema")
-                    return input_for(name, schema) if isinstance(schema, dict) else history_input
-        except (httpx2.ConnectError, httpx2.ConnectTimeout):
-            raise
+            async with httpx2.AsyncClient(timeout=_SCHEMA_TIMEOUTS, verify=_verification(address)) as client:
+                response = await client.get(address)
+            actions = msgspec.json.decode(response.raise_for_status().content, type=dict[str, Any])
+        except (httpx2.HTTPError, msgspec.DecodeError) as error:
+            reason = str(error).partition("\n")[0] or type(error).__name__
+            _logger.warning("%s does not list the actions of Genkit, so the input is #history: %s", address, reason)
+            return None
+        action = actions.get(f"/flow/{name}")
+        schema = action.get("inputSchema") if isinstance(action, dict) else None
+        if not isinstance(schema, dict):
+            _logger.warning("%s has no schema of the flow %s, so the input is #history", address, name)
+            return history_input
+        try:
+            return input_for(name, schema)
         except CannotAnswer as error:
             _logger.warning("%s", error)
-        except (httpx2.HTTPError, msgspec.DecodeError) as error:
-            _logger.info("no schemas are listed at the server of %s: %s", self._url, error)
-        return history_input
+            return history_input
 
     async def run(self, flow_input: FlowInput, turn: Turn) -> AsyncGenerator[FlowEvent, None]:
         """Run the flow and yield its events. Closing the iterator closes the connection."""
@@ -197,9 +208,14 @@ class _StreamRequest:
             return False  # the server is not up again yet
         if response.status_code != 200 or "html" in response.headers.get("content-type", ""):
             body = await _beginning(response)
-            raise error_page(response.status_code, response.headers, body, show_public=self._show_public)
+            raise error_page(self._url, response.status_code, response.headers, body, show_public=self._show_public)
         self.stream_id = response.headers.get(_STREAM_ID, self.stream_id)
         return True
+
+
+def _is_http(url: str) -> bool:
+    address = urlsplit(url)
+    return address.scheme in ("http", "https") and bool(address.hostname)
 
 
 async def _beginning(response: httpx2.Response) -> bytes:

@@ -20,6 +20,7 @@ class GenkitOptions(msgspec.Struct, frozen=True, kw_only=True):
     """The options of the kind; `usechat serve --help` explains them."""
 
     input: str = ""
+    reflection: str | None = None
     upstream_token: str | None = None
     header: tuple[str, ...] = ()
     pass_on: tuple[str, ...] = ()
@@ -49,6 +50,9 @@ class GenkitTarget:
         add("--input", metavar="KEY=SOURCE,...",
             help="where the keys of the input come from: text (of the message) or body.FIELD, such as"
             " question=text,lang=body.lang")  # fmt: skip
+        add("--reflection", metavar="URL",
+            help="ask Genkit's reflection server for the schema of the input, such as http://127.0.0.1:3100; it runs"
+            " beside a Genkit server in development")  # fmt: skip
         add("--upstream-token", metavar="FILE", help="call the server with this bearer token")
         add("--header", action="append", metavar="'NAME: VALUE'", help="send this header to the server; repeatable")
         add("--pass-on", action="append", metavar="NAME",
@@ -74,9 +78,12 @@ class GenkitTarget:
             _require_address(options)
         if options.respond_to and options.interrupts != "approval":
             raise CannotServe("--respond-to is about approvals; give --interrupts approval, too")
+        if options.reflection is not None and build_input is not None:
+            raise CannotServe("--reflection finds the input of the flow, so name none: leave out --input and #…")
         transport = GenkitChatTransport(
             flow,
             build_input=build_input,
+            reflection=options.reflection,
             headers=upstream_headers(options.header, options.upstream_token),
             pass_on=(*PASSED_ON, *options.pass_on),
             idle_timeout=common.idle_timeout,
@@ -109,7 +116,7 @@ def _flow_and_input(target: str, mapping: str) -> "tuple[Any, InputBuilder | Non
 
 def _require_address(options: GenkitOptions) -> None:
     """Raise for options that only make sense with a server."""
-    for name in ("upstream_token", "header", "pass_on", "show_public_errors"):
+    for name in ("reflection", "upstream_token", "header", "pass_on", "show_public_errors"):
         if getattr(options, name):
             raise CannotServe(f"--{name.replace('_', '-')} is for a flow at an address; this one runs in this process")
 

@@ -47,7 +47,9 @@ class GenkitChatTransport:
     Args:
         flow: a URL such as ``http://127.0.0.1:3400/chatFlow``, or an object of the Python package ``genkit``.
         build_input: makes the flow's input from the turn, now or as an awaitable; by default it is the builder that
-            fits the schema, and :func:`history_input` for a URL whose server does not tell the schema.
+            fits the schema, and :func:`history_input` for a URL without ``reflection``.
+        reflection: the address of Genkit's reflection server, such as ``http://127.0.0.1:3100``, which tells the schema
+            of the flow at a URL.
         headers: sent with every request to a server.
         pass_on: the headers of the page's request that are passed on.
         idle_timeout: how many seconds a durable stream may be silent after its connection broke.
@@ -82,11 +84,19 @@ class GenkitChatTransport:
         send_data: bool = False,
         interrupts: Interrupts = "tool",
         map_approval: MapApproval | None = None,
+        reflection: str | None = None,
         sdk: str = "any",
     ) -> None:
         self._describe = partial(describe, show_public=show_public_errors)
         if isinstance(flow, str):
-            self._flow: FlowRunner = _remote_flow(flow, headers or {}, pass_on, idle_timeout, show_public_errors)
+            self._flow: FlowRunner = _remote_flow(
+                flow,
+                headers=headers or {},
+                pass_on=pass_on,
+                idle_timeout=idle_timeout,
+                show_public=show_public_errors,
+                reflection=reflection,
+            )
         else:
             self._flow = _local_flow(flow)
         self._build_input = _with_approvals(build_input or self._flow.default_input, map_approval)
@@ -145,12 +155,10 @@ def source_of(flow: Any) -> GenkitChatTransport | None:
     return GenkitChatTransport(flow) if can_answer(flow) else None
 
 
-def _remote_flow(
-    url: str, headers: Mapping[str, str], pass_on: Iterable[str], idle_timeout: float | None, show_public: bool
-) -> FlowRunner:
+def _remote_flow(url: str, **options: Any) -> FlowRunner:
     from usechat.genkit.remote import RemoteFlow
 
-    return RemoteFlow(url, headers=headers, pass_on=pass_on, idle_timeout=idle_timeout, show_public=show_public)
+    return RemoteFlow(url, **options)
 
 
 def _local_flow(flow: Any) -> FlowRunner:

@@ -71,6 +71,7 @@ class StreamReader:
         self.ended = False
         self._line = bytearray()
         self._frame: list[str] = []
+        self._has_prefix = False  # whether the frame began with `data:` or `error:`
         self._size = 0
 
     def receive(self, data: bytes) -> Iterator[FlowEvent]:
@@ -97,9 +98,11 @@ class StreamReader:
         elif line.startswith(("data:", "error:")):
             # A missing blank line (Python servers up to 0.9): the next frame ends the one before.
             yield from self._flush()
+            self._has_prefix = True
             self._add(line.partition(":")[2])
         elif self._frame or line.lstrip().startswith("{"):
             # The next line of a text that is not escaped (Go up to 1.2.0), or a body without framing.
+            self._has_prefix = self._has_prefix and bool(self._frame)
             self._add(line)
         elif line.strip() != "END" and not line.startswith(_OTHER_LINES) and not self.ended:
             yield UnknownFrame("text")
@@ -114,7 +117,7 @@ class StreamReader:
     def _flush(self, *, cut: bool = False) -> Iterator[FlowEvent]:
         text = "\n".join(self._frame).strip()
         self._frame, self._size = [], 0
-        event = _event_of(text) if text and not self.ended else None
+        event = _event_of(text, is_framed=self._has_prefix) if text and not self.ended else None
         if event is not None:
             yield from self._end(event)
         elif text and not self.ended and not cut:  # a truncated frame is not reported twice
@@ -145,14 +148,20 @@ def failure_of(value: Any) -> FlowFailure:
 _TOO_LARGE: Final = FlowFailure("DATA_LOSS", "a frame of the stream is too large")
 
 
-def _event_of(text: str) -> FlowEvent | None:
-    """Read a frame; return ``None`` if it is not JSON."""
+def _event_of(text: str, *, is_framed: bool) -> FlowEvent | None:
+    """Read a frame; return ``None`` if it is not JSON.
+
+    A body without framing is a plain answer of Genkit only if it has a result or an error: a chunk, a flow that returns
+    nothing and the other shapes of errors come in frames, or with a status other than 200.
+    """
     try:
         value = _read_json(text)
     except (ValueError, RecursionError):
         return _malformed(text)
     if not isinstance(value, dict):
         return UnknownFrame(type(value).__name__)
+    if not is_framed and not value.keys() & {"result", "error"}:
+        return UnknownFrame(",".join(value))
     if "message" in value and "status" not in value:
         return FlowChunk(value["message"])
     if "result" in value or not value:

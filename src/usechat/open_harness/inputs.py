@@ -5,7 +5,7 @@ such as ``flow.input.topic``. Which keys a flow reads stands in its expressions,
 
 - The application's own fields of the request body are keys of the input.
 - ``input`` says where further keys come from: ``text`` is the text of the message, ``body.depth`` a field of the body.
-- If the flow reads exactly one key that has no source, and does not read the message itself, that key gets the text.
+- If the flow reads exactly one key that has no source, that key gets the text.
 - A key that is still missing when a request comes fails the turn. A key whose existence the flow asks for
   (``$exists(flow.input.depth)``, ``flow.input.depth ?? 3``) may be missing.
 """
@@ -82,8 +82,7 @@ class _InputKeys:
         optional = {key for syntax in syntaxes for key in syntax.optional_keys}
         self.required = frozenset(read - optional - {*_OURS})
         self._unmapped = sorted(self.required - mapping.keys())
-        reads_message = bool(read & {"message", "messages"})
-        self.guessed = self._unmapped[0] if len(self._unmapped) == 1 and not reads_message else None
+        self.guessed = self._unmapped[0] if len(self._unmapped) == 1 else None
 
     def notice(self, flow_name: str) -> str:
         """Return what the log should say about keys without a source; empty if there are none."""

@@ -75,7 +75,7 @@ class Start(_Part, frozen=True):
     ``metadata`` is the application's own: the page finds it in ``message.metadata``. ``lane`` names the speaker;
     :mod:`usechat.parts` explains it.
 
-    With ``steps=False`` the message has no steps but those that the protocol needs, as with
+    With ``steps=False`` the message has no steps from here on but those that the protocol needs, as with
     ``MessageStream(send_steps=False)``.
     """
 

@@ -343,6 +343,17 @@ def _called(part: Mapping[str, Any], kind: str, shows_responses: bool) -> list[P
     return said
 
 
+_OUTSIDE_OF_STEPS: Final = (
+    chunks.StartChunk,
+    chunks.MessageMetadataChunk,
+    chunks.DataChunk,
+    chunks.FinishChunk,
+    chunks.ErrorChunk,
+    chunks.AbortChunk,
+)
+"""Chunks that may come before the first step of a message."""
+
+
 def _same_step(part: Part) -> Part:
     """Let a step begin where it began in the run, although calls of the message before it may be open."""
     return parts.Step(leaves_calls=True) if isinstance(part, parts.Step) else part
@@ -370,12 +381,22 @@ class Reframer:
         self._frames = FrameStream(stream, event_names=event_names)
         shows_responses = releases_for(sdk).knows("tool-approval-response")
         self._earlier = earlier_parts(earlier, shows_responses=shows_responses) if earlier else []
+        # A run that continues a message may go on in its last step.
+        self._may_hide_steps = not earlier and not continues
 
     def receive(self, frames: bytes) -> bytes:
         """Take frames of the run, and return those for the other release."""
-        said = [part for chunk in compact(self._decoder.receive(frames)) for part in self._reader.feed(chunk)]
+        said = [part for chunk in compact(self._decoder.receive(frames)) for part in self._parts(chunk)]
         if self._earlier and said:
             # The first part is the start of the message; what the message held before comes right behind it.
             said[1:1] = self._earlier
             self._earlier = []
         return b"".join([self._frames.send(_same_step(part)) for part in said])
+
+    def _parts(self, chunk: Chunk) -> list[Part]:
+        """Return the parts of a chunk. If the first one that needs a step has none, the run was made without steps."""
+        if not self._may_hide_steps or isinstance(chunk, _OUTSIDE_OF_STEPS):
+            return self._reader.feed(chunk)
+        self._may_hide_steps = False
+        hidden = [] if isinstance(chunk, chunks.StartStepChunk) else [parts.Start(steps=False)]
+        return [*hidden, *self._reader.feed(chunk)]

@@ -343,6 +343,10 @@ class MessageStream:
         self._started = True
         self._emit(chunks.StartChunk(self.message_id, metadata))
 
+    def _start_again(self, part: parts.Start) -> None:
+        self._send_steps = self._send_steps and part.steps
+        self._send_metadata(part.metadata or {})
+
     # Text and reasoning
 
     def _send_text(self, part: parts.Text | parts.Reasoning) -> None:
@@ -607,7 +611,7 @@ class MessageStream:
         self._out.append(chunk)
 
     _handlers: ClassVar[Mapping[type[parts.Part], Callable[[Any, Any], None]]] = {
-        parts.Start: lambda self, part: self._send_metadata(part.metadata or {}),
+        parts.Start: _start_again,
         parts.Text: _send_text,
         parts.Reasoning: _send_text,
         parts.BlockEnd: lambda self, part: self._close_block(part.lane, part),

@@ -24,6 +24,7 @@ from usechat.server.observers.workers import counted_together
 from usechat.server.openapi import openapi
 from usechat.server.requests import Action, Authorize, allow_all
 from usechat.server.settings import Settings, cancel_after
+from usechat.server.turns import Feedback
 from usechat.server.worker import AgentWorker
 from usechat.sources import restartable
 from usechat.turn import Identity
@@ -42,6 +43,7 @@ __all__ = [
     "ApiTokens",
     "Authorize",
     "ChatApp",
+    "Feedback",
     "Identity",
     "JsonFormatter",
     "JsonWebTokens",

@@ -26,7 +26,7 @@ from usechat.server.observers.observer import Observer, Observers, Unobserved
 from usechat.server.requests import CHAT_ID, AuthorizedChats, AuthorizeFunction, allow_all
 from usechat.server.response import collect_streams
 from usechat.server.settings import Settings
-from usechat.server.turns import FinishFunction, Hooks, LoadFunction, title_function
+from usechat.server.turns import FeedbackFunction, FinishFunction, Hooks, LoadFunction, title_function
 from usechat.server.websocket import ChatSockets
 
 __all__ = ["ChatApp", "EndpointsApp", "observing", "rare_collections", "run_routes"]
@@ -149,7 +149,9 @@ class ChatApp(EndpointsApp):
             ``ChatTransport``, or an object of a framework whose adapter is installed. Or a factory: a function without
             arguments, async or not, that returns one of these, or an async context manager around one. It is called
             once, when the server starts, and the context manager is left when it shuts down. Or a
-            :class:`~usechat.server.RedisTurns`: then agent processes answer (`usechat worker`).
+            :class:`~usechat.server.RedisTurns`: then agent processes answer (`usechat worker`). Or several agents by
+            name, such as ``{"writer": writer, "coder": coder}``: the field ``agent`` of a request body chooses one, the
+            first is the default, and a stored chat keeps its agent.
         runs: the run store; by default :class:`~usechat.server.MemoryRuns`. Several processes need
             :class:`~usechat.server.RedisRuns`.
         authorize: returns who sent a request; see ``docs/auth.md``. By default everyone is allowed.
@@ -162,7 +164,9 @@ class ChatApp(EndpointsApp):
         on_finish: is given each finished message, its turn and its outcome, before the page sees the end. With a
             ``RedisTurns`` the ``on_finish`` of each ``AgentWorker`` is called instead; this one is called only for what
             the web process ends: turns that were stopped while they waited, and answers that it finds lost.
+        on_feedback: is given each :class:`~usechat.server.Feedback` on a message, once it is stored; needs ``chats``.
         load: returns the messages of a chat that the application has stored; not together with ``chats``.
+        share: let owners share a stored chat by a link that anyone can read, until they revoke it.
         path: where ``DefaultChatTransport`` posts to; it may have parameters, such as ``/projects/{project}/chat``.
         also: further paths that answer in the same way over HTTP: send, resume, stop, state.
         drain: how many seconds runs get to finish when the server shuts down. Their readers are disconnected at once,
@@ -192,14 +196,16 @@ class ChatApp(EndpointsApp):
         titles: Any = None,
         history: HistoryFunction | None = None,
         on_finish: FinishFunction | None = None,
+        on_feedback: FeedbackFunction | None = None,
         load: LoadFunction | None = None,
+        share: bool = False,
         path: str = "/api/chat",
         also: Sequence[str] = (),
         drain: float = 10,
         observer: Observer | None = None,
         metrics: bool = True,
     ) -> None:
-        _check_chats(chats, path, load, titles or history)
+        _check_chats(chats, path, load, titles or history or on_feedback or share)
         queue = answer if isinstance(answer, TurnQueue) else None
         if queue is not None:
             _check_agents_elsewhere(chats, titles)
@@ -210,12 +216,21 @@ class ChatApp(EndpointsApp):
             settings=settings or Settings(),
             policy=AuthorizedChats(authorize),
             observer=observers,
-            hooks=Hooks(on_finish=on_finish, load=load, titles=title_function(titles), history=history),
+            hooks=Hooks(
+                on_finish=on_finish,
+                load=load,
+                titles=title_function(titles),
+                history=history,
+                on_feedback=on_feedback,
+            ),
             chats=chats,
             path=path,
         )
         sockets = ChatSockets(endpoints)
-        stored = None if chats is None else ChatRoutes(endpoints, chats, path, lists=authorize is not allow_all)
+        beside = path.rpartition("/")[0]
+        stored = None
+        if chats is not None:
+            stored = ChatRoutes(endpoints, chats, path, lists=authorize is not allow_all, shares=share)
         routes = [
             *(
                 route
@@ -226,13 +241,15 @@ class ChatApp(EndpointsApp):
                 )
             ),
             *(WebSocketRoute(each, sockets.serve) for each in _with_slash(f"{path}/ws")),
+            Route(f"{beside}/agents", endpoints.agents, methods=["GET"]),
+            Route(f"{beside}/limits", endpoints.limits, methods=["GET"]),
         ]
         super().__init__(endpoints, routes, drain=drain, metrics=page)
 
 
 def _check_chats(chats: ChatStore | None, path: str, load: object, needs_chats: object) -> None:
     if chats is None and needs_chats:
-        raise InvalidSetting("titles and history are for chats that are stored; give chats, too")
+        raise InvalidSetting("titles, history, on_feedback and share are for chats that are stored; give chats, too")
     if chats is not None and load is not None:
         raise InvalidSetting("chats brings the history, and load brings another one; give one of them")
     if chats is not None and "{" in path:

@@ -1,7 +1,8 @@
-"""The routes of stored chats: list, load, change, delete, export, feedback and files.
+"""The routes of stored chats: list, load, change, delete, export, share, feedback and files.
 
 All of them ask the same ``authorize`` rule as the other routes. A chat of somebody else is 404, like one that does not
-exist. An app without authentication has neither list nor export: everyone would read the chats of everyone.
+exist. An app without authentication has neither list nor export: everyone would read the chats of everyone. A chat that
+its owner shares can be read by anyone who has the token of the link: those two routes ask no rule.
 """
 
 import json
@@ -14,13 +15,14 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.routing import BaseRoute, Route
 
+from usechat.chats.blobs import Blob, stored_file_ids
 from usechat.chats.documents import document_json
 from usechat.chats.store import ChatRow, ChatStore, LoadedChat
-from usechat.errors import InvalidRequest
+from usechat.errors import ChatNotFound, InvalidRequest
 from usechat.protocol.ui_messages import UIMessage
 from usechat.server.endpoints import Endpoints
 from usechat.server.requests import CHAT_ID, Action, read_body
-from usechat.server.turns import file_urls
+from usechat.server.turns import Feedback, file_urls, shared_file_urls
 
 __all__ = ["ChatRoutes"]
 
@@ -34,14 +36,16 @@ _SHOWN_INLINE: Final = ("image/png", "image/jpeg", "image/gif", "image/webp", "a
 class ChatRoutes:
     """The routes of the chats of one store, beside those of their runs.
 
-    ``path`` is where a page posts to; ``lists`` says whether list, search and export are on.
+    ``path`` is where a page posts to; ``lists`` says whether list, search and export are on, ``shares`` whether chats
+    can be shared.
     """
 
-    def __init__(self, endpoints: Endpoints, store: ChatStore, path: str, *, lists: bool) -> None:
+    def __init__(self, endpoints: Endpoints, store: ChatStore, path: str, *, lists: bool, shares: bool) -> None:
         self._endpoints = endpoints
         self._store = store
         self._path = path
         self._lists = lists
+        self._shares = shares
 
     def beside_chat(self) -> list[BaseRoute]:
         """Return the routes whose paths are longer than that of a chat, which takes any text and comes after them."""
@@ -50,8 +54,16 @@ class ChatRoutes:
             Route(f"{self._path}s", self._answering("list"), methods=["GET"]),
             Route(f"{chat}/export", self._answering("export"), methods=["GET"]),
         ]
+        shared = f"{self._path.rpartition('/')[0]}/shared/{{token}}"
+        sharing = [
+            Route(f"{chat}/share", self._answering("share"), methods=["PUT"]),
+            Route(f"{chat}/share", self._answering("unshare"), methods=["DELETE"]),
+            Route(shared, self._answering("shared"), methods=["GET"]),
+            Route(f"{shared}/files/{{blob_id}}", self._answering("shared_file"), methods=["GET"]),
+        ]
         return [
             *(listing if self._lists else []),
+            *(sharing if self._shares else []),
             Route(f"{chat}/messages", self._answering("messages"), methods=["GET"]),
             Route(f"{chat}/messages/{{message_id}}/feedback", self._answering("feedback"), methods=["PUT"]),
             Route(f"{chat}/files/{{blob_id}}", self._answering("file"), methods=["GET"]),
@@ -142,23 +154,41 @@ class ChatRoutes:
         raise InvalidRequest("format is json or markdown")
 
     async def _feedback(self, request: Request) -> Response:
-        chat_id, owner = await self._chat(request, "rate")
-        feedback = await self._body(request)
-        await self._store.rate(chat_id, request.path_params["message_id"], feedback, owner=owner)
+        chat_id, message_id = str(request.path_params["chat_id"]), request.path_params["message_id"]
+        identity = await self._endpoints.identify(request, chat_id, "rate")
+        value = await self._body(request)
+        await self._store.rate(chat_id, message_id, value, owner=identity.subject)
+        feedback = Feedback(chat_id=chat_id, message_id=message_id, value=value, identity=identity)
+        await self._endpoints.report_feedback(feedback)
         return Response(status_code=204)
 
     async def _file(self, request: Request) -> Response:
         chat_id, owner = await self._chat(request, "file")
-        blob = await self._store.file(chat_id, request.path_params["blob_id"], owner=owner)
-        headers = {
-            # A file of a page is untrusted: nothing in it may run in the name of this server.
-            "content-security-policy": "default-src 'none'; sandbox",
-            "x-content-type-options": "nosniff",
-            "cache-control": "private, max-age=31536000, immutable",
-        }
-        if not blob.media_type.startswith(_SHOWN_INLINE):
-            headers["content-disposition"] = "attachment"
-        return Response(blob.data, media_type=blob.media_type, headers=headers)
+        return _file_response(await self._store.file(chat_id, request.path_params["blob_id"], owner=owner))
+
+    async def _share(self, request: Request) -> Response:
+        chat_id, owner = await self._chat(request, "share")
+        return JSONResponse({"token": await self._store.share(chat_id, owner=owner)})
+
+    async def _unshare(self, request: Request) -> Response:
+        chat_id, owner = await self._chat(request, "share")
+        await self._store.unshare(chat_id, owner=owner)
+        return Response(status_code=204)
+
+    async def _shared(self, request: Request) -> Response:
+        """Return a shared chat: its title and messages, and nothing about its owner."""
+        token = request.path_params["token"]
+        loaded = await self._store.load_shared(token)
+        files = shared_file_urls(request, self._path, token)
+        messages = [files.write(message) for message in loaded.messages]
+        return _json({"title": loaded.chat.title, "messages": messages})
+
+    async def _shared_file(self, request: Request) -> Response:
+        loaded = await self._store.load_shared(request.path_params["token"])
+        blob_id = request.path_params["blob_id"]
+        if not any(blob_id in stored_file_ids(message) for message in loaded.messages):
+            raise ChatNotFound("No such file.")  # a file of another branch is not shared
+        return _file_response(await self._store.file(loaded.chat.id, blob_id, owner=None))
 
     async def _chat(self, request: Request, action: Action) -> tuple[str, str]:
         """Return the chat that the path names, and who asks."""
@@ -175,6 +205,18 @@ class ChatRoutes:
             return json.loads(body)
         except (ValueError, RecursionError):
             raise InvalidRequest("the body is not JSON") from None
+
+
+def _file_response(blob: Blob) -> Response:
+    headers = {
+        # A file of a page is untrusted: nothing in it may run in the name of this server.
+        "content-security-policy": "default-src 'none'; sandbox",
+        "x-content-type-options": "nosniff",
+        "cache-control": "private, max-age=31536000, immutable",
+    }
+    if not blob.media_type.startswith(_SHOWN_INLINE):
+        headers["content-disposition"] = "attachment"
+    return Response(blob.data, media_type=blob.media_type, headers=headers)
 
 
 class _Change(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
@@ -195,6 +237,8 @@ def _described(chat: ChatRow, *, running: bool | None) -> dict[str, Any]:
         "updatedAt": _time(chat.updated),
         "archived": chat.archived,
         "pinned": chat.pinned,
+        "agent": chat.agent,
+        "shared": chat.share is not None,
     }
     return found if running is None else {**found, "running": running}
 
@@ -203,6 +247,7 @@ def _loaded(loaded: LoadedChat, messages: list[UIMessage]) -> dict[str, Any]:
     return {
         "messages": messages,
         "headId": loaded.head_id,
+        "agent": loaded.chat.agent,
         "siblings": loaded.siblings,
         "running": None if loaded.running is None else {"messageId": loaded.running.message_id},
         "outcomes": loaded.outcomes,
@@ -216,10 +261,11 @@ def _time(seconds: float) -> str:
     return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
-def _json(value: Mapping[str, Any], *, etag: str) -> Response:
+def _json(value: Mapping[str, Any], *, etag: str = "") -> Response:
     # Half characters are escaped, which Starlette's own JSON response cannot write.
     content = json.dumps(value, separators=(",", ":")).encode()
-    return Response(content, media_type="application/json", headers={"etag": etag, "cache-control": "no-store"})
+    headers = {"cache-control": "no-store", **({"etag": etag} if etag else {})}
+    return Response(content, media_type="application/json", headers=headers)
 
 
 def _attached(name: str) -> dict[str, str]:

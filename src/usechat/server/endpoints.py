@@ -31,6 +31,7 @@ from usechat.runs.quotas import Counters, MemoryCounters, QuotaKeeper
 from usechat.runs.run import RunInfo, RunState, describe_with, message_digest
 from usechat.runs.store import RunStore
 from usechat.runs.turns import Dispatcher, TurnQueue
+from usechat.server.agents import Agents
 from usechat.server.connection import AsgiServer
 from usechat.server.observers.observer import Observer, Observers, Unobserved
 from usechat.server.requests import (
@@ -47,6 +48,7 @@ from usechat.server.response import StreamResponse
 from usechat.server.settings import Settings, linger
 from usechat.server.turns import (
     NO_HOOKS,
+    Feedback,
     FinishFunction,
     Hooks,
     LoadFunction,
@@ -56,7 +58,7 @@ from usechat.server.turns import (
     report_lost,
 )
 from usechat.server.uvicorn import UvicornServer
-from usechat.sources import FactorySource, Source, as_source
+from usechat.sources import FactorySource, as_source
 from usechat.threads import AgentThreads
 from usechat.turn import Identity, TurnContext
 
@@ -79,9 +81,9 @@ class Endpoints:
         chats: ChatStore | None = None,
         path: str = "",
     ) -> None:
-        self.queue = answer if isinstance(answer, TurnQueue) else None
+        self._agents = Agents(answer)
+        self.queue = self._agents.queue
         """Where turns wait for an agent process; ``None`` if runs are driven here."""
-        self._source = None if self.queue is not None else as_source(answer)
         self.settings = settings
         self._path = path
         self._hooks = hooks
@@ -124,9 +126,11 @@ class Endpoints:
         """The turns of stored chats, if chats are stored."""
         if chats is not None:
             patience = 0 if self.queue is None else self.queue.patience
-            self.stored = StoredTurns(
-                chats, self.manager, hooks, agent=_name_of(answer), keep=settings.keep_chats, patience=patience
-            )
+            self.stored = StoredTurns(chats, self.manager, hooks, keep=settings.keep_chats, patience=patience)
+
+    async def report_feedback(self, feedback: Feedback) -> None:
+        """Give the application what a person thinks of a message."""
+        await self._hooks.rated(feedback)
 
     @property
     def is_history_stored(self) -> bool:
@@ -162,6 +166,29 @@ class Endpoints:
     async def state(self, request: Request) -> Response:
         """Return the state of the chat's last run."""
         return await self.answer(self._state, request)
+
+    async def agents(self, request: Request) -> Response:
+        """List the agents that a request can choose with the field ``agent`` of its body; the first is the default."""
+        return await self.answer(self._list_agents, request)
+
+    async def limits(self, request: Request) -> Response:
+        """Return how much one request may hold, so that a client refuses a file before it sends it."""
+        return await self.answer(self._describe_limits, request)
+
+    async def _list_agents(self, request: Request) -> Response:
+        await self.identify(request, "", "describe")
+        return JSONResponse({"agents": msgspec.to_builtins(self._agents.entries)})
+
+    async def _describe_limits(self, request: Request) -> Response:
+        await self.identify(request, "", "describe")
+        limits = self.settings.limits
+        return JSONResponse(
+            {
+                "maximumBytes": limits.maximum_bytes,
+                "maximumFileBytes": limits.maximum_file_bytes,
+                "maximumFiles": limits.maximum_files,
+            }
+        )
 
     async def _send(self, request: Request) -> Response:
         received = asyncio.get_running_loop().time()
@@ -215,7 +242,8 @@ class Endpoints:
         )
 
         make_context = partial(self._context, request, identity)
-        source = await self.open()
+        agent = await self._agent_for(asked, identity)
+        source = await self._agents.open(agent)
         await self._quotas.admit(info.subject, info.run_id)
         try:
             if self.stored is None:
@@ -226,6 +254,7 @@ class Endpoints:
                 info,
                 source,
                 make_context,
+                agent=agent,
                 files=file_urls(request, self._path, asked.chat_id),
                 check_import=await self._import_check(info) if self.settings.import_history else None,
                 has_left=has_left,
@@ -233,6 +262,12 @@ class Endpoints:
         finally:
             if not self.manager.has(info.run_id):  # refused, or it reads the answer of another run
                 await self._quotas.release(info.subject, info.run_id)
+
+    async def _agent_for(self, asked: ChatRequest, identity: Identity) -> str:
+        kept = ""
+        if self._agents.are_several and self.stored is not None:
+            kept = await self.stored.agent_of(asked.chat_id, identity.subject)
+        return self._agents.choose(asked.body, kept=kept, continues=asked.continues is not None)
 
     def _context(self, request: Request, identity: Identity, asked: ChatRequest) -> TurnContext:
         return TurnContext(
@@ -278,13 +313,9 @@ class Endpoints:
 
     async def start(self) -> None:
         """Make ready what answers, and the chat store. Raises :class:`~usechat.errors.UnusableChats`."""
-        await self.open()
+        await self._agents.open_all()
         if self.stored is not None:
             await self.stored.open()
-
-    async def open(self) -> Source | None:
-        """Return what answers, ``None`` if other processes do; the first time a factory is called, once per process."""
-        return await self._source.open() if isinstance(self._source, FactorySource) else self._source
 
     def _stream(self, reading: Reading, received: float) -> Response:
         self.server.disconnect_readers_at_exit(self.manager, self._finish)
@@ -306,8 +337,7 @@ class Endpoints:
         await self.threads.finish(self.settings.timeouts.stop)
         if self.stored is not None:
             await self.stored.close()
-        if isinstance(self._source, FactorySource):
-            await self._source.close()
+        await self._agents.close()
 
     async def _finish(self, seconds: float | None) -> None:
         """Shut down an app whose server does not announce its exit; runs get half of the time to end by themselves."""
@@ -387,11 +417,6 @@ def _check_queued(store: RunStore) -> None:
 
 def _described(info: RunInfo) -> Mapping[str, str]:
     return {"state": info.state, "runId": info.run_id, "messageId": info.message_id}
-
-
-def _name_of(answer: Any) -> str:
-    """Return the name of what answers a chat, as it is stored with it."""
-    return str(getattr(answer, "__name__", "") or type(answer).__name__)
 
 
 def _headers_of(error: RequestError) -> Mapping[str, str]:

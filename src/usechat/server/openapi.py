@@ -49,6 +49,7 @@ _REQUEST: Final = {
         "messages": {"type": "array", "minItems": 1, "items": {"$ref": "#/components/schemas/UIMessage"}},
         "trigger": {"type": "string", "enum": ["submit-message", "regenerate-message"]},
         "messageId": {"type": "string"},
+        "agent": {"type": "string", "description": "Which agent answers, where several are served."},
     },
 }
 _MESSAGE: Final = {
@@ -74,6 +75,7 @@ _STATE: Final = {
     },
 }
 _IS_STORED: Final = "Where chats are stored (`ChatApp(chats=…)`): "
+_IS_SHARED: Final = "Where chats can be shared (`ChatApp(chats=…, share=True)`): "
 _TIME: Final = {"type": "string", "format": "date-time"}
 _STORED_CHAT: Final = {
     "type": "object",
@@ -86,6 +88,8 @@ _STORED_CHAT: Final = {
         "updatedAt": _TIME,
         "archived": {"type": "boolean"},
         "pinned": {"type": "boolean"},
+        "agent": {"type": "string", "description": "The name of the agent that answered last."},
+        "shared": {"type": "boolean", "description": "Whether a link lets others read it."},
         "running": {"type": "boolean", "description": "Whether it is being answered."},
         "version": {"type": "integer"},
     },
@@ -109,6 +113,7 @@ _CHAT_MESSAGES: Final = {
             "items": {"type": "object"},
         },
         "headId": {"type": ["string", "null"], "description": "The last message of the branch."},
+        "agent": {"type": "string", "description": "The name of the agent that answered last."},
         "siblings": {"type": "object", "additionalProperties": {"type": "array", "items": {"type": "string"}}},
         "running": {
             "type": ["object", "null"],
@@ -120,6 +125,29 @@ _CHAT_MESSAGES: Final = {
         "feedback": {"type": "object"},
         "version": {"type": "integer", "description": "That of the chat; the ETag says the same."},
     },
+}
+_AGENT_LIST: Final = {
+    "type": "object",
+    "required": ["agents"],
+    "properties": {
+        "agents": {
+            "type": "array",
+            "minItems": 1,
+            "description": "The first one is the default.",
+            "items": {
+                "type": "object",
+                "required": ["name", "description"],
+                "properties": {"name": {"type": "string"}, "description": {"type": "string"}},
+            },
+        }
+    },
+}
+_COUNT: Final = {"type": "integer", "minimum": 0}
+_LIMITS: Final = {
+    "type": "object",
+    "description": "How much one request may hold. Files are sent as `data:` URLs, a third larger than they are.",
+    "required": ["maximumBytes", "maximumFileBytes", "maximumFiles"],
+    "properties": {"maximumBytes": _COUNT, "maximumFileBytes": _COUNT, "maximumFiles": _COUNT},
 }
 _CHANGE: Final = {
     "type": "object",
@@ -155,6 +183,8 @@ def openapi(version: str, path: str = "/api/chat") -> Json:
                 "ChatList": _CHAT_LIST,
                 "ChatMessages": _CHAT_MESSAGES,
                 "ChatChange": _CHANGE,
+                "AgentList": _AGENT_LIST,
+                "Limits": _LIMITS,
             },
             "securitySchemes": {"bearer": {"type": "http", "scheme": "bearer"}},
         },
@@ -182,6 +212,7 @@ def _paths(path: str) -> Iterator[tuple[str, Json]]:
     state = _operation("state", "Return the state of the last run.", {"200": known}, 401, 403, 404, 503)
     yield f"{path}/{{id}}", {"parameters": [_CHAT], "get": state, **_changes()}
     yield from _stored_paths(path)
+    yield from _describing_paths(path.rpartition("/")[0])
     yield "/healthz", {"get": _open("health", "Report whether the process is alive.")}
     yield "/readyz", {"get": _open("readiness", "Report whether the run store can be reached.", 503)}
     yield "/metrics", {"get": _open("metrics", "Metrics for Prometheus.", 501)}
@@ -243,11 +274,58 @@ def _stored_paths(path: str) -> Iterator[tuple[str, Json]]:
         f"{path}/{{id}}/messages/{{messageId}}/feedback",
         {"parameters": [_CHAT, {**_CHAT, "name": "messageId", "description": "The message's id."}], "put": rate},
     )
+    yield from _shared_paths(path)
     content = {"200": {"description": "The file.", "content": {"*/*": {}}}}
     file = _operation("file", f"{_IS_STORED}return a file of it.", content, 401, 403, 404, 503)
     yield (
         f"{path}/{{id}}/files/{{fileId}}",
         {"parameters": [_CHAT, {**_CHAT, "name": "fileId", "description": "The file's id."}], "get": file},
+    )
+
+
+def _shared_paths(path: str) -> Iterator[tuple[str, Json]]:
+    """Yield the paths that are there where stored chats can be shared."""
+    token = {"type": "object", "required": ["token"], "properties": {"token": {"type": "string"}}}
+    made = {"200": {"description": "The token of the link.", "content": {"application/json": {"schema": token}}}}
+    revoked = {"204": {"description": "The link leads nowhere any more."}}
+    share = _operation("share", f"{_IS_SHARED}let everyone who has the token read it.", made, 401, 403, 404, 503)
+    unshare = _operation("unshare", f"{_IS_SHARED}revoke the token.", revoked, 401, 403, 404, 503)
+    yield f"{path}/{{id}}/share", {"parameters": [_CHAT], "put": share, "delete": unshare}
+    chat = {
+        "type": "object",
+        "required": ["title", "messages"],
+        "properties": {
+            "title": {"type": "string"},
+            "messages": {"type": "array", "items": _reference("UIMessage")},
+        },
+    }
+    found = {"200": {"description": "The chat.", "content": {"application/json": {"schema": chat}}}}
+    parameter = {**_CHAT, "name": "token", "description": "The token of the link."}
+    beside = path.rpartition("/")[0]
+    shared = _operation("shared", f"{_IS_SHARED}read a shared chat.", found, 404, 503) | {"security": []}
+    yield f"{beside}/shared/{{token}}", {"parameters": [parameter], "get": shared}
+    content = {"200": {"description": "The file.", "content": {"*/*": {}}}}
+    file = _operation("sharedFile", f"{_IS_SHARED}return a file of a shared chat.", content, 404, 503)
+    yield (
+        f"{beside}/shared/{{token}}/files/{{fileId}}",
+        {
+            "parameters": [parameter, {**_CHAT, "name": "fileId", "description": "The file's id."}],
+            "get": file | {"security": []},
+        },
+    )
+
+
+def _describing_paths(beside: str) -> Iterator[tuple[str, Json]]:
+    """Yield the paths that describe the server itself."""
+    listed = {"description": "The agents.", "content": {"application/json": {"schema": _reference("AgentList")}}}
+    yield (
+        f"{beside}/agents",
+        {"get": _operation("agents", "List the agents that can answer.", {"200": listed}, 401, 403, 404, 503)},
+    )
+    limits = {"description": "The limits.", "content": {"application/json": {"schema": _reference("Limits")}}}
+    yield (
+        f"{beside}/limits",
+        {"get": _operation("limits", "Return how much one request may hold.", {"200": limits}, 401, 403, 404, 503)},
     )
 
 

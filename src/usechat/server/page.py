@@ -15,7 +15,6 @@ from starlette.responses import JSONResponse, PlainTextResponse, RedirectRespons
 
 from usechat.check import DEFAULT_SDKS, check_bytes
 from usechat.errors import CannotJudge, ChatNotFound, PageMissing, RequestError, UnknownRelease
-from usechat.protocol.request import DEFAULT_LIMITS, Limits
 from usechat.server.requests import AuthorizeFunction, authorize_request, read_body
 
 __all__ = ["PageSettings", "WithPage"]
@@ -47,7 +46,7 @@ class PageSettings(msgspec.Struct, frozen=True, kw_only=True):
         auth: whether it asks for a token.
         suggestions: questions that a new user can choose from.
         chats: whether the app stores chats and lists them (``GET /api/chats``).
-        limits: what the app accepts in one request; the page refuses larger files before it sends them.
+        share: whether stored chats can be shared by a link (``ChatApp(share=True)``).
 
     >>> PageSettings(title="Support").api
     '/api/chat'
@@ -60,7 +59,7 @@ class PageSettings(msgspec.Struct, frozen=True, kw_only=True):
     auth: bool = False
     suggestions: tuple[str, ...] = ()
     chats: bool = False
-    limits: Limits = DEFAULT_LIMITS
+    share: bool = False
 
 
 class _File(msgspec.Struct, frozen=True):
@@ -160,11 +159,7 @@ def _with_settings(index: _File, settings: PageSettings) -> _File:
         "auth": settings.auth,
         "suggestions": settings.suggestions,
         "chats": settings.chats,
-        "limits": {
-            "maximumFileBytes": settings.limits.maximum_file_bytes,
-            "maximumBytes": settings.limits.maximum_bytes,
-            "maximumFiles": settings.limits.maximum_files,
-        },
+        "share": settings.share,
     }
     content = html.escape(msgspec.json.encode(known).decode())
     text = index.content.decode().replace(_PLACE, f'<meta name="usechat" content="{content}" />')

@@ -33,10 +33,24 @@ __all__ = [
 
 
 Action: TypeAlias = Literal[
-    "send", "resume", "stop", "state", "check", "list", "load", "change", "delete", "export", "rate", "file"
+    "send",
+    "resume",
+    "stop",
+    "state",
+    "check",
+    "describe",
+    "list",
+    "load",
+    "change",
+    "delete",
+    "export",
+    "rate",
+    "file",
+    "share",
 ]
-"""What a client wants to do. ``check`` is the page's request to check a stream, and ``list`` that for its chats: both
-are about no chat. ``load`` and what follows it are about a chat that is stored."""
+"""What a client wants to do. ``check`` is the page's request to check a stream, ``describe`` that for the agents and
+limits of the server, and ``list`` that for its chats: they are about no chat. ``load`` and what follows it are about a
+chat that is stored."""
 
 Authorize: TypeAlias = Callable[[Request, str, Action], Awaitable[Identity | None]]
 AuthorizeFunction: TypeAlias = Authorize | Callable[[Request, str, Action], Identity | None]

@@ -28,6 +28,7 @@ from usechat.chats.store import Answered, Begun, Busy, ChatStore, Claim, Joined,
 from usechat.chats.titles import TitleFunction, ask_title
 from usechat.errors import (
     ChatBusy,
+    ChatNotFound,
     ChatsUnreachable,
     ClaimLost,
     ClientLeft,
@@ -57,6 +58,8 @@ from usechat.turn import Identity, Turn, TurnContext
 
 __all__ = [
     "NO_HOOKS",
+    "Feedback",
+    "FeedbackFunction",
     "FinishFunction",
     "Hooks",
     "LoadFunction",
@@ -65,6 +68,7 @@ __all__ = [
     "StoredTurns",
     "file_urls",
     "report_lost",
+    "shared_file_urls",
     "title_function",
 ]
 
@@ -74,17 +78,38 @@ LoadFunction: TypeAlias = Callable[[Turn], Awaitable[list[UIMessage]] | list[UIM
 """Returns the messages of a chat that the application has stored."""
 MakeContext: TypeAlias = Callable[[ChatRequest], TurnContext]
 
+
+class Feedback(msgspec.Struct, frozen=True, kw_only=True):
+    """What a person thinks of a message, as it was stored with it.
+
+    ``value`` is any JSON; the page sends ``{"rating": "good"}`` or ``{"rating": "bad"}``. ``None`` takes it back.
+
+    >>> Feedback(chat_id="c1", message_id="m1", value={"rating": "good"}, identity=Identity("ada")).value["rating"]
+    'good'
+    """
+
+    chat_id: str
+    message_id: str
+    value: Any
+    identity: Identity
+
+
+FeedbackFunction: TypeAlias = Callable[[Feedback], Awaitable[object] | object]
+"""Gets what a person thinks of a message, once it is stored."""
+
 _logger: Final = logging.getLogger("usechat.chats")
 _POLL: Final = 0.05
 """Seconds between two looks at the store while waiting for another run to end."""
 _UNREADABLE: Final = 2.0
 """After this many seconds a run that the run store does not know counts as one of a worker with another run store."""
-_FINISH_SECONDS: Final = 30.0
-"""Seconds that ``on_finish`` may take before the page sees the end without it."""
+_HOOK_SECONDS: Final = 30.0
+"""Seconds that ``on_finish`` and ``on_feedback`` may take before the page sees the end without them."""
 _REST_SECONDS: Final = 5.0
 """Seconds in which the run store must give the log of a dead worker; after that the answer is lost without it."""
 _CLEAN_UP: Final = 3600.0
 """The most seconds between two deletions of chats that are too old."""
+_LARGEST_FILES: Final = 64 * 1024 * 1024
+"""How many bytes of stored files an agent gets with its history; no provider of models takes more."""
 _TITLE: Final = "chat-title"
 _SCHEMES: Final = {"ws": "http", "wss": "https"}
 
@@ -96,23 +121,19 @@ class Hooks(msgspec.Struct, frozen=True, kw_only=True):
     load: LoadFunction | None = None
     titles: TitleFunction | None = None
     history: HistoryFunction | None = None
+    on_feedback: FeedbackFunction | None = None
+
+    async def rated(self, feedback: Feedback) -> None:
+        """Call ``on_feedback``. If it raises or takes too long, that is logged with a reference."""
+        if self.on_feedback is not None:
+            what = f"on_feedback failed for the message {feedback.message_id}"
+            await _reported(self.on_feedback, feedback, what=what, chat_id=feedback.chat_id)
 
     async def finished(self, message: UIMessage, turn: Turn, outcome: Outcome) -> None:
         """Call ``on_finish``. If it raises or takes too long, that is logged with a reference."""
-        if self.on_finish is None:
-            return
-        try:
-            async with asyncio.timeout(_FINISH_SECONDS):
-                await _awaited(self.on_finish(message, turn, outcome))
-        except Exception:
-            reference = secrets.token_hex(4)
-            _logger.exception(
-                "on_finish failed for the answer %s of chat %s; reference %s",
-                message["id"],
-                turn.chat_id,
-                reference,
-                extra={"chat_id": turn.chat_id, "reference": reference},
-            )
+        if self.on_finish is not None:
+            what = f"on_finish failed for the answer {message['id']}"
+            await _reported(self.on_finish, message, turn, outcome, what=what, chat_id=turn.chat_id)
 
     async def loaded(self, asked: ChatRequest, make_context: MakeContext) -> ChatRequest:
         """Return a request with the history that the application has stored, instead of what the page sent."""
@@ -132,6 +153,22 @@ class Hooks(msgspec.Struct, frozen=True, kw_only=True):
 
 
 NO_HOOKS: Final = Hooks()
+
+
+async def _reported(hook: Callable[..., Any], *arguments: Any, what: str, chat_id: str) -> None:
+    """Call a hook of the application; a failure is logged, and harms nothing else."""
+    try:
+        async with asyncio.timeout(_HOOK_SECONDS):
+            await _awaited(hook(*arguments))
+    except Exception:
+        reference = secrets.token_hex(4)
+        _logger.exception(
+            "%s of chat %s; reference %s",
+            what,
+            chat_id,
+            reference,
+            extra={"chat_id": chat_id, "reference": reference},
+        )
 
 
 async def report_lost(info: RunInfo, manager: RunManager, hooks: Hooks, stored: "StoredTurns | None") -> None:
@@ -244,8 +281,8 @@ class RecordedRun(NamedTuple):
 class StoredTurns:
     """The turns of an app whose chats are stored.
 
-    ``keep`` is how many seconds a chat that nobody changes is kept; ``None`` means for ever. ``agent`` is the name that
-    is stored with a chat. ``patience`` is how many seconds a turn may wait for an agent process, if those answer.
+    ``keep`` is how many seconds a chat that nobody changes is kept; ``None`` means for ever. ``patience`` is how
+    many seconds a turn may wait for an agent process, if those answer.
     """
 
     def __init__(
@@ -254,7 +291,6 @@ class StoredTurns:
         manager: RunManager,
         hooks: Hooks,
         *,
-        agent: str = "",
         keep: float | None = None,
         patience: float = 0,
     ) -> None:
@@ -262,7 +298,6 @@ class StoredTurns:
         self._patience = patience
         self._manager = manager
         self._hooks = hooks
-        self._agent = agent
         self._keep = keep
         self._upkeep: asyncio.Task[None] | None = None
         self._tasks: set[asyncio.Task[None]] = set()
@@ -290,13 +325,14 @@ class StoredTurns:
         source: Source | None,
         make_context: MakeContext,
         *,
+        agent: str,
         files: FileUrls,
         check_import: Callable[[ChatRequest], ChatRequest] | None,
         has_left: Callable[[], Awaitable[bool]],
     ) -> Reading:
         """Start a run on the stored branch, or do what the chat's running answer demands; return a reading.
 
-        Without a ``source`` the turn is queued for an agent process.
+        Without a ``source`` the turn is queued for an agent process. ``agent`` is the name that is kept with the chat.
         """
         await self._opened()
         unreadable_since: float | None = None
@@ -305,7 +341,7 @@ class StoredTurns:
                 asked,
                 owner=info.subject,
                 run_id=info.run_id,
-                agent=self._agent,
+                agent=agent,
                 files=files,
                 check_import=check_import,
                 rest=self._rest_of,
@@ -326,6 +362,14 @@ class StoredTurns:
             await asyncio.sleep(_POLL)
             if await has_left():
                 raise ClientLeft("The client left before its request was answered.")
+
+    async def agent_of(self, chat_id: str, owner: str) -> str:
+        """Return the name of the agent that answered a chat last; empty for a chat that is not stored yet."""
+        await self._opened()
+        try:
+            return (await self.store.look_up(chat_id, owner=owner)).chat.agent
+        except ChatNotFound:  # a chat of somebody else is refused when the turn begins
+            return ""
 
     async def _opened(self) -> None:
         """Open the store in an app that no lifespan has opened; a database that cannot be used is 503."""
@@ -370,7 +414,10 @@ class StoredTurns:
     ) -> Reading:
         recorder, recording = None, None
         try:
-            context = make_context(await self._for_agent(begun.request, files))
+            request = await self._for_agent(begun.request, files)
+            if source is not None:
+                request = await self._with_files(request, files)
+            context = make_context(request)
             calls = _calls_of(begun.continues)
             info = msgspec.structs.replace(
                 info,
@@ -420,7 +467,7 @@ class StoredTurns:
         ``instead_of`` is a run that had begun to answer, and died.
         """
         found = msgspec.convert(recording, QueuedRecording)
-        request = context.turn.request
+        request, files = context.turn.request, FileUrls(found.files)
         recorder = StoredAnswer(
             self.store,
             found.claim,
@@ -428,15 +475,16 @@ class StoredTurns:
             context,
             self._hooks,
             continues=request.continues,
-            files=FileUrls(found.files),
+            files=files,
             title=found.title,
             take_over=True,
             instead_of=instead_of,
         )
 
-        def begin() -> None:
+        async def begin() -> None:
             if found.is_new:
                 self._entitle(found.claim.chat_id, list(request.messages), recorder)
+            context.turn.request = await self._with_files(request, files)
 
         return RecordedRun(_TakingOver(source, recorder, begin), recorder, frozenset(found.known_ids))
 
@@ -457,15 +505,21 @@ class StoredTurns:
             await self.store.finish(begun.claim, message, "lost")
 
     async def _for_agent(self, request: ChatRequest, files: FileUrls) -> ChatRequest:
-        """Return the request that the agent gets: files with addresses that a model can fetch, and as much as it takes.
-
-        What is stored stays whole.
-        """
+        """Return the request that the agent gets: as much of the history as it takes. What is stored stays whole."""
         messages = [files.write(message) for message in request.messages]
         if self._hooks.history is not None:
             messages = list(await _awaited(self._hooks.history(messages)))
         is_whole = len(messages) == len(request.messages)
         return msgspec.structs.replace(request, messages=messages, has_whole_history=is_whole)
+
+    async def _with_files(self, request: ChatRequest, files: FileUrls) -> ChatRequest:
+        """Return the request with the content of stored files, in the process that answers: a queue keeps addresses.
+
+        The provider of a model cannot read addresses of this server.
+        """
+        stored = [files.read(message) for message in request.messages]
+        loaded = await self.store.load_files(request.chat_id, stored, limit=_LARGEST_FILES)
+        return msgspec.structs.replace(request, messages=[files.write(message) for message in loaded])
 
     # -- Titles.
 
@@ -542,7 +596,7 @@ class StoredTurns:
 class _TakingOver:
     """A source that answers once its recorder has taken over the chat."""
 
-    def __init__(self, source: Source, recorder: "StoredAnswer", on_begin: Callable[[], object]) -> None:
+    def __init__(self, source: Source, recorder: "StoredAnswer", on_begin: Callable[[], Awaitable[None]]) -> None:
         self._source = source
         self._recorder = recorder
         self._on_begin = on_begin
@@ -553,7 +607,7 @@ class _TakingOver:
             await self._recorder.take_over()
         except ClaimLost:
             raise PublicError(LOST) from None
-        self._on_begin()
+        await self._on_begin()
         await self._source.drive(context)
 
 
@@ -696,5 +750,15 @@ def _replayed(answered: Answered, sdk: str) -> Reading:
 
 def file_urls(request: HTTPConnection, path: str, chat_id: str) -> FileUrls:
     """Return the addresses of a chat's files: absolute, because a model fetches them, too."""
-    base = str(request.base_url.replace(scheme=_SCHEMES.get(request.url.scheme, request.url.scheme))).rstrip("/")
-    return FileUrls(f"{base}{path}/{quote(chat_id, safe='', errors='surrogatepass')}/files/")
+    return FileUrls(f"{_base(request)}{path}/{quote(chat_id, safe='', errors='surrogatepass')}/files/")
+
+
+def shared_file_urls(request: HTTPConnection, path: str, token: str) -> FileUrls:
+    """Return the addresses of the files of a chat that ``token`` shares; ``path`` is where a page posts to."""
+    return FileUrls(f"{_base(request)}{path.rpartition('/')[0]}/shared/{quote(token, safe='')}/files/")
+
+
+def _base(request: HTTPConnection) -> str:
+    """Return the address of the app. Starlette's is that of the outermost app; this one may be mounted below it."""
+    scheme = _SCHEMES.get(request.url.scheme, request.url.scheme)
+    return str(request.base_url.replace(scheme=scheme, path=request.scope.get("root_path", ""))).rstrip("/")

@@ -266,8 +266,10 @@ class ScriptedModel:
             content = {"type": kind.get(error.status, "api_error"), "message": str(error)}
             return self._error({"type": "error", "error": content}, error)
         if body.get("stream"):
-            return self._events(_paced(_anthropic_events(body, answer), answer), named=True)
-        return JSONResponse(_anthropic_message(body, list(_anthropic_blocks(answer)), _anthropic_reason(answer)))
+            return self._events(_paced(_anthropic_events(body, len(self.requests), answer), answer), named=True)
+        return JSONResponse(
+            _anthropic_message(body, len(self.requests), list(_anthropic_blocks(answer)), _anthropic_reason(answer))
+        )
 
 
 async def _read(request: Request) -> _Json:
@@ -641,9 +643,9 @@ def _provided_blocks(call: ModelCall) -> Iterator[_Json]:
     yield {"type": "mcp_tool_result", "tool_use_id": call_id, "is_error": False, "content": text}
 
 
-def _anthropic_message(body: _Json, content: list[_Json], reason: str | None) -> _Json:
+def _anthropic_message(body: _Json, number: int, content: list[_Json], reason: str | None) -> _Json:
     return {
-        "id": "msg_1",
+        "id": f"msg_{number}",
         "type": "message",
         "role": "assistant",
         "model": body["model"],
@@ -654,8 +656,8 @@ def _anthropic_message(body: _Json, content: list[_Json], reason: str | None) ->
     }
 
 
-def _anthropic_events(body: _Json, answer: ModelAnswer) -> Iterator[_Json]:
-    yield {"type": "message_start", "message": _anthropic_message(body, [], None)}
+def _anthropic_events(body: _Json, number: int, answer: ModelAnswer) -> Iterator[_Json]:
+    yield {"type": "message_start", "message": _anthropic_message(body, number, [], None)}
     for index, block in enumerate(_anthropic_blocks(answer)):
         empty: Mapping[str, Any] = {"thinking": {"thinking": "", "signature": ""}, "text": {"text": ""}}.get(
             block["type"], {"input": {}} if "input" in block else {}

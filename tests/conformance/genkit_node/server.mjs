@@ -107,6 +107,7 @@ const flows = [
     sendChunk({ status: "looking" });
     return { text: `You said: ${text}` };
   }),
+  flow("ask", z.object({ question: z.string() }).strict(), async ({ question }) => `You asked: ${question}`),
   flow("nothing", z.string(), async () => undefined),
   flow("refusing", z.string(), async (_text, { sendChunk }) => {
     sendChunk("Well, ");

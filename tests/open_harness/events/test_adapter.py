@@ -343,15 +343,68 @@ def test_an_error_that_a_retry_had_too_is_still_the_failure_of_the_node() -> Non
     assert said(events)[-1] == p.Error("The step “a” failed. Reference: 2")
 
 
+def started_again(*others: Event) -> list[Event]:
+    """Return a node whose agent fails twice, as Open Harness tells it: the agent starts again, and nothing says why."""
+    attempt = [event("agent:start", "a1"), event("agent:text:delta", "a1", content="Hello ")]
+    return flow(
+        *others,
+        event("node:start", "a1"),
+        *attempt,
+        event("agent:error", "a1", errorType="exception", message="503"),
+        *attempt,
+        event("agent:start", "a1"),
+        *deltas("a1", "Hello ", "world"),
+        event("agent:complete", "a1"),
+        event("node:complete", "a1"),
+    )
+
+
+@pytest.mark.parametrize(("release", "shown"), [("6", ["Hello ", "Hello ", "Hello world"]), ("7", ["Hello world"])])
+def test_attempts_of_a_remote_runtime_are_not_glued_together_either(release: str, shown: list[str]) -> None:
+    stream, builder = MessageStream(sdk=release, message_id="m"), MessageBuilder(sdk=release)
+    for part in said(started_again()):
+        for chunk in stream.send(part):
+            builder.receive(chunk)
+    parts: list[Any] = list(builder.message["parts"])
+    assert [part["text"] for part in parts if part["type"] == "text"] == shown
+    marked = [part["data"]["attempt"] for part in parts if part["type"] == "data-node-retry"]
+    assert marked == ([1, 2] if release == "6" else [2])
+
+
+def test_a_node_that_asks_two_agents_in_turn_does_not_retry() -> None:
+    answers = [
+        [event("agent:start", "a1"), *deltas("a1", text), event(ending, "a1")]
+        for text, ending in (("One", "agent:complete"), ("Two", "agent:paused"), ("Three", "agent:aborted"))
+    ]
+    parts = said(flow(*node("a1", *(each for answer in answers for each in answer))))
+    assert [part.text for part in parts if isinstance(part, p.Text)] == ["One", "Two", "Three"]
+    assert not [part for part in parts if isinstance(part, p.ResetStep | p.Data)]
+
+
 LABELLED: dict[str, Any] = {"nodes": [{"id": "a", "type": "agent", "ui": {"label": "Writer"}}], "edges": []}
 
 
-def test_the_label_of_a_node_stands_in_its_parts() -> None:
-    events = [event("node:start", "a1"), *deltas("a1", "Hi"), event("agent:tool", "a1", toolName="t", toolOutput=1)]
-    parts = said(events, graph=LABELLED, send_flow_metadata=True)
+@pytest.mark.parametrize("is_remote", [True, False])
+def test_the_label_of_a_node_stands_in_its_parts(is_remote: bool) -> None:
+    events = [
+        event("flow:start", graph=LABELLED if is_remote else None),
+        event("node:start", "a1"),
+        event("node:retry", "a1", attempt=1, error="oops"),
+        *deltas("a1", "Hm", kind="thinking"),
+        *deltas("a1", "Hi"),
+        event("agent:tool", "a1", toolName="t", toolOutput=1),
+        event("agent:complete", "a1", structuredOutput=7),
+        event("node:complete", "a1", output={}),
+        event("node:skipped", nodeId="a"),
+    ]
+    graph = None if is_remote else LABELLED
+    parts = said(events, graph=graph, send_flow_metadata=True, send_node_outputs=True)
     named = {"openHarness": {"nodeId": "a", "runId": "a1", "label": "Writer"}}
-    assert [part.provider_metadata for part in parts if isinstance(part, p.Text | p.ToolCall)] == [named, named]
-    assert [part.data["label"] for part in parts if isinstance(part, p.Data)] == ["Writer"]
+    spoken = [part for part in parts if isinstance(part, p.Reasoning | p.Text | p.ToolCall)]
+    assert [part.provider_metadata for part in spoken] == [named] * 3
+    labels = {part.name: part.data.get("label") for part in parts if isinstance(part, p.Data)}
+    of_nodes = ("node-status", "node-retry", "structured-output", "node-output")
+    assert labels == {"flow-graph": None, "flow-status": None, **dict.fromkeys(of_nodes, "Writer")}
 
 
 def silent(*types: str) -> dict[str, Any]:
@@ -374,6 +427,8 @@ def test_a_flow_of_nodes_that_say_nothing_shows_the_output_of_the_last(
 ) -> None:
     events = flow(*node("a1", output={"text": "first"}), *node("b1", output=output))
     assert "".join(part.text for part in said(events, graph=silent(*types)) if isinstance(part, p.Text)) == shown
+    events[0] = {**events[0], "graph": silent(*types)}  # as a remote runtime tells it
+    assert "".join(part.text for part in said(events) if isinstance(part, p.Text)) == shown
 
 
 def test_the_graph_of_a_remote_flow_is_shown_if_its_runtime_tells_it() -> None:
@@ -384,6 +439,21 @@ def test_the_graph_of_a_remote_flow_is_shown_if_its_runtime_tells_it() -> None:
     graphs: list[Any] = ["x", {"nodes": []}, {"nodes": 1, "edges": []}]
     for wrong in graphs:
         assert len(said([event("flow:resumed", graph=wrong)], send_flow_metadata=True)) == 1
+
+
+@pytest.mark.parametrize(
+    "nodes",
+    [["a"], [None, 7], [{"id": 7}], [{"id": "a", "ui": "left"}], [{"id": "a", "ui": {"label": 7}}], [{"type": []}]],
+)
+@pytest.mark.parametrize("edges", [[], ["a"], [{"from": 1, "to": "a"}]])
+def test_a_graph_that_cannot_be_read_does_not_break_the_turn(nodes: list[Any], edges: list[Any]) -> None:
+    graph = {"nodes": nodes, "edges": edges}
+    events = flow(*node("a1", *deltas("a1", "Hi")))
+    events[0] = {**events[0], "graph": graph}
+    parts = said(events, send_flow_metadata=True)
+    assert [part.text for part in parts if isinstance(part, p.Text)] == ["Hi"]
+    readable = [each for each in nodes if isinstance(each, dict) and each.get("id") == "a"]
+    assert parts[0] == p.Data("flow-graph", {"nodes": readable, "edges": []}, "flow-graph")
 
 
 def test_a_structured_output_is_a_data_part() -> None:

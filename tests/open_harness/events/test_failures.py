@@ -30,6 +30,14 @@ OTHER = "The step “a” failed. Reference: r"
         ("", "set ANTHROPIC_API_KEY", AUTH),
         ("", "ECONNREFUSED 127.0.0.1:80", NETWORK),
         ("", "KeyError: 'x'", OTHER),
+        ("", "500 Internal Server Error", NETWORK),
+        ("", "API Error: 503 no healthy upstream", NETWORK),
+        ("", "502 Bad Gateway", NETWORK),
+        ("", "Request failed with status code 520", NETWORK),
+        ("exception", "503 Service Unavailable", NETWORK),
+        ("error_during_execution", "API Error: 500", NETWORK),
+        ("server_error", "server_error", NETWORK),
+        ("", "500 items are too many", OTHER),
     ],
 )
 def test_the_type_of_a_failure_makes_the_sentence(error_type: str, text: str, sentence: str) -> None:

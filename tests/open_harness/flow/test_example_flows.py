@@ -3,10 +3,13 @@
 import json
 from typing import Any
 
+import yaml
 from pydantic_ai.models.function import DeltaToolCall
 
 from tests.open_harness.flow_runs import FLOWS, run
 from tests.open_harness.scripted_models import Script, answering, call
+from usechat.open_harness.flow.expressions import expressions_in
+from usechat.open_harness.flow.reading import load_flow
 from usechat.open_harness.nodes.builtin import default_registry
 
 
@@ -68,11 +71,41 @@ def result(value: Any) -> list[dict[int, DeltaToolCall]]:
     return [call("final_result", json.dumps(value))]
 
 
+OF_THE_AGENT_LOOP = {
+    "planner": {"flow.input.feature"},
+    "coder": {
+        *("task.id", "task.title", "task.description"),
+        *("state.reviewFeedback.passed", "state.reviewFeedback.feedback", "state.reviewFeedback.issues"),
+    },
+    "reviewer": {"task.id", "task.title", "task.description", "coder.text"},
+}
+"""What the nodes of Open Harness's own agent loop read (apps/horizon-agent/flows/agent-loop.yaml)."""
+ADDED = {
+    "planner": set(),
+    "coder": {"reviewer.structuredOutput.feedback"},
+    "reviewer": {"coder.iterations.output.text"},
+}
+TASKS = [{"id": f"t{number}", "title": "T", "description": f"part {number}"} for number in (1, 2)]
+
+
+def test_the_feature_flow_has_the_nodes_the_loop_and_the_bindings_of_the_agent_loop() -> None:
+    described = load_flow(FLOWS / "feature-flow.yaml")
+    assert {node.id: {*expressions_in(node.input)} for node in described.nodes} == {
+        name: read | ADDED[name] for name, read in OF_THE_AGENT_LOOP.items()
+    }
+    assert [(each.from_, each.to, each.when, each.max_iterations) for each in described.edges] == [
+        ("planner", "coder", None, None),
+        ("coder", "reviewer", None, None),
+        ("reviewer", "coder", "$not(reviewer.structuredOutput.passed = true)", 5),
+    ]
+    (first, *_) = described.edges
+    assert first.for_each is not None
+    assert (first.for_each.in_, first.for_each.as_) == ("{{ planner.structuredOutput.tasks }}", "task")
+
+
 async def test_the_feature_flow_plans_codes_each_task_and_repeats_until_the_reviewer_agrees() -> None:
-    """It has the nodes, the loop and the bindings of Open Harness's own agent loop, written anew."""
-    tasks = [{"id": f"t{number}", "title": "T", "description": f"part {number}"} for number in (1, 2)]
     script = Script(
-        result({"tasks": tasks}),
+        result({"tasks": TASKS}),
         ["one"],
         ["two"],
         result({"passed": False, "feedback": "Shorter."}),
@@ -92,8 +125,23 @@ async def test_the_feature_flow_plans_codes_each_task_and_repeats_until_the_revi
         "node:start coder.4",
         "node:start reviewer.2",
     ]
-    assert snapshot["outputs"]["planner"]["structuredOutput"] == {"tasks": tasks}
+    assert snapshot["outputs"]["planner"]["structuredOutput"] == {"tasks": TASKS}
     assert snapshot["outputs"]["reviewer"]["structuredOutput"] == {"passed": True}
-    prompts = [asked[-1][1].strip() for asked in script.asked]
-    assert prompts[1] == "Do task t1, T: part 1"
-    assert prompts[4].endswith("The reviewer said: Shorter.")
+    prompts = [" ".join(str(asked[-1][1]).split()) for asked in script.asked]
+    assert prompts[0].endswith("have to be done: login")
+    assert prompts[1].startswith("Do task t1, T: part 1 Earlier review")
+    assert prompts[3].endswith('["one","two"]')
+    assert "feedback: Shorter. issues:" in prompts[4]
+
+
+async def test_the_coder_of_the_feature_flow_reads_an_earlier_review_from_the_state() -> None:
+    review = {"passed": False, "feedback": "Too long.", "issues": ["names"]}
+    described = yaml.safe_load((FLOWS / "feature-flow.yaml").read_text(encoding="utf-8"))
+    described["state"]["initial"]["reviewFeedback"] = review
+    for node in described["nodes"]:
+        node["input"].get("options", {}).pop("outputSchemaFile", None)
+    described["nodes"][0]["input"]["output"] = {"schema": {"type": "object"}}
+    script = Script(result({"tasks": TASKS[:1]}), ["one"], ["fine"])
+    described["edges"].pop()
+    await run(described, {"feature": "login"}, registry=script.registry)
+    assert 'passed: false feedback: Too long. issues: ["names"]' in " ".join(str(script.asked[1][-1][1]).split())

@@ -3,6 +3,7 @@
 import asyncio
 import json
 import re
+import types
 from pathlib import Path
 from typing import Any
 
@@ -13,8 +14,9 @@ from tests.open_harness.flow_runs import Heard, constant, edge, flow, run
 from tests.open_harness.scripted_models import Script, answering, call, thinking
 from usechat.errors import InvalidFlow
 from usechat.open_harness.engine.runtime import FlowRuntime
+from usechat.open_harness.events.failures import failed_step
+from usechat.open_harness.models.failures import agent_failure
 from usechat.open_harness.models.provider import Answer, Execution
-from usechat.open_harness.models.pydantic_ai import agent_failure
 from usechat.open_harness.nodes.builtin import default_registry
 
 USAGE = {"inputTokens": 100, "outputTokens": 8, "cacheCreationInputTokens": 0, "cacheReadInputTokens": 0}
@@ -374,12 +376,98 @@ async def test_an_output_that_is_not_valid_is_asked_for_again_and_then_fails_the
     assert "error" in snapshot["outputs"]["a"]
 
 
+NUMBER = {"type": "integer"}
+TREE = {"type": "object", "properties": {"under": {"type": "array", "items": {"$ref": "#"}}}, "required": ["under"]}
+
+
+@pytest.mark.parametrize(
+    ("schema", "value", "wrong"),
+    [
+        ({"anyOf": [SCHEMA, {"type": "null"}]}, {"n": 7}, {"n": "seven"}),
+        ({"anyOf": [SCHEMA, {"type": "null"}]}, None, 7),
+        ({"$ref": "#/$defs/found", "$defs": {"found": SCHEMA}}, {"n": 7}, {"n": "seven"}),
+        ({"properties": {"n": NUMBER}, "required": ["n"]}, {"n": 7}, {}),
+        ({"type": "array", "items": NUMBER}, [1, 2], [1, "two"]),
+        ({"type": "string"}, "seven", 7),
+        ({"enum": ["red", "green"]}, "green", "blue"),
+    ],
+)
+async def test_a_schema_may_have_any_root(schema: dict[str, Any], value: Any, wrong: Any) -> None:
+    """Providers take objects alone, so the model gives the value within one; what is wrong is asked for again."""
+    answers = [[call("final_result", json.dumps({"value": each}))] for each in (wrong, value)]
+    script = Script(*answers)
+    _, snapshot = await run(structured(output={"schema": schema}), {}, registry=script.registry)
+    assert (snapshot["outputs"]["a"]["structuredOutput"], len(script.asked)) == (value, 2)
+    assert json.loads(snapshot["outputs"]["a"]["text"]) == value
+
+
+async def test_a_schema_may_refer_to_itself() -> None:
+    wrong: Any = {"under": [{}]}
+    right: Any = {"under": [{"under": []}]}
+    script = Script(*([call("final_result", json.dumps(each))] for each in (wrong, right)))
+    _, snapshot = await run(structured(output={"schema": TREE}), {}, registry=script.registry)
+    assert (snapshot["outputs"]["a"]["structuredOutput"], len(script.asked)) == (right, 2)
+
+
+class Structured:
+    """A provider that returns what it is given as structured output."""
+
+    type = "structured"
+
+    def __init__(self, **fields: Any) -> None:
+        self._answer = Answer("", **fields)
+
+    async def execute(self, execution: Execution) -> Answer:  # noqa: ARG002
+        return self._answer
+
+
+@pytest.mark.parametrize(
+    ("fields", "told"),
+    [
+        ({"structured_output": {"n": "seven"}}, "does not follow its schema: $.n: 'seven' is not of type 'integer'"),
+        ({}, "the answer has no structured output"),
+    ],
+)
+async def test_the_structured_output_of_every_provider_is_validated(fields: dict[str, Any], told: str) -> None:
+    registry = default_registry(provider=Structured(**fields))
+    heard, snapshot = await run(structured(output={"schema": SCHEMA}), {}, registry=registry)
+    assert told in snapshot["outputs"]["a"]["error"]
+    assert [event["errorType"] for event in heard.of("agent:error")] == ["structured_output"]
+    valid = default_registry(provider=Structured(structured_output={"n": 7}))
+    assert (await run(structured(output={"schema": SCHEMA}), {}, registry=valid))[1]["outputs"]["a"][
+        "structuredOutput"
+    ] == {"n": 7}
+
+
+class Unavailable:
+    """A provider whose service answers with an HTTP status; ``at_response`` as the errors of httpx have it."""
+
+    type = "unavailable"
+
+    def __init__(self, status: int, *, at_response: bool) -> None:
+        self._error = RuntimeError("no answer")
+        answered = types.SimpleNamespace(status_code=status)
+        setattr(self._error, *(("response", answered) if at_response else ("status_code", status)))
+
+    async def execute(self, execution: Execution) -> Answer:  # noqa: ARG002
+        raise self._error
+
+
+@pytest.mark.parametrize("at_response", [True, False])
+async def test_a_failing_service_of_another_provider_reads_try_again(at_response: bool) -> None:
+    registry = default_registry(provider=Unavailable(503, at_response=at_response))
+    heard, _ = await run(structured(), {}, registry=registry)
+    (failed,) = heard.of("agent:error")
+    assert failed_step("a", failed["errorType"], failed["message"], "r").endswith("Please try again.")
+
+
 @pytest.mark.parametrize(
     ("fields", "told"),
     [
         ({"outputFormat": "json"}, "outputFormat: must be an object with the key schema"),
         ({"output": {"schema": 1}}, "output: must be an object with the key schema"),
-        ({"output": {"schema": {"type": "array"}}}, "must be a JSON schema of the type object"),
+        ({"output": {"schema": {"type": "array", "items": {"$ref": "#/$defs/no"}}}}, "reference '#/$defs/no', which"),
+        ({"output": {"schema": {"$ref": "https://example.org/x.json"}}}, "leads to nothing within the schema"),
         ({"output": {"schema": {"type": "object", "required": 1}}}, "is not a JSON schema"),
         ({"outputSchemaFile": "nothing.json"}, "outputSchemaFile: there is no file nothing.json"),
         ({"options": {"outputSchemaFile": "{{ flow.input.x }}"}}, "must be the path of a file, without bindings"),
@@ -390,8 +478,9 @@ def test_a_schema_that_cannot_be_used_is_a_problem_of_the_flow(fields: dict[str,
         FlowRuntime(structured(**fields), registry=Script().registry)
 
 
+@pytest.mark.parametrize("key", ["promptFile", "promptTemplateFile"])
 async def test_prompts_and_schemas_come_from_files_beside_the_flow_or_in_the_working_directory(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    key: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     beside, working = tmp_path / "flows", tmp_path / "work"
     beside.mkdir()
@@ -402,7 +491,7 @@ async def test_prompts_and_schemas_come_from_files_beside_the_flow_or_in_the_wor
     node = {
         "id": "a",
         "type": "agent",
-        "input": {"promptFile": "ask.md", "options": {"outputSchemaFile": "schema.json"}},
+        "input": {key: "ask.md", "options": {"outputSchemaFile": "schema.json"}},
     }
     (beside / "flow.yaml").write_text(json.dumps(flow(node)), encoding="utf-8")
     script = Script([call("final_result", '{"n": 7}')])

@@ -1,4 +1,7 @@
-"""A server as Open Harness has it: one run for everybody, every event to every client, and no command to start it."""
+"""A scripted server that behaves as Open Harness's own on the wire, which cannot be installed here.
+
+It has one run for everybody, sends every event to every client, and has no command to start the run.
+"""
 
 import asyncio
 import json

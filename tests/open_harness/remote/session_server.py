@@ -1,4 +1,6 @@
-"""A server of sessions as Open Harness has it: every event is stored, then told; a workflow reads what users say.
+"""A scripted server of sessions that behaves as Open Harness's own on the wire, which cannot be installed here.
+
+Every event is stored, then sent; a workflow reads what users say.
 
 A session runs the script that is its input: words are said; `ask` and `approve` request input, `hang` is silent, `die`
 fails without any event, as a workflow does there, `error` leaves its phase so, `tool` calls one.

@@ -81,7 +81,7 @@ async def test_a_running_node_is_sent_the_message_under_the_run_id_that_events_t
         assert server.commands == [{"type": "send", "message": "more", "runId": "a-1"}]
         assert kinds(heard) == ["command:received", "agent:text:delta", "node:complete", "flow:complete"]
         assert (snapshot["status"], snapshot["outputs"]) == ("complete", {"a": {"text": "Hi"}})
-        await server.until(lambda server: not server.clients)
+        await server.until(lambda server: server.clients == 1)  # kept, to see whether it is started again
 
 
 async def test_between_two_nodes_the_next_one_is_waited_for() -> None:
@@ -104,7 +104,7 @@ async def test_a_run_that_is_over_takes_no_message_and_the_user_is_told(ended: E
         with pytest.raises(PublicError, match="neither paused nor running"):
             await turn
         assert server.commands == []
-        await server.until(lambda server: not server.clients)
+        await server.until(lambda server: server.clients == int(ended is END))
 
 
 async def test_a_run_that_was_complete_at_the_end_of_a_turn_is_not_resumed_by_the_next() -> None:
@@ -114,12 +114,32 @@ async def test_a_run_that_was_complete_at_the_end_of_a_turn_is_not_resumed_by_th
         with pytest.raises(PublicError, match="neither paused nor running"):
             await RemoteRuntime(server.url, silence=1).run({"message": "two"})
         assert [command["message"] for command in server.commands] == ["one"]
-        await server.until(lambda server: not server.clients)
         turn = asyncio.create_task(RemoteRuntime(server.url, silence=PATIENCE).run({"message": "three"}))
-        await server.until(lambda server: server.clients)
         server.emit({"type": "flow:start", "flowName": "f"}, START)  # its host has started it again
         await turn
         assert [command["message"] for command in server.commands] == ["one", "three"]
+        assert (server.opened, server.clients) == (1, 1)
+
+
+async def test_a_server_that_came_back_between_two_messages_is_tried_again() -> None:
+    """Its run may be another one, which is paused. A run that is known to be complete would not be resumed."""
+    answer = lambda server, _: server.emit({"type": "flow:resumed"}, START, DONE, END)  # noqa: E731
+    async with broadcasting(answer) as server:
+        await RemoteRuntime(server.url, silence=PATIENCE).run({"message": "one"})
+        server.cut()
+        await server.until(lambda server: not server.clients)
+    with socket.create_server(("127.0.0.1", server.port)) as bound:
+        async with broadcasting(answer, bound=bound) as again:
+            snapshot = await RemoteRuntime(server.url, silence=PATIENCE).run({"message": "two"})
+            assert (snapshot["status"], [command["message"] for command in again.commands]) == ("complete", ["two"])
+
+
+async def test_a_kept_connection_is_not_used_by_a_turn_with_other_headers() -> None:
+    async with broadcasting(lambda server, _: server.emit({"type": "flow:resumed"}, START, DONE, END)) as server:
+        await RemoteRuntime(server.url, silence=PATIENCE, headers={"authorization": "a"}).run({"message": "one"})
+        with pytest.raises(PublicError, match="neither paused nor running"):
+            await RemoteRuntime(server.url, silence=1, headers={"authorization": "b"}).run({"message": "two"})
+        assert server.opened == 2
 
 
 async def test_a_resume_of_which_nothing_comes_is_told() -> None:

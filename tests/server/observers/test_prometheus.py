@@ -88,7 +88,6 @@ async def test_the_page_is_given_as_open_metrics_too() -> None:
         "adapter_ws_open_failures": "counter",
         "adapter_ws_open": "gauge",
         "adapter_translation_unknown_events": "counter",
-        "adapter_agent_tokens": "counter",
     }
 
 

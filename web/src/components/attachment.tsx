@@ -1,24 +1,29 @@
 import { Download, File as FileIcon } from "lucide-react";
 import type { FileUIPart } from "ai";
-import { useState } from "react";
+import { useEffect, useState } from "react";
+import { authorization } from "../token";
 import { Dialog } from "../ui/dialog";
 import { SafeLink } from "./sources";
 
 /** Images that this server stores are shown, too. */
 const OWN_FILE = /^(?:https?:\/\/[^/]+)?\/[^?#]*\/files\/[^/?#]+$/;
 
+/** An image without a pixel, until the file was read. */
+const NOTHING = "data:image/gif;base64,R0lGODlhAQABAIAAAAAAAP///yH5BAEAAAAALAAAAAABAAEAAAIBRAA7";
+
 /** A file of a message. Only images that are inline or on this server are shown: the page asks no other host. */
 export function Attachment({ file }: { file: Pick<FileUIPart, "url" | "mediaType" | "filename"> }) {
   const name = file.filename ?? file.mediaType;
-  const held = file.url.startsWith("data:");
-  if (file.mediaType.startsWith("image/") && file.url !== "data:," && (held || isOwn(file.url))) {
-    return <Picture url={file.url} name={name} />;
+  const url = useReadable(file.url);
+  const held = /^(?:data|blob):/.test(url);
+  if (file.mediaType.startsWith("image/") && file.url !== "data:," && (held || isOwn(url))) {
+    return <Picture url={url} name={name} />;
   }
   return (
     <span className="attachment inline-flex max-w-full min-h-10 items-center gap-2 rounded-xl border border-line bg-canvas px-3 py-1.5 text-sm">
       <FileIcon aria-hidden="true" className="icon size-4 shrink-0 text-soft" />
       {held ? (
-        <a href={file.url} download={name} className="truncate underline underline-offset-2">
+        <a href={url} download={name} className="truncate underline underline-offset-2">
           {name}
         </a>
       ) : (
@@ -26,6 +31,31 @@ export function Attachment({ file }: { file: Pick<FileUIPart, "url" | "mediaType
       )}
     </span>
   );
+}
+
+/**
+ * The address from which the browser can read a file. A server that needs a token gets it with a request of the page:
+ * an image or a link sends none.
+ */
+function useReadable(url: string): string {
+  const [read, setRead] = useState<string>();
+  useEffect(() => {
+    const headers = authorization();
+    if (!headers["authorization"] || url.startsWith("data:") || !isOwn(url)) return;
+    const left = new AbortController();
+    let made: string | undefined;
+    void fetch(url, { headers, signal: left.signal })
+      .then((response) => (response.ok ? response.blob() : undefined))
+      .then((blob) => blob && setRead((made = URL.createObjectURL(blob))))
+      .catch(() => undefined);
+    return () => {
+      left.abort();
+      if (made) URL.revokeObjectURL(made);
+      setRead(undefined);
+    };
+  }, [url]);
+  if (read) return read;
+  return authorization()["authorization"] && !url.startsWith("data:") && isOwn(url) ? NOTHING : url;
 }
 
 function isOwn(url: string): boolean {

@@ -15,10 +15,11 @@ import { Tool, type Approve } from "./tool";
 
 export type Rating = "good" | "bad";
 
+/** What can be done with a message; without edit, regenerate and approve it can only be read. */
 export interface MessageActions {
-  approve: Approve;
-  edit: (message: UIMessage, text: string) => void;
-  regenerate: (message: UIMessage) => void;
+  approve: Approve | undefined;
+  edit: ((message: UIMessage, text: string) => void) | undefined;
+  regenerate: ((message: UIMessage) => void) | undefined;
   setEditing: (id: string | undefined) => void;
   /** Show another version of a message; undefined if the server keeps none. */
   showVersion: ((id: string) => void) | undefined;
@@ -49,7 +50,7 @@ const ACTIONS =
 
 function UserMessage({ message, busy, editing, edit, setEditing, versions, showVersion }: Props) {
   const text = textOf(message);
-  if (editing) {
+  if (editing && edit) {
     return (
       <EditForm
         text={text}
@@ -79,7 +80,7 @@ function UserMessage({ message, busy, editing, edit, setEditing, versions, showV
       )}
       <div className={ACTIONS}>
         {text && <CopyButton text={text} label="Copy message" />}
-        <IconButton small icon={Pencil} label="Edit" disabled={busy} onClick={() => setEditing(message.id)} />
+        {edit && <IconButton small icon={Pencil} label="Edit" disabled={busy} onClick={() => setEditing(message.id)} />}
         <Versions id={message.id} versions={versions} busy={busy} show={showVersion} />
       </div>
     </article>
@@ -162,7 +163,9 @@ function AssistantMessage(props: Props) {
         <div className="-mt-2 flex flex-wrap items-center gap-x-3">
           <div className={ACTIONS}>
             {textOf(message) && <CopyButton text={textOf(message)} />}
-            <IconButton small icon={RotateCw} label="Regenerate" disabled={busy} onClick={() => regenerate(message)} />
+            {regenerate && (
+              <IconButton small icon={RotateCw} label="Regenerate" disabled={busy} onClick={() => regenerate(message)} />
+            )}
             {rate && <Thumbs rating={rating} rate={(chosen) => rate(message, chosen)} />}
             <Versions id={message.id} versions={versions} busy={busy} show={showVersion} />
           </div>
@@ -233,7 +236,7 @@ interface PartProps {
   part: Part;
   last: boolean;
   streaming: boolean;
-  approve: Approve;
+  approve: Approve | undefined;
 }
 
 function AssistantPart({ id, part, last, streaming, approve }: PartProps) {

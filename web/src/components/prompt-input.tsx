@@ -1,7 +1,7 @@
 import { ArrowUp, FileText, Paperclip, Square, X } from "lucide-react";
-import { useEffect, useLayoutEffect, useRef, useState } from "react";
+import { useEffect, useLayoutEffect, useRef, useState, type ReactNode } from "react";
 import { loadDraft, saveDraft } from "../chats";
-import type { Limits } from "../settings";
+import type { Limits } from "../server-settings";
 import { IconButton } from "../ui/button";
 
 interface Props {
@@ -10,6 +10,8 @@ interface Props {
   limits: Limits;
   send: (text: string, files: FileList | undefined) => void;
   stop: () => void;
+  /** Chooses the agent. */
+  picker: ReactNode;
   editLast: () => void;
 }
 
@@ -18,7 +20,7 @@ export function focusPrompt(): void {
 }
 
 /** The message input. Enter sends, Shift+Enter inserts a new line; files can be chosen, pasted, or dropped anywhere. */
-export function PromptInput({ chat, busy, limits, send, stop, editLast }: Props) {
+export function PromptInput({ chat, busy, limits, send, stop, picker: agents, editLast }: Props) {
   const [text, setText] = useState(() => loadDraft(chat));
   const [files, setFiles] = useState<File[]>([]);
   const [refusal, setRefusal] = useState<string>();
@@ -130,7 +132,10 @@ export function PromptInput({ chat, busy, limits, send, stop, editLast }: Props)
               focusPrompt();
             }}
           />
-          <IconButton icon={Paperclip} label="Attach files" onClick={() => picker.current?.click()} />
+          <div className="flex min-w-0 items-center gap-1">
+            <IconButton icon={Paperclip} label="Attach files" onClick={() => picker.current?.click()} />
+            {agents}
+          </div>
           {busy ? (
             <IconButton
               icon={Square}

@@ -33,7 +33,7 @@ export interface Approve {
 }
 
 /** One tool call: its input, its output or error, and the approval buttons. */
-export function Tool({ part, approve }: { part: ToolPart; approve: Approve }) {
+export function Tool({ part, approve }: { part: ToolPart; approve: Approve | undefined }) {
   const asks = part.state === "approval-requested";
   const running = part.state === "input-streaming" || part.state === "input-available";
   const [open, setOpen] = useState<boolean>();
@@ -60,7 +60,7 @@ export function Tool({ part, approve }: { part: ToolPart; approve: Approve }) {
         {part.state === "output-available" && <Field title="Output" value={part.output} />}
         {part.state === "output-error" && <Field title="Error" value={part.errorText} />}
       </Collapsible.Content>
-      {asks && <Approval name={name} input={part.input} id={part.approval.id} approve={approve} />}
+      {asks && approve && <Approval name={name} input={part.input} id={part.approval.id} approve={approve} />}
     </Collapsible.Root>
   );
 }

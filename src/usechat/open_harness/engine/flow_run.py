@@ -15,7 +15,8 @@ from usechat.open_harness.engine.graph import EdgeStatus, Graph, NodeStatus
 from usechat.open_harness.engine.other_workers import UNREAD
 from usechat.open_harness.engine.store import FlowRunStore
 from usechat.open_harness.flow.definition import FlowDefinition
-from usechat.open_harness.flow.expressions import Answers, Scope
+from usechat.open_harness.flow.evaluators import Requester
+from usechat.open_harness.flow.expressions import AnswersAhead, Scope
 from usechat.open_harness.inbox import Inbox
 from usechat.open_harness.models.recording import Recorder
 from usechat.open_harness.nodes.context import SharedState
@@ -119,6 +120,9 @@ class FlowRun:
         self.store = store
         self.recorder = recorder
         self._invocations: Counter[str] = Counter()
+        self.growing: set[str] = set()
+        """The nodes that run for each item of a list: items are being added to their outputs."""
+        self._flow = {"input": state.input}
         self._listeners = Listeners()
         self._inboxes: dict[str, Inbox] = {}
         self._sessions: AgentSessions | None = None
@@ -191,10 +195,18 @@ class FlowRun:
         else:
             del self._inboxes[run_id]
 
-    def scope(self, item: Scope | None = None, answers: Answers | None = None) -> Scope:
+    def scope(self, item: Scope | None = None, ahead: AnswersAhead | None = None) -> Scope:
         """Return the values that expressions see now, with those of an item of a list."""
-        values = {"flow": {"input": self.state.input}, "state": self.shared.get(), **self.state.outputs}
-        return Scope(values) if item is None else Scope({**values, **item.values}, item.variables, answers)
+        if self._flow["input"] is not self.state.input:
+            self._flow = {"input": self.state.input}
+        values = {"flow": self._flow, "state": self.shared.get(), **self.state.outputs}
+        requester = Requester(self.state.owner or self.state.run_id, self.state.run_id, self.growing)
+        if item is None:
+            return Scope(values, requester=requester)
+        scope = Scope(values, item.variables, own=item.own, requester=requester)
+        if ahead is not None:
+            scope.answers = ahead.valid_in(scope)
+        return scope
 
     def _emit_patch(self, patch: dict[str, Any]) -> None:
         event = {"type": "state:patch", "patch": patch}

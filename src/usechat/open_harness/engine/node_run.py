@@ -10,7 +10,7 @@ from usechat.errors import AgentFailed, NodeFailed, NodeTimedOut, PublicError
 from usechat.open_harness.engine.flow_run import FlowRun
 from usechat.open_harness.flow.definition import Edge, Node, Policy
 from usechat.open_harness.flow.expressions import (
-    Answers,
+    AnswersAhead,
     Scope,
     evaluate_ahead,
     expressions_in,
@@ -102,7 +102,7 @@ def _item_scope(items: Sequence[Any], index: int, name: str) -> Scope:
         "last": index == len(items) - 1,
         "maxIterations": len(items),
     }
-    return Scope({name: items[index]}, variables)
+    return Scope({}, variables, own={name: items[index]})
 
 
 class NodeRun:
@@ -158,30 +158,31 @@ class NodeRun:
         iterations = self._iterations_before_pause(items)
         self._run.state.outputs[self.node.id] = {"iterations": iterations}
         scopes = [_item_scope(items, index, name) for index in range(len(items))]
-        answers: dict[int, Answers] = {}
-        for index in range(len(iterations), len(items)):
-            if index not in answers:
-                answers = await self._evaluate_ahead(scopes, index)
-            self.failed = False
-            result = await self._run_item(self._run.scope(scopes[index], answers[index]), index)
-            iterations.append({"item": items[index], **result})
-            if self.failed and not self.node.policy.continue_on_error:
-                break
+        ahead: dict[int, AnswersAhead] = {}
+        self._run.growing.add(self.node.id)
+        try:
+            for index in range(len(iterations), len(items)):
+                if index not in ahead:
+                    ahead = await self._evaluate_ahead(scopes, index)
+                self.failed = False
+                result = await self._run_item(self._run.scope(scopes[index], ahead[index]), index)
+                iterations.append({"item": items[index], **result})
+                if self.failed and not self.node.policy.continue_on_error:
+                    break
+        finally:
+            self._run.growing.discard(self.node.id)
         self.failed = self.failed and not self.node.policy.continue_on_error
         self._settle({"iterations": iterations})
 
-    async def _evaluate_ahead(self, scopes: Sequence[Scope], begin: int) -> dict[int, Answers]:
-        """Evaluate the expressions of the node for the next items, as far as they cannot change until then."""
+    async def _evaluate_ahead(self, scopes: Sequence[Scope], begin: int) -> dict[int, AnswersAhead]:
+        """Evaluate the expressions of the node for the next items, as far as they can be."""
         batch = scopes[begin : begin + _BATCH]
         texts = [*expressions_of_condition(self.node.when), *expressions_in(self.node.input)]
-        shared = self._run.scope()
-        # Other nodes run at the same time only in a flow that is parallel.
-        may_change = shared.values.keys() - {"flow"} if self._run.flow.parallel else {"state", self.node.id}
         answers = await evaluate_ahead(
             texts,
-            shared,
+            self._run.scope(batch[0]),
             batch,
-            may_change=may_change - batch[0].values.keys(),
+            changing={"state", *self._run.growing},
             timeout_ms=self.node.policy.timeout_ms,
         )
         return dict(enumerate(answers, start=begin))

@@ -138,9 +138,9 @@ class Scheduler:
     async def _fire_edges(self, node: Node) -> None:
         for edge in self._run.graph.outgoing[node.id]:
             try:
-                fires = await self._holds(edge.when)
+                # The target's limit: it is what fails if the condition does.
+                fires = await self._holds(edge.when, self._run.graph.nodes[edge.to].policy.timeout_ms)
             except Exception as error:
-                # The target cannot run now, so the target is what fails.
                 self._faults[edge.to] = error
                 fires = True
             if fires:

@@ -27,7 +27,7 @@ from usechat.errors import PublicError, UnknownEvent
 from usechat.open_harness.events.dialects import Dialects
 from usechat.open_harness.events.event import REQUIRED, EndsAt, lacking
 from usechat.open_harness.events.failures import Notice, failed_step
-from usechat.open_harness.events.metadata import FlowData, Usage, node_output, structured_output
+from usechat.open_harness.events.metadata import FlowData, FlowGraph, Usage, node_output, structured_output
 from usechat.open_harness.events.tool_calls import AgentToolCalls
 from usechat.open_harness.runtime_protocol import Event
 from usechat.protocol.parts import (
@@ -64,17 +64,19 @@ _SPOKEN: Final[Mapping[str, type[Text | Reasoning]]] = {
 }
 
 
-_SILENT_TYPES: Final = ("echo", "constant")
-"""Types of nodes that say nothing: a flow of these alone shows the output of its last node."""
-
-
 class _Invocation(msgspec.Struct):
-    """One invocation of a node that has not ended."""
+    """One invocation of a node that has not ended.
+
+    ``names`` identify it in data parts. ``is_asking`` tells whether its agent has started and not ended.
+    """
 
     run_id: str
     node_id: str
     provider_metadata: ProviderMetadata
+    names: Mapping[str, str]
+    is_asking: bool = False
     speaking: type[Text | Reasoning] | None = None
+    attempts: int = 0
     heard: set[type[Text | Reasoning]] = msgspec.field(default_factory=set)
     errors: set[str] = msgspec.field(default_factory=set)
 
@@ -113,10 +115,9 @@ class OpenHarnessAdapter:
         self._send_reasoning = send_reasoning
         self._send_step_markers = send_step_markers
         self._send_node_outputs = send_node_outputs
-        self._data = FlowData(graph) if send_flow_metadata else None
-        nodes = graph["nodes"] if graph else ()
-        self._labels = {node["id"]: label for node in nodes if (label := (node.get("ui") or {}).get("label"))}
-        self._is_silent = bool(nodes) and all(node["type"] in _SILENT_TYPES for node in nodes)
+        self._graph = FlowGraph()
+        self._graph.learn(graph)
+        self._data = FlowData(self._graph) if send_flow_metadata else None
         self._latest: Event | None = None
         self._ends_at = ends_at
         self._has_flow_events = False
@@ -188,14 +189,14 @@ class OpenHarnessAdapter:
     # The flow
 
     def _flow_started(self, event: Event) -> Iterator[Part]:
+        self._graph.learn(event.get("graph"))
         if self._data:
-            self._data.learn(event.get("graph"))
             yield from self._data.graph()
             yield self._data.status("running", event.get("flowName"))
 
     def _flow_resumed(self, event: Event) -> Iterator[Part]:
+        self._graph.learn(event.get("graph"))
         if self._data:
-            self._data.learn(event.get("graph"))
             yield from self._data.graph()
             yield self._data.status("running")
 
@@ -203,7 +204,7 @@ class OpenHarnessAdapter:
         if event.get("status") == "failed":
             yield from self._end_failed(event, self.failure or FAILED, event.get("flowName"))
         else:
-            if self._is_silent and self._latest is not None:
+            if self._graph.is_silent and self._latest is not None:
                 yield from self._said(self._latest)
             yield from self._end(event, "complete", Finish(), event.get("flowName"))
 
@@ -240,9 +241,10 @@ class OpenHarnessAdapter:
 
     def _node_completed(self, event: Event) -> Iterator[Part]:
         self._latest = event
+        names = self._invocation(event).names
         yield from self._node_ended(event, "complete")
         if self._send_node_outputs:
-            yield node_output(event)
+            yield node_output(names, event.get("output"))
 
     def _node_failed(self, event: Event) -> Iterator[Part]:
         self._fail(event, None, event.get("error"))
@@ -255,6 +257,13 @@ class OpenHarnessAdapter:
             yield from self._data.node_ended(event, status)
 
     def _node_retried(self, event: Event) -> Iterator[Part]:
+        """Log why an attempt failed, and take back what it said."""
+        before = self.failure
+        self._fail(event, None, event.get("error"))
+        self.failure = before
+        yield from self._take_back(event)
+
+    def _take_back(self, event: Event) -> Iterator[Part]:
         """Take back what a failed attempt said. Where that cannot be, its blocks end and a data part marks them.
 
         AI SDK 7 can reset a step. A step that holds the parts of other nodes, too, is not reset.
@@ -262,13 +271,11 @@ class OpenHarnessAdapter:
         yield from self._end_agent(event)
         invocation = self._invocation(event)
         invocation.heard.clear()
-        before = self.failure
-        self._fail(event, None, event.get("error"))  # for the log; another attempt follows
-        self.failure = before
         invocation.errors.clear()
+        invocation.attempts += 1
         if self._send_step_markers and list(self._invocations) == [invocation.run_id]:
             yield ResetStep(lane=invocation.run_id)
-        data = {"nodeId": invocation.node_id, "runId": invocation.run_id, "attempt": event.get("attempt")}
+        data = {**invocation.names, "attempt": event.get("attempt", invocation.attempts)}
         yield Data("node-retry", data, lane=invocation.run_id)
 
     def _node_skipped(self, event: Event) -> Iterator[Part]:
@@ -278,8 +285,12 @@ class OpenHarnessAdapter:
     # Agents
 
     def _agent_started(self, event: Event) -> Iterator[Part]:
-        self._invocation(event)
-        yield from ()
+        """Begin an answer. Open Harness emits no ``node:retry``: it starts the agent of the same invocation again."""
+        invocation = self._invocation(event)
+        if invocation.is_asking:
+            self.failure = ""
+            yield from self._take_back(event)
+        invocation.is_asking = True
 
     def _delta(self, event: Event) -> Sequence[Part]:
         """Read a delta. It is the hot path: a plain tuple, no generator."""
@@ -312,26 +323,30 @@ class OpenHarnessAdapter:
     def _agent_completed(self, event: Event) -> Iterator[Part]:
         yield from self._end_agent(event)
         if "structuredOutput" in event:
-            yield structured_output(event)
+            yield structured_output(self._invocation(event).names, event["structuredOutput"])
         if used := self._usage.add(event):
             yield Metadata(used)
         if self._is_bare:
             yield from self._end(event, "complete", Finish())
 
     def _agent_paused(self, event: Event) -> Iterator[Part]:
+        self._invocation(event).is_asking = False
         if self._is_bare:
             yield from self._flow_paused(event)
 
     def _agent_aborted(self, event: Event) -> Iterator[Part]:
+        self._invocation(event).is_asking = False
         if self._is_bare:
             yield from self._flow_aborted(event)
 
     def _end_agent(self, event: Event) -> Iterator[Part]:
         """Close the block and the open tool calls of an agent that has ended."""
         invocation = self._invocations.get(event["runId"])
-        if invocation is not None and invocation.speaking is not None:
-            invocation.speaking = None
-            yield BlockEnd(lane=invocation.run_id)
+        if invocation is not None:
+            invocation.is_asking = False
+            if invocation.speaking is not None:
+                invocation.speaking = None
+                yield BlockEnd(lane=invocation.run_id)
         yield from self._tools.settle(event["runId"])
 
     # Questions to a person
@@ -409,10 +424,9 @@ class OpenHarnessAdapter:
         run_id = event["runId"]
         found = self._invocations.get(run_id)
         if found is None:
-            label = self._labels.get(event["nodeId"])
-            named = {"nodeId": event["nodeId"], "runId": run_id, **({"label": label} if label else {})}
-            spoken_by: ProviderMetadata = {"openHarness": named}
-            found = self._invocations[run_id] = _Invocation(run_id, event["nodeId"], spoken_by)
+            names = {"nodeId": event["nodeId"], **self._graph.label(event["nodeId"]), "runId": run_id}
+            found = _Invocation(run_id, event["nodeId"], {"openHarness": names}, names)
+            self._invocations[run_id] = found
         return found
 
     _handlers: ClassVar[Mapping[str, Callable[[Any, Event], Iterable[Part]]]] = {

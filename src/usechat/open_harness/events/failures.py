@@ -26,7 +26,12 @@ _CAUSES: Final = (
     ("rate limit", re.compile(r"rate[-_ ]?limit|too[-_ ]?many[-_ ]?requests|overloaded|quota|\b429\b", re.IGNORECASE)),
     ("auth", re.compile(r"auth(?!or)|api[-_ ]?key|credential|forbidden|\b40[13]\b", re.IGNORECASE)),
     ("network", re.compile(r"network|connection|unreachable|\bdns\b|ECONN|ENOTFOUND|EAI_AGAIN", re.IGNORECASE)),
+    # Failures of the service itself, as HTTP libraries write them: "API Error: 503 …", "502 Bad Gateway".
+    ("network", re.compile(r"(error|status|code|http)\W{0,3}5\d\d\b|server[-_ ]error|bad gateway", re.IGNORECASE)),
+    ("network", re.compile(r"(service|temporarily)[-_ ]unavailable", re.IGNORECASE)),
 )
+_TYPES_OF_ANY_CAUSE: Final = ("", "exception", "error_during_execution", "unknown")
+"""Error types of Open Harness's agents that say nothing about the cause."""
 _SENTENCES: Final = {
     "timeout": "{who} took too long and was stopped. Please try again.",
     "rate limit": "{who} was refused because of too many requests. Please try again in a moment.",
@@ -41,14 +46,14 @@ def _cause(text: str) -> str | None:
 
 
 def failed_step(node_id: str, error_type: str, text: str, reference: str) -> str:
-    """Return the sentence about a node that failed. The error type decides; without one, the text does.
+    """Return the sentence about a node that failed. The error type decides; if it names no cause, the text does.
 
     A text of the type ``public`` is meant for the user and shown as it is.
     """
     if error_type == PUBLIC:
         return text
     who = f"The step “{node_id}”"
-    sentence = _SENTENCES.get(_cause(error_type or text) or "")
+    sentence = _SENTENCES.get(_cause(text if error_type in _TYPES_OF_ANY_CAUSE else error_type) or "")
     return sentence.format(who=who) if sentence else f"{who} failed. Reference: {reference}"
 
 

@@ -1,8 +1,8 @@
 """Data parts from which a page draws the flow: the run, its nodes and its edges, updated in place."""
 
 import itertools
-from collections.abc import Collection, Mapping
-from typing import Any, TypeGuard
+from collections.abc import Collection, Iterable, Mapping
+from typing import Any, Final, TypeGuard
 
 import msgspec
 
@@ -11,27 +11,68 @@ from usechat.open_harness.flow.definition import FlowDefinition
 from usechat.open_harness.runtime_protocol import Event
 from usechat.protocol.parts import Data
 
-__all__ = ["FlowData", "Usage", "graph_of", "node_output", "structured_output"]
+__all__ = ["FlowData", "FlowGraph", "Usage", "graph_of", "node_output", "structured_output"]
+
+_SILENT_TYPES: Final = ("echo", "constant")
+"""Types of nodes that say nothing: a flow of these alone shows the output of its last node."""
+
+
+class FlowGraph:
+    """The nodes and edges of a flow. A remote runtime may send any graph: what cannot be read is dropped."""
+
+    def __init__(self) -> None:
+        self.is_known = False
+        self.name = ""
+        self.nodes: list[Mapping[str, Any]] = []
+        self.edges: list[Mapping[str, Any]] = []
+        self._labels: dict[str, str] = {}
+
+    def learn(self, graph: Any) -> None:
+        """Take over a graph, ``{nodes, edges, name?}``, unless one is known."""
+        if self.is_known or not isinstance(graph, Mapping):
+            return
+        nodes, edges = graph.get("nodes"), graph.get("edges")
+        if not isinstance(nodes, list | tuple) or not isinstance(edges, list | tuple):
+            return
+        self.is_known = True
+        self.name = str(graph.get("name", ""))
+        self.nodes = [node for node in nodes if _has_texts(node, ("id",))]
+        self.edges = [edge for edge in edges if _has_texts(edge, ("from", "to"))]
+        self._labels = {node["id"]: label for node in self.nodes if (label := _label(node))}
+
+    def label(self, node_id: str) -> dict[str, str]:
+        """Return the label of a node as a field of its parts; empty if it has none."""
+        label = self._labels.get(node_id)
+        return {"label": label} if label else {}
+
+    @property
+    def is_silent(self) -> bool:
+        """Whether all nodes are of types that say nothing."""
+        return bool(self.nodes) and all(node.get("type") in _SILENT_TYPES for node in self.nodes)
+
+
+def _has_texts(value: Any, keys: Iterable[str]) -> bool:
+    return isinstance(value, Mapping) and all(isinstance(value.get(key), str) for key in keys)
+
+
+def _label(node: Mapping[str, Any]) -> str | None:
+    ui = node.get("ui")
+    label = ui.get("label") if isinstance(ui, Mapping) else None
+    return label if isinstance(label, str) else None
 
 
 class FlowData:
-    """The data parts of one run. ``graph`` is what the flow file says: ``nodes``, ``edges`` and perhaps ``name``."""
+    """The data parts of one run."""
 
-    def __init__(self, graph: Mapping[str, Any] | None) -> None:
+    def __init__(self, graph: FlowGraph) -> None:
         self._graph = graph
-        self._flow_name = str(graph.get("name", "")) if graph else ""
+        self._flow_name = graph.name
         self._status = ""
         self._nodes: dict[str, dict[str, Any]] = {}  # the invocations that go on, by run id
         self._edge: dict[str, Any] | None = None
         self._edge_id: str | None = None
         self._edges = itertools.count(1)
         self._skipped = itertools.count(1)
-
-    def learn(self, graph: Any) -> None:
-        """Take over the graph that a remote runtime tells, if none is known."""
-        is_graph = isinstance(graph, Mapping) and all(isinstance(graph.get(key), list) for key in ("nodes", "edges"))
-        if self._graph is None and is_graph:
-            self._graph = graph
 
     def again(self) -> list[Data]:
         """Return all current states, for a message that begins in the middle of the run."""
@@ -40,9 +81,9 @@ class FlowData:
 
     def graph(self) -> list[Data]:
         """Return the graph, if it is known."""
-        if self._graph is None:
+        if not self._graph.is_known:
             return []
-        return [Data("flow-graph", {"nodes": self._graph["nodes"], "edges": self._graph["edges"]}, "flow-graph")]
+        return [Data("flow-graph", {"nodes": self._graph.nodes, "edges": self._graph.edges}, "flow-graph")]
 
     def status(self, status: str, flow_name: Any = None) -> Data:
         """Return the status of the flow. Most events do not name the flow, so its name is remembered."""
@@ -53,7 +94,12 @@ class FlowData:
 
     def node_started(self, event: Event) -> Data:
         """Return the state of a new invocation."""
-        data = {"nodeId": event["nodeId"], **self._label(event), "runId": event["runId"], "status": "running"}
+        data = {
+            "nodeId": event["nodeId"],
+            **self._graph.label(event["nodeId"]),
+            "runId": event["runId"],
+            "status": "running",
+        }
         data |= {"startedAt": moment(event), "durationMs": None}
         self._nodes[event["runId"]] = data
         return self._node(data)
@@ -77,7 +123,7 @@ class FlowData:
 
     def node_skipped(self, event: Event) -> Data:
         """Return the state of a node that was skipped."""
-        data = {"nodeId": event["nodeId"], **self._label(event), "runId": None, "status": "skipped"}
+        data = {"nodeId": event["nodeId"], **self._graph.label(event["nodeId"]), "runId": None, "status": "skipped"}
         data |= {"startedAt": moment(event), "durationMs": 0}
         return Data("node-status", data, f"skipped-{next(self._skipped)}")
 
@@ -92,13 +138,6 @@ class FlowData:
         if self._edge is None:
             return []
         return [Data("edge", {**self._edge, "iteration": event.get("iteration")}, self._edge_id)]
-
-    def _label(self, event: Event) -> dict[str, str]:
-        """Return the label that the flow file gives to the node of an event."""
-        for node in self._graph["nodes"] if self._graph else ():
-            if node.get("id") == event["nodeId"] and (label := (node.get("ui") or {}).get("label")):
-                return {"label": str(label)}
-        return {}
 
     def _ended(self, run_id: str, status: str, event: Event) -> list[Data]:
         data = self._nodes.pop(run_id, None)
@@ -120,16 +159,14 @@ def graph_of(flow: object) -> Mapping[str, Any] | None:
     return {"name": flow.name, "nodes": nodes, "edges": msgspec.to_builtins(flow.edges)}
 
 
-def node_output(event: Event) -> Data:
+def node_output(names: Mapping[str, str], output: Any) -> Data:
     """Return the output of a node's invocation."""
-    output = {"nodeId": event["nodeId"], "runId": event["runId"], "output": event.get("output")}
-    return Data("node-output", output, f"output-{event['runId']}")
+    return Data("node-output", {**names, "output": output}, f"output-{names['runId']}")
 
 
-def structured_output(event: Event) -> Data:
+def structured_output(names: Mapping[str, str], value: Any) -> Data:
     """Return the structured output of an agent."""
-    value = {"nodeId": event["nodeId"], "runId": event["runId"], "value": event["structuredOutput"]}
-    return Data("structured-output", value, f"structured-{event['runId']}")
+    return Data("structured-output", {**names, "value": value}, f"structured-{names['runId']}")
 
 
 class Usage:

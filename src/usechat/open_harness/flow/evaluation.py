@@ -1,12 +1,13 @@
-"""Evaluates JSONata expressions, in this process or as the program of a worker process.
+"""Evaluates JSONata expressions, in this process or as the program of an evaluator process.
 
-A worker (:mod:`~usechat.open_harness.flow.workers`) runs this file by its path. So it imports jsonata and the standard
-library alone: a worker starts in a fraction of the time that ``import usechat`` takes.
+An evaluator (:mod:`~usechat.open_harness.flow.evaluators`) runs this file by its path. So it imports jsonata and the
+standard library alone: an evaluator starts in a fraction of the time that ``import usechat`` takes.
 
-The worker's protocol: frames of JSON in both directions, each after its length in four bytes. The first frame that it
-sends is empty: it is ready. A request is ``{texts, values, scopes, timeoutMs}``; each scope is ``{values, variables}``
-and adds to the ``values`` of all. The answer has a list for each scope, with ``{"value": …}`` or ``{"error": …}`` for
-each text.
+The protocol: frames of JSON in both directions, each after its length in four bytes. The first frame that an evaluator
+sends is empty: it is ready. A request is ``{texts, names, forgets, values, grown, scopes, timeoutMs}``. The evaluator
+keeps ``values`` by name until a request ``forgets`` them, and adds the items of ``grown`` to the ``iterations`` of a
+kept value. ``names`` are those that the request's expressions see; each scope, ``{values, variables}``, adds its own.
+The answer has a list for each scope, with ``{"value": …}`` or ``{"error": …}`` for each text.
 """
 
 import json
@@ -22,7 +23,7 @@ _DEEPEST: Final = 100
 """How deep an expression may nest. A level takes four Python frames, so this stays below the recursion limit."""
 _KEPT_EXPRESSIONS: Final = 1024
 _MEMORY_BYTES: Final = 512 * 1024 * 1024
-"""The address space of a worker. Python and jsonata take about a tenth of it."""
+"""The address space of an evaluator. Python and jsonata take about a tenth of it."""
 _LENGTH: Final = struct.Struct(">I")
 
 
@@ -63,8 +64,18 @@ def _read_exactly(stream: BinaryIO, count: int) -> bytes | None:
     return content if len(content) == count else None
 
 
-def _answers(request: Mapping[str, Any], scope: Mapping[str, Any]) -> list[dict[str, Any]]:
-    values = {**request["values"], **scope["values"]}
+def _learn(known: dict[str, Any], request: Mapping[str, Any]) -> dict[str, Any]:
+    """Take over the new values of a request; return those that its expressions see."""
+    if request["forgets"]:
+        known.clear()
+    known.update(request["values"])
+    for name, items in request["grown"].items():
+        known[name]["iterations"] += items
+    return {name: known[name] for name in request["names"]}
+
+
+def _answers(request: Mapping[str, Any], shared: Mapping[str, Any], scope: Mapping[str, Any]) -> list[dict[str, Any]]:
+    values = {**shared, **scope["values"]}
     return [_answer(text, values, scope["variables"], request["timeoutMs"]) for text in request["texts"]]
 
 
@@ -90,9 +101,11 @@ def _serve() -> None:
 
     _limit_memory()
     write_frame(sys.stdout.buffer, b"")
+    known: dict[str, Any] = {}
     while (frame := read_frame(sys.stdin.buffer)) is not None:
         request = json.loads(frame)
-        answers = [_answers(request, scope) for scope in request["scopes"]]
+        shared = _learn(known, request)
+        answers = [_answers(request, shared, scope) for scope in request["scopes"]]
         write_frame(sys.stdout.buffer, json.dumps(answers, default=str).encode())
 
 

@@ -2,9 +2,10 @@
 
 Expressions come from the author of a flow, but their values come from users: a harmless regular expression and a
 certain message can take hours. So only *trivial* expressions are evaluated in the event loop's thread: paths,
-literals, variables, comparisons and conditions of these. All others are sent to a worker process, those of one value
-together, with the values that they can read and no others. A node that runs for each item of a list would need a
-request for each; those of the next items are sent together, as far as their values cannot change until then.
+literals, variables, comparisons and conditions of these. All others are sent to an evaluator process, those of one
+value together, with the values that they can read and no others. A node that runs for each item of a list would need a
+request for each; those of the next items are sent together. An answer counts if nothing that the expression reads has
+changed when the item's turn comes; expressions that read the node's own results, or the state, are sent for each item.
 """
 
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
@@ -14,11 +15,12 @@ from typing import Any, Final, NamedTuple, TypeAlias
 from usechat.errors import ExpressionFailed, MissingDependency
 from usechat.open_harness.flow import evaluation
 from usechat.open_harness.flow.definition import Condition, Place
-from usechat.open_harness.flow.workers import evaluate_in_worker
+from usechat.open_harness.flow.evaluators import Requester, evaluate_in_process
 from usechat.protocol.values import json_text, json_value
 
 __all__ = [
     "Answers",
+    "AnswersAhead",
     "Scope",
     "Syntax",
     "binding_problems",
@@ -47,15 +49,41 @@ Answers: TypeAlias = Mapping[str, Mapping[str, Any]]
 class Scope:
     """What expressions can see: plain JSON values by name, and variables, which are written with a ``$``.
 
-    ``answers`` are those of expressions that :func:`evaluate_ahead` has evaluated.
+    ``own`` are the values of an item of a list, which hide those of the same name. ``answers`` are those of expressions
+    that :func:`evaluate_ahead` has evaluated. ``requester`` is the flow run, for the evaluators.
     """
 
     def __init__(
-        self, values: Mapping[str, Any], variables: Mapping[str, Any] | None = None, answers: Answers | None = None
+        self,
+        values: Mapping[str, Any],
+        variables: Mapping[str, Any] | None = None,
+        answers: Answers | None = None,
+        *,
+        own: Mapping[str, Any] | None = None,
+        requester: Requester | None = None,
     ) -> None:
-        self.values = dict(values)
+        self.own: Mapping[str, Any] = own or {}
+        self.shared = {name: value for name, value in values.items() if name not in self.own}
+        self.values = {**self.shared, **self.own}
         self.variables: Mapping[str, Any] = variables or {}
         self.answers: Answers = answers or {}
+        self.requester = requester or Requester()
+
+
+class AnswersAhead:
+    """The answers for one item of a list, and the values from which they were made."""
+
+    def __init__(self, answers: Answers, read: Mapping[str, Mapping[str, Any]]) -> None:
+        self._answers = answers
+        self._read = read
+
+    def valid_in(self, scope: Scope) -> Answers:
+        """Return the answers whose expressions read the same values as they would now."""
+        return {
+            text: answer
+            for text, answer in self._answers.items()
+            if all(scope.shared.get(name) is value for name, value in self._read[text].items())
+        }
 
 
 # What the syntax of an expression tells
@@ -93,7 +121,8 @@ def read_syntax(text: str) -> Syntax:
     except Exception as error:
         raise ExpressionFailed(f"the expression {text!r} is not JSONata: {error}") from error
     symbols = list(_symbols(tree, set()))
-    is_whole = any(_reads_everything(symbol) for symbol in symbols)
+    named = {id(symbol.steps[0]) for symbol in symbols if _begins_with_a_name(symbol)}
+    is_whole = any(_reads_everything(symbol) for symbol in symbols if id(symbol) not in named)
     asked = [call.arguments[0] for call in symbols if _called(call) == "exists" and call.arguments]
     return Syntax(
         all(_is_trivial(symbol) for symbol in symbols),
@@ -138,6 +167,15 @@ def _reads_everything(symbol: Any) -> bool:
         or name == "eval"
         or (symbol.type in ("function", "partial") and _takes_context(symbol, name))
     )
+
+
+def _begins_with_a_name(symbol: Any) -> bool:
+    """Return whether a symbol is a path such as ``$$.item.n``, which reads one value of all."""
+    if symbol.type != "path" or len(symbol.steps) < 2:
+        return False
+    first, second = symbol.steps[:2]
+    is_plain = not any(getattr(first, key, None) for key in ("predicate", "stages", "group"))
+    return first.type == "variable" and first.value in ("", "$") and is_plain and second.type == "name"
 
 
 def _is_clock(symbol: Any) -> bool:
@@ -206,8 +244,9 @@ async def _values(texts: Iterable[str], scope: Scope, timeout_ms: float | None) 
     found = dict(scope.answers)
     unknown = [text for text in dict.fromkeys(texts) if text not in found and not read_syntax(text).is_trivial]
     if unknown:
-        own = {"values": _readable(unknown, scope), "variables": scope.variables}
-        (answers,) = await evaluate_in_worker(unknown, {}, [own], limit)
+        own = {"values": scope.own, "variables": scope.variables}
+        shared = _readable(unknown, scope.shared)
+        (answers,) = await evaluate_in_process(unknown, shared, [own], limit, scope.requester)
         found.update(zip(unknown, answers, strict=True))
 
     def value_of(text: str) -> Any:
@@ -227,38 +266,38 @@ async def _values(texts: Iterable[str], scope: Scope, timeout_ms: float | None) 
 
 
 async def evaluate_ahead(
-    texts: Iterable[str], shared: Scope, items: Sequence[Scope], *, may_change: Container[str], timeout_ms: float | None
-) -> list[Answers]:
-    """Evaluate expressions for the next items of a list, in one request to a worker instead of one for each item.
+    texts: Iterable[str], shared: Scope, items: Sequence[Scope], *, changing: Container[str], timeout_ms: float | None
+) -> list[AnswersAhead]:
+    """Evaluate expressions for the next items of a list, in one request to an evaluator instead of one for each item.
 
-    ``items`` hold the values of each item, which are added to those of ``shared``. Expressions that are trivial, that
-    read the clock or a value of ``may_change`` are left out: they are evaluated when their item's turn comes. So is
-    everything if the request fails, so that the limits hold for each item by itself.
+    ``items`` hold the values of each item. Expressions that are trivial, that read the clock or a value of ``changing``
+    (which changes in place) are left out: they are evaluated when their item's turn comes. So is everything if the
+    request fails, so that the limits hold for each item by itself.
     """
     limit = min(timeout_ms or LIMIT_MS, LIMIT_MS)
-    sent = [text for text in dict.fromkeys(texts) if _is_constant(read_syntax(text), shared, may_change)]
+    sent = [text for text in dict.fromkeys(texts) if _is_worth_sending(read_syntax(text), shared, changing)]
     if not sent:
-        return [{} for _ in items]
-    scopes = [{"values": item.values, "variables": item.variables} for item in items]
+        return [AnswersAhead({}, {}) for _ in items]
+    scopes = [{"values": item.own, "variables": item.variables} for item in items]
     try:
-        answers = await evaluate_in_worker(sent, _readable(sent, shared), scopes, limit)
+        answers = await evaluate_in_process(sent, _readable(sent, shared.shared), scopes, limit, shared.requester)
     except ExpressionFailed:
-        return [{} for _ in items]
-    return [dict(zip(sent, each, strict=True)) for each in answers]
+        return [AnswersAhead({}, {}) for _ in items]
+    read = {text: {name: shared.shared.get(name) for name in read_syntax(text).names or ()} for text in sent}
+    return [AnswersAhead(dict(zip(sent, each, strict=True)), read) for each in answers]
 
 
-def _is_constant(syntax: Syntax, shared: Scope, may_change: Container[str]) -> bool:
-    """Return whether an expression is worth sending ahead, and has the same value then."""
+def _is_worth_sending(syntax: Syntax, shared: Scope, changing: Container[str]) -> bool:
     if syntax.is_trivial or syntax.reads_clock or syntax.names is None:
         return False
-    return not any(name in may_change for name in syntax.names & shared.values.keys())
+    return not any(name in changing for name in syntax.names & shared.shared.keys())
 
 
-def _readable(texts: Iterable[str], scope: Scope) -> Mapping[str, Any]:
+def _readable(texts: Iterable[str], values: Mapping[str, Any]) -> Mapping[str, Any]:
     """Return the values that expressions can read: to send them all for each item of a list would be quadratic."""
     names = [read_syntax(text).names for text in texts]
     wanted = None if None in names else frozenset[str]().union(*(each for each in names if each is not None))
-    return scope.values if wanted is None else {name: scope.values[name] for name in wanted & scope.values.keys()}
+    return values if wanted is None else {name: values[name] for name in wanted & values.keys()}
 
 
 # Bindings: ``{{ expression }}`` within the strings of a node's input

@@ -7,7 +7,6 @@ import contextlib
 import functools
 import inspect
 import logging
-import re
 import time
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -22,7 +21,9 @@ from usechat.ids import new_id
 from usechat.open_harness.engine.node_run import run_within
 from usechat.open_harness.events.failures import PUBLIC
 from usechat.open_harness.inbox import Inbox
+from usechat.open_harness.models.failures import agent_failure
 from usechat.open_harness.models.provider import AgentRequest, Answer, Execution, StreamEvent
+from usechat.open_harness.models.structured_output import provider_schema, provider_value, value_problems
 from usechat.open_harness.nodes.context import text_of
 from usechat.open_harness.nodes.python import import_function
 from usechat.open_harness.threads import in_thread
@@ -60,7 +61,6 @@ except ImportError:
 __all__ = [
     "ModelEvents",
     "WatchedTools",
-    "agent_failure",
     "ask_model",
     "model_problem",
     "open_tools",
@@ -163,42 +163,6 @@ def _arguments(part: Any) -> Any:
         return json_value(part.args)
 
 
-# Why a model could not answer
-
-# By name: which of these classes there are depends on the release of pydantic-ai and on the provider's own library.
-_TYPES: Final = (
-    ("rate_limit", re.compile("RateLimit|QuotaExceeded|Overloaded|UsageLimitExceeded")),
-    ("auth", re.compile("Authentication|PermissionDenied|Unauthorized|Forbidden")),
-    ("timeout", re.compile("Time(d)?Out|Timeout")),
-    ("network", re.compile("Connection|ConnectError|NetworkError|gaierror|Unavailable")),
-)
-_STATUSES: Final = {401: "auth", 403: "auth", 408: "timeout", 429: "rate_limit", 503: "network", 504: "timeout"}
-_API_KEY: Final = re.compile(r"_API_KEY|api[ _-]key", re.IGNORECASE)
-
-
-def agent_failure(error: BaseException) -> AgentFailed:
-    """Return the AgentFailed for an error of a model; its causes are considered, too."""
-    text = text_of(error)
-    seen: set[int] = set()
-    cause: BaseException | None = error
-    while cause is not None and id(cause) not in seen:
-        seen.add(id(cause))
-        if (found := _error_type(cause)) is not None:
-            return AgentFailed(found, text)
-        cause = cause.__cause__ or cause.__context__
-    return AgentFailed("auth" if _API_KEY.search(text) else "execution_error", text)
-
-
-def _error_type(error: BaseException) -> str | None:
-    status = getattr(error, "status_code", 0) or 0
-    if (found := _STATUSES.get(status)) is not None:
-        return found
-    if status >= 500:  # the provider's own failure; another attempt may succeed
-        return "network"
-    names = " ".join(kind.__name__ for kind in type(error).__mro__)
-    return next((name for name, pattern in _TYPES if pattern.search(names)), None)
-
-
 # The tools of an agent: the user's functions, which may fail or never end
 
 
@@ -282,16 +246,16 @@ async def ask_model(execution: Execution) -> Answer:
 
 
 async def _ask(execution: Execution) -> Answer:
-    request = execution.request
+    request, schema = execution.request, execution.request.output_schema
     tools = open_tools(request.tools, request.tool_timeout_ms)
     agent: Agent[None, Any] = Agent(
         _model(execution.model),
-        output_type=str if request.output_schema is None else StructuredDict(dict(request.output_schema)),
+        output_type=str if schema is None else StructuredDict(provider_schema(schema)),
         instructions=request.instructions,
         toolsets=[tools],
     )
-    if request.output_schema is not None:
-        agent.output_validator(_schema_check(request.output_schema))
+    if schema is not None:
+        agent.output_validator(_schema_check(schema))
     async with agent.iter(
         _prompt(request),
         message_history=_history(execution),
@@ -300,18 +264,14 @@ async def _ask(execution: Execution) -> Answer:
     ) as run:
         async with _reading(execution.inbox, run):
             await _follow(run, tools, execution)
-        return _answer(run)
+        return _answer(run, schema)
 
 
 def _schema_check(schema: Mapping[str, Any]) -> Callable[[Any], Any]:
     """Return a function that refuses an output which is not valid by a schema: the model is asked again then."""
-    from jsonschema import Draft202012Validator  # type: ignore[import-untyped]  # it has no types
-
-    validator = Draft202012Validator(schema)
 
     def check(output: Any) -> Any:
-        problems = [f"{error.json_path}: {error.message}" for error in validator.iter_errors(output)]
-        if problems:
+        if problems := value_problems(schema, provider_value(schema, output)):
             raise ModelRetry("The output does not follow its schema:\n" + "\n".join(problems))
         return output
 
@@ -459,7 +419,7 @@ def _cost(usage: Any) -> float | msgspec.UnsetType:
     return msgspec.UNSET if cost is None else float(cost)
 
 
-def _answer(run: AgentRun[None, Any]) -> Answer:
+def _answer(run: AgentRun[None, Any], schema: Mapping[str, Any] | None) -> Answer:
     result = run.result
     assert result is not None, "a run that was followed to its end has a result"
     models: dict[str, dict[str, int]] = {}
@@ -469,9 +429,9 @@ def _answer(run: AgentRun[None, Any]) -> Answer:
             used["inputTokens"] += message.usage.input_tokens
             used["outputTokens"] += message.usage.output_tokens
     usage = run.usage
-    is_text = isinstance(result.output, str)
+    value = None if schema is None else json_value(provider_value(schema, result.output))
     return Answer(
-        result.output if is_text else json_text(json_value(result.output)),
+        result.output if schema is None else json_text(value),
         {
             "inputTokens": usage.input_tokens,
             "outputTokens": usage.output_tokens,
@@ -481,6 +441,6 @@ def _answer(run: AgentRun[None, Any]) -> Answer:
         models,
         usage.requests,
         total_cost_usd=_cost(usage),
-        structured_output=msgspec.UNSET if is_text else json_value(result.output),
+        structured_output=msgspec.UNSET if schema is None else value,
         messages=_plain(result.new_messages()),
     )

@@ -12,9 +12,10 @@ from typing import Any, Final
 
 import msgspec
 
-from usechat.errors import InvalidSetting, MissingDependency, NodeFailed
+from usechat.errors import AgentFailed, InvalidSetting, MissingDependency, NodeFailed, UsechatError
 from usechat.open_harness.engine.agent_sessions import AgentSession
 from usechat.open_harness.flow.definition import Place
+from usechat.open_harness.models.failures import agent_failure
 from usechat.open_harness.models.provider import (
     MAXIMUM_TURNS,
     TOOL_TIMEOUT_MS,
@@ -25,6 +26,7 @@ from usechat.open_harness.models.provider import (
     Provider,
     StreamEvent,
 )
+from usechat.open_harness.models.structured_output import schema_problem, value_problems
 from usechat.open_harness.nodes.context import NodeContext
 from usechat.open_harness.nodes.python import import_function
 from usechat.open_harness.nodes.registry import NodeRegistry
@@ -114,6 +116,11 @@ class AgentNode:
             context.sessions.save(session)
             _emit_stopped(session, context)
             raise
+        except UsechatError:
+            raise
+        except Exception as error:  # of a provider that is not ours
+            raise agent_failure(error) from error
+        _require_structured_output(execution.request, answer)
         session.add(answer.messages)
         context.sessions.save(session)
         result = _plain(answer)
@@ -130,6 +137,16 @@ class _Models:
         provider: Any = sys.modules.get(_PROVIDER) or await in_thread(lambda: import_module(_PROVIDER))
         answer: Answer = await provider.ask_model(execution)
         return answer
+
+
+def _require_structured_output(request: AgentRequest, answer: Answer) -> None:
+    """Raise AgentFailed if the structured output that was asked for is missing or does not follow its schema."""
+    if request.output_schema is None:
+        return
+    if answer.structured_output is msgspec.UNSET:
+        raise AgentFailed("structured_output", "the answer has no structured output, and its schema was given")
+    if problems := value_problems(request.output_schema, answer.structured_output):
+        raise AgentFailed("structured_output", f"the structured output does not follow its schema: {problems[0]}")
 
 
 def _resumed(request: AgentRequest, session: AgentSession, context: NodeContext) -> AgentRequest:
@@ -216,17 +233,8 @@ def _schema_problems(merged: Mapping[str, Any]) -> Iterable[tuple[Place, str]]:
     schema = _output_schema(merged)
     if schema is None:
         yield (key,), "must be an object with the key schema, a JSON schema"
-    elif schema.get("type") != "object":
-        yield (key, "schema"), "must be a JSON schema of the type object"
-    else:
-        try:
-            from jsonschema import Draft202012Validator, SchemaError  # type: ignore[import-untyped]  # it has no types
-        except ImportError:
-            raise MissingDependency("jsonschema", "open-harness") from None
-        try:
-            Draft202012Validator.check_schema(schema)
-        except SchemaError as error:
-            yield (key, "schema"), f"is not a JSON schema: {error.message}"
+    elif problem := schema_problem(schema):
+        yield (key, "schema"), problem
 
 
 def _output_schema(merged: Mapping[str, Any]) -> Mapping[str, Any] | None:

@@ -100,19 +100,59 @@ LOST_WHILE_PAUSED: Final = "The connection to the flow was lost while it waited.
 NO_TEXT: Final = "The flow takes text, and the message has none."
 NOT_WAITING: Final = "The flow takes no message now: it is neither paused nor running, and its server cannot start it."
 
-_KEPT_WHILE_PAUSED: Final = 3600.0
-"""How many seconds a connection is kept for a paused run. The chat may be forgotten by then."""
+_KEPT_SECONDS: Final = 3600.0
+"""How many seconds the connection of a paused or complete run is kept. The chat may be forgotten by then."""
 _ECHOES: Final = ("command:received", "flow:resumed")
 """Events that a server sends for any command, even one without effect."""
 
 
 class _SharedRun:
-    """What is known about the run that all clients of one URL share."""
+    """The run that all clients of one URL share.
+
+    After a turn that saw its end, the connection is kept: while it lasts, the run is known to be complete, and a host
+    that starts it again is noticed. When it is lost, the server may come back with another run, so nothing is known.
+    """
 
     def __init__(self) -> None:
         self.lock = asyncio.Lock()
-        self.is_complete = False
-        """Whether the run was complete when a turn last saw it."""
+        self._link: Link | None = None
+        self._view = RunView()
+        self._headers: Mapping[str, str] = {}
+        self._expiry: asyncio.TimerHandle | None = None
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether the run is known to be complete."""
+        return self._link is not None and not self._link.lost and self._view.status == "complete"
+
+    async def keep(self, link: Link, view: RunView, headers: Mapping[str, str]) -> None:
+        """Keep the connection of a turn whose run is complete."""
+        await self.close()
+        loop = asyncio.get_running_loop()
+        self._link, self._view, self._headers = link, view, headers
+        self._expiry = loop.call_later(_KEPT_SECONDS, lambda: loop.create_task(self.close()))
+        link.listen(view.receive, lambda: None)
+
+    def take(self, headers: Mapping[str, str]) -> tuple[Link, RunView] | None:
+        """Return the kept connection and what it has seen, if there is one for a turn with these headers."""
+        link = self._link
+        if link is None or link.lost or headers != self._headers:
+            return None
+        self._link = None
+        self._cancel_expiry()
+        return link, self._view
+
+    async def close(self) -> None:
+        """Close the kept connection."""
+        self._cancel_expiry()
+        if self._link is not None:
+            link, self._link = self._link, None
+            await link.close()
+
+    def _cancel_expiry(self) -> None:
+        if self._expiry is not None:
+            self._expiry.cancel()
+            self._expiry = None
 
 
 _shared_runs: Final[WeakKeyDictionary[asyncio.AbstractEventLoop, dict[str, _SharedRun]]] = WeakKeyDictionary()
@@ -224,7 +264,7 @@ class RemoteRuntime:
             await self._leave()
         elif self._owns_run:
             loop = asyncio.get_running_loop()
-            self._expiry = loop.call_later(_KEPT_WHILE_PAUSED, lambda: loop.create_task(self.close()))
+            self._expiry = loop.call_later(_KEPT_SECONDS, lambda: loop.create_task(self.close()))
         else:
             await self.close()
         if not turn.cancelled():
@@ -232,7 +272,11 @@ class RemoteRuntime:
         return snapshot
 
     async def _leave(self) -> None:
-        """Close the connection and forget the run."""
+        """Forget the run, and close the connection unless it tells that a shared run is complete."""
+        link, view = self._link, self._view
+        if link is not None and not link.lost and not link.starts_runs and view.status == "complete":
+            self._link = None
+            await self._shared_run().keep(link, view, self._headers)
         await self.close()
         self._owns_run = False
         self._view = RunView()
@@ -255,6 +299,9 @@ class RemoteRuntime:
             await self._join(message or "")
 
     async def _connected(self) -> Link:
+        if self._link is None and (kept := self._shared_run().take(self._headers)) is not None:
+            self._link, self._view = kept
+            self._link.listen(self._receive, self._changed.set)
         if self._link is None:
             try:
                 self._link = await Link.open(
@@ -265,7 +312,6 @@ class RemoteRuntime:
                     on_lost=self._changed.set,
                 )
             except Unreachable:
-                self._shared_run().is_complete = False  # its server may come back with another run
                 with suppress(LocalProtocolError):  # used without a chat
                     current_context().source_unreachable()
                 raise
@@ -277,16 +323,13 @@ class RemoteRuntime:
             raise PublicError(NO_TEXT)
         shared = self._shared_run()
         async with shared.lock:
-            try:
-                await self._send(message, shared)
-            finally:
-                if self._view.status != "unknown":
-                    shared.is_complete = self._view.status == "complete"
+            await self._send(message, shared)
 
     async def _send(self, message: str, shared: _SharedRun) -> None:
         view = self._view
-        if view.status == "unknown":  # servers send nothing on connecting; a running flow soon emits an event
-            await self._until(lambda: view.status != "unknown", self._silence / 10)
+        before = view.status
+        if before in ("unknown", "complete"):  # servers send nothing on connecting; a running flow soon emits an event
+            await self._until(lambda: view.status != before, self._silence / 10)
         if view.status == "running":  # perhaps between two nodes
             await self._until(lambda: view.invocation is not None or view.has_ended, self._silence)
         if view.invocation is not None:

@@ -99,6 +99,10 @@ class Link:
         response = self._connection.response
         return response is not None and "run" in response.headers.get(COMMANDS_HEADER, "").split()
 
+    def listen(self, on_event: Callable[[Event], None], on_lost: Callable[[], None]) -> None:
+        """Call these functions from now on, instead of those before."""
+        self._on_event, self._on_lost = on_event, on_lost
+
     def command(self, command: Command) -> None:
         """Queue a command. It is dropped if the connection is lost."""
         self._outgoing.put_nowait(command)

@@ -9,8 +9,10 @@ import pytest
 from tests.open_harness.flow_runs import constant, echo, edge, flow, run
 from usechat.errors import ExpressionFailed
 from usechat.open_harness.engine.runtime import FlowRuntime
+from usechat.open_harness.flow.evaluation import write_frame
+from usechat.open_harness.flow.evaluators import Requester, evaluate_in_process
 from usechat.open_harness.flow.expressions import Scope, evaluate, read_syntax
-from usechat.open_harness.flow.workers import evaluate_in_worker
+from usechat.open_harness.nodes.builtin import default_registry
 
 WORDS = " ".join(["word"] * 14) + "!"
 EVIL = r"$contains(flow.input.message, /^(\w+\s?)*$/)"
@@ -33,7 +35,11 @@ SCOPE = Scope({"flow": {"input": {"message": WORDS}}, "a": {"list": [1, 2]}})
         ("$contains(a, /b/)", False, {"a"}),
         ("$substring(a.text, 1, 2)", False, {"a", "text"}),
         ("$", False, None),
-        ("$$.a", False, None),
+        ("$$.a", False, {"a"}),
+        ("$.a & $$.b.c", False, {"a", "b", "c"}),
+        ("$$[0].a", False, None),
+        ("$$.*", False, None),
+        ("$$ & a", False, None),
         ("*.text", False, None),
         ("**.text", False, None),
         ("$keys()", False, None),
@@ -59,7 +65,7 @@ def test_the_syntax_tells_whether_an_expression_is_trivial_and_what_it_can_read(
 @pytest.mark.parametrize(
     ("text", "value"), [("$count($keys())", 2), ("$lookup('a').list", [1, 2]), ("$count(a.list)", 2)]
 )
-async def test_a_worker_sees_what_the_expression_reads(text: str, value: Any) -> None:
+async def test_an_evaluator_sees_what_the_expression_reads(text: str, value: Any) -> None:
     assert await evaluate(text, SCOPE) == value
 
 
@@ -116,9 +122,36 @@ async def test_a_pause_waits_for_a_condition_so_that_no_edge_is_lost() -> None:
     assert (await runtime.resume())["outputs"] == {"a": {"value": 1}, "b": {"value": 2}}
 
 
-async def test_a_cancelled_evaluation_ends_its_worker() -> None:
+async def test_hostile_expressions_of_one_person_do_not_block_those_of_others() -> None:
+    """They queue for the person's share of the processes, and the time in the queue counts into their own limits."""
+    values = SCOPE.values
+    hostile = [
+        asyncio.create_task(evaluate(EVIL, Scope(values, requester=Requester("mallory", f"r{number}")), 60_000))
+        for number in range(12)
+    ]
+    try:
+        await asyncio.sleep(0)
+        for _ in range(3):
+            assert await evaluate("$uppercase('fine')", Scope(values, requester=Requester("ann", "r"))) == "FINE"
+        with pytest.raises(ExpressionFailed, match="timed out after 200 ms"):
+            async with asyncio.timeout(20):
+                await evaluate("$uppercase('late')", Scope(values, requester=Requester("mallory", "r")), 200)
+        assert not any(each.done() for each in hostile)
+    finally:
+        for each in hostile:
+            each.cancel()
+        await asyncio.gather(*hostile, return_exceptions=True)
+
+
+async def test_the_condition_of_an_edge_has_the_limit_of_the_node_to_which_it_leads() -> None:
+    described = flow(constant("a", 1), constant("b", 2, policy={"timeoutMs": 300}), edges=(edge("a->b", when=EVIL),))
+    _, snapshot = await run(described, {"message": WORDS})
+    assert "timed out after 300 ms" in snapshot["outputs"]["b"]["error"]
+
+
+async def test_a_cancelled_evaluation_ends_its_evaluator() -> None:
     evaluating = asyncio.create_task(evaluate(EVIL, SCOPE))
-    assert await evaluate("$uppercase('x')", SCOPE) == "X"  # by another worker, at the same time
+    assert await evaluate("$uppercase('x')", SCOPE) == "X"  # by another evaluator, at the same time
     evaluating.cancel()
     with pytest.raises(asyncio.CancelledError):
         await evaluating
@@ -140,21 +173,92 @@ async def texts(described: dict[str, Any]) -> list[Any]:
     return [each.get("output", each).get("text", each) for each in snapshot["outputs"]["each"]["iterations"]]
 
 
-async def test_functions_of_many_items_are_evaluated_in_few_requests(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("is_parallel", [False, True])
+@pytest.mark.parametrize("item", ["item", "$$.item"])
+async def test_functions_of_many_items_are_evaluated_in_few_requests(
+    item: str, is_parallel: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
     asked: list[int] = []
 
     async def counted(*arguments: Any) -> Any:
         asked.append(len(arguments[2]))
-        return await evaluate_in_worker(*arguments)
+        return await evaluate_in_process(*arguments)
 
-    monkeypatch.setattr("usechat.open_harness.flow.expressions.evaluate_in_worker", counted)
-    told = await texts(for_each("{{ $string(item.n) }} of {{ $count(list.value) }}", count=450, when="$exists(item.n)"))
-    assert told == [f"{n} of 450" for n in range(450)]
+    monkeypatch.setattr("usechat.open_harness.flow.expressions.evaluate_in_process", counted)
+    text = f"{{{{ $string({item}.n) }}}} of {{{{ $count(list.value) }}}}"
+    described = {**for_each(text, count=450, when="$exists(item.n)"), "parallel": is_parallel}
+    assert await texts(described) == [f"{n} of 450" for n in range(450)]
     assert asked == [200, 200, 50]
 
 
 async def test_an_expression_that_reads_earlier_results_sees_them() -> None:
     assert await texts(for_each("{{ $count(each.iterations) }}.")) == ["0.", "1.", "2."]
+
+
+async def test_what_an_evaluator_knows_of_a_run_is_not_sent_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each item reads a long list and all earlier results; sent each time, they would be 20 MB."""
+    sent: list[int] = []
+
+    def counted(stream: Any, content: bytes) -> None:
+        sent.append(len(content))
+        write_frame(stream, content)
+
+    monkeypatch.setattr("usechat.open_harness.flow.evaluation.write_frame", counted)
+    found = await texts(for_each("{{ $count(list.value) + $count(each.iterations) }}.", count=1000))
+    assert found == [f"{1000 + n}." for n in range(1000)]
+    assert (len(sent) >= 1000, sum(sent) < 1_000_000) == (True, True)
+
+
+@pytest.mark.parametrize("size", [1_000, 100_000, 10_000_000])
+async def test_requests_and_answers_may_be_of_any_size(size: int) -> None:
+    requester = Requester("", "sizes")
+    for _ in range(2):
+        assert await evaluate(f"$pad('x', {size})", Scope({}, requester=requester)) == "x".ljust(size)
+        item = Scope({}, own={"item": "x" * size}, requester=requester)
+        assert await evaluate("$length(item)", item) == size
+
+
+async def test_runs_that_share_an_evaluator_do_not_see_each_others_values() -> None:
+    scopes = [Scope({"a": {"n": number}}, requester=Requester("", f"run {number}")) for number in range(3)]
+    assert [await evaluate("$string(a.n)", scope) for scope in scopes * 2] == ["0", "1", "2"] * 2
+    unnamed = [Scope({"a": {"n": number}}) for number in range(2)]
+    assert [await evaluate("$string(a.n)", scope) for scope in unnamed] == ["0", "1"]
+    same = {"n": 1}
+    with_state = Scope({"state": same}, requester=Requester("", "run"))
+    assert await evaluate("$string(state.n)", with_state) == "1"
+    same["n"] = 2  # the state changes in place
+    assert await evaluate("$string(state.n)", with_state) == "2"
+
+
+async def test_in_a_parallel_flow_an_item_sees_what_another_node_has_said_meanwhile() -> None:
+    """The expressions of all items are evaluated at once, before the other node has ended."""
+    begun, ended = asyncio.Event(), asyncio.Event()
+
+    async def wait(given: Any) -> Any:
+        if given["n"] == 1:
+            begun.set()
+            await ended.wait()
+        return given["seen"]
+
+    async def other(_given: Any) -> str:
+        await begun.wait()
+        return "done"
+
+    registry = default_registry()
+    registry.add("wait", wait)
+    registry.add("other", other)
+    described = flow(
+        constant("list", [0, 1, 2]),
+        {"id": "each", "type": "wait", "input": {"n": "{{ n }}", "seen": "{{ $string(n) & $string(other) }}"}},
+        {"id": "other", "type": "other", "input": {}},
+        edges=(edge("list->each", forEach={"in": "{{ list.value }}", "as": "n"}),),
+    )
+    described["parallel"] = True
+    runtime = FlowRuntime(described, registry=registry)
+    runtime.on_event(lambda event: ended.set() if event.get("nodeId") == "other" and "output" in event else None)
+    async with asyncio.timeout(60):
+        snapshot = await runtime.run({})
+    assert [each["output"] for each in snapshot["outputs"]["each"]["iterations"]] == ["0", "1", "2done"]
 
 
 def test_an_expression_that_reads_the_clock_is_evaluated_when_its_item_runs() -> None:

@@ -1,0 +1,400 @@
+"""Claude Code as chats, through the Claude Agent SDK.
+
+``usechat serve app:options`` and ``chat_response(request, options)`` take every ``ClaudeAgentOptions``;
+:class:`ClaudeSource` says how long a permission is waited for.
+
+**Messages** are those of ``ClaudeSDKClient.receive_response()`` with partial messages, and ours about permissions.
+Whole messages repeat what was streamed and are read only if nothing was. Names of tools are without their MCP server.
+
+**Memory.** Claude Code keeps sessions, one per answer: each turn forks the session of the answer before it, so that
+regenerating or editing a message forgets what followed. The id of a session is made of the caller's identity, the chat
+and the id of the answer, so nobody opens another's session by naming it. If a session is not on this machine, Claude
+gets the chat as text.
+
+**Permissions.** Without a ``can_use_tool`` of their own, options ask the page. Claude Code cannot save a run that
+waits, so its process waits (:mod:`usechat.waiting_tasks`). It asks about one call after the other. Calls that are not
+run yet are held back meanwhile: a page that has one would wait for its output instead of sending the answer.
+"""
+
+import asyncio
+import contextlib
+import dataclasses
+import uuid
+from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Collection, Iterator, Mapping
+from functools import partial
+from typing import Any, Final
+
+import msgspec
+
+from usechat.adapters import conversation
+from usechat.adapters.anthropic import MessageBlocks, to_anthropic, tool_output
+from usechat.adapters.framework import FrameworkSource, imported
+from usechat.errors import StreamFailed, UnknownEvent
+from usechat.forwarded_turns import ForwardedTurns
+from usechat.ids import new_id
+from usechat.protocol.parts import (
+    ApprovalRequest,
+    Data,
+    Error,
+    Finish,
+    Part,
+    Reasoning,
+    Start,
+    Text,
+    ToolCall,
+    ToolDenied,
+    ToolError,
+    ToolInputDelta,
+    ToolInputStart,
+    ToolResult,
+)
+from usechat.protocol.request import ApprovalAnswer
+from usechat.sources import parts_of
+from usechat.turn import AgentInfo, Turn, TurnContext
+from usechat.waiting_tasks import WAIT_SECONDS, WaitingTask, WaitingTasks
+
+__all__ = [
+    "AnswerStarted",
+    "ClaudeAdapter",
+    "ClaudeSource",
+    "PermissionAnswered",
+    "PermissionAsked",
+    "parts",
+    "source_of",
+]
+
+_DENIED: Final = "The user did not allow this call."
+_INTERRUPT_SECONDS: Final = 2
+_NO_SESSION: Final = "No conversation found"
+_IGNORED: Final = frozenset(
+    {"HookEventMessage", "MirrorErrorMessage", "RateLimitEvent", "SystemMessage", "TaskNotificationMessage",
+     "TaskProgressMessage", "TaskStartedMessage", "TaskUpdatedMessage"}
+)  # fmt: skip
+
+
+@dataclasses.dataclass
+class AnswerStarted:
+    """An answer begins; its id names the session."""
+
+    message_id: str
+
+
+@dataclasses.dataclass
+class PermissionAsked:
+    """Claude Code waits for a permission."""
+
+    call_id: str
+    name: str
+    input: dict[str, Any]
+
+
+@dataclasses.dataclass
+class PermissionAnswered:
+    """A person has answered; ``calls`` are the calls without a result by their ids: name and input."""
+
+    calls: dict[str, dict[str, Any]]
+
+
+def source_of(found: Any) -> "ClaudeSource | None":
+    """Return the source of options; nothing for everything else.
+
+    >>> def answers(found: object) -> bool:
+    ...     return source_of(found) is not None
+    """
+    options = _sdk().ClaudeAgentOptions
+    return ClaudeSource(found) if isinstance(found, options) else None
+
+
+def _sdk() -> Any:
+    return imported("claude_agent_sdk", "claude-agent-sdk", "claude")
+
+
+class ClaudeSource(FrameworkSource[Any]):
+    """Answers turns with Claude Code; a permission is waited for for ``wait_seconds``.
+
+    ``options`` are ``ClaudeAgentOptions``. The session and partial messages are set here.
+
+    >>> def source(options: Any) -> ClaudeSource:  # for chat_response or ChatApp
+    ...     return ClaudeSource(options, wait_seconds=600)
+    """
+
+    def __init__(self, options: Any, *, wait_seconds: float = WAIT_SECONDS) -> None:
+        self._options = options
+        self._tasks: WaitingTasks[Any] = WaitingTasks(seconds=wait_seconds)
+        self._forwarded = ForwardedTurns(super().drive, self._tasks.is_waiting)
+        self.adapter = ClaudeAdapter
+        self.info = AgentInfo("claude", options.model)
+
+    async def drive(self, context: TurnContext) -> None:
+        """Answer one turn, in the process that waits for it."""
+        await self._forwarded.drive(context, conversation.state_handle(context.turn, "claude"))
+
+    def events(self, turn: Turn) -> AsyncGenerator[Any]:
+        """Run Claude Code on the turn, or read on from the run that waits for the turn's answer."""
+        handle = conversation.state_handle(turn, "claude")
+        return self._tasks.events(turn, handle, partial(self._answer, turn))
+
+    async def _answer(self, turn: Turn, task: WaitingTask[Any]) -> AsyncGenerator[Any]:
+        message_id = new_id()
+        yield AnswerStarted(message_id)
+        thread = conversation.thread_id(turn)
+        earlier = next((each["id"] for each in reversed(turn.messages) if each["role"] == "assistant"), None)
+        if earlier is not None:
+            options = {"session_id": _session(thread, message_id), "fork_session": True}
+            try:
+                async for message in self._run(task, _prompt(turn), resume=_session(thread, earlier), **options):
+                    yield message
+                return
+            except _sdk().ClaudeSDKError as error:
+                if _NO_SESSION not in str(error):
+                    raise
+        async for message in self._run(task, _whole_chat(turn), session_id=_session(thread, message_id)):
+            yield message
+
+    async def _run(self, task: WaitingTask[Any], prompt: list[Any], **session: Any) -> AsyncGenerator[Any]:
+        permissions = _Permissions(task)
+        options = dataclasses.replace(
+            self._options,
+            include_partial_messages=True,
+            can_use_tool=self._options.can_use_tool or permissions.ask,
+            **session,
+        )
+        async with _sdk().ClaudeSDKClient(options) as client:
+            await client.query(_user_message(prompt))
+            try:
+                async for message in client.receive_response():
+                    permissions.note(message)
+                    if type(message).__name__ not in _IGNORED:
+                        yield message
+            except (asyncio.CancelledError, GeneratorExit):
+                await _interrupt(client)
+                raise
+
+
+async def _interrupt(client: Any) -> None:
+    """Stop the model call and the tools; without it Claude Code completes its turn before it exits."""
+    with contextlib.suppress(Exception):
+        async with asyncio.timeout(_INTERRUPT_SECONDS):
+            await client.interrupt()
+
+
+def _session(thread: str, message_id: str) -> str:
+    return str(uuid.uuid5(uuid.NAMESPACE_URL, f"usechat:{thread}/{message_id}"))
+
+
+async def _user_message(content: list[Any]) -> AsyncIterator[Mapping[str, Any]]:
+    yield {"type": "user", "message": {"role": "user", "content": content}, "parent_tool_use_id": None}
+
+
+def _prompt(turn: Turn) -> list[Any]:
+    """Return the content of the last message."""
+    content: list[Any] = to_anthropic(conversation.history(turn)[-1:])[-1]["content"]
+    return content
+
+
+def _whole_chat(turn: Turn) -> list[Any]:
+    """Return the content of the last message, behind the chat before it as text."""
+    messages: list[Any] = list(turn.messages[:-1])
+    said = [
+        f"{message['role']}: {text}"
+        for message in messages
+        if (text := "".join(part["text"] for part in message["parts"] if part["type"] == "text"))
+    ]
+    earlier = [{"type": "text", "text": "The chat so far:\n\n" + "\n\n".join(said)}] if said else []
+    return [*earlier, *_prompt(turn)]
+
+
+class _Permissions:
+    """Asks the page for permissions, when the message that makes the calls is complete."""
+
+    def __init__(self, task: WaitingTask[Any]) -> None:
+        self._task = task
+        self._calls: dict[str, dict[str, Any]] = {}
+        self._is_complete = asyncio.Event()
+        self._is_complete.set()
+
+    async def ask(self, name: str, given: dict[str, Any], context: Any) -> Any:
+        """Answer ``can_use_tool``."""
+        sdk = _sdk()
+        call_id = context.tool_use_id
+        await self._is_complete.wait()
+        answer = await self._task.ask(call_id, PermissionAsked(call_id, name, given))
+        await self._task.send(PermissionAnswered(dict(self._calls)))
+        if isinstance(answer, ApprovalAnswer) and answer.approved:
+            return sdk.PermissionResultAllow()
+        reason = answer.reason if isinstance(answer, ApprovalAnswer) else None
+        return sdk.PermissionResultDeny(message=reason or _DENIED)
+
+    def note(self, message: Any) -> None:
+        """Note which calls have no result yet, and whether a message is being streamed."""
+        kind = type(message).__name__
+        if kind == "StreamEvent" and message.parent_tool_use_id is None:
+            if message.event["type"] == "message_start":
+                self._is_complete.clear()
+            elif message.event["type"] == "message_stop":
+                self._is_complete.set()
+        elif kind == "AssistantMessage":
+            calls = (block for block in message.content if type(block).__name__ == "ToolUseBlock")
+            self._calls |= {block.id: {"name": block.name, "input": block.input} for block in calls}
+        elif kind == "UserMessage" and isinstance(message.content, list):
+            for block in message.content:
+                self._calls.pop(getattr(block, "tool_use_id", ""), None)
+
+
+class ClaudeAdapter:
+    """Turns the messages of one turn into parts.
+
+    ``known_calls`` are the calls that the page has already, when a turn goes on; ``denied`` are those that a person has
+    denied, with the reasons.
+
+    >>> list(ClaudeAdapter().feed(AnswerStarted("m1")))
+    [Start(message_id='m1', metadata=None, steps=True, lane='')]
+    """
+
+    def __init__(self, *, known_calls: Collection[str] = (), denied: Mapping[str, str | None] = {}) -> None:
+        self._known = set(known_calls)
+        self._denied = denied
+        self._blocks: dict[str, MessageBlocks] = {}
+        self._calls: dict[str, ToolCall] = {}
+        self._open: set[str] = set()
+        self._streamed: set[str] = set()
+        self._speakers: set[str] = set()
+        self._is_paused = False
+        self._is_over = False
+
+    def feed(self, event: Any) -> Iterator[Part]:
+        """Yield the parts that a message becomes."""
+        match type(event).__name__:
+            case "StreamEvent":
+                yield from self._stream(event)
+            case "AssistantMessage":
+                yield from self._whole(event)
+            case "UserMessage":
+                yield from self._results(event)
+            case "ResultMessage":
+                yield from self._end(event)
+            case "AnswerStarted":
+                yield Start(event.message_id)
+            case "PermissionAsked":
+                self._is_paused = True
+                yield from self._call(_tool_call(event.call_id, event.name, event.input))
+                yield ApprovalRequest(f"approval-{event.call_id}", event.call_id)
+            case "PermissionAnswered":
+                calls = (_tool_call(call_id, **call) for call_id, call in event.calls.items())
+                self._calls |= {call.tool_call_id: call for call in calls}
+            case kind if kind not in _IGNORED:
+                raise UnknownEvent(kind)
+
+    def close(self, error: BaseException | None = None) -> Iterator[Part]:
+        """Yield the end of a turn that waits, or of one that ended without a result."""
+        if error is None and not self._is_over:
+            yield Finish() if self._is_paused else Error(conversation.INCOMPLETE)
+
+    def _lane(self, parent: str | None) -> Iterator[Part]:
+        """Yield the label of a sub-agent, once."""
+        if parent is not None and parent not in self._speakers:
+            self._speakers.add(parent)
+            call = self._calls.get(parent)
+            given = call.input if call is not None and isinstance(call.input, Mapping) else {}
+            yield Data("agent", {"name": given.get("subagent_type", "agent")}, id=parent, lane=parent)
+
+    def _stream(self, event: Any) -> Iterator[Part]:
+        lane = event.parent_tool_use_id or ""
+        if event.event["type"] == "message_start":
+            self._streamed.add(event.event["message"]["id"])
+        for part in self._blocks.setdefault(lane, MessageBlocks()).parts(event.event):
+            yield from self._lane(event.parent_tool_use_id)
+            yield from self._shown(msgspec.structs.replace(part, lane=lane))
+
+    def _shown(self, part: Part) -> Iterator[Part]:
+        """Yield a part; hold back calls while another one has no result, see the top of this module."""
+        match part:
+            case ToolInputStart(tool_call_id=call_id):
+                if not self._open:
+                    self._open.add(call_id)
+                    name, title = _readable(part.tool_name)
+                    yield msgspec.structs.replace(part, tool_name=name, title=title)
+            case ToolInputDelta(tool_call_id=call_id):
+                if call_id in self._open:
+                    yield part
+            case ToolCall(tool_call_id=call_id):
+                name, title = _readable(part.tool_name)
+                self._calls[call_id] = msgspec.structs.replace(part, tool_name=name, title=title)
+                if call_id in self._open:
+                    yield from self._call(self._calls[call_id])
+            case _:
+                yield part
+
+    def _call(self, call: ToolCall) -> Iterator[Part]:
+        if call.tool_call_id not in self._known:
+            self._known.add(call.tool_call_id)
+            yield call
+
+    def _whole(self, message: Any) -> Iterator[Part]:
+        """Yield a message that was not streamed; the text of one about a failure is the provider's."""
+        if message.error is not None or message.message_id in self._streamed:
+            return
+        lane = message.parent_tool_use_id or ""
+        for block in message.content:
+            yield from self._lane(message.parent_tool_use_id)
+            match type(block).__name__:
+                case "TextBlock":
+                    yield Text(block.text, lane=lane)
+                case "ThinkingBlock":
+                    yield Reasoning(block.thinking, lane=lane)
+                case "ToolUseBlock":
+                    call = _tool_call(block.id, block.name, block.input)
+                    self._calls[block.id] = msgspec.structs.replace(call, lane=lane)
+
+    def _results(self, message: Any) -> Iterator[Part]:
+        blocks = message.content if isinstance(message.content, list) else ()
+        for block in blocks:
+            if type(block).__name__ == "ToolResultBlock":
+                self._open.discard(block.tool_use_id)
+                if block.tool_use_id in self._calls:
+                    yield from self._call(self._calls[block.tool_use_id])
+                yield self._result(block)
+
+    def _result(self, block: Any) -> Part:
+        call_id = block.tool_use_id
+        lane = self._calls[call_id].lane if call_id in self._calls else ""
+        if call_id in self._denied:
+            return ToolDenied(call_id, self._denied[call_id], lane=lane)
+        if block.is_error:
+            return ToolError(call_id, conversation.TOOL_FAILED, lane=lane)  # the content is the exception's text
+        return ToolResult(call_id, tool_output(block.content), lane=lane)
+
+    def _end(self, message: Any) -> Iterator[Part]:
+        self._is_over = True
+        if message.is_error:
+            raise StreamFailed(f"Claude Code failed: {message.subtype}: {message.result or message.errors}")
+        if message.structured_output is not None:
+            yield Data("output", message.structured_output)
+        used = message.usage or {}
+        usage = conversation.usage(used.get("input_tokens"), used.get("output_tokens"))
+        yield conversation.finish(conversation.finish_reason(message.stop_reason), usage)
+
+
+def _readable(name: str) -> tuple[str, str | None]:
+    """Return the name of a tool, and with that of its MCP server as a title."""
+    if not name.startswith("mcp__"):
+        return name, None
+    server, _, tool = name.removeprefix("mcp__").partition("__")
+    return tool, f"{server}: {tool}"
+
+
+def _tool_call(call_id: str, name: str, input: Any) -> ToolCall:  # noqa: A002 (the SDK's name)
+    readable, title = _readable(name)
+    return ToolCall(call_id, readable, input, title=title)
+
+
+def parts(messages: AsyncIterable[Any]) -> AsyncIterator[Part]:
+    """Yield the parts of a response, inside an agent function.
+
+    >>> async def answer(turn: Turn) -> AsyncIterator[Part]:
+    ...     async with ClaudeSDKClient(ClaudeAgentOptions(include_partial_messages=True)) as client:
+    ...         await client.query(turn.text)
+    ...         async for part in parts(client.receive_response()):
+    ...             yield part
+    """
+    return parts_of(messages, ClaudeAdapter())

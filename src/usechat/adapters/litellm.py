@@ -1,0 +1,52 @@
+"""Streams of LiteLLM, for agent functions with a loop of their own.
+
+They have the shape of OpenAI's Chat Completions, whichever provider answers. Reasoning of Anthropic comes with its
+signature, which goes back with the history. :mod:`usechat.adapters.openai` explains what becomes of tool calls.
+"""
+
+from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
+from typing import Any
+
+from usechat.adapters import conversation
+from usechat.adapters.openai import ChatCompletionsAdapter, closing, to_chat_completions
+from usechat.protocol.model_messages import ModelMessage
+from usechat.protocol.parts import Part
+from usechat.sources import parts_of
+
+__all__ = ["parts", "to_litellm"]
+
+
+def parts(stream: Any) -> AsyncIterator[Part]:
+    """Yield the parts of one answer of ``acompletion(stream=True)``.
+
+    The usage is told if it is asked for: ``stream_options={"include_usage": True}``.
+
+    >>> async def answer(turn):
+    ...     messages = to_litellm(repair_messages(model_messages(turn.messages)))
+    ...     stream = await litellm.acompletion(model="openai/gpt-5-mini", messages=messages, stream=True)
+    ...     async for part in parts(stream):
+    ...         yield part
+    """
+    return parts_of(closing(stream), ChatCompletionsAdapter())
+
+
+def to_litellm(messages: Iterable[ModelMessage]) -> list[Any]:
+    """Return model messages as those of LiteLLM: Chat Completions with signed thinking. Call ``repair_messages`` first.
+
+    >>> to_litellm([{"role": "user", "content": [{"type": "text", "text": "Hi"}]}])
+    [{'role': 'user', 'content': [{'type': 'text', 'text': 'Hi'}]}]
+    """
+    kept = conversation.without_provider_calls(messages)
+    return [converted for message in kept for converted in _with_thinking(message)]
+
+
+def _with_thinking(message: ModelMessage) -> Iterator[Mapping[str, Any]]:
+    content: Any = message["content"] if message["role"] == "assistant" else ()
+    signed = ((part, part.get("providerOptions", {}).get("anthropic", {}).get("signature")) for part in content)
+    blocks = [
+        {"type": "thinking", "thinking": part["text"], "signature": signature}
+        for part, signature in signed
+        if part["type"] == "reasoning" and signature
+    ]
+    for converted in to_chat_completions([message]):
+        yield {**converted, "thinking_blocks": blocks} if blocks else converted

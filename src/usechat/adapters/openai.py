@@ -1,0 +1,445 @@
+"""Streams of the OpenAI client, for agent functions with a loop of their own: Chat Completions and Responses.
+
+The client runs no tools. A call is one of a client-side tool, or the agent function runs it, sends ``ToolResult``, and
+asks the model again: :func:`parts` ends the turn only after an answer without such calls. Until then it puts usage and
+reason into the metadata of the message.
+
+The module imports nothing of ``openai``: other clients give objects with the same fields (LiteLLM, vLLM).
+"""
+
+import json
+from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
+from typing import Any, Final
+
+import msgspec
+
+from usechat.adapters import conversation
+from usechat.errors import PublicError, StreamFailed, UnknownEvent
+from usechat.protocol.model_messages import FilePart, ModelMessage
+from usechat.protocol.parts import (
+    BlockEnd,
+    Error,
+    File,
+    Metadata,
+    Part,
+    Reasoning,
+    Step,
+    Text,
+    ToolCall,
+    ToolError,
+    ToolInputDelta,
+    ToolInputError,
+    ToolInputStart,
+    ToolResult,
+)
+from usechat.protocol.values import json_text, json_value
+from usechat.sources import Adapter, parts_of
+
+__all__ = [
+    "ChatCompletionsAdapter",
+    "ResponseItems",
+    "ResponsesAdapter",
+    "closing",
+    "ending",
+    "parts",
+    "to_chat_completions",
+    "to_responses",
+    "whole_call",
+]
+
+_PROVIDED: Final = frozenset({"code_interpreter_call", "file_search_call", "image_generation_call", "web_search_call"})
+"""Calls that OpenAI runs itself, besides those of MCP servers; their items hold input and result in one."""
+_RUN_HERE: Final = frozenset(
+    {"apply_patch_call", "computer_call", "custom_tool_call", "local_shell_call", "shell_call"}
+)
+_INVALID_INPUT: Final = "The input is not valid JSON."
+
+
+def ending(reason: str | None, used: Mapping[str, int] | None) -> Part:
+    """Return the end of one model call: of the turn too, unless the model asks for tools."""
+    if reason != "tool-calls":
+        return conversation.finish(reason, used)
+    return Metadata({"finishReason": reason} if used is None else {"finishReason": reason, "usage": used})
+
+
+def whole_call(call_id: str, name: str, arguments: str) -> Part:
+    """Return a call with its whole input."""
+    try:
+        return ToolCall(call_id, name, json.loads(arguments) if arguments else {})
+    except ValueError:
+        return ToolInputError(call_id, name, _INVALID_INPUT, arguments)
+
+
+# Chat Completions.
+
+
+class _StreamedCall(msgspec.Struct):
+    id: str
+    name: str
+    arguments: str = ""
+
+
+class ChatCompletionsAdapter:
+    """Turns the chunks of one Chat Completions answer into parts; also the events of ``chat.completions.stream()``.
+
+    >>> from types import SimpleNamespace
+    >>> delta = SimpleNamespace(content="Hello")
+    >>> choice = SimpleNamespace(index=0, delta=delta, finish_reason=None)
+    >>> list(ChatCompletionsAdapter().feed(SimpleNamespace(choices=[choice])))[1].text
+    'Hello'
+    """
+
+    def __init__(self) -> None:
+        self._calls: dict[int, _StreamedCall] = {}
+        self._is_begun = False
+        self._reason: str | None = None
+        self._usage: dict[str, int] | None = None
+        self._signature: str | None = None
+
+    def feed(self, event: Any) -> Iterator[Part]:
+        """Yield the parts that a chunk becomes. Only the first choice is shown."""
+        kind = getattr(event, "type", None)
+        if kind is not None:  # chat.completions.stream(): each chunk, and events that repeat its content
+            if kind == "chunk":
+                yield from self.feed(event.chunk)
+            elif not kind.startswith(("content.", "refusal.", "tool_calls.", "logprobs.")):
+                raise UnknownEvent(str(kind))
+            return
+        used = getattr(event, "usage", None)
+        if used is not None:
+            self._usage = conversation.usage(used.prompt_tokens, used.completion_tokens)
+        for choice in event.choices:
+            if choice.index == 0:
+                yield from self._choice(choice)
+
+    def close(self, error: BaseException | None = None) -> Iterator[Part]:
+        """Yield the end of the answer: the usage arrives after the reason."""
+        if error is not None:
+            return
+        yield Error(conversation.INCOMPLETE) if self._reason is None else ending(self._reason, self._usage)
+
+    def _choice(self, choice: Any) -> Iterator[Part]:
+        if not self._is_begun:
+            self._is_begun = True
+            yield Step()
+        delta = choice.delta
+        # Servers other than OpenAI's stream reasoning, under either name.
+        reasoning = getattr(delta, "reasoning_content", None) or getattr(delta, "reasoning", None)
+        if isinstance(reasoning, str):
+            yield Reasoning(reasoning)
+        self._keep_signature(delta)
+        text = getattr(delta, "content", None) or getattr(delta, "refusal", None)
+        if text:
+            yield from self._end_reasoning()
+            yield Text(text)
+        for call in getattr(delta, "tool_calls", None) or ():
+            yield from self._call_delta(call)
+        if choice.finish_reason is not None and self._reason is None:
+            self._reason = conversation.finish_reason(choice.finish_reason)
+            yield from self._end_reasoning()
+            yield from (whole_call(call.id, call.name, call.arguments) for call in self._calls.values())
+
+    def _keep_signature(self, delta: Any) -> None:
+        """Keep the signature of Anthropic's thinking, which LiteLLM passes on."""
+        for block in getattr(delta, "thinking_blocks", None) or ():
+            self._signature = block.get("signature") or self._signature
+
+    def _end_reasoning(self) -> Iterator[Part]:
+        if self._signature is not None:
+            yield BlockEnd({"anthropic": {"signature": self._signature}})
+            self._signature = None
+
+    def _call_delta(self, delta: Any) -> Iterator[Part]:
+        if delta.index not in self._calls:
+            yield from self._end_reasoning()
+            self._calls[delta.index] = _StreamedCall(delta.id, delta.function.name)
+            yield ToolInputStart(delta.id, delta.function.name)
+        call = self._calls[delta.index]
+        if delta.function is not None and delta.function.arguments:
+            call.arguments += delta.function.arguments
+            yield ToolInputDelta(call.id, delta.function.arguments)
+
+
+# Responses.
+
+
+class ResponseItems:
+    """Turns the events of Responses that tell content into parts; ``known_calls`` are those that the page has.
+
+    Items are identified by their index: with some models all of them have the same id.
+    """
+
+    def __init__(self, known_calls: Iterable[str] = ()) -> None:
+        self._known = set(known_calls)
+        self._calls: dict[int, str] = {}
+
+    def parts(self, event: Any) -> Iterator[Part]:
+        """Yield the parts that an event becomes."""
+        match event.type:
+            case "response.output_text.delta" | "response.refusal.delta":
+                yield Text(event.delta)
+            case "response.reasoning_summary_text.delta" | "response.reasoning_text.delta":
+                yield Reasoning(event.delta)
+            case "response.function_call_arguments.delta":
+                if event.output_index in self._calls:
+                    yield ToolInputDelta(self._calls[event.output_index], event.delta)
+            case "response.created":
+                self._calls = {}
+                yield Step()
+            case "response.reasoning_summary_part.added":
+                if event.summary_index:
+                    yield Reasoning("\n\n")
+            case "response.output_item.added":
+                if event.item.type == "function_call":
+                    self._calls[event.output_index] = event.item.call_id
+                    yield ToolInputStart(event.item.call_id, event.item.name)
+            case "response.output_item.done":
+                yield from self._done(event.item)
+
+    def call(self, item: Any) -> Iterator[Part]:
+        """Yield a call with its whole input, unless it is known."""
+        if item.call_id not in self._known:
+            self._known.add(item.call_id)
+            yield whole_call(item.call_id, item.name, item.arguments)
+
+    def _done(self, item: Any) -> Iterator[Part]:
+        match item.type:
+            case "function_call":
+                yield from self.call(item)
+            case "message":
+                yield BlockEnd()
+            case "reasoning":
+                yield BlockEnd(_signature(item))
+            case "mcp_call":
+                yield from _mcp_call(item)
+            case kind if kind in _PROVIDED:
+                yield from _provided_call(kind.removesuffix("_call"), item)
+            case kind if kind in _RUN_HERE:
+                yield ToolCall(item.call_id, kind.removesuffix("_call"), item.to_dict())
+
+
+def _mcp_call(item: Any) -> Iterator[Part]:
+    """Yield a call of an MCP server that OpenAI has made: under the name of the tool, with that of the server."""
+    title = f"{item.server_label}: {item.name}"
+    call_input = conversation.parsed_result(item.arguments)
+    yield ToolCall(item.id, item.name, call_input, provider_executed=True, dynamic=True, title=title)
+    if item.error is not None:
+        yield ToolError(item.id, conversation.TOOL_FAILED, provider_executed=True)
+    else:
+        yield ToolResult(item.id, conversation.parsed_result(item.output or ""), provider_executed=True)
+
+
+def _provided_call(name: str, item: Any) -> Iterator[Part]:
+    """Yield a call that OpenAI has made and answered; an image is a file."""
+    found = {key: value for key, value in item.to_dict().items() if key not in ("id", "type")}
+    image = found.pop("result", None) if name == "image_generation" else None
+    yield ToolCall(item.id, name, found.get("action", {}), provider_executed=True)
+    yield ToolResult(item.id, found, provider_executed=True)
+    if image:
+        media_type = f"image/{found.get('output_format', 'png')}"
+        yield File(f"data:{media_type};base64,{image}", media_type)
+
+
+def _signature(item: Any) -> Mapping[str, Mapping[str, Any]] | None:
+    """Return what OpenAI needs to take its own reasoning back."""
+    encrypted = getattr(item, "encrypted_content", None)
+    return {"openai": {"itemId": item.id, "reasoningEncryptedContent": encrypted}} if encrypted else None
+
+
+class ResponsesAdapter:
+    """Turns the events of one answer of the Responses API into parts.
+
+    >>> from types import SimpleNamespace
+    >>> event = SimpleNamespace(type="response.output_text.delta", delta="Hello")
+    >>> list(ResponsesAdapter().feed(event))
+    [Text(text='Hello', provider_metadata=None, id=None, lane='')]
+    """
+
+    def __init__(self) -> None:
+        self._items = ResponseItems()
+        self._asks_for_tools = False
+        self._is_over = False
+
+    def feed(self, event: Any) -> Iterator[Part]:
+        """Yield the parts that an event becomes."""
+        if event.type in ("response.completed", "response.incomplete"):
+            yield self._end(event.response)
+        elif event.type in ("response.failed", "error"):
+            raise StreamFailed(f"the response failed: {_failure(event)}")
+        elif not event.type.startswith("response."):
+            raise UnknownEvent(event.type)
+        else:
+            for part in self._items.parts(event):
+                if isinstance(part, (ToolCall, ToolInputError)) and not part.provider_executed:
+                    self._asks_for_tools = True
+                yield part
+
+    def close(self, error: BaseException | None = None) -> Iterator[Part]:
+        """Yield the end of an answer that ended without its last event."""
+        if error is None and not self._is_over:
+            yield Error(conversation.INCOMPLETE)
+
+    def _end(self, response: Any) -> Part:
+        self._is_over = True
+        used = response.usage
+        usage = None if used is None else conversation.usage(used.input_tokens, used.output_tokens)
+        if response.incomplete_details is not None:
+            return ending(conversation.finish_reason(response.incomplete_details.reason), usage)
+        return ending("tool-calls" if self._asks_for_tools else "stop", usage)
+
+
+def _failure(event: Any) -> str:
+    error = event if event.type == "error" else event.response.error
+    return str(getattr(error, "message", None))
+
+
+# For agent functions.
+
+
+class _OpenAIAdapter:
+    """Chooses the adapter by the first event."""
+
+    def __init__(self) -> None:
+        self._adapter: Adapter[Any] | None = None
+
+    def feed(self, event: Any) -> Iterable[Part]:
+        if self._adapter is None:
+            is_response = str(getattr(event, "type", "")).startswith(("response.", "error"))
+            self._adapter = ResponsesAdapter() if is_response else ChatCompletionsAdapter()
+        return self._adapter.feed(event)
+
+    def close(self, error: BaseException | None = None) -> Iterable[Part]:
+        return (self._adapter or ChatCompletionsAdapter()).close(error)
+
+
+def parts(stream: Any) -> AsyncIterator[Part]:
+    """Yield the parts of one answer: of ``chat.completions.create(stream=True)`` or ``responses.create(stream=True)``.
+
+    Chat Completions tells the usage if it is asked to: ``stream_options={"include_usage": True}``.
+
+    >>> async def answer(turn):
+    ...     messages = to_chat_completions(repair_messages(model_messages(turn.messages)))
+    ...     stream = await client.chat.completions.create(model="gpt-5-mini", messages=messages, stream=True)
+    ...     async for part in parts(stream):
+    ...         yield part
+    """
+    return parts_of(closing(stream), _OpenAIAdapter())
+
+
+async def closing(stream: Any) -> AsyncIterator[Any]:
+    """Yield the events of a client's stream, and close its connection, so that a stop reaches the model."""
+    try:
+        async for event in stream:
+            yield event
+    finally:
+        close = getattr(stream, "close", None) or getattr(stream, "aclose", None)
+        if close is not None:
+            await close()
+
+
+# History.
+
+
+def to_chat_completions(messages: Iterable[ModelMessage]) -> list[Any]:
+    """Return model messages as those of Chat Completions. Call ``repair_messages`` first.
+
+    Reasoning, calls that a provider ran itself and their results are left out.
+
+    >>> to_chat_completions([{"role": "user", "content": [{"type": "text", "text": "Hi"}]}])
+    [{'role': 'user', 'content': [{'type': 'text', 'text': 'Hi'}]}]
+    """
+    return [each for message in conversation.without_provider_calls(messages) for each in _chat_messages(message)]
+
+
+def _chat_messages(message: ModelMessage) -> Iterator[Mapping[str, Any]]:
+    if message["role"] == "system":
+        yield {"role": "system", "content": message["content"]}
+    elif message["role"] == "user":
+        yield {"role": "user", "content": [_chat_user_part(part) for part in message["content"]]}
+    elif message["role"] == "assistant":
+        content: Any = message["content"]
+        text = "".join(part["text"] for part in content if part["type"] == "text")
+        calls = [_chat_call(part) for part in content if part["type"] == "tool-call"]
+        if text.strip() or calls:
+            said = {"role": "assistant", "content": text or None}
+            yield {**said, "tool_calls": calls} if calls else said
+    else:
+        for part in message["content"]:
+            if part["type"] == "tool-result":
+                text = conversation.result_text(part["output"])
+                yield {"role": "tool", "tool_call_id": part["toolCallId"], "content": text}
+
+
+def _chat_call(part: Any) -> Mapping[str, Any]:
+    function = {"name": part["toolName"], "arguments": json_text(json_value(part.get("input") or {}))}
+    return {"id": part["toolCallId"], "type": "function", "function": function}
+
+
+def _chat_user_part(part: Any) -> Mapping[str, Any]:
+    if part["type"] == "text":
+        return {"type": "text", "text": part["text"]}
+    file = conversation.model_file(part)
+    if (text := file.text) is not None:
+        return {"type": "text", "text": text}
+    if file.media_type.startswith("image/"):
+        return {"type": "image_url", "image_url": {"url": file.url}}
+    if file.data is None:
+        raise PublicError("Files other than images must be uploaded with the message.")
+    url = f"data:{file.media_type};base64,{file.base64}"
+    return {"type": "file", "file": {"filename": file.name or "file", "file_data": url}}
+
+
+def to_responses(messages: Iterable[ModelMessage]) -> list[Any]:
+    """Return model messages as input items of the Responses API. Call ``repair_messages`` first.
+
+    Reasoning is kept if it is encrypted, since only then may it be sent back. Calls that a provider ran itself, and
+    their results, are left out.
+
+    >>> to_responses([{"role": "user", "content": [{"type": "text", "text": "Hi"}]}])
+    [{'role': 'user', 'content': [{'type': 'input_text', 'text': 'Hi'}]}]
+    """
+    return [item for message in conversation.without_provider_calls(messages) for item in _items(message)]
+
+
+def _items(message: ModelMessage) -> Iterator[Mapping[str, Any]]:
+    if message["role"] == "user":
+        content = [_user_part(part) for part in message["content"]]
+        yield {"role": "user", "content": content}
+    elif message["role"] == "system":
+        yield {"role": "system", "content": message["content"]}
+    else:
+        for part in message["content"]:
+            yield from _item_of(part)
+
+
+def _user_part(part: Any) -> Mapping[str, Any]:
+    return {"type": "input_text", "text": part["text"]} if part["type"] == "text" else _file(part)
+
+
+def _file(part: FilePart) -> Mapping[str, Any]:
+    file = conversation.model_file(part)
+    if (text := file.text) is not None:
+        return {"type": "input_text", "text": text}
+    if file.media_type.startswith("image/"):
+        return {"type": "input_image", "image_url": file.url, "detail": "auto"}
+    if file.data is None:
+        return {"type": "input_file", "file_url": file.url}
+    url = f"data:{file.media_type};base64,{file.base64}"
+    return {"type": "input_file", "file_data": url, "filename": file.name or "file"}
+
+
+def _item_of(part: Any) -> Iterator[Mapping[str, Any]]:
+    if part["type"] == "text":
+        if part["text"].strip():
+            yield {"role": "assistant", "content": part["text"]}
+    elif part["type"] == "reasoning":
+        openai = part.get("providerOptions", {}).get("openai", {})
+        if encrypted := openai.get("reasoningEncryptedContent"):
+            summary = [{"type": "summary_text", "text": part["text"]}] if part["text"] else []
+            yield {"type": "reasoning", "id": openai["itemId"], "summary": summary, "encrypted_content": encrypted}
+    elif part["type"] == "tool-call":
+        arguments = json_text(json_value(part.get("input") or {}))
+        yield {"type": "function_call", "call_id": part["toolCallId"], "name": part["toolName"], "arguments": arguments}
+    elif part["type"] == "tool-result":
+        text = conversation.result_text(part["output"])
+        yield {"type": "function_call_output", "call_id": part["toolCallId"], "output": text}

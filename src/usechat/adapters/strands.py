@@ -1,0 +1,343 @@
+"""Strands agents as chats.
+
+A Strands ``Agent`` holds one conversation and answers one question at a time, so it is never shared:
+:class:`StrandsSource` takes a function that makes an agent, and calls it for each turn.
+
+**Events** are those of ``agent.stream_async(…)``. Text, reasoning and tool input are read from their deltas; whole
+messages tell the inputs and results of tools. The events of an agent that is a tool are a lane of their own.
+
+**History.** The agent gets the whole chat in every turn.
+
+**Pauses.** A hook that calls ``event.interrupt`` before a tool asks the page for an approval, and gets ``True`` or
+``False``; a tool that calls ``tool_context.interrupt`` waits for an output of the page. The snapshot of the paused
+agent holds the whole history, so it never goes to the page: the run store keeps it, and it is used once.
+"""
+
+import json
+from collections.abc import (
+    AsyncGenerator,
+    AsyncIterable,
+    AsyncIterator,
+    Callable,
+    Collection,
+    Iterable,
+    Iterator,
+    Mapping,
+)
+from contextlib import aclosing
+from typing import Any, Final
+
+from usechat.adapters import conversation
+from usechat.adapters.framework import NO_OPTIONS, FrameworkSource, Options, imported, options_of
+from usechat.errors import CannotAnswer, PublicError, UnknownEvent
+from usechat.protocol.model_messages import ModelMessage
+from usechat.protocol.parts import (
+    Abort,
+    ApprovalRequest,
+    BlockEnd,
+    Data,
+    Error,
+    Part,
+    Reasoning,
+    Step,
+    Text,
+    ToolCall,
+    ToolDenied,
+    ToolError,
+    ToolInputDelta,
+    ToolInputStart,
+    ToolResult,
+)
+from usechat.sources import parts_of
+from usechat.turn import AgentInfo, Turn, current_context
+
+__all__ = ["StrandsAdapter", "StrandsSource", "parts", "source_of", "to_strands"]
+
+_FRAMEWORK: Final = "strands"
+_ASKED_BY_TOOL: Final = "v1:tool_call:"
+"""How Strands begins the id of an interrupt that a tool raised; one of a hook asks for an approval."""
+_INTERRUPTS: Final = "usechat_interrupts"
+"""Under which key a snapshot names the calls that wait."""
+_CUT_OFF: Final = "MaxTokensReachedException"
+_DOCUMENTS: Final = {"application/pdf": "pdf", "application/msword": "doc", "text/csv": "csv", "text/html": "html"}
+_IGNORED: Final = frozenset({"init_event_loop", "start", "start_event_loop", "force_stop", "tool_cancel_event",
+                             "event_loop_throttled_delay", "citation", "reasoningRedactedContent",
+                             "structured_output"})  # fmt: skip
+
+
+def source_of(found: Any) -> None:
+    """Refuse an agent, which cannot serve several chats; return nothing for everything else.
+
+    >>> def refuses(agent: object) -> bool:
+    ...     return source_of(agent) is None
+    """
+    if isinstance(found, _strands().Agent):
+        raise CannotAnswer(
+            "a Strands Agent holds one conversation, so chats cannot share it;"
+            " give a function that makes one: StrandsSource(lambda turn: Agent(…))"
+        )
+
+
+class StrandsSource(FrameworkSource[Any]):
+    """Answers each turn with an agent that a function makes for it, from the turn.
+
+    ``options`` are further arguments of ``stream_async``, such as ``invocation_state`` or ``limits``: as a mapping, or
+    as a function of the turn that returns one. Messages that the agent was made with stand before the chat.
+
+    >>> @StrandsSource
+    ... def agent(turn: Turn) -> Any:  # `usechat serve app:agent`, chat_response and ChatApp take it
+    ...     return Agent(system_prompt="Be brief.", callback_handler=None)
+    """
+
+    def __init__(self, make: Callable[[Turn], Any], *, options: Options = NO_OPTIONS) -> None:
+        self._make = make
+        self._options = options
+        self.adapter = StrandsAdapter
+        self.info = AgentInfo(_FRAMEWORK, getattr(make, "__name__", None))
+
+    async def events(self, turn: Turn) -> AsyncGenerator[Any]:
+        """Run the agent on the chat, or resume the one that waits for the turn's answers."""
+        states, handle = current_context().states, conversation.state_handle(turn, _FRAMEWORK)
+        state = await states.take_state(handle)  # also if another message supersedes it
+        agent = self._make(turn)
+        if turn.approvals or turn.tool_outputs:
+            prompt = _resumed(agent, state, turn)
+        else:
+            *before, last = to_strands(conversation.history(turn))
+            agent.messages = [*agent.messages, *before]
+            prompt = last["content"]
+        interrupts: dict[str, str] = {}
+        async with aclosing(agent.stream_async(prompt, **options_of(self._options, turn))) as events:
+            async for event in events:
+                if (paused := event.get("tool_interrupt_event")) is not None:
+                    interrupts |= {each.id: paused["tool_use"]["toolUseId"] for each in paused["interrupts"]}
+                elif "result" in event and interrupts:
+                    snapshot = agent.take_snapshot(preset="session", app_data={_INTERRUPTS: interrupts})
+                    await states.keep_state(handle, _encoded(snapshot))
+                    yield {"message": {"role": "user", "content": _results_so_far(snapshot)}}
+                yield event
+
+
+def _strands(module: str = "strands") -> Any:
+    return imported(module, "strands-agents", "strands")
+
+
+def _encoded(snapshot: Any) -> bytes:
+    return json.dumps(_strands("strands.types.session").encode_bytes_values(snapshot.to_dict())).encode()
+
+
+def _results_so_far(snapshot: Any) -> list[Any]:
+    """Return the results of calls that ran beside those that wait. Strands tells them only when it goes on."""
+    pending = snapshot.data["interrupt_state"].get("pending_tool_execution") or {}
+    return [{"toolResult": result} for result in pending.get("completed_tool_results", ())]
+
+
+def _resumed(agent: Any, state: bytes | None, turn: Turn) -> list[Any]:
+    """Load the state of a paused agent, and return the answers to its interrupts.
+
+    An approval that was not answered is denied. Raise PublicError if there is no state.
+    """
+    if state is None:
+        raise PublicError(conversation.PAUSE_IS_GONE)
+    read = _strands("strands.types.session").decode_bytes_values(json.loads(state))
+    snapshot = _strands().Snapshot.from_dict(read)
+    agent.load_snapshot(snapshot)
+    approvals = {answer.tool_call_id: answer.approved for answer in turn.approvals}
+    outputs = {
+        output.tool_call_id: output.output if output.error_text is None else output.error_text
+        for output in turn.tool_outputs
+    }
+    answers: list[Any] = []
+    for interrupt_id, call_id in snapshot.app_data[_INTERRUPTS].items():
+        if not interrupt_id.startswith(_ASKED_BY_TOOL):
+            answers.append((interrupt_id, approvals.get(call_id, False)))
+        elif call_id in outputs:
+            output = outputs[call_id]
+            answers.append((interrupt_id, "" if output is None else output))  # None would be no answer
+    return [{"interruptResponse": {"interruptId": each, "response": answer}} for each, answer in answers]
+
+
+class StrandsAdapter:
+    """Turns the events of one invocation into parts.
+
+    ``known_calls`` are the calls that the page has already, when an agent is resumed; ``denied`` are those that a
+    person has denied, with the reasons.
+
+    >>> list(StrandsAdapter().feed({"data": "Hello"}))
+    [Text(text='Hello', provider_metadata=None, id=None, lane='')]
+    """
+
+    def __init__(self, *, known_calls: Collection[str] = (), denied: Mapping[str, str | None] = {}) -> None:
+        self._known = set(known_calls)
+        self._denied = denied
+        self._begun: set[str] = set()
+        self._sub_agents: dict[str, tuple[StrandsAdapter, conversation.SubAgent]] = {}
+        self._tokens = [0, 0]
+        self._is_over = False
+
+    def feed(self, event: Any) -> Iterator[Part]:
+        """Yield the parts that an event becomes."""
+        match event:
+            case {"data": str(text)}:
+                yield Text(text)
+            case {"reasoningText": str(text)}:
+                yield Reasoning(text)
+            case {"reasoning_signature": str(signature)}:
+                yield BlockEnd({"anthropic": {"signature": signature}})
+            case {"event": raw}:
+                yield from self._raw(raw)
+            case {"current_tool_use": use, "delta": {"toolUse": {"input": str(text)}}}:
+                yield from self._input(use, text)
+            case {"message": message}:
+                yield from self._message(message)
+            case {"tool_stream_event": {"tool_use": use, "data": data}}:
+                yield from self._streamed(use, data)
+            case {"tool_interrupt_event": {"tool_use": use, "interrupts": interrupts}}:
+                yield from _questions(use["toolUseId"], interrupts)
+            case {"structured_output": output} if output is not None:
+                yield Data("output", output.model_dump(mode="json"))
+            case {"result": result}:
+                yield from self._end(result)
+            case _ if not _IGNORED.intersection(event):
+                raise UnknownEvent(str(event.get("type", next(iter(event), ""))))
+
+    def close(self, error: BaseException | None = None) -> Iterator[Part]:
+        """Yield the end of an invocation that ended without a result: also of an answer that is cut off."""
+        if type(error).__name__ == _CUT_OFF:
+            yield conversation.finish("length", conversation.usage(*self._tokens))
+        elif error is None and not self._is_over:
+            yield Error(conversation.INCOMPLETE)
+
+    def _raw(self, raw: Mapping[str, Any]) -> Iterator[Part]:
+        match raw:
+            case {"messageStart": _}:
+                yield Step()
+            case {"metadata": {"usage": used}}:
+                self._tokens[0] += used["inputTokens"]
+                self._tokens[1] += used["outputTokens"]
+
+    def _input(self, use: Mapping[str, Any], text: str) -> Iterator[Part]:
+        if use["toolUseId"] not in self._begun:
+            self._begun.add(use["toolUseId"])
+            yield ToolInputStart(use["toolUseId"], use["name"])
+        yield ToolInputDelta(use["toolUseId"], text)
+
+    def _message(self, message: Mapping[str, Any]) -> Iterator[Part]:
+        """Yield the calls of the model's message, or the results of a message of tools."""
+        for block in message["content"]:
+            if (use := block.get("toolUse")) is not None and use["toolUseId"] not in self._known:
+                self._known.add(use["toolUseId"])
+                yield ToolCall(use["toolUseId"], use["name"], use["input"])
+            elif (result := block.get("toolResult")) is not None:
+                yield self._result(result)
+
+    def _result(self, result: Mapping[str, Any]) -> Part:
+        call_id = result["toolUseId"]
+        if call_id in self._denied:
+            return ToolDenied(call_id, self._denied[call_id])
+        if result["status"] == "error":
+            return ToolError(call_id, conversation.TOOL_FAILED)  # the content is the exception's text
+        contents = [_value(block) for block in result["content"]]
+        return ToolResult(call_id, contents[0] if len(contents) == 1 else contents)
+
+    def _streamed(self, use: Mapping[str, Any], data: Any) -> Iterator[Part]:
+        """Yield what a tool streams: an agent's events in a lane of their own, all else as a preliminary result."""
+        call_id = use["toolUseId"]
+        if isinstance(data, Mapping) and "init_event_loop" in data:
+            self._sub_agents[call_id] = StrandsAdapter(), conversation.SubAgent(use["name"], call_id)
+        if call_id in self._sub_agents:
+            adapter, speaker = self._sub_agents[call_id]
+            if isinstance(data, Mapping):
+                yield from speaker.parts(adapter.feed(data))
+        else:
+            yield ToolResult(call_id, data, preliminary=True)
+
+    def _end(self, result: Any) -> Iterator[Part]:
+        self._is_over = True
+        if result.stop_reason == "cancelled":
+            yield Abort()
+            return
+        reason = None if result.stop_reason == "interrupt" else conversation.finish_reason(result.stop_reason)
+        yield conversation.finish(reason, conversation.usage(*self._tokens))
+
+
+def _questions(call_id: str, interrupts: Iterable[Any]) -> Iterator[Part]:
+    """Yield an approval request if a hook asks; a tool that asks waits for an output."""
+    if not all(interrupt.id.startswith(_ASKED_BY_TOOL) for interrupt in interrupts):
+        yield ApprovalRequest(f"approval-{call_id}", call_id)
+
+
+def _value(block: Mapping[str, Any]) -> Any:
+    if "text" in block:
+        return conversation.parsed_result(block["text"])
+    return block.get("json", block)
+
+
+def parts(events: AsyncIterable[Any]) -> AsyncIterator[Part]:
+    """Yield the parts of an invocation, inside an agent function.
+
+    >>> async def answer(turn: Turn) -> AsyncIterator[Part]:
+    ...     async for part in parts(Agent(callback_handler=None).stream_async(turn.text)):
+    ...         yield part
+    """
+    return parts_of(events, StrandsAdapter())
+
+
+# History.
+
+
+def to_strands(messages: Iterable[ModelMessage]) -> list[dict[str, Any]]:
+    """Return model messages as those of Strands. Call ``repair_messages`` first.
+
+    Reasoning is kept if Anthropic signed it, since only then may it be sent back. Calls that a provider ran itself, and
+    their results, are left out. A file at an address is its address: Strands takes bytes alone.
+
+    >>> to_strands([{"role": "user", "content": [{"type": "text", "text": "Hi"}]}])
+    [{'role': 'user', 'content': [{'text': 'Hi'}]}]
+    """
+    converted: list[dict[str, Any]] = []
+    for message in conversation.without_provider_calls(messages):
+        role = "assistant" if message["role"] == "assistant" else "user"
+        content = [block for part in message["content"] for block in _blocks(part)]
+        if content:
+            converted.append({"role": role, "content": content})
+    return converted
+
+
+def _blocks(part: Any) -> Iterator[dict[str, Any]]:
+    match part["type"]:
+        case "text" if part["text"].strip():
+            yield {"text": part["text"]}
+        case "reasoning":
+            signature = part.get("providerOptions", {}).get("anthropic", {}).get("signature")
+            if signature:
+                yield {"reasoningContent": {"reasoningText": {"text": part["text"], "signature": signature}}}
+        case "tool-call":
+            yield {
+                "toolUse": {
+                    "toolUseId": part["toolCallId"],
+                    "name": part["toolName"],
+                    "input": part.get("input") or {},
+                }
+            }
+        case "tool-result":
+            status = "error" if conversation.is_failure(part["output"]) else "success"
+            content = [{"text": conversation.result_text(part["output"])}]
+            yield {"toolResult": {"toolUseId": part["toolCallId"], "status": status, "content": content}}
+        case "file":
+            yield _file(conversation.model_file(part))
+
+
+def _file(file: conversation.ModelFile) -> dict[str, Any]:
+    if (text := file.text) is not None:
+        return {"text": text}
+    kind, _, subtype = file.media_type.partition("/")
+    if file.data is None:
+        return {"text": f"{file.name or 'file'}: {file.url}"}
+    if kind == "image":
+        return {"image": {"format": subtype, "source": {"bytes": file.data}}}
+    named = {
+        "name": (file.name or "file").rpartition(".")[0] or "file",
+        "format": _DOCUMENTS.get(file.media_type, "txt"),
+    }
+    return {"document": {**named, "source": {"bytes": file.data}}}

@@ -1,0 +1,256 @@
+"""Evaluator processes: they evaluate expressions, and are killed when one takes too long.
+
+A regular expression can take longer than the age of the universe, and nothing interrupts it within a process. So an
+expression that calls anything is evaluated in an evaluator: a process that evaluates one request at a time, with a
+limit on its memory. Idle evaluators are kept. They end with this process, whose end closes their input.
+
+An evaluator keeps the values of the flow run that it worked for last, so that a node which runs for each item of a list
+does not send them all for each item: only values that changed, and the new items of a list that grows, are sent.
+
+No owner has more than half of the evaluators at a time: the expressions of one person's messages, however long they
+take, do not block those of others. The time that a request waits counts into its time limit.
+"""
+
+import asyncio
+import atexit
+import contextlib
+import json
+import os
+import subprocess
+import sys
+import threading
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any, Final, NamedTuple
+from weakref import WeakKeyDictionary, WeakValueDictionary
+
+from usechat.errors import ExpressionFailed
+from usechat.open_harness.flow import evaluation
+from usechat.open_harness.threads import in_thread
+from usechat.protocol.values import json_text
+
+__all__ = ["Requester", "evaluate_in_process"]
+
+_MAXIMUM: Final = 2 * max(2, os.cpu_count() or 2)
+_START_SECONDS: Final = 60.0
+"""How long an evaluator may take to start; that does not count as the time of the expression."""
+_PIPE_BYTES: Final = 32 * 1024
+"""What an empty pipe takes without blocking."""
+_CAN_WATCH_PIPES: Final = os.name != "nt"
+"""Whether event loops tell when there is something to read; those of Windows do so for sockets alone."""
+_KEPT_BYTES: Final = 32 * 1024 * 1024
+"""How much may have been sent to an evaluator for one run; with more, it forgets the values."""
+
+
+class Requester(NamedTuple):
+    """The flow run whose expressions are evaluated, and who it belongs to.
+
+    ``growing`` names the outputs to whose ``iterations`` items are being added. All other values of a run are replaced
+    when they change, except ``state``.
+    """
+
+    owner: str = ""
+    run_id: str = ""
+    growing: Collection[str] = ()
+
+
+class _Evaluator:
+    """One process. It is used by one thread at a time."""
+
+    def __init__(self) -> None:
+        # -P: what lies in the working directory must not shadow a module that the evaluator imports.
+        self._process = subprocess.Popen(
+            [sys.executable, "-P", str(evaluation.__file__)], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+        )
+        self._using = threading.Lock()
+        self.is_ready = False
+        self.run_id = ""
+        self._known: dict[str, Any] = {}
+        self._lengths: dict[str, int] = {}
+        self._sent = 0
+
+    def wait_until_ready(self) -> None:
+        """Wait for the frame that says that the evaluator takes requests."""
+        self._receive()
+        self.is_ready = True
+
+    async def ask(
+        self,
+        texts: Sequence[str],
+        values: Mapping[str, Any],
+        scopes: Sequence[Mapping[str, Any]],
+        timeout_ms: float,
+        requester: Requester,
+    ) -> bytes:
+        """Send a request and return the answer.
+
+        Large ones are written and read in a thread, because a pipe that is full blocks. For a small one, such as that
+        of each item of a list, a thread would take longer than the evaluation.
+        """
+        news = self._news(values, requester)
+        request = {"texts": texts, "names": list(values), "scopes": scopes, "timeoutMs": timeout_ms, **news}
+        if news["values"] or len(scopes) > 1 or not _CAN_WATCH_PIPES:
+            return await in_thread(lambda: self._exchange(json_text(request).encode()))
+        frame = json_text(request).encode()
+        if len(frame) > _PIPE_BYTES:
+            return await in_thread(lambda: self._exchange(frame))
+        self._send(frame)
+        await self._until_readable()
+        return await in_thread(self._receive) if self._is_large() else self._receive()
+
+    async def _until_readable(self) -> None:
+        """Wait until an answer begins to arrive, or the process has ended."""
+        assert self._process.stdout is not None, "it is a pipe"
+        loop = asyncio.get_running_loop()
+        arrived = asyncio.Event()
+        descriptor = self._process.stdout.fileno()
+        loop.add_reader(descriptor, arrived.set)
+        try:
+            await arrived.wait()
+        finally:
+            loop.remove_reader(descriptor)
+
+    def _is_large(self) -> bool:
+        """Return whether more arrives than a pipe holds."""
+        head = self._process.stdout.peek()[:4]  # type: ignore[union-attr]  # it is a buffered reader
+        return len(head) == 4 and int.from_bytes(head) > _PIPE_BYTES
+
+    def _exchange(self, frame: bytes) -> bytes:
+        self._send(frame)
+        return self._receive()
+
+    def _send(self, frame: bytes) -> None:
+        assert self._process.stdin is not None, "it is a pipe"
+        self._sent += len(frame)
+        evaluation.write_frame(self._process.stdin, frame)  # type: ignore[arg-type]
+
+    def kill(self) -> None:
+        """Kill the process and wait for its end, in a thread: another one may be waiting for its answer."""
+        self._process.kill()
+        threading.Thread(target=self._release, name="usechat-expressions", daemon=True).start()
+
+    def close(self) -> None:
+        """Kill the process, which does nothing at the moment."""
+        self._process.kill()
+        self._release()
+
+    def _news(self, values: Mapping[str, Any], requester: Requester) -> dict[str, Any]:
+        """Return what the process does not know yet, and remember that it does."""
+        forgets = not requester.run_id or requester.run_id != self.run_id or self._sent > _KEPT_BYTES
+        if forgets:
+            self.run_id, self._known, self._lengths, self._sent = requester.run_id, {}, {}, 0
+        changed: dict[str, Any] = {}
+        grown: dict[str, list[Any]] = {}
+        for name, value in values.items():
+            is_known = name != "state" and name in self._known and self._known[name] is value
+            if is_known and name in self._lengths:
+                grown[name] = self._new_items(name, value)
+            elif not is_known:
+                self._known[name] = changed[name] = value
+                self._lengths.pop(name, None)
+                if name in requester.growing:
+                    changed[name] = {"iterations": self._new_items(name, value)}
+        return {"forgets": forgets, "values": changed, "grown": grown}
+
+    def _new_items(self, name: str, value: Mapping[str, Any]) -> list[Any]:
+        """Return the items that were added. The length is read once: the event loop may be adding others."""
+        items: list[Any] = value["iterations"]
+        begin, end = self._lengths.get(name, 0), len(items)
+        self._lengths[name] = end
+        return items[begin:end]
+
+    def _receive(self) -> bytes:
+        assert self._process.stdout is not None, "it is a pipe"
+        with self._using:
+            frame = evaluation.read_frame(self._process.stdout)  # type: ignore[arg-type]
+        if frame is None:
+            raise ExpressionFailed("the process that evaluates expressions ended: it needs too much memory")
+        return frame
+
+    def _release(self) -> None:
+        self._process.wait()
+        with self._using:
+            for pipe in (self._process.stdin, self._process.stdout):
+                assert pipe is not None, "it is a pipe"
+                with contextlib.suppress(BrokenPipeError):  # a request that was not sent in full
+                    pipe.close()
+
+
+class _Slots:
+    """How many evaluators may be in use: by all, and by each owner."""
+
+    def __init__(self) -> None:
+        self.all = asyncio.Semaphore(_MAXIMUM)
+        self._shares: WeakValueDictionary[str, asyncio.Semaphore] = WeakValueDictionary()
+
+    def share(self, owner: str) -> asyncio.Semaphore:
+        """Return the share of an owner; it is forgotten when nothing uses it."""
+        share = self._shares.get(owner)
+        if share is None:
+            share = self._shares[owner] = asyncio.Semaphore(_MAXIMUM // 2)
+        return share
+
+
+_idle: Final[list[_Evaluator]] = []
+_slots: Final[WeakKeyDictionary[asyncio.AbstractEventLoop, _Slots]] = WeakKeyDictionary()
+
+
+async def evaluate_in_process(
+    texts: Sequence[str],
+    values: Mapping[str, Any],
+    scopes: Sequence[Mapping[str, Any]],
+    timeout_ms: float,
+    requester: Requester,
+) -> list[list[Mapping[str, Any]]]:
+    """Evaluate expressions in an evaluator; return for each scope a list of ``{"value": …}`` or ``{"error": …}``.
+
+    A scope is ``{"values": …, "variables": …}``; its values are added to those that all scopes share. Raises
+    ExpressionFailed if the whole takes longer than the limit. The evaluator is killed then, and when this is cancelled.
+    """
+    slots = _slots.setdefault(asyncio.get_running_loop(), _Slots())
+    try:
+        async with asyncio.timeout(timeout_ms / 1000) as limit, slots.share(requester.owner), slots.all:
+            evaluator = _take(requester.run_id)
+            try:
+                if not evaluator.is_ready:
+                    await _started(evaluator, limit)
+                frame = await evaluator.ask(texts, values, scopes, timeout_ms, requester)
+            except BaseException:
+                evaluator.kill()
+                raise
+            _idle.append(evaluator)
+    except TimeoutError:
+        raise ExpressionFailed(f"{_named(texts)} timed out after {timeout_ms:g} ms") from None
+    answers: list[list[Mapping[str, Any]]] = json.loads(frame)
+    return answers
+
+
+def _take(run_id: str) -> _Evaluator:
+    """Return an idle evaluator, if possible the one that knows the values of the run, or a new one."""
+    knowing = [evaluator for evaluator in _idle if run_id and evaluator.run_id == run_id]
+    if not _idle:
+        return _Evaluator()
+    evaluator = (knowing or _idle)[-1]
+    _idle.remove(evaluator)
+    return evaluator
+
+
+async def _started(evaluator: _Evaluator, limit: asyncio.Timeout) -> None:
+    """Wait until an evaluator has started, without counting that into the time limit."""
+    now = asyncio.get_running_loop().time
+    deadline = limit.when()
+    assert deadline is not None, "there is a time limit"
+    left = deadline - now()
+    limit.reschedule(now() + _START_SECONDS)
+    await in_thread(evaluator.wait_until_ready)
+    limit.reschedule(now() + left)
+
+
+def _named(texts: Sequence[str]) -> str:
+    quoted = ", ".join(map(repr, texts))
+    return f"the expression {quoted}" if len(texts) == 1 else f"one of the expressions {quoted}"
+
+
+@atexit.register
+def _close_idle_evaluators() -> None:
+    while _idle:
+        _idle.pop().close()

@@ -1,0 +1,184 @@
+"""Tasks of frameworks that wait for a person in this process, over the end of a turn.
+
+Some frameworks cannot save a paused run: their task waits for an answer inside a callback. Stock clients post an answer
+only when the stream has ended, so the turn ends as *waiting* while the task lives on. The turn that brings the answer
+reads on where the last one ended.
+
+The task is a separate one, since the task of a turn ends with it. It is cancelled if its turn is stopped, if another
+message supersedes it, or if nobody has answered for ``seconds``; time limits of runs do not count while it waits. An
+answer that comes later, or after a restart of the process, is refused with a sentence that the page shows. Answers
+reach it from other workers through :mod:`usechat.forwarded_turns`.
+
+A source calls :meth:`WaitingTasks.events`, and the framework's callback :meth:`WaitingTask.ask`. ``emit`` works in the
+task in later turns, too.
+"""
+
+import asyncio
+import contextlib
+from collections import OrderedDict
+from collections.abc import AsyncGenerator, Callable
+from typing import Final, Generic, TypeAlias, TypeVar
+
+from usechat.errors import LocalProtocolError, PublicError
+from usechat.protocol.request import ApprovalAnswer, ToolOutput
+from usechat.turn import Turn, TurnContext, current_context
+
+__all__ = ["PAUSE_IS_GONE", "WAIT_SECONDS", "Answer", "WaitingTask", "WaitingTasks"]
+
+PAUSE_IS_GONE: Final = "This request is no longer waiting for an answer. Please ask again."
+WAIT_SECONDS: Final = 3600.0
+"""How long a task waits for an answer."""
+_MOST_WAITING: Final = 1000
+_AHEAD: Final = 256
+"""How many events a task may be ahead of its reader."""
+
+Event = TypeVar("Event")
+Answer: TypeAlias = ApprovalAnswer | ToolOutput | None
+"""What a person answered; ``None`` if the next turn brought no answer to this call."""
+
+
+class _Ended:
+    """The last entry of a queue: how the task ended."""
+
+    def __init__(self, error: Exception | None) -> None:
+        self.error = error
+
+
+class WaitingTask(Generic[Event]):
+    """A task that gives events, and may ask for answers meanwhile. One turn at a time reads it.
+
+    ``start`` makes the events; it gets this object, for :meth:`ask`.
+    """
+
+    def __init__(self, start: "Callable[[WaitingTask[Event]], AsyncGenerator[Event]]") -> None:
+        self._queue: asyncio.Queue[Event | _Ended] = asyncio.Queue(_AHEAD)
+        self._asked: dict[str, asyncio.Future[Answer]] = {}
+        self._context = _context_here()
+        self._task = asyncio.create_task(self._run(start), name="usechat waiting task")
+
+    @property
+    def is_waiting(self) -> bool:
+        """Whether the task waits for answers, and everything that it said before was read."""
+        return bool(self._asked) and self._queue.empty() and not self._task.done()
+
+    async def ask(self, call_id: str, question: Event) -> Answer:
+        """Give an event that asks the page about a call, and wait for the answer of a later turn."""
+        answer: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
+        self._asked[call_id] = answer
+        await self.send(question)
+        return await answer
+
+    async def send(self, event: Event) -> None:
+        """Give an event, from code that the framework calls."""
+        await self._queue.put(event)
+
+    def answer(self, turn: Turn) -> None:
+        """Hand the answers of a turn to those who asked, and send to that turn from now on."""
+        context = _context_here()
+        if self._context is not None and context is not None:
+            self._context.connect(context.send)
+        given: dict[str | None, Answer] = {answer.tool_call_id: answer for answer in turn.approvals}
+        given |= {output.tool_call_id: output for output in turn.tool_outputs}
+        for call_id, asked in self._asked.items():
+            if not asked.done():
+                asked.set_result(given.get(call_id))
+        self._asked = {}
+
+    async def events(self) -> AsyncGenerator[Event]:
+        """Yield events until the task waits for answers, or has ended; raise what it raised."""
+        while True:
+            event = await self._queue.get()
+            if isinstance(event, _Ended):
+                if event.error is not None:
+                    raise event.error
+                return
+            yield event
+            if self._asked and self._queue.empty():
+                await asyncio.sleep(0)  # parallel calls ask one after the other
+                if self.is_waiting:
+                    return
+
+    async def cancel(self) -> None:
+        """Cancel the task, and wait until it has ended."""
+        self._task.cancel()
+        await asyncio.wait([self._task])
+
+    async def _run(self, start: "Callable[[WaitingTask[Event]], AsyncGenerator[Event]]") -> None:
+        error: Exception | None = None
+        try:
+            async with contextlib.aclosing(start(self)) as events:
+                async for event in events:
+                    await self._queue.put(event)
+        except Exception as raised:
+            error = raised
+        await self._queue.put(_Ended(error))
+
+
+def _context_here() -> TurnContext | None:
+    try:
+        return current_context()
+    except LocalProtocolError:  # a source that is driven without a run
+        return None
+
+
+class WaitingTasks(Generic[Event]):
+    """The tasks of one source that wait in this process, by the handle of their chat.
+
+    When too many wait, the oldest is cancelled.
+    """
+
+    def __init__(self, *, seconds: float = WAIT_SECONDS, maximum: int = _MOST_WAITING) -> None:
+        self._seconds = seconds
+        self._maximum = maximum
+        self._waiting: OrderedDict[str, tuple[WaitingTask[Event], asyncio.TimerHandle]] = OrderedDict()
+        self._cancelling: set[asyncio.Task[None]] = set()
+
+    async def events(
+        self, turn: Turn, handle: str, start: Callable[[WaitingTask[Event]], AsyncGenerator[Event]]
+    ) -> AsyncGenerator[Event]:
+        """Yield the events of a turn: of the task that waits for its answers, or of a new one.
+
+        Raises :class:`~usechat.errors.PublicError` if the turn brings answers and no task waits for them.
+        """
+        task = self._take(handle)
+        if turn.approvals or turn.tool_outputs:
+            if task is None:
+                raise PublicError(PAUSE_IS_GONE)
+            task.answer(turn)
+        else:
+            if task is not None:
+                await task.cancel()
+            task = WaitingTask(start)
+        try:
+            async with contextlib.aclosing(task.events()) as events:
+                async for event in events:
+                    yield event
+        finally:
+            if task.is_waiting and not turn.stopped:
+                self._keep(handle, task)
+            else:
+                await task.cancel()
+
+    def is_waiting(self, handle: str) -> bool:
+        """Tell whether a task waits in this process."""
+        return handle in self._waiting
+
+    def _take(self, handle: str) -> WaitingTask[Event] | None:
+        found = self._waiting.pop(handle, None)
+        if found is None:
+            return None
+        found[1].cancel()
+        return found[0]
+
+    def _keep(self, handle: str, task: WaitingTask[Event]) -> None:
+        timer = asyncio.get_running_loop().call_later(self._seconds, self._forget, handle)
+        self._waiting[handle] = task, timer
+        if len(self._waiting) > self._maximum:
+            self._forget(next(iter(self._waiting)))
+
+    def _forget(self, handle: str) -> None:
+        task = self._take(handle)
+        if task is not None:
+            cancelling = asyncio.ensure_future(task.cancel())
+            self._cancelling.add(cancelling)
+            cancelling.add_done_callback(self._cancelling.discard)

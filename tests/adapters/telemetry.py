@@ -1,0 +1,99 @@
+"""What OpenTelemetry must see of a framework's turn, whichever environment its packages are in."""
+
+from typing import Any
+
+from opentelemetry.sdk.metrics import MeterProvider
+from opentelemetry.sdk.metrics.export import InMemoryMetricReader
+from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+
+from tests.adapters.agents import Deeds, Framework
+from usechat.errors import StreamFailed
+from usechat.server import ChatApp
+from usechat.server.observers.opentelemetry import OpenTelemetryObserver
+from usechat.testing import AgentClient, ModelAnswer, ModelCall, ScriptedModel
+
+NAMES = {"langgraph": "LangGraph", "ag-ui": None}
+"""Names of agents that are not called assistant."""
+ASKED_TWICE = {"gen_ai.usage.input_tokens": 22, "gen_ai.usage.output_tokens": 14}
+"""Two requests to the scripted model."""
+
+
+class Traced:
+    """An SDK of OpenTelemetry that keeps what it gets, and tools that trace what they do."""
+
+    def __init__(self) -> None:
+        self._exporter = InMemorySpanExporter()
+        self._reader = InMemoryMetricReader()
+        self.provider = TracerProvider()
+        self.provider.add_span_processor(SimpleSpanProcessor(self._exporter))
+        self.observer = OpenTelemetryObserver(
+            meter_provider=MeterProvider([self._reader]), tracer_provider=self.provider
+        )
+
+    def span(self, name: str) -> Any:
+        [found] = [span for span in self._exporter.get_finished_spans() if span.name.startswith(name)]
+        return found
+
+    def ancestors(self, name: str) -> list[str]:
+        spans: dict[Any, Any] = {span.context.span_id: span for span in self._exporter.get_finished_spans()}
+        found, names = self.span(name), []
+        while found.parent is not None:
+            found = spans[found.parent.span_id]
+            names.append(found.name)
+        return names
+
+    def tokens(self) -> dict[tuple[str, str], float]:
+        data: Any = self._reader.get_metrics_data()
+        metrics = {metric.name: metric for metric in data.resource_metrics[0].scope_metrics[0].metrics}
+        points = metrics["adapter.agent.tokens"].data.data_points
+        found = {(point.attributes["framework"], point.attributes["type"]): point.value for point in points}
+        return {labels: value for labels, value in found.items() if value}
+
+
+class TracedDeeds(Deeds):
+    def __init__(self, traced: Traced) -> None:
+        super().__init__()
+        self._tracer = traced.provider.get_tracer("tools")
+
+    def weather(self, city: str) -> dict[str, Any]:
+        with self._tracer.start_as_current_span("look at the sky"):
+            return super().weather(city)
+
+
+def check_turn(framework: Framework) -> None:
+    traced = Traced()
+    adapter, name = framework.page, NAMES.get(framework.page, "assistant")
+    shown_name = "invoke_agent" if name is None else f"invoke_agent {name}"
+    script: list[ModelAnswer | str] = [ModelAnswer(calls=[ModelCall("weather", {"city": "Paris"})]), "It is 21 °C."]
+    with ScriptedModel(script) as model:
+        agent = framework.make(model, framework.apis[0], TracedDeeds(traced))
+        with AgentClient(ChatApp(agent, observer=traced.observer)) as client:
+            answer = client.ask("How is the weather?")
+    assert answer.text == "It is 21 °C."
+    [exchange] = answer.exchanges
+    span = traced.span("invoke_agent")
+    assert span.name == shown_name
+    assert dict(span.attributes) == {
+        "gen_ai.operation.name": "invoke_agent",
+        "gen_ai.provider.name": adapter,
+        **({} if name is None else {"gen_ai.agent.name": name}),
+        "gen_ai.conversation.id": exchange.request["id"],
+        "gen_ai.response.finish_reasons": ("stop",),
+        **ASKED_TWICE,
+    }
+    assert traced.ancestors("invoke_agent") == ["adapter.run"]
+    assert shown_name in traced.ancestors("look at the sky")
+    assert traced.tokens() == {(adapter, "input"): 22, (adapter, "output"): 14}
+
+
+def check_failed_turn(framework: Framework) -> None:
+    traced = Traced()
+    with ScriptedModel([ModelAnswer(error="secret", status=500)]) as model:
+        agent = framework.make(model, framework.apis[0], Deeds())
+        with AgentClient(ChatApp(agent, observer=traced.observer)) as client:
+            assert isinstance(client.ask("Hi.").error, StreamFailed)
+    span = traced.span("invoke_agent")
+    assert span.attributes["error.type"]
+    assert (span.status.status_code.name, "secret" in str(span.to_json())) == ("ERROR", False)

@@ -1,0 +1,52 @@
+"""Agents that hand over to others, with the frameworks: each other agent is a lane with a label in its first step."""
+
+from typing import Any
+
+import pytest
+from agno.agent import Agent
+from agno.team import Team
+from google.adk.agents import LlmAgent
+
+from tests.adapters import agno_agent, google_adk_agent
+from usechat.testing import AgentClient, ModelAnswer, ModelCall, ScriptedModel
+
+pytestmark = pytest.mark.filterwarnings("ignore:The `plugins` argument is deprecated:DeprecationWarning")
+
+
+def shown(agent: Any) -> list[Any]:
+    """Ask an agent; return what its message shows, without the calls."""
+    with AgentClient(agent, headers={"x-ai-sdk": "7"}) as client:
+        answer = client.ask("What about owls?")
+    answer.assert_legal(sdk="7")
+    kinds: dict[str, Any] = {
+        "step-start": lambda _: "step",
+        "text": lambda part: part["text"],
+        "data-agent": lambda part: part["data"],
+    }
+    return [kinds[part["type"]](part) for part in answer.message.parts if part["type"] in kinds]
+
+
+def test_an_agent_of_adk_that_takes_over_is_a_lane() -> None:
+    handoff = ModelAnswer(calls=[ModelCall("transfer_to_agent", {"agent_name": "researcher"})])
+    with ScriptedModel([handoff, "Owls see well."]) as model:
+        claude = google_adk_agent.ScriptedClaude(model="claude-test", url=model.anthropic_url)
+        researcher = LlmAgent(name="researcher", model=claude, description="Knows owls.")
+        found = shown(LlmAgent(name="assistant", model=claude, sub_agents=[researcher]))
+        assert model.refusals == []
+    assert found == ["step", "step", {"name": "researcher"}, "Owls see well."]
+
+
+def test_a_member_of_a_team_of_agno_is_a_lane() -> None:
+    task = ModelCall("delegate_task_to_member", {"member_id": "researcher", "task": "Owls?"})
+    with ScriptedModel([ModelAnswer(calls=[task]), "Owls see well.", "They see."]) as model:
+        researcher = Agent(name="researcher", model=agno_agent.chat_model(model, "anthropic"), telemetry=False)
+        team = Team(
+            name="team",
+            model=agno_agent.chat_model(model, "anthropic"),
+            members=[researcher],
+            stream_member_events=True,
+            telemetry=False,
+        )
+        found = shown(team)
+        assert model.refusals == []
+    assert found == ["step", {"name": "researcher"}, "Owls see well.", "step", "They see."]  # while the call is open

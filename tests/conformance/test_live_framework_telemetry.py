@@ -1,0 +1,19 @@
+"""Spans and token counts of the frameworks of the second column, with the frameworks."""
+
+import pytest
+
+from tests.adapters.agents import Framework
+from tests.adapters.recorded_frameworks import RECORDED_FRAMEWORKS
+from tests.adapters.telemetry import check_failed_turn, check_turn
+
+IN_PROCESS = [framework for framework in RECORDED_FRAMEWORKS if framework.factory != "ag_ui_agent:at_an_address"]
+
+
+@pytest.mark.parametrize("framework", IN_PROCESS, ids=lambda framework: framework.name)
+def test_a_turn_is_one_span_with_its_tokens_and_its_reason(framework: Framework) -> None:
+    check_turn(framework)
+
+
+@pytest.mark.parametrize("framework", IN_PROCESS, ids=lambda framework: framework.name)
+def test_a_turn_whose_model_fails_is_a_span_with_the_type_of_the_error(framework: Framework) -> None:
+    check_failed_turn(framework)
