@@ -85,7 +85,9 @@ class StrandsSource(FrameworkSource[Any]):
     as a function of the turn that returns one. Messages that the agent was made with stand before the chat.
 
     >>> @StrandsSource
-    ... def agent(turn: Turn) -> Any:  # `usechat serve app:agent`, chat_response and ChatApp take it
+    ... def agent(turn):  # `usechat serve app:agent`, chat_response and ChatApp take it
+    ...     from strands import Agent
+    ...
     ...     return Agent(system_prompt="Be brief.", callback_handler=None)
     """
 
@@ -276,7 +278,9 @@ def _value(block: Mapping[str, Any]) -> Any:
 def parts(events: AsyncIterable[Any]) -> AsyncIterator[Part]:
     """Yield the parts of an invocation, inside an agent function.
 
-    >>> async def answer(turn: Turn) -> AsyncIterator[Part]:
+    >>> async def answer(turn):
+    ...     from strands import Agent
+    ...
     ...     async for part in parts(Agent(callback_handler=None).stream_async(turn.text)):
     ...         yield part
     """
