@@ -89,6 +89,7 @@ class AgnoSource(FrameworkSource[Any]):
     ``options`` are further arguments of ``arun``, such as ``session_state`` or ``dependencies``: as a mapping, or as a
     function of the turn that returns one. The session and the user are set here.
 
+    >>> from typing import Any
     >>> def source(agent: Any) -> AgnoSource:  # for chat_response or ChatApp
     ...     return AgnoSource(agent, options=lambda turn: {"dependencies": {"chat": turn.chat_id}})
     """
@@ -355,9 +356,17 @@ def _value(text: Any) -> Any:
 def parts(events: AsyncIterable[Any]) -> AsyncIterator[Part]:
     """Yield the parts of a run, inside an agent function.
 
-    >>> async def answer(turn: Turn) -> AsyncIterator[Part]:
-    ...     async for part in parts(agent.arun(turn.text, stream=True, stream_events=True)):
+    >>> from types import SimpleNamespace
+    >>> from usechat.testing import AgentClient
+    >>> async def run(text):  # instead of agent.arun(text, stream=True, stream_events=True)
+    ...     yield SimpleNamespace(event="RunContent", run_id="r1", content=text, reasoning_content=None, image=None)
+    ...     yield SimpleNamespace(event="RunCompleted", run_id="r1", content=text, metrics=None)
+    >>> async def answer(turn):
+    ...     async for part in parts(run(turn.text)):
     ...         yield part
+    >>> with AgentClient(answer) as client:
+    ...     client.ask("Hello").text
+    'Hello'
     """
     return parts_of(events, AgnoAdapter())
 

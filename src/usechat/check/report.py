@@ -17,6 +17,7 @@ from usechat.errors import UnknownRelease
 from usechat.protocol.chunks import CHUNK_TYPES, type_of
 from usechat.protocol.releases import APPROVALS, CHUNKS, MAJORS, NEWEST, Release, Since, release
 from usechat.protocol.schema import flaws, is_strict
+from usechat.protocol.sse import END_MARK
 from usechat.protocol.values import json_text
 
 __all__ = ["DEFAULT_SDKS", "Report", "Unjudged", "check_bytes", "check_capture", "check_pieces", "named_releases"]
@@ -197,7 +198,7 @@ class _Check:
         body = Body(pieces)
         for event in body.events():
             self._frame_count += 1
-            if event.text == "[DONE]":
+            if event.text == END_MARK:
                 self._done = self._done or event.number
                 continue
             self._chunk_count += 1

@@ -186,7 +186,7 @@ class OpenHarnessChatTransport:
             _logger.exception("chat %s: no runtime could be made; reference %s", turn.chat_id, reference)
             raise PublicError(f"{NOT_READY} Reference: {reference}") from error
         if not isinstance(runtime, Runtime):
-            _logger.error("chat %s: %s is no runtime", turn.chat_id, type(runtime).__name__)
+            _logger.error("chat %s: %s is not a runtime", turn.chat_id, type(runtime).__name__)
             raise PublicError(NOT_READY)
         return runtime
 

@@ -2,8 +2,9 @@
 
 A frame is one event: ``data: ``, the JSON of a chunk, an empty line. JSON has no line breaks outside of strings and
 escapes those inside, so in our own streams an empty line always ends a frame, and bytes can be cut, joined and counted
-without being parsed. Every module that handles our own frames as bytes asks this one
-to do that; the checker and the Genkit client also read what is no legal frame, by themselves.
+without being parsed. Every module that handles our own frames as bytes uses this one. The checker, the Genkit client
+and the search for secrets in ``usechat.testing`` also read lines that are not legal frames, and ``usechat.testing``
+writes the frames of model APIs.
 
 - **Writing**: :func:`encode_frame`, :func:`encode_frames`, and :class:`FrameStream` for a whole message, which writes
   most deltas by filling a template with the escaped text.
@@ -29,6 +30,7 @@ from usechat.protocol.stream import MessageStream, OpenBlock, same_metadata
 
 __all__ = [
     "DONE",
+    "END_MARK",
     "KEEP_ALIVE",
     "MAXIMUM_EVENT_BYTES",
     "STREAM_OPEN",
@@ -49,7 +51,10 @@ __all__ = [
 ]
 
 
-DONE: Final = b"data: [DONE]\n\n"
+END_MARK: Final = "[DONE]"
+"""The data of the last frame of a stream."""
+
+DONE: Final = f"data: {END_MARK}\n\n".encode()
 """The last frame of a stream; clients do without it."""
 
 STREAM_OPEN: Final = b": stream-open\n\n"

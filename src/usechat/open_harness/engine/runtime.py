@@ -15,7 +15,7 @@ One *invocation* of a node is one such run for one item; its ``runId`` names it 
 
 **State.** Everything that a run must remember is in :class:`~usechat.open_harness.engine.flow_run.FlowRunState`, and a
 snapshot holds it: statuses, outputs, loop counters, shared state, unread commands, agent sessions. A run that was
-paused, or whose process died, goes on from its snapshot: nodes that were running are pending again, run anew and find
+paused, or whose process died, goes on from its snapshot: nodes that were running are pending again, run again and find
 the message that resumed the flow in their inbox. Completed nodes do not run twice.
 
 **Events and threads.** Listeners are called in the event loop's thread, in order, before ``emit`` returns. Code in
@@ -128,7 +128,7 @@ class FlowRuntime:
         return await self._drive(Scheduler(self._run, on_cancelled=self._on_cancelled))
 
     async def resume(self, message: str | None = None) -> Snapshot:
-        """Resume a paused flow. Nodes that were running run anew and find the message in their inbox."""
+        """Resume a paused flow. Nodes that were running run again and find the message in their inbox."""
         state = self._run.state
         if state.status != "paused":
             raise NotResumable(f"Run {state.run_id} is not resumable")
@@ -319,7 +319,7 @@ class FlowRuntimes:
         )
 
     async def _running(self, turn: Turn) -> StoredRun | None:
-        """Return the chat's latest run if a worker is running it. A regenerated answer begins anew."""
+        """Return the chat's latest run if a worker is running it. A regenerated answer starts from the beginning."""
         store = self._store
         if not isinstance(store, SharedRunStore) or turn.request.trigger == "regenerate-message":
             return None
@@ -331,7 +331,7 @@ class FlowRuntimes:
 
 
 def _unfinished_run(store: FlowRunStore, turn: Turn) -> str | None:
-    """Return the run that a turn goes on with. A regenerated answer begins anew."""
+    """Return the run that a turn goes on with. A regenerated answer starts from the beginning."""
     if turn.request.trigger == "regenerate-message":
         return None
     return store.unfinished_run(turn.chat_id, _owner(turn))
