@@ -123,7 +123,7 @@ class ClaudeSource(FrameworkSource[Any]):
         self._tasks: WaitingTasks[Any] = WaitingTasks(seconds=wait_seconds)
         self._forwarded = ForwardedTurns(super().drive, self._tasks.is_waiting)
         self.adapter = ClaudeAdapter
-        self.info = AgentInfo("claude", options.model)
+        self.info = AgentInfo("claude")
 
     async def drive(self, context: TurnContext) -> None:
         """Answer one turn, in the process that waits for it."""
