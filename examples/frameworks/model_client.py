@@ -6,8 +6,7 @@ from typing import Any
 from openai import AsyncOpenAI
 
 from usechat import Turn, model_messages, repair_messages
-from usechat.adapters.conversation import messages_of
-from usechat.adapters.openai import parts, to_chat_completions
+from usechat.adapters.openai import messages_of, parts, to_chat_completions
 from usechat.parts import Part, ToolCall, ToolResult
 
 client = AsyncOpenAI()

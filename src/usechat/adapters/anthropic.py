@@ -11,6 +11,7 @@ from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
 from typing import Any, Final
 
 from usechat.adapters import conversation
+from usechat.adapters.conversation import messages_of
 from usechat.adapters.openai import closing, ending, whole_call
 from usechat.errors import StreamFailed, UnknownEvent
 from usechat.protocol.model_messages import ModelMessage
@@ -29,7 +30,7 @@ from usechat.protocol.parts import (
 )
 from usechat.sources import parts_of
 
-__all__ = ["AnthropicAdapter", "MessageBlocks", "parts", "to_anthropic", "tool_output"]
+__all__ = ["AnthropicAdapter", "messages_of", "parts", "to_anthropic"]
 
 _DERIVED: Final = frozenset({"citation", "input_json", "ping", "signature", "text", "thinking"})
 """Events of ``messages.stream()`` that repeat others."""

@@ -53,15 +53,7 @@ from usechat.sources import parts_of
 from usechat.turn import AgentInfo, Turn, TurnContext
 from usechat.waiting_tasks import WAIT_SECONDS, WaitingTask, WaitingTasks
 
-__all__ = [
-    "AnswerStarted",
-    "ClaudeAdapter",
-    "ClaudeSource",
-    "PermissionAnswered",
-    "PermissionAsked",
-    "parts",
-    "source_of",
-]
+__all__ = ["ClaudeAdapter", "ClaudeSource", "parts", "source_of"]
 
 _DENIED: Final = "The user did not allow this call."
 _INTERRUPT_SECONDS: Final = 2

@@ -8,12 +8,13 @@ from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
 from typing import Any
 
 from usechat.adapters import conversation
+from usechat.adapters.conversation import messages_of
 from usechat.adapters.openai import ChatCompletionsAdapter, closing, to_chat_completions
 from usechat.protocol.model_messages import ModelMessage
 from usechat.protocol.parts import Part
 from usechat.sources import parts_of
 
-__all__ = ["parts", "to_litellm"]
+__all__ = ["messages_of", "parts", "to_litellm"]
 
 
 def parts(stream: Any) -> AsyncIterator[Part]:

@@ -14,6 +14,7 @@ from typing import Any, Final
 import msgspec
 
 from usechat.adapters import conversation
+from usechat.adapters.conversation import messages_of
 from usechat.errors import PublicError, StreamFailed, UnknownEvent
 from usechat.protocol.model_messages import FilePart, ModelMessage
 from usechat.protocol.parts import (
@@ -37,14 +38,11 @@ from usechat.sources import Adapter, parts_of
 
 __all__ = [
     "ChatCompletionsAdapter",
-    "ResponseItems",
     "ResponsesAdapter",
-    "closing",
-    "ending",
+    "messages_of",
     "parts",
     "to_chat_completions",
     "to_responses",
-    "whole_call",
 ]
 
 _PROVIDED: Final = frozenset({"code_interpreter_call", "file_search_call", "image_generation_call", "web_search_call"})
