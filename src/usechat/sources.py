@@ -463,9 +463,14 @@ def _is_factory(answer: Any) -> bool:
         return False
 
 
+def _makes_context(function: Any) -> bool:
+    """Tell whether a function is a generator function behind ``asynccontextmanager``: its call gives no generator."""
+    return getattr(function, "__globals__", None) is vars(contextlib)
+
+
 def _is_generator_function(answer: Any) -> bool:
     """Tell whether a call gives a generator, also behind a wrapper and in an object that can be called."""
-    function = inspect.unwrap(answer)
+    function = inspect.unwrap(answer, stop=_makes_context)
     calls = function, type(function).__call__
     return any(inspect.isasyncgenfunction(call) or inspect.isgeneratorfunction(call) for call in calls)
 
