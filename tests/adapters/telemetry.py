@@ -1,5 +1,7 @@
 """What OpenTelemetry must see of a framework's turn, whichever environment its packages are in."""
 
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
 
 from opentelemetry.sdk.metrics import MeterProvider
@@ -14,7 +16,7 @@ from usechat.server import ChatApp
 from usechat.server.observers.opentelemetry import OpenTelemetryObserver
 from usechat.testing import AgentClient, ModelAnswer, ModelCall, ScriptedModel
 
-NAMES = {"langgraph": "LangGraph", "ag-ui": None}
+NAMES = {"langgraph": "LangGraph", "ag-ui": None, "claude": None}
 """Names of agents that are not called assistant."""
 ASKED_TWICE = {"gen_ai.usage.input_tokens": 22, "gen_ai.usage.output_tokens": 14}
 """Two requests to the scripted model."""
@@ -62,15 +64,24 @@ class TracedDeeds(Deeds):
             return super().weather(city)
 
 
+@contextmanager
+def _made(framework: Framework, model: ScriptedModel, deeds: Deeds) -> Iterator[Any]:
+    made = framework.make(model, framework.apis[0], deeds)
+    with made if isinstance(made, AbstractContextManager) else nullcontext(made) as agent:
+        yield agent
+
+
 def check_turn(framework: Framework) -> None:
     traced = Traced()
     adapter, name = framework.page, NAMES.get(framework.page, "assistant")
     shown_name = "invoke_agent" if name is None else f"invoke_agent {name}"
-    script: list[ModelAnswer | str] = [ModelAnswer(calls=[ModelCall("weather", {"city": "Paris"})]), "It is 21 °C."]
-    with ScriptedModel(script) as model:
-        agent = framework.make(model, framework.apis[0], TracedDeeds(traced))
-        with AgentClient(ChatApp(agent, observer=traced.observer)) as client:
-            answer = client.ask("How is the weather?")
+    weather = ModelCall(f"{framework.tool_prefix}weather", {"city": "Paris"})
+    with (
+        ScriptedModel([ModelAnswer(calls=[weather]), "It is 21 °C."]) as model,
+        _made(framework, model, TracedDeeds(traced)) as agent,
+        AgentClient(ChatApp(agent, observer=traced.observer)) as client,
+    ):
+        answer = client.ask("How is the weather?")
     assert answer.text == "It is 21 °C."
     [exchange] = answer.exchanges
     span = traced.span("invoke_agent")
@@ -90,10 +101,12 @@ def check_turn(framework: Framework) -> None:
 
 def check_failed_turn(framework: Framework) -> None:
     traced = Traced()
-    with ScriptedModel([ModelAnswer(error="secret", status=500)]) as model:
-        agent = framework.make(model, framework.apis[0], Deeds())
-        with AgentClient(ChatApp(agent, observer=traced.observer)) as client:
-            assert isinstance(client.ask("Hi.").error, StreamFailed)
+    with (
+        ScriptedModel([ModelAnswer(error="secret", status=500)]) as model,
+        _made(framework, model, Deeds()) as agent,
+        AgentClient(ChatApp(agent, observer=traced.observer)) as client,
+    ):
+        assert isinstance(client.ask("Hi.").error, StreamFailed)
     span = traced.span("invoke_agent")
     assert span.attributes["error.type"]
     assert (span.status.status_code.name, "secret" in str(span.to_json())) == ("ERROR", False)

@@ -53,12 +53,7 @@ from usechat.sources import parts_of
 from usechat.turn import AgentInfo, Turn, TurnContext
 from usechat.waiting_tasks import WAIT_SECONDS, WaitingTask, WaitingTasks
 
-__all__ = [
-    "ClaudeAdapter",
-    "ClaudeSource",
-    "parts",
-    "source_of",
-]
+__all__ = ["ClaudeAdapter", "ClaudeSource", "parts", "source_of"]
 
 _DENIED: Final = "The user did not allow this call."
 _INTERRUPT_SECONDS: Final = 2
@@ -120,7 +115,7 @@ class ClaudeSource(FrameworkSource[Any]):
         self._tasks: WaitingTasks[Any] = WaitingTasks(seconds=wait_seconds)
         self._forwarded = ForwardedTurns(super().drive, self._tasks.is_waiting)
         self.adapter = ClaudeAdapter
-        self.info = AgentInfo("claude", options.model)
+        self.info = AgentInfo("claude")
 
     async def drive(self, context: TurnContext) -> None:
         """Answer one turn, in the process that waits for it."""
