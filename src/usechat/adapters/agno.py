@@ -11,7 +11,7 @@ values. The events of a team's members are lanes of their own.
 caller's own; runs that were regenerated or edited are removed from it. Any other agent gets the whole chat.
 
 **Pauses.** Tools with ``requires_confirmation`` ask for an approval; ``external_execution`` and ``requires_user_input``
-wait for an output of the page. The paused run is kept in the agent's database, or by the store of runs if it has none.
+wait for an output of the page. The paused run is kept in the agent's database, or by the run store if it has none.
 """
 
 import ast
@@ -150,7 +150,7 @@ class AgnoSource(FrameworkSource[Any]):
             await run.aclose()
 
     async def _kept_pause(self, turn: Turn) -> Any:
-        """Return the paused run of an agent without a database, which the store of runs keeps."""
+        """Return the paused run of an agent without a database, which the run store keeps."""
         state = await current_context().states.take_state(conversation.state_handle(turn, _FRAMEWORK))
         if state is None:
             return None

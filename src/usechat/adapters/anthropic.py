@@ -195,7 +195,8 @@ class AnthropicAdapter:
 def parts(stream: Any) -> AsyncIterator[Part]:
     """Yield the parts of one message: of ``messages.create(stream=True)`` or an entered ``messages.stream()``.
 
-    >>> async def answer(turn):
+    >>> from usechat import model_messages, repair_messages
+    >>> async def answer(client, turn):
     ...     messages = to_anthropic(repair_messages(model_messages(turn.messages)))
     ...     options = {"model": "claude-sonnet-4-5", "max_tokens": 1024}
     ...     async for part in parts(await client.messages.create(messages=messages, stream=True, **options)):

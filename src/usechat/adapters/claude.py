@@ -106,7 +106,7 @@ class ClaudeSource(FrameworkSource[Any]):
 
     ``options`` are ``ClaudeAgentOptions``. The session and partial messages are set here.
 
-    >>> def source(options: Any) -> ClaudeSource:  # for chat_response or ChatApp
+    >>> def source(options) -> ClaudeSource:  # for chat_response or ChatApp
     ...     return ClaudeSource(options, wait_seconds=600)
     """
 
@@ -239,8 +239,8 @@ class ClaudeAdapter:
     ``known_calls`` are the calls that the page has already, when a turn goes on; ``denied`` are those that a person has
     denied, with the reasons.
 
-    >>> list(ClaudeAdapter().feed(AnswerStarted("m1")))
-    [Start(message_id='m1', metadata=None, steps=True, lane='')]
+    >>> list(ClaudeAdapter().close())
+    [Error(error_text='The answer ended before it was complete.', usage=None, metadata=None, lane='')]
     """
 
     def __init__(self, *, known_calls: Collection[str] = (), denied: Mapping[str, str | None] = {}) -> None:
@@ -383,7 +383,9 @@ def _tool_call(call_id: str, name: str, input: Any) -> ToolCall:  # noqa: A002 (
 def parts(messages: AsyncIterable[Any]) -> AsyncIterator[Part]:
     """Yield the parts of a response, inside an agent function.
 
-    >>> async def answer(turn: Turn) -> AsyncIterator[Part]:
+    >>> async def answer(turn):
+    ...     from claude_agent_sdk import ClaudeAgentOptions, ClaudeSDKClient
+    ...
     ...     async with ClaudeSDKClient(ClaudeAgentOptions(include_partial_messages=True)) as client:
     ...         await client.query(turn.text)
     ...         async for part in parts(client.receive_response()):

@@ -22,7 +22,10 @@ def parts(stream: Any) -> AsyncIterator[Part]:
 
     The usage is told if it is asked for: ``stream_options={"include_usage": True}``.
 
+    >>> from usechat import model_messages, repair_messages
     >>> async def answer(turn):
+    ...     import litellm
+    ...
     ...     messages = to_litellm(repair_messages(model_messages(turn.messages)))
     ...     stream = await litellm.acompletion(model="openai/gpt-5-mini", messages=messages, stream=True)
     ...     async for part in parts(stream):

@@ -315,7 +315,8 @@ def parts(stream: Any) -> AsyncIterator[Part]:
 
     Chat Completions tells the usage if it is asked to: ``stream_options={"include_usage": True}``.
 
-    >>> async def answer(turn):
+    >>> from usechat import model_messages, repair_messages
+    >>> async def answer(client, turn):
     ...     messages = to_chat_completions(repair_messages(model_messages(turn.messages)))
     ...     stream = await client.chat.completions.create(model="gpt-5-mini", messages=messages, stream=True)
     ...     async for part in parts(stream):
