@@ -124,7 +124,7 @@ async def _opened(stack: AsyncExitStack, url: str) -> SqlChats:
     return store
 
 
-# A database of chats.
+# A chat database.
 
 
 class Database:

@@ -1,58 +1,80 @@
 """Change the code of the protocol and of runs in small ways, and count the changes that no unit test notices.
 
 `make mutants` samples 200 mutants of `protocol/` and `runs/` (`MUTANTS=50` takes fewer, `SEED=2` another sample) with
-the operators of cosmic-ray. Each is written to a copy of the repository, where the unit tests of its package judge it
-until one fails:
+the operators of cosmic-ray. The unit tests of its package judge each mutant until one fails. Survivors are printed as a
+diff. The exit code is 1 if fewer than 95 % are killed. Mutants that no test can kill are named in ``EQUIVALENT`` and do
+not count. Changes that are no Python, which any test would notice, are not sampled.
 
-1. the tests of its module without generated examples;
-2. those with generated examples, a few of them;
-3. all other tests of the package without generated examples.
+Imports and the collection of the tests would take most of the time, so they are done once:
 
-Each round is run once without a change first. It runs in a process that is forked from one with pytest and the
-libraries in it, because imports would take most of the time. Survivors are printed as a diff. The exit code is 1 if
-fewer than 95 % are killed. Mutants that no test can kill are named in ``EQUIVALENT`` and do not count.
+1. A process collects the tests, runs all of them once without a change, and records which test runs which line. The
+   record is kept in `build/` for as long as code and tests stay the same.
+2. For each mutant of a function it forks a child, which replaces the code of the function and runs the tests that reach
+   the changed statement, fast ones first.
+3. What runs while a module is imported cannot be replaced later: such a mutant gets a process that imports usechat
+   anew, and runs the tests of the module, then all other tests of the package.
 
-`runs/redis` is left out: its tests start servers, and would take minutes per mutant.
+Tests with generated examples draw few of them (the profile `brief`). `runs/redis` is left out: its tests start servers.
 """
 
+import ast
 import difflib
+import enum
 import functools
+import gc
+import hashlib
+import importlib.machinery
+import inspect
 import os
+import pickle
 import random
 import resource
-import shutil
 import signal
 import sys
-import tempfile
 import time
 import traceback
-from collections.abc import Iterator, Mapping, Sequence
+import types
+import warnings
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
+import coverage
 import pytest
 from cosmic_ray.ast import ast_nodes, get_ast  # type: ignore[import-untyped]
 from cosmic_ray.mutating import mutate_code  # type: ignore[import-untyped]
 from cosmic_ray.plugins import get_operator, operator_names  # type: ignore[import-untyped]
 
 ROOT: Final = Path(__file__).parent.parent
+LOG: Final = ROOT / "build" / "mutants.log"
+"""What pytest prints."""
 SOURCES: Final = ("src/usechat/protocol", "src/usechat/runs")
 LEAST_SHARE: Final = 0.95
-ROUND_SECONDS: Final = 600
-"""How long a round may take; a mutant with which it takes longer is killed."""
-TEST_SECONDS: Final = 120
-"""How long one test may take: a mutant may never end, and a busy machine takes its time."""
+AT_ONCE: Final = os.cpu_count() or 1
+LEAST_SECONDS: Final = 60
+"""How long the tests of a mutant may take at least; a mutant with which they take longer is killed."""
+SLOWDOWN: Final = 20
+"""How many times as long as without a change they may take, if that is more."""
+IMPORT_SECONDS: Final = 600
+"""How long the tests of a mutant may take that is imported anew."""
 MEMORY: Final = 4 << 30
-"""How much memory a round may take, in bytes: a mutant may collect without end."""
-NOTHING_COLLECTED: Final = 5
-"""An exit code of pytest."""
+"""How much memory a mutant may take, in bytes: it may collect without end."""
+QUICK: Final = 0.3
+"""Seconds: tests that take longer are run after all others."""
 LIBRARIES: Final = ("hypothesis", "msgspec", "pytest_asyncio", "pytest_timeout", "starlette", "httpx", "anyio")
 """What the tests import besides usechat."""
-_LEFT_OUT = shutil.ignore_patterns("node_modules", ".*", "dist", "built", "__pycache__")
-# Annotations with `|`, numbers that are arbitrary limits, and operators that must be told a variable.
+OPTIONS: Final = (
+    *("-q", "-x", "-n", "0", "-p", "no:cacheprovider", "--hypothesis-profile=brief", "--timeout=120"),
+    *("-W", "ignore::pytest.PytestAssertRewriteWarning"),  # plugins are imported already
+)
+TESTS: Final = ("tests/protocol", "tests/runs", "--ignore=tests/runs/redis")
+# Annotations with `|`, numbers that are arbitrary limits, and operators that need a variable.
 _POINTLESS: Final = ("BinaryOperator_BitOr", "NumberReplacer", "Variable")
 _STREAM: Final = ("stream", "tool_calls", "content")
 """The modules of `protocol/` whose tests are in `tests/protocol/stream`."""
+_CACHE: Final = type(functools.cache(len))
+_AT_IMPORT: Final = ""
+"""The name under which coverage records what runs while tests are collected."""
 
 EQUIVALENT: Final[Mapping[tuple[str, str], str]] = {}
 """Mutants that behave as the code does: the file and the changed line, stripped, with the reason."""
@@ -77,6 +99,54 @@ class Mutant(NamedTuple):
         changed = [line[2:].strip() for line in difflib.ndiff(old, new) if line.startswith("+ ")]
         return self.path.name, " ".join(changed)
 
+    @property
+    def lines(self) -> set[int]:
+        """The numbers of the lines of the changed statement (of a block: of its header), which is in a function."""
+        old, new = self.code.splitlines(), self.mutated.splitlines()
+        first = next(number for number, (before, after) in enumerate(zip(old, new, strict=False), 1) if before != after)
+        statements = [node for node in ast.walk(ast.parse(self.code)) if isinstance(node, ast.stmt | ast.ExceptHandler)]
+        around = [node for node in statements if node.lineno <= first <= (node.end_lineno or node.lineno)]
+        statement = max(around, key=lambda node: node.lineno)
+        body = getattr(statement, "body", None)
+        last = body[0].lineno - 1 if body else statement.end_lineno
+        return {first, *range(statement.lineno, (last or first) + 1)}
+
+    def replacements(self) -> list[tuple[types.CodeType, types.CodeType]]:
+        """Return the code of the changed function, and of those in it, with the new code; none if it is no function."""
+        before, after = list(_functions(compiled(self.code))), list(_functions(compiled(self.mutated)))
+        if len(before) != len(after):
+            return []
+        changed = [(old, new) for old, new in zip(before, after, strict=True) if old != new]
+        return list(_with_inner(*changed[0])) if len(changed) == 1 else []
+
+
+def compiled(code: str, path: str = "") -> types.CodeType:
+    """Compile a module without a warning, such as that for `is` with a number. Raises SyntaxError."""
+    with warnings.catch_warnings(action="ignore"):
+        return compile(code, path, "exec")
+
+
+def _inner(code: types.CodeType) -> list[types.CodeType]:
+    return [constant for constant in code.co_consts if isinstance(constant, types.CodeType)]
+
+
+def _functions(code: types.CodeType) -> Iterator[types.CodeType]:
+    """Yield the code of the functions of a module or class, and not of those in them."""
+    for inner in _inner(code):
+        if inner.co_flags & inspect.CO_OPTIMIZED:
+            yield inner
+        else:
+            yield from _functions(inner)
+
+
+def _with_inner(old: types.CodeType, new: types.CodeType) -> Iterator[tuple[types.CodeType, types.CodeType]]:
+    yield old, new
+    for before, after in zip(_inner(old), _inner(new), strict=False):
+        yield from _with_inner(before, after)
+
+
+# The sample
+
 
 def every_mutant() -> Iterator[tuple[Path, str, int]]:
     """Yield the path, operator and number of every change that can be made."""
@@ -92,103 +162,262 @@ def every_mutant() -> Iterator[tuple[Path, str, int]]:
 
 
 def sample(count: int, seed: int) -> list[Mutant]:
-    """Return so many mutants, the same ones for the same code and seed."""
-    chosen = random.Random(seed).sample(list(every_mutant()), count)
-    mutants = []
-    for path, name, occurrence in chosen:
+    """Return so many mutants that are Python, the same ones for the same code and seed."""
+    changes = list(every_mutant())
+    random.Random(seed).shuffle(changes)
+    mutants: list[Mutant] = []
+    for path, name, occurrence in changes:
         code = (ROOT / path).read_text(encoding="utf-8")
-        mutants.append(Mutant(path, code, mutate_code(code, get_operator(name)(), occurrence)))
+        mutant = Mutant(path, code, mutate_code(code, get_operator(name)(), occurrence))
+        if _is_python(mutant.mutated) and mutant not in mutants:
+            mutants.append(mutant)
+        if len(mutants) == count:
+            break
     return mutants
 
 
-def rounds_of(path: Path) -> list[list[str]]:
-    """Return the arguments of pytest for each round of tests of a module."""
-    package = Path("tests", *path.parts[2:-1])
-    own = sorted(map(str, package.glob(f"test_{path.stem}*.py")))
-    if path.stem in _STREAM:
-        own.append("tests/protocol/stream")
-    others = ["-m", "not hypothesis", str(package), "--ignore=tests/runs/redis"]
-    others += [f"--ignore={name}" for name in own]
-    if not own:
-        return [others]
-    return [
-        ["-m", "not hypothesis", *own],
-        ["-m", "hypothesis", "--hypothesis-profile=brief", *own],
-        others,
-    ]
-
-
-def is_killed(mutant: Mutant) -> bool:
-    """Tell whether a test fails, or does not end, with this change. The working directory is the copy."""
-    return any(
-        passes_unchanged(arguments) and fails_with(mutant, arguments)
-        for arguments in map(tuple, rounds_of(mutant.path))
-    )
-
-
-def fails_with(mutant: Mutant, arguments: Sequence[str]) -> bool:
-    """Run tests with this change, and take it back."""
-    status = mutant.path.stat()
-    mutant.path.write_text(mutant.mutated, encoding="utf-8")
+def _is_python(code: str) -> bool:
     try:
-        return fails(arguments)
-    finally:
-        mutant.path.write_text(mutant.code, encoding="utf-8")
-        os.utime(mutant.path, (status.st_atime, status.st_mtime))  # its compiled file is valid again
-
-
-def fails(arguments: Sequence[str], *, compiles: bool = False) -> bool:
-    """Run tests in a process of their own; tell whether one fails, or all of them together take too long."""
-    child = os.fork()
-    if child == 0:
-        run_tests(arguments, compiles=compiles)
-    deadline = time.monotonic() + ROUND_SECONDS
-    while time.monotonic() < deadline:
-        ended, status = os.waitpid(child, os.WNOHANG)
-        if ended:
-            return os.waitstatus_to_exitcode(status) not in (0, NOTHING_COLLECTED)
-        time.sleep(0.02)
-    os.killpg(child, signal.SIGKILL)
-    os.waitpid(child, 0)
+        compiled(code)
+    except SyntaxError:  # `*` is an operator to cosmic-ray also in the parameters of a function
+        return False
     return True
 
 
-def run_tests(arguments: Sequence[str], *, compiles: bool) -> None:
-    """Run tests in this process, and end it."""
+# Processes
+
+
+class Outcome(enum.Enum):
+    """What the tests say about a mutant."""
+
+    KILLED = enum.auto()
+    TIMED_OUT = enum.auto()
+    SURVIVED = enum.auto()
+
+
+class Job(NamedTuple):
+    """The tests of one mutant: ``work`` returns whether one fails."""
+
+    mutant: Mutant
+    work: Callable[[], bool]
+    seconds: float
+
+
+def run_jobs(jobs: Iterable[Job]) -> Iterator[tuple[Mutant, Outcome]]:
+    """Run each job in a process of its own, as many at once as there are cores."""
+    running: dict[int, tuple[Job, float]] = {}
+    pending = iter(jobs)
+    job = next(pending, None)
+    while running or job is not None:
+        while job is not None and len(running) < AT_ONCE:
+            running[fork(job.work)] = job, time.monotonic() + job.seconds
+            job = next(pending, None)
+        for child, (current, deadline) in list(running.items()):
+            ended, status = os.waitpid(child, os.WNOHANG)
+            if ended:
+                del running[child]
+                failed = os.waitstatus_to_exitcode(status) != 0
+                yield current.mutant, Outcome.KILLED if failed else Outcome.SURVIVED
+            elif time.monotonic() > deadline:
+                del running[child]
+                os.killpg(child, signal.SIGKILL)
+                os.waitpid(child, 0)
+                yield current.mutant, Outcome.TIMED_OUT
+        time.sleep(0.01)
+
+
+def fork(work: Callable[[], bool]) -> int:
+    """Start a process in a group of its own, whose exit code is 0 if ``work`` returns False, and return its id."""
+    child = os.fork()
+    if child:
+        return child
     code = 1
     try:
         os.setpgid(0, 0)
         resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
-        sys.dont_write_bytecode = not compiles  # compiled files are told apart by the second of their source
-        log = os.open("mutants.log", os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
-        os.dup2(log, 1)
-        os.dup2(log, 2)
-        options = ["-q", "-x", "-n", "0", "-p", "no:cacheprovider", f"--timeout={TEST_SECONDS}"]
-        options += ["-W", "ignore::pytest.PytestAssertRewriteWarning"]  # plugins are imported already
-        code = pytest.main([*options, *arguments])
+        code = int(work())
     except BaseException:
         traceback.print_exc()
     finally:
         os._exit(code)
 
 
-def prepare(copy: Path) -> None:
-    """Copy the repository and make the copy the one that tests of this process and of its children import."""
-    shutil.copytree(ROOT, copy, ignore=_LEFT_OUT)
-    os.chdir(copy)
-    sys.path[:0] = [str(copy / "src"), str(copy)]
-    os.environ["PYTHONPATH"] = os.pathsep.join(sys.path[:2])
-    for name in LIBRARIES:
-        __import__(name)
+def in_background(work: Callable[[], Any], result: Path) -> Any:
+    """Run work in a process, and return what it returns."""
+
+    def write() -> bool:
+        result.write_bytes(pickle.dumps(work()))
+        return False
+
+    _, status = os.waitpid(fork(write), 0)
+    if status:
+        raise SystemExit(f"the tests could not be run without any change: see {LOG}")
+    return pickle.loads(result.read_bytes())
 
 
-@functools.cache
-def passes_unchanged(arguments: tuple[str, ...]) -> bool:
-    """Run tests once without any change; if they fail, they judge no mutant."""
-    if fails(arguments, compiles=True):
-        report = Path("mutants.log").read_text(encoding="utf-8")
-        raise SystemExit(f"tests fail without any change, so they judge no mutant:\n{report}")
-    return True
+def print_to_log() -> None:
+    """Write what this process and its children print to the log."""
+    log = os.open(LOG, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+    os.dup2(log, 1)
+    os.dup2(log, 2)
+
+
+# Mutants of functions: judged by tests that are collected already
+
+
+class Reached(NamedTuple):
+    """What the tests do without a change: the tests that reach each line of each file, and the seconds of each test."""
+
+    lines: Mapping[str, Mapping[int, Sequence[str]]]
+    seconds: Mapping[str, float]
+
+
+def recorded(work: Callable[[], Reached]) -> Reached:
+    """Return what the tests reach: as an earlier run of the same code and tests recorded it, or by running them."""
+    digest = hashlib.sha256()
+    for path in sorted(path for folder in ("src/usechat", "tests") for path in (ROOT / folder).rglob("*.py")):
+        digest.update(path.read_bytes())
+    record = LOG.with_name(f"mutants-{digest.hexdigest()[:16]}.reached")
+    reached: Reached = pickle.loads(record.read_bytes()) if record.exists() else in_background(work, record)
+    return reached
+
+
+class Loaded:
+    """The functions that are loaded, and the caches of functions."""
+
+    def __init__(self) -> None:
+        self._functions: dict[str, list[types.FunctionType]] = {}
+        self._caches: list[Any] = []
+        for thing in gc.get_objects():
+            if type(thing) is types.FunctionType:  # `isinstance` asks the object, and those of the tests raise
+                self._functions.setdefault(thing.__code__.co_filename, []).append(thing)
+            elif type(thing) is _CACHE:
+                self._caches.append(thing)
+
+    def changed_by(self, mutant: Mutant) -> list[tuple[types.FunctionType, types.CodeType]]:
+        """Return the functions that a mutant changes, with their new code; none if it changes no function."""
+        replacements = mutant.replacements()
+        return [
+            (function, new)
+            for function in self._functions.get(str(ROOT / mutant.path), ())
+            for old, new in replacements
+            if function.__code__ == old
+        ]
+
+    def replace(self, changes: Iterable[tuple[types.FunctionType, types.CodeType]]) -> None:
+        """Change functions, and forget what any function has cached."""
+        for cache in self._caches:
+            cache.cache_clear()
+        for function, code in changes:
+            function.__code__ = code
+
+
+class Judge:
+    """A plugin of pytest that runs the collected tests once, and then again for each mutant that can be patched in."""
+
+    def __init__(self, mutants: Sequence[Mutant]) -> None:
+        self._mutants = mutants
+        self._coverage = coverage.Coverage(data_file=None, source_pkgs=["usechat"], config_file=False)
+        self.outcomes: dict[Mutant, Outcome] = {}
+
+    def run(self) -> dict[Mutant, Outcome]:
+        """Collect the tests, and return what they say about each mutant of a function."""
+        print_to_log()
+        self._coverage.start()
+        code = pytest.main([*OPTIONS, *TESTS], plugins=[self])
+        if code:
+            raise SystemExit(f"pytest ends with {code}")
+        return self.outcomes
+
+    def pytest_runtestloop(self, session: pytest.Session) -> bool:
+        """Run the tests for each mutant instead of once."""
+        reached = recorded(functools.partial(self._reached, session))
+        self._coverage.stop()
+        loaded = Loaded()
+        gc.freeze()
+        jobs = [job for mutant in self._mutants if (job := self._job(session, mutant, reached, loaded))]
+        for mutant, outcome in run_jobs(jobs):
+            self.outcomes[mutant] = outcome
+        return True
+
+    def _reached(self, session: pytest.Session) -> Reached:
+        seconds: dict[str, float] = {}
+        for item in session.items:
+            started = time.monotonic()
+            self._coverage.switch_context(item.nodeid)
+            if run_items(session, [item]):
+                raise SystemExit(f"{item.nodeid} fails without any change")
+            seconds[item.nodeid] = time.monotonic() - started
+        self._coverage.stop()
+        data = self._coverage.get_data()
+        return Reached({name: data.contexts_by_lineno(name) for name in data.measured_files()}, seconds)
+
+    def _job(self, session: pytest.Session, mutant: Mutant, reached: Reached, loaded: Loaded) -> Job | None:
+        changes = loaded.changed_by(mutant)
+        lines = reached.lines[str(ROOT / mutant.path)]
+        names = {name for line in mutant.lines for name in lines.get(line, ())} if changes else {_AT_IMPORT}
+        if _AT_IMPORT in names:
+            return None
+        own, package = tests_of(mutant.path)
+        items = [item for item in session.items if item.nodeid in names and item.nodeid.startswith(package)]
+
+        def order(item: pytest.Item) -> tuple[bool, bool, float]:
+            seconds = reached.seconds[item.nodeid]
+            return seconds > QUICK, not item.nodeid.startswith(own), seconds
+
+        items.sort(key=order)
+        seconds = sum(reached.seconds[item.nodeid] for item in items)
+
+        def work() -> bool:
+            loaded.replace(changes)
+            return run_items(session, items)
+
+        return Job(mutant, work, max(LEAST_SECONDS, SLOWDOWN * seconds))
+
+
+def run_items(session: pytest.Session, items: Sequence[pytest.Item]) -> bool:
+    """Run collected tests until one fails; return whether one did."""
+    for item, following in zip(items, [*items[1:], None], strict=True):
+        session.config.hook.pytest_runtest_protocol(item=item, nextitem=following)
+        if session.testsfailed:
+            return True
+    return False
+
+
+# Mutants of what runs while a module is imported
+
+
+def tests_of(path: Path) -> tuple[tuple[str, ...], str]:
+    """Return the tests of a module, and those of its package."""
+    package = Path("tests", *path.parts[2:-1])
+    own = [str(test) for test in sorted(package.glob(f"test_{path.stem}*.py"))]
+    if path.stem in _STREAM:
+        own.append("tests/protocol/stream")
+    return tuple(own), str(package)
+
+
+def import_job(mutant: Mutant) -> Job:
+    """Return the job that imports the changed module, and runs the tests of its package."""
+    own, package = tests_of(mutant.path)
+    others = [package, "--ignore=tests/runs/redis", *(f"--ignore={name}" for name in own)]
+
+    def work() -> bool:
+        print_to_log()
+        import_changed(mutant)
+        return any(pytest.main([*OPTIONS, *arguments]) != 0 for arguments in (own, others) if arguments)
+
+    return Job(mutant, work, IMPORT_SECONDS)
+
+
+def import_changed(mutant: Mutant) -> None:
+    """Make this process import the changed code of the module."""
+    path = str(ROOT / mutant.path)
+    get_code = importlib.machinery.SourceFileLoader.get_code
+
+    def changed(self: importlib.machinery.SourceFileLoader, fullname: str) -> types.CodeType | None:
+        return compiled(mutant.mutated, path) if self.path == path else get_code(self, fullname)
+
+    importlib.machinery.SourceFileLoader.get_code = changed  # type: ignore[assignment,method-assign]
 
 
 def say(text: str) -> None:
@@ -199,18 +428,25 @@ def say(text: str) -> None:
 
 def main(count: int, seed: int) -> int:
     """Try so many mutants, and print the survivors and the share that was killed."""
-    mutants = [mutant for mutant in sample(count, seed) if mutant.name not in EQUIVALENT]
-    killed = 0
-    with tempfile.TemporaryDirectory() as directory:
-        prepare(Path(directory) / "usechat")
-        for number, mutant in enumerate(mutants, 1):
-            if is_killed(mutant):
-                killed += 1
-            else:
-                say(f"survived: {mutant.name}\n{mutant.diff()}\n")
-            say(f"{killed} of {number} killed, {len(mutants)} in all")
+    os.chdir(ROOT)
+    LOG.parent.mkdir(exist_ok=True)
+    for name in LIBRARIES:
+        __import__(name)
+    drawn = sample(count, seed)
+    mutants = [mutant for mutant in drawn if mutant.name not in EQUIVALENT]
+    outcomes: dict[Mutant, Outcome] = in_background(Judge(mutants).run, LOG.with_suffix(".outcomes"))
+    say(f"{len(outcomes)} mutants of functions are judged; of imports there are {len(mutants) - len(outcomes)}")
+    outcomes.update(run_jobs([import_job(mutant) for mutant in mutants if mutant not in outcomes]))
+    survivors = [mutant for mutant, outcome in outcomes.items() if outcome is Outcome.SURVIVED]
+    for mutant in survivors:
+        say(f"survived: {mutant.name}\n{mutant.diff()}\n")
+    slow = sum(outcome is Outcome.TIMED_OUT for outcome in outcomes.values())
+    killed = len(mutants) - len(survivors)
     share = killed / len(mutants)
-    say(f"{killed} of {len(mutants)} mutants killed: {share:.1%}; {count - len(mutants)} equivalent, seed {seed}")
+    say(
+        f"{killed} of {len(mutants)} mutants killed ({slow} of them by the clock): {share:.1%}; "
+        f"{len(drawn) - len(mutants)} equivalent, seed {seed}"
+    )
     return 0 if share >= LEAST_SHARE else 1
 
 

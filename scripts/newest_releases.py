@@ -44,8 +44,8 @@ def main() -> int:
         for major in MAJORS:
             version, package = fetch(major, Path(directory))
             found = list(differences(major, package))
-            told = "; ".join(found) or "no difference"
-            sys.stdout.write(f"ai {version} (our newest: {NEWEST[major]}): {told}\n")
+            result = "; ".join(found) or "no difference"
+            sys.stdout.write(f"ai {version} (our newest: {NEWEST[major]}): {result}\n")
             differing += bool(found)
     return differing
 

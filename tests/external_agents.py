@@ -1,4 +1,4 @@
-"""The suite of the server, with agents in processes of their own in mind (`USECHAT_TEST_AGENTS=external`).
+"""The suite of the server, with agent processes (`USECHAT_TEST_AGENTS=external`).
 
 Every chat app of the tests gets a store in a real Redis and a queue, and an agent worker with a store of its own in the
 same event loop: everything between web and agent goes through Redis. (Tests that end processes are
@@ -31,7 +31,7 @@ EXTERNAL_AGENTS: Final = os.environ.get("USECHAT_TEST_AGENTS") == "external"
 
 
 def needs_agents_here(reason: str) -> pytest.MarkDecorator:
-    """Skip a test that makes no sense if agents are processes of their own."""
+    """Skip a test that makes no sense with agent processes."""
     return pytest.mark.skipif(EXTERNAL_AGENTS, reason=f"agents are external: {reason}")
 
 

@@ -49,6 +49,13 @@ def examples_in(module: str) -> list[doctest.DocTest]:
     return [found for found in doctest.DocTestFinder().find(import_module(module)) if found.examples]
 
 
+def run(examples: list[doctest.DocTest]) -> None:
+    runner = doctest.DocTestRunner(optionflags=doctest.ELLIPSIS)
+    output: list[str] = []
+    failed = sum(runner.run(example, out=output.append).failed for example in examples)
+    assert not failed, "".join(output)
+
+
 @pytest.mark.parametrize("module", MODULES)
 def test_the_examples_of_a_module_are_true(module: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)  # examples may write files
@@ -58,10 +65,23 @@ def test_the_examples_of_a_module_are_true(module: str, tmp_path: Path, monkeypa
         if not isinstance(missing, MissingDependency) and (missing.name or "usechat").startswith("usechat"):
             raise
         pytest.skip(f"an extra is not installed: {missing}")
-    runner = doctest.DocTestRunner(optionflags=doctest.ELLIPSIS)
-    told: list[str] = []
-    failed = sum(runner.run(example, out=told.append).failed for example in found)
-    assert not failed, "".join(told)
+    run(found)
+
+
+@pytest.mark.parametrize("name", PUBLIC)
+def test_an_example_needs_the_names_of_its_public_module_alone(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A reader can paste it: everything else is imported in it."""
+    monkeypatch.chdir(tmp_path)
+    try:
+        found = load(name)
+    except MissingDependency as missing:
+        pytest.skip(f"an extra is not installed: {missing}")
+    module = import_module(name.rpartition(".")[0])
+    known = {each: getattr(module, each) for each in module.__all__}
+    home = import_module(found.__module__)
+    run(doctest.DocTestFinder().find(found, name, module=home, globs=known))
 
 
 @pytest.mark.parametrize("name", sorted(set(PUBLIC) - WITHOUT_EXAMPLE))

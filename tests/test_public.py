@@ -94,7 +94,7 @@ def test_public_names_are_there_and_explained(module: ModuleType) -> None:
 def unexplained(found: Any) -> list[str]:
     """Return the keyword arguments of a class or function of ours that its docstring does not name."""
     explained = inspect.getdoc(found) or ""
-    if re.search(r"arguments\s+are\s+those\s+of\s+:class:", explained):  # they are explained there
+    if re.search(r"arguments\s+are\s+those\s+of\s+:(class|meth):", explained):  # they are explained there
         return []
     options = [option.name for option in inspect.signature(found).parameters.values() if option.kind is KEYWORD_ONLY]
     return [option for option in options if not re.search(rf"\b{option}\b", explained)]
@@ -108,6 +108,30 @@ def test_help_explains_every_keyword_argument(module: ModuleType) -> None:
     classes = {name: found for name, found in objects.items() if inspect.isclass(found)}
     made = {name: found for name, found in classes.items() if not issubclass(found, (*foreign, dict))}
     missing = {name: unexplained(found) for name, found in (functions | made).items()}
+    assert {name: options for name, options in missing.items() if options} == {}
+
+
+def methods_of(found: type) -> dict[str, Any]:
+    """Return the public methods that a class of ours defines itself."""
+    named = {name: inspect.unwrap(getattr(found, name)) for name in vars(found) if not name.startswith("_")}
+    return {name: each for name, each in named.items() if inspect.isroutine(each)}
+
+
+def words_about(found: type, method: str) -> set[str]:
+    """Return the words of the docstrings of a class, and of a method in it and in its bases."""
+    docs = [found.__doc__, *(getattr(base, method, None).__doc__ for base in found.__mro__)]
+    return set(re.findall(r"\w+", " ".join(doc or "" for doc in docs)))
+
+
+@EVERY
+def test_help_explains_every_keyword_argument_of_a_method(module: ModuleType) -> None:
+    """In the docstring of the method, of the method that it overrides, or of the class."""
+    classes = {name: getattr(module, name) for name in module.__all__ if inspect.isclass(getattr(module, name))}
+    missing = {
+        f"{name}.{method}": [option for option in unexplained(each) if option not in words_about(found, method)]
+        for name, found in classes.items()
+        for method, each in methods_of(found).items()
+    }
     assert {name: options for name, options in missing.items() if options} == {}
 
 

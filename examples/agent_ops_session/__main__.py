@@ -13,7 +13,7 @@ from examples.agent_ops_session.session import Dialect, Release
 async def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m examples.agent_ops_session", description=__doc__)
     parser.add_argument("--port", type=int, default=8765)
-    parser.add_argument("--dialect", choices=get_args(Dialect), default="client", help="what clients are told")
+    parser.add_argument("--dialect", choices=get_args(Dialect), default="client", help="which dialect clients get")
     parser.add_argument("--release", choices=get_args(Release), default="early", help="which upstream it is like")
     options = parser.parse_args()
     async with serving(port=options.port, dialect=options.dialect, release=options.release) as sessions:

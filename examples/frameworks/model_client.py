@@ -11,10 +11,7 @@ from usechat.parts import Part, ToolCall, ToolResult
 
 client = AsyncOpenAI()
 city = {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}
-tool: Any = {
-    "type": "function",
-    "function": {"name": "weather", "description": "Weather.", "parameters": city},
-}
+tool: Any = {"type": "function", "function": {"name": "weather", "description": "Weather.", "parameters": city}}
 
 
 async def agent(turn: Turn) -> AsyncIterator[Part]:

@@ -1,4 +1,4 @@
-"""Every error that usechat raises on purpose, in one tree. The type says whose fault it is, the text what would help.
+"""Every error of usechat that users see, in one tree. The type says whose fault it is, the text what would help.
 
 UsechatError
 ├── ProtocolError                 chunk_type, chunk_id
@@ -276,7 +276,7 @@ class FileTooLarge(TransportError):
 
 
 class RequestRefused(TransportError):
-    """The endpoint answered with a status that is no success.
+    """The endpoint answered with an error status.
 
     The text is that of the body, as the AI SDK's own client shows it. ``status`` and ``body`` hold what was sent.
     """
@@ -288,7 +288,7 @@ class RequestRefused(TransportError):
 
 
 class NotAStream(TransportError):
-    """The endpoint answered with something that is no UI message stream; the text says what it was.
+    """The endpoint answered with something that is not a UI message stream; the text says what it was.
 
     Check the URL: an HTML page, for example, means that it leads to a web page instead of the chat route.
     """
@@ -452,7 +452,7 @@ class StoreUnreachable(RequestError):
     status = 503
 
     def __init__(self) -> None:
-        super().__init__("The store of runs cannot be reached.")
+        super().__init__("The run store cannot be reached.")
 
 
 class TooManyWaiting(RequestError):
@@ -464,7 +464,7 @@ class TooManyWaiting(RequestError):
     status = 503
 
     def __init__(self, *, retry_after: float) -> None:
-        super().__init__("Too many questions are waiting for an answer. Please try again in a moment.")
+        super().__init__("Too many messages are waiting for an answer. Please try again in a moment.")
         self.retry_after = retry_after
 
 
@@ -474,7 +474,7 @@ class ChatsUnreachable(RequestError):
     status = 503
 
     def __init__(self) -> None:
-        super().__init__("The database of chats cannot be reached.")
+        super().__init__("The chat database cannot be reached.")
 
 
 class CannotCheckTokens(RequestError):

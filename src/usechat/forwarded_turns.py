@@ -1,7 +1,7 @@
 """Answers that reach a waiting task from any worker.
 
 A task that waits in a process (:mod:`usechat.waiting_tasks`) is known to that process alone, but the request with the
-answer may come to another worker. That worker puts the turn into the store of runs, under the chat's handle. The
+answer may come to another worker. That worker puts the turn into the run store, under the chat's handle. The
 process that waits takes it, answers it, and puts the parts back in batches, until the end. The other worker sends them
 to its page, so the run belongs to the worker that the page asked, as always.
 

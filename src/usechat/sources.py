@@ -148,6 +148,7 @@ class Adapter(Protocol[EventT_contra]):
 
     Each turn gets an adapter of its own, which is called in the event loop, by one task.
 
+    >>> from usechat.parts import Part, Text
     >>> class Words:
     ...     def feed(self, event: str) -> list[Part]:
     ...         return [Text(event)]
@@ -180,6 +181,8 @@ class AdapterSource(Generic[Event]):
     ``events`` starts the upstream and returns its events, now or as an awaitable. ``adapter`` makes the adapter of one
     turn. ``agent`` names the agent for spans and metrics. See ``docs/adapters.md`` for a complete example.
 
+    >>> from collections.abc import AsyncIterator
+    >>> from usechat.parts import Part
     >>> async def events(turn: Turn) -> AsyncIterator[dict[str, str]]:
     ...     yield {"type": "word", "text": f"You said {turn.text}."}
     >>> class Words:
@@ -246,6 +249,8 @@ async def parts_of(events: AsyncIterable[Event], adapter: Adapter[Event]) -> Asy
     ``events`` is iterated and closed; ``adapter`` is one that was not used yet. An unknown event is counted and
     skipped. What the events raise is raised, unless the adapter's ``close`` makes an ending of it.
 
+    >>> from collections.abc import AsyncIterator
+    >>> from usechat.parts import Part
     >>> class Shout:
     ...     def feed(self, event: str) -> list[Part]:
     ...         return [Text(event.upper())]
@@ -407,7 +412,7 @@ class FactorySource:
         self._closing = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
         self.restartable = False
-        """Whether what was made may be started anew."""
+        """Whether what was made may be restarted."""
 
     async def drive(self, context: TurnContext) -> None:
         """Let what was made answer the turn."""

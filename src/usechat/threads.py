@@ -21,7 +21,7 @@ from usechat.errors import PublicError
 
 __all__ = ["FULL", "AgentThreads"]
 
-FULL: Final = "The server is answering as many questions as it can. Please try again in a moment."
+FULL: Final = "The server is answering as many messages as it can. Please try again in a moment."
 
 T = TypeVar("T")
 

@@ -219,7 +219,7 @@ def test_agents_of_ag_ui_packages_answer_and_nothing_else_does() -> None:
 
 
 def test_an_address_is_one_of_http() -> None:
-    with pytest.raises(InvalidAddress, match="'ws://host/' is no address of an AG-UI agent"):
+    with pytest.raises(InvalidAddress, match="'ws://host/' is not the address of an AG-UI agent"):
         AgUiEndpoint("ws://host/")
 
 

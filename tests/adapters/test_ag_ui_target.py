@@ -93,5 +93,5 @@ def test_an_agent_that_cannot_be_reached_is_a_sentence() -> None:
 
 
 def test_an_address_that_is_none_is_named() -> None:
-    with pytest.raises(InvalidAddress, match="is no address of an AG-UI agent"):
+    with pytest.raises(InvalidAddress, match="is not the address of an AG-UI agent"):
         AgUiTarget().open("localhost:8000", AgUiOptions(), COMMON)

@@ -172,12 +172,12 @@ def test_sessions_are_imported_from_a_file_with_their_participants(sessions: Ses
 @pytest.mark.parametrize(
     ("line", "told"),
     [
-        ("{", "line 4 is no session: "),
-        ('{"session": "s3", "owner": "alice"}', "line 4 is no session: Object missing required field `kind`"),
-        ('{"session": "s3", "owner": "alice", "kind": "odd"}', "line 4 is no session: Invalid enum value 'odd'"),
+        ("{", "line 4 is not a session: "),
+        ('{"session": "s3", "owner": "alice"}', "line 4 is not a session: Object missing required field `kind`"),
+        ('{"session": "s3", "owner": "alice", "kind": "odd"}', "line 4 is not a session: Invalid enum value 'odd'"),
         (
             '{"session": "s3", "owner": "a", "kind": "workflow", "x": 1}',
-            "line 4 is no session: Object contains unknown",
+            "line 4 is not a session: Object contains unknown",
         ),
         ('{"session": "s 3", "owner": "a", "kind": "workflow"}', "'s 3' cannot be the id of a session"),
         ('{"session": "s1", "owner": "a", "kind": "workflow"}', "the session s1 is in the directory already"),

@@ -64,13 +64,13 @@ async def test_an_upstream_that_wants_a_certificate_of_the_client_gets_it(server
 def test_files_that_hold_no_certificate_are_refused(tmp_path: Path, server_file: Path) -> None:
     empty = tmp_path / "empty.pem"
     empty.write_text("")
-    with pytest.raises(UnusableFile, match=r"empty\.pem is no PEM file of certificates"):
+    with pytest.raises(UnusableFile, match=r"empty\.pem is not a PEM file of certificates"):
         upstream_tls(ca=str(empty))
-    with pytest.raises(UnusableFile, match=r"missing\.pem is no PEM file of certificates: No such file"):
+    with pytest.raises(UnusableFile, match=r"missing\.pem is not a PEM file of certificates: No such file"):
         upstream_tls(ca=str(tmp_path / "missing.pem"))
-    with pytest.raises(UnusableFile, match=r"empty\.pem is no certificate with its key"):
+    with pytest.raises(UnusableFile, match=r"empty\.pem is not a certificate with its key"):
         upstream_tls(certificate=str(empty))
-    with pytest.raises(UnusableFile, match=r"with the key .*empty\.pem is no certificate with its key"):
+    with pytest.raises(UnusableFile, match=r"with the key .*empty\.pem is not a certificate with its key"):
         upstream_tls(certificate=str(server_file), key=str(empty))
 
 

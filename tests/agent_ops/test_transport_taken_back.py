@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from websockets.asyncio.server import ServerConnection, serve
 
-from tests.agent_ops.frames import PROMPT, Frame, message, status, user_says
+from tests.agent_ops.frames import INIT, PROMPT, Frame, message, status, user_says
 from tests.agent_ops.talking import PATIENCE, Asked, until
 from usechat.agent_ops import AgentOpsChatTransport
 from usechat.agent_ops import transport as session_transport
@@ -28,6 +28,7 @@ class Upstream:
         self._closes = closes
 
     async def handle(self, connection: ServerConnection) -> None:
+        await connection.send(json.dumps(INIT))
         self.heard.append(json.loads(await connection.recv())["type"])
         await self.go.wait()
         for frame in self._said:

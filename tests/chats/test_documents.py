@@ -35,7 +35,7 @@ def test_the_least_document_is_a_chat() -> None:
         (document(told(user("u1")), told(user("u1"))), "not the only one"),
         (document(told(user(""))), "empty"),
         (document(told(user("u1"), "u0")), "is not listed before it"),
-        (document(told(user("u1")), headId="u2"), "no message of the chat"),
+        (document(told(user("u1")), headId="u2"), "not a message of the chat"),
         (document(told(user("u\0"))), "NUL"),
         (document(told(user("u1")) | {"clientId": "\0"}), "NUL"),
     ],

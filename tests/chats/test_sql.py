@@ -153,7 +153,7 @@ async def test_a_database_that_goes_away_is_unreachable_without_telling_its_addr
         store.save(begun.claim, answer("a1", "A1")),
         store.begin(ask(user("u2")), owner="ada", run_id="r2"),
     ):
-        with pytest.raises(ChatsUnreachable, match=r"^The database of chats cannot be reached\.$"):
+        with pytest.raises(ChatsUnreachable, match=r"^The chat database cannot be reached\.$"):
             await attempt
     assert url not in caplog.text
     await store.close()

@@ -66,7 +66,10 @@ def serving(*answers: Iterable[Item], certificate: Path | None = None) -> Iterat
 def _receive(connection: socket.socket) -> bytes:
     received = b""
     while b"\r\n\r\n" not in received:
-        received += connection.recv(65536)
+        piece = connection.recv(65536)
+        if not piece:
+            return received  # the client did not wait for the answer
+        received += piece
     head, _, body = received.partition(b"\r\n\r\n")
     length = next(
         int(line.split(b":")[1]) for line in head.split(b"\r\n") if line.lower().startswith(b"content-length:")

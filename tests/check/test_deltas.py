@@ -3,7 +3,7 @@
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.check.streams import CALL, FINISH, START, STEP, stream, text, turn
@@ -101,7 +101,6 @@ def more_deltas(chunks: list[Any]) -> list[Any]:
     return [again for chunk in chunks for again in [chunk] * (3 if "delta" in str(chunk) else 1)]
 
 
-@settings(max_examples=300)
 @given(chunks=st.one_of(chunk_lists, mutated_chunk_lists).map(more_deltas))
 def test_a_report_is_the_same_delta_by_delta(chunks: list[Any]) -> None:
     together = check_capture(Capture(name="-", body=body_of(chunks)), ["any"])

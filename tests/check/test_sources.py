@@ -157,9 +157,9 @@ def test_an_encoding_that_nobody_asked_for() -> None:
 def test_a_stream_that_does_not_end_is_cut_by_the_clock() -> None:
     seen = threading.Event()
     with serving([CHUNKED + piece(BODY), seen]) as server:
-        capture = fetch(server.url, timeout=2.5)
+        capture = fetch(server.url, timeout=1)
         seen.set()
-    assert (capture.body, capture.unread) == (BODY, "the server did not end the stream within 2.5 s")
+    assert (capture.body, capture.unread) == (BODY, "the server did not end the stream within 1 s")
 
 
 def test_a_stream_that_does_not_end_is_cut_by_its_size() -> None:

@@ -114,7 +114,7 @@ def test_an_answer_that_waits_for_a_person_is_exit_code_1(chat: Chat) -> None:
         ("hi", ["piped_agents:number"], "piped_agents:number cannot answer: int cannot answer a chat; "),
         ("hi", ["piped_agents:none"], "piped_agents has no 'none'"),
         ("hi", ["piped_agents:parrot", "--sdk", "4"], "'4' is not an AI SDK release"),
-        ("hi", ["ftp://h/"], "'ftp://h/' is no endpoint; "),
+        ("hi", ["ftp://h/"], "'ftp://h/' is not an endpoint; "),
     ],
 )
 def test_what_cannot_be_asked_is_exit_code_2(chat: Chat, text: str, arguments: list[str], complaint: str) -> None:

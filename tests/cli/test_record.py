@@ -56,10 +56,10 @@ def test_what_goes_through_the_proxy_is_recorded_and_can_be_checked(
 @pytest.mark.parametrize(
     ("arguments", "complaint"),
     [
-        (["nowhere", "-o", "a"], "'nowhere' is no endpoint; give a URL such as http://localhost:8000/api/chat"),
+        (["nowhere", "-o", "a"], "'nowhere' is not an endpoint; give a URL such as http://localhost:8000/api/chat"),
         (["http://h/", "-o", "none/a"], "none/a cannot be written: No such file or directory"),
         (["http://h/", "-o", "a", "--cors", "x"], "--cors: 'x' is not an origin; "),
-        (["http://h/", "-o", "a", "--header", "x"], "--header: 'x' and its value are no header; "),
+        (["http://h/", "-o", "a", "--header", "x"], "--header: 'x' and its value are not a header; "),
     ],
 )
 def test_what_cannot_be_recorded_is_told_in_one_line(

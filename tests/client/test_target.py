@@ -88,7 +88,7 @@ def test_a_self_signed_certificate_is_accepted_if_that_is_wanted(tmp_path: Path)
 
 @pytest.mark.parametrize("url", ["localhost:8000/api/chat", "ftp://h/"])
 def test_an_address_that_is_none_is_named(url: str) -> None:
-    with pytest.raises(InvalidAddress, match="is no endpoint; give a URL such as"):
+    with pytest.raises(InvalidAddress, match="is not an endpoint; give a URL such as"):
         AiSdkTarget().open(url, AiSdkOptions(), COMMON)
 
 

@@ -129,7 +129,7 @@ async def test_what_is_no_stream_is_named(body: bytes, what: str) -> None:
     with served(Endpoint(body, content_type="text/html")) as url:
         error = await failure_of(url)
     assert isinstance(error, NotAStream)
-    assert str(error) == f"{url} is no UI message stream: {what}"
+    assert str(error) == f"{url} is not a UI message stream: {what}"
 
 
 async def test_an_empty_stream_is_an_empty_answer() -> None:
@@ -249,7 +249,7 @@ async def test_a_stop_that_nobody_hears_is_told() -> None:
 
 @pytest.mark.parametrize("url", ["localhost:8000", "ftp://example.org", ""])
 def test_what_is_no_address_is_named(url: str) -> None:
-    with pytest.raises(InvalidAddress, match="is no endpoint; give a URL such as"):
+    with pytest.raises(InvalidAddress, match="is not an endpoint; give a URL such as"):
         HttpChatTransport(url)
 
 

@@ -106,7 +106,7 @@ async def test_an_address_without_a_socket_is_refused(served: Served) -> None:
 
 @pytest.mark.parametrize("url", ["ftp://h/", "ws://", "ws://h/#x", "h"])
 def test_what_is_no_socket_is_named(url: str) -> None:
-    with pytest.raises(InvalidAddress, match="is no socket"):
+    with pytest.raises(InvalidAddress, match="is not the URL of a WebSocket"):
         WebSocketChatTransport(url)
 
 

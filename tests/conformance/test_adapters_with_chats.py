@@ -1,4 +1,4 @@
-"""A LangGraph checkpointer and our store of chats stay in step: the model sees what people see, whatever they edit."""
+"""A LangGraph checkpointer and our chat store stay in step: the model sees what people see, whatever they edit."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""What every store of chats does: the same tests for memory, an SQLite file and a real PostgreSQL, with two workers."""
+"""What every chat store does: the same tests for memory, an SQLite file and a real PostgreSQL, with two workers."""
 
 import asyncio
 import base64

@@ -1,4 +1,4 @@
-"""What every store of runs does: the same tests for memory and every kind of Redis, with one worker and with two."""
+"""What every run store does: the same tests for memory and every kind of Redis, with one worker and with two."""
 
 import asyncio
 import itertools

@@ -59,5 +59,5 @@ def test_the_log_has_what_people_are_not_told(caplog: pytest.LogCaptureFixture) 
 
 
 def test_what_is_no_address_is_refused_at_once() -> None:
-    with pytest.raises(InvalidAddress, match="'chatFlow' is no address of a flow; give one such as http"):
+    with pytest.raises(InvalidAddress, match="'chatFlow' is not the address of a flow; give one such as http"):
         GenkitChatTransport("chatFlow")

@@ -236,7 +236,7 @@ async def test_a_late_ref_is_given_back_with_the_answer() -> None:
 
 @pytest.mark.parametrize("build", [text_input, history_input])
 async def test_a_flow_that_cannot_go_on_says_so_instead_of_being_asked_again(build: Any) -> None:
-    with pytest.raises(PublicError, match="cannot go on after an answer to its tools"):
+    with pytest.raises(PublicError, match="cannot continue with a tool"):
         build(turn(user("one"), assistant(STEP, ANSWERED)))
 
 

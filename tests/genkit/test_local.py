@@ -250,7 +250,7 @@ async def test_input_that_the_flow_refuses_is_an_error() -> None:
 def test_what_is_no_chat_is_refused_at_once() -> None:
     with pytest.raises(CannotAnswer, match="the flow add takes first, second, which a chat does not have; name the"):
         GenkitChatTransport(scripted.add)
-    with pytest.raises(CannotAnswer, match="int is no Genkit flow; give a URL, or a flow"):
+    with pytest.raises(CannotAnswer, match="int is not a Genkit flow; give a URL, or a flow"):
         GenkitChatTransport(4)
 
 

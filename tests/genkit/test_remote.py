@@ -220,7 +220,7 @@ async def test_builders_are_chosen_by_the_user(served: Served) -> None:
 async def test_a_flow_without_tools_of_the_page_is_not_asked_again(served: Served) -> None:
     answered = {"type": "tool-ask", "toolCallId": "c", "state": "output-available", "input": {}, "output": 1}
     transport = GenkitChatTransport(url(served, "listening"))
-    with pytest.raises(StreamFailed, match="cannot go on after an answer to its tools"):
+    with pytest.raises(StreamFailed, match="cannot continue with a tool"):
         await answer(transport, asked(user("hi"), assistant(answered)))
     assert HEARD == []
 
@@ -352,5 +352,5 @@ async def test_a_reflection_server_that_does_not_answer_is_asked_again(
 
 
 def test_an_address_of_a_reflection_server_is_checked() -> None:
-    with pytest.raises(InvalidAddress, match="'3100' is no address of a reflection server"):
+    with pytest.raises(InvalidAddress, match="'3100' is not the address of a reflection server"):
         GenkitChatTransport("http://127.0.0.1/flow", reflection="3100")

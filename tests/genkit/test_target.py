@@ -59,10 +59,10 @@ def test_a_target_is_an_address_or_an_object(target: str, also: tuple[str, ...])
     ("target", "sentence"),
     [
         ("http://127.0.0.1/flow#json", "#json is not an input of a flow; there are #text, #history, #messages"),
-        ("http:///flow", "'http:///flow' is no address of a flow; give one such as http"),
+        ("http:///flow", "'http:///flow' is not the address of a flow; give one such as http"),
         ("tests.genkit.scripted:add", "the flow add takes first, second, which a chat does not have; name the"),
-        ("tests.genkit.scripted:ai", "Genkit is no Genkit flow; give a URL, or a flow, prompt or agent"),
-        ("127.0.0.1:3400/flow", "'127.0.0.1:3400/flow' is no address of a flow; give one such as http"),
+        ("tests.genkit.scripted:ai", "Genkit is not a Genkit flow; give a URL, or a flow, prompt or agent"),
+        ("127.0.0.1:3400/flow", "'127.0.0.1:3400/flow' is not the address of a flow; give one such as http"),
         ("chatFlow", "'chatFlow' names no object; give MODULE:NAME"),
         ("my/app.py", "'my/app.py' names no object; give MODULE:NAME"),
     ],
@@ -83,9 +83,9 @@ def test_a_bad_target_is_a_sentence(target: str, sentence: str, capsys: pytest.C
         (["http://127.0.0.1/flow#text", "--input", "q=text"], "#text and --input contradict each other; give one"),
         (
             ["http://127.0.0.1/flow", "--header", "x-key"],
-            "--header: 'x-key' and its value are no header; write",
+            "--header: 'x-key' and its value are not a header; write",
         ),
-        (["http://127.0.0.1/flow", "--header", "a b: c"], "--header: 'a b' and its value are no header; write"),
+        (["http://127.0.0.1/flow", "--header", "a b: c"], "--header: 'a b' and its value are not a header; write"),
         (["http://127.0.0.1/flow", "--upstream-token", "gone"], "--upstream-token: gone cannot be read: No such file"),
         (
             ["http://127.0.0.1/flow", "--respond-to", "ask"],

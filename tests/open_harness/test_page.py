@@ -107,7 +107,7 @@ def test_the_flow_that_the_page_begins_with_is_one() -> None:
 
 def test_the_page_names_every_type_of_node_and_every_event_that_a_page_sees() -> None:
     unseen = {"flow:start", "flow:resumed", "node:complete", "node:skipped", "edge:fire", "loop:iterate", "state:patch"}
-    unseen |= {"command:received", "agent:start", "agent:paused", "agent:aborted", "recording:linked", "input:received"}
+    unseen |= {"command:received", "agent:paused", "agent:aborted", "recording:linked", "input:received"}
     assert [kind for kind in default_registry().names() if f"| `{kind}` |" not in PAGE] == []
     assert {kind for kind in REQUIRED if f"`{kind}`" not in PAGE} == unseen
 

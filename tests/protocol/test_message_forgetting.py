@@ -1,5 +1,7 @@
 """A builder that forgets the content of its message reads on as before."""
 
+import gc
+import tracemalloc
 from typing import Any
 
 import pytest
@@ -12,6 +14,7 @@ from usechat.protocol.chunks import (
     Chunk,
     DataChunk,
     MessageMetadataChunk,
+    ResetStepChunk,
     StartStepChunk,
     TextDeltaChunk,
     TextEndChunk,
@@ -62,9 +65,23 @@ def test_forgetting_changes_nothing_of_what_is_accepted(sdk: str, chunks: list[C
     whole, forgetful = MessageBuilder(sdk=sdk), MessageBuilder(sdk=sdk)
     for chunk in chunks:
         assert receive(whole, chunk) == receive(forgetful, chunk)
-        assert states(whole) == states(forgetful)
         forgetful.forget()
-        assert states(whole) == states(forgetful)
+        assert_is_the_same_but_for_finished_calls(whole, forgetful)
+    for part in whole.tool_parts():
+        late = ToolOutputAvailableChunk(part["toolCallId"], 1, dynamic=part["type"] == "dynamic-tool")
+        assert receive(whole, late) == receive(forgetful, late)
+        assert_is_the_same_but_for_finished_calls(whole, forgetful)
+
+
+def assert_is_the_same_but_for_finished_calls(whole: MessageBuilder, forgetful: MessageBuilder) -> None:
+    [tools, in_step], [kept, kept_in_step] = states(whole), states(forgetful)
+    assert in_step == kept_in_step
+    assert tools[len(tools) - in_step :] == kept[len(kept) - in_step :]
+    finished = [
+        tool for tool in tools[: len(tools) - in_step] if tool["state"].startswith("output") and tool["a"] is None
+    ]
+    assert [tool for tool in tools if tool not in finished] == [tool for tool in kept if tool not in finished]
+    assert all(tool in tools for tool in kept)
 
 
 def test_the_content_is_gone_and_the_calls_are_kept() -> None:
@@ -90,7 +107,6 @@ def test_the_content_is_gone_and_the_calls_are_kept() -> None:
         "role": "assistant",
         "metadata": {},
         "parts": [
-            {"type": "tool-search", "toolCallId": "c1", "state": "output-available"},
             {"type": "tool-delete", "toolCallId": "c2", "state": "approval-requested", "approval": {"id": "a"}},
             {"type": "step-start"},
             {"type": "tool-write", "toolCallId": "c3", "state": "input-streaming"},
@@ -108,6 +124,103 @@ def test_open_blocks_and_inputs_stay_open() -> None:
     builder.receive(TextEndChunk("1"))
     builder.receive(ToolInputDeltaChunk("c", "1"))
     assert [part.get("state") for part in builder.message["parts"]] == ["input-streaming"]
+
+
+@pytest.mark.parametrize("metadata", [{}, {"toolMetadata": {"a": 1}}])
+@pytest.mark.parametrize("dynamic", [None, True])
+def test_a_finished_call_is_found_again(dynamic: bool | None, metadata: dict[str, Any]) -> None:
+    """Its input goes on as a part of the later step, as clients do it, and has its result there."""
+    builder = MessageBuilder(sdk="7", message_id="m")
+    for chunk in (
+        StartStepChunk(),
+        ToolInputStartChunk("c1", "write", dynamic=dynamic, title="Write", tool_metadata=metadata.get("toolMetadata")),
+        ToolInputDeltaChunk("c1", '{"a":1}'),
+        ToolInputAvailableChunk("c1", "write", {"a": 1}, dynamic=dynamic),
+        ToolOutputAvailableChunk("c1", 1, dynamic=dynamic),
+        ToolInputAvailableChunk("c2", "read", {}),
+        StartStepChunk(),
+    ):
+        builder.receive(chunk)
+    builder.forget()
+    kind = {"type": "dynamic-tool", "toolName": "write"} if dynamic else {"type": "tool-write"}
+    waiting = {"type": "tool-read", "toolCallId": "c2", "state": "input-available"}
+    assert builder.message["parts"] == [waiting, {"type": "step-start"}]
+    builder.receive(ToolInputDeltaChunk("c1", "[2"))
+    streaming = kind | {"toolCallId": "c1", "state": "input-streaming", "title": "Write", "input": [2]} | metadata
+    streaming |= {} if dynamic else {"rawInput": "[2"}
+    assert builder.message["parts"] == [waiting, {"type": "step-start"}, streaming]
+    builder.forget()
+    builder.receive(StartStepChunk())
+    builder.receive(ToolOutputAvailableChunk("c1", 3, dynamic=dynamic))
+    [late] = [part for part in builder.message["parts"] if part.get("output")]
+    assert late == kind | {"toolCallId": "c1", "state": "output-available", "output": 3}
+
+
+def test_a_call_with_a_late_result_has_its_part_again() -> None:
+    builder = MessageBuilder(sdk="7", message_id="m")
+    for chunk in (
+        StartStepChunk(),
+        ToolInputAvailableChunk("c1", "write", {"a": 1}, provider_executed=True),
+        ToolOutputAvailableChunk("c1", 1),
+        StartStepChunk(),
+        TextStartChunk("1"),
+    ):
+        builder.receive(chunk)
+    builder.forget()
+    builder.forget()
+    assert builder.message["parts"] == [{"type": "step-start"}]
+    builder.receive(ToolOutputAvailableChunk("c1", 2))
+    part = {
+        "type": "tool-write",
+        "toolCallId": "c1",
+        "state": "output-available",
+        "output": 2,
+        "providerExecuted": True,
+    }
+    assert builder.message["parts"] == [part, {"type": "step-start"}]
+
+
+def test_a_step_that_is_taken_back_leaves_no_input_open() -> None:
+    builder = MessageBuilder(sdk="7", message_id="m")
+    for chunk in (
+        StartStepChunk(),
+        ToolInputStartChunk("c1", "write"),
+        ToolInputAvailableChunk("c1", "write", {}),
+        ToolOutputAvailableChunk("c1", 1),
+        StartStepChunk(),
+    ):
+        builder.receive(chunk)
+    builder.forget()
+    builder.receive(ResetStepChunk())
+    assert receive(builder, ToolInputDeltaChunk("c1", "1")).startswith("UIMessageStreamError")
+
+
+def test_a_part_that_someone_else_made_is_kept() -> None:
+    odd: list[Any] = [{"type": "tool-x", "toolCallId": 1}, {"type": "tool-x", "toolCallId": "c", "toolName": {}}]
+    parts = [part | {"state": "output-available"} for part in odd] + [{"type": "step-start"}]
+    builder = MessageBuilder(sdk="7", message={"id": "m", "role": "assistant", "parts": parts})
+    builder.forget()
+    assert builder.message["parts"] == parts
+
+
+def test_finished_calls_take_little_memory() -> None:
+    def size(calls: int) -> int:
+        tracemalloc.start()
+        builder = MessageBuilder(sdk="7", message_id="m")
+        for number in range(calls):
+            name = f"call-{number}"
+            builder.receive(StartStepChunk())
+            builder.receive(ToolInputStartChunk(name, "write"))
+            builder.receive(ToolInputDeltaChunk(name, '{"a":1}'))
+            builder.receive(ToolInputAvailableChunk(name, "write", {"a": number}))
+            builder.receive(ToolOutputAvailableChunk(name, [number]))
+        builder.forget()
+        gc.collect()
+        result = tracemalloc.get_traced_memory()[0]
+        tracemalloc.stop()
+        return result
+
+    assert (size(400) - size(200)) / 200 < 400  # bytes per call: its id, and a row in each of two indexes
 
 
 def test_metadata_that_is_no_object_stays_what_it_is() -> None:

@@ -134,7 +134,7 @@ async def test_a_redis_that_is_away_does_not_keep_a_chat_busy(tmp_path: Path) ->
         await survivor.app.shut_down()
 
 
-# With agents in processes of their own.
+# With agent processes.
 
 
 @pytest.fixture

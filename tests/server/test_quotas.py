@@ -86,7 +86,7 @@ async def test_runs_at_once_are_limited_per_person(stores: list[RunStore]) -> No
     workers = Workers(stores, Quotas(concurrent_runs=1))
     running = asyncio.ensure_future(workers.ask("wait"))
     await asyncio.wait_for(workers.begun.wait(), 30)
-    assert await workers.ask() == (429, "More than 1 answers at once. Please wait.", "5")
+    assert await workers.ask() == (429, "More than 1 messages at once. Please wait.", "5")
     assert (await workers.ask(name="bob"))[0] == 200
     workers.gate.set()
     assert (await running)[0] == 200

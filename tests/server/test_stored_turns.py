@@ -463,11 +463,11 @@ async def test_a_title_that_cannot_be_made_is_logged_and_the_first_words_stay(
     await asyncio.sleep(0)
     assert (await stored(chats)).chat.title == "One"
     assert [record.getMessage() for record in caplog.records if record.levelname == "ERROR"] == [
-        "chat c1: making its title failed"
+        "chat c1: the title could not be made"
     ]
 
 
-@needs_agents_here("the store of runs is one that the test has made")
+@needs_agents_here("the run store is one that the test has made")
 async def test_a_chat_is_free_if_its_run_cannot_start(
     make: Callable[..., httpx2.AsyncClient], agent: Agent, chats: ChatStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -495,11 +495,11 @@ async def test_a_database_that_is_away_is_503_and_named_by_the_readiness(
         app = ChatApp(agent, chats=chats, settings=Settings(sdk="7"), metrics=False)
         client = httpx2.AsyncClient(transport=httpx2.ASGITransport(app), base_url="http://a", timeout=60)
         unusable = await client.get("/readyz")
-        assert (unusable.status_code, unusable.text) == (503, "The database of chats cannot be used; the log says why.")
+        assert (unusable.status_code, unusable.text) == (503, "The chat database cannot be used; the log says why.")
         assert "run: usechat chats migrate" in caplog.text
         await chats.migrate()
         assert (await client.get("/readyz")).text == "ok"
-    away = "The database of chats cannot be reached."
+    away = "The chat database cannot be reached."
     for response in (
         await client.get("/readyz"),
         await client.post("/api/chat", json={"id": "c1", "messages": [user("u1", "Hi")]}),

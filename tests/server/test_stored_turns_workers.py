@@ -38,7 +38,7 @@ class Agent:
 
 
 class Workers:
-    """Two workers with a store of chats each, on one file."""
+    """Two workers with a chat store each, on one file."""
 
     def __init__(self, file: Path, agent: Agent, runs: list[RunStore]) -> None:
         self.chats: ChatStore = SqlChats(str(file))

@@ -338,15 +338,15 @@ async def test_an_agent_that_fails_is_reported_like_in_one_process(tier: Tier) -
 
 
 def test_a_queue_needs_a_store_that_is_shared(server: RedisServer) -> None:
-    with pytest.raises(CannotAnswer, match="need a store that is shared"):
+    with pytest.raises(CannotAnswer, match="need a run store that is shared"):
         ChatApp(RedisTurns(RedisRuns(server.url), "agents"), runs=MemoryRuns())
 
 
 @pytest.mark.parametrize(
     ("option", "sentence"),
     [
-        ({"chats": MemoryChats()}, "agents in processes of their own need a store of chats that is shared"),
-        ({"chats": SqlChats("chats.db"), "titles": print}, "agents in processes of their own make the titles"),
+        ({"chats": MemoryChats()}, "agent processes need a chat store that is shared"),
+        ({"chats": SqlChats("chats.db"), "titles": print}, "agent processes make the titles"),
     ],
 )
 def test_what_agent_processes_do_not_share_is_refused_together_with_a_queue(

@@ -144,7 +144,9 @@ class AgUiEndpoint(_AgUiRuns):
         super().__init__(options)
         address = urlsplit(url)
         if address.scheme not in ("http", "https") or not address.hostname:
-            raise InvalidAddress(f"{url!r} is no address of an AG-UI agent; give one such as http://127.0.0.1:8000/")
+            raise InvalidAddress(
+                f"{url!r} is not the address of an AG-UI agent; give one such as http://127.0.0.1:8000/"
+            )
         self._url = url
         self._headers = dict(headers)
         self._pass_on = frozenset(name.lower() for name in pass_on)
@@ -198,9 +200,9 @@ async def _decoded(received: AsyncIterable[bytes]) -> AsyncGenerator[_Event]:
             try:
                 found = msgspec.json.decode(event.data)
             except msgspec.DecodeError as error:
-                raise InvalidJSON(f"event {event.number} of the AG-UI endpoint is no JSON: {error}") from None
+                raise InvalidJSON(f"event {event.number} of the AG-UI endpoint is not JSON: {error}") from None
             if not isinstance(found, dict):
-                raise InvalidJSON(f"event {event.number} of the AG-UI endpoint is no JSON object")
+                raise InvalidJSON(f"event {event.number} of the AG-UI endpoint is not a JSON object")
             yield found
 
 
@@ -210,9 +212,12 @@ async def _decoded(received: AsyncIterable[bytes]) -> AsyncGenerator[_Event]:
 def run_input(turn: Turn) -> dict[str, Any]:
     """Return the input of a run on a turn, in JSON: the whole chat, and the answers to interrupts.
 
-    >>> async def answer(turn: Turn) -> AsyncIterator[Part]:
-    ...     async for part in parts(agent.run(RunAgentInput.model_validate(run_input(turn)))):
-    ...         yield part
+    >>> from usechat.testing import AgentClient
+    >>> async def answer(turn):
+    ...     return run_input(turn)["messages"][-1]["content"]
+    >>> with AgentClient(answer) as client:
+    ...     client.ask("Hello").text
+    'Hello'
     """
     answered = {answer.tool_call_id for answer in turn.approvals}
     answered |= {output.tool_call_id for output in turn.tool_outputs if output.tool_name == _QUESTION}
@@ -500,9 +505,16 @@ def _is_provided(call_id: str) -> bool | None:
 def parts(events: AsyncIterable[Any]) -> AsyncIterator[Part]:
     """Yield the parts of a run, inside an agent function.
 
-    >>> async def answer(turn: Turn) -> AsyncIterator[Part]:
-    ...     async for part in parts(agent.run(run_input)):
+    >>> from usechat.testing import AgentClient
+    >>> async def run(text):
+    ...     yield {"type": "TEXT_MESSAGE_CHUNK", "messageId": "m1", "delta": f"You said {text}."}
+    ...     yield {"type": "RUN_FINISHED"}
+    >>> async def answer(turn):
+    ...     async for part in parts(run(turn.text)):
     ...         yield part
+    >>> with AgentClient(answer) as client:
+    ...     client.ask("Hello").text
+    'You said Hello.'
     """
     return parts_of(events, AgUiAdapter())
 

@@ -18,9 +18,9 @@ class AgUiOptions(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class AgUiTarget:
-    """Serves an agent that speaks AG-UI, in any language, over HTTP."""
+    """Serves an agent behind the AG-UI protocol, in any language, over HTTP."""
 
-    summary = "an agent that speaks AG-UI, in any language: http://HOST/PATH"
+    summary = "an agent behind the AG-UI protocol, in any language: http://HOST/PATH"
     options = AgUiOptions
 
     def recognises(self, target: str) -> bool:  # noqa: ARG002

@@ -9,7 +9,7 @@ takes the arguments of a run.
 **History.** An agent gets the whole chat in every turn, in a session of its own.
 
 **Pauses.** Tools with ``approval_mode="always_require"`` end the run. The session that it needs to go on holds the
-whole history, so it never goes to the page: the store of runs keeps it, and it is used once. Tools without a function
+whole history, so it never goes to the page: the run store keeps it, and it is used once. Tools without a function
 wait for an output of the page.
 """
 
@@ -71,6 +71,7 @@ class AgentFrameworkSource(FrameworkSource[Any]):
     ``options`` are further arguments of ``run``, such as ``options`` or ``tools``: as a mapping, or as a function of
     the turn that returns one. The session is set here.
 
+    >>> from typing import Any
     >>> def source(agent: Any) -> AgentFrameworkSource:  # for chat_response or ChatApp
     ...     return AgentFrameworkSource(agent, options={"options": {"temperature": 0}})
     """
@@ -281,9 +282,15 @@ def _provided_output(content: Mapping[str, Any]) -> Any:
 def parts(updates: AsyncIterable[Any]) -> AsyncIterator[Part]:
     """Yield the parts of a run, inside an agent function.
 
-    >>> async def answer(turn: Turn) -> AsyncIterator[Part]:
-    ...     async for part in parts(agent.run(turn.text, stream=True)):
+    >>> from usechat.testing import AgentClient
+    >>> async def run(text):  # instead of agent.run(text, stream=True)
+    ...     yield {"role": "assistant", "contents": [{"type": "text", "text": f"You said {text}."}]}
+    >>> async def answer(turn):
+    ...     async for part in parts(run(turn.text)):
     ...         yield part
+    >>> with AgentClient(answer) as client:
+    ...     client.ask("Hello").text
+    'You said Hello.'
     """
     return parts_of(updates, AgentFrameworkAdapter())
 

@@ -11,12 +11,12 @@ values. The events of a team's members are lanes of their own.
 caller's own; runs that were regenerated or edited are removed from it. Any other agent gets the whole chat.
 
 **Pauses.** Tools with ``requires_confirmation`` ask for an approval; ``external_execution`` and ``requires_user_input``
-wait for an output of the page. The paused run is kept in the agent's database, or in this process if it has none.
+wait for an output of the page. The paused run is kept in the agent's database, or by the store of runs if it has none.
 """
 
 import ast
 import inspect
-from collections import OrderedDict
+import json
 from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Collection, Iterable, Iterator, Mapping
 from contextlib import aclosing, suppress
 from typing import Any, Final
@@ -52,11 +52,11 @@ from usechat.protocol.parts import (
 )
 from usechat.protocol.values import json_text, json_value
 from usechat.sources import parts_of
-from usechat.turn import AgentInfo, Turn
+from usechat.turn import AgentInfo, Turn, current_context
 
 __all__ = ["AgnoAdapter", "AgnoSource", "parts", "source_of", "to_agno"]
 
-_MOST_PAUSED: Final = 10_000
+_FRAMEWORK: Final = "agno"
 _LONGEST_LITERAL: Final = 100_000
 """How long a result may be that is read as a Python literal."""
 _OURS: Final = "usechat_message"
@@ -89,6 +89,7 @@ class AgnoSource(FrameworkSource[Any]):
     ``options`` are further arguments of ``arun``, such as ``session_state`` or ``dependencies``: as a mapping, or as a
     function of the turn that returns one. The session and the user are set here.
 
+    >>> from typing import Any
     >>> def source(agent: Any) -> AgnoSource:  # for chat_response or ChatApp
     ...     return AgnoSource(agent, options=lambda turn: {"dependencies": {"chat": turn.chat_id}})
     """
@@ -96,9 +97,8 @@ class AgnoSource(FrameworkSource[Any]):
     def __init__(self, agent: Any, *, options: Options = NO_OPTIONS) -> None:
         self._agent = agent
         self._options = options
-        self._paused: OrderedDict[str, Any] = OrderedDict()
         self.adapter = AgnoAdapter
-        self.info = AgentInfo("agno", agent.name)
+        self.info = AgentInfo(_FRAMEWORK, agent.name)
 
     async def events(self, turn: Turn) -> AsyncGenerator[Any]:
         """Run the agent on the turn, or continue the run that waits for the turn's answers."""
@@ -111,15 +111,16 @@ class AgnoSource(FrameworkSource[Any]):
             "session_id": thread,
             "user_id": thread.partition("/")[0] or None,
         }
-        async with aclosing(await self._run(turn, thread, arguments)) as events:
+        async with aclosing(await self._run(turn, arguments)) as events:
             async for event in events:
                 if _kind(event):
                     yield event
                 elif event.is_paused and self._agent.db is None:
-                    self._keep(thread, event)
+                    state = json.dumps(event.to_dict()).encode()
+                    await current_context().states.keep_state(conversation.state_handle(turn, _FRAMEWORK), state)
 
-    async def _run(self, turn: Turn, thread: str, arguments: dict[str, Any]) -> AsyncGenerator[Any]:
-        waiting = self._paused.pop(thread, None)  # also if another message supersedes it
+    async def _run(self, turn: Turn, arguments: dict[str, Any]) -> AsyncGenerator[Any]:
+        waiting = await self._kept_pause(turn)  # also if another message supersedes it
         if turn.approvals or turn.tool_outputs:
             run = await self._stored_pause(arguments) if waiting is None else waiting
             if run is None:
@@ -148,10 +149,19 @@ class AgnoSource(FrameworkSource[Any]):
                 await self._agent.acancel_run(run_id)
             await run.aclose()
 
-    def _keep(self, thread: str, run: Any) -> None:
-        self._paused[thread] = run
-        if len(self._paused) > _MOST_PAUSED:
-            self._paused.popitem(last=False)
+    async def _kept_pause(self, turn: Turn) -> Any:
+        """Return the paused run of an agent without a database, which the store of runs keeps."""
+        state = await current_context().states.take_state(conversation.state_handle(turn, _FRAMEWORK))
+        if state is None:
+            return None
+        is_team = isinstance(self._agent, imported("agno.team", "agno", "agno").Team)
+        kind = ("agno.run.team", "TeamRunOutput") if is_team else ("agno.run.agent", "RunOutput")
+        run = getattr(imported(kind[0], "agno", "agno"), kind[1]).from_dict(json.loads(state))
+        tools = {tool.tool_call_id: tool for tool in run.tools or ()}
+        for requirement in run.requirements or ():  # an answer must reach the execution that the run goes on with
+            call_id = requirement.tool_execution.tool_call_id
+            requirement.tool_execution = tools.get(call_id, requirement.tool_execution)
+        return run
 
     async def _session(self, arguments: Mapping[str, Any]) -> Any:
         return await self._agent.aget_session(session_id=arguments["session_id"], user_id=arguments["user_id"])
@@ -355,9 +365,17 @@ def _value(text: Any) -> Any:
 def parts(events: AsyncIterable[Any]) -> AsyncIterator[Part]:
     """Yield the parts of a run, inside an agent function.
 
-    >>> async def answer(turn: Turn) -> AsyncIterator[Part]:
-    ...     async for part in parts(agent.arun(turn.text, stream=True, stream_events=True)):
+    >>> from types import SimpleNamespace
+    >>> from usechat.testing import AgentClient
+    >>> async def run(text):  # instead of agent.arun(text, stream=True, stream_events=True)
+    ...     yield SimpleNamespace(event="RunContent", run_id="r1", content=text, reasoning_content=None, image=None)
+    ...     yield SimpleNamespace(event="RunCompleted", run_id="r1", content=text, metrics=None)
+    >>> async def answer(turn):
+    ...     async for part in parts(run(turn.text)):
     ...         yield part
+    >>> with AgentClient(answer) as client:
+    ...     client.ask("Hello").text
+    'Hello'
     """
     return parts_of(events, AgnoAdapter())
 

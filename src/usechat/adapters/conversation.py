@@ -157,7 +157,10 @@ def sub_agent(name: str, lane: str, adapter: Callable[[], AdapterT]) -> tuple[Ad
 
 
 def show(speaker: SubAgent, adapter: Adapter[Any], event: Any) -> None:
-    """Send the parts of an event of a sub-agent; count one that its adapter does not know."""
+    """Send the parts of an event of a sub-agent; count one that its adapter does not know.
+
+    The adapter is never closed: the ending of a sub-agent is not that of the turn, so it would be dropped.
+    """
     context = current_context()
     try:
         for part in speaker.parts(adapter.feed(event)):

@@ -83,6 +83,7 @@ class GoogleAdkSource(FrameworkSource[Any]):
     ``options`` are further arguments of ``run_async``, such as ``state_delta`` or ``run_config``: as a mapping, or as a
     function of the turn that returns one. The session, the user and the streaming mode are set here.
 
+    >>> from typing import Any
     >>> def source(runner: Any) -> GoogleAdkSource:  # for chat_response or ChatApp
     ...     return GoogleAdkSource(runner, options=lambda turn: {"state_delta": {"chat": turn.chat_id}})
     """
@@ -321,9 +322,12 @@ def _data_url(blob: Any) -> str:
 def parts(events: AsyncIterable[Any]) -> AsyncIterator[Part]:
     """Yield the parts of a run, inside an agent function.
 
-    >>> async def answer(turn: Turn) -> AsyncIterator[Part]:
-    ...     async for part in parts(runner.run_async(user_id="ann", session_id="1", new_message=content)):
-    ...         yield part
+    >>> def agent(runner, content):
+    ...     async def answer(turn):
+    ...         async for part in parts(runner.run_async(user_id="ann", session_id="1", new_message=content)):
+    ...             yield part
+    ...
+    ...     return answer
     """
     return parts_of(events, GoogleAdkAdapter())
 

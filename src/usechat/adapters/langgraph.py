@@ -569,9 +569,17 @@ def _plain(value: Any) -> Any:
 def parts(events: AsyncIterable[Event]) -> AsyncIterator[Part]:
     """Yield the parts of a run, inside an agent function.
 
-    >>> async def agent(turn: Turn) -> AsyncIterator[Part]:
-    ...     async for part in parts(graph.astream({"question": turn.text}, **STREAM)):
+    >>> from langchain_core.messages import AIMessage
+    >>> from langgraph.graph import START, MessagesState, StateGraph
+    >>> from usechat.testing import AgentClient
+    >>> builder = StateGraph(MessagesState).add_node("answer", lambda state: {"messages": [AIMessage("Hello")]})
+    >>> graph = builder.add_edge(START, "answer").compile()
+    >>> async def agent(turn):
+    ...     async for part in parts(graph.astream({"messages": [("user", turn.text)]}, **STREAM)):
     ...         yield part
+    >>> with AgentClient(agent) as client:
+    ...     client.ask("Hi").text
+    'Hello'
     """
     return parts_of(events, LangGraphAdapter())
 

@@ -9,7 +9,7 @@ waits for an approval. The SDK gives the events of the Responses API whatever th
 **History.** An agent gets the whole chat in every turn.
 
 **Pauses.** Tools with ``needs_approval`` end the run. What it needs to go on (``RunState``) holds the whole history, so
-it never goes to the page: the store of runs keeps it, under a handle made of the caller's identity and the chat's id,
+it never goes to the page: the run store keeps it, under a handle made of the caller's identity and the chat's id,
 and it is used once.
 
 **Other agents.** An agent that takes over (handoff), and one that is a tool with ``on_stream=show_sub_agent``, has a
@@ -209,7 +209,9 @@ async def show_sub_agent(event: AgentToolStreamEvent) -> None:
 def parts(result: RunResultStreaming) -> AsyncIterator[Part]:
     """Yield the parts of a run, inside an agent function.
 
-    >>> async def answer(turn: Turn) -> AsyncIterator[Part]:
+    >>> from agents import Agent, Runner
+    >>> agent = Agent(name="assistant")
+    >>> async def answer(turn):
     ...     async for part in parts(Runner.run_streamed(agent, turn.text)):
     ...         yield part
     """

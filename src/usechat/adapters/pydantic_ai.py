@@ -303,7 +303,7 @@ class PydanticAIAdapter:
             yield ToolCall(part.tool_call_id, part.tool_name, tool_input or {}, provider_executed=is_native)
 
     def _native_result(self, part: NativeToolReturnPart) -> Iterator[Part]:
-        """Yield the result of a tool that the provider ran; a call that was not told stands before it."""
+        """Yield the result of a tool that the provider ran; a call that was not reported is sent before it."""
         if part.tool_call_id not in self._known:
             self._known.add(part.tool_call_id)
             yield ToolCall(part.tool_call_id, part.tool_name, {}, provider_executed=True)
@@ -364,10 +364,17 @@ def _ending(result: Any) -> Iterator[Part]:
 def parts(events: AsyncIterable[Any]) -> AsyncIterator[Part]:
     """Yield the parts of a run, inside an agent function.
 
-    >>> async def answer(turn: Turn) -> AsyncIterator[Part]:
+    >>> from pydantic_ai import Agent
+    >>> from pydantic_ai.models.test import TestModel
+    >>> from usechat.testing import AgentClient
+    >>> agent = Agent(TestModel(custom_output_text="Hello"))
+    >>> async def answer(turn):
     ...     async with agent.run_stream_events(turn.text) as events:
     ...         async for part in parts(events):
     ...             yield part
+    >>> with AgentClient(answer) as client:
+    ...     client.ask("Hi").text
+    'Hello'
     """
     return parts_of(events, PydanticAIAdapter())
 

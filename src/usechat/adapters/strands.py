@@ -10,7 +10,7 @@ messages tell the inputs and results of tools. The events of an agent that is a 
 
 **Pauses.** A hook that calls ``event.interrupt`` before a tool asks the page for an approval, and gets ``True`` or
 ``False``; a tool that calls ``tool_context.interrupt`` waits for an output of the page. The snapshot of the paused
-agent holds the whole history, so it never goes to the page: the store of runs keeps it, and it is used once.
+agent holds the whole history, so it never goes to the page: the run store keeps it, and it is used once.
 """
 
 import json
@@ -85,7 +85,9 @@ class StrandsSource(FrameworkSource[Any]):
     as a function of the turn that returns one. Messages that the agent was made with stand before the chat.
 
     >>> @StrandsSource
-    ... def agent(turn: Turn) -> Any:  # `usechat serve app:agent`, chat_response and ChatApp take it
+    ... def agent(turn):  # `usechat serve app:agent`, chat_response and ChatApp take it
+    ...     from strands import Agent
+    ...
     ...     return Agent(system_prompt="Be brief.", callback_handler=None)
     """
 
@@ -276,7 +278,9 @@ def _value(block: Mapping[str, Any]) -> Any:
 def parts(events: AsyncIterable[Any]) -> AsyncIterator[Part]:
     """Yield the parts of an invocation, inside an agent function.
 
-    >>> async def answer(turn: Turn) -> AsyncIterator[Part]:
+    >>> async def answer(turn):
+    ...     from strands import Agent
+    ...
     ...     async for part in parts(Agent(callback_handler=None).stream_async(turn.text)):
     ...         yield part
     """

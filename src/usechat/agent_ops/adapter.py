@@ -337,8 +337,8 @@ class SessionAdapter:
     def _runner_disconnected(self, data: Mapping[str, Any]) -> Iterator[Part]:
         """End our turn if it is given up, which ``runnerBusy: false`` says.
 
-        Valet sends ``runnerDisconnected`` alone and waits a minute: a runner that connects again may go on with its
-        turn. Until there is output of the turn, an idle or free runner is no good end.
+        Valet sends ``runnerDisconnected`` alone and waits a minute: a runner that connects again may continue its
+        turn. Until there is output of the turn, an idle or free runner does not end it well.
         """
         if self.prompt.is_active:
             self._runner_is_lost = True

@@ -40,7 +40,7 @@ SWITCH: Final = "ENABLE_AI_SDK_ADAPTER"
 """The variable of the environment that lets the route answer."""
 
 SESSION_SETTINGS: Final = Settings(event_names=True, conflict="queue", timeouts=Timeouts(first_event=None, idle=None))
-"""The settings of the route. How long a session may be silent is the upstream connection's business: it alone hears
+"""The settings of the route. How long a session may be silent is limited by the upstream connection, which also sees
 the frames of which nothing is shown. To change one: ``msgspec.structs.replace(SESSION_SETTINGS, sdk="7")``."""
 
 
@@ -144,7 +144,7 @@ class AgentOpsApp(EndpointsApp):
         upstream: the address of a session's WebSocket with ``{id}`` in it, or an ``AgentOpsChatTransport``.
         access: which role a person has in a session.
         authorize: returns who sent a request.
-        runs: with a store of runs there are resume, stop and state, and a run outlives its page as
+        runs: with a run store there are resume, stop and state, and a run outlives its page as
             ``settings.disconnect`` says; without one, a run ends with the connection.
         settings: see :class:`~usechat.server.Settings`; ``settings.quotas`` limits the requests of each person.
         enabled: whether the route answers, as long as ``ENABLE_AI_SDK_ADAPTER`` is not set.
@@ -201,6 +201,6 @@ class AgentOpsApp(EndpointsApp):
         await self._access.close()
 
     async def check(self) -> None:
-        """Raise if the store of runs or the access rule cannot be reached."""
+        """Raise if the run store or the access rule cannot be reached."""
         await super().check()
         await self._access.check()

@@ -1,7 +1,7 @@
 """The audit log: who prompted, approved, granted and revoked, as one JSON object per line.
 
 Each line is appended by one write, so that all workers and ``usechat sessions`` can use one file, and the file is
-opened anew for each line, so that it can be rotated. What people say is not in it.
+opened again for each line, so that it can be rotated. What people say is not in it.
 """
 
 import os
@@ -23,6 +23,8 @@ class AuditLog:
 
     An entry has ``time`` (ISO 8601, UTC), ``event``, ``subject`` (who did it) and what the event is about.
 
+    >>> from pathlib import Path
+    >>> import msgspec
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as directory:
     ...     log = AuditLog(Path(directory, "audit.jsonl"))

@@ -284,7 +284,10 @@ class PromptTracker:
         self._ends.runner_busy = True
 
     def on_runner_free(self, *, next_started: bool, queue_is_empty: bool = False) -> bool:
-        """Note a status that the runner is free or has taken the next prompt; return whether it ends our prompt."""
+        """Note a status that the runner is free; return whether it ends our prompt.
+
+        ``next_started`` says that it has taken the next prompt already, ``queue_is_empty`` that no prompt waits.
+        """
         if queue_is_empty and not self._queue_is_known and self.echoes and self.message_id is None:
             self._queue_is_known, self._ahead = True, 0
         if self._ends.count_status(next_started=next_started):

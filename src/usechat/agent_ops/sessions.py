@@ -1,4 +1,4 @@
-"""The command `usechat sessions`: manages the directory of sessions, and prints what it holds."""
+"""The command `usechat sessions`: manages the session directory, and prints what it holds."""
 
 import argparse
 import getpass
@@ -24,7 +24,7 @@ Lines: TypeAlias = AsyncIterator[str]
 
 HELP: Final = "manage the sessions of --as agent-ops, their participants and tokens"
 _DESCRIPTION: Final = """\
-Manage the directory of sessions that `usechat serve --as agent-ops` uses: the sessions, their owners and participants,
+Manage the session directory that `usechat serve --as agent-ops` uses: the sessions, their owners and participants,
 and the tokens. `usechat sessions migrate` creates the database and brings it up to date.
 """
 _EPILOG: Final = """\
@@ -201,7 +201,7 @@ def _read_sessions(content: bytes) -> "Iterator[ListedSession]":
         try:
             found = decoder.decode(line)
         except msgspec.DecodeError as error:  # of which its ValidationError is one
-            raise UnusableFile(f"line {number} is no session: {error}") from None
+            raise UnusableFile(f"line {number} is not a session: {error}") from None
         yield ListedSession(found.session, found.kind, found.owner, found.enabled, dict(found.participants))
 
 

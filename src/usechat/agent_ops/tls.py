@@ -20,11 +20,11 @@ def upstream_tls(*, ca: str | None = None, certificate: str | None = None, key: 
     try:
         context = ssl.create_default_context(cafile=ca)
     except OSError as error:  # also what ssl itself raises
-        raise UnusableFile(f"{ca} is no PEM file of certificates: {error.strerror or error}") from None
+        raise UnusableFile(f"{ca} is not a PEM file of certificates: {error.strerror or error}") from None
     if certificate is not None:
         try:
             context.load_cert_chain(certificate, key)
         except OSError as error:
             files = certificate if key is None else f"{certificate} with the key {key}"
-            raise UnusableFile(f"{files} is no certificate with its key: {error.strerror or error}") from None
+            raise UnusableFile(f"{files} is not a certificate with its key: {error.strerror or error}") from None
     return context

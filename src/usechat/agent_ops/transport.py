@@ -145,7 +145,7 @@ class AgentOpsChatTransport:
             raise PublicError(TOO_MANY) from None
 
     def _record(self, turn: Turn, session_id: str) -> None:
-        """Record a prompt, or a person's answers to questions. What cannot be recorded is not done."""
+        """Record a prompt, or a person's answers to questions. If that fails, the prompt is refused."""
         if self._audit is None:
             return
         subject = "" if turn.identity is None else turn.identity.subject

@@ -126,7 +126,7 @@ def nodes_of(document: ChatDocument) -> list[MessageNode]:
             )
         )
     if document.head_id is not None and document.head_id not in keys:
-        raise InvalidRequest(f"headId {document.head_id!r} is no message of the chat")
+        raise InvalidRequest(f"headId {document.head_id!r} is not a message of the chat")
     return nodes
 
 

@@ -54,6 +54,7 @@ class MemoryChats(ChatStore):
     for the longest time are forgotten, but none that is being answered. The other arguments are those of
     :class:`ChatStore`.
 
+    >>> import asyncio
     >>> chats = MemoryChats(maximum_chats=100)
     >>> asyncio.run(chats.list_chats("ada")).chats
     []
@@ -143,7 +144,7 @@ class MemoryChats(ChatStore):
         return _order(chat)
 
     async def ids_of(self, *, owner: str | None = None, unchanged_for: float | None = None) -> list[str]:
-        """Return the ids of the chats of an owner, or of those that nobody has changed for some seconds."""
+        """Return the ids of the chats of an owner, or of those that were not changed for ``unchanged_for`` seconds."""
         before = None if unchanged_for is None else time.time() - unchanged_for
         return [
             chat_id

@@ -1,4 +1,4 @@
-"""Chats that last: what a store of chats does, whichever database is below it.
+"""Chats that last: what a chat store does, whichever database is below it.
 
 **The server owns the history.** A page may send all messages, the last one, or none: what the store has wins. A request
 is turned into one of a few meanings (:mod:`usechat.chats.meaning`) over the tree of the chat
@@ -115,6 +115,7 @@ class ChatRow(msgspec.Struct, frozen=True, kw_only=True):
     ``version`` grows with every change that another page should know of. ``titled_by`` says who made the title: a
     person's title is not replaced by a function's. ``share`` is the token of its read-only link, if it has one.
 
+    >>> from usechat import ChatRequest
     >>> import asyncio
     >>> from usechat.chats import MemoryChats
     >>> question = {"id": "u1", "role": "user", "parts": [{"type": "text", "text": "Hello"}]}
@@ -175,6 +176,7 @@ class Begun(msgspec.Struct, frozen=True, kw_only=True):
     ``continues`` is the stored message that the answer goes on with. ``known_ids`` are the ids that the answer must not
     have, unless it continues that message.
 
+    >>> from usechat import ChatRequest
     >>> import asyncio
     >>> from usechat.chats import MemoryChats
     >>> question = {"id": "u1", "role": "user", "parts": [{"type": "text", "text": "Hello"}]}
@@ -197,6 +199,7 @@ class Joined(msgspec.Struct, frozen=True):
 
     ``has_message`` says whether the page has the message that this answer goes on with.
 
+    >>> from usechat import ChatRequest
     >>> import asyncio
     >>> from usechat.chats import MemoryChats
     >>> question = {"id": "u1", "role": "user", "parts": [{"type": "text", "text": "Hello"}]}
@@ -217,6 +220,7 @@ class Busy(msgspec.Struct, frozen=True):
 
     ``is_edit`` says whether the request replaces the very message that is being answered.
 
+    >>> from usechat import ChatRequest
     >>> import asyncio
     >>> from usechat.chats import MemoryChats
     >>> async def main(chats: ChatStore):
@@ -257,6 +261,7 @@ class LoadedChat(msgspec.Struct, frozen=True, kw_only=True):
     message that has other versions: the ids of all of them, the oldest first. ``head_id`` is the last message that is
     shown. ``outcomes`` (how an answer ended), ``created`` (seconds since 1970) and ``feedback`` are by message id.
 
+    >>> from usechat import ChatRequest
     >>> import asyncio
     >>> from usechat.chats import MemoryChats
     >>> question = {"id": "u1", "role": "user", "parts": [{"type": "text", "text": "Hello"}]}
@@ -311,6 +316,7 @@ class ChatPage(msgspec.Struct, frozen=True):
 class LostAnswer(msgspec.Struct, frozen=True):
     """An answer whose worker has died; ``message`` is what was stored of it, if anything was.
 
+    >>> from usechat import ChatRequest
     >>> import asyncio
     >>> from usechat.chats import MemoryChats
     >>> question = {"id": "u1", "role": "user", "parts": [{"type": "text", "text": "Hello"}]}
@@ -421,6 +427,7 @@ class ChatStore(abc.ABC):
     All methods raise :class:`~usechat.errors.ChatsUnreachable` if the database does not answer. A store belongs to the
     event loop in which it is used first.
 
+    >>> from usechat import ChatRequest
     >>> import asyncio
     >>> from usechat.chats import MemoryChats
     >>> question = {"id": "u1", "role": "user", "parts": [{"type": "text", "text": "Hello"}]}
@@ -462,6 +469,8 @@ class ChatStore(abc.ABC):
     ) -> ChatPage:
         """Return chats, pinned ones first, then the last updated ones.
 
+        ``limit`` is how many a page has at most.
+
         ``cursor`` is that of the page before; ``starting_after`` is the id of its last chat. A chat that is added or
         updated meanwhile does not shift a page. ``query`` is looked for in titles and texts, in any case.
         ``archived`` selects archived chats (``True``) or all others (``False``); by default both are listed.
@@ -469,7 +478,7 @@ class ChatStore(abc.ABC):
 
     @abc.abstractmethod
     async def ids_of(self, *, owner: str | None = None, unchanged_for: float | None = None) -> list[str]:
-        """Return the ids of the chats of an owner, or of those that nobody has changed for some seconds."""
+        """Return the ids of the chats of an owner, or of those that were not changed for ``unchanged_for`` seconds."""
 
     @abc.abstractmethod
     async def id_of_shared(self, token: str) -> str | None:
@@ -502,6 +511,8 @@ class ChatStore(abc.ABC):
         rest: RestFunction | None = None,
     ) -> Begun | Joined | Busy | Answered:
         """Store what a request brings and claim the chat for its run, in one transaction.
+
+        ``agent`` is the name of the agent, which is stored with the chat.
 
         With ``check_import`` the messages of the request are stored first, if the chat is not known. They are untrusted
         input: that function checks the answers to open calls in them, and returns the request with the calls that it
@@ -589,7 +600,7 @@ class ChatStore(abc.ABC):
             await self._hold(transaction, claim)
             await self.put_blobs(transaction, claim.chat_id, blobs)
             stored, growing = None, self._growing.get(claim.run_id)
-            if not final["parts"] and growing is not None:  # an answer that was begun anew, and came to nothing
+            if not final["parts"] and growing is not None:  # an answer that was begun again, and came to nothing
                 final = settled(growing.message, outcome, claim.answerable)
             if final["parts"]:
                 stored = await self._put_answer(transaction, claim, final, outcome)
@@ -615,7 +626,7 @@ class ChatStore(abc.ABC):
         """Begin to write an answer that another process has handed over; return the claim of this run.
 
         With ``instead_of`` the answer was begun before by that run, which died: it cannot write any more, and the
-        answer begins anew. Raises :class:`~usechat.errors.ClaimLost` if the chat was given to another run meanwhile.
+        answer begins again. Raises :class:`~usechat.errors.ClaimLost` if the chat was given to another run meanwhile.
         """
         taken = msgspec.structs.replace(claim, run_id=run_id)
         async with self.transaction(claim.chat_id) as transaction:
@@ -774,7 +785,8 @@ class ChatStore(abc.ABC):
     ) -> ChatRow:
         """Rename a chat, pin or archive it, or show the branch to ``head_id``; return the chat.
 
-        With a ``version``, a chat that has another one is not changed: :class:`~usechat.errors.ChatChanged`.
+        ``title``, ``pinned`` and ``archived`` stay as they are if they are ``None``. With a ``version``, a chat that
+        has another one is not changed: :class:`~usechat.errors.ChatChanged`.
         """
         async with self.transaction(chat_id) as transaction:
             chat = _owned(transaction, owner)

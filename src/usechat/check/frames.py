@@ -17,7 +17,7 @@ from typing import Any, Final, NamedTuple, NoReturn
 import msgspec
 
 from usechat.errors import CannotJudge, InvalidFrame
-from usechat.protocol.sse import MAXIMUM_EVENT_BYTES, EventDecoder
+from usechat.protocol.sse import END_MARK, MAXIMUM_EVENT_BYTES, EventDecoder
 from usechat.protocol.values import READABLE_DEPTH, is_deeper, json_text
 
 __all__ = ["Body", "Frame", "JsonReader", "Place", "PrototypeKey", "ReadEvent", "Unreadable", "shortened"]
@@ -93,7 +93,7 @@ class Frame(msgspec.Struct, frozen=True):
     @property
     def is_done(self) -> bool:
         """Whether this is the end mark."""
-        return self.text == "[DONE]"
+        return self.text == END_MARK
 
     @property
     def place(self) -> Place:
@@ -231,7 +231,7 @@ class JsonReader:
     def frame(self, event: ReadEvent) -> Frame:
         """Read the JSON of an event. Raises CannotJudge for more values or levels than memory allows."""
         number, line, text, _ = event
-        if text == "[DONE]":
+        if text == END_MARK:
             return Frame(number, line, text)
         value_count = max(_count_values(text) - _USUAL_VALUES, 0)
         if value_count > _MAXIMUM_VALUES:
@@ -295,7 +295,7 @@ def _is_json(text: str) -> bool:
     try:
         json.loads(text)
     except (ValueError, RecursionError):
-        return text == "[DONE]"
+        return text == END_MARK
     return True
 
 

@@ -17,6 +17,7 @@ from usechat.errors import UnknownRelease
 from usechat.protocol.chunks import CHUNK_TYPES, type_of
 from usechat.protocol.releases import APPROVALS, CHUNKS, MAJORS, NEWEST, Release, Since, release
 from usechat.protocol.schema import flaws, is_strict
+from usechat.protocol.sse import END_MARK
 from usechat.protocol.values import json_text
 
 __all__ = ["DEFAULT_SDKS", "Report", "Unjudged", "check_bytes", "check_capture", "check_pieces", "named_releases"]
@@ -24,9 +25,13 @@ __all__ = ["DEFAULT_SDKS", "Report", "Unjudged", "check_bytes", "check_capture",
 DEFAULT_SDKS: Final = tuple(str(major) for major in MAJORS)
 """The newest release of each major."""
 _DATA_KEYS: Final = frozenset({"type", "data", "id", "transient"})
+_KNOWN_KEYS: Final = {
+    name: frozenset({"type", *struct.__struct_encode_fields__}) for name, struct in CHUNK_TYPES.items()
+}
+"""The keys of each chunk type that some release reads."""
 _NEWEST: Final = NEWEST[MAJORS[-1]]
 _HAS_APPROVALS: Final = CHUNKS["tool-approval-request"].since
-_MAXIMUM_KEPT: Final = 16 * 1024 * 1024
+_MAXIMUM_KEPT: Final = 4 * 1024 * 1024
 """Bytes: how large a message may grow before only its beginning is kept."""
 _SIZE_OF_VALUE: Final = 64
 """Bytes that count for one value, on top of its text, in a chunk with unusually many: objects take more than texts."""
@@ -149,7 +154,7 @@ def check_pieces(pieces: Iterable[bytes], *, name: str = "-", sdks: Iterable[str
     """Check a body that comes in pieces, of any size and cut anywhere: a file, say, that is larger than the memory.
 
     ``name`` and ``sdks`` are those of :func:`check_bytes`. The body is read once. What is kept of it does not grow with
-    it: of a message of more than 16 MiB the beginning, and of each tool call what identifies it. Raises what
+    it: of a message of more than 4 MiB the beginning, and of each tool call what identifies it. Raises what
     :func:`check_capture` raises.
 
     >>> check_pieces([b'data: {"type":"start","mess', b'ageId":"m"}\\n\\n'], sdks=["7"]).frame_count
@@ -193,7 +198,7 @@ class _Check:
         body = Body(pieces)
         for event in body.events():
             self._frame_count += 1
-            if event.text == "[DONE]":
+            if event.text == END_MARK:
                 self._done = self._done or event.number
                 continue
             self._chunk_count += 1
@@ -309,8 +314,7 @@ def _transport_failure(capture: Capture) -> Finding | None:
 def _unread_keys(value: dict[str, Any]) -> list[Finding]:
     """Return the keys of a chunk that no release reads."""
     chunk_type = value["type"]
-    struct = CHUNK_TYPES.get(chunk_type)
-    known = _DATA_KEYS if struct is None else {"type", *struct.__struct_encode_fields__}
+    known = _KNOWN_KEYS.get(chunk_type, _DATA_KEYS)
     return [
         Finding(
             "UC212", key, f"{json_text(chunk_type)}: no release reads the key '{key}'", fix_for_unknown_key(value, key)

@@ -49,7 +49,7 @@ def run(options: Namespace) -> int:
     from usechat.demo.models import MODEL_VARIABLE, registry_for
 
     registry_for(options.model)  # raises here what is wrong with the model, in one sentence
-    os.environ[MODEL_VARIABLE] = options.model  # workers make the app anew
+    os.environ[MODEL_VARIABLE] = options.model  # workers make the app again
     from usechat.demo.app import DESCRIPTION, SUGGESTIONS, TITLE
 
     as_served = argparse.ArgumentParser()

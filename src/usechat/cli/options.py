@@ -145,7 +145,7 @@ def upstream_headers(headers: Sequence[str], token_file: str | None) -> dict[str
     for name, colon, value in pairs:
         if not colon or not _TOKEN.fullmatch(name) or not value.isprintable() or not value.isascii():
             raise CannotServe(
-                f"--header: {name!r} and its value are no header; write 'NAME: VALUE', such as 'x-key: abc'"
+                f"--header: {name!r} and its value are not a header; write 'NAME: VALUE', such as 'x-key: abc'"
             )
     found = {name: value.strip() for name, _, value in pairs}
     if token_file is not None:

@@ -153,7 +153,7 @@ def hand_to_workers(plan: Plan) -> None:
 def create_app() -> Any:
     """Return the app of the plan in the environment; uvicorn calls it once in each worker."""
     # Removed, because it holds secrets, and processes that the agent starts inherit the environment. The process that
-    # starts workers anew has an environment of its own.
+    # restarts workers has an environment of its own.
     plan = msgspec.json.decode(os.environ.pop(_VARIABLE), type=Plan)
     try:
         return make_app(plan).app
@@ -256,7 +256,7 @@ def _queue(plan: Plan, common: CommonOptions) -> "RedisTurns":
     from usechat.runs.redis.turns import FORWARDED_HEADERS, RedisTurns
 
     if not isinstance(common.runs, RedisRuns):
-        raise CannotServe("agents in processes of their own need --redis URL, the same for web and agent processes")
+        raise CannotServe("agent processes need --redis URL, the same for them and the web processes")
     headers = (*FORWARDED_HEADERS, *plan.forward_header)
     return RedisTurns(common.runs, plan.target, maximum_waiting=plan.max_waiting, forwarded_headers=headers)
 

@@ -127,6 +127,7 @@ class NoOptions(msgspec.Struct, frozen=True):
 class OptionGroup:
     """The options of one kind, as `usechat serve --help` shows them. Kinds may share an option that reads alike.
 
+    >>> import argparse
     >>> parser = argparse.ArgumentParser()
     >>> group = OptionGroup(parser.add_argument_group("parrot", ""), {})
     >>> group.add_argument("--volume", type=int, metavar="N", help="how often it repeats (default: 1)")
@@ -166,6 +167,7 @@ class OptionGroup:
 class Target(Protocol):
     """A kind of target: serves what is behind a file or an address.
 
+    >>> import msgspec
     >>> class ParrotOptions(msgspec.Struct, frozen=True):
     ...     volume: int = 1
     >>> class ParrotTarget:

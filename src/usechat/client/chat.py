@@ -125,6 +125,7 @@ def _approval_state(part: Mapping[str, Any]) -> str:
 def file_part(path: str | Path) -> FileUIPart:
     """Read a file into a part that holds it as a data URL, as ``useChat`` sends the files of a form.
 
+    >>> from pathlib import Path
     >>> _ = Path("note.txt").write_text("Hi")
     >>> file_part("note.txt")["url"]
     'data:text/plain;base64,SGk='
@@ -177,6 +178,7 @@ class Reply:
     Iterate it for every :class:`Update`, or await it; both wait for the end and raise what went wrong. To leave the
     loop does not stop the request: call ``chat.stop()``.
 
+    >>> import asyncio
     >>> import httpx2
     >>> from usechat.client import HttpChatTransport
     >>> from usechat.server import ChatApp
@@ -293,6 +295,7 @@ class Chat:
     A chat belongs to one event loop. A reply raises what went wrong: :class:`~usechat.errors.TransportError`,
     :class:`~usechat.errors.RemoteProtocolError` or :class:`~usechat.errors.StreamFailed`.
 
+    >>> import asyncio
     >>> import httpx2
     >>> from usechat.client import HttpChatTransport
     >>> from usechat.server import ChatApp
@@ -423,7 +426,10 @@ class Chat:
         return self._start(_Request("submit-message", message_id, body))
 
     def regenerate(self, message_id: str | None = None, *, body: Mapping[str, Any] = {}) -> Reply:
-        """Ask for the last answer again, or for the one that ``message_id`` names or follows."""
+        """Ask for the last answer again, or for the one that ``message_id`` names or follows.
+
+        ``body`` is merged into the request.
+        """
         messages = self.messages
         if not messages:
             raise InvalidSetting("there is no message to regenerate")
@@ -456,7 +462,10 @@ class Chat:
             self._stopping -= 1
 
     def add_tool_output(self, call_id: str, output: Any = None, *, error_text: str | None = None) -> Reply:
-        """Give the output of a client-side tool, or say why it failed. The reply is that of what is sent then."""
+        """Give the output of a client-side tool. The reply is that of what is sent then.
+
+        ``error_text`` says why the tool failed; then ``output`` is not sent.
+        """
         outcome = {"output": plain_json(output)} if error_text is None else {"errorText": error_text}
 
         def answered(part: _Part) -> _Part:
@@ -468,7 +477,10 @@ class Chat:
         return self._start(_Request("submit-message", message_id))
 
     def add_approval_response(self, approval_id: str, approved: bool, reason: str | None = None) -> Reply:
-        """Answer an approval request. The reply is that of what is sent then. Not for AI SDK 5, which has none."""
+        """Answer an approval request. The reply is that of what is sent then. Not for AI SDK 5, which has none.
+
+        ``reason`` is the person's own; the agent sees it.
+        """
         if not self._behaves("approvals"):
             raise InvalidSetting("AI SDK 5 has no approvals; its client is asked with a client-side tool")
         answer = {"id": approval_id, "approved": approved} | ({} if reason is None else {"reason": reason})

@@ -206,7 +206,7 @@ class _WSGIApp:
 
     async def __call__(self, scope: _Scope, receive: Any, send: Any) -> None:
         if scope["type"] != "http":
-            raise RuntimeError("a WSGI app has no lifespan and no sockets")
+            raise CannotAnswer("a WSGI app takes HTTP requests only")
         body = (await receive())["body"]
         loop = asyncio.get_running_loop()
 

@@ -66,7 +66,11 @@ _ENDS: Final = ("complete", "broken", "left")
 
 
 class RecordedExchange(msgspec.Struct):
-    """One request and its response: ``pieces`` of its body with the seconds since the request, ``end`` as it ended.
+    """One request and its response: ``pieces`` of its body, each with its time, and ``end``, as it ended.
+
+    ``at`` is when it began; times are in seconds since the recording began. ``method``, ``path``
+    (below the recorded URL), ``body`` and ``request_headers`` are those of the request, ``status`` and ``headers``
+    those of the response.
 
     >>> RecordedExchange(0, "POST", "", pieces=[(0.1, b"data: "), (0.2, b"[DONE]")]).content
     b'data: [DONE]'
@@ -155,7 +159,7 @@ class StreamRecording:
 
     @classmethod
     def parse(cls, lines: list[str], *, name: str = "the recording") -> "StreamRecording":
-        """Read the lines of a file."""
+        """Read the lines of a file; ``name`` is what errors call it."""
         recording: StreamRecording | None = None
         exchanges: dict[int, RecordedExchange] = {}
         for number, line in enumerate(lines, 1):
@@ -292,7 +296,7 @@ class RecordingProxy:
         http: httpx2.AsyncBaseTransport | None = None,
     ) -> None:
         if not url.lower().startswith(("http://", "https://")):
-            raise InvalidAddress(f"{url!r} is no endpoint; give a URL such as http://localhost:8000/api/chat")
+            raise InvalidAddress(f"{url!r} is not an endpoint; give a URL such as http://localhost:8000/api/chat")
         self._url = urlsplit(url)
         self._recorder = recorder
         self._headers = dict(headers)

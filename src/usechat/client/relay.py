@@ -1,7 +1,7 @@
 """Answer turns with another AI SDK endpoint: what makes a chat transport of the client a source that can be served.
 
 The page that is served and the endpoint need not know the same release. What the endpoint sends is read back into parts
-and framed anew for the page. What the page sends goes to the endpoint as a client of AI SDK 6 or 7 would send it: an
+and framed again for the page. What the page sends goes to the endpoint as a client of AI SDK 6 or 7 would send it: an
 approval that was asked through the tool `approval`, because the page may not know approvals, becomes the answer to an
 approval request.
 """

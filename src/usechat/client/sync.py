@@ -162,11 +162,17 @@ class SyncChat:
         message_id: str | None = None,
         body: Mapping[str, Any] = {},
     ) -> SyncReply:
-        """Send a message of the user, or the messages as they are if it has neither text nor files."""
+        """Send a message of the user, or the messages as they are if it has neither text nor files.
+
+        The arguments are those of :meth:`Chat.send`.
+        """
         return self._reply(self._chat.send, text, files=files, metadata=metadata, message_id=message_id, body=body)
 
     def regenerate(self, message_id: str | None = None, *, body: Mapping[str, Any] = {}) -> SyncReply:
-        """Ask for the last answer again, or for the one that ``message_id`` names or follows."""
+        """Ask for the last answer again, or for the one that ``message_id`` names or follows.
+
+        ``body`` is merged into the request.
+        """
         return self._reply(self._chat.regenerate, message_id, body=body)
 
     def resume(self) -> SyncReply:
@@ -178,7 +184,7 @@ class SyncChat:
         self._thread.submit(self._chat.stop()).result()
 
     def add_tool_output(self, call_id: str, output: Any = None, *, error_text: str | None = None) -> SyncReply:
-        """Give the output of a client-side tool, or say why it failed."""
+        """Give the output of a client-side tool. The arguments are those of :meth:`Chat.add_tool_output`."""
         return self._reply(self._chat.add_tool_output, call_id, output, error_text=error_text)
 
     def add_approval_response(self, approval_id: str, approved: bool, reason: str | None = None) -> SyncReply:

@@ -108,6 +108,8 @@ class HttpChatTransport(Relay):
 
     Use it in one event loop.
 
+    >>> import httpx2
+    >>> from usechat import ChatRequest
     >>> import asyncio
     >>> from usechat.server import ChatApp
     >>> server = httpx2.ASGITransport(app=ChatApp(lambda turn: "Hello"))
@@ -138,7 +140,7 @@ class HttpChatTransport(Relay):
         http: httpx2.AsyncBaseTransport | None = None,
     ) -> None:
         if not url.lower().startswith(("http://", "https://")):
-            raise InvalidAddress(f"{url!r} is no endpoint; give a URL such as http://localhost:8000/api/chat")
+            raise InvalidAddress(f"{url!r} is not an endpoint; give a URL such as http://localhost:8000/api/chat")
         if retries < 0:
             raise InvalidSetting(f"retries is 0 or more, not {retries}")
         self.url = url
@@ -327,7 +329,7 @@ class HttpChatTransport(Relay):
         if not is_stream:
             finding = nothing_read(bytes(unread))
             if finding.rule in _NOT_STREAMS:
-                raise NotAStream(f"{url} is no UI message stream: {finding.what}", url=url)
+                raise NotAStream(f"{url} is not a UI message stream: {finding.what}", url=url)
 
     @contextlib.contextmanager
     def _translated(self, url: str) -> Any:
@@ -337,7 +339,7 @@ class HttpChatTransport(Relay):
         except httpx2.ReadTimeout as error:
             raise AnswerTimedOut(f"{url} sent nothing for {self._idle_timeout:g} s", url=url) from error
         except (httpx2.InvalidURL, httpx2.UnsupportedProtocol) as error:
-            raise InvalidAddress(f"{url!r} is no endpoint: {error}") from error
+            raise InvalidAddress(f"{url!r} is not an endpoint: {error}") from error
         except httpx2.HTTPError as error:
             raise ConnectionLost(f"{_what_failed(error)} {url}: {_reason(error)}", url=url) from error
 

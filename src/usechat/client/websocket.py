@@ -78,7 +78,9 @@ class WebSocketChatTransport(Relay):
         scheme, _, rest = url.partition("://")
         scheme = {"http": "ws", "https": "wss"}.get(scheme.lower(), scheme.lower())
         if scheme not in ("ws", "wss") or not rest or "#" in rest:
-            raise InvalidAddress(f"{url!r} is no socket; give a URL such as ws://localhost:8000/api/chat")
+            raise InvalidAddress(
+                f"{url!r} is not the URL of a WebSocket; give a URL such as ws://localhost:8000/api/chat"
+            )
         self.url = f"{scheme}://{rest}"
         self._headers = headers
         self._body = dict(body)
@@ -157,7 +159,7 @@ class WebSocketChatTransport(Relay):
                 max_size=self._maximum,
             )
         except InvalidURI as error:
-            raise InvalidAddress(f"{self.url!r} is no socket: {error}") from error
+            raise InvalidAddress(f"{self.url!r} is not the URL of a WebSocket: {error}") from error
         except InvalidStatus as error:
             body = (error.response.body or b"").decode("utf-8", "replace")
             raise RequestRefused(status=error.response.status_code, body=body, url=self.url) from error

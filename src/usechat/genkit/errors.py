@@ -36,9 +36,9 @@ INCOMPLETE: Final = "The connection to the agent broke before the answer was com
 UNREACHABLE: Final = "The agent cannot be reached right now. Try again in a moment."
 ERROR_PAGE: Final = "An error page came instead of an answer. Try again in a moment."
 BLOCKED: Final = "The agent's safety rules blocked this answer. Say it in other words and send it again."
-TOOL_FAILED: Final = "This tool failed, so the answer could not go on."
-TOO_FAST: Final = "The agent said more at once than can be passed on. Ask for a shorter answer."
-CANNOT_RESUME: Final = "This agent cannot go on after an answer to its tools. Write it in a message instead."
+TOOL_FAILED: Final = "This tool failed, so the answer was stopped."
+TOO_FAST: Final = "The agent sent data faster than it can be forwarded. Ask for a shorter answer."
+CANNOT_RESUME: Final = "This agent cannot continue with a tool's output. Write the output in a message."
 NO_FILES: Final = "This agent takes no files. Send the message without them."
 
 _DEFAULT_SENTENCE: Final = "The agent failed while it answered. Try again."

@@ -37,6 +37,7 @@ __all__ = [
 class FlowInput(msgspec.Struct, frozen=True):
     """A Genkit request: ``data`` is the input of the flow, ``init`` names the session of an agent.
 
+    >>> from usechat import Turn
     >>> def build_input(turn: Turn) -> FlowInput:
     ...     return FlowInput({"question": turn.text})
     """
@@ -181,6 +182,7 @@ def session_id(turn: Turn) -> str:
 
     For an authenticated caller the namespace is derived from the subject, so that no caller can name another's session.
 
+    >>> import uuid
     >>> from usechat.testing import AgentClient
     >>> with AgentClient(session_id) as client:
     ...     first, second = client.ask("Hello").text, client.ask("again").text

@@ -56,10 +56,12 @@ class RemoteFlow:
         reflection: str | None = None,
     ) -> None:
         if not _is_http(url):
-            raise InvalidAddress(f"{url!r} is no address of a flow; give one such as http://127.0.0.1:3400/chatFlow")
+            raise InvalidAddress(
+                f"{url!r} is not the address of a flow; give one such as http://127.0.0.1:3400/chatFlow"
+            )
         if reflection is not None and not _is_http(reflection):
             raise InvalidAddress(
-                f"{reflection!r} is no address of a reflection server; give one such as http://127.0.0.1:3100"
+                f"{reflection!r} is not the address of a reflection server; give one such as http://127.0.0.1:3100"
             )
         self._url = url
         self._headers = dict(headers)

@@ -44,6 +44,8 @@ class FlowResult(msgspec.Struct, frozen=True):
 class FlowFailure(msgspec.Struct, frozen=True):
     """An error that the server reports; ``status`` is Genkit's name of it, such as ``INVALID_ARGUMENT``.
 
+    ``message`` and ``details`` are the server's own, and are logged.
+
     >>> FlowFailure("INVALID_ARGUMENT", "There is no city.").status
     'INVALID_ARGUMENT'
     """

@@ -135,9 +135,9 @@ class FlowTurns:
         self.adapter.take_notices()
         self.adapter.hand_over()
 
-    def deliver(self, message: str) -> None:
+    def deliver(self, message: str, message_id: str | None = None) -> None:
         """Send a message to the node that runs, or to the next one that starts."""
-        self._delivery.deliver(message)
+        self._delivery.deliver(message, message_id)
 
     def end_turn(self, *, stop: bool) -> None:
         """Let the turn that reads the events end soon, and either stop the flow or let it go on for the next turn."""
@@ -386,7 +386,7 @@ class _Delivery:
     def __init__(self, runtime: Runtime) -> None:
         self._runtime = runtime
         self._running: dict[str, None] = {}  # run ids of invocations; the one that spoke last is at the end
-        self._message: str | None = None
+        self._message: dict[str, str] | None = None
         self._sent: Command | None = None
 
     @property
@@ -396,9 +396,10 @@ class _Delivery:
             return False
         return self._sent is None or self._sent not in list(self._runtime.get_snapshot().get("inbox") or ())
 
-    def deliver(self, message: str) -> None:
-        """Send a message now, or as soon as a node runs."""
-        self._message = message
+    def deliver(self, message: str, message_id: str | None) -> None:
+        """Send a message now, or as soon as a node runs. The commands of Open Harness have no id; those of ours do."""
+        is_named = message_id is not None and getattr(self._runtime, "takes_message_ids", False)
+        self._message = {"message": message, **({"messageId": str(message_id)} if is_named else {})}
         self._send()
 
     def receive(self, event: Event) -> None:
@@ -420,12 +421,13 @@ class _Delivery:
         """Keep the message for the next node, if this one has ended without reading it."""
         sent = self._sent
         if sent is not None and sent["runId"] == run_id and not self.is_done:
-            self._message, self._sent = sent["message"], None
+            self._message = {key: sent[key] for key in ("message", "messageId") if key in sent}
+            self._sent = None
 
     def _send(self) -> None:
         if self._message is not None and self._running:
             run_id = next(reversed(self._running))
-            self._sent, self._message = {"type": "send", "message": self._message, "runId": run_id}, None
+            self._sent, self._message = {"type": "send", **self._message, "runId": run_id}, None
             self._runtime.dispatch(self._sent)
 
 

@@ -123,7 +123,7 @@ def _registry(name: str) -> "NodeRegistry":
 
     found = load_object(name)
     if not isinstance(found, NodeRegistry):
-        raise InvalidSetting(f"--registry: {name} is no NodeRegistry; make one with default_registry()")
+        raise InvalidSetting(f"--registry: {name} is not a NodeRegistry; make one with default_registry()")
     return found
 
 

@@ -11,6 +11,7 @@ import msgspec
 
 from usechat.errors import PublicError
 from usechat.open_harness.chat import FlowChat, FlowChats, FlowTurn, FlowTurns
+from usechat.open_harness.engine.agent_sessions import message_id
 from usechat.open_harness.engine.other_workers import StoredRun
 from usechat.open_harness.events.adapter import OpenHarnessAdapter
 from usechat.open_harness.events.metadata import graph_of
@@ -133,7 +134,7 @@ class OpenHarnessChatTransport:
         turn = context.turn
         if flow.is_abandoned or flow.is_released:
             return False
-        begin = None if turn.request.continues else lambda: flow.deliver(_text_alone(turn))
+        begin = None if turn.request.continues else lambda: flow.deliver(_text_alone(turn), message_id(turn))
         return await self._answer(chat, flow, context, begin)
 
     async def _answer(
@@ -167,7 +168,7 @@ class OpenHarnessChatTransport:
             flow.replay(runtime.shown)
             return flow, lambda: _follow(flow, runtime, context)
         if status == "running":
-            return flow, lambda: flow.deliver(_text_alone(turn))
+            return flow, lambda: flow.deliver(_text_alone(turn), message_id(turn))
         if status == "paused":
             return flow, lambda: flow.start(lambda: runtime.resume(_answer(turn)), context)
         return flow, lambda: flow.start(lambda: runtime.run(given), context)
@@ -185,7 +186,7 @@ class OpenHarnessChatTransport:
             _logger.exception("chat %s: no runtime could be made; reference %s", turn.chat_id, reference)
             raise PublicError(f"{NOT_READY} Reference: {reference}") from error
         if not isinstance(runtime, Runtime):
-            _logger.error("chat %s: %s is no runtime", turn.chat_id, type(runtime).__name__)
+            _logger.error("chat %s: %s is not a runtime", turn.chat_id, type(runtime).__name__)
             raise PublicError(NOT_READY)
         return runtime
 
@@ -205,7 +206,7 @@ def _follow(flow: FlowTurns, run: StoredRun, context: TurnContext) -> None:
     """Show a run that another worker runs, and send it the message."""
     flow.start(run.follow, context)
     if not context.turn.request.continues:
-        flow.deliver(_text_alone(context.turn))
+        flow.deliver(_text_alone(context.turn), message_id(context.turn))
 
 
 async def _close(runtime: Runtime) -> None:

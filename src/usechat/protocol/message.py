@@ -202,8 +202,9 @@ class MessageBuilder:
         for block in self._blocks.values():
             block.buffer = TextBuffer()
             block.catch_up()
-        self._tools.forget()
+        self._tools.catch_up()
         self._parts.forget()
+        self._tools.forget()
         if isinstance(self._fields.get("metadata"), dict):
             self._fields["metadata"] = {}
 

@@ -4,7 +4,7 @@ A part says *what happened*, with no word about framing; :class:`~usechat.protoc
 chunks that takes. Send parts in the order in which things happen. No order is wrong: what is missing is added, and what
 a client cannot show is left out or replaced. Nothing is checked when a part is built; ``MessageStream.send`` raises
 :class:`~usechat.errors.LocalProtocolError` for a field of the wrong type. Any Python value may stand where JSON is sent
-(:mod:`usechat.protocol.values` has the conversion).
+(``docs/values.md`` has the conversion).
 
 Fields that several parts share:
 
@@ -151,6 +151,7 @@ class ToolInputStart(_Part, frozen=True):
     ``dynamic`` marks a tool that the page does not know beforehand, ``provider_executed`` one that the model's provider
     runs. ``tool_metadata`` and ``title`` are for the page. ``lane`` names the speaker; :mod:`usechat.parts`
     explains it.
+    ``provider_metadata`` is kept with the part, by provider.
     """
 
     tool_call_id: str
@@ -190,6 +191,7 @@ class ToolCall(_Part, frozen=True):
     ``dynamic`` marks a tool that the page does not know beforehand, ``provider_executed`` one that the model's provider
     runs. ``tool_metadata`` and ``title`` are for the page. ``lane`` names the speaker; :mod:`usechat.parts`
     explains it.
+    ``provider_metadata`` is kept with the part, by provider.
     """
 
     tool_call_id: str
@@ -213,6 +215,7 @@ class ToolInputError(_Part, frozen=True):
     ``dynamic`` marks a tool that the page does not know beforehand, ``provider_executed`` one that the model's provider
     runs. ``tool_metadata`` and ``title`` are for the page. ``lane`` names the speaker; :mod:`usechat.parts`
     explains it.
+    ``provider_metadata`` is kept with the part, by provider.
     """
 
     tool_call_id: str
@@ -240,6 +243,7 @@ class ToolResult(_Part, frozen=True):
     ``tool_name`` and ``dynamic`` only matter if the call was never announced. ``provider_executed`` says that the
     model's provider ran the tool; ``tool_metadata`` is for the page. ``lane`` names the speaker;
     :mod:`usechat.parts` explains it.
+    ``provider_metadata`` is kept with the part, by provider.
     """
 
     tool_call_id: str
@@ -264,6 +268,7 @@ class ToolError(_Part, frozen=True):
     ``tool_name`` and ``dynamic`` only matter if the call was never announced. ``provider_executed`` says that the
     model's provider ran the tool; ``tool_metadata`` is for the page. ``lane`` names the speaker;
     :mod:`usechat.parts` explains it.
+    ``provider_metadata`` is kept with the part, by provider.
     """
 
     tool_call_id: str
@@ -334,6 +339,7 @@ class ApprovalResponse(_Part, frozen=True):
 
     ``reason`` is the person's own. ``provider_executed`` says that the model's provider runs the tool. ``lane`` names
     the speaker; :mod:`usechat.parts` explains it.
+    ``provider_metadata`` is kept with the part, by provider.
     """
 
     approval_id: str
@@ -446,6 +452,9 @@ class Data(_Part, frozen=True):
     def of(cls, value: Any, id: str | None = None, transient: bool = False) -> "Data":  # noqa: A002
         """Return a part that is named after the type of its data: a dataclass, a Struct or a pydantic model.
 
+        ``id`` and ``transient`` are those of :class:`Data`.
+
+        >>> import msgspec
         >>> class SearchResult(msgspec.Struct):
         ...     url: str
         >>> Data.of(SearchResult("https://example.org")).name

@@ -1,4 +1,4 @@
-"""Read a stream back into parts, to write it anew: for another release, or for a reader that comes late.
+"""Read a stream back into parts, to write it again: for another release, or for a reader that comes late.
 
 Chunks say how a message is framed, parts say what happened. Going back from chunks to parts drops the framing, and
 sending the parts to a new ``MessageStream`` makes framing that is legal for whatever release reads it. That serves:
@@ -360,7 +360,7 @@ def _same_step(part: Part) -> Part:
 
 
 class Reframer:
-    """Write a run anew: for a client of another release, or behind the message that it continues.
+    """Write a run again: for a client of another release, or behind the message that it continues.
 
     ``earlier`` is the message that the run continues and that the client does not have; ``continues`` is the same for a
     client that has it.

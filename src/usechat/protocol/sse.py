@@ -2,8 +2,9 @@
 
 A frame is one event: ``data: ``, the JSON of a chunk, an empty line. JSON has no line breaks outside of strings and
 escapes those inside, so in our own streams an empty line always ends a frame, and bytes can be cut, joined and counted
-without being parsed. Every module that handles our own frames as bytes asks this one
-to do that; the checker and the Genkit client also read what is no legal frame, by themselves.
+without being parsed. Every module that handles our own frames as bytes uses this one. The checker, the Genkit client
+and the search for secrets in ``usechat.testing`` also read lines that are not legal frames, and ``usechat.testing``
+writes the frames of model APIs.
 
 - **Writing**: :func:`encode_frame`, :func:`encode_frames`, and :class:`FrameStream` for a whole message, which writes
   most deltas by filling a template with the escaped text.
@@ -29,6 +30,7 @@ from usechat.protocol.stream import MessageStream, OpenBlock, same_metadata
 
 __all__ = [
     "DONE",
+    "END_MARK",
     "KEEP_ALIVE",
     "MAXIMUM_EVENT_BYTES",
     "STREAM_OPEN",
@@ -49,7 +51,10 @@ __all__ = [
 ]
 
 
-DONE: Final = b"data: [DONE]\n\n"
+END_MARK: Final = "[DONE]"
+"""The data of the last frame of a stream."""
+
+DONE: Final = f"data: {END_MARK}\n\n".encode()
 """The last frame of a stream; clients do without it."""
 
 STREAM_OPEN: Final = b": stream-open\n\n"
@@ -342,6 +347,9 @@ class EventDecoder:
         """Take the next bytes and return the events that they complete."""
         if self._error is not None:
             raise self._error
+        if self._is_one_event(data):
+            self._count += 1
+            return [Event(bytes(data[6:-2]).decode("utf-8", "replace"), None, self._count)]
         events: list[Event] = []
         try:
             for line in self._lines(data if type(data) is bytes else _to_bytes(data)):
@@ -354,6 +362,18 @@ class EventDecoder:
             if not events:
                 raise
         return events
+
+    def _is_one_event(self, data: _Bytes) -> bool:
+        """Tell whether these bytes are exactly one event of one line, as most senders write them."""
+        return (
+            type(data) is bytes
+            and not (self._line or self._data or self._name or self._at_start)
+            and data.startswith(b"data: ")
+            and data.endswith(b"\n\n")
+            and data.count(b"\n") == 2
+            and b"\r" not in data
+            and len(data) - 2 <= self._maximum
+        )
 
     def close(self) -> str:
         """End the input; return the lines of an event that was not finished, which no client sees."""

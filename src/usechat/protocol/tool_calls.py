@@ -525,7 +525,7 @@ class ToolCalls:
             if not call.unanswered:
                 call.approved = part.approved and call.shown_answer is not False
             return []
-        # Readers find one call by an id, so if a request about another call took it, this one is made anew.
+        # Readers find one call by an id, so if a request about another call took it, this one is made again.
         sent = [] if is_current else self._request_automatically(call)
         call.approved = call.shown_answer = part.approved
         return sent + call.advance(

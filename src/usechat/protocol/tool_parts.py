@@ -13,7 +13,7 @@ from usechat.protocol import chunks
 from usechat.protocol.chunks import Chunk
 from usechat.protocol.partial_json import UNDEFINED, parse_partial_json
 from usechat.protocol.releases import Release, reads, releases_for
-from usechat.protocol.states import ToolState, missing_prerequisite, tool_state_set_by
+from usechat.protocol.states import SETTLED, ToolState, missing_prerequisite, tool_state_set_by
 from usechat.protocol.ui_messages import is_dynamic_tool, is_static_tool
 from usechat.protocol.values import plain_json
 
@@ -33,6 +33,9 @@ Part: TypeAlias = dict[str, Any]
 _IDENTITY: Final = frozenset({"type", "toolCallId", "toolName", "state", "approval", "preliminary", "providerExecuted"})
 """The keys of a tool part by which later chunks find it, and which tell what it waits for."""
 _APPROVAL_IDENTITY: Final = frozenset({"id", "isAutomatic"})
+_SETTLED: Final = tuple(state.value for state in SETTLED)
+_Shape: TypeAlias = tuple[tuple[str, str | bool], ...]
+"""The keys and values of a forgotten part, apart from its id: most calls of a message have one of few shapes."""
 
 
 class PartList:
@@ -43,6 +46,9 @@ class PartList:
         self.step = 0
         self._step_start = 0
         self._calls: dict[str | None, list[tuple[int, Part]]] = {}
+        self._finished: dict[str, _Shape] = {}
+        """The first parts of calls that :meth:`forget` has dropped."""
+        self._shapes: dict[_Shape, _Shape] = {}
         self._data: dict[tuple[str, str | None], Part] = {}
         for part in parts:
             self.append(part)
@@ -72,6 +78,8 @@ class PartList:
 
     def calls(self, tool_call_id: str) -> list[Part]:
         """Return every part of a tool call in order."""
+        if tool_call_id in self._finished:
+            self._bring_back(tool_call_id)
         return [part for _, part in self._calls.get(tool_call_id, ())]
 
     def calls_in_step(self, tool_call_id: str) -> list[Part]:
@@ -97,18 +105,50 @@ class PartList:
     def forget(self) -> None:
         """Drop all parts but the tool calls and the last step boundary, and the values of the calls.
 
-        A later chunk can only refer to a call.
+        A later chunk can only refer to a call. Parts of calls that were finished in an earlier step are dropped, too,
+        and made again if a chunk refers to them.
         """
-        earlier = list(filter(is_tool, self.parts[: self._step_start])) + [{"type": "step-start"}] * (self.step > 0)
-        self.parts = earlier + list(filter(is_tool, self.current_step()))
-        self._step_start = len(earlier)
+        earlier = list(filter(is_tool, self.parts[: self._step_start]))
+        current = list(filter(is_tool, self.current_step()))
+        for part in (*earlier, *current):
+            _keep_identity(part)
+        earlier = [part for part in earlier if not self._put_aside(part)]
+        boundary: list[Part] = [{"type": "step-start"}] * (self.step > 0)
+        self.parts = earlier + boundary + current
+        self._step_start = len(earlier) + len(boundary)
         self._data.clear()
-        for part in self.tools():
-            kept = {key: value for key, value in part.items() if key in _IDENTITY}
-            if isinstance(approval := part.get("approval"), dict):
-                kept["approval"] = {key: approval[key] for key in approval.keys() & _APPROVAL_IDENTITY}
-            part.clear()  # the same object, since others refer to it
-            part.update(kept)
+
+    def is_put_aside(self, tool_call_id: str) -> bool:
+        """Tell whether the part of a call was dropped because the call is finished."""
+        return tool_call_id in self._finished
+
+    def _put_aside(self, part: Part) -> bool:
+        """Keep nothing but the shape of a finished part, if its call has no other part; tell whether it was done."""
+        tool_call_id = _key(part, "toolCallId")
+        is_finished = part.get("state") in _SETTLED and not part.get("preliminary") and "approval" not in part
+        if not is_finished or tool_call_id is None or tool_call_id in self._finished:
+            return False
+        shape = tuple((key, value) for key, value in part.items() if key != "toolCallId")
+        if len(self._calls[tool_call_id]) > 1 or not all(isinstance(value, str | bool) for _, value in shape):
+            return False
+        del self._calls[tool_call_id]
+        self._finished[tool_call_id] = self._shapes.setdefault(shape, shape)
+        return True
+
+    def _bring_back(self, tool_call_id: str) -> None:
+        """Make the part of a call that was put aside again, in front of the current step."""
+        part: Part = {**dict(self._finished.pop(tool_call_id)), "toolCallId": tool_call_id}
+        self.parts.insert(self._step_start - 1, part)
+        self._step_start += 1
+        self._calls.setdefault(tool_call_id, []).insert(0, (self.step - 1, part))
+
+
+def _keep_identity(part: Part) -> None:
+    kept = {key: value for key, value in part.items() if key in _IDENTITY}
+    if isinstance(approval := part.get("approval"), dict):
+        kept["approval"] = {key: approval[key] for key in approval.keys() & _APPROVAL_IDENTITY}
+    part.clear()  # the same object, since others refer to it
+    part.update(kept)
 
 
 def is_tool(part: Part) -> bool:
@@ -188,6 +228,11 @@ class _StreamingInput:
         self.step = 0
         self.keeps_raw_input = False
 
+    def without_text(self) -> "_StreamingInput":
+        """Return an input of the same tool that has no text yet."""
+        options = {option: getattr(self, option) for option in ("dynamic", *_STREAMING_OPTIONS)}
+        return _StreamingInput(self.tool_name, **options)
+
 
 class ToolParts:
     """Apply tool chunks to the parts of a message."""
@@ -197,6 +242,9 @@ class ToolParts:
         self._parts = parts
         self._streaming: dict[str, _StreamingInput] = {}
         self._behind: dict[str, _StreamingInput] = {}  # those whose part has fallen behind their text
+        self._ended: dict[str, _StreamingInput] = {}
+        """Inputs of calls that are put aside. Those of the same tool share one, since there can be very many."""
+        self._shared: dict[tuple[Any, ...], _StreamingInput] = {}
         self._knows = releases_for(str(release)).knows
         self._replaced_keys = {dynamic: self._find_replaced_keys(dynamic=dynamic) for dynamic in (False, True)}
         if self._reads("streaming-calls-are-restored"):
@@ -212,15 +260,20 @@ class ToolParts:
             self._catch_up(tool_call_id)
 
     def forget(self) -> None:
-        """Drop the text of the inputs that are open; they stay open."""
-        self.catch_up()
+        """Drop the text of the inputs that are open, after :meth:`PartList.forget`; they stay open."""
         for streaming in self._streaming.values():
             streaming.buffer = TextBuffer()
+        for tool_call_id in list(filter(self._parts.is_put_aside, self._streaming)):
+            if self._streaming[tool_call_id].tool_metadata is None:
+                ended = self._streaming.pop(tool_call_id)
+                key = ended.tool_name, ended.dynamic, ended.input_encoding, ended.title
+                self._ended[tool_call_id] = self._shared.setdefault(key, ended)
 
     def forget_streaming(self) -> None:
         """Take no more pieces of the inputs that are open."""
         self.catch_up()
         self._streaming.clear()
+        self._ended.clear()
 
     def _reads(self, behaviour: str) -> bool:
         return reads(self._release, behaviour)
@@ -298,6 +351,8 @@ class ToolParts:
         self._update(part, chunk, chunk.tool_name, replaced, kept, created=created)
 
     def _input_delta(self, chunk: chunks.ToolInputDeltaChunk) -> None:
+        if chunk.tool_call_id in self._ended:
+            self._streaming.setdefault(chunk.tool_call_id, self._ended.pop(chunk.tool_call_id).without_text())
         streaming = self._streaming.get(chunk.tool_call_id)
         if streaming is None:
             raise missing_prerequisite(chunk, chunk.tool_call_id, self._release)

@@ -16,7 +16,7 @@ request brings (approvals, tool outputs) is made after the previous run has ende
 A run that nobody reads for ``unread_timeout`` seconds is stopped, unless the store knows of a reader in another worker;
 the next request of its chat stops it at once. With ``unread_timeout=None`` runs continue without readers.
 
-**Agents in processes of their own.** With a ``dispatcher`` a web process drives no runs: ``start`` claims the chat,
+**Agent processes.** With a ``dispatcher`` a web process drives no runs: ``start`` claims the chat,
 queues the turn and follows the run's log (:mod:`usechat.runs.turns`). A turn that still waits is stopped
 here, by becoming its owner. In an agent process ``adopt`` drives such a run; it has no reader there, so the store is
 asked regularly whether a web process reads it.
@@ -67,7 +67,7 @@ Conflict: TypeAlias = Literal["reject", "attach", "queue", "interrupt"]
 
 
 class RunRecorder(Protocol):
-    """Records what a run says, such as in a store of chats."""
+    """Records what a run says, such as in a chat store."""
 
     def start(self, fail: Callable[[str], object]) -> None:
         """Begin to record; ``fail`` ends the run at once with an error of this text."""
@@ -238,7 +238,7 @@ class RunManager:
         ``source`` drives the run; it is ``None`` if there is a dispatcher, which queues the turn. ``context`` may be a
         function that makes the run, with all that belongs to it, from the chat's last run. It is called after the
         previous run has ended, perhaps more than once. ``has_left`` tells whether the client is gone: a request that
-        waited for another run starts none then. ``takes_over`` says that a store of chats has given the chat to this
+        waited for another run starts none then. ``takes_over`` says that a chat store has given the chat to this
         run: a run that is still known as running is about to end, or has lost the chat, and is stopped. ``taken_ids``
         are those of the chat's other messages. Raises :class:`~usechat.errors.ChatBusy`,
         :class:`~usechat.errors.ChatNotFound`, :class:`~usechat.errors.ClientLeft`,

@@ -39,7 +39,10 @@ class MemoryRuns(MemoryStates):
         continues: Mapping[str, Any] | None = None,  # noqa: ARG002
         after: str | None = None,
     ) -> RunInfo | None:
-        """Make this the active run of its chat. Returns the last run instead, if it is running or is not ``after``."""
+        """Make this the active run of its chat. Returns the last run instead, if it is running or is not ``after``.
+
+        ``continues`` is for readers in other workers; there are none.
+        """
         latest = self._latest.get(info.chat_id)
         if latest is not None and (latest.state is RunState.RUNNING or after not in (None, latest.run_id)):
             return latest
@@ -81,7 +84,7 @@ class MemoryRuns(MemoryStates):
         return False
 
     async def request_stop(self, info: RunInfo, *, unless_read: bool = False) -> None:
-        """Do nothing: there are no other workers."""
+        """Do nothing, also with ``unless_read``: there are no other workers."""
 
     async def wait_until_ended(self, info: RunInfo) -> None:
         """Wait until a run has ended; at once if it is not its chat's running run."""

@@ -36,7 +36,7 @@ class Counters(Protocol):
     """Counts for all workers of a service."""
 
     async def count(self, key: str, amount: int, seconds: float) -> tuple[int, float]:
-        """Add to a counter that begins anew after ``seconds``; return its sum, and the seconds until it begins anew."""
+        """Add to a counter that is reset after ``seconds``; return its sum, and the seconds until it is reset."""
         ...
 
     async def hold(self, key: str, holder: str, seconds: float) -> int:
@@ -56,7 +56,7 @@ class MemoryCounters:
         self._holders: dict[str, set[str]] = {}
 
     async def count(self, key: str, amount: int, seconds: float) -> tuple[int, float]:
-        """Add to a counter that begins anew after ``seconds``; return its sum, and the seconds until it begins anew."""
+        """Add to a counter that is reset after ``seconds``; return its sum, and the seconds until it is reset."""
         now = time.monotonic()
         if len(self._sums) > 10_000:  # people who are long gone
             self._sums = {known: found for known, found in self._sums.items() if found[1] > now}
@@ -104,7 +104,7 @@ class QuotaKeeper:
             if held > quotas.concurrent_runs:
                 await self.release(subject, run_id)
                 limit = quotas.concurrent_runs
-                raise TooManyRequests(f"More than {limit} answers at once. Please wait.", retry_after=_RETRY_RUNS)
+                raise TooManyRequests(f"More than {limit} messages at once. Please wait.", retry_after=_RETRY_RUNS)
 
     async def release(self, subject: str, run_id: str, sent: int = 0) -> None:
         """Note that a run has ended, or was not started, and how many bytes its answer has."""

@@ -3,7 +3,7 @@
 A connection pulls from a :class:`Reading` and knows nothing else of runs. A reading either follows a run from its start
 (the request that started it) or replays what there is and then follows (a resumed client). Replayed frames are
 rewritten on the way: deltas are merged, or, for a client of another AI SDK release or a run that continues an earlier
-message, the whole stream is framed anew (:mod:`usechat.protocol.reframing`). Only in that case are live frames
+message, the whole stream is framed again (:mod:`usechat.protocol.reframing`). Only in that case are live frames
 rewritten, too; a :class:`~usechat.runs.log.Pusher` is not used then.
 
 A client that falls too far behind is disconnected and can resume. Where it cannot, because the log keeps nothing, the

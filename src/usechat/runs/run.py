@@ -115,7 +115,7 @@ class RunInfo(msgspec.Struct, frozen=True):
     ``given_calls`` are the calls whose outputs its request brought; empty after a successful end. Approvals are not
     among them: an approval counts once, because the tool may have run. ``user_message_id`` and ``user_message_digest``
     (a hash of its content) identify the message that is answered; both are empty for a run that answers none, or
-    answers it anew. ``origin`` is set if the run restarts a turn whose worker died: the id of the turn's first run.
+    answers it again. ``origin`` is set if the run restarts a turn whose worker died: the id of the turn's first run.
 
     >>> info = RunInfo("r1", "c1", "m1", sdk="7", state=RunState.FINISHED)
     >>> info.chat_id, info.state.value, info.answerable

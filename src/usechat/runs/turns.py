@@ -28,7 +28,7 @@ class QueuedTurn(msgspec.Struct, frozen=True):
 
     ``headers`` are those that the queue forwards, with lower-case names. ``secret`` is the chat's own secret, with
     which approval requests are signed. ``quotas`` are those that were counted when the turn was accepted. ``recording``
-    is what the agent process needs to record the answer in a store of chats, if the web process has begun to.
+    is what the agent process needs to record the answer in a chat store, if the web process has begun to.
     """
 
     info: RunInfo

@@ -126,9 +126,9 @@ class EndpointsApp:
             return PlainTextResponse(str(error), 503)
         except UnusableChats as error:
             _logger.error("%s", error)
-            return PlainTextResponse("The database of chats cannot be used; the log says why.", 503)
+            return PlainTextResponse("The chat database cannot be used; the log says why.", 503)
         except Exception as error:  # whatever keeps the store away
-            return PlainTextResponse(f"The store of runs cannot be reached: {type(error).__name__}", 503)
+            return PlainTextResponse(f"The run store cannot be reached: {type(error).__name__}", 503)
         return PlainTextResponse("ok")
 
 
@@ -152,7 +152,7 @@ class ChatApp(EndpointsApp):
             :class:`~usechat.server.RedisTurns`: then agent processes answer (`usechat worker`). Or several agents by
             name, such as ``{"writer": writer, "coder": coder}``: the field ``agent`` of a request body chooses one, the
             first is the default, and a stored chat keeps its agent.
-        runs: the store of runs; by default :class:`~usechat.server.MemoryRuns`. Several processes need
+        runs: the run store; by default :class:`~usechat.server.MemoryRuns`. Several processes need
             :class:`~usechat.server.RedisRuns`.
         authorize: returns who sent a request; see ``docs/auth.md``. By default everyone is allowed.
         settings: see :class:`~usechat.server.Settings`.
@@ -258,9 +258,9 @@ def _check_chats(chats: ChatStore | None, path: str, load: object, needs_chats: 
 
 def _check_agents_elsewhere(chats: ChatStore | None, titles: object) -> None:
     if isinstance(chats, MemoryChats):
-        raise InvalidSetting("agents in processes of their own need a store of chats that is shared, such as SqlChats")
+        raise InvalidSetting("agent processes need a chat store that is shared, such as SqlChats")
     if titles is not None:
-        raise InvalidSetting("agents in processes of their own make the titles; give titles to AgentWorker")
+        raise InvalidSetting("agent processes make the titles; give titles to AgentWorker")
 
 
 def run_routes(path: str, endpoints: Endpoints, stored: ChatRoutes | None = None) -> list[BaseRoute]:

@@ -229,7 +229,7 @@ class Endpoints:
         if identity is None:
             identity = await self.identify(request, asked.chat_id)
         key = self._policy.key(request, identity, asked.chat_id)
-        # A message that is sent twice is answered once; a regenerated answer is wanted anew.
+        # A message that is sent twice is answered once; a regenerated answer is wanted again.
         repeatable = asked.last_user_message if asked.trigger == "submit-message" and not asked.continues else None
         info = RunInfo(
             run_id=new_id(),
@@ -312,7 +312,7 @@ class Endpoints:
         await self._quotas.release(info.subject, info.run_id, size)
 
     async def start(self) -> None:
-        """Make ready what answers, and the store of chats. Raises :class:`~usechat.errors.UnusableChats`."""
+        """Make ready what answers, and the chat store. Raises :class:`~usechat.errors.UnusableChats`."""
         await self._agents.open_all()
         if self.stored is not None:
             await self.stored.open()
@@ -412,7 +412,7 @@ class Endpoints:
 
 def _check_queued(store: RunStore) -> None:
     if not store.is_shared:
-        raise CannotAnswer("agents in processes of their own need a store that is shared, such as RedisRuns")
+        raise CannotAnswer("agent processes need a run store that is shared, such as RedisRuns")
 
 
 def _described(info: RunInfo) -> Mapping[str, str]:

@@ -25,7 +25,7 @@ def resolve(host: str, port: int) -> list[Address]:
     try:
         found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
     except (OSError, UnicodeError) as error:
-        reason = error.strerror if isinstance(error, OSError) else "it is no host name"
+        reason = error.strerror if isinstance(error, OSError) else "it is not a host name"
         raise CannotListen(f"the host {host!r} cannot be found: {reason}") from None
     return list(dict.fromkeys(Address(family, name) for family, _, _, _, name in found if isinstance(name[0], str)))
 

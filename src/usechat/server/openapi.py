@@ -20,7 +20,7 @@ _SENTENCES: Final = {
     413: "The request exceeds a limit.",
     422: "An approval that was never asked for, or of another input.",
     429: "The sender has exceeded a quota; `Retry-After` says when to try again.",
-    503: "The store of runs, or the file of tokens, cannot be used.",
+    503: "The run store, or the file of tokens, cannot be used.",
 }
 _TEXT: Final = {"text/plain": {"schema": {"type": "string"}}}
 _STREAM: Final = {
@@ -168,7 +168,7 @@ def openapi(version: str, path: str = "/api/chat") -> Json:
     ``version`` is that of the service, for the field ``info.version``.
 
     >>> sorted(openapi("1.0")["paths"])[0]
-    '/api/chat'
+    '/api/agents'
     """
     return {
         "openapi": "3.1.0",
@@ -214,7 +214,7 @@ def _paths(path: str) -> Iterator[tuple[str, Json]]:
     yield from _stored_paths(path)
     yield from _describing_paths(path.rpartition("/")[0])
     yield "/healthz", {"get": _open("health", "Report whether the process is alive.")}
-    yield "/readyz", {"get": _open("readiness", "Report whether the store of runs can be reached.", 503)}
+    yield "/readyz", {"get": _open("readiness", "Report whether the run store can be reached.", 503)}
     yield "/metrics", {"get": _open("metrics", "Metrics for Prometheus.", 501)}
 
 

@@ -1,8 +1,8 @@
-"""Turns of an app that keeps what was said: in a store of chats, or through hooks of the application.
+"""Turns of an app that stores its chats: in a chat store, or through hooks of the application.
 
 :class:`StoredTurns` stands between the endpoints and the run manager where the server owns the history
-(``ChatApp(agent, chats=…)``). It asks the store of chats what a request means, gives the agent the stored branch, and
-records the answer while it is streamed. The store decides who may answer a chat; the store of runs follows it.
+(``ChatApp(agent, chats=…)``). It asks the chat store what a request means, gives the agent the stored branch, and
+records the answer while it is streamed. The store decides who may answer a chat; the run store follows it.
 
 :class:`Hooks` serves applications with a database of their own (``load=`` and ``on_finish=``).
 """
@@ -105,7 +105,7 @@ _UNREADABLE: Final = 2.0
 _HOOK_SECONDS: Final = 30.0
 """Seconds that ``on_finish`` and ``on_feedback`` may take before the page sees the end without them."""
 _REST_SECONDS: Final = 5.0
-"""Seconds in which the store of runs must give the log of a dead worker; after that the answer is lost without it."""
+"""Seconds in which the run store must give the log of a dead worker; after that the answer is lost without it."""
 _CLEAN_UP: Final = 3600.0
 """The most seconds between two deletions of chats that are too old."""
 _LARGEST_FILES: Final = 64 * 1024 * 1024
@@ -257,7 +257,7 @@ def _answerable(info: RunInfo) -> list[str]:
     return [call.tool_call_id for call in info.open_calls]
 
 
-# With a store of chats.
+# With a chat store.
 
 
 class QueuedRecording(msgspec.Struct, frozen=True, kw_only=True):
@@ -575,7 +575,7 @@ class StoredTurns:
         await self._hooks.lost(message, lost.chat.id, lost.chat.owner)
 
     async def lose(self, info: RunInfo) -> None:
-        """End the stored answer of a run that the store of runs has declared lost, and report it."""
+        """End the stored answer of a run that the run store has declared lost, and report it."""
         for lost in await self.store.lose(_chat_id_of(info), info.run_id, self._rest_of):
             await self._report_lost(lost)
 
@@ -612,7 +612,7 @@ class _TakingOver:
 
 
 class StoredAnswer:
-    """Records the answer of a run in the store of chats, and tells the page the title of a new chat.
+    """Records the answer of a run in the chat store, and tells the page the title of a new chat.
 
     With ``take_over`` another process has begun the answer, and nothing is stored before ``take_over`` has returned.
     """

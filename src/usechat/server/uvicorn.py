@@ -322,7 +322,7 @@ def run(
     It is ``module:function``, or for one worker without reloading the function itself.
 
     ``grace`` is how many seconds responses get at an exit before they are cancelled. With ``reload_directory`` one
-    worker is started anew whenever a file below that directory changes.
+    worker is restarted whenever a file below that directory changes.
     """
     import uvicorn
     from uvicorn.supervisors import ChangeReload, Multiprocess

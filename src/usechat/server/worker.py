@@ -51,7 +51,7 @@ class AgentWorker:
             if the agent is :func:`~usechat.server.restartable`.
         settings: how runs are made, as of the web processes; what concerns requests has no effect here.
         concurrency: how many turns are answered at once.
-        chats: the store of chats of the web processes, if they have one; answers are recorded here, through it.
+        chats: the chat store of the web processes, if they have one; answers are recorded here, through it.
         titles: makes the title of a new chat, as for a ``ChatApp``.
         on_finish: is given each finished message, its turn and its outcome, before the page sees the end.
         observer: receives what happens; by default the end of each run is logged.
@@ -253,7 +253,7 @@ class AgentWorker:
 
 
 class _CannotRecord:
-    """Stands for the agent of a turn whose answer must be stored, in a process without a store of chats."""
+    """Stands for the agent of a turn whose answer must be stored, in a process without a chat store."""
 
     async def drive(self, context: TurnContext) -> None:  # noqa: ARG002
         """Fail: an answer that the web processes cannot load would be lost with the next reload."""

@@ -257,7 +257,10 @@ class TestedAnswer:
 
 
 def _joined_deltas(body: str) -> str:
-    """Return the texts of all deltas without what stands between them; by kind, since they may be interleaved."""
+    """Return the texts of all deltas without what stands between them; by kind, since they may be interleaved.
+
+    Reads lines and not events: a secret in a frame that is cut off counts, too.
+    """
     joined: dict[str, list[str]] = {}
     for line in body.splitlines():
         try:

@@ -1,4 +1,4 @@
-"""The directory of sessions in both databases: roles, tokens, migrations up and down."""
+"""The session directory in both databases: roles, tokens, migrations up and down."""
 
 import asyncio
 import threading

@@ -9,7 +9,7 @@ from typing import Any, Final
 import pytest
 
 from tests.open_harness.flow_runs import Heard, constant, edge, flow, run
-from tests.open_harness.scripted_models import Script
+from tests.open_harness.scripted_models import Script, call
 from usechat.open_harness.engine.runtime import FlowRuntime
 from usechat.open_harness.engine.sqlite_store import SqliteRunStore
 from usechat.open_harness.engine.store import MemoryRunStore
@@ -183,3 +183,82 @@ async def test_an_agent_whose_process_ended_is_asked_its_question_again_with_the
     crashed.cancel()
     with contextlib.suppress(asyncio.CancelledError):
         await crashed
+
+
+def sent_to(runtime: FlowRuntime, heard: Heard, text: str, message_id: str) -> None:
+    run_id = heard.of("node:start")[-1]["runId"]
+    runtime.dispatch({"type": "send", "message": text, "runId": run_id, "messageId": message_id})
+
+
+@pytest.mark.parametrize(("edited", "is_kept"), [("m1 m2", False), ("m1 new", False), ("m1 m2 m3", True)])
+@pytest.mark.parametrize("how", ["running", "paused"])
+async def test_an_edited_message_that_went_to_a_flow_which_had_begun_is_forgotten_too(
+    how: str, edited: str, is_kept: bool
+) -> None:
+    store, waits = MemoryRunStore(), asyncio.Event()
+    script = Script(["I think", waits], ["the end"], ["later"])
+    runtime = FlowRuntime(CHAT, registry=script.registry, store=store)
+    heard = Heard(runtime)
+    if how == "paused":
+        await paused_after(runtime, heard, "agent:text:delta", turn("Tell me.", sent="m1"))
+        request = ChatRequest(chat_id="c1", messages=[{"id": "m2", "role": "user", "parts": []}])
+
+        async def resume() -> None:
+            TurnContext(request).enter()
+            await runtime.resume("Faster.")
+
+        await asyncio.create_task(resume())
+    else:
+        task = asyncio.create_task(runtime.run(turn("Tell me.", sent="m1")))
+        async with asyncio.timeout(PATIENCE):
+            while "agent:text:delta" not in heard.types:  # noqa: ASYNC110 (the flow runs in this loop)
+                await asyncio.sleep(0)
+        sent_to(runtime, heard, "Faster.", "m2")
+        await asyncio.sleep(0)
+        waits.set()
+        await task
+    assert ("user-prompt", "Faster.") in script.asked[1]
+    await run(CHAT, turn("Slower.", sent=edited), store=store, registry=script.registry)
+    begun = [("user-prompt", "Tell me."), ("text", "I think")]
+    kept = [("user-prompt", "Faster."), ("text", "the end")] if is_kept else []
+    assert script.asked[2] == [*begun, *kept, ("user-prompt", "Slower.")]
+
+
+async def test_a_message_that_came_while_a_tool_ran_is_forgotten_and_the_call_keeps_its_result() -> None:
+    """Providers refuse a history in which a call has none."""
+    store = MemoryRunStore()
+    script = Script([call("wait_for_a_message")], ["the end"], ["later"])
+    described = flow(
+        {
+            "id": "a",
+            "type": "agent",
+            "input": {"prompt": "{{ flow.input.message }}", "tools": [f"{__name__}:wait_for_a_message"]},
+        }
+    )
+    runtime = FlowRuntime(described, registry=script.registry, store=store)
+    heard = Heard(runtime)
+    WAITING.clear()
+    task = asyncio.create_task(runtime.run(turn("Tell me.", sent="m1")))
+    async with asyncio.timeout(PATIENCE):
+        while not heard.of("agent:tool"):  # noqa: ASYNC110 (the flow runs in this loop)
+            await asyncio.sleep(0)
+    sent_to(runtime, heard, "Faster.", "m2")
+    await asyncio.sleep(0)
+    WAITING.set()
+    await task
+    assert ("user-prompt", "Faster.") in script.asked[1]
+    await run(described, turn("Slower.", sent="m1 m2"), store=store, registry=script.registry)
+    assert script.asked[2] == [
+        ("user-prompt", "Tell me."),
+        ("tool-call", "{}"),
+        ("tool-return", "done"),
+        ("user-prompt", "Slower."),
+    ]
+
+
+WAITING = asyncio.Event()
+
+
+async def wait_for_a_message() -> str:
+    await WAITING.wait()
+    return "done"

@@ -144,7 +144,7 @@ def test_a_call_goes_on_in_the_next_message_when_a_turn_is_handed_over() -> None
     adapter = OpenHarnessAdapter()
     adapter.feed(event("flow:start"))
     adapter.feed(tool(toolName="t", toolInput=1))
-    assert adapter.hand_over() == [failed(1, "t goes on in the next message.")]
+    assert adapter.hand_over() == [failed(1, "t continues in the next message.")]
     assert adapter.feed(tool(toolName="t", toolOutput=2)) == []
     assert adapter.take_over() == [p.Step(), call(2, "t", 1)]
     assert adapter.feed(tool(toolName="t", toolOutput=2)) == [result(2, 2)]

@@ -3,7 +3,7 @@
 import re
 from typing import Any
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.part_strategies import LANES, any_part, continued_messages, endings, part_lists
@@ -52,7 +52,6 @@ sdks = st.sampled_from(["any", "5", "6", "7", "5.0.0", "6.0.150", "7.0.31"])
 continuations = st.none() | continued_messages(approvals=True)
 
 
-@settings(max_examples=300)
 @given(part_lists, sdks, continuations)
 def test_there_is_one_start_and_one_ending(sent: list[Part], sdk: str, continues: dict[str, Any] | None) -> None:
     out = run(sent, sdk, continues)
@@ -71,7 +70,6 @@ def test_there_is_one_start_and_one_ending(sent: list[Part], sdk: str, continues
             assert last is FinishStepChunk or (continues is not None and StartStepChunk not in kinds)
 
 
-@settings(max_examples=300)
 @given(part_lists, sdks, continuations)
 def test_steps_alternate_and_hold_all_blocks(sent: list[Part], sdk: str, continues: dict[str, Any] | None) -> None:
     out = run(sent, sdk, continues)
@@ -119,7 +117,6 @@ def is_question(chunk: Chunk) -> bool:
     return isinstance(chunk, ToolInputAvailableChunk) and chunk.tool_name == "approval"
 
 
-@settings(max_examples=300)
 @given(part_lists, sdks, continuations)
 def test_every_chunk_and_field_is_known_to_the_client(
     sent: list[Part], sdk: str, continues: dict[str, Any] | None
@@ -133,7 +130,6 @@ def test_every_chunk_and_field_is_known_to_the_client(
                 assert key == "type" or key not in CHUNKS[chunk_type].fields or spoken.knows(chunk_type, key)
 
 
-@settings(max_examples=300)
 @given(st.lists(any_part.filter(lambda part: not isinstance(part, p.ResetStep)), max_size=20), endings, sdks)
 def test_nothing_that_is_said_is_lost_doubled_or_reordered_in_its_lane(
     sent: list[Part], ending: Part, sdk: str
@@ -160,7 +156,6 @@ def test_nothing_that_is_said_is_lost_doubled_or_reordered_in_its_lane(
         assert [token for token in shown if token in lane] == lane
 
 
-@settings(max_examples=300)
 @given(part_lists, sdks)
 def test_no_tool_is_left_half_said(sent: list[Part], sdk: str) -> None:
     state: dict[str, str] = {}

@@ -3,7 +3,7 @@
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import usechat.parts as p
@@ -90,7 +90,6 @@ def run(sent: list[Part], sdk: str, continues: dict[str, Any] | None, *, settle:
     return out + stream.close()
 
 
-@settings(max_examples=300)
 @given(part_lists, st.sampled_from(["any", "5", "6", "7"]), st.none() | continued_messages(approvals=True))
 def test_a_good_ending_is_the_same_with_and_without_settling(
     sent: list[Part], sdk: str, continues: dict[str, Any] | None

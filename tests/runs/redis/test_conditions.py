@@ -16,7 +16,7 @@ from usechat.runs.redis.store import RedisRuns
 from usechat.server import ChatApp
 from usechat.turn import Turn
 
-SENTENCE = "The store of runs cannot be reached."
+SENTENCE = "The run store cannot be reached."
 ANSWERED_WITHIN = 5.0
 
 Condition: TypeAlias = Callable[[RedisServer, ExitStack], str]

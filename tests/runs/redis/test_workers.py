@@ -227,7 +227,7 @@ async def test_a_restart_of_redis_is_not_noticed(
         assert (await other.client.get("/readyz")).status_code == 503
         assert (await other.client.get("/api/chat/c1")).status_code == 503
         refused = await other.client.post("/api/chat", json=chat_request("1"))
-        assert (refused.status_code, refused.text) == (503, "The store of runs cannot be reached.")
+        assert (refused.status_code, refused.text) == (503, "The run store cannot be reached.")
         await asyncio.to_thread(server.start)
         assert text_of(await live.rest()) == text_of(await replay.rest()) == counted(100)
     assert await other.state() == "finished"

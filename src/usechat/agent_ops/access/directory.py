@@ -1,4 +1,4 @@
-"""The directory of sessions in a database: their members, and the tokens of people.
+"""The session directory in a database: sessions with their participants, and the tokens of people.
 
 :class:`SessionDirectory` reads it for every request. :class:`DirectoryChanges` is what ``usechat sessions`` does: it
 creates the tables and edits them. Nothing is cached, so a change takes effect at the next request.
@@ -199,7 +199,7 @@ class ListedToken(msgspec.Struct, frozen=True):
 
 
 class DirectoryChanges:
-    """Edits a session directory: tables, sessions, members and tokens.
+    """Edits a session directory: tables, sessions, participants and tokens.
 
     Every method raises :class:`~usechat.errors.UnusableDirectory` if the change is not possible; the text says why.
 
@@ -233,13 +233,13 @@ class DirectoryChanges:
             await _insert(connection, ListedSession(session_id, kind, owner, False, {}))
 
     async def import_sessions(self, sessions: Iterable[ListedSession]) -> None:
-        """Add sessions with their members, all or none."""
+        """Add sessions with their participants, all or none."""
         async with self._changing() as connection:
             for session in sessions:
                 await _insert(connection, session)
 
     async def remove(self, session_id: str) -> None:
-        """Remove a session and its members."""
+        """Remove a session and its participants."""
         async with self._changing() as connection:
             # SQLite cascades only if a pragma is set on every connection.
             await connection.execute(delete(PARTICIPANTS).where(PARTICIPANTS.c.session_id == session_id))
@@ -345,8 +345,8 @@ async def _insert(connection: AsyncConnection, session: ListedSession) -> None:
     except IntegrityError:
         raise UnusableDirectory(f"the session {session_id} is in the directory already") from None
     for subject, role in session.participants.items():
-        member = {"session_id": session_id, "subject": subject, "role": role}
-        await connection.execute(insert(PARTICIPANTS).values(member))
+        participant = {"session_id": session_id, "subject": subject, "role": role}
+        await connection.execute(insert(PARTICIPANTS).values(participant))
 
 
 def _participant(session_id: str, subject: str) -> tuple[Any, Any]:

@@ -56,8 +56,8 @@ class HttpLookup:
     async def role_of(self, identity: Identity, session_id: str) -> Membership | None:
         """Request the session with the caller's token.
 
-        403 and 404 mean that the caller is no member. 401 raises :class:`~usechat.errors.Unauthenticated`; any other
-        response raises :class:`~usechat.errors.AccessUnknown`.
+        403 and 404 mean that the caller is not a participant. 401 raises
+        :class:`~usechat.errors.Unauthenticated`; any other response raises :class:`~usechat.errors.AccessUnknown`.
         """
         if identity.token is None:
             raise Unauthenticated("The request carries no bearer token.")

@@ -44,10 +44,11 @@ class Membership(msgspec.Struct, frozen=True):
 
 
 class AccessRule(Protocol):
-    """Looks up the members of sessions, as :class:`SessionDirectory` and :class:`HttpLookup` do.
+    """Looks up the participants of sessions, as :class:`SessionDirectory` and :class:`HttpLookup` do.
 
     A rule of your own needs no base class:
 
+    >>> from usechat.server import Identity
     >>> class EverybodyCollaborates:
     ...     async def role_of(self, identity: Identity, session_id: str) -> Membership | None:
     ...         return Membership(Role.COLLABORATOR)
@@ -78,7 +79,7 @@ def is_session_id(text: str) -> bool:
 
 
 def may_prompt(membership: Membership | None) -> bool:
-    """Return whether a member may send prompts. A session of an unknown kind is for its owner only."""
+    """Return whether a participant may send prompts. A session of an unknown kind is for its owner only."""
     if membership is None or not membership.enabled:
         return False
     needed = Role.COLLABORATOR if membership.kind == INTERACTIVE else Role.OWNER

@@ -33,7 +33,7 @@ PARTICIPANTS: Final = Table(
     Column("role", String(32), nullable=False),
     CheckConstraint("role IN ('viewer', 'collaborator')", name="participants_role"),
 )
-"""The members of a session other than its owner."""
+"""The participants of a session other than its owner."""
 
 TOKENS: Final = Table(
     "tokens",

@@ -8,10 +8,12 @@ import msgspec
 
 from usechat.open_harness.engine.store import FlowRunStore
 from usechat.open_harness.threads import in_thread
+from usechat.turn import Turn
 
 __all__ = [
     "AgentSession",
     "AgentSessions",
+    "message_id",
 ]
 
 
@@ -21,7 +23,8 @@ _NAMESPACE: Final = uuid.UUID("6f1c2a52-7f0e-4c55-9a53-2b1f6a2f7f0b")
 class AgentSession:
     """The messages that one agent of one chat has exchanged with its model, as plain JSON values.
 
-    ``asked`` holds the id of the user's message for each turn that has one.
+    ``asked`` holds the id of the user's message for each turn that has one. A run begins at ``first_turn``; a message
+    that is sent to it while it runs, or that resumes it, begins another turn.
     """
 
     def __init__(
@@ -29,6 +32,7 @@ class AgentSession:
     ) -> None:
         self.session_id = session_id
         self.turn = turn
+        self.first_turn = turn
         self.asked = dict(asked or {})
         self._entries = list(entries)
 
@@ -39,17 +43,26 @@ class AgentSession:
 
     @property
     def has_begun(self) -> bool:
-        """Whether there are messages of this turn."""
-        return any(turn == self.turn for turn, _ in self._entries)
+        """Whether there are messages of this run."""
+        return any(turn >= self.first_turn for turn, _ in self._entries)
 
     @property
     def entries(self) -> list[tuple[int, Any]]:
         """All messages, each with the number of the turn it belongs to."""
         return list(self._entries)
 
-    def add(self, messages: Sequence[Any]) -> None:
-        """Add messages of this turn."""
-        self._entries.extend((self.turn, message) for message in messages)
+    def begin_turn(self, message_id: Any) -> None:
+        """Begin the turn of a further message of the user, unless the message has one already or has no id."""
+        if isinstance(message_id, str) and message_id not in self.asked.values():
+            self.turn += 1
+            self.asked[self.turn] = message_id
+
+    def add(self, messages: Sequence[Any], begins: Sequence[tuple[int, Any]] = ()) -> None:
+        """Add messages of this turn. ``begins`` tells where further messages of the user begin, and their ids."""
+        for place, message in enumerate(messages):
+            for _, message_id in (each for each in begins if each[0] == place):
+                self.begin_turn(message_id)
+            self._entries.append((self.turn, message))
 
 
 class AgentSessions:
@@ -69,6 +82,7 @@ class AgentSessions:
         self._owner = owner
         self._chat_id = flow_input.get("chatId")
         self._user_messages = _user_messages(flow_input)
+        self._first_turns: dict[str, int] = {}
 
     async def open(self, name: str) -> AgentSession:
         """Return the session of an agent. Within one run it continues where it was."""
@@ -79,11 +93,14 @@ class AgentSessions:
         asked: dict[int, str] = dict(kept.get("asked", ()))
         last = max([0, *(turn for turn, _ in entries)])
         if is_known:
-            return AgentSession(session_id, entries, max(last, *asked, 1), asked)
+            session = AgentSession(session_id, entries, max(last, *asked, 1), asked)
+            session.first_turn = self._first_turns.get(name, session.turn)
+            return session
         turn = self._turn(asked, last)
         asked = {each: message_id for each, message_id in asked.items() if each < turn}
         if self._user_messages:
             asked[turn] = self._user_messages[-1]
+        self._first_turns[name] = turn
         session = AgentSession(session_id, [entry for entry in entries if entry[0] < turn], turn, asked)
         self.save(session)  # if the process ends, the session tells that this turn has no messages yet
         return session
@@ -106,6 +123,12 @@ class AgentSessions:
             return str(uuid.uuid4())
         key = msgspec.json.encode([self._owner, self._chat_id, self._flow_name, name])
         return str(uuid.uuid5(_NAMESPACE, key.decode()))
+
+
+def message_id(turn: Turn) -> str | None:
+    """Return the id of the user's message that a turn answers."""
+    message = turn.request.last_user_message
+    return None if message is None else str(message["id"])
 
 
 def _user_messages(flow_input: Mapping[str, Any]) -> list[str]:

@@ -102,7 +102,7 @@ class BatchedRunStore(ABC):
         return None if text is None else msgspec.json.decode(text)
 
     def load_events(self, run_id: str, after: int = 0) -> list[tuple[int, Event]]:
-        """Return the events of a run."""
+        """Return the events of a run whose number is greater than ``after``."""
         self.flush()
         return [(number, msgspec.json.decode(text)) for number, text in self._read_events(run_id, after)]
 

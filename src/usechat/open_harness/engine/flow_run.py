@@ -120,6 +120,8 @@ class FlowRun:
         self.store = store
         self.recorder = recorder
         self._invocations: Counter[str] = Counter()
+        self.resumed_by: str | None = None
+        """The id of the user's message that resumed the run."""
         self.growing: set[str] = set()
         """The nodes that run for each item of a list: items are being added to their outputs."""
         self._flow = {"input": state.input}

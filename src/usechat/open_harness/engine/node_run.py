@@ -289,7 +289,8 @@ class NodeRun:
         """Put the commands from before the pause, and the message that ended it, into the first invocation's inbox."""
         message, self._resume_message = self._resume_message, None
         if message is not None:
-            for command in [*self._handed_over, {"type": "send", "runId": run_id, "message": message}]:
+            named = {} if self._run.resumed_by is None else {"messageId": self._run.resumed_by}
+            for command in [*self._handed_over, {"type": "send", "runId": run_id, "message": message, **named}]:
                 self._run.inbox(run_id).put(command)
         return message
 

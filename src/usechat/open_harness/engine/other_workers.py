@@ -269,6 +269,9 @@ class StoredRun:
         """Raise ``NotResumable``: the run is not paused."""
         raise NotResumable(f"Run {self.run_id} is not resumable")
 
+    takes_message_ids = True
+    """Whether ``send`` may have a ``messageId``."""
+
     def pause(self) -> None:
         """Ask the worker that runs the flow to pause it."""
         self.dispatch({"type": "pause"})

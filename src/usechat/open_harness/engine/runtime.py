@@ -15,7 +15,7 @@ One *invocation* of a node is one such run for one item; its ``runId`` names it 
 
 **State.** Everything that a run must remember is in :class:`~usechat.open_harness.engine.flow_run.FlowRunState`, and a
 snapshot holds it: statuses, outputs, loop counters, shared state, unread commands, agent sessions. A run that was
-paused, or whose process died, goes on from its snapshot: nodes that were running are pending again, run anew and find
+paused, or whose process died, goes on from its snapshot: nodes that were running are pending again, run again and find
 the message that resumed the flow in their inbox. Completed nodes do not run twice.
 
 **Events and threads.** Listeners are called in the event loop's thread, in order, before ``emit`` returns. Code in
@@ -32,6 +32,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from usechat.errors import InvalidSetting, LocalProtocolError, NotResumable
+from usechat.open_harness.engine.agent_sessions import message_id
 from usechat.open_harness.engine.flow_run import FlowRun, FlowRunState
 from usechat.open_harness.engine.other_workers import Readers, ReleaseRun, StoredRun, receiving
 from usechat.open_harness.engine.processes import new_start, this_process
@@ -102,6 +103,8 @@ class FlowRuntime:
         self._rested = asyncio.Event()
         self._rested.set()
 
+    takes_message_ids = True
+    """Whether ``send`` may have a ``messageId``."""
     ends_at: EndsAt = "flow"
     """Which events end the run: those of the flow, not those of a single agent."""
 
@@ -125,7 +128,7 @@ class FlowRuntime:
         return await self._drive(Scheduler(self._run, on_cancelled=self._on_cancelled))
 
     async def resume(self, message: str | None = None) -> Snapshot:
-        """Resume a paused flow. Nodes that were running run anew and find the message in their inbox."""
+        """Resume a paused flow. Nodes that were running run again and find the message in their inbox."""
         state = self._run.state
         if state.status != "paused":
             raise NotResumable(f"Run {state.run_id} is not resumable")
@@ -135,6 +138,7 @@ class FlowRuntime:
         if state.status != "paused":
             raise NotResumable(f"Run {state.run_id} is not resumable")
         state.status = "running"
+        self._run.resumed_by = None if message is None else _message_of_turn()
         self._run.emit({"type": "flow:resumed"})
         resuming = [node for node, status in state.node_status.items() if status == "running"]
         for node in resuming:
@@ -315,7 +319,7 @@ class FlowRuntimes:
         )
 
     async def _running(self, turn: Turn) -> StoredRun | None:
-        """Return the chat's latest run if a worker is running it. A regenerated answer begins anew."""
+        """Return the chat's latest run if a worker is running it. A regenerated answer starts from the beginning."""
         store = self._store
         if not isinstance(store, SharedRunStore) or turn.request.trigger == "regenerate-message":
             return None
@@ -327,7 +331,7 @@ class FlowRuntimes:
 
 
 def _unfinished_run(store: FlowRunStore, turn: Turn) -> str | None:
-    """Return the run that a turn goes on with. A regenerated answer begins anew."""
+    """Return the run that a turn goes on with. A regenerated answer starts from the beginning."""
     if turn.request.trigger == "regenerate-message":
         return None
     return store.unfinished_run(turn.chat_id, _owner(turn))
@@ -335,6 +339,14 @@ def _unfinished_run(store: FlowRunStore, turn: Turn) -> str | None:
 
 def _owner(turn: Turn) -> str:
     return "" if turn.identity is None else turn.identity.subject
+
+
+def _message_of_turn() -> str | None:
+    """Return the id of the user's message in the turn that runs, if there is one."""
+    try:
+        return message_id(current_turn())
+    except LocalProtocolError:
+        return None
 
 
 def _owner_of_turn() -> str:

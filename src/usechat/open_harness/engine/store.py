@@ -111,7 +111,7 @@ class MemoryRunStore:
         return self._snapshots.get(run_id)
 
     def load_events(self, run_id: str, after: int = 0) -> list[tuple[int, Event]]:
-        """Return the events of a run."""
+        """Return the events of a run whose number is greater than ``after``."""
         return list(enumerate(self._events.get(run_id, ()), start=1))[after:]
 
     def unfinished_run(self, chat_id: str, owner: str = "") -> str | None:

@@ -54,7 +54,7 @@ __all__ = ["OpenHarnessAdapter"]
 ABORTED: Final = "The flow was stopped before it finished."
 INCOMPLETE: Final = "The connection to the flow was lost before the flow finished."
 FAILED: Final = "The flow failed."
-GOES_ON: Final = "{tool} goes on in the next message."
+GOES_ON: Final = "{tool} continues in the next message."
 
 _SPOKEN: Final[Mapping[str, type[Text | Reasoning]]] = {
     "agent:text:delta": Text,

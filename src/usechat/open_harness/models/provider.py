@@ -46,6 +46,7 @@ class AgentRequest(msgspec.Struct, frozen=True):
 
     With ``output_schema``, a JSON schema, the answer has a ``structured_output`` that is valid by it. ``tools`` names
     the tools that the model may call, each for ``tool_timeout_ms`` at most; ``max_turns`` bounds the model calls.
+    ``files`` are file parts of the page, and ``thinking`` switches reasoning on or names its effort.
 
     >>> AgentRequest(None, "Hello", instructions="Be short.").prompt
     'Hello'
@@ -112,6 +113,8 @@ class Execution:
         self.emit = emit
         self.unfinished: list[Any] = []
         """The messages to remember of an answer that was stopped."""
+        self.begins: list[tuple[int, Any]] = []
+        """Where messages that the inbox had begin in the messages to remember, with their ``messageId``."""
 
 
 class Provider(Protocol):

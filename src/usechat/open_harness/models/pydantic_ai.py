@@ -262,8 +262,12 @@ async def _ask(execution: Execution) -> Answer:
         model_settings=_settings(request),
         usage_limits=UsageLimits(request_limit=request.max_turns),
     ) as run:
-        async with _reading(execution.inbox, run):
-            await _follow(run, tools, execution)
+        received: list[Any] = []
+        try:
+            async with _reading(execution.inbox, run, received):
+                await _follow(run, tools, execution)
+        finally:
+            execution.begins = _begins(run.new_messages(), received)
         return _answer(run, schema)
 
 
@@ -335,14 +339,15 @@ def _is_provider(name: str | None) -> bool:
 
 
 @contextlib.asynccontextmanager
-async def _reading(inbox: Inbox, run: AgentRun[None, Any]) -> AsyncIterator[None]:
-    """Pass commands sent to the node on to the model, which sees them at its next step."""
+async def _reading(inbox: Inbox, run: AgentRun[None, Any], received: list[Any]) -> AsyncIterator[None]:
+    """Pass commands sent to the node on to the model, which sees them at its next step; add their ids to a list."""
 
     async def read() -> None:
         while True:
             command = await inbox.receive()
             try:
                 run.enqueue(str(command.get("message", command.get("content", ""))))
+                received.append(command.get("messageId"))
             except UserError:  # the run has ended; another node may read it
                 inbox.put_back(command)
                 return
@@ -396,6 +401,17 @@ def _file(file: Mapping[str, Any]) -> BinaryContent | str | None:
     except binascii.Error:
         return None
     return BinaryContent(content, media_type=str(file.get("mediaType") or header.partition(";")[0] or "text/plain"))
+
+
+def _begins(messages: list[ModelMessage], received: Sequence[Any]) -> list[tuple[int, Any]]:
+    """Return where the messages that were received begin: each is a request of its own, behind that of the question."""
+    places = [
+        place
+        for place, message in enumerate(messages[1:], start=1)
+        for part in message.parts
+        if isinstance(part, UserPromptPart)
+    ]
+    return list(zip(places, received, strict=False))  # what was received last may not have been sent
 
 
 def _unfinished(messages: list[ModelMessage], text: str) -> list[Any]:

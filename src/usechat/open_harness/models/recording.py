@@ -172,7 +172,10 @@ class Recorder:
         invocation: int,
         emit: Callable[[Event], None],
     ) -> Answer:
-        """Answer with the provider, or with a recording of one."""
+        """Answer with the provider, or with a recording of one.
+
+        ``node_id`` and ``invocation`` identify the recording; ``emit`` takes the event that names it.
+        """
         if self.mode == "live":
             return await provider.execute(execution)
         input_hash = _input_hash(execution)

@@ -112,7 +112,7 @@ class AgentNode:
                     provider, execution, node_id=context.node_id, invocation=context.invocation, emit=context.emit
                 )
         except asyncio.CancelledError:
-            session.add(execution.unfinished)
+            session.add(execution.unfinished, execution.begins)
             context.sessions.save(session)
             _emit_stopped(session, context)
             raise
@@ -121,7 +121,7 @@ class AgentNode:
         except Exception as error:  # of a provider that is not ours
             raise agent_failure(error) from error
         _require_structured_output(execution.request, answer)
-        session.add(answer.messages)
+        session.add(answer.messages, execution.begins)
         context.sessions.save(session)
         result = _plain(answer)
         context.emit({"type": "agent:complete", "result": result.pop("text"), **result})
@@ -153,10 +153,11 @@ def _resumed(request: AgentRequest, session: AgentSession, context: NodeContext)
     """Return the request of a resumed agent. If it had started to answer, the messages sent to it are the prompt."""
     if context.resume_message is None:
         return request
-    sent = []
+    sent, has_begun = [], session.has_begun
     while (command := context.inbox.next()) is not None:
         sent.append(str(command.get("message", command.get("content", ""))))
-    if session.has_begun:
+        session.begin_turn(command.get("messageId"))
+    if has_begun:
         return msgspec.structs.replace(request, prompt="\n\n".join(sent), conversation=(), files=())
     return msgspec.structs.replace(request, prompt="\n\n".join([request.prompt, *sent]))
 

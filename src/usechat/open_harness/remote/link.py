@@ -35,7 +35,8 @@ def require_scheme(url: str, schemes: tuple[str, ...]) -> None:
     except ValueError:
         fits = False
     if not fits:
-        raise InvalidAddress(f"{url!r} is no address that begins with {' or '.join(f'{name}://' for name in schemes)}")
+        allowed = " or ".join(f"{name}://" for name in schemes)
+        raise InvalidAddress(f"{url!r} is not an address that begins with {allowed}")
 
 
 def without_secrets(url: str) -> str:

@@ -60,7 +60,8 @@ class RuntimeSockets:
         """Accept a client and serve it until it disconnects."""
         headers = websocket.headers
         if not is_welcome(headers.get("origin"), headers.get("host", ""), self._origins):
-            _logger.warning("a page of %r may not connect; see origins", headers["origin"])
+            text = "refused a WebSocket from origin %r; allow it with runtime_app(origins=…)"
+            _logger.warning(text, headers["origin"])
             await websocket.close()  # before it is accepted: the server answers 403 (ASGI, websocket.close)
             return
         await websocket.accept(headers=[(COMMANDS_HEADER.encode(), b"run")])

@@ -123,7 +123,10 @@ class RedisRuns:
     async def claim(
         self, info: RunInfo, *, continues: Mapping[str, Any] | None = None, after: str | None = None
     ) -> RunInfo | None:
-        """Make this the active run of its chat. Returns the last run instead, if it is running or is not ``after``."""
+        """Make this the active run of its chat. Returns the last run instead, if it is running or is not ``after``.
+
+        ``continues`` is the message that the run continues, for readers in other workers.
+        """
         asked = _now()
         active = await self._claim(info, self._worker, continues, after)
         if active is None:
@@ -269,7 +272,7 @@ class RedisRuns:
         if owner is not None:
             await self._write_to(self._keys.inbox(owner.decode()), request, info.run_id)
 
-    # For turns that are answered by processes of their own, see usechat.runs.redis.turns
+    # For turns that are answered by agent processes, see usechat.runs.redis.turns
 
     @property
     def worker(self) -> str:
@@ -290,7 +293,10 @@ class RedisRuns:
         return self._keys.turns(queue)
 
     async def claim_waiting(self, info: RunInfo, *, continues: Mapping[str, Any] | None, after: str) -> RunInfo | None:
-        """Do what ``claim`` does for a run without an owner; it is lost after one lease time unless it is parked."""
+        """Do what ``claim`` does for a run without an owner; it is lost after one lease time unless it is parked.
+
+        The arguments are those of :meth:`claim`.
+        """
         return await self._claim(info, scripts.WAITING, continues, after)
 
     async def park(self, info: RunInfo, entry: str, patience: float) -> None:
@@ -326,6 +332,8 @@ class RedisRuns:
 
     async def restart(self, lost: RunInfo, info: RunInfo, *, leases: int) -> bool:
         """Replace a run whose owner has not renewed it for one lease time with a new run of the turn, owned here.
+
+        The new run is lost if it is not renewed for ``leases`` lease times.
 
         Returns False if the owner lives, or the run has ended or was asked to stop.
         """
@@ -378,7 +386,7 @@ class RedisRuns:
     # For quotas, see usechat.runs.quotas
 
     async def count(self, key: str, amount: int, seconds: float) -> tuple[int, float]:
-        """Add to a counter that begins anew after ``seconds``; return its sum, and the seconds until it begins anew."""
+        """Add to a counter that is reset after ``seconds``; return its sum, and the seconds until it is reset."""
         total, left = await self._run(scripts.COUNT, (self._keys.quota(key),), amount, _milliseconds(seconds))
         return total, left / 1000
 

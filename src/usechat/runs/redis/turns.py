@@ -105,7 +105,10 @@ class RedisTurns:
             raise TooManyWaiting(retry_after=_RETRY_AFTER)
 
     async def offer(self, turn: QueuedTurn, *, after: str) -> RunInfo | None:
-        """Claim the turn's chat and queue the turn; return the run that prevents it."""
+        """Claim the turn's chat and queue the turn; return the run that prevents it.
+
+        ``after`` is the id of the run that the caller knows as the chat's last one (``""`` for none).
+        """
         encoded = turn.encode()
         active = await self.runs.claim_waiting(turn.info, continues=turn.request.continues, after=after)
         if active is not None:
@@ -158,7 +161,8 @@ class RedisTurns:
     ) -> AsyncIterator[TakenTurn]:
         """Yield turns of agent processes that died, if they may be started here; remove those that have ended.
 
-        ``mine`` are the entries that this process answers, ``count`` is how many more it can.
+        ``mine`` are the entries that this process answers, ``count`` is how many more it can. ``restartable`` says
+        whether its agent may start a turn again.
         """
         own = set(mine)
         idle = await self._run(scripts.IDLE_TURNS, _GROUP, self._idle, _SWEPT)

@@ -72,6 +72,7 @@ class ApiTokens:
 
     Raises :class:`~usechat.errors.UnusableFile` if the file cannot be read. If it breaks later, requests get 503.
 
+    >>> from pathlib import Path
     >>> token, line = new_api_token("nightly")
     >>> _ = Path("tokens.txt").write_text(line)
     >>> ApiTokens("tokens.txt").identify(token)

@@ -21,6 +21,7 @@ _logger: Final = logging.getLogger("usechat.server")
 class JsonFormatter(logging.Formatter):
     """A ``logging`` formatter that writes a record as one JSON object on one line.
 
+    >>> import json, logging
     >>> record = logging.makeLogRecord({"msg": "run r1 ended", "name": "usechat.server", "run_id": "r1"})
     >>> json.loads(JsonFormatter().format(record))["run_id"]
     'r1'

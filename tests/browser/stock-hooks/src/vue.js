@@ -1,0 +1,33 @@
+import { Chat } from "@ai-sdk/vue";
+import { createApp, h } from "vue";
+import { isTool, options, toolText } from "./options";
+
+const chat = new Chat(options);
+
+function send(event) {
+  event.preventDefault();
+  const [text, files] = event.target.elements;
+  void chat.sendMessage({ text: text.value, files: files.files });
+  text.value = "";
+}
+
+function part(each) {
+  if (each.type === "text" || each.type === "reasoning") return h("p", { "data-part": each.type }, each.text);
+  if (each.type === "file") return h("img", { "data-part": "file", src: each.url, alt: each.filename ?? "file" });
+  if (!isTool(each)) return null;
+  const approve = () => void chat.addToolApprovalResponse({ id: each.approval.id, approved: true });
+  const asks = each.state === "approval-requested";
+  return h("p", { "data-part": "tool" }, [toolText(each), asks && h("button", { type: "button", onClick: approve }, "Approve")]);
+}
+
+createApp({
+  mounted: () => void chat.resumeStream(),
+  render: () =>
+    h("form", { onSubmit: send, "data-status": chat.status }, [
+      ...chat.messages.map((message) => h("section", { key: message.id, "data-role": message.role }, message.parts.map(part))),
+      h("input", { name: "text", "aria-label": "Message" }),
+      h("input", { type: "file", "aria-label": "Files" }),
+      h("button", "Send"),
+      h("button", { type: "button", onClick: () => void chat.stop() }, "Stop"),
+    ]),
+}).mount("#root");

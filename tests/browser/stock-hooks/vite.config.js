@@ -1,0 +1,9 @@
+import { svelte } from "@sveltejs/vite-plugin-svelte";
+import react from "@vitejs/plugin-react";
+import { defineConfig } from "vite";
+
+export default defineConfig({
+  base: "./",
+  plugins: [react(), svelte()],
+  build: { rollupOptions: { input: ["react.html", "vue.html", "svelte.html"] } },
+});

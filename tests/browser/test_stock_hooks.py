@@ -1,0 +1,117 @@
+"""The AI SDK's own hooks for React, Vue and Svelte against what `usechat serve` serves."""
+
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import pytest
+from playwright.sync_api import BrowserContext, Page
+from starlette.applications import Starlette
+from starlette.routing import Mount
+from starlette.staticfiles import StaticFiles
+
+from tests.browser.agent import GATES
+from tests.browser.building import HERE, front_end
+from tests.browser.chatting import expect
+from tests.conformance.served import PATIENCE, serving
+from usechat.cli.plan import Plan, make_app
+
+HOOKS = ("react", "vue", "svelte")
+
+
+class WithFiles:
+    """The app of `usechat serve` for the agent of the tests, with the files of the front ends beside it."""
+
+    def __init__(self, files: Path) -> None:
+        self.served = make_app(Plan(target="tests.browser.agent:answer", page=False))
+        self._files = Starlette(routes=[Mount("/", StaticFiles(directory=files))])
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        await (self.served.app if "/api/" in scope["path"] else self._files)(scope, receive, send)
+
+
+@pytest.fixture(scope="module")
+def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    app = WithFiles(front_end(HERE / "stock-hooks", tmp_path_factory.mktemp("stock-hooks")))
+    with ExitStack() as stack:
+        served = stack.enter_context(serving({"": app}))
+        stack.callback(lambda: [served.run(chats.shut_down()).result(PATIENCE) for chats in app.served.chats])
+        yield f"http://127.0.0.1:{served.port}/"
+
+
+@pytest.fixture(params=HOOKS)
+def page(request: pytest.FixtureRequest, context: BrowserContext, address: str) -> Page:
+    page = context.new_page()
+    page.goto(f"{address}{request.param}.html?chat={request.node.name}")
+    return page
+
+
+def send(page: Page, text: str) -> None:
+    page.get_by_label("Message").fill(text)
+    page.get_by_role("button", name="Send").click()
+
+
+def answer_part(page: Page, kind: str) -> Any:
+    return page.locator(f"[data-role=assistant] [data-part={kind}]")
+
+
+def test_text_reasoning_and_tools_are_shown(page: Page) -> None:
+    send(page, "hello there")
+    expect(answer_part(page, "text")).to_have_text("You said: hello there")
+    expect(page.locator("form")).to_have_attribute("data-status", "ready")
+    send(page, "think hard")
+    expect(answer_part(page, "reasoning")).to_have_text("Let me think about that.")
+    expect(answer_part(page, "text").last).to_have_text("I have thought.")
+    expect(page.locator("form")).to_have_attribute("data-status", "ready")
+    send(page, "tools please")
+    expect(answer_part(page, "text").last).to_have_text("One tool worked, one did not.")
+    expect(answer_part(page, "tool").first).to_contain_text('search: output-available {"found":3}')
+    expect(answer_part(page, "tool").last).to_contain_text('divide: output-error "Division by zero."')
+
+
+def test_an_approval_goes_on_by_itself(page: Page) -> None:
+    send(page, "approve this")
+    expect(answer_part(page, "tool")).to_contain_text("delete_file: approval-requested")
+    expect(page.locator("form")).to_have_attribute("data-status", "ready")
+    page.get_by_role("button", name="Approve").click()
+    expect(answer_part(page, "text").last).to_have_text("It is gone.")
+    expect(answer_part(page, "tool")).to_contain_text('delete_file: output-available {"deleted":"notes.txt"}')
+    expect(page.locator("section")).to_have_count(2)
+
+
+def test_files_go_both_ways(page: Page) -> None:
+    page.get_by_label("Files").set_input_files({"name": "note.txt", "mimeType": "text/plain", "buffer": b"Some words."})
+    send(page, "files please")
+    expect(answer_part(page, "text")).to_have_text("Files: note.txt (text/plain)")
+    expect(page.locator("form")).to_have_attribute("data-status", "ready")
+    page.get_by_label("Files").set_input_files([])
+    send(page, "sources please")
+    expect(answer_part(page, "file")).to_have_attribute(
+        "src", "data:image/gif;base64,R0lGODlhAQABAIAAAP///wAAACwAAAAAAQABAAACAkQBADs="
+    )
+
+
+def test_a_reload_resumes_the_answer(page: Page, request: pytest.FixtureRequest) -> None:
+    send(page, "count for me, held")
+    expect(answer_part(page, "text")).to_contain_text("number-10 ")
+    page.reload()
+    expect(answer_part(page, "text")).to_contain_text("number-20 ")
+    expect(page.locator("form")).to_have_attribute("data-status", "streaming")
+    GATES.open(request.node.name)
+    expect(answer_part(page, "text")).to_contain_text("number-99 number-100 end-of-count")
+    expect(page.locator("form")).to_have_attribute("data-status", "ready")
+    assert answer_part(page, "text").inner_text().count("number-10 ") == 1
+
+
+def test_a_stopped_answer_grows_no_more_and_the_chat_goes_on(page: Page, request: pytest.FixtureRequest) -> None:
+    send(page, "long story")
+    expect(answer_part(page, "text")).to_contain_text("word3 ")
+    page.get_by_role("button", name="Stop").click()
+    expect(page.locator("form")).to_have_attribute("data-status", "ready")
+    stopped = page.request.post(f"{page.url.rpartition('/')[0]}/api/chat/{request.node.name}/stop")
+    assert stopped.status == 204
+    said = answer_part(page, "text").inner_text()
+    send(page, "hello there")
+    expect(answer_part(page, "text").last).to_have_text("You said: hello there")
+    assert answer_part(page, "text").first.inner_text() == said
