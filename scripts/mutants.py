@@ -331,20 +331,21 @@ class Judge:
 
     def pytest_runtestloop(self, session: pytest.Session) -> bool:
         """Run the tests for each mutant instead of once."""
-        reached = recorded(functools.partial(self._reached, session))
-        self._coverage.stop()
         loaded = Loaded()
+        reached = recorded(functools.partial(self._reached, session, loaded))
+        self._coverage.stop()
         gc.freeze()
         jobs = [job for mutant in self._mutants if (job := self._job(session, mutant, reached, loaded))]
         for mutant, outcome in run_jobs(jobs):
             self.outcomes[mutant] = outcome
         return True
 
-    def _reached(self, session: pytest.Session) -> Reached:
+    def _reached(self, session: pytest.Session, loaded: Loaded) -> Reached:
         seconds: dict[str, float] = {}
         for item in session.items:
             started = time.monotonic()
             self._coverage.switch_context(item.nodeid)
+            loaded.replace(())  # else only the first test would reach what a function has cached
             if run_items(session, [item]):
                 raise SystemExit(f"{item.nodeid} fails without any change")
             seconds[item.nodeid] = time.monotonic() - started
