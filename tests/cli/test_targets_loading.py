@@ -65,7 +65,7 @@ def test_a_file_is_run_once() -> None:
     [
         ("agent", "'agent' names no object; give MODULE:NAME or FILE.py:NAME, such as my_app:agent"),
         ("served_app:", "'served_app:' names no object; "),
-        ("http://127.0.0.1:1/flow", "'http://127.0.0.1:1/flow' is an address; say what is there with --as "),
+        ("http://127.0.0.1:1/flow", "'http://127.0.0.1:1/flow' is an address; name its kind with --as "),
         ("served_app:a b", "'served_app:a b' names no object; "),
         (":agent", "':agent' names no object; "),
         ("served_app:agnet", "served_app has no 'agnet'; did you mean 'agent'?"),

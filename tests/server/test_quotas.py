@@ -98,7 +98,7 @@ async def test_bytes_a_day_are_limited_per_person(stores: list[RunStore]) -> Non
     workers = Workers(stores, Quotas(bytes_per_day=100))
     assert (await workers.ask())[0] == 200
     found = await workers.until(429)
-    assert found[:2] == (429, "The answers of today have used up your quota.")
+    assert found[:2] == (429, "Your quota for today is used up.")
     assert 86_000 < int(found[2]) <= 86_400
     await workers.close()
 

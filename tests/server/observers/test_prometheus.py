@@ -74,8 +74,9 @@ async def test_the_page_is_given_as_open_metrics_too() -> None:
     page = await ask(ChatApp(say_hi), "GET", "/metrics", accept="application/openmetrics-text; version=1.0.0")
     assert page.headers["content-type"].startswith("application/openmetrics-text; version=1.0.0")
     parsed = text_string_to_metric_families(page.text)  # type: ignore[no-untyped-call]
-    families = {family.name: family.type for family in parsed}
-    assert {name: kind for name, kind in families.items() if name.startswith("adapter_")} == {
+    families = {family.name: family.type for family in parsed if family.name.startswith("adapter_")}
+    families.pop("adapter_agent_tokens", None)  # there since the first turn of a framework in this process
+    assert families == {
         "adapter_request_count": "counter",
         "adapter_latency_ttfb_seconds": "histogram",
         "adapter_latency_turn_duration_seconds": "histogram",
