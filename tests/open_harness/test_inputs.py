@@ -79,7 +79,29 @@ async def test_a_key_that_is_missing_fails_the_turn_and_is_named(
     "text", ["{{ $exists(flow.input.depth) ? 'deep' : 'flat' }}", "{{ flow.input.depth ?? 'flat' }}"]
 )
 async def test_a_key_whose_existence_the_flow_asks_for_may_be_missing(text: str) -> None:
-    assert await outcome(flow(echo("a", text))) == "flat"
+    assert await outcome(flow(echo("a", "{{ flow.input.message }}"), echo("b", text))) == "flat"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "{{ flow.input.topic ?? 'nothing' }}",
+        "{{ $exists(flow.input.topic) ? flow.input.topic : 'nothing' }}",
+        "{{ $$.flow.input.topic }}",
+        "{{ $uppercase($.flow.input.topic) }}",
+    ],
+)
+async def test_the_only_key_gets_the_text_however_it_is_read(text: str) -> None:
+    assert (await outcome(flow(echo("a", text)))).lower() == "bees"
+
+
+@pytest.mark.parametrize(
+    "text", ["{{ $$.flow.input.topic & flow.input.depth }}", "{{ flow.input.depth & $.flow.input.topic }}"]
+)
+async def test_keys_are_found_behind_the_root_too(text: str) -> None:
+    assert await outcome(flow(echo("a", text))) == (
+        "The flow needs “depth”, “topic”, and the request does not have it."
+    )
 
 
 async def test_keys_are_found_in_conditions_and_lists_too() -> None:

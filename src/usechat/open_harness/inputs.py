@@ -5,7 +5,8 @@ such as ``flow.input.topic``. Which keys a flow reads stands in its expressions,
 
 - The application's own fields of the request body are keys of the input.
 - ``input`` says where further keys come from: ``text`` is the text of the message, ``body.depth`` a field of the body.
-- If the flow reads exactly one key that has no source, that key gets the text.
+- If the flow reads exactly one key that has no source, that key gets the text; also one that may be missing, if the
+  flow reads nothing else of the message.
 - A key that is still missing when a request comes fails the turn. A key whose existence the flow asks for
   (``$exists(flow.input.depth)``, ``flow.input.depth ?? 3``) may be missing.
 """
@@ -72,6 +73,11 @@ class FlowInputs:
             "chatId": turn.chat_id,
         }
 
+    def with_text(self, flow: FlowDefinition, given: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the input that another process gave for a flow; the one key that has no source gets its message."""
+        guessed, text = self.prepare(flow).guessed, given.get("message")
+        return {guessed: text, **given} if guessed is not None and isinstance(text, str) else dict(given)
+
 
 class _InputKeys:
     """The keys of ``flow.input`` that one flow reads: those it cannot do without, and the one that gets the text."""
@@ -82,7 +88,9 @@ class _InputKeys:
         optional = {key for syntax in syntaxes for key in syntax.optional_keys}
         self.required = frozenset(read - optional - {*_OURS})
         self._unmapped = sorted(self.required - mapping.keys())
-        self.guessed = self._unmapped[0] if len(self._unmapped) == 1 else None
+        hears_nothing = not mapping and not read & {"message", "messages"}
+        candidates = self._unmapped or (sorted(optional - {*_OURS}) if hears_nothing else [])
+        self.guessed = candidates[0] if len(candidates) == 1 else None
 
     def notice(self, flow_name: str) -> str:
         """Return what the log should say about keys without a source; empty if there are none."""

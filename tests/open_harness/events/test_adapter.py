@@ -343,6 +343,19 @@ def test_an_error_that_a_retry_had_too_is_still_the_failure_of_the_node() -> Non
     assert said(events)[-1] == p.Error("The step “a” failed. Reference: 2")
 
 
+def test_an_agent_that_starts_again_hides_no_failure_of_another_node() -> None:
+    events = [
+        event("flow:start"),
+        event("node:start", "a1"),
+        event("node:start", "b1"),
+        event("agent:start", "b1"),
+        event("node:error", "a1", error="HTTP 429"),
+        event("agent:start", "b1"),
+        event("flow:complete", status="failed"),
+    ]
+    assert "too many requests" in said(events)[-1].error_text
+
+
 def started_again(*others: Event) -> list[Event]:
     """Return a node whose agent fails twice, as Open Harness tells it: the agent starts again, and nothing says why."""
     attempt = [event("agent:start", "a1"), event("agent:text:delta", "a1", content="Hello ")]

@@ -38,6 +38,14 @@ OTHER = "The step “a” failed. Reference: r"
         ("error_during_execution", "API Error: 500", NETWORK),
         ("server_error", "server_error", NETWORK),
         ("", "500 items are too many", OTHER),
+        ("", "500 status code (no body)", NETWORK),
+        ("", "503 upstream connect error or disconnect/reset before headers", NETWORK),
+        ("", "502 <html>", NETWORK),
+        ("", "503", NETWORK),
+        ("", "HTTP/1.1 500", NETWORK),
+        ("APIError", "500 status code (no body)", NETWORK),
+        ("api_error", "503", NETWORK),
+        ("", "error: 512 tokens too many", OTHER),
     ],
 )
 def test_the_type_of_a_failure_makes_the_sentence(error_type: str, text: str, sentence: str) -> None:

@@ -9,6 +9,7 @@ import pytest
 from tests.open_harness.flow_runs import constant, echo, edge, flow, run
 from usechat.errors import ExpressionFailed
 from usechat.open_harness.engine.runtime import FlowRuntime
+from usechat.open_harness.flow import evaluation
 from usechat.open_harness.flow.evaluation import write_frame
 from usechat.open_harness.flow.evaluators import Requester, evaluate_in_process
 from usechat.open_harness.flow.expressions import Scope, evaluate, read_syntax
@@ -94,6 +95,14 @@ async def test_an_expression_that_needs_too_much_memory_fails_alone() -> None:
     with pytest.raises(ExpressionFailed, match="too much memory"):
         await evaluate("$pad('x', 600000000)", SCOPE)
     assert await evaluate("$uppercase('fine')", SCOPE) == "FINE"
+
+
+def test_a_system_without_a_limit_on_memory_evaluates_all_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_limits: object) -> None:
+        raise ValueError("current limit exceeds maximum limit")  # what macOS answers
+
+    monkeypatch.setattr("resource.setrlimit", refuse)
+    evaluation.limit_memory()
 
 
 @pytest.mark.parametrize("where", ["node", "edge"])

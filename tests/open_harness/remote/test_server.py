@@ -44,6 +44,14 @@ def texts(heard: list[Event]) -> list[Any]:
     return [event["content"] for event in heard if event["type"] == "agent:text:delta"]
 
 
+@pytest.mark.parametrize(("given", "text"), [({}, "bees"), ({"topic": "cats"}, "cats")])
+async def test_the_only_key_that_a_flow_reads_gets_the_message(given: dict[str, str], text: str) -> None:
+    flow = {"name": "research", "nodes": [{"id": "a", "type": "echo", "input": {"text": "{{ flow.input.topic }}"}}]}
+    async with served(lambda: FlowRuntime(flow)) as (_, url):
+        snapshot = await RemoteRuntime(url).run({"message": "bees", **given})
+    assert snapshot["outputs"] == {"a": {"text": text}}
+
+
 async def test_a_run_is_started_followed_and_ended_over_the_wire() -> None:
     async with served(Made()) as (server, url):
         runtime = RemoteRuntime(url)

@@ -110,6 +110,8 @@ class OpenHarnessAdapter:
         """Whether the message is complete; later events are ignored."""
         self.failure = ""
         """The sentence about the last failure; the end of the flow decides whether it is shown."""
+        self._failed_run = ""
+        """The invocation that failed last."""
         self.notices: list[Notice] = []
         """What the log should know; :meth:`take_notices` empties it."""
         self._send_reasoning = send_reasoning
@@ -258,9 +260,9 @@ class OpenHarnessAdapter:
 
     def _node_retried(self, event: Event) -> Iterator[Part]:
         """Log why an attempt failed, and take back what it said."""
-        before = self.failure
+        before = self.failure, self._failed_run
         self._fail(event, None, event.get("error"))
-        self.failure = before
+        self.failure, self._failed_run = before
         yield from self._take_back(event)
 
     def _take_back(self, event: Event) -> Iterator[Part]:
@@ -288,7 +290,8 @@ class OpenHarnessAdapter:
         """Begin an answer. Open Harness emits no ``node:retry``: it starts the agent of the same invocation again."""
         invocation = self._invocation(event)
         if invocation.is_asking:
-            self.failure = ""
+            if self._failed_run == invocation.run_id:
+                self.failure = self._failed_run = ""
             yield from self._take_back(event)
         invocation.is_asking = True
 
@@ -403,6 +406,7 @@ class OpenHarnessAdapter:
         self.notices.append(Notice("failure", logged, event["type"], reference))
         if error_type or len(invocation.errors) == 1:
             self.failure = failed_step(invocation.node_id, str(error_type or ""), str(text), reference)
+            self._failed_run = invocation.run_id
 
     def _end_failed(self, event: Event, text: str, flow_name: Any = None) -> Iterator[Part]:
         yield from self._end(event, "failed", Error(text), flow_name)

@@ -21,17 +21,20 @@ class Notice(NamedTuple):
     reference: str = ""
 
 
+_5XX: Final = r"5(0|2)\d"
 _CAUSES: Final = (
     ("timeout", re.compile(r"time[-_ ]?out|timed[-_ ]?out|deadline", re.IGNORECASE)),
     ("rate limit", re.compile(r"rate[-_ ]?limit|too[-_ ]?many[-_ ]?requests|overloaded|quota|\b429\b", re.IGNORECASE)),
     ("auth", re.compile(r"auth(?!or)|api[-_ ]?key|credential|forbidden|\b40[13]\b", re.IGNORECASE)),
     ("network", re.compile(r"network|connection|unreachable|\bdns\b|ECONN|ENOTFOUND|EAI_AGAIN", re.IGNORECASE)),
     # Failures of the service itself, as HTTP libraries write them: "API Error: 503 …", "502 Bad Gateway".
-    ("network", re.compile(r"(error|status|code|http)\W{0,3}5\d\d\b|server[-_ ]error|bad gateway", re.IGNORECASE)),
+    ("network", re.compile(rf"(error|status|code|http)\W{{0,3}}{_5XX}\b|server[-_ ]error|bad gateway", re.IGNORECASE)),
+    # Those of the TypeScript clients of OpenAI and Anthropic begin with it: "500 status code (no body)".
+    ("network", re.compile(rf"^\W*(http\S* )?{_5XX}\W*($|<|status|upstream|internal|gateway|origin)", re.IGNORECASE)),
     ("network", re.compile(r"(service|temporarily)[-_ ]unavailable", re.IGNORECASE)),
 )
-_TYPES_OF_ANY_CAUSE: Final = ("", "exception", "error_during_execution", "unknown")
-"""Error types of Open Harness's agents that say nothing about the cause."""
+_TYPES_OF_ANY_CAUSE: Final = ("", "exception", "error_during_execution", "unknown", "error", "api_error", "APIError")
+"""Error types of Open Harness's agents and of model clients that say nothing about the cause."""
 _SENTENCES: Final = {
     "timeout": "{who} took too long and was stopped. Please try again.",
     "rate limit": "{who} was refused because of too many requests. Please try again in a moment.",

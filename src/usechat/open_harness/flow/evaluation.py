@@ -10,6 +10,7 @@ kept value. ``names`` are those that the request's expressions see; each scope, 
 The answer has a list for each scope, with ``{"value": …}`` or ``{"error": …}`` for each text.
 """
 
+import contextlib
 import json
 import struct
 import sys
@@ -17,7 +18,7 @@ from collections.abc import Mapping
 from functools import lru_cache
 from typing import Any, BinaryIO, Final
 
-__all__ = ["compile_expression", "evaluate", "read_frame", "write_frame"]
+__all__ = ["compile_expression", "evaluate", "limit_memory", "read_frame", "write_frame"]
 
 _DEEPEST: Final = 100
 """How deep an expression may nest. A level takes four Python frames, so this stays below the recursion limit."""
@@ -88,18 +89,20 @@ def _answer(text: str, values: Mapping[str, Any], variables: Mapping[str, Any], 
         return {"error": str(error)}
 
 
-def _limit_memory() -> None:
+def limit_memory() -> None:
+    """Limit the memory of this process, where the system can."""
     try:
         import resource
     except ImportError:  # Windows
         return
-    resource.setrlimit(resource.RLIMIT_AS, (_MEMORY_BYTES, _MEMORY_BYTES))
+    with contextlib.suppress(ValueError, OSError):  # macOS knows no such limit; a lower one may be set already
+        resource.setrlimit(resource.RLIMIT_AS, (_MEMORY_BYTES, _MEMORY_BYTES))
 
 
 def _serve() -> None:
     import jsonata  # noqa: F401 (before the first request, whose time is limited)
 
-    _limit_memory()
+    limit_memory()
     write_frame(sys.stdout.buffer, b"")
     known: dict[str, Any] = {}
     while (frame := read_frame(sys.stdin.buffer)) is not None:

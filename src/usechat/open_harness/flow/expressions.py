@@ -210,12 +210,17 @@ def _takes_context(call: Any, name: str | None) -> bool:
 
 def _input_keys(symbols: Iterable[Any]) -> frozenset[str]:
     paths = [symbol.steps for symbol in symbols if symbol.type == "path"]
-    names = [[step.value if step.type == "name" else None for step in steps[:3]] for steps in paths]
+    names = [[step.value if step.type == "name" else None for step in _from_the_root(steps)[:3]] for steps in paths]
     return frozenset(
         str(key)
         for flow, given, key in (each for each in names if len(each) == 3)
         if (flow, given) == ("flow", "input") and key
     )
+
+
+def _from_the_root(steps: Sequence[Any]) -> Sequence[Any]:
+    """Leave out the first step of a path such as ``$$.flow.input``: it is the root, where every path begins."""
+    return steps[1:] if steps[0].type == "variable" and steps[0].value in ("", "$") else steps
 
 
 def check_expression(text: str) -> str | None:

@@ -15,6 +15,8 @@ from starlette.websockets import WebSocket, WebSocketDisconnect
 
 from usechat.errors import RequestError
 from usechat.open_harness.events.metadata import graph_of
+from usechat.open_harness.flow.definition import FlowDefinition
+from usechat.open_harness.inputs import FlowInputs
 from usechat.open_harness.remote.link import COMMANDS_HEADER
 from usechat.open_harness.runtime_protocol import Event, Runtime
 from usechat.protocol.values import json_text, json_value, read_json
@@ -55,6 +57,7 @@ class RuntimeSockets:
     def __init__(self, factory: Callable[[], Runtime], *, origins: Collection[str] = ()) -> None:
         self._factory = factory
         self._origins = origins
+        self._inputs = FlowInputs()
 
     async def serve(self, websocket: WebSocket) -> None:
         """Accept a client and serve it until it disconnects."""
@@ -65,7 +68,7 @@ class RuntimeSockets:
             await websocket.close()  # before it is accepted: the server answers 403 (ASGI, websocket.close)
             return
         await websocket.accept(headers=[(COMMANDS_HEADER.encode(), b"run")])
-        await _Client(websocket, self._factory).serve()
+        await _Client(websocket, self._factory, self._inputs).serve()
 
 
 def runtime_app(factory: Callable[[], Runtime], *, path: str = "/ws", origins: Collection[str] = ()) -> Starlette:
@@ -122,9 +125,10 @@ class _LocalOnly:
 class _Client:
     """One connection, and its runtime once it was started."""
 
-    def __init__(self, websocket: WebSocket, factory: Callable[[], Runtime]) -> None:
+    def __init__(self, websocket: WebSocket, factory: Callable[[], Runtime], inputs: FlowInputs) -> None:
         self._websocket = websocket
         self._factory = factory
+        self._inputs = inputs
         self._runtime: Runtime | None = None
         self._running: asyncio.Task[None] | None = None
         self._outgoing: asyncio.Queue[str | _SocketClose] = asyncio.Queue()
@@ -194,7 +198,8 @@ class _Client:
             return
         self._runtime = runtime
         runtime.on_event(self._send_event)
-        self._spawn(runtime.run(given))
+        flow = getattr(runtime, "flow", None)
+        self._spawn(runtime.run(self._inputs.with_text(flow, given) if isinstance(flow, FlowDefinition) else given))
 
     async def _resume(self, runtime: Runtime, before: asyncio.Task[None] | None, message: str | None) -> None:
         if before is not None:  # a run emits flow:paused before its nodes have ended
