@@ -17,19 +17,24 @@ import usechat
 from scripts.generate_docs import OPENAPI, ROOT, openapi_page, pages, regenerate
 from tests import adapter_page
 from usechat import AdapterSource, ChunkDecoder, MessageBuilder, Text
+from usechat.adapters.pydantic_ai import PydanticAISource
 from usechat.cli.plan import Plan, make_app
 from usechat.parts import Part
+from usechat.sources import as_source
 
 PAGES = {str(page.relative_to(ROOT)): page for page in pages()}
 README = PAGES["README.md"].read_text(encoding="utf-8")
-EXAMPLES = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
 
 
-def run_example(number: int) -> tuple[dict[str, Any], str]:
-    """Run a Python block of the README; return its names and what it printed."""
+def examples_of(page: str) -> list[str]:
+    return re.findall(r"```python\n(.*?)```", PAGES[page].read_text(encoding="utf-8"), re.DOTALL)
+
+
+def run_example(page: str, number: int) -> tuple[dict[str, Any], str]:
+    """Run a Python block of a page; return its names and what it printed."""
     names: dict[str, Any] = {"__name__": "example"}
     with contextlib.redirect_stdout(io.StringIO()) as printed:
-        exec(compile(EXAMPLES[number], f"README.md, example {number + 1}", "exec"), names)
+        exec(compile(examples_of(page)[number], f"{page}, example {number + 1}", "exec"), names)
     return names, printed.getvalue()
 
 
@@ -40,8 +45,8 @@ def message_of(body: bytes) -> Any:
     return builder.message
 
 
-def test_the_first_example_prints_a_turn() -> None:
-    _, printed = run_example(0)
+def test_the_example_of_a_stream_prints_a_turn() -> None:
+    _, printed = run_example("docs/check.md", 1)
     assert [part["type"] for part in message_of(printed.encode())["parts"]] == [
         "step-start",
         "text",
@@ -65,12 +70,21 @@ def ask(app: Any) -> str:
 
 
 def test_the_agent_answers_in_a_route_and_as_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
-    agent, _ = run_example(1)
+    agent, _ = run_example("README.md", 0)
     monkeypatch.setitem(sys.modules, "my_app", ModuleType("my_app"))
     sys.modules["my_app"].__dict__.update(agent)
     assert ask(make_app(Plan(target="my_app:agent")).app) == "You said: hi"
-    route, _ = run_example(2)
+    route, _ = run_example("README.md", 1)
     assert ask(route["app"]) == "You said: hi"
+
+
+def test_the_first_page_holds_code_that_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ANTHROPIC_API_KEY", "none")
+    names: dict[str, Any] = {"__name__": "example"}
+    for block in examples_of("docs/start.md"):
+        exec(compile(block, "docs/start.md", "exec"), names)
+    assert [ask(names["app"]), ask(names["chats"])] == ["You said: hi"] * 2
+    assert isinstance(as_source(names["assistant"]), PydanticAISource)
 
 
 def test_the_page_about_serving_holds_code_that_runs() -> None:
@@ -90,14 +104,15 @@ def test_the_examples_answer(name: str, text: str, monkeypatch: pytest.MonkeyPat
     assert ask(make_app(Plan(target=f"{ROOT / 'examples' / name}.py:app")).app) == text
 
 
-def test_the_reader_example_prints_the_parts() -> None:
-    assert run_example(3)[1] == "[{'type': 'text', 'text': 'Hi', 'state': 'streaming'}]\n"
+def test_the_examples_of_the_checker_and_of_the_reader_print_what_they_find() -> None:
+    assert run_example("docs/check.md", 0)[1] == "['UC301', 'UC407', 'UC403']\n"
+    assert run_example("docs/check.md", 2)[1] == "[{'type': 'text', 'text': 'Hi', 'state': 'streaming'}]\n"
+    assert len(examples_of("docs/check.md")) == 3
 
 
 def test_the_readme_is_short_and_its_examples_are_all_run() -> None:
-    assert len(README.splitlines()) <= 150
-    assert len(EXAMPLES) == 4
-    assert len([line for line in EXAMPLES[0].splitlines() if line]) <= 10
+    assert len(README.splitlines()) <= 80
+    assert len(examples_of("README.md")) == 2
 
 
 def test_the_page_about_the_page_holds_code_that_runs() -> None:

@@ -25,7 +25,7 @@ from usechat.open_harness import FlowRuntime, NodeRegistry, OpenHarnessChatTrans
 from usechat.open_harness.runtime_protocol import Event
 from usechat.server import ChatApp
 
-README = Path(__file__).parents[2] / "README.md"
+PAGE = Path(__file__).parents[2] / "docs" / "open-harness.md"
 SECONDS = 0.1
 DELTAS = 50
 CONCURRENT = 100
@@ -196,11 +196,11 @@ def best_median(browser: Browser, stage: Stage, kind: str) -> float:
     return best
 
 
-@pytest.mark.parametrize("program", ["python", "readme"])
+@pytest.mark.parametrize("program", ["python", "page"])
 def test_sc_001_ten_lines_are_enough(
     browser: Browser, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, program: str
 ) -> None:
-    [shown] = re.findall(r"```yaml\n(name: .*?)```\n\n```\n(.*?)```", README.read_text(encoding="utf-8"), re.DOTALL)
+    [shown, *_] = re.findall(r"```yaml\n(name: .*?)```\n\n```\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)
     lines = TEN_LINES if program == "python" else "".join(shown)
     assert len([line for line in lines.splitlines() if line]) <= 10
     if program == "python":
