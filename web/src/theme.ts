@@ -1,4 +1,4 @@
-import { useEffect, useState } from "react";
+import { useLayoutEffect, useState } from "react";
 
 const KEY = "usechat:theme";
 export type Theme = "light" | "dark";
@@ -10,7 +10,7 @@ export function useTheme(): [Theme, () => void] {
       (localStorage.getItem(KEY) as Theme | null) ??
       (matchMedia("(prefers-color-scheme: dark)").matches ? "dark" : "light"),
   );
-  useEffect(() => {
+  useLayoutEffect(() => {
     document.documentElement.dataset["theme"] = theme;
   }, [theme]);
   function toggle(): void {
