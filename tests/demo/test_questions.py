@@ -21,7 +21,7 @@ QUESTIONS = {
     "Which metrics are exposed to Prometheus?": "metrics.md",
     "Are there alerts?": "metrics.md",
     "Does it write OpenTelemetry spans?": "metrics.md",
-    "Which formats can the check report have?": "cli.md",
+    "Which formats can the check report have?": "check.md",
     "What does UC014 mean, a compressed stream?": "rules.md",
     "Which AI SDK release knows which chunk?": "releases.md",
     "How are Python values turned into JSON?": "values.md",
