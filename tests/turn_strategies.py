@@ -53,10 +53,10 @@ class _Teller:
     def chance(self, percent: int) -> bool:
         return self.draw(st.integers(0, 99)) >= 100 - percent
 
-    def turn(self, told: list[list[Part]]) -> list[Part]:
+    def turn(self, answers: list[list[Part]]) -> list[Part]:
         """Return what 2 to 4 lanes say, interleaved, with what the caller tells in lanes of its own."""
         lanes = self.draw(st.integers(2, 4))
-        queues = told + [self._lane(f"lane{index}") for index in range(lanes)]
+        queues = answers + [self._lane(f"lane{index}") for index in range(lanes)]
         out: list[Part] = []
         while queues := [queue for queue in queues if queue]:
             queue = queues[self.draw(st.integers(0, len(queues) - 1))]
@@ -114,15 +114,15 @@ class _Teller:
         if self.chance(35):
             self.features.add("approval asked again")
             asked.append(f"ask{self.number()}")
-        told: list[Part] = [parts.ApprovalRequest(approval, call, lane=lane) for approval in asked]
+        answers: list[Part] = [parts.ApprovalRequest(approval, call, lane=lane) for approval in asked]
         if self.chance(40):
             self.features.add("approval answered in the turn")
             approval = self.draw(st.sampled_from(asked))
-            told.append(parts.ApprovalResponse(approval, self.draw(st.booleans()), lane=lane))
+            answers.append(parts.ApprovalResponse(approval, self.draw(st.booleans()), lane=lane))
         if self.chance(30):
-            return told + self.outcome(call, lane)
+            return answers + self.outcome(call, lane)
         self.open_calls.append((call, lane))
-        return told
+        return answers
 
     def _step(self, lane: str) -> list[Part]:
         self.features.add("step")
@@ -151,12 +151,12 @@ def _stories(draw: st.DrawFn) -> Story:
         return Story(first, features=frozenset(teller.features))
     open_calls, teller.open_calls = teller.open_calls, []
     teller.features.add("continuation")
-    told: list[list[Part]] = []
+    answers: list[list[Part]] = []
     for call, lane in open_calls:
         teller.features.add("approval answered in the next turn")
         outcomes: list[Any] = [lambda *_: [], teller.outcome, teller.outcome, teller.asked]
-        told.append(draw(st.sampled_from(outcomes))(call, lane))
-    second = [*teller.turn(told), *draw(_ENDINGS)]
+        answers.append(draw(st.sampled_from(outcomes))(call, lane))
+    second = [*teller.turn(answers), *draw(_ENDINGS)]
     unanswered = draw(st.integers(0, 2)) if teller.chance(20) else 0
     return Story(first, second, draw(st.booleans()), unanswered, frozenset(teller.features))
 

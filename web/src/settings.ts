@@ -32,8 +32,8 @@ const DEFAULTS: Settings = {
 };
 
 export function readSettings(): Settings {
-  const told = document.querySelector<HTMLMetaElement>('meta[name="usechat"]')?.content ?? "{}";
-  const settings = { ...DEFAULTS, ...(JSON.parse(told) as Partial<Settings>) };
+  const content = document.querySelector<HTMLMetaElement>('meta[name="usechat"]')?.content ?? "{}";
+  const settings = { ...DEFAULTS, ...(JSON.parse(content) as Partial<Settings>) };
   return { ...settings, api: absolute(settings.api), check: settings.check && absolute(settings.check) };
 }
 

@@ -14,11 +14,11 @@ export interface ChartData {
 /** Read `{series: [{name, values}], labels, kind: "bar"}`, or `{series: {name: values}}`; undefined for anything else. */
 export function chartOf(data: unknown): ChartData | undefined {
   if (typeof data !== "object" || data === null || !("series" in data)) return undefined;
-  const { series: told, labels, kind } = data as { series: unknown; labels?: unknown; kind?: unknown };
-  const listed = Array.isArray(told)
-    ? told.map((each: { name?: unknown; values?: unknown; data?: unknown } | null) => [each?.name, each?.values ?? each?.data])
-    : typeof told === "object" && told !== null
-      ? Object.entries(told)
+  const { series: given, labels, kind } = data as { series: unknown; labels?: unknown; kind?: unknown };
+  const listed = Array.isArray(given)
+    ? given.map((each: { name?: unknown; values?: unknown; data?: unknown } | null) => [each?.name, each?.values ?? each?.data])
+    : typeof given === "object" && given !== null
+      ? Object.entries(given)
       : [];
   const series = listed.flatMap(([name, values], index) =>
     Array.isArray(values) && values.length > 0 && values.every((value) => typeof value === "number")

@@ -220,11 +220,11 @@ function Usage({ metadata }: { metadata: unknown }) {
   if (typeof metadata !== "object" || metadata === null) return null;
   const { usage, durationMs } = metadata as { usage?: Record<string, unknown>; durationMs?: unknown };
   const tokens = usage?.["totalTokens"] ?? sum(usage?.["inputTokens"], usage?.["outputTokens"]);
-  const told = [
+  const facts = [
     typeof tokens === "number" && `${tokens.toLocaleString("en")} tokens`,
     typeof durationMs === "number" && inWords(durationMs),
   ].filter(Boolean);
-  return told.length > 0 ? <span className="text-xs text-soft">{told.join(" · ")}</span> : null;
+  return facts.length > 0 ? <span className="text-xs text-soft">{facts.join(" · ")}</span> : null;
 }
 
 function sum(one: unknown, other: unknown): number | undefined {

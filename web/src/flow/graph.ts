@@ -37,14 +37,14 @@ interface NodeStatus {
 export function flowOf(messages: UIMessage[]): Flow | undefined {
   const message = messages.findLast((each) => each.parts.some((part) => part.type === "data-flow-graph"));
   if (!message) return undefined;
-  const told = (type: string) => message.parts.flatMap((part) => (isData(part) && part.type === type ? [part.data] : []));
-  const graph = told("data-flow-graph").at(-1) as {
+  const dataOf = (type: string) => message.parts.flatMap((part) => (isData(part) && part.type === type ? [part.data] : []));
+  const graph = dataOf("data-flow-graph").at(-1) as {
     nodes: ({ id: string; label?: string; ui?: { label?: string } } | string)[];
     edges: { from: string; to: string }[];
   };
-  const state = told("data-flow-status").at(-1) as { status?: string; flowName?: string } | undefined;
-  const invocations = told("data-node-status") as NodeStatus[];
-  const fired = told("data-edge") as { from: string; to: string }[];
+  const state = dataOf("data-flow-status").at(-1) as { status?: string; flowName?: string } | undefined;
+  const invocations = dataOf("data-node-status") as NodeStatus[];
+  const fired = dataOf("data-edge") as { from: string; to: string }[];
   const nodes = graph.nodes.map((node) => (typeof node === "string" ? { id: node } : node));
   const loops = backEdges(
     nodes.map((node) => node.id),
