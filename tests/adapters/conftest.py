@@ -12,6 +12,7 @@ _NEEDS = {
         "test_round_trips.py",
         "test_round_trips_back.py",
         "test_telemetry.py",
+        "test_types.py",
     ],
     "langgraph": [
         "test_langgraph.py",
@@ -22,6 +23,7 @@ _NEEDS = {
         "test_round_trips.py",
         "test_round_trips_back.py",
         "test_telemetry.py",
+        "test_types.py",
     ],
 }
 
