@@ -111,7 +111,7 @@ class Session:
             case "abort":
                 self._abort()
             case "queue.withdraw" if self._release == "later":
-                self.queue.clear()
+                self._withdraw()
                 self._broadcast_queue()
             case "ping":
                 self._send(client, {"type": "pong"})
@@ -127,12 +127,20 @@ class Session:
         prompt = Prompt({**message, "authorId": user, "createdAt": int(time()), **channel}, channel)
         if self._release == "early":
             self._broadcast_message(prompt)
-        if self.busy:
-            self.queue.append(prompt)
-            self._status(promptQueued=True, queuePosition=len(self.queue))
-            self._broadcast_queue()
-        else:
+        if not self.busy:
             self._dispatch(prompt)
+            return
+        if self._release == "later":
+            self._withdraw()
+        self.queue.append(prompt)
+        self._broadcast_queue()
+        self._status(promptQueued=True, queuePosition=len(self.queue))
+
+    def _withdraw(self) -> None:
+        """Empty the single slot that later releases have for a queued prompt."""
+        if self.queue:
+            self._broadcast({"type": "queue.withdrawn", "data": self._pending()})
+            self.queue.clear()
 
     def _answer(self, client: ServerConnection, command: Mapping[str, Any]) -> None:
         question_id = command.get("questionId")

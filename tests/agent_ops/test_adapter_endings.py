@@ -25,7 +25,8 @@ from tests.agent_ops.frames import (
     user_says,
 )
 from usechat import parts as p
-from usechat.agent_ops.adapter import INTERRUPTED, REMOVED, RUNNER_LOST
+from usechat.agent_ops.adapter import INTERRUPTED, REMOVED, RUNNER_LOST, SessionAdapter
+from usechat.agent_ops.prompt_tracker import PromptTracker
 from usechat.agent_ops.turn_parts import TURN_FAILED, UNSETTLED
 
 BEGUN = [user_says(), message()]
@@ -115,11 +116,31 @@ def test_an_idle_agent_is_given_time_to_say_why() -> None:
         pytest.param([IDLE, LOST], p.Error(RUNNER_LOST), id="idle-before"),
         pytest.param([LOST], p.Error(INTERRUPTED), id="nothing-more"),
         pytest.param([LOST, chunk("lo"), IDLE], p.Finish(), id="the-turn-went-on"),
+        pytest.param([LOST, updated("Hello"), IDLE], p.Finish(), id="a-message-has-more-text"),
+        pytest.param([LOST, updated("Hel"), IDLE], p.Error(RUNNER_LOST), id="a-message-repeats-what-is-known"),
     ],
 )
 def test_a_runner_that_disconnects_in_mid_turn_is_no_good_end(frames: list[Frame], ending: p.Part) -> None:
     to = adapter()
     fed([*OUTPUT, *frames], to)
+    assert (to.ended, list(to.close())) == (False, [ending])
+
+
+@pytest.mark.parametrize(
+    ("frames", "ending"),
+    [
+        pytest.param([IDLE], p.Error(RUNNER_LOST), id="idle-when-it-is-back"),
+        pytest.param([chunk("lo"), IDLE], p.Finish(), id="the-turn-went-on"),
+    ],
+)
+@pytest.mark.parametrize("known", ["Hel", "Hell"])
+def test_a_continued_turn_whose_runner_is_gone_has_no_good_end(frames: list[Frame], ending: p.Part, known: str) -> None:
+    """Valet keeps ``runnerBusy`` true while it waits for the runner. ``known`` is the text when the socket opens."""
+    shown = {"id": "t1", "role": "assistant", "parts": [{"type": "text", "text": "Hel"}]}
+    to = SessionAdapter(PromptTracker.attached("t1"), shown=shown)
+    state = {"runnerConnected": False, "runnerBusy": True}
+    init = {"type": "init", "session": {"messages": [updated(known)["data"]]}, "data": state}
+    fed([init, status(runnerConnected=True), *frames], to)
     assert (to.ended, list(to.close())) == (False, [ending])
 
 

@@ -119,6 +119,14 @@ def test_a_queued_prompt_in_the_runners_dialect_gets_its_turn(frames: list[Frame
     assert fed(frames) == SAID
 
 
+def test_a_prompt_is_not_active_while_the_runner_may_still_work_on_the_one_before() -> None:
+    to = adapter()
+    fed([OTHER, *RUNNER_TURN, user_says()], to)  # the other turn has ended, but the runner is not reported free
+    assert (to.prompt.phase, to.prompt.is_active) == (PromptPhase.DISPATCHED, False)
+    fed(RUNNER_OURS, to)
+    assert (to.prompt.phase, to.prompt.is_active) == (PromptPhase.RUNNING, True)
+
+
 FREE = status(runnerBusy=False)
 SLOT: Frame = {"type": "queue.state", "data": {"pending": None}}
 

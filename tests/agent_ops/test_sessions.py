@@ -4,6 +4,7 @@ import asyncio
 import json
 import re
 from pathlib import Path
+from shutil import rmtree
 
 import pytest
 
@@ -229,6 +230,55 @@ def test_an_import_is_recorded_with_the_roles_that_it_gives(
         {**done, **first, "participants": {"bob": "collaborator"}},
         {**done, **second, "participants": {}},
     ]
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        "add s3 alice interactive",
+        "remove s1",
+        "disable s1",
+        "enable s2",
+        "grant s2 bob viewer",
+        "grant s1 bob owner",
+        "revoke s1 bob",
+        "import more.jsonl",
+        "token bob",
+        "revoke-token DIGEST",
+    ],
+)
+def test_a_change_whose_line_cannot_be_written_is_not_made(
+    sessions: Sessions, arguments: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    Path("sessions.jsonl").write_text(LINES)
+    Path("more.jsonl").write_text('{"session": "s3", "owner": "alice", "kind": "workflow"}')
+    sessions("import", "sessions.jsonl")
+    sessions("token", "bob")
+    before = (sessions("list"), sessions("tokens"))
+    lose_the_log_after_it_was_opened(monkeypatch)
+    told = sessions("--audit-log", "logs/audit.jsonl", *arguments.replace("DIGEST", before[1][:12]).split())
+    assert told == "usechat: the audit log logs/audit.jsonl cannot be written: No such file or directory\n"
+    assert (sessions("list"), sessions("tokens")) == before
+
+
+def test_tables_are_not_made_if_the_line_cannot_be_written(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    lose_the_log_after_it_was_opened(monkeypatch)
+    sessions = Sessions(capsys)
+    assert "cannot be written" in sessions("--audit-log", "logs/audit.jsonl", "migrate")
+    assert "the directory's tables are missing or old" in sessions("list")
+    assert sessions("migrate") == "The tables are up to date.\n"  # none is there already
+
+
+def lose_the_log_after_it_was_opened(monkeypatch: pytest.MonkeyPatch) -> None:
+    Path("logs").mkdir()
+
+    def lose() -> str:
+        rmtree("logs")
+        return "operator"
+
+    monkeypatch.setattr("getpass.getuser", lose)
 
 
 def test_a_change_that_cannot_be_recorded_is_not_made(sessions: Sessions) -> None:

@@ -4,12 +4,14 @@ import gc
 from typing import Any
 
 import pytest
+from websockets.asyncio.client import connect
 
 from examples.agent_ops_session.server import serving
 from examples.agent_ops_session.session import Dialect
 from tests.agent_ops.talking import Asked, until
 from usechat import parts as p
 from usechat.agent_ops import AgentOpsChatTransport
+from usechat.agent_ops.adapter import WITHDRAWN
 
 DIALECTS = ("client", "runner", "both", "bare")
 """The last one has the runner's events alone: no user messages, no statuses."""
@@ -68,6 +70,36 @@ async def test_a_prompt_waits_for_the_one_before_it_where_the_session_does_not_t
             assert (await asked.end())[-1] == p.Finish()
             assert asked.text == f"You said: {text}"
         assert "dora" not in [user for user, _command in sessions["s1"].commands]
+
+
+@pytest.mark.parametrize("dialect", ["client", "runner", "both"])
+async def test_a_newer_prompt_replaces_the_one_in_the_single_slot_of_later_releases(dialect: Any) -> None:
+    async with serving(dialect=dialect, release="later") as sessions:
+        transport = AgentOpsChatTransport(sessions.url)
+        ada = Asked(transport, "hang", user="ada")
+        await until(lambda: ada.text == "Well")
+        bob = Asked(transport, "hello", user="bob")
+        await until(lambda: sessions["s1"].queue)
+        carl = Asked(transport, "good morning", user="carl")
+        assert await bob.end() == [p.Abort(WITHDRAWN)]
+        assert [prompt.message["authorId"] for prompt in sessions["s1"].queue] == ["carl"]
+        assert not carl.task.done()
+        await carl.stop()
+        await until(lambda: not sessions["s1"].queue)
+        await ada.stop()
+
+
+async def test_a_prompt_that_is_withdrawn_by_its_command_ends_for_everybody_who_reads_it() -> None:
+    async with serving(release="later") as sessions:
+        transport = AgentOpsChatTransport(sessions.url)
+        ada = Asked(transport, "hang", user="ada")
+        await until(lambda: ada.text == "Well")
+        bob = Asked(transport, "hello", user="bob")
+        await until(lambda: sessions["s1"].queue)
+        async with connect(sessions.url.format(id="s1"), additional_headers={"authorization": "Bearer carl"}) as carl:
+            await carl.send('{"type": "queue.withdraw"}')
+            assert await bob.end() == [p.Abort(WITHDRAWN)]
+        await ada.stop()
 
 
 async def test_a_turn_that_somebody_asks_for_elsewhere_is_not_shown() -> None:

@@ -46,6 +46,32 @@ def test_an_answer_that_is_no_stream_is_a_sentence(
     assert " Reference: " in said
 
 
+@pytest.mark.parametrize(
+    ("code", "headers", "body"),
+    [
+        (404, JSON, b'{"detail":"Not Found"}'),
+        (405, JSON, b'{"detail":"Method Not Allowed"}'),
+        (404, JSON, b'{"message":"Cannot POST /chat","statusCode":404}'),
+        (404, TEXT, b"404 page not found"),
+        (404, HTML, b"<html>nope</html>"),
+    ],
+)
+def test_an_error_that_names_no_status_of_genkit_is_logged_with_its_address_and_first_bytes(
+    code: int, headers: dict[str, str], body: bytes, caplog: pytest.LogCaptureFixture
+) -> None:
+    reference = str(error_page("http://h/f", code, headers, body)).rpartition(" ")[2]
+    status = {404: "NOT_FOUND", 405: "INTERNAL"}[code]
+    told = f"http://h/f answered with HTTP {code}, {headers['content-type']}, it begins with {body!r}"
+    assert caplog.messages == [f"Genkit failed: {status}: {told} ; reference {reference}"]
+
+
+def test_an_error_of_genkit_is_logged_with_its_text(caplog: pytest.LogCaptureFixture) -> None:
+    body = b'{"message":"no such model","status":"NOT_FOUND","details":{"model":"m"}}'
+    reference = str(error_page("http://h/f", 404, JSON, body)).rpartition(" ")[2]
+    told = "Genkit failed: NOT_FOUND: HTTP 404: no such model {'model': 'm'}"
+    assert caplog.messages == [f"{told}; reference {reference}"]
+
+
 def test_a_page_with_status_200_is_no_answer() -> None:
     assert str(error_page("http://h/f", 200, HTML, b"<html>Sign in</html>")) == ERROR_PAGE
 

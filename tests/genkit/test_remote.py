@@ -256,6 +256,39 @@ async def test_a_body_without_frames_is_genkits_only_with_a_result_or_an_error(
     assert f"it begins with {body.encode()!r}" in caplog.text
 
 
+@pytest.mark.parametrize(
+    "body",
+    [
+        'data: {"choices":[{"delta":{"content":"Hi"}}]}\n\ndata: [DONE]\n\n',
+        "data: hello\n\n",
+        "data: hello\ndata: again",
+    ],
+)
+async def test_a_stream_of_another_server_is_in_the_log_with_its_first_bytes(
+    body: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def completions(_request: Request) -> Response:
+        return Response(body, headers={"content-type": "text/event-stream"})
+
+    with serving({"": Starlette(routes=[Route("/flow", completions, methods=["POST"])])}) as running:
+        address = f"http://127.0.0.1:{running.port}/flow"
+        with pytest.raises(StreamFailed, match=r"^The agent's answer cannot be read\. Try again\. Reference: "):
+            await say(GenkitChatTransport(address))
+    assert f"what answers at {address} is not a Genkit flow: HTTP 200, text/event-stream, it begins" in caplog.text
+    assert repr(body.encode()) in caplog.text
+
+
+async def test_a_frame_of_genkit_that_is_not_json_is_in_the_log(caplog: pytest.LogCaptureFixture) -> None:
+    async def broken(_request: Request) -> Response:
+        return Response('data: {"message":"Hi"}\n\ndata: {"mess\n\n')
+
+    with serving({"": Starlette(routes=[Route("/flow", broken, methods=["POST"])])}) as running:
+        transport = GenkitChatTransport(f"http://127.0.0.1:{running.port}/flow")
+        with pytest.raises(StreamFailed, match=r"^The agent's answer cannot be read\. Try again\. Reference: "):
+            await say(transport)
+    assert 'DATA_LOSS: a frame is not JSON: {"mess' in caplog.text
+
+
 async def test_a_web_page_is_in_the_log_with_its_address(caplog: pytest.LogCaptureFixture) -> None:
     async def welcome(_request: Request) -> Response:
         return HTMLResponse("<html>Welcome</html>")

@@ -236,9 +236,15 @@ class SessionAdapter:
         if turn is None or event.turn_id != turn.turn_id:
             yield from self._other_turn_event(event)
             return
-        self._runner_is_lost = False
         if turn.ended is None:
             self._settling = False
+        for part in self._own_turn_event(turn, event):
+            self._runner_is_lost = False  # not before there is a part: whole messages may repeat what is known
+            yield part
+
+    def _own_turn_event(
+        self, turn: RunningTurn, event: TextAppended | TextSnapshot | ToolChanged | TurnEnded
+    ) -> Iterator[Part]:
         match event:
             case TextAppended():
                 yield from turn.append_text(event.text, event.dialect)
@@ -338,7 +344,7 @@ class SessionAdapter:
         """End our turn if it is given up, which ``runnerBusy: false`` says.
 
         Valet sends ``runnerDisconnected`` alone and waits a minute: a runner that connects again may continue its
-        turn. Until there is output of the turn, an idle or free runner does not end it well.
+        turn. Until there is new output of the turn, an idle or free runner does not end it well.
         """
         if self.prompt.is_active:
             self._runner_is_lost = True
@@ -354,6 +360,8 @@ class SessionAdapter:
             if isinstance(message, dict) and message.get("id") == self._turn.turn_id:
                 with contextlib.suppress(msgspec.ValidationError):
                     yield from self._message_updated(msgspec.convert(message, MessageObject))
+        if init.data.get("runnerConnected") is False:
+            self._runner_is_lost = True  # behind the messages: what they add was sent before the runner was lost
         if init.data.get("runnerBusy") is False and not self.settling:
             yield Error(TOO_LATE)
 

@@ -62,7 +62,6 @@ _HELP_OF_ARGUMENTS: Final = {
     "digest": "8 or more of the digits that `usechat sessions tokens` prints",
 }
 _AUDIT_LOG: Final = "USECHAT_AUDIT_LOG"
-_READING: Final = ("list", "tokens")
 _RECORDED: Final = ("session", "owner", "kind", "role", "file", "digest", "days")
 _CHOICES: Final = {
     "kind": ("interactive", "orchestrator", "workflow"),
@@ -116,16 +115,20 @@ async def _run(options: Namespace) -> None:
     from usechat.agent_ops.audit import AuditLog
 
     path = options.audit_log or os.environ.get(_AUDIT_LOG)
-    audit = AuditLog(path) if path else None  # before the change: what cannot be recorded is not done
+    audit = AuditLog(path) if path else None
     directory = SessionDirectory(directory_url(options.database))
+
+    def record() -> None:
+        if audit is not None:
+            for about in _about(options):
+                audit.append(options.command, getpass.getuser(), **about)
+
+    changes = DirectoryChanges(directory, record=record)
     try:
-        async for line in _COMMANDS[options.command](DirectoryChanges(directory), options):
+        async for line in _COMMANDS[options.command](changes, options):
             sys.stdout.write(f"{line}\n")
     finally:
         await directory.close()
-    if audit is not None and options.command not in _READING:
-        for about in _about(options):
-            audit.append(options.command, getpass.getuser(), **about)
 
 
 def _about(options: Namespace) -> "Iterator[dict[str, Any]]":
@@ -178,8 +181,8 @@ async def _revoke(changes: "DirectoryChanges", options: Namespace) -> Lines:
 async def _import(changes: "DirectoryChanges", options: Namespace) -> Lines:
     content = sys.stdin.buffer.read() if options.file == "-" else _read_file(options.file)
     sessions = list(_read_sessions(content))
-    await changes.import_sessions(sessions)
     options.imported = sessions
+    await changes.import_sessions(sessions)
     yield f"{len(sessions)} sessions are added."
 
 

@@ -14,6 +14,7 @@ __all__ = [
     "BLOCKED",
     "CANNOT_RESUME",
     "ERROR_PAGE",
+    "FIRST_BYTES",
     "INCOMPLETE",
     "NO_FILES",
     "SENTENCES",
@@ -77,6 +78,8 @@ STATUSES: Final = {
 _INTERNAL: Final = ("INTERNAL", "UNKNOWN", "DATA_LOSS")
 """Statuses of failures that are not meant for people."""
 _MAXIMUM_PUBLIC_TEXT: Final = 500
+FIRST_BYTES: Final = 500
+"""How much the log has of a body that is not Genkit's."""
 
 
 def sentence_of(failure: FlowFailure) -> str:
@@ -121,8 +124,7 @@ def public_text(failure: FlowFailure) -> str:
 
 def not_genkit(url: str, code: int, headers: Mapping[str, str], first_bytes: bytes) -> PublicError:
     """Return the error for a response with status 200 that holds nothing of Genkit's; the log has its first bytes."""
-    kind = headers.get("content-type", "no content type")
-    text = f"what answers at {url} is not a Genkit flow: HTTP {code}, {kind}, it begins with {first_bytes!r}"
+    text = f"what answers at {url} is not a Genkit flow: {_described(code, headers, first_bytes)}"
     return PublicError(describe(FlowFailure("DATA_LOSS", text)))
 
 
@@ -134,21 +136,23 @@ def unreadable(url: str, error: Exception) -> PublicError:
 def error_page(
     url: str, code: int, headers: Mapping[str, str], body: bytes, *, show_public: bool = False
 ) -> PublicError:
-    """Return the error for a response that is not a stream: JSON, plain text or an HTML page of a proxy."""
-    text = body.decode("utf-8", "replace").strip()
-    if "html" in headers.get("content-type", "") or text.startswith("<"):
-        reported = FlowFailure("UNKNOWN", text[:500])
-    else:
-        reported = failure_of(_json_or_text(text[:10_000]))
-    status = STATUSES.get(code, "INTERNAL") if reported.status == "UNKNOWN" else reported.status
+    """Return the error for a response that is not a stream: JSON, plain text or an HTML page of a proxy.
+
+    If it names no status of Genkit, something else may have answered: the log has the address and the first bytes.
+    """
     if code == 200:
-        _logger.warning("%s answered with an HTML page instead of a stream; it begins with %r", url, body[:200])
+        _logger.warning("%s answered with an HTML page instead of a stream; it begins with %r", url, body[:FIRST_BYTES])
         return PublicError(ERROR_PAGE)
+    reported = failure_of(_json_or_text(body.decode("utf-8", "replace")[:10_000]))
     if location := headers.get("location"):
-        status, reported = "NOT_FOUND", FlowFailure(message=f"the flow has moved to {location}; give that address")
-    elif show_public and reported.status == status and public_text(reported):
+        failure = FlowFailure("NOT_FOUND", f"HTTP {code}: the flow has moved to {location}; give that address")
+    elif show_public and public_text(reported):
         return PublicError(describe(reported, show_public=True))
-    failure = FlowFailure(status, f"HTTP {code}: {reported.message}", reported.details)
+    elif reported.status == "UNKNOWN":
+        text = f"{url} answered with {_described(code, headers, body)}"
+        failure = FlowFailure(STATUSES.get(code, "INTERNAL"), text)
+    else:
+        failure = FlowFailure(reported.status, f"HTTP {code}: {reported.message}", reported.details)
     return PublicError(describe(failure, retry_after=headers.get("retry-after", "")))
 
 
@@ -156,6 +160,12 @@ def unreachable(url: str, error: Exception) -> PublicError:
     """Return the error for a connection that could not be opened."""
     _logger.warning("cannot connect to Genkit at %s: %s", url, str(error) or type(error).__name__)
     return PublicError(UNREACHABLE)
+
+
+def _described(code: int, headers: Mapping[str, str], body: bytes) -> str:
+    """Describe a response for the log."""
+    kind = headers.get("content-type", "no content type")
+    return f"HTTP {code}, {kind}, it begins with {body[:FIRST_BYTES]!r}"
 
 
 def _json_or_text(text: str) -> Any:

@@ -14,10 +14,10 @@ import msgspec
 
 from usechat.errors import CannotAnswer, InvalidAddress, PublicError
 from usechat.genkit.approvals import MapApproval
-from usechat.genkit.errors import error_page, not_genkit, unreachable, unreadable
+from usechat.genkit.errors import FIRST_BYTES, error_page, not_genkit, unreachable, unreadable
 from usechat.genkit.inputs import AsyncInputBuilder, FlowInput, InputBuilder, history_input, messages_input
 from usechat.genkit.schemas import input_for
-from usechat.genkit.wire import FlowChunk, FlowEvent, StreamReader, UnknownFrame
+from usechat.genkit.wire import FlowChunk, FlowEvent, StreamReader
 from usechat.turn import Turn, current_context
 
 __all__ = ["RemoteFlow"]
@@ -31,8 +31,6 @@ _TIMEOUTS: Final = httpx2.Timeout(None, connect=_CONNECT_TIMEOUT)
 _PAUSES: Final = (0.2, 1.0, 3.0)
 """Seconds before each attempt to attach to a durable stream again."""
 _MAXIMUM_ERROR_BYTES: Final = 64 * 1024
-_FIRST_BYTES: Final = 200
-"""How much the log has of a body that is not Genkit's."""
 _SCHEMA_TIMEOUTS: Final = httpx2.Timeout(2.0, connect=_CONNECT_TIMEOUT)
 """The limits for the request of the schema."""
 
@@ -181,22 +179,22 @@ class _StreamRequest:
             _logger.warning("the connection to Genkit broke: %s", str(error) or type(error).__name__)
 
     async def _events(self, response: httpx2.Response) -> AsyncGenerator[FlowEvent, None]:
-        reader, received, first_bytes, is_genkit = StreamReader(), 0, b"", False
+        reader, received, first_bytes = StreamReader(), 0, b""
         async for data in response.aiter_bytes():
-            first_bytes = first_bytes or data[:_FIRST_BYTES]
+            first_bytes = first_bytes or data[:FIRST_BYTES]
             for event in reader.receive(data):
-                is_genkit = is_genkit or not isinstance(event, UnknownFrame)
                 received += isinstance(event, FlowChunk)
-                if not isinstance(event, FlowChunk) or received > self._received:
+                is_repeated = isinstance(event, FlowChunk) and received <= self._received
+                if not is_repeated and not _is_foreign_end(reader):
                     yield event
             self._received = max(self._received, received)
             if reader.ended:
                 break
         for event in reader.close():
-            is_genkit = is_genkit or not isinstance(event, UnknownFrame)
-            yield event
+            if not _is_foreign_end(reader):
+                yield event
         self.is_complete = reader.ended
-        if first_bytes and not is_genkit:
+        if first_bytes and not reader.is_genkit:
             raise not_genkit(self._url, response.status_code, response.headers, first_bytes)
 
     async def _has_stream(self, response: httpx2.Response) -> bool:
@@ -216,6 +214,11 @@ class _StreamRequest:
 def _is_http(url: str) -> bool:
     address = urlsplit(url)
     return address.scheme in ("http", "https") and bool(address.hostname)
+
+
+def _is_foreign_end(reader: StreamReader) -> bool:
+    """Return whether the reader gave up before anything of Genkit's came; :func:`not_genkit` says more than it does."""
+    return reader.ended and not reader.is_genkit
 
 
 async def _beginning(response: httpx2.Response) -> bytes:

@@ -69,6 +69,8 @@ class StreamReader:
 
     def __init__(self) -> None:
         self.ended = False
+        self.is_genkit = False
+        """Whether one of the frames was Genkit's. Unknown frames are not, nor those that are not JSON."""
         self._line = bytearray()
         self._frame: list[str] = []
         self._has_prefix = False  # whether the frame began with `data:` or `error:`
@@ -121,10 +123,12 @@ class StreamReader:
         if event is not None:
             yield from self._end(event)
         elif text and not self.ended and not cut:  # a truncated frame is not reported twice
-            yield from self._end(FlowFailure("DATA_LOSS", f"a frame is not JSON: {text[:200]}"))
+            not_json = FlowFailure("DATA_LOSS", f"a frame is not JSON: {text[:200]}")
+            yield from self._end(not_json, is_readable=False)
 
-    def _end(self, event: FlowEvent) -> Iterator[FlowEvent]:
+    def _end(self, event: FlowEvent, *, is_readable: bool = True) -> Iterator[FlowEvent]:
         if not self.ended:
+            self.is_genkit = self.is_genkit or (is_readable and not isinstance(event, UnknownFrame))
             self.ended = isinstance(event, FlowResult | FlowFailure)
             if self.ended:
                 self._line, self._frame, self._size = bytearray(), [], 0

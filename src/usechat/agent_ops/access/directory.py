@@ -10,7 +10,7 @@ import logging
 import os
 import secrets
 import time
-from collections.abc import AsyncIterator, Iterable, Mapping
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, Final
@@ -202,6 +202,7 @@ class DirectoryChanges:
     """Edits a session directory: tables, sessions, participants and tokens.
 
     Every method raises :class:`~usechat.errors.UnusableDirectory` if the change is not possible; the text says why.
+    ``record`` is called before each change is committed: if it raises, nothing is changed.
 
     >>> import asyncio
     >>> async def make_directory():
@@ -219,12 +220,14 @@ class DirectoryChanges:
     [ListedSession(session_id='s1', kind='interactive', owner='alice', enabled=True, participants={})]
     """
 
-    def __init__(self, directory: SessionDirectory) -> None:
+    def __init__(self, directory: SessionDirectory, *, record: Callable[[], None] | None = None) -> None:
         self._directory = directory
+        self._record = record or _record_nothing
 
     async def migrate(self, revision: str = "head") -> None:
         """Migrate the tables to a revision: ``head`` is the newest, ``base`` drops them."""
         async with self._connection() as connection:
+            self._record()  # first, because SQLite commits changes of tables at once
             await connection.run_sync(_migrate, revision)
 
     async def add(self, session_id: str, owner: str, kind: str) -> None:
@@ -271,7 +274,7 @@ class DirectoryChanges:
 
     async def sessions(self) -> list[ListedSession]:
         """Return all sessions, sorted by id."""
-        async with self._changing() as connection:
+        async with self._reading() as connection:
             rows = (await connection.execute(select(SESSIONS).order_by(SESSIONS.c.id))).all()
             order = (PARTICIPANTS.c.session_id, PARTICIPANTS.c.subject)
             people = (await connection.execute(select(PARTICIPANTS).order_by(*order))).all()
@@ -293,7 +296,7 @@ class DirectoryChanges:
     async def tokens(self) -> list[ListedToken]:
         """Return all tokens, sorted by subject and age."""
         order = (TOKENS.c.subject, TOKENS.c.created_at, TOKENS.c.digest)
-        async with self._changing() as connection:
+        async with self._reading() as connection:
             rows = (await connection.execute(select(TOKENS).order_by(*order))).all()
         return [ListedToken(row.digest, row.subject, row.created_at, row.expires_at, row.revoked_at) for row in rows]
 
@@ -317,6 +320,13 @@ class DirectoryChanges:
 
     @asynccontextmanager
     async def _changing(self) -> AsyncIterator[AsyncConnection]:
+        """Start a transaction, and record the change at its end."""
+        async with self._reading() as connection:
+            yield connection
+            self._record()
+
+    @asynccontextmanager
+    async def _reading(self) -> AsyncIterator[AsyncConnection]:
         """Start a transaction, after checking that the tables are up to date."""
         async with self._connection() as connection:
             await _require_newest(connection)
@@ -330,6 +340,10 @@ class DirectoryChanges:
         except (SQLAlchemyError, OSError) as error:
             cause = getattr(error, "orig", None) or error
             raise UnusableDirectory(f"the directory cannot be used: {type(cause).__name__}: {cause}") from None
+
+
+def _record_nothing() -> None:
+    pass
 
 
 async def _insert(connection: AsyncConnection, session: ListedSession) -> None:
