@@ -121,6 +121,15 @@ async def test_bytes_that_are_no_text_survive() -> None:
     assert StreamRecording.parse(file.getvalue().splitlines()).exchanges[0].content == b"\xff\xfe"
 
 
+def test_unicode_line_separators_in_a_frame_survive(tmp_path: Path) -> None:
+    path, said = tmp_path / "tour.usechat.jsonl", "a\u2028b\u2029c\u0085d"
+    with path.open("w", encoding="utf-8") as file:
+        recorder = StreamRecorder(file, "http://h/")
+        recorder.data(recorder.begin("POST", "", {}, {"said": said}), said.encode())
+    exchange = StreamRecording.read(path).exchanges[0]
+    assert (exchange.body, exchange.content.decode()) == ({"said": said}, said)
+
+
 async def test_an_endpoint_that_is_away_is_recorded_and_played() -> None:
     with unanswered_port() as port:
         recorded = Recorded(f"http://127.0.0.1:{port}/api/chat")

@@ -152,7 +152,8 @@ class StreamRecording:
     def read(cls, path: str | Path) -> "StreamRecording":
         """Read a file. Raises :class:`~usechat.errors.UnusableFile`, which names the line that is wrong."""
         try:
-            lines = Path(path).read_text(encoding="utf-8").splitlines()
+            # Not splitlines(): JSON may hold U+0085, U+2028 and U+2029, which it takes for ends of lines.
+            lines = Path(path).read_text(encoding="utf-8").split("\n")
         except (OSError, UnicodeDecodeError) as error:
             raise UnusableFile(f"{path} cannot be read: {error}") from None
         return cls.parse(lines, name=str(path))
