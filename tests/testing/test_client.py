@@ -215,6 +215,16 @@ def test_a_secret_is_found_even_if_it_is_cut_into_deltas(usechat_client: Clients
         answer.assert_redacted("the key")
 
 
+@pytest.mark.parametrize("separator", ["\u2028", "\u2029", "\x85"])
+def test_a_secret_is_found_after_a_unicode_line_separator(usechat_client: Clients, separator: str) -> None:
+    async def leaking(_turn: Turn) -> AsyncIterator[str]:
+        yield f"a{separator}sk-12"
+        yield "34"
+
+    with pytest.raises(AssertionError, match="in the deltas"):
+        usechat_client(leaking).ask("hi").assert_redacted("sk-1234")
+
+
 class Slow:
     """An agent that takes its time, and tells whether it was stopped."""
 

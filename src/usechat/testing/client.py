@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import re
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
@@ -262,7 +263,7 @@ def _joined_deltas(body: str) -> str:
     Reads lines and not events: a secret in a frame that is cut off counts, too.
     """
     joined: dict[str, list[str]] = {}
-    for line in body.splitlines():
+    for line in re.split(r"[\r\n]", body):  # not splitlines(): JSON may hold U+0085, U+2028 and U+2029
         try:
             chunk = json.loads(line.removeprefix("data:"))
         except ValueError:
