@@ -179,6 +179,10 @@ async def test_the_output_of_a_tool_of_the_page_is_typed(typed: str, place: str)
     assert f"You are in {place}." in await talk("where\r", f"{typed}\r", LEAVE)
 
 
+async def test_the_output_of_a_tool_can_be_typed_after_an_approval() -> None:
+    assert "You are in Rome." in await talk("remove\r", "y", "where\r", "Rome\r", LEAVE)
+
+
 async def test_ctrl_c_stops_an_answer() -> None:
     said = await talk("endless\r", LEAVE, interrupted_at="data-waits")
     assert said.endswith("One.\n\nStopped.\n")

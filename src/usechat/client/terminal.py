@@ -256,6 +256,22 @@ def _without_echo() -> Iterator[None]:
         termios.tcsetattr(terminal, termios.TCSADRAIN, before)
 
 
+def _approval_keys() -> KeyBindings:
+    """Return keys of which ``y`` and ``n`` answer, and the others do nothing."""
+    keys = KeyBindings()
+    for key, answer in {"y": "yes", "n": "no"}.items():
+
+        @keys.add(key)
+        def _(event: KeyPressEvent, answer: str = answer) -> None:
+            event.app.exit(result=answer)
+
+    @keys.add("<any>")
+    def _(_event: KeyPressEvent) -> None:
+        pass
+
+    return keys
+
+
 class TerminalChat:
     """A conversation in a terminal, until the person leaves it.
 
@@ -284,6 +300,8 @@ class TerminalChat:
             history=InMemoryHistory(), completer=WordCompleter(names, sentence=True), input=keys, output=output
         )
         self._question: PromptSession[str] = PromptSession(input=keys, output=output)
+        # A session of its own: a session keeps the key bindings of its last prompt.
+        self._approval: PromptSession[str] = PromptSession(key_bindings=_approval_keys(), input=keys, output=output)
 
     async def run(self, *, resume: bool = False) -> None:
         """Talk until the person leaves; with ``resume``, begin with an answer that is being written."""
@@ -406,34 +424,23 @@ class TerminalChat:
             self._chat.add_tool_output(tool.call_id, await self._output_of(tool))
 
     async def _approves(self, name: str, value: Any) -> bool:
-        keys = KeyBindings()
-        for key, answer in {"y": "yes", "n": "no"}.items():
-
-            @keys.add(key)
-            def _(event: KeyPressEvent, answer: str = answer) -> None:
-                event.app.exit(result=answer)
-
-        @keys.add("<any>")
-        def _(_event: KeyPressEvent) -> None:
-            pass
-
         self._console.print(Text(printable(f"Approve {name} {_value(value)}?"), "bold yellow"))
-        answer = await self._answer("y or n: ", key_bindings=keys)
+        answer = await self._answer(self._approval, "y or n: ")
         self._console.print(Text("Approved." if answer == "yes" else "Denied.", "yellow"))
         return answer == "yes"
 
     async def _output_of(self, tool: ToolView) -> Any:
         self._console.print(Text(printable(f"Output of {tool.name} {_value(tool.input)}?"), "bold yellow"))
-        answer = await self._answer("JSON or text: ")
+        answer = await self._answer(self._question, "JSON or text: ")
         try:
             return json.loads(answer)
         except ValueError:
             return answer
 
-    async def _answer(self, prompt: str, **options: Any) -> str:
+    async def _answer(self, session: PromptSession[str], prompt: str) -> str:
         """Read the answer to a question; to leave it is to say nothing."""
         try:
-            return str(await self._question.prompt_async(prompt, **options))
+            return await session.prompt_async(prompt)
         except (KeyboardInterrupt, EOFError):
             return ""
 
