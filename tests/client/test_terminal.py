@@ -183,6 +183,20 @@ async def test_the_output_of_a_tool_can_be_typed_after_an_approval() -> None:
     assert "You are in Rome." in await talk("remove\r", "y", "where\r", "Rome\r", LEAVE)
 
 
+@pytest.mark.parametrize("asked", ["where", "remove"])
+async def test_ctrl_c_at_a_question_answers_nothing_and_the_chat_goes_on(asked: str) -> None:
+    said = await talk(f"{asked}\r", "\x03", "hi\r", LEAVE)
+    assert "?\nNot answered.\n" in said
+    assert "You are in" not in said
+    assert "Denied." not in said
+    assert "You said hi" in said
+
+
+@pytest.mark.parametrize("asked", ["where", "remove"])
+async def test_ctrl_d_at_a_question_leaves(asked: str) -> None:
+    assert (await talk(f"{asked}\r", LEAVE, "hi\r", LEAVE)).endswith("?\n")
+
+
 async def test_ctrl_c_stops_an_answer() -> None:
     said = await talk("endless\r", LEAVE, interrupted_at="data-waits")
     assert said.endswith("One.\n\nStopped.\n")

@@ -306,6 +306,11 @@ class TerminalChat:
     async def run(self, *, resume: bool = False) -> None:
         """Talk until the person leaves; with ``resume``, begin with an answer that is being written."""
         self._console.print(Text("Ctrl-C stops an answer, Ctrl-D leaves, /help shows what else there is.", "dim"))
+        with contextlib.suppress(EOFError):  # Ctrl-D at a question
+            await self._converse(resume=resume)
+        await self._chat.aclose()
+
+    async def _converse(self, *, resume: bool) -> None:
         if resume:
             await self._show(self._chat.resume)
         while (line := await self._read()) is not None:
@@ -314,7 +319,6 @@ class TerminalChat:
                     break
             except (UsechatError, OSError) as error:
                 self._complain(error)
-        await self._chat.aclose()
 
     async def _read(self) -> str | None:
         """Read a line; ``None`` if the person leaves."""
@@ -407,11 +411,18 @@ class TerminalChat:
             self._console.print(Text("Stopped.", "yellow"))
 
     async def _ask(self) -> Reply | None:
-        """Ask the person what the last message waits for; return the reply to the answers, if there was a question."""
+        """Ask the person what the last message waits for; return the reply to the answers, if there was a question.
+
+        Ctrl-C answers nothing and sends nothing: the call stays open. Raises EOFError at Ctrl-D.
+        """
         last = self._chat.last
         questions = [] if last is None else last.questions
-        for tool in questions:
-            await self._ask_about(tool)
+        try:
+            for tool in questions:
+                await self._ask_about(tool)
+        except KeyboardInterrupt:
+            self._console.print(Text("Not answered.", "yellow"))
+            return None
         return self._chat.send() if questions else None
 
     async def _ask_about(self, tool: ToolView) -> None:
@@ -425,24 +436,17 @@ class TerminalChat:
 
     async def _approves(self, name: str, value: Any) -> bool:
         self._console.print(Text(printable(f"Approve {name} {_value(value)}?"), "bold yellow"))
-        answer = await self._answer(self._approval, "y or n: ")
+        answer = await self._approval.prompt_async("y or n: ")
         self._console.print(Text("Approved." if answer == "yes" else "Denied.", "yellow"))
         return answer == "yes"
 
     async def _output_of(self, tool: ToolView) -> Any:
         self._console.print(Text(printable(f"Output of {tool.name} {_value(tool.input)}?"), "bold yellow"))
-        answer = await self._answer(self._question, "JSON or text: ")
+        answer = await self._question.prompt_async("JSON or text: ")
         try:
             return json.loads(answer)
         except ValueError:
             return answer
-
-    async def _answer(self, session: PromptSession[str], prompt: str) -> str:
-        """Read the answer to a question; to leave it is to say nothing."""
-        try:
-            return await session.prompt_async(prompt)
-        except (KeyboardInterrupt, EOFError):
-            return ""
 
     def _show_reasoning(self) -> None:
         answers = [MessageView(message) for message in self._chat.messages if message["role"] == "assistant"]
