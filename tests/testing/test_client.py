@@ -252,6 +252,15 @@ def test_an_answer_that_takes_its_time_resumes_and_stops(usechat_client: Clients
     assert agent.cancelled == 1
 
 
+def test_what_an_answer_holds_is_not_changed_by_its_checks(usechat_client: Clients) -> None:
+    answer = usechat_client(Slow()).ask("hi")
+    before = len(answer.chunks)
+    answer.assert_resumes()
+    answer.assert_stops()
+    assert (len(answer.exchanges), len(answer.chunks)) == (1, before)
+    answer.assert_legal()
+
+
 def test_an_app_without_resume_fails_to_resume(usechat_client: Clients) -> None:
     answer = usechat_client(strangers_app(PLAIN)).ask("hi")
     with pytest.raises(RequestRefused, match="Not Found"):

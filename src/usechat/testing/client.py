@@ -449,7 +449,7 @@ class AgentClient:
             error=error,
             deltas=deltas,
             first_delta_seconds=first,
-            exchanges=self._recorder.exchanges,
+            exchanges=list(self._recorder.exchanges),  # the checks of this answer go on recording
         )
 
     def _answer_next(self) -> Reply | None:
