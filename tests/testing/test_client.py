@@ -263,8 +263,22 @@ def test_what_an_answer_holds_is_not_changed_by_its_checks(usechat_client: Clien
 
 def test_an_app_without_resume_fails_to_resume(usechat_client: Clients) -> None:
     answer = usechat_client(strangers_app(PLAIN)).ask("hi")
-    with pytest.raises(RequestRefused, match="Not Found"):
+    with pytest.raises(AssertionError, match=r"the server cannot resume: GET .*/stream answered 404, .*Not Found"):
         answer.assert_resumes()
+
+
+def test_an_answer_is_asked_again_with_the_headers_and_the_body_of_the_client(usechat_client: Clients) -> None:
+    async def agent(turn: Turn) -> AsyncIterator[str]:
+        if (turn.headers.get("x-team"), turn.body.get("model")) != ("blue", "small"):
+            raise PublicError("Who are you?")
+        async for piece in Slow()(turn):
+            yield piece
+
+    client = usechat_client(agent, headers={"x-team": "blue"}, body={"model": "small"})
+    answer = client.ask("hi")
+    assert answer.text == "One two."
+    answer.assert_resumes()
+    answer.assert_stops()
 
 
 def test_an_app_that_goes_on_without_its_client_does_not_stop(usechat_client: Clients) -> None:

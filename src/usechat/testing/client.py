@@ -1,6 +1,7 @@
 """Ask an agent as ``useChat`` would, and assert on what came."""
 
 import asyncio
+import functools
 import json
 import re
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
@@ -22,7 +23,7 @@ from usechat.client.in_process import InProcessTransport, asgi_app_of
 from usechat.client.sync import LoopThread
 from usechat.client.transport import HttpChatTransport, append_path
 from usechat.client.views import MessageView, ToolView
-from usechat.errors import ProtocolError, StreamFailed, TransportError
+from usechat.errors import ProtocolError, RequestRefused, StreamFailed, TransportError
 from usechat.protocol import chunks
 from usechat.protocol.chunks import Chunk
 from usechat.protocol.request import ChatRequest
@@ -370,9 +371,16 @@ class AgentClient:
             self._in_process = inner = InProcessTransport(asgi_app_of(target))  # type: ignore[assignment]
             url = _IN_PROCESS + path
         self._recorder = _Recorder(inner)
-        self._transport = HttpChatTransport(
-            url, headers=headers, body=body, http=self._recorder, idle_timeout=self._timeout, retries=0
+        self._new_transport = functools.partial(
+            HttpChatTransport,
+            url,
+            headers=headers,
+            body=body,
+            http=self._recorder,
+            idle_timeout=self._timeout,
+            retries=0,
         )
+        self._transport = self._new_transport()
         self._sdk = sdk
         self._chat = self._new_chat(messages)
 
@@ -485,13 +493,17 @@ class AgentClient:
         """Ask, let a second reader come, let the first go; raise AssertionError unless the second gets everything."""
         chat = self._new_chat()
         request = ChatRequest(chat_id=chat.id, messages=[_user_message(question)])
-        transport = HttpChatTransport(self._transport.url, http=self._recorder, stop_route=False, retries=0)
+        transport = self._new_transport(stop_route=False)
+        url = append_path(transport.url, chat.id, "stream")
         first = await transport.send_messages(request)
         begun = await anext(aiter(first), None)
-        resumed = await transport.reconnect_to_stream(chat.id)
+        try:
+            resumed = await transport.reconnect_to_stream(chat.id)
+        except RequestRefused as error:
+            raise AssertionError(f"the server cannot resume: GET {url} answered {error.status}, {error}") from error
         if resumed is None:
             raise AssertionError(
-                f"there is nothing to resume: GET {append_path(self._transport.url, chat.id, 'stream')} answered 204."
+                f"there is nothing to resume: GET {url} answered 204."
                 " Either the server keeps no streams, or the answer had ended: ask something that takes longer"
             )
         await first.aclose()  # type: ignore[attr-defined]
