@@ -148,6 +148,7 @@ async def talk(*lines: str, sdk: str = "any", interrupted_at: str = "", **option
                 return Chat(transport)
 
             typed = TerminalChat(new_chat(), new_chat, console, keys=keys, output=DummyOutput(), **options)
+            transport.on_data = typed.show_data
             keys.send_text("".join(lines))
             await asyncio.wait_for(typed.run(resume=True), 60)
     assert isinstance(console.file, io.StringIO)
@@ -237,4 +238,5 @@ async def test_commands_show_what_was_said() -> None:
 async def test_frames_are_shown_raw() -> None:
     said = await talk("hi\r", LEAVE, raw=True)
     assert 'data: {"type":"finish"' in said.replace("\n", "")
+    assert 'data: {"type":"error"' in (await talk("fail\r", LEAVE, raw=True)).replace("\n", "")
     assert "You said hi" in await talk("/raw\r", "/raw\r", "hi\r", LEAVE)

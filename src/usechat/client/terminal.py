@@ -10,6 +10,7 @@ is never sent to the terminal with control characters in it: they could move the
 """
 
 import asyncio
+import codecs
 import contextlib
 import json
 import os
@@ -37,7 +38,6 @@ from usechat.client.views import MessageView, ToolView, printable
 from usechat.errors import UsechatError
 from usechat.protocol import chunks
 from usechat.protocol.chunks import Chunk
-from usechat.protocol.sse import encode_frame
 from usechat.protocol.tool_calls import APPROVAL_TOOL
 from usechat.protocol.ui_messages import FileUIPart
 from usechat.protocol.values import json_text
@@ -276,7 +276,7 @@ class TerminalChat:
     """A conversation in a terminal, until the person leaves it.
 
     ``new_chat`` makes the next chat for ``/new``. ``keys`` and ``output`` are those of ``prompt_toolkit``, by default
-    the terminal's.
+    the terminal's. For ``raw`` and ``/raw``, set ``on_data`` of the chats' transport to :meth:`show_data`.
     """
 
     def __init__(
@@ -293,6 +293,7 @@ class TerminalChat:
         self._chat = chat
         self._console = console
         self._raw = raw
+        self._decode = codecs.getincrementaldecoder("utf-8")("replace").decode
         self._files: list[FileUIPart] = []
         self._tools: dict[str, str] = {}
         names = [command.split()[0] for command in _COMMANDS]
@@ -380,10 +381,14 @@ class TerminalChat:
                     return
             reply = await self._ask()
 
+    def show_data(self, data: bytes) -> None:
+        """Show a piece of an answer as it arrived, if frames are shown instead of Markdown."""
+        if self._raw:
+            self._console.out(printable(self._decode(data)), end="", highlight=False)
+
     async def _print(self, reply: Reply) -> None:
         if self._raw:
-            async for update in reply:
-                self._console.out(printable(encode_frame(update.chunk).decode().strip()), highlight=False)
+            await reply  # its transport calls show_data
             return
         with AnswerPrinter(self._console, self._tools) as printer:
             async for update in reply:

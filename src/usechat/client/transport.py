@@ -319,6 +319,8 @@ class HttpChatTransport(Relay):
         url = str(response.request.url)
         with self._translated(url):
             async for data in response.aiter_bytes():
+                if self.on_data is not None:
+                    self.on_data(data)
                 chunks = decoder.receive(data)
                 is_stream = is_stream or bool(chunks)
                 if not is_stream:

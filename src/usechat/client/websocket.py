@@ -8,7 +8,7 @@ gives each frame to the answer that it belongs to.
 import asyncio
 import contextlib
 import ssl
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from types import TracebackType
 from typing import Any, Self, TypeAlias
 
@@ -167,7 +167,11 @@ class WebSocketChatTransport(Relay):
             raise ConnectionLost(
                 f"cannot connect to {self.url}: {str(error) or type(error).__name__}", url=self.url
             ) from error
-        return _Connection(socket, self.url)
+        return _Connection(socket, self.url, self._note)
+
+    def _note(self, message: bytes) -> None:
+        if self.on_data is not None:
+            self.on_data(message + b"\n")
 
     async def _next(self, connection: "_Connection", answer: "_SocketAnswer") -> _Frame:
         """Return the next frame of an answer; raise if it is a refusal, or if there is none in time."""
@@ -232,9 +236,10 @@ class _SocketAnswer:
 class _Connection:
     """An open socket, the task that reads it, and the answers on it."""
 
-    def __init__(self, socket: Any, url: str) -> None:
+    def __init__(self, socket: Any, url: str, note: Callable[[bytes], None]) -> None:
         self._socket = socket
         self._url = url
+        self._note = note
         self._answers: dict[str, _SocketAnswer] = {}
         self.is_closed = False
         self._reader = asyncio.get_running_loop().create_task(self._read(), name="usechat client socket")
@@ -279,7 +284,9 @@ class _Connection:
 
         try:
             while True:
-                self._dispatch(await self._socket.recv())
+                message = await self._socket.recv()
+                self._note(message.encode() if isinstance(message, str) else message)
+                self._dispatch(message)
         except ConnectionClosed as error:
             self._fail(self._lost(error))
         except RemoteProtocolError as error:
