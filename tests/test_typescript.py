@@ -165,6 +165,8 @@ def test_the_command_writes_a_file_and_tells_whether_it_is_up_to_date(
     Path("chat.ts").write_text("old")
     assert main(["types", "typed_app:agent", "-o", "chat.ts", "--check"]) == 1
     assert capsys.readouterr().err == "usechat types: chat.ts is not up to date\n"
+    assert main(["types", "typed_app:agent", "--check"]) == 2
+    assert capsys.readouterr() == ("", "usechat: --check compares a file with the types; name the file with -o\n")
     assert main(["types", "typed_app:untyped"]) == 2
     assert "typed_app:untyped has no types; register them with" in capsys.readouterr().err
     assert main(["types", "typed_app:agent", "-o", "none/chat.ts"]) == 2
