@@ -132,6 +132,21 @@ def test_the_tools_of_an_agent_are_found_and_what_is_registered_is_added() -> No
     assert types_of(print) == ChatTypes()
 
 
+def reserved_types() -> ChatTypes:
+    """Return types whose names the file itself uses."""
+    names = ["Array", "ChatData", "ChatMessage", "ChatTools", "Record", "UIMessage"]
+    data = {name: msgspec.defstruct(name, [("items", list[int]), ("counts", dict[str, int])]) for name in names}
+    return ChatTypes(data=data, metadata=msgspec.defstruct("ChatMetadata", [("tokens", int)]))
+
+
+def test_types_may_have_the_names_that_the_file_itself_uses() -> None:
+    text = typescript(reserved_types())
+    assert "export type ChatMetadata2 = { tokens: number };" in text
+    assert "export type ChatMetadata = ChatMetadata2;" in text
+    assert "  Record: Record2;\n" in text
+    assert "export type Array2 = { items: Array<number>; counts: Record<string, number> };" in text
+
+
 MODULE = """
 import dataclasses
 from usechat.typescript import chat_types
