@@ -273,6 +273,7 @@ CALL = parts.ToolCall("c1", "weather", {"city": "Paris"})
             [parts.ToolCall("c9", "weather", {"city": "Paris"}), parts.ToolResult("c9", 1)],
             None,
         ),
+        ([parts.SourceUrl("r1", "https://h/")], [parts.SourceUrl("r2", "https://h/")], None),
         (["a"], ["b"], 'answer 1: part 2 (text): text was "a", now it is "b"'),
         (
             [CALL, parts.ToolResult("c1", {"celsius": [21]})],
@@ -305,9 +306,21 @@ def with_answer(**changes: Any) -> StreamRecording:
     return recording
 
 
+def test_the_ids_of_a_providers_items_may_differ() -> None:
+    def said(item: str) -> StreamRecording:
+        start = {"type": "text-start", "id": "1", "providerMetadata": {"openai": {"itemId": item}}}
+        return with_answer(pieces=[(0.1, frame(HELLO[0])), (0.2, frame(start))])
+
+    assert said("msg_1").exchanges[0].message()[0] != said("msg_2").exchanges[0].message()[0]
+    assert first_difference(said("msg_1"), said("msg_2")) is None
+
+
 def test_differences_beside_the_parts_are_told_too() -> None:
     plain = StreamRecording.parse(LINES)
     assert first_difference(plain, with_answer(status=500)) == "answer 1: the status was 200, now it is 500"
     failed = with_answer(pieces=[*plain.exchanges[0].pieces, (3.0, frame({"type": "error", "errorText": "No."}))])
     assert first_difference(plain, failed) == 'answer 1: the error was null, now it is "No."'
+    broken = with_answer(end="broken")
+    assert first_difference(plain, broken) == "answer 1: the connection was not broken, now it is broken"
+    assert first_difference(plain, with_answer(end="left")) is None
     assert first_difference(plain, StreamRecording("http://h/", [])) == "there were 1 answers, now there are 0"

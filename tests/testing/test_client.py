@@ -306,6 +306,22 @@ def test_a_snapshot_is_the_same_twice(usechat_client: Clients) -> None:
     assert first["parts"][2]["output"] == {"celsius": 21}
 
 
+def test_a_snapshot_has_no_item_ids_of_a_provider(usechat_client: Clients) -> None:
+    items = iter(["msg_1", "msg_2"])
+    app = FastAPI()
+
+    @app.post("/api/chat")
+    async def chat() -> StreamingResponse:
+        metadata = {"openai": {"itemId": next(items)}}
+        body = frames({"type": "start"}, {"type": "text-start", "id": "1", "providerMetadata": metadata})
+        return StreamingResponse(iter(body), media_type="text/event-stream")
+
+    client = usechat_client(app)
+    first, second = client.ask("hi").snapshot(), client.ask("hi").snapshot()
+    assert first == second
+    assert first["parts"][0]["providerMetadata"] == {"openai": {"itemId": "item-1"}}
+
+
 def test_a_chat_goes_on_with_what_was_said_before(usechat_client: Clients) -> None:
     client = usechat_client(lambda turn: f"{len(turn.messages)} messages")
     assert [client.ask("one").text, client.ask("two").text] == ["1 messages", "3 messages"]

@@ -35,6 +35,7 @@ from starlette.responses import PlainTextResponse, Response, StreamingResponse
 from starlette.routing import BaseRoute, Route, Router
 
 from usechat.check.response import Capture
+from usechat.client.views import with_stable_ids
 from usechat.errors import InvalidAddress, InvalidSetting, ProtocolError, StreamFailed, UnusableFile
 from usechat.protocol.message import MessageBuilder
 from usechat.protocol.sse import ChunkDecoder, take_frames
@@ -451,8 +452,8 @@ async def _unless(stop: asyncio.Event, waiting: Awaitable[None]) -> None:
 def first_difference(before: StreamRecording, after: StreamRecording, *, sdk: str = "7") -> str | None:
     """Compare the answers of two recordings part for part; return the first difference in words, or ``None``.
 
-    Ids of messages, calls and approvals may differ, as they do in every run; times are not compared. ``sdk`` is the
-    release whose client reads the answers.
+    Ids of messages, parts, calls, approvals, sources and a provider's items may differ, as they do in every run; times
+    are not compared. ``sdk`` is the release whose client reads the answers.
 
     >>> def recording(answer: str) -> StreamRecording:
     ...     exchange = RecordedExchange(0, "POST", "", status=404, pieces=[(0, answer.encode())])
@@ -476,10 +477,16 @@ def _difference_of_answers(old: RecordedExchange, new: RecordedExchange, sdk: st
     (old_message, old_error), (new_message, new_error) = old.message(sdk), new.message(sdk)
     found = None
     if old_message is not None and new_message is not None:
-        found = _difference_of_messages(_named(old_message, {}), _named(new_message, {}))
+        found = _difference_of_messages(with_stable_ids(old_message), with_stable_ids(new_message))
     if found is None and old_error != new_error:
         found = f"the error was {json_text(old_error)}, now it is {json_text(new_error)}"
+    if found is None and (old.end == "broken") != (new.end == "broken"):
+        found = f"the connection was {_outcome(old)}, now it is {_outcome(new)}"
     return found
+
+
+def _outcome(exchange: RecordedExchange) -> str:
+    return "broken" if exchange.end == "broken" else "not broken"
 
 
 def _difference_of_messages(old: Any, new: Any) -> str | None:
@@ -517,23 +524,3 @@ def _difference(old: Any, new: Any, place: str) -> str | None:
 def _shown(value: Any) -> str:
     text = json_text(value)
     return text if len(text) <= 200 else f"{text[:200]}… ({len(text)} characters)"
-
-
-_ID_KEYS: Final = frozenset({"id", "toolCallId", "approvalId"})
-
-
-def _named(value: Any, names: dict[str, str]) -> Any:
-    """Return a message with stable ids instead of its own."""
-    if isinstance(value, list):
-        return [_named(item, names) for item in value]
-    if not isinstance(value, dict):
-        return value
-    return {
-        key: names.setdefault(item, f"id-{len(names) + 1}")
-        if key in _ID_KEYS and isinstance(item, str)
-        else item
-        if key in ("input", "output", "data")
-        else _named(item, names)
-        for key, item in value.items()
-        if key != "signature"
-    }

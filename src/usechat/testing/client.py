@@ -22,7 +22,7 @@ from usechat.client.chat import (
 from usechat.client.in_process import InProcessTransport, asgi_app_of
 from usechat.client.sync import LoopThread
 from usechat.client.transport import HttpChatTransport, append_path
-from usechat.client.views import MessageView, ToolView
+from usechat.client.views import MessageView, ToolView, with_stable_ids
 from usechat.errors import ProtocolError, RequestRefused, StreamFailed, TransportError
 from usechat.protocol import chunks
 from usechat.protocol.chunks import Chunk
@@ -227,8 +227,7 @@ class TestedAnswer:
 
     def snapshot(self) -> Any:
         """Return the message as JSON values with stable ids, to compare with one that was saved."""
-        names: dict[str, str] = {}
-        return _with_stable_ids(self.message.message, names)
+        return with_stable_ids(self.message.message)
 
     def _asked(self) -> str:
         if self._question is None:
@@ -279,27 +278,6 @@ def _joined_deltas(body: str) -> str:
 def _shortened(secret: str) -> str:
     """Name a secret without writing it into a report."""
     return f"the secret {secret[:3]}… of {len(secret)} characters"
-
-
-_ID_KEYS: Final = {"id": "message", "toolCallId": "call", "approvalId": "approval", "sourceId": "source"}
-
-
-def _with_stable_ids(value: Any, names: dict[str, str], kind: str = "message") -> Any:
-    if isinstance(value, list):
-        return [_with_stable_ids(item, names, "part") for item in value]
-    if not isinstance(value, dict):
-        return value
-    result = {}
-    for key, item in value.items():
-        if key in ("input", "output", "data", "metadata"):
-            result[key] = item  # the application's own
-        elif key in _ID_KEYS and isinstance(item, str):
-            label = kind if key == "id" else _ID_KEYS[key]
-            number = sum(name.startswith(f"{label}-") for name in names.values()) + 1
-            result[key] = names.setdefault(f"{label} {item}", f"{label}-{number}")
-        elif key != "signature":
-            result[key] = _with_stable_ids(item, names, "approval" if key == "approval" else kind)
-    return result
 
 
 class AgentClient:
