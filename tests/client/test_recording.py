@@ -14,6 +14,7 @@ from tests.client.endpoints import HELLO, HELLO_BYTES, Endpoint, frame, served
 from tests.conformance.served import serving, unanswered_port
 from usechat import parts
 from usechat.check import check_capture
+from usechat.check.formats import text_report
 from usechat.client import Chat, HttpChatTransport
 from usechat.client.in_process import InProcessTransport
 from usechat.client.recording import (
@@ -234,12 +235,42 @@ async def test_a_recording_that_is_over_says_so() -> None:
         ([*LINES[:2], "", '{"exchange":1,"at":0,"end":"nonsense"}'], "t, line 4: end is one of complete, broken, left"),
         ([*LINES[:2], '{"exchange":1,"at":0,"bytes":"%"}'], "t, line 3: bytes is not base64"),
         ([*LINES[:2], '{"exchange":2,"at":0,"end":"left"}'], "t, line 3: the key 2 is missing"),
+        (["[]"], "t, line 1: a recording of version 1 is expected, not []"),
+        (["[" * 100_000], "t, line 1: "),
+        ([*LINES[:2], '{"exchange":1,"at":0,"data":5}'], "t, line 3: Expected `str | null`, got `int` - at `$.data`"),
+        ([*LINES[:2], '{"exchange":1,"at":NaN,"end":"left"}'], "t, line 3: at is a number of seconds, not nan"),
+        ([*LINES[:2], '{"exchange":1e999,"at":0}'], "t, line 3: Expected `int`"),
+        (
+            [*LINES[:2], '{"exchange":1,"at":0,"response":{"status":0,"headers":{}}}'],
+            "t, line 3: Expected `int` >= 100",
+        ),
     ],
 )
 def test_a_file_that_is_no_recording_is_named_with_its_line(lines: list[str], text: str) -> None:
     with pytest.raises(UnusableFile) as failure:
         StreamRecording.parse(lines, name="t")
     assert str(failure.value).startswith(text)
+
+
+@pytest.mark.parametrize(
+    "messages",
+    [
+        {"a": 1},
+        "x",
+        5,
+        [],
+        [5],
+        [{"role": "assistant"}],
+        [{"role": "assistant", "id": "m", "parts": [{"type": "tool-x"}]}],
+    ],
+    ids=str,
+)
+def test_a_request_without_a_legal_message_is_continued_by_no_answer(messages: Any) -> None:
+    recording = with_answer(body={"messages": messages})
+    exchange = recording.exchanges[0]
+    assert exchange.continues is None
+    assert "t: accepted" in text_report(check_capture(exchange.capture("t"), ["any"]))
+    assert first_difference(recording, recording) is None
 
 
 def test_files_and_settings_that_make_no_sense_are_named(tmp_path: Path) -> None:

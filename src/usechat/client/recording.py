@@ -25,7 +25,7 @@ import math
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from pathlib import Path
-from typing import IO, Any, Final, Literal, TypeAlias
+from typing import IO, Annotated, Any, Final, Literal, TypeAlias, cast
 from urllib.parse import urlsplit, urlunsplit
 
 import httpx2
@@ -36,10 +36,12 @@ from starlette.routing import BaseRoute, Route, Router
 
 from usechat.check.response import Capture
 from usechat.client.views import with_stable_ids
-from usechat.errors import InvalidAddress, InvalidSetting, ProtocolError, StreamFailed, UnusableFile
+from usechat.errors import InvalidAddress, InvalidMessages, InvalidSetting, ProtocolError, StreamFailed, UnusableFile
 from usechat.protocol.message import MessageBuilder
+from usechat.protocol.releases import release
 from usechat.protocol.sse import ChunkDecoder, take_frames
 from usechat.protocol.ui_messages import UIMessage
+from usechat.protocol.validation import clean_message
 from usechat.protocol.values import json_text
 
 __all__ = [
@@ -99,10 +101,15 @@ class RecordedExchange(msgspec.Struct):
 
     @property
     def continues(self) -> UIMessage | None:
-        """The last message of the request; an assistant's message is continued by the response."""
+        """The last message of the request, if it is legal; an assistant's message is continued by the response."""
         messages = self.body.get("messages") if isinstance(self.body, dict) else None
-        last: UIMessage | None = messages[-1] if messages else None
-        return last
+        if not isinstance(messages, list) or not messages:
+            return None
+        try:
+            clean_message(messages[-1], "message", release("7"))
+        except InvalidMessages:
+            return None
+        return cast("UIMessage", messages[-1])
 
     def capture(self, name: str) -> Capture:
         """Return the response for the checker."""
@@ -173,7 +180,7 @@ class StreamRecording:
                     recording = cls(_read_head(value), [])
                 else:
                     _read_event(value, exchanges)
-            except (ValueError, KeyError, TypeError) as error:
+            except (ValueError, KeyError, TypeError, RecursionError) as error:
                 raise UnusableFile(f"{name}, line {number}: {_what_is_wrong(error)}") from None
         if recording is None:
             raise UnusableFile(f"{name} is empty; a recording begins with a line that says what it is")
@@ -187,30 +194,56 @@ class StreamRecording:
 
 
 def _read_head(value: Any) -> str:
+    if not isinstance(value, dict):
+        raise TypeError(f"a recording of version {_VERSION} is expected, not {json.dumps(value)[:80]}")
     if value["usechat"] != "recording" or value["version"] != _VERSION:
         raise ValueError(f"a recording of version {_VERSION} is expected, not {json.dumps(value)[:80]}")
     return str(value["url"])
 
 
+class _Request(msgspec.Struct):
+    method: str
+    path: str
+    body: Any = None
+    headers: dict[str, str] = {}
+
+
+class _ResponseHead(msgspec.Struct):
+    status: Annotated[int, msgspec.Meta(ge=100, le=599)]
+    headers: dict[str, str]
+
+
+class _Event(msgspec.Struct):
+    """One line after the first; one of its optional keys is there."""
+
+    exchange: int
+    at: float
+    request: _Request | None = None
+    response: _ResponseHead | None = None
+    data: str | None = None
+    bytes: str | None = None
+    end: str | None = None
+
+
 def _read_event(value: Any, exchanges: dict[int, RecordedExchange]) -> None:
-    number, at = int(value["exchange"]), float(value["at"])
-    if "request" in value:
-        asked = value["request"]
-        exchanges[number] = RecordedExchange(
-            at, asked["method"], asked["path"], asked.get("body"), dict(asked.get("headers", {}))
-        )
+    event = msgspec.convert(value, _Event)
+    if not math.isfinite(event.at):
+        raise ValueError(f"at is a number of seconds, not {event.at}")
+    if event.request is not None:
+        asked = event.request
+        exchanges[event.exchange] = RecordedExchange(event.at, asked.method, asked.path, asked.body, asked.headers)
         return
-    exchange = exchanges[number]
-    if "response" in value:
-        exchange.status, exchange.headers = int(value["response"]["status"]), dict(value["response"]["headers"])
-    elif "data" in value:
-        exchange.pieces.append((at, value["data"].encode()))
-    elif "bytes" in value:
-        exchange.pieces.append((at, base64.b64decode(value["bytes"], validate=True)))
-    elif value["end"] in _ENDS:
-        exchange.end = value["end"]
+    exchange = exchanges[event.exchange]
+    if event.response is not None:
+        exchange.status, exchange.headers = event.response.status, event.response.headers
+    elif event.data is not None:
+        exchange.pieces.append((event.at, event.data.encode()))
+    elif event.bytes is not None:
+        exchange.pieces.append((event.at, base64.b64decode(event.bytes, validate=True)))
+    elif event.end in _ENDS:
+        exchange.end = cast("End", event.end)
     else:
-        raise ValueError(f"end is one of {', '.join(_ENDS)}, not {value['end']!r}")
+        raise ValueError(f"end is one of {', '.join(_ENDS)}, not {event.end!r}")
 
 
 def _what_is_wrong(error: Exception) -> str:
