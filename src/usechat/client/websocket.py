@@ -13,11 +13,12 @@ from types import TracebackType
 from typing import Any, Self, TypeAlias
 
 from usechat.client.relay import Relay
-from usechat.client.transport import Headers
+from usechat.client.transport import Headers, retried
 from usechat.errors import (
     AnswerTimedOut,
     ConnectionLost,
     InvalidAddress,
+    InvalidSetting,
     RemoteProtocolError,
     RequestRefused,
     StreamFailed,
@@ -46,12 +47,15 @@ class WebSocketChatTransport(Relay):
         handshake_headers: go into the HTTP request that opens the socket.
         connect_timeout: how many seconds the socket may take to open.
         idle_timeout: how many seconds an answer may take for its next chunk.
+        retries: how often a socket that could not be opened is tried again. A request that may have reached the server
+            is never repeated.
         ssl_context: for ``wss`` with private certificates.
         pass_on: the headers of a page that go into the frame of its request when the transport is served.
         maximum_frame_bytes: the largest frame that is read.
 
     Raises:
         InvalidAddress: the URL is of another kind.
+        InvalidSetting: ``retries`` is negative.
 
     Use it in one event loop.
 
@@ -71,6 +75,7 @@ class WebSocketChatTransport(Relay):
         handshake_headers: Mapping[str, str] = {},
         connect_timeout: float = 10,
         idle_timeout: float | None = 300,
+        retries: int = 2,
         ssl_context: ssl.SSLContext | None = None,
         pass_on: Sequence[str] = (),
         maximum_frame_bytes: int = MAXIMUM_EVENT_BYTES,
@@ -81,12 +86,15 @@ class WebSocketChatTransport(Relay):
             raise InvalidAddress(
                 f"{url!r} is not the URL of a WebSocket; give a URL such as ws://localhost:8000/api/chat"
             )
+        if retries < 0:
+            raise InvalidSetting(f"retries is 0 or more, not {retries}")
         self.url = f"{scheme}://{rest}"
         self._headers = headers
         self._body = dict(body)
         self._handshake_headers = dict(handshake_headers)
         self._connect_timeout = connect_timeout
         self._idle_timeout = idle_timeout
+        self._retries = retries
         self._ssl = ssl_context
         super().__init__(pass_on)
         self._maximum = maximum_frame_bytes
@@ -143,7 +151,7 @@ class WebSocketChatTransport(Relay):
     async def _connected(self) -> "_Connection":
         async with self._opening:
             if self._connection is None or self._connection.is_closed:
-                self._connection = await self._connect()
+                self._connection = await retried(self._connect, self._retries)
             return self._connection
 
     async def _connect(self) -> "_Connection":
