@@ -10,7 +10,7 @@ from fastapi import FastAPI
 from fastapi.responses import StreamingResponse
 
 from usechat import parts
-from usechat.errors import CannotAnswer, CannotStart, PublicError, RequestRefused, StreamFailed
+from usechat.errors import CannotAnswer, CannotStart, ConnectionLost, PublicError, RequestRefused, StreamFailed
 from usechat.server import ChatApp, Settings
 from usechat.testing import AgentClient
 from usechat.turn import Turn
@@ -327,6 +327,15 @@ def test_a_chat_goes_on_with_what_was_said_before(usechat_client: Clients) -> No
     assert [client.ask("one").text, client.ask("two").text] == ["1 messages", "3 messages"]
     assert client.regenerate().text == "3 messages"
     assert len(client.messages) == 4
+
+
+def test_an_app_that_returns_without_a_response_is_an_error_of_the_answer(usechat_client: Clients) -> None:
+    async def app(_scope: Any, _receive: Any, _send: Any) -> None:
+        pass
+
+    answer = usechat_client(app).ask("hi")
+    assert isinstance(answer.error, ConnectionLost)
+    assert str(answer.error).endswith(": the app returned without a response")
 
 
 def test_the_lifespan_of_an_app_begins_and_ends() -> None:
