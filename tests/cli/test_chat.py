@@ -116,6 +116,24 @@ def test_raw_shows_the_messages_of_a_socket_as_lines(chat: Chat) -> None:
     assert {"type": "finish", "finishReason": "stop"} in [line.get("chunk") for line in lines]
 
 
+@pytest.mark.parametrize("options", [[], ["--raw"]])
+def test_a_reader_that_has_seen_enough_is_no_failure_to_speak_of(
+    options: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    class Closed(io.StringIO):
+        def write(self, _text: str) -> int:
+            raise BrokenPipeError(32, "Broken pipe")
+
+        def fileno(self) -> int:
+            return file.fileno()
+
+    with (tmp_path / "out").open("w") as file:
+        monkeypatch.setattr("sys.stdout", Closed())
+        monkeypatch.setattr("sys.stdin", io.StringIO("hi"))
+        assert main(["chat", "piped_agents:parrot", *options]) == 2
+    assert capsys.readouterr().err == ""
+
+
 def test_a_failure_is_exit_code_1_and_what_came_is_kept(chat: Chat) -> None:
     code, out, err = chat("hi", "piped_agents:failing")
     assert (code, out) == (1, "Well\n")

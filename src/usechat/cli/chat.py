@@ -152,6 +152,8 @@ async def _answer_pipe(transport: "Transport", options: Namespace) -> int:
                 if not options.json and not options.raw:
                     _write(update.text_delta)
             failure = _waits_for(chat)
+        except BrokenPipeError:  # the reader of the text has gone
+            raise
         except (UsechatError, OSError) as error:
             failure = str(error)
         if options.json:
