@@ -6,6 +6,7 @@ import os
 import signal
 from collections.abc import AsyncIterator
 from pathlib import Path
+from time import monotonic, sleep
 from typing import Any
 
 import pytest
@@ -49,6 +50,20 @@ def test_markdown_is_printed_block_for_block_however_it_is_cut(size: int) -> Non
     pieces = [source[at : at + size] for at in range(0, len(source), size)]
     lines = [line.strip() for line in shown(*text(*pieces)).splitlines() if line.strip()]
     assert lines == ["Title", "Some bold text.", "• one", "• two", "a = 1", "b = 2", "The end."]
+
+
+def test_a_block_that_is_printed_is_not_drawn_below_itself() -> None:
+    screen = io.StringIO()
+    start, old, new, _ = text("Old block", " ends.\n\nNew")
+    with AnswerPrinter(Console(file=screen, width=60, height=20, force_terminal=True)) as printer:
+        printer.receive(start)
+        printer.receive(old)
+        deadline = monotonic() + 30
+        while "Old block" not in screen.getvalue():  # the tail is drawn several times in a second
+            assert monotonic() < deadline
+            sleep(0.01)
+        printer.receive(new)
+    assert "Old block" not in screen.getvalue().partition("Old block ends.")[2]
 
 
 def test_one_empty_line_follows_each_paragraph() -> None:

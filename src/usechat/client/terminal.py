@@ -195,7 +195,9 @@ class AnswerPrinter:
     def _add_text(self, block: str, delta: str) -> None:
         text = self._texts.get(block, "") + delta
         complete = _complete_blocks(text)
-        self._print_markdown(text[:complete])
+        if complete:
+            self._live.update(_Tail(""), refresh=True)  # or these blocks would be drawn below themselves once more
+            self._print_markdown(text[:complete])
         self._texts[block] = text[complete:]
         self._draw(Markdown(self._texts[block]))
 
