@@ -132,6 +132,21 @@ def test_the_tools_of_an_agent_are_found_and_what_is_registered_is_added() -> No
     assert types_of(print) == ChatTypes()
 
 
+def reserved_types() -> ChatTypes:
+    """Return types whose names the file itself uses."""
+    names = ["Array", "ChatData", "ChatMessage", "ChatTools", "Record", "UIMessage"]
+    data = {name: msgspec.defstruct(name, [("items", list[int]), ("counts", dict[str, int])]) for name in names}
+    return ChatTypes(data=data, metadata=msgspec.defstruct("ChatMetadata", [("tokens", int)]))
+
+
+def test_types_may_have_the_names_that_the_file_itself_uses() -> None:
+    text = typescript(reserved_types())
+    assert "export type ChatMetadata2 = { tokens: number };" in text
+    assert "export type ChatMetadata = ChatMetadata2;" in text
+    assert "  Record: Record2;\n" in text
+    assert "export type Array2 = { items: Array<number>; counts: Record<string, number> };" in text
+
+
 MODULE = """
 import dataclasses
 from usechat.typescript import chat_types
@@ -165,6 +180,8 @@ def test_the_command_writes_a_file_and_tells_whether_it_is_up_to_date(
     Path("chat.ts").write_text("old")
     assert main(["types", "typed_app:agent", "-o", "chat.ts", "--check"]) == 1
     assert capsys.readouterr().err == "usechat types: chat.ts is not up to date\n"
+    assert main(["types", "typed_app:agent", "--check"]) == 2
+    assert capsys.readouterr() == ("", "usechat: --check compares a file with the types; name the file with -o\n")
     assert main(["types", "typed_app:untyped"]) == 2
     assert "typed_app:untyped has no types; register them with" in capsys.readouterr().err
     assert main(["types", "typed_app:agent", "-o", "none/chat.ts"]) == 2

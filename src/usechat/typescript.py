@@ -158,6 +158,10 @@ def _key(name: str) -> str:
     return name if _IDENTIFIER.fullmatch(name) else json.dumps(name)
 
 
+_RESERVED: Final = frozenset({"Array", "ChatData", "ChatMessage", "ChatMetadata", "ChatTools", "Record", "UIMessage"})
+"""The names that every file uses with a meaning of its own."""
+
+
 class _TypeWriter:
     """Turns types into TypeScript; ``named`` are those that others refer to, such as recursive ones."""
 
@@ -178,8 +182,8 @@ class _TypeWriter:
         text = json.dumps(schema, sort_keys=True)
         source = (text, has_all_fields and ('"properties"' in text or '"$ref"' in text))
         number = 1
-        while (name := base if number == 1 else f"{base}{number}") in self._sources:
-            if self._sources[name] == source:
+        while (name := base if number == 1 else f"{base}{number}") in self._sources or name in _RESERVED:
+            if self._sources.get(name) == source:
                 return name, False
             number += 1
         self._sources[name] = source

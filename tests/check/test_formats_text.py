@@ -26,6 +26,11 @@ def test_a_good_stream() -> None:
     )
 
 
+def test_a_continued_message_may_have_a_text_without_a_state() -> None:
+    continued: Any = {"id": "m", "role": "assistant", "parts": [{"type": "text", "text": "Well."}]}
+    assert report(turn(*text()), continues=continued).endswith('    text (no state) "Well."\n    text (done) "Hi"\n')
+
+
 def test_a_stream_that_some_reject() -> None:
     approval = {"type": "tool-approval-request", "approvalId": "a", "toolCallId": "c"}
     assert report(turn(INPUT, approval)) == (

@@ -8,8 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.client.endpoints import HELLO, Endpoint, served
+from tests.client.endpoints import HELLO_BYTES, Endpoint, served
+from tests.conformance.served import serving
 from usechat.cli import main
+from usechat.server import ChatApp
 
 AGENTS = """
 from usechat import parts
@@ -85,9 +87,51 @@ def test_an_endpoint_is_asked_with_headers_and_its_frames_are_shown_raw(chat: Ch
     with served(endpoint) as url:
         assert chat("hi", url, "--header", "X-Key: abc", "--id", "c7") == (0, "Hello\n", "")
         code, out, _ = chat("hi", url, "--raw")
-    assert (code, [json.loads(line.removeprefix("data: ")) for line in out.split("\n\n")[:-1]]) == (0, list(HELLO))
+    assert (code, out) == (0, HELLO_BYTES.decode())
     assert endpoint.headers[0]["x-key"] == "abc"
     assert endpoint.requests[0][2]["id"] == "c7"
+
+
+@pytest.mark.parametrize(
+    "frames",
+    [
+        'data: {"type":"start","unknown":"é"}\n\n: comment\n\ndata: {"type":"error","errorText":"No."}\n\n',
+        'data: {"type":"start"}\r\n\r\ndata: {"type":"nonsense"}\r\n\r\ndata: {"ty',
+    ],
+)
+def test_raw_shows_what_arrives_even_if_it_is_an_error_or_not_legal(chat: Chat, frames: str) -> None:
+    body = frames.encode()
+    with served(Endpoint([body[at : at + 1] for at in range(len(body))])) as url:
+        code, out, err = chat("hi", url, "--raw")
+    assert (code, out) == (1, frames[: len(out)])
+    assert "nonsense" in out or "No." in out
+    assert err
+
+
+def test_raw_shows_the_messages_of_a_socket_as_lines(chat: Chat) -> None:
+    with serving({"app": ChatApp(lambda turn: f"You said {turn.text}")}) as running:
+        code, out, _ = chat("hi", f"{running.url('app')}/ws".replace("http://", "ws://"), "--raw")
+    lines = [json.loads(line) for line in out.splitlines()]
+    assert (code, lines[0]["type"], lines[-1]["type"]) == (0, "start", "end")
+    assert {"type": "finish", "finishReason": "stop"} in [line.get("chunk") for line in lines]
+
+
+@pytest.mark.parametrize("options", [[], ["--raw"]])
+def test_a_reader_that_has_seen_enough_is_no_failure_to_speak_of(
+    options: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    class Closed(io.StringIO):
+        def write(self, _text: str) -> int:
+            raise BrokenPipeError(32, "Broken pipe")
+
+        def fileno(self) -> int:
+            return file.fileno()
+
+    with (tmp_path / "out").open("w") as file:
+        monkeypatch.setattr("sys.stdout", Closed())
+        monkeypatch.setattr("sys.stdin", io.StringIO("hi"))
+        assert main(["chat", "piped_agents:parrot", *options]) == 2
+    assert capsys.readouterr().err == ""
 
 
 def test_a_failure_is_exit_code_1_and_what_came_is_kept(chat: Chat) -> None:

@@ -14,6 +14,7 @@ from tests.client.endpoints import HELLO, HELLO_BYTES, Endpoint, frame, served
 from tests.conformance.served import serving, unanswered_port
 from usechat import parts
 from usechat.check import check_capture
+from usechat.check.formats import text_report
 from usechat.client import Chat, HttpChatTransport
 from usechat.client.in_process import InProcessTransport
 from usechat.client.recording import (
@@ -121,6 +122,15 @@ async def test_bytes_that_are_no_text_survive() -> None:
     assert StreamRecording.parse(file.getvalue().splitlines()).exchanges[0].content == b"\xff\xfe"
 
 
+def test_unicode_line_separators_in_a_frame_survive(tmp_path: Path) -> None:
+    path, said = tmp_path / "tour.usechat.jsonl", "a\u2028b\u2029c\u0085d"
+    with path.open("w", encoding="utf-8") as file:
+        recorder = StreamRecorder(file, "http://h/")
+        recorder.data(recorder.begin("POST", "", {}, {"said": said}), said.encode())
+    exchange = StreamRecording.read(path).exchanges[0]
+    assert (exchange.body, exchange.content.decode()) == ({"said": said}, said)
+
+
 async def test_an_endpoint_that_is_away_is_recorded_and_played() -> None:
     with unanswered_port() as port:
         recorded = Recorded(f"http://127.0.0.1:{port}/api/chat")
@@ -225,12 +235,42 @@ async def test_a_recording_that_is_over_says_so() -> None:
         ([*LINES[:2], "", '{"exchange":1,"at":0,"end":"nonsense"}'], "t, line 4: end is one of complete, broken, left"),
         ([*LINES[:2], '{"exchange":1,"at":0,"bytes":"%"}'], "t, line 3: bytes is not base64"),
         ([*LINES[:2], '{"exchange":2,"at":0,"end":"left"}'], "t, line 3: the key 2 is missing"),
+        (["[]"], "t, line 1: a recording of version 1 is expected, not []"),
+        (["[" * 100_000], "t, line 1: "),
+        ([*LINES[:2], '{"exchange":1,"at":0,"data":5}'], "t, line 3: Expected `str | null`, got `int` - at `$.data`"),
+        ([*LINES[:2], '{"exchange":1,"at":NaN,"end":"left"}'], "t, line 3: at is a number of seconds, not nan"),
+        ([*LINES[:2], '{"exchange":1e999,"at":0}'], "t, line 3: Expected `int`"),
+        (
+            [*LINES[:2], '{"exchange":1,"at":0,"response":{"status":0,"headers":{}}}'],
+            "t, line 3: Expected `int` >= 100",
+        ),
     ],
 )
 def test_a_file_that_is_no_recording_is_named_with_its_line(lines: list[str], text: str) -> None:
     with pytest.raises(UnusableFile) as failure:
         StreamRecording.parse(lines, name="t")
     assert str(failure.value).startswith(text)
+
+
+@pytest.mark.parametrize(
+    "messages",
+    [
+        {"a": 1},
+        "x",
+        5,
+        [],
+        [5],
+        [{"role": "assistant"}],
+        [{"role": "assistant", "id": "m", "parts": [{"type": "tool-x"}]}],
+    ],
+    ids=str,
+)
+def test_a_request_without_a_legal_message_is_continued_by_no_answer(messages: Any) -> None:
+    recording = with_answer(body={"messages": messages})
+    exchange = recording.exchanges[0]
+    assert exchange.continues is None
+    assert "t: accepted" in text_report(check_capture(exchange.capture("t"), ["any"]))
+    assert first_difference(recording, recording) is None
 
 
 def test_files_and_settings_that_make_no_sense_are_named(tmp_path: Path) -> None:
@@ -264,6 +304,7 @@ CALL = parts.ToolCall("c1", "weather", {"city": "Paris"})
             [parts.ToolCall("c9", "weather", {"city": "Paris"}), parts.ToolResult("c9", 1)],
             None,
         ),
+        ([parts.SourceUrl("r1", "https://h/")], [parts.SourceUrl("r2", "https://h/")], None),
         (["a"], ["b"], 'answer 1: part 2 (text): text was "a", now it is "b"'),
         (
             [CALL, parts.ToolResult("c1", {"celsius": [21]})],
@@ -296,9 +337,21 @@ def with_answer(**changes: Any) -> StreamRecording:
     return recording
 
 
+def test_the_ids_of_a_providers_items_may_differ() -> None:
+    def said(item: str) -> StreamRecording:
+        start = {"type": "text-start", "id": "1", "providerMetadata": {"openai": {"itemId": item}}}
+        return with_answer(pieces=[(0.1, frame(HELLO[0])), (0.2, frame(start))])
+
+    assert said("msg_1").exchanges[0].message()[0] != said("msg_2").exchanges[0].message()[0]
+    assert first_difference(said("msg_1"), said("msg_2")) is None
+
+
 def test_differences_beside_the_parts_are_told_too() -> None:
     plain = StreamRecording.parse(LINES)
     assert first_difference(plain, with_answer(status=500)) == "answer 1: the status was 200, now it is 500"
     failed = with_answer(pieces=[*plain.exchanges[0].pieces, (3.0, frame({"type": "error", "errorText": "No."}))])
     assert first_difference(plain, failed) == 'answer 1: the error was null, now it is "No."'
+    broken = with_answer(end="broken")
+    assert first_difference(plain, broken) == "answer 1: the connection was not broken, now it is broken"
+    assert first_difference(plain, with_answer(end="left")) is None
     assert first_difference(plain, StreamRecording("http://h/", [])) == "there were 1 answers, now there are 0"

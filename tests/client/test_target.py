@@ -1,5 +1,6 @@
 """`usechat serve --as ai-sdk URL` and `usechat serve FILE.usechat.jsonl`."""
 
+import asyncio
 import functools
 import os
 import pty
@@ -8,11 +9,15 @@ import subprocess
 import sys
 import termios
 import threading
+from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
 import httpx2
 import pytest
+from starlette.requests import Request
+from starlette.responses import StreamingResponse
+from starlette.routing import Route, Router
 
 from tests.certificate import write_certificate
 from tests.check.server import OK
@@ -24,6 +29,8 @@ from tests.conformance.served import serving
 from tests.server.process import PATIENCE, eventually, question, serve_process
 from usechat.cli import main
 from usechat.cli.plan import Plan, make_app
+from usechat.client import Chat, HttpChatTransport
+from usechat.client.in_process import InProcessTransport
 from usechat.client.target import AiSdkOptions, AiSdkTarget, RecordingOptions, RecordingTarget
 from usechat.errors import CannotServe, InvalidAddress, UnusableFile
 from usechat.server import ChatApp
@@ -45,7 +52,7 @@ def asked(plan: Plan, text: str = "hi", **options: Any) -> Any:
         return client.ask(text)
 
 
-def test_an_endpoint_gets_resume_stop_and_a_page_in_front_of_it(tmp_path: Path) -> None:
+def test_an_endpoint_gets_a_stop_in_front_of_it(tmp_path: Path) -> None:
     with (
         served(Endpoint(b"".join(map(frame, HELLO[:4])), holds=True)) as url,
         serve_process(tmp_path, "--as", "ai-sdk", url) as running,
@@ -57,6 +64,59 @@ def test_an_endpoint_gets_resume_stop_and_a_page_in_front_of_it(tmp_path: Path) 
         answer = asked(Plan(target=url, kind="ai-sdk"))
         answer.assert_legal("any")
         assert answer.text == "Hello"
+
+
+async def test_an_endpoint_gets_resume_in_front_of_it() -> None:
+    is_resumed = threading.Event()
+
+    async def body() -> AsyncIterator[bytes]:
+        yield b"".join(map(frame, HELLO[:4]))
+        await asyncio.to_thread(is_resumed.wait, PATIENCE)
+        yield b"".join(map(frame, HELLO[4:]))
+
+    async def answer(_request: Request) -> StreamingResponse:
+        return StreamingResponse(body(), media_type="text/event-stream")
+
+    endpoint = Router(routes=[Route("/api/chat", answer, methods=["POST"])])  # it cannot resume
+    with serving({"app": endpoint}) as running:
+        front = InProcessTransport(make_app(Plan(target=running.url("app"), kind="ai-sdk")).app)
+        async with (
+            HttpChatTransport("http://localhost/api/chat", http=front, stop_route=False) as transport,
+            Chat(transport, id="c1") as first,
+            Chat(transport, id="c1") as second,
+        ):
+            async for update in first.send("hi"):
+                if update.text_delta:
+                    break
+            async for update in second.resume():
+                if update.text_delta:
+                    await first.stop()
+                    is_resumed.set()
+            assert second.last is not None
+            assert second.last.text == "Hello"
+
+
+def count_of_finished(metrics: str) -> float:
+    """Return how many requests were answered, which the process counts over all apps."""
+    found = re.search(r'^adapter_request_count_total{outcome="finished",status="200"} (\S+)$', metrics, re.MULTILINE)
+    return 0 if found is None else float(found[1])
+
+
+async def test_an_endpoint_gets_auth_limits_and_metrics_in_front_of_it(tmp_path: Path) -> None:
+    token, line = new_api_token("ada")
+    (tmp_path / "tokens.txt").write_text(line)
+    endpoint = Endpoint()
+    with served(endpoint) as url:
+        made = make_app(Plan(target=url, kind="ai-sdk", auth=(f"tokens:{tmp_path / 'tokens.txt'}",), rate=1))
+        transport = httpx2.ASGITransport(app=made.app)
+        async with httpx2.AsyncClient(transport=transport, base_url="http://localhost") as client:
+            before = (await client.get("/metrics")).text
+            headers = {"authorization": f"Bearer {token}"}
+            answers = [await client.post("/api/chat", json=question(), headers=sent) for sent in ({}, headers, headers)]
+            after = (await client.get("/metrics")).text
+    assert [answer.status_code for answer in answers] == [401, 200, 429]
+    assert len(endpoint.requests) == 1
+    assert count_of_finished(after) == count_of_finished(before) + 1
 
 
 def test_the_endpoint_is_called_with_a_token_headers_and_what_is_passed_on(tmp_path: Path) -> None:

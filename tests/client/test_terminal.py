@@ -6,6 +6,7 @@ import os
 import signal
 from collections.abc import AsyncIterator
 from pathlib import Path
+from time import monotonic, sleep
 from typing import Any
 
 import pytest
@@ -49,6 +50,20 @@ def test_markdown_is_printed_block_for_block_however_it_is_cut(size: int) -> Non
     pieces = [source[at : at + size] for at in range(0, len(source), size)]
     lines = [line.strip() for line in shown(*text(*pieces)).splitlines() if line.strip()]
     assert lines == ["Title", "Some bold text.", "• one", "• two", "a = 1", "b = 2", "The end."]
+
+
+def test_a_block_that_is_printed_is_not_drawn_below_itself() -> None:
+    screen = io.StringIO()
+    start, old, new, _ = text("Old block", " ends.\n\nNew")
+    with AnswerPrinter(Console(file=screen, width=60, height=20, force_terminal=True)) as printer:
+        printer.receive(start)
+        printer.receive(old)
+        deadline = monotonic() + 30
+        while "Old block" not in screen.getvalue():  # the tail is drawn several times in a second
+            assert monotonic() < deadline
+            sleep(0.01)
+        printer.receive(new)
+    assert "Old block" not in screen.getvalue().partition("Old block ends.")[2]
 
 
 def test_one_empty_line_follows_each_paragraph() -> None:
@@ -148,6 +163,7 @@ async def talk(*lines: str, sdk: str = "any", interrupted_at: str = "", **option
                 return Chat(transport)
 
             typed = TerminalChat(new_chat(), new_chat, console, keys=keys, output=DummyOutput(), **options)
+            transport.on_data = typed.show_data
             keys.send_text("".join(lines))
             await asyncio.wait_for(typed.run(resume=True), 60)
     assert isinstance(console.file, io.StringIO)
@@ -177,6 +193,24 @@ async def test_an_approval_is_one_key(sdk: str, key: str, outcome: str) -> None:
 @pytest.mark.parametrize(("typed", "place"), [('"Paris"', "Paris"), ("in Rome", "in Rome")])
 async def test_the_output_of_a_tool_of_the_page_is_typed(typed: str, place: str) -> None:
     assert f"You are in {place}." in await talk("where\r", f"{typed}\r", LEAVE)
+
+
+async def test_the_output_of_a_tool_can_be_typed_after_an_approval() -> None:
+    assert "You are in Rome." in await talk("remove\r", "y", "where\r", "Rome\r", LEAVE)
+
+
+@pytest.mark.parametrize("asked", ["where", "remove"])
+async def test_ctrl_c_at_a_question_answers_nothing_and_the_chat_goes_on(asked: str) -> None:
+    said = await talk(f"{asked}\r", "\x03", "hi\r", LEAVE)
+    assert "?\nNot answered.\n" in said
+    assert "You are in" not in said
+    assert "Denied." not in said
+    assert "You said hi" in said
+
+
+@pytest.mark.parametrize("asked", ["where", "remove"])
+async def test_ctrl_d_at_a_question_leaves(asked: str) -> None:
+    assert (await talk(f"{asked}\r", LEAVE, "hi\r", LEAVE)).endswith("?\n")
 
 
 async def test_ctrl_c_stops_an_answer() -> None:
@@ -219,4 +253,5 @@ async def test_commands_show_what_was_said() -> None:
 async def test_frames_are_shown_raw() -> None:
     said = await talk("hi\r", LEAVE, raw=True)
     assert 'data: {"type":"finish"' in said.replace("\n", "")
+    assert 'data: {"type":"error"' in (await talk("fail\r", LEAVE, raw=True)).replace("\n", "")
     assert "You said hi" in await talk("/raw\r", "/raw\r", "hi\r", LEAVE)

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from websockets.asyncio.server import ServerConnection, serve
+from websockets.http11 import Request
 
 from tests.conformance.served import Served, serving, unanswered_port
 from usechat.client import Chat, WebSocketChatTransport
@@ -15,6 +16,7 @@ from usechat.errors import (
     AnswerTimedOut,
     ConnectionLost,
     InvalidAddress,
+    InvalidSetting,
     RemoteProtocolError,
     RequestRefused,
     StreamFailed,
@@ -102,6 +104,50 @@ async def test_an_address_without_a_socket_is_refused(served: Served) -> None:
     assert failure.value.status == 403
     with unanswered_port() as port, pytest.raises(ConnectionLost, match="cannot connect to"):
         await read(WebSocketChatTransport(f"ws://127.0.0.1:{port}/"))
+
+
+@pytest.mark.parametrize(("retries", "attempts"), [(0, 1), (1, 2)])
+async def test_a_socket_that_could_not_be_opened_is_tried_again(retries: int, attempts: int) -> None:
+    seen: list[str] = []
+
+    async def fail_once(connection: ServerConnection, request: Request) -> None:
+        seen.append(request.path)
+        if len(seen) == 1:
+            connection.transport.abort()
+
+    async def answer(connection: ServerConnection) -> None:
+        request_id = json.loads(await connection.recv())["requestId"]
+        for frame in (chunk(request_id, 0), {"type": "end", "requestId": request_id}):
+            await connection.send(json.dumps(frame))
+        await connection.wait_closed()
+
+    async with serve(answer, "127.0.0.1", 0, process_request=fail_once) as server:
+        port = next(iter(server.sockets)).getsockname()[1]
+        async with WebSocketChatTransport(f"ws://127.0.0.1:{port}/", retries=retries) as transport:
+            if retries:
+                assert len(await read(transport)) == 1
+            else:
+                with pytest.raises(ConnectionLost, match="cannot connect to"):
+                    await read(transport)
+    assert len(seen) == attempts
+
+
+async def test_a_request_that_may_have_arrived_is_not_repeated() -> None:
+    asked: list[str] = []
+
+    async def leaving(connection: ServerConnection, request_id: str) -> None:
+        asked.append(request_id)
+        await connection.close(1012, "going")
+
+    async with answering(leaving) as transport:
+        with pytest.raises(ConnectionLost, match="1012"):
+            await read(transport)
+    assert len(asked) == 1
+
+
+def test_retries_that_make_no_sense_are_named() -> None:
+    with pytest.raises(InvalidSetting, match="retries is 0 or more, not -1"):
+        WebSocketChatTransport("ws://h/", retries=-1)
 
 
 @pytest.mark.parametrize("url", ["ftp://h/", "ws://", "ws://h/#x", "h"])

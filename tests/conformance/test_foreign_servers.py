@@ -100,7 +100,7 @@ def test_a_route_handler_is_served_to_pages_of_every_release(base: str, release:
 
 
 @pytest.mark.parametrize("release", NEWEST)
-def test_a_served_route_handler_can_be_resumed_and_stopped(base: str, release: str) -> None:
+def test_a_served_route_handler_can_be_stopped(base: str, release: str) -> None:
     with AgentClient(lambda: HttpChatTransport(url_of(base, release))) as client:
         answer = client.ask("hello")
         client.run(client.check_stop("slow", 10))

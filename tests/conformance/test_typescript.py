@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from tests.conformance.tsc import complaints
-from tests.test_typescript import weather_agent
+from tests.test_typescript import reserved_types, weather_agent
 from usechat.typescript import types_of, typescript
 
 PAGE = """
@@ -50,3 +50,13 @@ def compile_page(directory: Path, line: str) -> str:
 def test_a_page_with_the_types_is_compiled_by_the_real_compiler(tmp_path: Path, line: str, complaint: str) -> None:
     said = compile_page(tmp_path, line)
     assert (said.count("error"), complaint in said) == (int(bool(line)), True), said
+
+
+def test_types_that_have_the_names_of_the_file_itself_are_compiled(tmp_path: Path) -> None:
+    page = """
+        import type { ChatMessage } from "./chat-types";
+        export const tokens = (message: ChatMessage): number | undefined => message.metadata?.tokens;
+    """
+    (tmp_path / "chat-types.ts").write_text(typescript(reserved_types()), encoding="utf-8")
+    (tmp_path / "page.ts").write_text(page, encoding="utf-8")
+    assert complaints(tmp_path, "page.ts") == ""

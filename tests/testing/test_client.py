@@ -10,7 +10,7 @@ from fastapi import FastAPI
 from fastapi.responses import StreamingResponse
 
 from usechat import parts
-from usechat.errors import CannotAnswer, CannotStart, PublicError, RequestRefused, StreamFailed
+from usechat.errors import CannotAnswer, CannotStart, ConnectionLost, PublicError, RequestRefused, StreamFailed
 from usechat.server import ChatApp, Settings
 from usechat.testing import AgentClient
 from usechat.turn import Turn
@@ -215,6 +215,16 @@ def test_a_secret_is_found_even_if_it_is_cut_into_deltas(usechat_client: Clients
         answer.assert_redacted("the key")
 
 
+@pytest.mark.parametrize("separator", ["\u2028", "\u2029", "\x85"])
+def test_a_secret_is_found_after_a_unicode_line_separator(usechat_client: Clients, separator: str) -> None:
+    async def leaking(_turn: Turn) -> AsyncIterator[str]:
+        yield f"a{separator}sk-12"
+        yield "34"
+
+    with pytest.raises(AssertionError, match="in the deltas"):
+        usechat_client(leaking).ask("hi").assert_redacted("sk-1234")
+
+
 class Slow:
     """An agent that takes its time, and tells whether it was stopped."""
 
@@ -242,10 +252,33 @@ def test_an_answer_that_takes_its_time_resumes_and_stops(usechat_client: Clients
     assert agent.cancelled == 1
 
 
+def test_what_an_answer_holds_is_not_changed_by_its_checks(usechat_client: Clients) -> None:
+    answer = usechat_client(Slow()).ask("hi")
+    before = len(answer.chunks)
+    answer.assert_resumes()
+    answer.assert_stops()
+    assert (len(answer.exchanges), len(answer.chunks)) == (1, before)
+    answer.assert_legal()
+
+
 def test_an_app_without_resume_fails_to_resume(usechat_client: Clients) -> None:
     answer = usechat_client(strangers_app(PLAIN)).ask("hi")
-    with pytest.raises(RequestRefused, match="Not Found"):
+    with pytest.raises(AssertionError, match=r"the server cannot resume: GET .*/stream answered 404, .*Not Found"):
         answer.assert_resumes()
+
+
+def test_an_answer_is_asked_again_with_the_headers_and_the_body_of_the_client(usechat_client: Clients) -> None:
+    async def agent(turn: Turn) -> AsyncIterator[str]:
+        if (turn.headers.get("x-team"), turn.body.get("model")) != ("blue", "small"):
+            raise PublicError("Who are you?")
+        async for piece in Slow()(turn):
+            yield piece
+
+    client = usechat_client(agent, headers={"x-team": "blue"}, body={"model": "small"})
+    answer = client.ask("hi")
+    assert answer.text == "One two."
+    answer.assert_resumes()
+    answer.assert_stops()
 
 
 def test_an_app_that_goes_on_without_its_client_does_not_stop(usechat_client: Clients) -> None:
@@ -273,11 +306,36 @@ def test_a_snapshot_is_the_same_twice(usechat_client: Clients) -> None:
     assert first["parts"][2]["output"] == {"celsius": 21}
 
 
+def test_a_snapshot_has_no_item_ids_of_a_provider(usechat_client: Clients) -> None:
+    items = iter(["msg_1", "msg_2"])
+    app = FastAPI()
+
+    @app.post("/api/chat")
+    async def chat() -> StreamingResponse:
+        metadata = {"openai": {"itemId": next(items)}}
+        body = frames({"type": "start"}, {"type": "text-start", "id": "1", "providerMetadata": metadata})
+        return StreamingResponse(iter(body), media_type="text/event-stream")
+
+    client = usechat_client(app)
+    first, second = client.ask("hi").snapshot(), client.ask("hi").snapshot()
+    assert first == second
+    assert first["parts"][0]["providerMetadata"] == {"openai": {"itemId": "item-1"}}
+
+
 def test_a_chat_goes_on_with_what_was_said_before(usechat_client: Clients) -> None:
     client = usechat_client(lambda turn: f"{len(turn.messages)} messages")
     assert [client.ask("one").text, client.ask("two").text] == ["1 messages", "3 messages"]
     assert client.regenerate().text == "3 messages"
     assert len(client.messages) == 4
+
+
+def test_an_app_that_returns_without_a_response_is_an_error_of_the_answer(usechat_client: Clients) -> None:
+    async def app(_scope: Any, _receive: Any, _send: Any) -> None:
+        pass
+
+    answer = usechat_client(app).ask("hi")
+    assert isinstance(answer.error, ConnectionLost)
+    assert str(answer.error).endswith(": the app returned without a response")
 
 
 def test_the_lifespan_of_an_app_begins_and_ends() -> None:

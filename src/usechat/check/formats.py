@@ -143,7 +143,8 @@ def _message_line(verdict: Verdict) -> str:
 def _part_line(part: dict[str, Any]) -> str:
     match part["type"]:
         case "text" | "reasoning":
-            return f"{part['type']} ({part['state']}) {json_text(part['text'])}"
+            state = part.get("state", "no state")  # as in a message that the page began with
+            return f"{part['type']} ({state}) {json_text(part['text'])}"
         case "file" | "reasoning-file":
             return f"{part['type']} ({part['mediaType']}) {part['url']}"
         case "dynamic-tool":

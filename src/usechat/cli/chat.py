@@ -2,25 +2,28 @@
 
 import argparse
 import asyncio
+import codecs
 import contextlib
 import sys
 from argparse import Namespace
 from collections.abc import AsyncIterator
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from usechat.cli import options as read
 from usechat.cli.targets import load_object
 from usechat.client.views import printable
 from usechat.errors import CannotAnswer, CannotLoad, CannotStart, MissingDependency, UsechatError
 from usechat.protocol.releases import release
-from usechat.protocol.sse import encode_frame
 from usechat.protocol.values import json_text
 
 if TYPE_CHECKING:
-    from usechat.client.chat import Chat, Update
-    from usechat.sources import ChatTransport
+    from usechat.client.chat import Chat
+    from usechat.client.transport import HttpChatTransport
+    from usechat.client.websocket import WebSocketChatTransport
+
+    Transport: TypeAlias = HttpChatTransport | WebSocketChatTransport
 
 __all__ = ["add_arguments", "run"]
 
@@ -83,7 +86,7 @@ async def _talk(options: Namespace, *, is_terminal: bool) -> int:
 
 
 @contextlib.asynccontextmanager
-async def _opened(options: Namespace) -> "AsyncIterator[ChatTransport]":
+async def _opened(options: Namespace) -> "AsyncIterator[Transport]":
     """Make the transport to an endpoint, or to an object in this process."""
     from usechat.client.transport import HttpChatTransport
     from usechat.client.websocket import WebSocketChatTransport
@@ -111,13 +114,13 @@ def _in_process(target: str) -> Any:
         raise CannotLoad(f"{target} cannot answer: {error}") from None
 
 
-def _new_chat(transport: "ChatTransport", options: Namespace, chat_id: str | None = None) -> "Chat":
+def _new_chat(transport: "Transport", options: Namespace, chat_id: str | None = None) -> "Chat":
     from usechat.client.chat import Chat
 
     return Chat(transport, id=chat_id, sdk=options.sdk, body=options.body)
 
 
-async def _talk_in_terminal(transport: "ChatTransport", options: Namespace) -> int:
+async def _talk_in_terminal(transport: "Transport", options: Namespace) -> int:
     from rich.console import Console
 
     from usechat.client.terminal import TerminalChat
@@ -128,23 +131,29 @@ async def _talk_in_terminal(transport: "ChatTransport", options: Namespace) -> i
         Console(highlight=False),
         raw=options.raw,
     )
+    transport.on_data = talk.show_data
     await talk.run(resume=options.id is not None)
     return 0
 
 
-async def _answer_pipe(transport: "ChatTransport", options: Namespace) -> int:
+async def _answer_pipe(transport: "Transport", options: Namespace) -> int:
     """Send standard input as one message, and print the answer."""
     text = sys.stdin.read().strip()
     if not text and not options.file:
         raise CannotStart("standard input is empty; write the message to it, or run the command in a terminal")
     has_text = False
+    if options.raw and not options.json:
+        decode = codecs.getincrementaldecoder("utf-8")("replace").decode
+        transport.on_data = lambda data: _write(decode(data))
     async with _new_chat(transport, options, options.id) as chat:
         try:
             async for update in chat.send(text or None, files=options.file):
                 has_text = has_text or bool(update.text_delta)
-                if not options.json:
-                    _write(_shown(update, raw=options.raw))
+                if not options.json and not options.raw:
+                    _write(update.text_delta)
             failure = _waits_for(chat)
+        except BrokenPipeError:  # the reader of the text has gone
+            raise
         except (UsechatError, OSError) as error:
             failure = str(error)
         if options.json:
@@ -154,10 +163,6 @@ async def _answer_pipe(transport: "ChatTransport", options: Namespace) -> int:
     if failure:
         sys.stderr.write(f"usechat chat: {printable(failure)}\n")
     return int(bool(failure))
-
-
-def _shown(update: "Update", *, raw: bool) -> str:
-    return encode_frame(update.chunk).decode() if raw else update.text_delta
 
 
 def _waits_for(chat: "Chat") -> str:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Final
 
 from usechat.cli.targets import load_object
-from usechat.errors import CannotLoad, UnusableFile
+from usechat.errors import CannotLoad, InvalidSetting, UnusableFile
 from usechat.typescript import ChatTypes, types_of, typescript
 
 __all__ = ["add_arguments", "run"]
@@ -39,6 +39,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: Namespace) -> int:
     """Write the types, or compare them with the file; return the exit code."""
+    if options.check and options.output is None:
+        raise InvalidSetting("--check compares a file with the types; name the file with -o")
     types = types_of(load_object(options.target))
     if types == ChatTypes():
         raise CannotLoad(

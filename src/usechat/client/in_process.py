@@ -122,9 +122,9 @@ class _InProcessCall(httpx2.AsyncByteStream):
         try:
             await app(scope, self._receive, self._send)
             ending: bytes | BaseException = _END
-            error = RuntimeError("the app returned without a response")
+            error = httpx2.RemoteProtocolError("the app returned without a response")
         except Exception as failure:  # an app that fails breaks its connection; a server would log it
-            ending = error = httpx2.RemoteProtocolError(f"the app failed: {failure!r}")  # type: ignore[assignment]
+            ending = error = httpx2.RemoteProtocolError(f"the app failed: {failure!r}")
             error.__cause__ = failure
         if not self.begun.done():
             self.begun.set_exception(error)

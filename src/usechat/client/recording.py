@@ -25,7 +25,7 @@ import math
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from pathlib import Path
-from typing import IO, Any, Final, Literal, TypeAlias
+from typing import IO, Annotated, Any, Final, Literal, TypeAlias, cast
 from urllib.parse import urlsplit, urlunsplit
 
 import httpx2
@@ -35,10 +35,13 @@ from starlette.responses import PlainTextResponse, Response, StreamingResponse
 from starlette.routing import BaseRoute, Route, Router
 
 from usechat.check.response import Capture
-from usechat.errors import InvalidAddress, InvalidSetting, ProtocolError, StreamFailed, UnusableFile
+from usechat.client.views import with_stable_ids
+from usechat.errors import InvalidAddress, InvalidMessages, InvalidSetting, ProtocolError, StreamFailed, UnusableFile
 from usechat.protocol.message import MessageBuilder
+from usechat.protocol.releases import release
 from usechat.protocol.sse import ChunkDecoder, take_frames
 from usechat.protocol.ui_messages import UIMessage
+from usechat.protocol.validation import clean_message
 from usechat.protocol.values import json_text
 
 __all__ = [
@@ -98,10 +101,15 @@ class RecordedExchange(msgspec.Struct):
 
     @property
     def continues(self) -> UIMessage | None:
-        """The last message of the request; an assistant's message is continued by the response."""
+        """The last message of the request, if it is legal; an assistant's message is continued by the response."""
         messages = self.body.get("messages") if isinstance(self.body, dict) else None
-        last: UIMessage | None = messages[-1] if messages else None
-        return last
+        if not isinstance(messages, list) or not messages:
+            return None
+        try:
+            clean_message(messages[-1], "message", release("7"))
+        except InvalidMessages:
+            return None
+        return cast("UIMessage", messages[-1])
 
     def capture(self, name: str) -> Capture:
         """Return the response for the checker."""
@@ -152,7 +160,8 @@ class StreamRecording:
     def read(cls, path: str | Path) -> "StreamRecording":
         """Read a file. Raises :class:`~usechat.errors.UnusableFile`, which names the line that is wrong."""
         try:
-            lines = Path(path).read_text(encoding="utf-8").splitlines()
+            # Not splitlines(): JSON may hold U+0085, U+2028 and U+2029, which it takes for ends of lines.
+            lines = Path(path).read_text(encoding="utf-8").split("\n")
         except (OSError, UnicodeDecodeError) as error:
             raise UnusableFile(f"{path} cannot be read: {error}") from None
         return cls.parse(lines, name=str(path))
@@ -171,7 +180,7 @@ class StreamRecording:
                     recording = cls(_read_head(value), [])
                 else:
                     _read_event(value, exchanges)
-            except (ValueError, KeyError, TypeError) as error:
+            except (ValueError, KeyError, TypeError, RecursionError) as error:
                 raise UnusableFile(f"{name}, line {number}: {_what_is_wrong(error)}") from None
         if recording is None:
             raise UnusableFile(f"{name} is empty; a recording begins with a line that says what it is")
@@ -185,30 +194,56 @@ class StreamRecording:
 
 
 def _read_head(value: Any) -> str:
+    if not isinstance(value, dict):
+        raise TypeError(f"a recording of version {_VERSION} is expected, not {json.dumps(value)[:80]}")
     if value["usechat"] != "recording" or value["version"] != _VERSION:
         raise ValueError(f"a recording of version {_VERSION} is expected, not {json.dumps(value)[:80]}")
     return str(value["url"])
 
 
+class _Request(msgspec.Struct):
+    method: str
+    path: str
+    body: Any = None
+    headers: dict[str, str] = {}
+
+
+class _ResponseHead(msgspec.Struct):
+    status: Annotated[int, msgspec.Meta(ge=100, le=599)]
+    headers: dict[str, str]
+
+
+class _Event(msgspec.Struct):
+    """One line after the first; one of its optional keys is there."""
+
+    exchange: int
+    at: float
+    request: _Request | None = None
+    response: _ResponseHead | None = None
+    data: str | None = None
+    bytes: str | None = None
+    end: str | None = None
+
+
 def _read_event(value: Any, exchanges: dict[int, RecordedExchange]) -> None:
-    number, at = int(value["exchange"]), float(value["at"])
-    if "request" in value:
-        asked = value["request"]
-        exchanges[number] = RecordedExchange(
-            at, asked["method"], asked["path"], asked.get("body"), dict(asked.get("headers", {}))
-        )
+    event = msgspec.convert(value, _Event)
+    if not math.isfinite(event.at):
+        raise ValueError(f"at is a number of seconds, not {event.at}")
+    if event.request is not None:
+        asked = event.request
+        exchanges[event.exchange] = RecordedExchange(event.at, asked.method, asked.path, asked.body, asked.headers)
         return
-    exchange = exchanges[number]
-    if "response" in value:
-        exchange.status, exchange.headers = int(value["response"]["status"]), dict(value["response"]["headers"])
-    elif "data" in value:
-        exchange.pieces.append((at, value["data"].encode()))
-    elif "bytes" in value:
-        exchange.pieces.append((at, base64.b64decode(value["bytes"], validate=True)))
-    elif value["end"] in _ENDS:
-        exchange.end = value["end"]
+    exchange = exchanges[event.exchange]
+    if event.response is not None:
+        exchange.status, exchange.headers = event.response.status, event.response.headers
+    elif event.data is not None:
+        exchange.pieces.append((event.at, event.data.encode()))
+    elif event.bytes is not None:
+        exchange.pieces.append((event.at, base64.b64decode(event.bytes, validate=True)))
+    elif event.end in _ENDS:
+        exchange.end = cast("End", event.end)
     else:
-        raise ValueError(f"end is one of {', '.join(_ENDS)}, not {value['end']!r}")
+        raise ValueError(f"end is one of {', '.join(_ENDS)}, not {event.end!r}")
 
 
 def _what_is_wrong(error: Exception) -> str:
@@ -450,8 +485,8 @@ async def _unless(stop: asyncio.Event, waiting: Awaitable[None]) -> None:
 def first_difference(before: StreamRecording, after: StreamRecording, *, sdk: str = "7") -> str | None:
     """Compare the answers of two recordings part for part; return the first difference in words, or ``None``.
 
-    Ids of messages, calls and approvals may differ, as they do in every run; times are not compared. ``sdk`` is the
-    release whose client reads the answers.
+    Ids of messages, parts, calls, approvals, sources and a provider's items may differ, as they do in every run; times
+    are not compared. ``sdk`` is the release whose client reads the answers.
 
     >>> def recording(answer: str) -> StreamRecording:
     ...     exchange = RecordedExchange(0, "POST", "", status=404, pieces=[(0, answer.encode())])
@@ -475,10 +510,16 @@ def _difference_of_answers(old: RecordedExchange, new: RecordedExchange, sdk: st
     (old_message, old_error), (new_message, new_error) = old.message(sdk), new.message(sdk)
     found = None
     if old_message is not None and new_message is not None:
-        found = _difference_of_messages(_named(old_message, {}), _named(new_message, {}))
+        found = _difference_of_messages(with_stable_ids(old_message), with_stable_ids(new_message))
     if found is None and old_error != new_error:
         found = f"the error was {json_text(old_error)}, now it is {json_text(new_error)}"
+    if found is None and (old.end == "broken") != (new.end == "broken"):
+        found = f"the connection was {_outcome(old)}, now it is {_outcome(new)}"
     return found
+
+
+def _outcome(exchange: RecordedExchange) -> str:
+    return "broken" if exchange.end == "broken" else "not broken"
 
 
 def _difference_of_messages(old: Any, new: Any) -> str | None:
@@ -516,23 +557,3 @@ def _difference(old: Any, new: Any, place: str) -> str | None:
 def _shown(value: Any) -> str:
     text = json_text(value)
     return text if len(text) <= 200 else f"{text[:200]}… ({len(text)} characters)"
-
-
-_ID_KEYS: Final = frozenset({"id", "toolCallId", "approvalId"})
-
-
-def _named(value: Any, names: dict[str, str]) -> Any:
-    """Return a message with stable ids instead of its own."""
-    if isinstance(value, list):
-        return [_named(item, names) for item in value]
-    if not isinstance(value, dict):
-        return value
-    return {
-        key: names.setdefault(item, f"id-{len(names) + 1}")
-        if key in _ID_KEYS and isinstance(item, str)
-        else item
-        if key in ("input", "output", "data")
-        else _named(item, names)
-        for key, item in value.items()
-        if key != "signature"
-    }

@@ -7,7 +7,7 @@ approval request.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import AsyncIterator, Container, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Container, Mapping, Sequence
 from typing import Any, Final, cast
 
 import msgspec
@@ -34,6 +34,8 @@ class Relay(ABC):
 
     def __init__(self, pass_on: Sequence[str] = ()) -> None:
         self._pass_on = tuple(name.lower() for name in pass_on)
+        self.on_data: Callable[[bytes], None] | None = None
+        """Called with each piece of an answer as it arrives and before it is parsed; messages of a socket are lines."""
         self._signed: dict[str, None] = {}
         """The approvals that the endpoint itself has signed, oldest first."""
 

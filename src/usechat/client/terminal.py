@@ -10,6 +10,7 @@ is never sent to the terminal with control characters in it: they could move the
 """
 
 import asyncio
+import codecs
 import contextlib
 import json
 import os
@@ -37,7 +38,6 @@ from usechat.client.views import MessageView, ToolView, printable
 from usechat.errors import UsechatError
 from usechat.protocol import chunks
 from usechat.protocol.chunks import Chunk
-from usechat.protocol.sse import encode_frame
 from usechat.protocol.tool_calls import APPROVAL_TOOL
 from usechat.protocol.ui_messages import FileUIPart
 from usechat.protocol.values import json_text
@@ -195,7 +195,9 @@ class AnswerPrinter:
     def _add_text(self, block: str, delta: str) -> None:
         text = self._texts.get(block, "") + delta
         complete = _complete_blocks(text)
-        self._print_markdown(text[:complete])
+        if complete:
+            self._live.update(_Tail(""), refresh=True)  # or these blocks would be drawn below themselves once more
+            self._print_markdown(text[:complete])
         self._texts[block] = text[complete:]
         self._draw(Markdown(self._texts[block]))
 
@@ -256,11 +258,27 @@ def _without_echo() -> Iterator[None]:
         termios.tcsetattr(terminal, termios.TCSADRAIN, before)
 
 
+def _approval_keys() -> KeyBindings:
+    """Return keys of which ``y`` and ``n`` answer, and the others do nothing."""
+    keys = KeyBindings()
+    for key, answer in {"y": "yes", "n": "no"}.items():
+
+        @keys.add(key)
+        def _(event: KeyPressEvent, answer: str = answer) -> None:
+            event.app.exit(result=answer)
+
+    @keys.add("<any>")
+    def _(_event: KeyPressEvent) -> None:
+        pass
+
+    return keys
+
+
 class TerminalChat:
     """A conversation in a terminal, until the person leaves it.
 
     ``new_chat`` makes the next chat for ``/new``. ``keys`` and ``output`` are those of ``prompt_toolkit``, by default
-    the terminal's.
+    the terminal's. For ``raw`` and ``/raw``, set ``on_data`` of the chats' transport to :meth:`show_data`.
     """
 
     def __init__(
@@ -277,6 +295,7 @@ class TerminalChat:
         self._chat = chat
         self._console = console
         self._raw = raw
+        self._decode = codecs.getincrementaldecoder("utf-8")("replace").decode
         self._files: list[FileUIPart] = []
         self._tools: dict[str, str] = {}
         names = [command.split()[0] for command in _COMMANDS]
@@ -284,10 +303,17 @@ class TerminalChat:
             history=InMemoryHistory(), completer=WordCompleter(names, sentence=True), input=keys, output=output
         )
         self._question: PromptSession[str] = PromptSession(input=keys, output=output)
+        # A session of its own: a session keeps the key bindings of its last prompt.
+        self._approval: PromptSession[str] = PromptSession(key_bindings=_approval_keys(), input=keys, output=output)
 
     async def run(self, *, resume: bool = False) -> None:
         """Talk until the person leaves; with ``resume``, begin with an answer that is being written."""
         self._console.print(Text("Ctrl-C stops an answer, Ctrl-D leaves, /help shows what else there is.", "dim"))
+        with contextlib.suppress(EOFError):  # Ctrl-D at a question
+            await self._converse(resume=resume)
+        await self._chat.aclose()
+
+    async def _converse(self, *, resume: bool) -> None:
         if resume:
             await self._show(self._chat.resume)
         while (line := await self._read()) is not None:
@@ -296,7 +322,6 @@ class TerminalChat:
                     break
             except (UsechatError, OSError) as error:
                 self._complain(error)
-        await self._chat.aclose()
 
     async def _read(self) -> str | None:
         """Read a line; ``None`` if the person leaves."""
@@ -358,10 +383,14 @@ class TerminalChat:
                     return
             reply = await self._ask()
 
+    def show_data(self, data: bytes) -> None:
+        """Show a piece of an answer as it arrived, if frames are shown instead of Markdown."""
+        if self._raw:
+            self._console.out(printable(self._decode(data)), end="", highlight=False)
+
     async def _print(self, reply: Reply) -> None:
         if self._raw:
-            async for update in reply:
-                self._console.out(printable(encode_frame(update.chunk).decode().strip()), highlight=False)
+            await reply  # its transport calls show_data
             return
         with AnswerPrinter(self._console, self._tools) as printer:
             async for update in reply:
@@ -389,11 +418,18 @@ class TerminalChat:
             self._console.print(Text("Stopped.", "yellow"))
 
     async def _ask(self) -> Reply | None:
-        """Ask the person what the last message waits for; return the reply to the answers, if there was a question."""
+        """Ask the person what the last message waits for; return the reply to the answers, if there was a question.
+
+        Ctrl-C answers nothing and sends nothing: the call stays open. Raises EOFError at Ctrl-D.
+        """
         last = self._chat.last
         questions = [] if last is None else last.questions
-        for tool in questions:
-            await self._ask_about(tool)
+        try:
+            for tool in questions:
+                await self._ask_about(tool)
+        except KeyboardInterrupt:
+            self._console.print(Text("Not answered.", "yellow"))
+            return None
         return self._chat.send() if questions else None
 
     async def _ask_about(self, tool: ToolView) -> None:
@@ -406,36 +442,18 @@ class TerminalChat:
             self._chat.add_tool_output(tool.call_id, await self._output_of(tool))
 
     async def _approves(self, name: str, value: Any) -> bool:
-        keys = KeyBindings()
-        for key, answer in {"y": "yes", "n": "no"}.items():
-
-            @keys.add(key)
-            def _(event: KeyPressEvent, answer: str = answer) -> None:
-                event.app.exit(result=answer)
-
-        @keys.add("<any>")
-        def _(_event: KeyPressEvent) -> None:
-            pass
-
         self._console.print(Text(printable(f"Approve {name} {_value(value)}?"), "bold yellow"))
-        answer = await self._answer("y or n: ", key_bindings=keys)
+        answer = await self._approval.prompt_async("y or n: ")
         self._console.print(Text("Approved." if answer == "yes" else "Denied.", "yellow"))
         return answer == "yes"
 
     async def _output_of(self, tool: ToolView) -> Any:
         self._console.print(Text(printable(f"Output of {tool.name} {_value(tool.input)}?"), "bold yellow"))
-        answer = await self._answer("JSON or text: ")
+        answer = await self._question.prompt_async("JSON or text: ")
         try:
             return json.loads(answer)
         except ValueError:
             return answer
-
-    async def _answer(self, prompt: str, **options: Any) -> str:
-        """Read the answer to a question; to leave it is to say nothing."""
-        try:
-            return str(await self._question.prompt_async(prompt, **options))
-        except (KeyboardInterrupt, EOFError):
-            return ""
 
     def _show_reasoning(self) -> None:
         answers = [MessageView(message) for message in self._chat.messages if message["role"] == "assistant"]

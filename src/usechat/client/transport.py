@@ -14,7 +14,7 @@ import asyncio
 import contextlib
 import functools
 import ssl
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from types import TracebackType
 from typing import Any, Final, Self, TypeAlias, TypeVar
 from urllib.parse import quote, urlsplit, urlunsplit
@@ -45,6 +45,7 @@ Headers: TypeAlias = Mapping[str, str] | Callable[[], Mapping[str, str]]
 """Headers, or a function that is called before each request, for tokens that expire."""
 
 _Described = TypeVar("_Described")
+_Result = TypeVar("_Result")
 
 _MAXIMUM_ERROR: Final = 64 * 1024
 """Bytes of a body that are kept to say what it was."""
@@ -287,17 +288,11 @@ class HttpChatTransport(Relay):
         raise RequestRefused(status=response.status_code, body=body, url=url)
 
     async def _send(self, client: httpx2.AsyncClient, request: httpx2.Request) -> httpx2.Response:
-        pause = _FIRST_PAUSE
-        for left in reversed(range(self._retries + 1)):
-            try:
-                with self._translated(str(request.url)):
-                    return await client.send(request, stream=True)
-            except ConnectionLost as error:
-                if not left or not _may_repeat(request, error):
-                    raise
-            await asyncio.sleep(pause)
-            pause *= 2
-        raise AssertionError("unreachable")
+        async def send() -> httpx2.Response:
+            with self._translated(str(request.url)):
+                return await client.send(request, stream=True)
+
+        return await retried(send, self._retries, lambda error: _may_repeat(request, error))
 
     async def _chunks(self, response: httpx2.Response, stoppable: str | None) -> AsyncIterator[Chunk]:
         """Yield the chunks of a response; stop the answer on the server if the caller closes the iterator early."""
@@ -319,6 +314,8 @@ class HttpChatTransport(Relay):
         url = str(response.request.url)
         with self._translated(url):
             async for data in response.aiter_bytes():
+                if self.on_data is not None:
+                    self.on_data(data)
                 chunks = decoder.receive(data)
                 is_stream = is_stream or bool(chunks)
                 if not is_stream:
@@ -342,6 +339,24 @@ class HttpChatTransport(Relay):
             raise InvalidAddress(f"{url!r} is not an endpoint: {error}") from error
         except httpx2.HTTPError as error:
             raise ConnectionLost(f"{_what_failed(error)} {url}: {_reason(error)}", url=url) from error
+
+
+async def retried(
+    attempt: Callable[[], Awaitable[_Result]],
+    retries: int,
+    may_repeat: Callable[[ConnectionLost], bool] = lambda _error: True,
+) -> _Result:
+    """Attempt something once and so many times more, with growing pauses, while it raises ``ConnectionLost``."""
+    pause = _FIRST_PAUSE
+    for left in reversed(range(retries + 1)):
+        try:
+            return await attempt()
+        except ConnectionLost as error:
+            if not left or not may_repeat(error):
+                raise
+        await asyncio.sleep(pause)
+        pause *= 2
+    raise AssertionError("unreachable")
 
 
 @functools.cache

@@ -6,7 +6,7 @@ from typing import Any, Final, cast
 from usechat.protocol.tool_calls import APPROVAL_TOOL
 from usechat.protocol.ui_messages import FileUIPart, UIMessage, is_dynamic_tool, is_static_tool
 
-__all__ = ["MessageView", "ToolView", "printable", "tool_parts_of"]
+__all__ = ["MessageView", "ToolView", "printable", "tool_parts_of", "with_stable_ids"]
 
 _CONTROL: Final = {
     number: "\N{REPLACEMENT CHARACTER}" for number in (*range(32), *range(127, 160)) if chr(number) not in "\n\t"
@@ -196,3 +196,39 @@ class MessageView:
 
     def _of(self, *kinds: str) -> list[Mapping[str, Any]]:
         return [part for part in self.parts if part["type"] in kinds]
+
+
+_ID_KEYS: Final = {
+    "id": "message",
+    "toolCallId": "call",
+    "approvalId": "approval",
+    "sourceId": "source",
+    "itemId": "item",  # in the provider metadata of OpenAI's Responses API
+}
+
+
+def with_stable_ids(message: UIMessage) -> Any:
+    """Return a message as JSON values that are the same in every run: its ids are numbered, signatures are left out.
+
+    >>> with_stable_ids({"id": "msg_4711", "role": "assistant", "parts": []})
+    {'id': 'message-1', 'role': 'assistant', 'parts': []}
+    """
+    return _with_stable_ids(message, {}, "message")
+
+
+def _with_stable_ids(value: Any, names: dict[str, str], kind: str) -> Any:
+    if isinstance(value, list):
+        return [_with_stable_ids(item, names, "part") for item in value]
+    if not isinstance(value, dict):
+        return value
+    result = {}
+    for key, item in value.items():
+        if key in ("input", "output", "data", "metadata"):
+            result[key] = item  # the application's own
+        elif key in _ID_KEYS and isinstance(item, str):
+            label = kind if key == "id" else _ID_KEYS[key]
+            number = sum(name.startswith(f"{label}-") for name in names.values()) + 1
+            result[key] = names.setdefault(f"{label} {item}", f"{label}-{number}")
+        elif key != "signature":
+            result[key] = _with_stable_ids(item, names, "approval" if key == "approval" else kind)
+    return result

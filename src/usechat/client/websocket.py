@@ -8,16 +8,17 @@ gives each frame to the answer that it belongs to.
 import asyncio
 import contextlib
 import ssl
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from types import TracebackType
 from typing import Any, Self, TypeAlias
 
 from usechat.client.relay import Relay
-from usechat.client.transport import Headers
+from usechat.client.transport import Headers, retried
 from usechat.errors import (
     AnswerTimedOut,
     ConnectionLost,
     InvalidAddress,
+    InvalidSetting,
     RemoteProtocolError,
     RequestRefused,
     StreamFailed,
@@ -46,12 +47,15 @@ class WebSocketChatTransport(Relay):
         handshake_headers: go into the HTTP request that opens the socket.
         connect_timeout: how many seconds the socket may take to open.
         idle_timeout: how many seconds an answer may take for its next chunk.
+        retries: how often a socket that could not be opened is tried again. A request that may have reached the server
+            is never repeated.
         ssl_context: for ``wss`` with private certificates.
         pass_on: the headers of a page that go into the frame of its request when the transport is served.
         maximum_frame_bytes: the largest frame that is read.
 
     Raises:
         InvalidAddress: the URL is of another kind.
+        InvalidSetting: ``retries`` is negative.
 
     Use it in one event loop.
 
@@ -71,6 +75,7 @@ class WebSocketChatTransport(Relay):
         handshake_headers: Mapping[str, str] = {},
         connect_timeout: float = 10,
         idle_timeout: float | None = 300,
+        retries: int = 2,
         ssl_context: ssl.SSLContext | None = None,
         pass_on: Sequence[str] = (),
         maximum_frame_bytes: int = MAXIMUM_EVENT_BYTES,
@@ -81,12 +86,15 @@ class WebSocketChatTransport(Relay):
             raise InvalidAddress(
                 f"{url!r} is not the URL of a WebSocket; give a URL such as ws://localhost:8000/api/chat"
             )
+        if retries < 0:
+            raise InvalidSetting(f"retries is 0 or more, not {retries}")
         self.url = f"{scheme}://{rest}"
         self._headers = headers
         self._body = dict(body)
         self._handshake_headers = dict(handshake_headers)
         self._connect_timeout = connect_timeout
         self._idle_timeout = idle_timeout
+        self._retries = retries
         self._ssl = ssl_context
         super().__init__(pass_on)
         self._maximum = maximum_frame_bytes
@@ -143,7 +151,7 @@ class WebSocketChatTransport(Relay):
     async def _connected(self) -> "_Connection":
         async with self._opening:
             if self._connection is None or self._connection.is_closed:
-                self._connection = await self._connect()
+                self._connection = await retried(self._connect, self._retries)
             return self._connection
 
     async def _connect(self) -> "_Connection":
@@ -167,7 +175,11 @@ class WebSocketChatTransport(Relay):
             raise ConnectionLost(
                 f"cannot connect to {self.url}: {str(error) or type(error).__name__}", url=self.url
             ) from error
-        return _Connection(socket, self.url)
+        return _Connection(socket, self.url, self._note)
+
+    def _note(self, message: bytes) -> None:
+        if self.on_data is not None:
+            self.on_data(message + b"\n")
 
     async def _next(self, connection: "_Connection", answer: "_SocketAnswer") -> _Frame:
         """Return the next frame of an answer; raise if it is a refusal, or if there is none in time."""
@@ -232,9 +244,10 @@ class _SocketAnswer:
 class _Connection:
     """An open socket, the task that reads it, and the answers on it."""
 
-    def __init__(self, socket: Any, url: str) -> None:
+    def __init__(self, socket: Any, url: str, note: Callable[[bytes], None]) -> None:
         self._socket = socket
         self._url = url
+        self._note = note
         self._answers: dict[str, _SocketAnswer] = {}
         self.is_closed = False
         self._reader = asyncio.get_running_loop().create_task(self._read(), name="usechat client socket")
@@ -279,7 +292,9 @@ class _Connection:
 
         try:
             while True:
-                self._dispatch(await self._socket.recv())
+                message = await self._socket.recv()
+                self._note(message.encode() if isinstance(message, str) else message)
+                self._dispatch(message)
         except ConnectionClosed as error:
             self._fail(self._lost(error))
         except RemoteProtocolError as error:

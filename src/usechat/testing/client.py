@@ -1,7 +1,9 @@
 """Ask an agent as ``useChat`` would, and assert on what came."""
 
 import asyncio
+import functools
 import json
+import re
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
@@ -20,8 +22,8 @@ from usechat.client.chat import (
 from usechat.client.in_process import InProcessTransport, asgi_app_of
 from usechat.client.sync import LoopThread
 from usechat.client.transport import HttpChatTransport, append_path
-from usechat.client.views import MessageView, ToolView
-from usechat.errors import ProtocolError, StreamFailed, TransportError
+from usechat.client.views import MessageView, ToolView, with_stable_ids
+from usechat.errors import ProtocolError, RequestRefused, StreamFailed, TransportError
 from usechat.protocol import chunks
 from usechat.protocol.chunks import Chunk
 from usechat.protocol.request import ChatRequest
@@ -225,8 +227,7 @@ class TestedAnswer:
 
     def snapshot(self) -> Any:
         """Return the message as JSON values with stable ids, to compare with one that was saved."""
-        names: dict[str, str] = {}
-        return _with_stable_ids(self.message.message, names)
+        return with_stable_ids(self.message.message)
 
     def _asked(self) -> str:
         if self._question is None:
@@ -262,7 +263,7 @@ def _joined_deltas(body: str) -> str:
     Reads lines and not events: a secret in a frame that is cut off counts, too.
     """
     joined: dict[str, list[str]] = {}
-    for line in body.splitlines():
+    for line in re.split(r"[\r\n]", body):  # not splitlines(): JSON may hold U+0085, U+2028 and U+2029
         try:
             chunk = json.loads(line.removeprefix("data:"))
         except ValueError:
@@ -277,27 +278,6 @@ def _joined_deltas(body: str) -> str:
 def _shortened(secret: str) -> str:
     """Name a secret without writing it into a report."""
     return f"the secret {secret[:3]}… of {len(secret)} characters"
-
-
-_ID_KEYS: Final = {"id": "message", "toolCallId": "call", "approvalId": "approval", "sourceId": "source"}
-
-
-def _with_stable_ids(value: Any, names: dict[str, str], kind: str = "message") -> Any:
-    if isinstance(value, list):
-        return [_with_stable_ids(item, names, "part") for item in value]
-    if not isinstance(value, dict):
-        return value
-    result = {}
-    for key, item in value.items():
-        if key in ("input", "output", "data", "metadata"):
-            result[key] = item  # the application's own
-        elif key in _ID_KEYS and isinstance(item, str):
-            label = kind if key == "id" else _ID_KEYS[key]
-            number = sum(name.startswith(f"{label}-") for name in names.values()) + 1
-            result[key] = names.setdefault(f"{label} {item}", f"{label}-{number}")
-        elif key != "signature":
-            result[key] = _with_stable_ids(item, names, "approval" if key == "approval" else kind)
-    return result
 
 
 class AgentClient:
@@ -369,9 +349,16 @@ class AgentClient:
             self._in_process = inner = InProcessTransport(asgi_app_of(target))  # type: ignore[assignment]
             url = _IN_PROCESS + path
         self._recorder = _Recorder(inner)
-        self._transport = HttpChatTransport(
-            url, headers=headers, body=body, http=self._recorder, idle_timeout=self._timeout, retries=0
+        self._new_transport = functools.partial(
+            HttpChatTransport,
+            url,
+            headers=headers,
+            body=body,
+            http=self._recorder,
+            idle_timeout=self._timeout,
+            retries=0,
         )
+        self._transport = self._new_transport()
         self._sdk = sdk
         self._chat = self._new_chat(messages)
 
@@ -448,7 +435,7 @@ class AgentClient:
             error=error,
             deltas=deltas,
             first_delta_seconds=first,
-            exchanges=self._recorder.exchanges,
+            exchanges=list(self._recorder.exchanges),  # the checks of this answer go on recording
         )
 
     def _answer_next(self) -> Reply | None:
@@ -484,13 +471,17 @@ class AgentClient:
         """Ask, let a second reader come, let the first go; raise AssertionError unless the second gets everything."""
         chat = self._new_chat()
         request = ChatRequest(chat_id=chat.id, messages=[_user_message(question)])
-        transport = HttpChatTransport(self._transport.url, http=self._recorder, stop_route=False, retries=0)
+        transport = self._new_transport(stop_route=False)
+        url = append_path(transport.url, chat.id, "stream")
         first = await transport.send_messages(request)
         begun = await anext(aiter(first), None)
-        resumed = await transport.reconnect_to_stream(chat.id)
+        try:
+            resumed = await transport.reconnect_to_stream(chat.id)
+        except RequestRefused as error:
+            raise AssertionError(f"the server cannot resume: GET {url} answered {error.status}, {error}") from error
         if resumed is None:
             raise AssertionError(
-                f"there is nothing to resume: GET {append_path(self._transport.url, chat.id, 'stream')} answered 204."
+                f"there is nothing to resume: GET {url} answered 204."
                 " Either the server keeps no streams, or the answer had ended: ask something that takes longer"
             )
         await first.aclose()  # type: ignore[attr-defined]
