@@ -353,7 +353,8 @@ def test_an_agent_that_starts_again_hides_no_failure_of_another_node() -> None:
         event("agent:start", "b1"),
         event("flow:complete", status="failed"),
     ]
-    assert "too many requests" in said(events)[-1].error_text
+    sentence = "The step “a” was refused because of too many requests. Please try again in a moment."
+    assert said(events)[-1] == p.Error(sentence)
 
 
 def started_again(*others: Event) -> list[Event]:
