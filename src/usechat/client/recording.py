@@ -201,14 +201,14 @@ def _read_head(value: Any) -> str:
     return str(value["url"])
 
 
-class _Request(msgspec.Struct):
+class _RequestLine(msgspec.Struct):
     method: str
     path: str
     body: Any = None
     headers: dict[str, str] = {}
 
 
-class _ResponseHead(msgspec.Struct):
+class _ResponseLine(msgspec.Struct):
     status: Annotated[int, msgspec.Meta(ge=100, le=599)]
     headers: dict[str, str]
 
@@ -218,8 +218,8 @@ class _Event(msgspec.Struct):
 
     exchange: int
     at: float
-    request: _Request | None = None
-    response: _ResponseHead | None = None
+    request: _RequestLine | None = None
+    response: _ResponseLine | None = None
     data: str | None = None
     bytes: str | None = None
     end: str | None = None
