@@ -237,6 +237,10 @@ async def test_files_go_with_the_next_message(tmp_path: Path) -> None:
     assert "You said hi, with 1 files." in said
     assert "You said again, with 0 files." in said
     assert "No such file or directory" in said
+    (tmp_path / "a b.txt").write_text("x")
+    said = await talk(f"/file '{tmp_path}/a b.txt'\r", f'/file "{tmp_path}/a.txt"\r', "hi\r", "/file\r", LEAVE)
+    assert "You said hi, with 2 files." in said
+    assert "/file needs the path of a file" in said
 
 
 async def test_commands_show_what_was_said() -> None:

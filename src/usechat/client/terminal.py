@@ -35,7 +35,7 @@ from rich.text import Text
 
 from usechat.client.chat import Chat, Reply, file_part
 from usechat.client.views import MessageView, ToolView, printable
-from usechat.errors import UsechatError
+from usechat.errors import UnusableFile, UsechatError
 from usechat.protocol import chunks
 from usechat.protocol.chunks import Chunk
 from usechat.protocol.tool_calls import APPROVAL_TOOL
@@ -361,6 +361,10 @@ class TerminalChat:
         return True
 
     def _attach(self, path: str) -> None:
+        if len(path) > 1 and path[0] == path[-1] and path[0] in "'\"":  # as terminals paste a file that is dropped
+            path = path[1:-1]
+        if not path:
+            raise UnusableFile("/file needs the path of a file")
         self._files.append(file_part(Path(path).expanduser()))
         self._console.print(Text(f"{path} goes with the next message.", "dim"))
 
