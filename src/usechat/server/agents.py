@@ -35,7 +35,7 @@ class Agents:
         if not given:
             raise InvalidSetting("an app needs an agent; the mapping of agents is empty")
         if len(given) > 1 and any(isinstance(each, TurnQueue) for each in given.values()):
-            raise InvalidSetting("agents in processes of their own are served alone: one queue, one app")
+            raise InvalidSetting("the queue of agent processes is served alone: one queue, one app")
         self.entries = [AgentEntry(str(name), _description_of(each)) for name, each in given.items()]
         self.queue = next((each for each in given.values() if isinstance(each, TurnQueue)), None)
         """Where turns wait for an agent process; ``None`` if runs are driven here."""
@@ -57,7 +57,7 @@ class Agents:
             return names[0]
         wanted = body.get(FIELD)
         if wanted is not None and wanted not in names:
-            raise InvalidRequest(f"no agent has the name that the field agent says; it is one of {', '.join(names)}")
+            raise InvalidRequest(f"the field agent names none of the agents: {', '.join(names)}")
         if kept in names and (continues or wanted is None):
             return kept
         return names[0] if wanted is None else str(wanted)
@@ -85,7 +85,7 @@ def _name_of(answer: Any) -> str:
 
 def _description_of(answer: Any) -> str:
     """Return what an agent says about itself: its ``description``, as several frameworks have it, or its docstring."""
-    told = getattr(answer, "description", None)
-    if not isinstance(told, str):
-        told = inspect.getdoc(answer) if inspect.isroutine(answer) else None
-    return " ".join((told or "").strip().partition("\n\n")[0].split())
+    text = getattr(answer, "description", None)
+    if not isinstance(text, str):
+        text = inspect.getdoc(answer) if inspect.isroutine(answer) else None
+    return " ".join((text or "").strip().partition("\n\n")[0].split())
