@@ -83,7 +83,7 @@ async def test_an_unknown_agent_is_refused_with_the_names_that_exist() -> None:
     async with client_of({"writer": writer, "coder": coder}) as client:
         body = {"id": "c1", "messages": [user("u1", "Hi")], "agent": ["painter"]}
         response = await client.post("/api/chat", json=body)
-        assert (response.status_code, response.text.endswith("it is one of writer, coder")) == (400, True)
+        assert (response.status_code, response.text.endswith("names none of the agents: writer, coder")) == (400, True)
 
 
 async def test_the_field_is_the_applications_own_where_one_agent_is_served() -> None:
