@@ -8,13 +8,13 @@ from tests.demo.asking import answered, cited, texts, tools, user
 from usechat.demo.script import NOTHING_FOUND
 
 QUESTIONS = {
-    "How does a page resume after a reload?": "serving.md",
-    "How do I add a stop button?": "serving.md",
-    "What happens to a second message while the chat is answered?": "serving.md",
+    "How does a page resume after a reload?": "resume.md",
+    "How do I add a stop button?": "resume.md",
+    "What happens to a second message while the chat is answered?": "resume.md",
     "Which routes are there?": "serving.md",
-    "How are errors shown to people?": "serving.md",
-    "How do several workers share runs with Redis?": "serving.md",
-    "What happens to runs when the server is shutting down?": "serving.md",
+    "How are errors shown to people?": "errors.md",
+    "How do several workers share runs with Redis?": "deploy.md",
+    "What happens to runs when the server is shutting down?": "deploy.md",
     "How do I accept JSON Web Tokens?": "auth.md",
     "How are API tokens stored?": "auth.md",
     "How can pages of other origins ask?": "auth.md",
@@ -50,8 +50,8 @@ async def test_what_the_documentation_does_not_say_is_said_so() -> None:
         ("What is usechat?", "The Python side of `useChat`", "README.md"),
         ("What is Agent Ops?", "An agent session runs behind a WebSocket", "agent-ops.md"),
         ("What does the demo do?", "**The page and the demo**:", "page.md"),
-        ("resume", "**Resume**:\n\n```tsx", "serving.md"),
-        ("What is 7 * 6 and how do I resume?", "The result is **42**.\n\n**Resume**:", "serving.md"),
+        ("resume", "`usechat serve`, and every `ChatApp`, can resume and stop an answer.", "resume.md"),
+        ("What is 7 * 6 and how do I resume?", "The result is **42**.\n\n`usechat serve`, and every", "resume.md"),
     ],
 )
 async def test_an_answer_reads_like_one(question: str, begins: str, page: str) -> None:

@@ -21,7 +21,7 @@ def test_nothing_else_is_calculated(expression: str) -> None:
 
 def test_sections_are_found_the_best_first() -> None:
     found = search_docs("stop button")
-    assert found[0]["section"] == "serving.md#a-stop-button"
+    assert found[0]["section"] == "resume.md#a-stop-button"
     assert found[0]["heading"] == "A stop button"
 
 

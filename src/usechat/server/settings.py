@@ -102,7 +102,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
         import_history: store the messages that a page has of a chat which the store does not know. They are untrusted
             input. By default only the new message is stored.
         keep_chats: seconds after which a stored chat that nobody has changed is deleted; by default chats are kept.
-        plain_asgi: use nothing but ASGI, and nothing of uvicorn's internals (see ``docs/serving.md``).
+        plain_asgi: use nothing but ASGI, and nothing of uvicorn's internals (see ``docs/deploy.md``).
 
     ``ChatApp`` and ``chat_response`` raise :class:`~usechat.errors.InvalidSetting` or
     :class:`~usechat.errors.UnknownRelease` for a value that makes no sense.
