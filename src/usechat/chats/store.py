@@ -173,7 +173,7 @@ class Begun(msgspec.Struct, frozen=True, kw_only=True):
     """A run may start. ``request`` is what its agent gets: the stored branch, and the answers that were taken.
 
     ``claim`` is the right to write the answer, ``chat`` the chat, and ``is_new`` says whether this request created it.
-    ``continues`` is the stored message that the answer goes on with. ``known_ids`` are the ids that the answer must not
+    ``continues`` is the stored message that the answer continues. ``known_ids`` are the ids that the answer must not
     have, unless it continues that message.
 
     >>> from usechat import ChatRequest
@@ -197,7 +197,7 @@ class Begun(msgspec.Struct, frozen=True, kw_only=True):
 class Joined(msgspec.Struct, frozen=True):
     """The request is for the answer that is running.
 
-    ``has_message`` says whether the page has the message that this answer goes on with.
+    ``has_message`` says whether the page has the message that this answer continues.
 
     >>> from usechat import ChatRequest
     >>> import asyncio

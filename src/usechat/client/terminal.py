@@ -333,7 +333,7 @@ class TerminalChat:
             return None
 
     async def _obey(self, line: str) -> bool:
-        """Do what a line says; tell whether to go on."""
+        """Do what a line says; tell whether to continue."""
         command, _, rest = line.strip().partition(" ")
         match command:
             case "/quit" | "/exit":

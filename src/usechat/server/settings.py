@@ -47,7 +47,7 @@ def cancel_after(seconds: float) -> CancelAfter:
 
 
 def linger(policy: Disconnect | None, *, kept: bool) -> float | None:
-    """Return how many seconds a run goes on without a reader; ``None`` means to its end.
+    """Return how many seconds a run continues without a reader; ``None`` means to its end.
 
     Without a policy, a run whose log is ``kept`` waits for a page that is reloaded. Others stop: no page can come back.
     Raises :class:`~usechat.errors.InvalidSetting` for any other policy.

@@ -15,8 +15,8 @@ One *invocation* of a node is one such run for one item; its ``runId`` names it 
 
 **State.** Everything that a run must remember is in :class:`~usechat.open_harness.engine.flow_run.FlowRunState`, and a
 snapshot holds it: statuses, outputs, loop counters, shared state, unread commands, agent sessions. A run that was
-paused, or whose process died, goes on from its snapshot: nodes that were running are pending again, run again and find
-the message that resumed the flow in their inbox. Completed nodes do not run twice.
+paused, or whose process died, continues from its snapshot: nodes that were running are pending again, run again and
+find the message that resumed the flow in their inbox. Completed nodes do not run twice.
 
 **Events and threads.** Listeners are called in the event loop's thread, in order, before ``emit`` returns. Code in
 threads emits through the loop. A store never makes a run fail: its errors are logged.
@@ -257,7 +257,7 @@ class FlowRuntime:
 class FlowRuntimes:
     """Makes the runtimes of one flow, one per turn. The arguments are those of :class:`FlowRuntime`.
 
-    With a store, a turn goes on with the chat's latest run if that is paused, or if its process ended before it did:
+    With a store, a turn continues the chat's latest run if that is paused, or if its process ended before it did:
     completed nodes do not run twice. If another worker is running that run, the turn shows what follows.
 
     >>> from usechat.open_harness import OpenHarnessChatTransport
@@ -331,7 +331,7 @@ class FlowRuntimes:
 
 
 def _unfinished_run(store: FlowRunStore, turn: Turn) -> str | None:
-    """Return the run that a turn goes on with. A regenerated answer starts from the beginning."""
+    """Return the run that a turn continues. A regenerated answer starts from the beginning."""
     if turn.request.trigger == "regenerate-message":
         return None
     return store.unfinished_run(turn.chat_id, _owner(turn))
