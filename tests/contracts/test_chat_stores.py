@@ -991,6 +991,22 @@ async def test_a_chat_remembers_which_agent_answers(store: ChatStore) -> None:
     assert begun.chat.agent == "travel"
 
 
+async def test_an_answer_remembers_which_agent_made_it(store: ChatStore) -> None:
+    for agent in ("travel", "weather"):
+        begun = await begin(store, ask(user("u1"), trigger=REGENERATE), agent=agent)
+        await store.save(begun.claim, answer(f"a-{agent}", "Shall I?"))
+        await store.finish(begun.claim, answer(f"a-{agent}", "Shall I?", asks("t1", "p1")), "waiting")
+    approved = ask(answer("a-travel", answers("t1", "p1", True)), message_id="a-travel")
+    assert await store.agents_of(approved, owner="ada") == ("weather", "travel")
+    assert await store.agents_of(ask(user("u2")), owner="ada") == ("weather", "")
+    document = await store.export("c1", owner="ada")
+    await store.delete("c1", owner="ada")
+    await store.restore(document)
+    assert await store.agents_of(approved, owner="ada") == ("weather", "travel")
+    with pytest.raises(ChatNotFound):
+        await store.agents_of(approved, owner="bob")
+
+
 # -- Deleting.
 
 

@@ -85,7 +85,7 @@ _CLOCKS: Final[Mapping[str, Any]] = {
 _INSERTS: Final[Mapping[str, Any]] = {"sqlite": sqlite.insert, "postgresql": postgresql.insert}
 
 _NODE: Final = [column for column in MESSAGES.c if column.name not in ("chat", "search", "body")]
-_REPLACED: Final = ("parent", "id", "alias", "digest", "outcome", "given", "search", "body")
+_REPLACED: Final = ("parent", "id", "alias", "digest", "outcome", "given", "agent", "search", "body")
 """What a message that is written again replaces; its time and the feedback stay."""
 
 
@@ -336,6 +336,7 @@ class _SqlTransaction:
             "digest": node.digest,
             "outcome": node.outcome,
             "given": write_text(node.given),
+            "agent": node.agent,
             "created": node.created,
             "feedback": _feedback_text(node.feedback),
             "search": searchable(text_of(message)),
@@ -414,6 +415,7 @@ def _node(row: Row[Any]) -> MessageNode:
         digest=row.digest,
         outcome=row.outcome,
         given=tuple(read_text(row.given)),
+        agent=row.agent,
         created=row.created,
         feedback=None if row.feedback is None else read_text(row.feedback),
     )

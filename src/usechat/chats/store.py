@@ -146,7 +146,7 @@ class Claim(msgspec.Struct, frozen=True, kw_only=True):
 
     ``key`` is the number of the answer in the chat, ``parent`` that of the message before it, and ``message_id`` the id
     that the answer gets. ``answerable`` are the calls that stay open for the page if the run ends badly: they were open
-    before it. ``given`` are the calls whose answers the run was given.
+    before it. ``given`` are the calls whose answers the run was given. ``agent`` names what answers.
 
     >>> claim = Claim(chat_id="c1", run_id="r1", key=2, parent=1, message_id="m1")
     >>> claim.message_id
@@ -160,6 +160,7 @@ class Claim(msgspec.Struct, frozen=True, kw_only=True):
     message_id: str
     answerable: tuple[str, ...] = ()
     given: tuple[str, ...] = ()
+    agent: str = ""
 
 
 class ClaimRow(msgspec.Struct, frozen=True):
@@ -512,7 +513,7 @@ class ChatStore(abc.ABC):
     ) -> Begun | Joined | Busy | Answered:
         """Store what a request brings and claim the chat for its run, in one transaction.
 
-        ``agent`` is the name of the agent, which is stored with the chat.
+        ``agent`` is the name of the agent, which is stored with the chat and the answer.
 
         With ``check_import`` the messages of the request are stored first, if the chat is not known. They are untrusted
         input: that function checks the answers to open calls in them, and returns the request with the calls that it
@@ -731,6 +732,19 @@ class ChatStore(abc.ABC):
             row = await transaction.claim()
             return ListedChat(chat, row is not None and row.expires > transaction.now)
 
+    async def agents_of(self, request: ChatRequest, *, owner: str) -> tuple[str, str]:
+        """Return the agent that answers a chat, and the agent whose answer the request continues; empty if none does.
+
+        Raises InvalidRequest, Unprocessable or ChatNotFound if the request cannot be served.
+        """
+        async with self.transaction(request.chat_id, writes=False) as transaction:
+            chat = _owned(transaction, owner)
+            tree = Tree(await transaction.nodes(), chat.leaf)
+        match interpret(tree, request):
+            case Continue(key):  # an answer of an earlier version of the tables does not name its agent
+                return chat.agent, tree.nodes[key].agent or chat.agent
+        return chat.agent, ""
+
     async def load_tree(self, chat_id: str, *, owner: str | None) -> list[dict[str, Any]]:
         """Return all messages of a chat but a running one, as ``{parentId, message}``, parents first."""
         async with self.transaction(chat_id, writes=False) as transaction:
@@ -891,6 +905,7 @@ class ChatStore(abc.ABC):
                     message=messages[node.key],
                     client_id=node.alias,
                     outcome=node.outcome,
+                    agent=node.agent,
                     created_at=node.created,
                     feedback=node.feedback,
                 )
@@ -979,6 +994,7 @@ class ChatStore(abc.ABC):
             role="assistant",
             outcome=outcome,
             given=claim.given if outcome == "running" or outcome in ENDED_BADLY else (),
+            agent=claim.agent,
             created=transaction.now,
         )
         await transaction.put_message(node, stored)
@@ -1132,10 +1148,11 @@ class _Turn:
             key=self._tree.next_key,
             parent=parent,
             message_id=message_id,
+            agent=self._agent,
         )
         messages = await self._messages(branch)
         request = msgspec.structs.replace(self._request, messages=messages, message_id=None, pending_calls=frozenset())
-        return await self._begun(claim, request, None, leaf=parent)
+        return await self._begun(claim, request, None, leaf=parent, agent=self._agent)
 
     async def _continue(self, meaning: Continue) -> Begun | Answered:
         node = self._tree.nodes[meaning.key]
@@ -1154,6 +1171,7 @@ class _Turn:
             message_id=node.id,
             answerable=tuple(sorted(open_calls(merged))),
             given=tuple(sorted(given)),
+            agent=self._agent or node.agent,
         )
         running = msgspec.structs.replace(node, outcome="running", given=claim.given)
         await self._transaction.put_message(running, merged)
@@ -1164,12 +1182,14 @@ class _Turn:
             message_id=node.id,
             pending_calls=frozenset(given),
         )
-        is_current = node.key in {each.key for each in self._tree.branch()}
-        return await self._begun(claim, request, merged, leaf=self._tree.leaf if is_current else node.key)
+        is_earlier = node.key in {each.key for each in self._tree.branch()} and node.key != self._tree.leaf
+        leaf = self._tree.leaf if is_earlier else node.key
+        return await self._begun(claim, request, merged, leaf=leaf, agent="" if is_earlier else claim.agent)
 
     async def _begun(
-        self, claim: Claim, request: ChatRequest, continues: UIMessage | None, *, leaf: int | None
+        self, claim: Claim, request: ChatRequest, continues: UIMessage | None, *, leaf: int | None, agent: str
     ) -> Begun:
+        """Claim the chat; without an ``agent``, the one that answers it stays the same."""
         transaction = self._transaction
         chat = await self._chat()
         title = chat.title if chat.title or chat.titled_by != "words" else first_words(request.messages)
@@ -1177,7 +1197,7 @@ class _Turn:
             chat,
             leaf=leaf,
             title=title,
-            agent=self._agent or chat.agent,
+            agent=agent or chat.agent,
             updated=transaction.now,
             version=chat.version if self._is_new else chat.version + 1,
         )

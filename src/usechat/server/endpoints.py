@@ -264,10 +264,10 @@ class Endpoints:
                 await self._quotas.release(info.subject, info.run_id)
 
     async def _agent_for(self, asked: ChatRequest, identity: Identity) -> str:
-        kept = ""
+        kept = continued = ""
         if self._agents.are_several and self.stored is not None:
-            kept = await self.stored.agent_of(asked.chat_id, identity.subject)
-        return self._agents.choose(asked.body, kept=kept, continues=asked.continues is not None)
+            kept, continued = await self.stored.agents_of(asked, identity.subject)
+        return self._agents.choose(asked.body, kept=kept, continued=continued)
 
     def _context(self, request: Request, identity: Identity, asked: ChatRequest) -> TurnContext:
         return TurnContext(

@@ -363,13 +363,13 @@ class StoredTurns:
             if await has_left():
                 raise ClientLeft("The client left before its request was answered.")
 
-    async def agent_of(self, chat_id: str, owner: str) -> str:
-        """Return the name of the agent that answered a chat last; empty for a chat that is not stored yet."""
+    async def agents_of(self, asked: ChatRequest, owner: str) -> tuple[str, str]:
+        """Return the agent that answers a chat, and the agent whose answer the request continues; empty if none does."""
         await self._opened()
         try:
-            return (await self.store.look_up(chat_id, owner=owner)).chat.agent
-        except ChatNotFound:  # a chat of somebody else is refused when the turn begins
-            return ""
+            return await self.store.agents_of(asked, owner=owner)
+        except ChatNotFound:  # not stored yet; a chat of somebody else is refused when the turn begins
+            return "", ""
 
     async def _opened(self) -> None:
         """Open the store in an app that no lifespan has opened; a database that cannot be used is 503."""
