@@ -805,9 +805,15 @@ async def test_the_files_of_the_last_messages_are_loaded_up_to_a_limit(make: Mak
     for number, url in enumerate(urls):
         await turn(store, ask(user(f"u{number}", "Look", picture(url))), "A")
     messages = (await store.load("c1", owner="ada")).messages
-    loaded = await store.load_files("c1", [*messages, user("u9", "Gone", picture("usechat-file:00"))], limit=250)
-    shown = [part.get("url") for message in loaded for part in message["parts"] if part["type"] == "file"]
-    assert shown == [messages[0]["parts"][0].get("url"), *urls[1:], "usechat-file:00"]
+    gone = {**picture("usechat-file:00"), "filename": "gone.png"}
+    loaded = await store.load_files("c1", [*messages, user("u9", "Gone", gone)], limit=250)
+    first = [message["parts"][0] for message in loaded if message["role"] == "user"]
+    assert first == [
+        text("[The file (image/png) is not included.]"),
+        picture(urls[1]),
+        picture(urls[2]),
+        text("[The file gone.png (image/png) is not included.]"),
+    ]
 
 
 async def test_files_can_be_stored_elsewhere(make: Make) -> None:

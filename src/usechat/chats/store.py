@@ -769,7 +769,8 @@ class ChatStore(abc.ABC):
     async def load_files(self, chat_id: str, messages: Sequence[UIMessage], *, limit: int) -> list[UIMessage]:
         """Return messages that hold the content of their stored files, as the page has sent them.
 
-        The files of the last messages come first. Those beyond ``limit`` bytes in all are not loaded.
+        The files of the last messages come first. A text names each file that is missing, or beyond ``limit`` bytes in
+        all.
         """
         wanted = {blob_id: None for message in reversed(messages) for blob_id in stored_file_ids(message)}
         loaded: dict[str, Blob] = {}

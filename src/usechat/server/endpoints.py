@@ -126,7 +126,14 @@ class Endpoints:
         """The turns of stored chats, if chats are stored."""
         if chats is not None:
             patience = 0 if self.queue is None else self.queue.patience
-            self.stored = StoredTurns(chats, self.manager, hooks, keep=settings.keep_chats, patience=patience)
+            self.stored = StoredTurns(
+                chats,
+                self.manager,
+                hooks,
+                file_bytes=settings.history_file_bytes,
+                keep=settings.keep_chats,
+                patience=patience,
+            )
 
     async def report_feedback(self, feedback: Feedback) -> None:
         """Give the application what a person thinks of a message."""

@@ -108,8 +108,6 @@ _REST_SECONDS: Final = 5.0
 """Seconds in which the run store must give the log of a dead worker; after that the answer is lost without it."""
 _CLEAN_UP: Final = 3600.0
 """The most seconds between two deletions of chats that are too old."""
-_LARGEST_FILES: Final = 64 * 1024 * 1024
-"""How many bytes of stored files an agent gets with its history; no provider of models takes more."""
 _TITLE: Final = "chat-title"
 _SCHEMES: Final = {"ws": "http", "wss": "https"}
 
@@ -281,8 +279,9 @@ class RecordedRun(NamedTuple):
 class StoredTurns:
     """The turns of an app whose chats are stored.
 
-    ``keep`` is how many seconds a chat that nobody changes is kept; ``None`` means for ever. ``patience`` is how
-    many seconds a turn may wait for an agent process, if those answer.
+    ``file_bytes`` is how much of the stored files of a chat an agent gets. ``keep`` is how many seconds a chat that
+    nobody changes is kept; ``None`` means for ever. ``patience`` is how many seconds a turn may wait for an agent
+    process, if those answer.
     """
 
     def __init__(
@@ -291,10 +290,12 @@ class StoredTurns:
         manager: RunManager,
         hooks: Hooks,
         *,
+        file_bytes: int,
         keep: float | None = None,
         patience: float = 0,
     ) -> None:
         self.store = store
+        self._file_bytes = file_bytes
         self._patience = patience
         self._manager = manager
         self._hooks = hooks
@@ -518,7 +519,7 @@ class StoredTurns:
         The provider of a model cannot read addresses of this server.
         """
         stored = [files.read(message) for message in request.messages]
-        loaded = await self.store.load_files(request.chat_id, stored, limit=_LARGEST_FILES)
+        loaded = await self.store.load_files(request.chat_id, stored, limit=self._file_bytes)
         return msgspec.structs.replace(request, messages=[files.write(message) for message in loaded])
 
     # -- Titles.
