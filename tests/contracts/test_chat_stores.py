@@ -1032,6 +1032,14 @@ async def test_chats_that_nobody_changed_for_long_are_deleted(store: ChatStore) 
     assert await listed(store) == ["new"]
 
 
+async def test_an_old_chat_that_is_being_answered_is_not_deleted(store: ChatStore) -> None:
+    begun = await begin(store, ask(user("u1", "A question whose answer takes very long")))
+    assert await store.delete_unchanged(-1) == 0
+    await store.finish(begun.claim, answer("a1", "A1"), "finished")
+    assert await shown(store) == ["A question whose answer takes very long", "A1"]
+    assert await store.delete_unchanged(-1) == 1
+
+
 # -- Export and import.
 
 

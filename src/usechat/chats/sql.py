@@ -210,7 +210,7 @@ class SqlChats(ChatStore):
         return ChatPage(listed, None if last is None else write_cursor((bool(last.pinned), last.updated, last.key)))
 
     async def ids_of(self, *, owner: str | None = None, unchanged_for: float | None = None) -> list[str]:
-        """Return the ids of the chats of an owner, or of those that were not changed for ``unchanged_for`` seconds."""
+        """Return the ids of an owner's chats, or of those in which nothing was said for ``unchanged_for`` seconds."""
         asked = select(CHATS.c.id).order_by(CHATS.c.key)
         if owner is not None:
             asked = asked.where(CHATS.c.owner == owner)

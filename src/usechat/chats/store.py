@@ -30,6 +30,7 @@ and three queries over all chats. ``MemoryChats`` and ``SqlChats`` are the two.
 import abc
 import asyncio
 import base64
+import contextlib
 import secrets
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
@@ -479,7 +480,7 @@ class ChatStore(abc.ABC):
 
     @abc.abstractmethod
     async def ids_of(self, *, owner: str | None = None, unchanged_for: float | None = None) -> list[str]:
-        """Return the ids of the chats of an owner, or of those that were not changed for ``unchanged_for`` seconds."""
+        """Return the ids of an owner's chats, or of those in which nothing was said for ``unchanged_for`` seconds."""
 
     @abc.abstractmethod
     async def id_of_shared(self, token: str) -> str | None:
@@ -867,16 +868,32 @@ class ChatStore(abc.ABC):
         async with self.transaction(chat_id) as transaction:
             _owned(transaction, owner)
             await transaction.delete()
-        if self._blobs is not None:
-            await self._blobs.delete(chat_id)
+        await self._delete_blobs(chat_id)
 
     async def delete_owner(self, owner: str) -> int:
         """Delete all chats of an owner; return how many."""
-        return await self._delete_all(await self.ids_of(owner=owner))
+        count = 0
+        for chat_id in await self.ids_of(owner=owner):
+            with contextlib.suppress(ChatNotFound):  # somebody else was faster
+                await self.delete(chat_id, owner=owner)
+                count += 1
+        return count
 
     async def delete_unchanged(self, seconds: float) -> int:
-        """Delete the chats that nobody has changed for so long; return how many. For retention (``--keep 90d``)."""
-        return await self._delete_all(await self.ids_of(unchanged_for=seconds))
+        """Delete the chats in which nothing was said for so long; return how many. For retention (``--keep 90d``).
+
+        A chat that is being answered stays, however long that takes.
+        """
+        count = 0
+        for chat_id in await self.ids_of(unchanged_for=seconds):
+            async with self.transaction(chat_id) as transaction:
+                is_unchanged = await _is_unchanged(transaction, seconds)
+                if is_unchanged:
+                    await transaction.delete()
+            if is_unchanged:
+                await self._delete_blobs(chat_id)
+                count += 1
+        return count
 
     # -- Export and import.
 
@@ -967,6 +984,11 @@ class ChatStore(abc.ABC):
             return await transaction.blob(blob_id)
         return await self._blobs.get(chat_id, blob_id)
 
+    async def _delete_blobs(self, chat_id: str) -> None:
+        """Delete the blobs of a chat that are not in its database."""
+        if self._blobs is not None:
+            await self._blobs.delete(chat_id)
+
     async def _foreign_blobs(self, chat_id: str, messages: Mapping[int, UIMessage]) -> list[Blob]:
         blobs = cast("BlobStore", self._blobs)
         ids = {blob_id: None for message in messages.values() for blob_id in stored_file_ids(message)}
@@ -1003,16 +1025,6 @@ class ChatStore(abc.ABC):
             await transaction.put_chat(msgspec.structs.replace(chat, leaf=claim.key))
         return stored
 
-    async def _delete_all(self, chat_ids: Sequence[str]) -> int:
-        count = 0
-        for chat_id in chat_ids:
-            try:
-                await self.delete(chat_id, owner=None)
-            except ChatNotFound:  # somebody else was faster
-                continue
-            count += 1
-        return count
-
 
 async def paced(items: Iterable[_Item]) -> AsyncIterator[_Item]:
     """Yield items, and yield to the event loop after each few: a long chat must not delay the answers of others."""
@@ -1047,6 +1059,13 @@ def _owned(transaction: Transaction, owner: str | None) -> ChatRow:
     if owner is not None and owner != chat.owner:
         raise ChatNotFound("No such chat.")
     return chat
+
+
+async def _is_unchanged(transaction: Transaction, seconds: float) -> bool:
+    """Tell whether nothing was said in a chat for so long, nor is now: it may have changed since it was looked for."""
+    chat, row = transaction.chat, await transaction.claim()
+    is_answered = row is not None and row.expires > transaction.now
+    return chat is not None and not is_answered and chat.updated < transaction.now - seconds
 
 
 def _is_lost(row: ClaimRow, now: float, run_id: str | None) -> bool:
