@@ -251,7 +251,7 @@ class Endpoints:
         make_context = partial(self._context, request, identity)
         agent = await self._agent_for(asked, identity)
         source = await self._agents.open(agent)
-        await self._quotas.admit(info.subject, info.run_id)
+        await self._quotas.admit(info.subject, info.run_id, is_answered=await self._is_answered(info))
         try:
             if self.stored is None:
                 prepare = partial(self._prepare, asked, info, make_context)
@@ -269,6 +269,11 @@ class Endpoints:
         finally:
             if not self.manager.has(info.run_id):  # refused, or it reads the answer of another run
                 await self._quotas.release(info.subject, info.run_id)
+
+    async def _is_answered(self, info: RunInfo) -> bool:
+        """Tell whether the chat of a new run is being answered for the same person, if that matters."""
+        latest = await self.manager.latest(info.chat_id) if self._quotas.limits_runs else None
+        return latest is not None and latest.state is RunState.RUNNING and latest.subject == info.subject
 
     async def _agent_for(self, asked: ChatRequest, identity: Identity) -> str:
         kept = continued = ""
