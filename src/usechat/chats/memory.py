@@ -12,10 +12,10 @@ import msgspec
 from usechat.chats.blobs import Blob, BlobStore
 from usechat.chats.chat import MessageNode, searchable, text_of, write_text
 from usechat.chats.growth import Growth, grown
-from usechat.chats.store import (
+from usechat.chats.store import ChatStore
+from usechat.chats.transaction import (
     ChatPage,
     ChatRow,
-    ChatStore,
     Claim,
     ClaimRow,
     ListedChat,

@@ -19,10 +19,11 @@ import msgspec
 from usechat.chats.blobs import Blob, BlobStore
 from usechat.chats.chat import MessageNode, read_text, searchable, text_of, write_text
 from usechat.chats.growth import Growth, grown
-from usechat.chats.store import (
+from usechat.chats.store import ChatStore
+from usechat.chats.tables import BLOBS, CHATS, CLAIMS, GROWTH, MESSAGES
+from usechat.chats.transaction import (
     ChatPage,
     ChatRow,
-    ChatStore,
     Claim,
     ClaimRow,
     ListedChat,
@@ -30,7 +31,6 @@ from usechat.chats.store import (
     read_cursor,
     write_cursor,
 )
-from usechat.chats.tables import BLOBS, CHATS, CLAIMS, GROWTH, MESSAGES
 from usechat.errors import ChatChanged, ChatNotFound, ChatsUnreachable, MissingDependency, UnusableChats
 from usechat.protocol.ui_messages import UIMessage
 

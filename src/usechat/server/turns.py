@@ -19,13 +19,15 @@ from urllib.parse import quote, unquote
 import msgspec
 from starlette.requests import HTTPConnection
 
+from usechat.chats.beginning import Answered, Begun, Busy, Joined
 from usechat.chats.blobs import FileUrls
 from usechat.chats.chat import Outcome, settled
 from usechat.chats.history import HistoryFunction
 from usechat.chats.meaning import request_over
 from usechat.chats.recording import AnswerBuilder, AnswerRecorder
-from usechat.chats.store import Answered, Begun, Busy, ChatStore, Claim, Joined, LostAnswer
+from usechat.chats.store import ChatStore
 from usechat.chats.titles import TitleFunction, ask_title
+from usechat.chats.transaction import Claim, LostAnswer
 from usechat.errors import (
     ChatBusy,
     ChatNotFound,
@@ -365,7 +367,7 @@ class StoredTurns:
                 raise ClientLeft("The client left before its request was answered.")
 
     async def agents_of(self, asked: ChatRequest, owner: str) -> tuple[str, str]:
-        """Return the agent that answers a chat, and the agent whose answer the request continues; empty if none does."""
+        """Return the agent that answers a chat, and the one whose answer the request continues; empty if none does."""
         await self._opened()
         try:
             return await self.store.agents_of(asked, owner=owner)
