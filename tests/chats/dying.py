@@ -21,10 +21,11 @@ from usechat.chats import Claim, SqlChats
 from usechat.chats.recording import AnswerRecorder
 from usechat.protocol.ui_messages import UIMessage
 from usechat.runs.redis.store import RedisRuns
+from usechat.runs.redis.turns import RedisTurns
 from usechat.server import ChatApp, Settings
 from usechat.turn import Turn
 
-__all__ = ["DyingServer", "Kill", "agent"]
+__all__ = ["DyingServer", "InRedis", "Kill", "agent"]
 
 _CONTEXT: Final = multiprocessing.get_context("forkserver")
 _CONTEXT.set_forkserver_preload(["tests.chats.dying", "aiosqlite", "alembic.command"])
@@ -116,24 +117,34 @@ class _DyingChats(SqlChats):
             os.kill(os.getpid(), signal.SIGKILL)
 
 
-def _serve(listener: socket.socket, path: str, kill: Kill, redis: tuple[str, str, float] | None) -> None:
+class InRedis(NamedTuple):
+    """Where the runs of the process are; with a ``queue``, agents in other processes answer."""
+
+    url: str
+    prefix: str
+    lease: float
+    queue: str = ""
+
+
+def _serve(listener: socket.socket, path: str, kill: Kill, sdk: str, redis: InRedis | None) -> None:
     # An answer of a tenth of a second is saved a few times.
     defaults: Any = AnswerRecorder.__init__.__kwdefaults__
     defaults.update(interval=0.01, pause=0.002)
-    runs = None if redis is None else RedisRuns(redis[0], prefix=redis[1], lease=redis[2])
+    runs = None if redis is None else RedisRuns(redis.url, prefix=redis.prefix, lease=redis.lease)
+    answer = RedisTurns(runs, redis.queue) if runs is not None and redis is not None and redis.queue else agent
     chats = _DyingChats(path, kill, f"{path}.saved")
-    settings = Settings(sdk="7", disconnect="continue")
-    app = ChatApp(agent, chats=chats, runs=runs, settings=settings, metrics=False)
+    settings = Settings(sdk=sdk, disconnect="continue")
+    app = ChatApp(answer, chats=chats, runs=runs, settings=settings, metrics=False)
     uvicorn.Server(uvicorn.Config(app, log_level="critical")).run([listener])
 
 
 class DyingServer:
     """The process, and what a page saw of its answer."""
 
-    def __init__(self, path: Path, kill: Kill = _NEVER, redis: tuple[str, str, float] | None = None) -> None:
+    def __init__(self, path: Path, kill: Kill = _NEVER, *, sdk: str = "7", redis: InRedis | None = None) -> None:
         with socket.create_server(("127.0.0.1", 0)) as listener:
             self._url = f"http://127.0.0.1:{listener.getsockname()[1]}"
-            self._process = _CONTEXT.Process(target=_serve, args=(listener, str(path), kill, redis), daemon=True)
+            self._process = _CONTEXT.Process(target=_serve, args=(listener, str(path), kill, sdk, redis), daemon=True)
             self._process.start()
         self._path = path
 

@@ -66,7 +66,7 @@ class MessageNode(msgspec.Struct, frozen=True, kw_only=True):
 
     ``digest`` tells whether two versions of a user message have the same parts. ``outcome`` is ``None`` for messages
     that no run has made. ``given`` are the calls whose answers the last run of an answer was given, if it ended badly:
-    the next run is given them again.
+    the next run is given them again. ``agent`` names what made an answer.
     """
 
     key: int
@@ -77,6 +77,7 @@ class MessageNode(msgspec.Struct, frozen=True, kw_only=True):
     digest: str = ""
     outcome: Outcome | None = None
     given: tuple[str, ...] = ()
+    agent: str = ""
     created: float = 0
     feedback: Any = None
 
