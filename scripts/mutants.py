@@ -2,8 +2,9 @@
 
 `make mutants` samples 200 mutants of `protocol/` and `runs/` (`MUTANTS=50` takes fewer, `SEED=2` another sample) with
 the operators of cosmic-ray. The unit tests of its package judge each mutant until one fails. Survivors are printed as a
-diff. The exit code is 1 if fewer than 95 % are killed. Mutants that no test can kill are named in ``EQUIVALENT`` and do
-not count. Changes that are no Python, which any test would notice, are not sampled.
+diff. The exit code is 1 if fewer than 95 % are killed. Mutants that no test can kill do not count: those named in
+``EQUIVALENT``, and `==` for `is` where one operand is an enum member or a class. Changes that are no Python, which any
+test would notice, are not sampled, nor are those that only make another number of a number (`64 * 1024`).
 
 Imports and the collection of the tests would take most of the time, so they are done once:
 
@@ -28,6 +29,7 @@ import inspect
 import os
 import pickle
 import random
+import re
 import resource
 import signal
 import sys
@@ -48,6 +50,8 @@ from cosmic_ray.plugins import get_operator, operator_names  # type: ignore[impo
 ROOT: Final = Path(__file__).parent.parent
 LOG: Final = ROOT / "build" / "mutants.log"
 """What pytest prints."""
+PROGRESS: Final = LOG.with_suffix(".progress")
+"""A line for each mutant that is judged: what the tests say, and after how many seconds."""
 SOURCES: Final = ("src/usechat/protocol", "src/usechat/runs")
 LEAST_SHARE: Final = 0.95
 AT_ONCE: Final = os.cpu_count() or 1
@@ -68,7 +72,7 @@ OPTIONS: Final = (
     *("-W", "ignore::pytest.PytestAssertRewriteWarning"),  # plugins are imported already
 )
 TESTS: Final = ("tests/protocol", "tests/runs", "--ignore=tests/runs/redis")
-# Annotations with `|`, numbers that are arbitrary limits, and operators that need a variable.
+# Annotations with `|`, numbers that are arbitrary limits (see also `_is_arithmetic`), and what needs a variable.
 _POINTLESS: Final = ("BinaryOperator_BitOr", "NumberReplacer", "Variable")
 _STREAM: Final = ("stream", "tool_calls", "content")
 """The modules of `protocol/` whose tests are in `tests/protocol/stream`."""
@@ -78,6 +82,11 @@ _AT_IMPORT: Final = ""
 
 EQUIVALENT: Final[Mapping[tuple[str, str], str]] = {}
 """Mutants that behave as the code does: the file and the changed line, stripped, with the reason."""
+_EQUAL_IF_SAME: Final = re.compile(
+    r"(\w+\.)*[A-Z]\w*\.[A-Z_]+|(?!True|False)(\w+\.)*[A-Z]\w*[a-z]\w*|str|int|bool|float|list|dict|bytes"
+)
+"""Enum members and classes, as the code names them: two of them are equal only if they are the same object."""
+_AS_EQUALITY: Final[Mapping[type[ast.cmpop], type[ast.cmpop]]] = {ast.Is: ast.Eq, ast.IsNot: ast.NotEq}
 
 
 class Mutant(NamedTuple):
@@ -111,6 +120,15 @@ class Mutant(NamedTuple):
         last = body[0].lineno - 1 if body else statement.end_lineno
         return {first, *range(statement.lineno, (last or first) + 1)}
 
+    def changed_node(self) -> tuple[ast.AST, ast.AST]:
+        """Return the innermost expression or statement that differs, before and after the change."""
+        return _innermost(ast.parse(self.code), ast.parse(self.mutated))
+
+    @property
+    def is_equivalent(self) -> bool:
+        """Whether no test can kill it."""
+        return self.name in EQUIVALENT or _is_identity_as_equality(*self.changed_node())
+
     def replacements(self) -> list[tuple[types.CodeType, types.CodeType]]:
         """Return the code of the changed function, and of those in it, with the new code; none if it is no function."""
         before, after = list(_functions(compiled(self.code))), list(_functions(compiled(self.mutated)))
@@ -124,6 +142,38 @@ def compiled(code: str, path: str = "") -> types.CodeType:
     """Compile a module without a warning, such as that for `is` with a number. Raises SyntaxError."""
     with warnings.catch_warnings(action="ignore"):
         return compile(code, path, "exec")
+
+
+def _innermost(before: ast.AST, after: ast.AST) -> tuple[ast.AST, ast.AST]:
+    while type(before) is type(after):
+        children = list(ast.iter_child_nodes(before)), list(ast.iter_child_nodes(after))
+        if len(children[0]) != len(children[1]):
+            break
+        changed = [pair for pair in zip(*children, strict=True) if ast.dump(pair[0]) != ast.dump(pair[1])]
+        if len(changed) != 1 or not isinstance(changed[0][0], ast.expr | ast.stmt):
+            break
+        before, after = changed[0]
+    return before, after
+
+
+def _is_identity_as_equality(before: ast.AST, after: ast.AST) -> bool:
+    if not isinstance(before, ast.Compare) or not isinstance(after, ast.Compare):
+        return False
+    [(number, old, new)] = [
+        (number, old, new)
+        for number, (old, new) in enumerate(zip(before.ops, after.ops, strict=True))
+        if type(old) is not type(new)
+    ]
+    operands = ast.unparse(before.comparators[number]), ast.unparse([before.left, *before.comparators][number])
+    return _AS_EQUALITY.get(type(old)) is type(new) and any(map(_EQUAL_IF_SAME.fullmatch, operands))
+
+
+def _is_arithmetic(before: ast.AST) -> bool:
+    """Whether an expression has numbers alone: a change of it makes another number."""
+    return isinstance(before, ast.BinOp | ast.UnaryOp) and all(
+        isinstance(node, ast.BinOp | ast.UnaryOp | ast.Constant | ast.operator | ast.unaryop)
+        for node in ast.walk(before)
+    )
 
 
 def _inner(code: types.CodeType) -> list[types.CodeType]:
@@ -169,7 +219,7 @@ def sample(count: int, seed: int) -> list[Mutant]:
     for path, name, occurrence in changes:
         code = (ROOT / path).read_text(encoding="utf-8")
         mutant = Mutant(path, code, mutate_code(code, get_operator(name)(), occurrence))
-        if _is_python(mutant.mutated) and mutant not in mutants:
+        if _is_python(mutant.mutated) and mutant not in mutants and not _is_arithmetic(mutant.changed_node()[0]):
             mutants.append(mutant)
         if len(mutants) == count:
             break
@@ -206,23 +256,27 @@ class Job(NamedTuple):
 def run_jobs(jobs: Iterable[Job]) -> Iterator[tuple[Mutant, Outcome]]:
     """Run each job in a process of its own, as many at once as there are cores."""
     running: dict[int, tuple[Job, float]] = {}
+
+    def ended(child: int, outcome: Outcome) -> tuple[Mutant, Outcome]:
+        job, started = running.pop(child)
+        with PROGRESS.open("a", encoding="utf-8") as progress:
+            progress.write(f"{outcome.name} after {time.monotonic() - started:.1f} s: {job.mutant.name}\n")
+        return job.mutant, outcome
+
     pending = iter(jobs)
     job = next(pending, None)
     while running or job is not None:
         while job is not None and len(running) < AT_ONCE:
-            running[fork(job.work)] = job, time.monotonic() + job.seconds
+            running[fork(job.work)] = job, time.monotonic()
             job = next(pending, None)
-        for child, (current, deadline) in list(running.items()):
-            ended, status = os.waitpid(child, os.WNOHANG)
-            if ended:
-                del running[child]
-                failed = os.waitstatus_to_exitcode(status) != 0
-                yield current.mutant, Outcome.KILLED if failed else Outcome.SURVIVED
-            elif time.monotonic() > deadline:
-                del running[child]
+        for child, (current, started) in list(running.items()):
+            found, status = os.waitpid(child, os.WNOHANG)
+            if found:
+                yield ended(child, Outcome.SURVIVED if os.waitstatus_to_exitcode(status) == 0 else Outcome.KILLED)
+            elif time.monotonic() > started + current.seconds:
                 os.killpg(child, signal.SIGKILL)
                 os.waitpid(child, 0)
-                yield current.mutant, Outcome.TIMED_OUT
+                yield ended(child, Outcome.TIMED_OUT)
         time.sleep(0.01)
 
 
@@ -434,7 +488,7 @@ def main(count: int, seed: int) -> int:
     for name in LIBRARIES:
         __import__(name)
     drawn = sample(count, seed)
-    mutants = [mutant for mutant in drawn if mutant.name not in EQUIVALENT]
+    mutants = [mutant for mutant in drawn if not mutant.is_equivalent]
     outcomes: dict[Mutant, Outcome] = in_background(Judge(mutants).run, LOG.with_suffix(".outcomes"))
     say(f"{len(outcomes)} mutants of functions are judged; of imports there are {len(mutants) - len(outcomes)}")
     outcomes.update(run_jobs([import_job(mutant) for mutant in mutants if mutant not in outcomes]))
