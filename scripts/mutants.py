@@ -9,7 +9,7 @@ test would notice, are not sampled, nor are those that only make another number 
 Imports and the collection of the tests would take most of the time, so they are done once:
 
 1. A process collects the tests, runs all of them once without a change, and records which test runs which line. The
-   record is kept in `build/` for as long as code and tests stay the same.
+   record is kept in `build/` for as long as the code stays the same; tests of a file that was changed are run anew.
 2. For each mutant of a function it forks a child, which replaces the code of the function and runs the tests that reach
    the changed statement, fast ones first.
 3. What runs while a module is imported cannot be replaced later: such a mutant gets a process that imports usechat
@@ -111,8 +111,7 @@ class Mutant(NamedTuple):
     @property
     def lines(self) -> set[int]:
         """The numbers of the lines of the changed statement (of a block: of its header), which is in a function."""
-        old, new = self.code.splitlines(), self.mutated.splitlines()
-        first = next(number for number, (before, after) in enumerate(zip(old, new, strict=False), 1) if before != after)
+        first = self._first_line
         statements = [node for node in ast.walk(ast.parse(self.code)) if isinstance(node, ast.stmt | ast.ExceptHandler)]
         around = [node for node in statements if node.lineno <= first <= (node.end_lineno or node.lineno)]
         statement = max(around, key=lambda node: node.lineno)
@@ -122,7 +121,12 @@ class Mutant(NamedTuple):
 
     def changed_node(self) -> tuple[ast.AST, ast.AST]:
         """Return the innermost expression or statement that differs, before and after the change."""
-        return _innermost(ast.parse(self.code), ast.parse(self.mutated))
+        return _innermost(ast.parse(self.code), ast.parse(self.mutated), self._first_line)
+
+    @property
+    def _first_line(self) -> int:
+        old, new = self.code.splitlines(), self.mutated.splitlines()
+        return next(number for number, (before, after) in enumerate(zip(old, new, strict=False), 1) if before != after)
 
     @property
     def is_equivalent(self) -> bool:
@@ -144,16 +148,21 @@ def compiled(code: str, path: str = "") -> types.CodeType:
         return compile(code, path, "exec")
 
 
-def _innermost(before: ast.AST, after: ast.AST) -> tuple[ast.AST, ast.AST]:
+def _innermost(before: ast.AST, after: ast.AST, line: int) -> tuple[ast.AST, ast.AST]:
     while type(before) is type(after):
         children = list(ast.iter_child_nodes(before)), list(ast.iter_child_nodes(after))
         if len(children[0]) != len(children[1]):
             break
-        changed = [pair for pair in zip(*children, strict=True) if ast.dump(pair[0]) != ast.dump(pair[1])]
-        if len(changed) != 1 or not isinstance(changed[0][0], ast.expr | ast.stmt):
+        on_line = [pair for pair in zip(*children, strict=True) if _includes(pair[0], line)]
+        changed = [pair for pair in on_line if ast.dump(pair[0]) != ast.dump(pair[1])]
+        if len(changed) != 1:
             break
         before, after = changed[0]
     return before, after
+
+
+def _includes(node: ast.AST, line: int) -> bool:
+    return isinstance(node, ast.expr | ast.stmt) and node.lineno <= line <= (node.end_lineno or node.lineno)
 
 
 def _is_identity_as_equality(before: ast.AST, after: ast.AST) -> bool:
@@ -320,19 +329,38 @@ def print_to_log() -> None:
 
 
 class Reached(NamedTuple):
-    """What the tests do without a change: the tests that reach each line of each file, and the seconds of each test."""
+    """What tests do without a change: the lines that each reaches, by file, the seconds of each, their files' digests.
 
-    lines: Mapping[str, Mapping[int, Sequence[str]]]
-    seconds: Mapping[str, float]
+    What runs while tests are collected has the name ``_AT_IMPORT``.
+    """
+
+    lines: dict[str, dict[str, set[int]]]
+    seconds: dict[str, float]
+    digests: dict[str, str]
+
+    def names(self, path: Path, lines: Iterable[int]) -> set[str]:
+        """Return the tests that reach one of these lines of a file."""
+        wanted, file = set(lines), str(path)
+        return {name for name, files in self.lines.items() if not wanted.isdisjoint(files.get(file, ()))}
 
 
-def recorded(work: Callable[[], Reached]) -> Reached:
-    """Return what the tests reach: as an earlier run of the same code and tests recorded it, or by running them."""
-    digest = hashlib.sha256()
-    for path in sorted(path for folder in ("src/usechat", "tests") for path in (ROOT / folder).rglob("*.py")):
-        digest.update(path.read_bytes())
-    record = LOG.with_name(f"mutants-{digest.hexdigest()[:16]}.reached")
-    reached: Reached = pickle.loads(record.read_bytes()) if record.exists() else in_background(work, record)
+def digest_of(paths: Iterable[Path]) -> str:
+    """Return a digest of the contents of files."""
+    return hashlib.sha256(b"".join(path.read_bytes() for path in sorted(paths))).hexdigest()[:16]
+
+
+def recorded(session: pytest.Session, work: Callable[[Sequence[pytest.Item]], Reached]) -> Reached:
+    """Return what the tests reach: as an earlier run of the same code recorded it, or by running them."""
+    record = LOG.with_name(f"mutants-{digest_of((ROOT / 'src/usechat').rglob('*.py'))}.reached")
+    reached: Reached = pickle.loads(record.read_bytes()) if record.exists() else Reached({}, {}, {})
+    digests = {str(path): digest_of([path]) for path in {item.path for item in session.items}}
+    known = {item.nodeid for item in session.items if reached.digests.get(str(item.path)) == digests[str(item.path)]}
+    if missing := [item for item in session.items if item.nodeid not in known]:
+        new: Reached = in_background(functools.partial(work, missing), record)
+        kept = {name: files for name, files in reached.lines.items() if name in known}
+        seconds = {name: seconds for name, seconds in reached.seconds.items() if name in known}
+        reached = Reached(kept | new.lines, seconds | new.seconds, digests)
+        record.write_bytes(pickle.dumps(reached))
     return reached
 
 
@@ -386,7 +414,7 @@ class Judge:
     def pytest_runtestloop(self, session: pytest.Session) -> bool:
         """Run the tests for each mutant instead of once."""
         loaded = Loaded()
-        reached = recorded(functools.partial(self._reached, session, loaded))
+        reached = recorded(session, functools.partial(self._reached, session, loaded))
         self._coverage.stop()
         gc.freeze()
         jobs = [job for mutant in self._mutants if (job := self._job(session, mutant, reached, loaded))]
@@ -394,9 +422,9 @@ class Judge:
             self.outcomes[mutant] = outcome
         return True
 
-    def _reached(self, session: pytest.Session, loaded: Loaded) -> Reached:
+    def _reached(self, session: pytest.Session, loaded: Loaded, items: Sequence[pytest.Item]) -> Reached:
         seconds: dict[str, float] = {}
-        for item in session.items:
+        for item in items:
             started = time.monotonic()
             self._coverage.switch_context(item.nodeid)
             loaded.replace(())  # else only the first test would reach what a function has cached
@@ -405,12 +433,16 @@ class Judge:
             seconds[item.nodeid] = time.monotonic() - started
         self._coverage.stop()
         data = self._coverage.get_data()
-        return Reached({name: data.contexts_by_lineno(name) for name in data.measured_files()}, seconds)
+        lines: dict[str, dict[str, set[int]]] = {}
+        for file in data.measured_files():
+            for line, names in data.contexts_by_lineno(file).items():
+                for name in names:
+                    lines.setdefault(name, {}).setdefault(file, set()).add(line)
+        return Reached(lines, seconds, {})
 
     def _job(self, session: pytest.Session, mutant: Mutant, reached: Reached, loaded: Loaded) -> Job | None:
         changes = loaded.changed_by(mutant)
-        lines = reached.lines[str(ROOT / mutant.path)]
-        names = {name for line in mutant.lines for name in lines.get(line, ())} if changes else {_AT_IMPORT}
+        names = reached.names(ROOT / mutant.path, mutant.lines) if changes else {_AT_IMPORT}
         if _AT_IMPORT in names:
             return None
         own, package = tests_of(mutant.path)

@@ -142,7 +142,7 @@ def nothing_is_empty(messages: Sequence[Json]) -> bool:
 
 
 def reasoning_has_no_null_options(messages: Sequence[Json]) -> bool:
-    """The AI SDK refuses a prompt in which `providerOptions` are null, and `convertToModelMessages` writes such."""
+    """AI SDK 5 and 6 refuse a prompt in which `providerOptions` are null, and `convertToModelMessages` writes such."""
     parts = [part for message in messages for kind in ("reasoning", "reasoning-file") for part in _parts(message, kind)]
     return all("providerOptions" not in part or part["providerOptions"] is not None for part in parts)
 

@@ -11,6 +11,7 @@ from usechat.protocol.validation import ToolSchema, validate_messages
 
 Json = Any
 Major = Literal["5", "6", "7"]
+MAJORS: tuple[Major, ...] = ("5", "6", "7")
 
 TEXT = {"type": "text", "text": "Hello"}
 FILE = {"type": "file", "mediaType": "a/b"}
@@ -392,6 +393,12 @@ def test_unfinished_calls_can_be_ignored(part: Json, majors: str) -> None:
         if "tool-call" in str(model_messages([said("assistant", part)], sdk=sdk, ignore_incomplete_tool_calls=True))
     ]
     assert "".join(majors_that_keep_it) == majors
+
+
+def test_a_state_of_another_type_counts_as_unfinished() -> None:
+    calls = [tool("x") | {"state": state} for state in (None, {}, ["output-error"], 1)]
+    kept = [model_messages([said("user", *calls)], sdk=sdk, ignore_incomplete_tool_calls=True) for sdk in MAJORS]
+    assert kept == [[{"role": "user", "content": []}]] * 3
 
 
 # What cannot be converted.

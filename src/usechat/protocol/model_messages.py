@@ -253,9 +253,9 @@ _SINCE: Final[Mapping[str, int]] = {
 
 _DENIED: Final = "Tool call execution denied."
 _UNAVAILABLE: Final = "Tool output omitted because the tool is no longer available."
-_HAS_OUTPUT: Final = frozenset({"output-available", "output-error"})
-_FINISHED: Final = frozenset({"approval-responded", "output-error", "output-denied"})
-_UNFINISHED: Final = frozenset({"input-streaming", "input-available"})
+_HAS_OUTPUT: Final = ("output-available", "output-error")
+_FINISHED: Final = ("approval-responded", "output-error", "output-denied")
+_UNFINISHED: Final = ("input-streaming", "input-available")
 _CONTENT: Final = frozenset({"text", "reasoning", "file"})
 
 
@@ -614,7 +614,7 @@ def repair_messages(messages: Sequence[ModelMessage]) -> list[ModelMessage]:
     | a provider's own result that is not in the message of its call | Anthropic | is moved |
     | input that is no object | Anthropic, Gemini | becomes ``{"input": …}``; if there is none, ``{}`` |
     | empty text, reasoning, content | Anthropic, Gemini | is dropped; but what carries ``providerOptions`` stays |
-    | ``providerOptions`` that are ``None`` | the AI SDK | are dropped |
+    | ``providerOptions`` that are ``None`` | AI SDK 5, 6 | are dropped |
     | a system message behind others | Anthropic, Gemini | is moved to the front |
     | a call behind another assistant message | Gemini | consecutive assistant messages become one |
     | a call as the first message | Gemini | gets a user message in front, which says that the history was cut |
