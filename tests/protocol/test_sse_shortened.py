@@ -70,6 +70,12 @@ def test_the_deltas_of_a_block_become_one(event_names: bool, at_once: bool) -> N
     assert kept(pieces) == deltas('How do "you"\n do?', event_names=event_names)[0]
 
 
+def test_deltas_of_several_blocks_that_come_at_once_stay_apart() -> None:
+    first, second = deltas("a", "c")
+    (other,) = deltas("b", block="2")
+    assert kept([first + other, second]) == first + other + second
+
+
 def test_an_ending_stays_behind_them() -> None:
     assert kept([*deltas("a", "b"), DONE]) == deltas("ab")[0] + DONE
 

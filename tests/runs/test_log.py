@@ -112,6 +112,17 @@ async def test_a_log_that_is_not_kept_forgets_what_was_taken() -> None:
     assert log.readers == 0
 
 
+async def test_frames_that_are_flushed_together_are_found_behind_what_was_forgotten() -> None:
+    flushed: list[bytes] = []
+    log = Log(keep=False, on_flush=flushed.append)
+    reader = log.reader()
+    for together in ((b"abc", b"d"), (b"e", b"f")):
+        for frames in together:
+            log.append(frames)
+        assert await reader.read() == b"".join(together)
+    assert flushed == [b"abcd", b"ef"]
+
+
 @pytest.mark.parametrize(("keep", "left"), [(False, b""), (True, b"a")])
 async def test_what_a_reader_skips_is_forgotten_by_a_log_that_is_not_kept(keep: bool, left: bytes) -> None:
     log = Log(keep=keep)
