@@ -32,7 +32,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from usechat.errors import InvalidSetting, LocalProtocolError, NotResumable
-from usechat.open_harness.engine.agent_sessions import message_id
+from usechat.open_harness.engine.agent_sessions import id_of_current_message
 from usechat.open_harness.engine.flow_run import FlowRun, FlowRunState
 from usechat.open_harness.engine.other_workers import Readers, ReleaseRun, StoredRun, receiving
 from usechat.open_harness.engine.processes import new_start, this_process
@@ -104,7 +104,7 @@ class FlowRuntime:
         self._rested.set()
 
     takes_message_ids = True
-    """Whether ``send`` may have a ``messageId``."""
+    """Whether ``send`` may have a ``messageId``, and ``resume`` a ``message_id``."""
     ends_at: EndsAt = "flow"
     """Which events end the run: those of the flow, not those of a single agent."""
 
@@ -127,8 +127,11 @@ class FlowRuntime:
         self._run.emit({"type": "flow:start", "flowName": self.flow.name})
         return await self._drive(Scheduler(self._run, on_cancelled=self._on_cancelled))
 
-    async def resume(self, message: str | None = None) -> Snapshot:
-        """Resume a paused flow. Nodes that were running run again and find the message in their inbox."""
+    async def resume(self, message: str | None = None, *, message_id: str | None = None) -> Snapshot:
+        """Resume a paused flow. Nodes that were running run again and find the message in their inbox.
+
+        ``message_id`` is the id of the user's message; by default that of the turn that runs.
+        """
         state = self._run.state
         if state.status != "paused":
             raise NotResumable(f"Run {state.run_id} is not resumable")
@@ -138,7 +141,7 @@ class FlowRuntime:
         if state.status != "paused":
             raise NotResumable(f"Run {state.run_id} is not resumable")
         state.status = "running"
-        self._run.resumed_by = None if message is None else _message_of_turn()
+        self._run.resumed_by = None if message is None else message_id or id_of_current_message()
         self._run.emit({"type": "flow:resumed"})
         resuming = [node for node, status in state.node_status.items() if status == "running"]
         for node in resuming:
@@ -339,14 +342,6 @@ def _unfinished_run(store: FlowRunStore, turn: Turn) -> str | None:
 
 def _owner(turn: Turn) -> str:
     return "" if turn.identity is None else turn.identity.subject
-
-
-def _message_of_turn() -> str | None:
-    """Return the id of the user's message in the turn that runs, if there is one."""
-    try:
-        return message_id(current_turn())
-    except LocalProtocolError:
-        return None
 
 
 def _owner_of_turn() -> str:
