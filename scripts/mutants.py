@@ -80,10 +80,42 @@ _CACHE: Final = type(functools.cache(len))
 _AT_IMPORT: Final = ""
 """The name under which coverage records what runs while tests are collected."""
 
-EQUIVALENT: Final[Mapping[tuple[str, str], str]] = {}
-"""Mutants that behave as the code does: the file and the changed line, stripped, with the reason."""
+_REASONS: Final[Mapping[str, Sequence[tuple[str, str]]]] = {
+    "No JSON value equals UNSET.": [
+        ("reframing.py", "None if chunk.input_schema_input == UNSET else chunk.input_schema_input,"),
+    ],
+    "`end ^ place` is never less than the difference; if it is more, the last frame is found, which is the end, too.": [
+        ("sse.py", "if end ^ place > size:"),
+    ],
+    "A frame is never empty, so none ends at 0.": [
+        ("sse.py", "end = end_of_piece(self._frames, place, 0, end) if cut <= 0 else cut + len(_FRAME_END)"),
+    ],
+    "No role comes before `assistant` in the alphabet.": [
+        (
+            "model_messages.py",
+            'if message["role"] <= "assistant" and messages and messages[-1]["role"] == "assistant":',
+        ),
+        (
+            "model_messages.py",
+            'if message["role"] == "assistant" and messages and messages[-1]["role"] <= "assistant":',
+        ),
+    ],
+    "The keys are names in this module, of which Python keeps one string each.": [
+        ("tool_parts.py", 'kept = {key: value for key, value in kept.items() if key is not "providerExecuted"}'),
+    ],
+    "A JSON text of that length has no more brackets; looking at the length saves time.": [
+        (
+            "values.py",
+            f'if len(text) {sign} 2 * READABLE_DEPTH and text.count("{{") + text.count("[") > READABLE_DEPTH:',
+        )
+        for sign in ("!=", ">=", "is not")
+    ],
+}
+EQUIVALENT: Final = frozenset(mutant for mutants in _REASONS.values() for mutant in mutants)
+"""Mutants that behave as the code does: the file and the changed line, stripped."""
 _EQUAL_IF_SAME: Final = re.compile(
     r"(\w+\.)*[A-Z]\w*\.[A-Z_]+|(?!True|False)(\w+\.)*[A-Z]\w*[a-z]\w*|str|int|bool|float|list|dict|bytes"
+    r"|.+\.__class__|type\(.+\)"
 )
 """Enum members and classes, as the code names them: two of them are equal only if they are the same object."""
 _AS_EQUALITY: Final[Mapping[type[ast.cmpop], type[ast.cmpop]]] = {ast.Is: ast.Eq, ast.IsNot: ast.NotEq}

@@ -108,6 +108,16 @@ def test_whole_frames_are_read_from_a_place_on() -> None:
     assert shortened.read(both, 1) == b""
 
 
+def test_a_place_behind_the_start_changes_nothing_about_how_much_is_read() -> None:
+    frames = [encode_frame(chunks.ErrorChunk(text)) for text in ("one", "two", "three", "four")]
+    shortened = ShortenedFrames()
+    shortened.add(b"".join(frames))
+    first, second, third, fourth = frames
+    assert shortened.read(len(first), len(second)) == second
+    assert shortened.read(len(first), len(second + third)) == second + third
+    assert shortened.read(len(first), 1000) == second + third + fourth
+
+
 def test_nothing_is_added_to_a_frame_that_was_read() -> None:
     shortened = ShortenedFrames()
     written = deltas("a", "b", "c")

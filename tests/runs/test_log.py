@@ -172,6 +172,33 @@ async def test_a_single_oversized_frame_does_not_make_a_reader_too_slow() -> Non
     assert await reader.read() == b"ghijkl"
 
 
+async def test_a_reader_that_has_read_beyond_an_oversized_frame_may_get_another() -> None:
+    log = Log()
+    reader = log.reader(maximum_behind=300)
+    for large in (b"a" * 1000, b"c" * 1000):
+        for frames in (large, b"b"):
+            log.append(frames)
+            log.flush()
+        assert await reader.read() == large + b"b"
+    log.append(b"d" * 200)
+    log.flush()
+    assert reader.behind == 200
+    log.append(b"e" * 101)
+    log.flush()
+    assert await reader.read() is Wake.TOO_SLOW
+
+
+async def test_an_oversized_frame_counts_until_it_is_read() -> None:
+    log = Log()
+    reader = log.reader(maximum_behind=3)
+    for frames in (b"ab", b"c" * 100_000):
+        log.append(frames)
+        log.flush()
+    first = await reader.read()
+    assert isinstance(first, bytes)
+    assert (first, reader.behind) == (b"ab" + b"c" * 100_000, 0)
+
+
 async def test_a_reader_without_a_callback_returns_the_reason_at_its_next_read() -> None:
     log = Log()
     reader = log.reader(maximum_behind=1)

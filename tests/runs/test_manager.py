@@ -462,6 +462,14 @@ async def test_an_ended_run_is_forgotten_after_a_while() -> None:
             await asyncio.sleep(0.01)
 
 
+@pytest.mark.parametrize("run_id", ["r1", "r3"])
+async def test_nobody_waits_for_a_run_that_is_not_the_running_one(run_id: str) -> None:
+    store = MemoryRuns()
+    await store.claim(RunInfo("r2", "c1", "m2", "7"))
+    async with asyncio.timeout(PATIENCE):
+        await store.wait_until_ended(RunInfo(run_id, "c1", "m1", "7"))
+
+
 async def test_runs_are_reported() -> None:
     started: list[RunInfo] = []
     ended: list[tuple[RunInfo, float]] = []
