@@ -146,7 +146,8 @@ class DyingServer:
             self._url = f"http://127.0.0.1:{listener.getsockname()[1]}"
             self._process = _CONTEXT.Process(target=_serve, args=(listener, str(path), kill, sdk, redis), daemon=True)
             self._process.start()
-        self._path = path
+        self.path = path
+        self.sdk = sdk
 
     def ask(self, body: Any, *, kill_after: int | None = None) -> Body:
         """Return what the page got until the process died; kill it after so many bytes."""
@@ -169,11 +170,11 @@ class DyingServer:
     @property
     def saved(self) -> list[UIMessage]:
         """What it has saved for certain, the last one at the end."""
-        file = Path(f"{self._path}.saved")
+        file = Path(f"{self.path}.saved")
         return [json.loads(line) for line in file.read_text().splitlines()] if file.exists() else []
 
     def expire(self) -> None:
         """Do as if the lease time was over."""
-        with sqlite3.connect(self._path) as connection:
+        with sqlite3.connect(self.path) as connection:
             connection.execute("UPDATE usechat_claims SET expires = 0")
         connection.close()

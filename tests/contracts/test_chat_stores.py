@@ -710,6 +710,16 @@ async def test_the_shown_branch_is_switched(store: ChatStore) -> None:
         await store.change("c1", owner="ada", head_id="unknown")
 
 
+async def test_the_first_version_of_an_edited_message_is_shown_again(store: ChatStore) -> None:
+    """The page's id of the message means the version that is shown; the id that was given out means the first."""
+    for content in ("one", "two"):
+        await turn(store, ask(user("u1", content)), f"to {content}")
+    [versions] = (await store.load("c1", owner="ada")).siblings.values()
+    for version, content in zip(versions, ("one", "two"), strict=True):
+        await store.change("c1", owner="ada", head_id=version)
+        assert await shown(store) == [content]
+
+
 async def test_an_answer_does_not_take_a_page_away_from_the_branch_it_switched_to(store: ChatStore) -> None:
     first = await turn(store, ask(user("u1", "Q1")), "A1")
     begun = await begin(store, ask(user("u1", "Q1"), trigger=REGENERATE))

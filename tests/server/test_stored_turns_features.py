@@ -11,6 +11,7 @@ import pytest
 
 from tests.chats.talking import REGENERATE, texts, user
 from tests.server.sockets import Body
+from tests.server.streams import Streams
 from tests.server.test_chat_routes import named
 from tests.server.test_stored_turns import Agent, approved, titles_in
 from usechat.chats import ChatStore, MemoryChats, SqlChats
@@ -73,9 +74,11 @@ async def answering(client: httpx2.AsyncClient, agent: Agent) -> AsyncIterator["
 
 
 async def test_a_request_for_the_answer_that_runs_is_not_one_run_more(make: Make, agent: Agent) -> None:
-    client = make(Quotas(concurrent_runs=1))
+    streams = Streams()
+    client = make(Quotas(concurrent_runs=1), observer=streams)
     async with answering(client, agent) as asked:
         joined = asyncio.ensure_future(post(client, user("u1", "wait")))
+        await streams.wait_for(2)
         other = await client.post("/api/chat", json={"id": "c2", "messages": [user("u1", "Other chat")]})
         assert (other.status_code, other.text) == (429, "More than 1 messages at once. Please wait.")
         refused = await client.post("/api/chat", json={"id": "c1", "messages": [user("u2", "Other question")]})
@@ -85,13 +88,14 @@ async def test_a_request_for_the_answer_that_runs_is_not_one_run_more(make: Make
 
 
 async def test_approvals_of_two_tabs_are_one_run(make: Make, agent: Agent) -> None:
-    client = make(Quotas(concurrent_runs=1))
+    streams = Streams()
+    client = make(Quotas(concurrent_runs=1), observer=streams)
     await post(client, user("u1", "delete slowly"))
     copy = approved((await loaded(client))[-1])
     first = asyncio.ensure_future(post(client, copy, messageId=copy["id"]))
     await asyncio.wait_for(agent.waits.wait(), 30)
     second = asyncio.ensure_future(post(client, copy, messageId=copy["id"]))
-    await asyncio.sleep(0)
+    await streams.wait_for(3)
     agent.goes_on.set()
     assert [(await each).text for each in (first, second)] == ["Done.", "Done."]
     assert agent.ran == 1

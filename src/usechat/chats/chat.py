@@ -129,6 +129,11 @@ class Tree:
             default=None,
         )
 
+    def version(self, message_id: str) -> MessageNode | None:
+        """Return the message that has an id which was given out, even if the current branch has it as an alias."""
+        own = next((node for node in self.nodes.values() if node.id == message_id), None)
+        return own or self.find(message_id)
+
     def free_id(self, wanted: str, new_id: Callable[[], str]) -> str:
         """Return ``wanted`` if the chat does not have that id yet, otherwise a new one."""
         while not wanted or wanted in self._ids:

@@ -7,6 +7,7 @@ transaction that writes locks the row of its chat.
 """
 
 import asyncio
+import functools
 import logging
 import time
 from collections.abc import AsyncIterator, Collection, Mapping
@@ -507,6 +508,7 @@ def _config(connection: Connection | None = None) -> Config:
     return config
 
 
+@functools.cache
 def _newest() -> str | None:
     return ScriptDirectory.from_config(_config()).get_current_head()
 

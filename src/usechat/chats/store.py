@@ -497,7 +497,7 @@ class ChatStore(abc.ABC):
                 changes |= {"title": clean_title(title), "titled_by": "person"}
             if head_id is not None:
                 tree = Tree(await transaction.nodes(), chat.leaf)
-                if (head := tree.find(head_id)) is None:
+                if (head := tree.version(head_id)) is None:
                     raise Unprocessable(f"The message {head_id!r} is not in this chat.")
                 changes["leaf"] = head.key
             changed = msgspec.structs.replace(chat, **changes, version=chat.version + 1)
