@@ -1,12 +1,15 @@
 """A server process for the tests that is ended with kill -9: by itself at a write, or by the test at any moment."""
 
 import asyncio
+import gc
 import json
 import multiprocessing
 import os
 import signal
 import socket
 import sqlite3
+import tempfile
+import threading
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -25,10 +28,10 @@ from usechat.runs.redis.turns import RedisTurns
 from usechat.server import ChatApp, Settings
 from usechat.turn import Turn
 
-__all__ = ["DyingServer", "InRedis", "Kill", "agent"]
+__all__ = ["DyingServer", "InRedis", "Kill", "agent", "answer_once"]
 
 _CONTEXT: Final = multiprocessing.get_context("forkserver")
-_CONTEXT.set_forkserver_preload(["tests.chats.dying", "aiosqlite", "alembic.command"])
+_CONTEXT.set_forkserver_preload(["tests.chats.warmed"])
 _PAUSE: Final = 0.004
 _CLIENT: Final = httpx2.Client(timeout=60, verify=False)
 
@@ -126,7 +129,7 @@ class InRedis(NamedTuple):
     queue: str = ""
 
 
-def _serve(listener: socket.socket, path: str, kill: Kill, sdk: str, redis: InRedis | None) -> None:
+def _server(path: str, kill: Kill, sdk: str, redis: InRedis | None) -> uvicorn.Server:
     # An answer of a tenth of a second is saved a few times.
     defaults: Any = AnswerRecorder.__init__.__kwdefaults__
     defaults.update(interval=0.01, pause=0.002)
@@ -135,7 +138,34 @@ def _serve(listener: socket.socket, path: str, kill: Kill, sdk: str, redis: InRe
     chats = _DyingChats(path, kill, f"{path}.saved")
     settings = Settings(sdk=sdk, disconnect="continue")
     app = ChatApp(answer, chats=chats, runs=runs, settings=settings, metrics=False)
-    uvicorn.Server(uvicorn.Config(app, log_level="critical")).run([listener])
+    return uvicorn.Server(uvicorn.Config(app, log_level="critical"))
+
+
+def _serve(listener: socket.socket, path: str, kill: Kill, sdk: str, redis: InRedis | None) -> None:
+    _server(path, kill, sdk, redis).run([listener])
+
+
+def answer_once() -> None:
+    """Serve one whole answer in this process, so that those forked from it have imported and compiled everything.
+
+    Without that each of them spends half a second on it.
+    """
+    question = {"id": "u1", "role": "user", "parts": [{"type": "text", "text": "story"}]}
+    with tempfile.TemporaryDirectory() as directory, socket.create_server(("127.0.0.1", 0)) as listener:
+        server = _server(f"{directory}/chats.db", _NEVER, "7", None)
+
+        def ask() -> None:
+            url = f"http://127.0.0.1:{listener.getsockname()[1]}/api/chat"
+            httpx2.post(url, json={"id": "c1", "messages": [question]}, timeout=60)
+            server.should_exit = True
+
+        asking = threading.Thread(target=ask)
+        asking.start()
+        server.run([listener])
+        asking.join()
+    _saves.clear()
+    gc.collect()
+    gc.freeze()  # a server collects when it starts: that would copy all pages that a process shares with this one
 
 
 class DyingServer:

@@ -28,8 +28,6 @@ SDKS = ("5", "6", "7")
 GROUPS, MOMENTS = 8, 25
 AT_ONCE = 5
 """Processes that are killed at the same time: they wait more than they work."""
-SIZE = 6_000
-"""Bytes of the answer."""
 QUESTION = {"id": "c1", "messages": [user("u1", "story")]}
 SAVES = 5
 """Writes of one answer that are sure to happen: its beginning, and one for each step."""
@@ -72,6 +70,8 @@ async def _prepare(path: Path) -> None:
 class Whole(NamedTuple):
     """The answer as a page sees it that nobody interrupts."""
 
+    size: int
+    """How many bytes are sent."""
     kinds: list[type[Chunk]]
     """The types of its chunks."""
     states: list[list[Any]]
@@ -88,14 +88,14 @@ def answers(empty_file: Path, tmp_path_factory: pytest.TempPathFactory) -> Mappi
 
 async def _whole(path: Path, sdk: str) -> Whole:
     restarted = Restarted(path, sdk)
-    chunks = (await restarted.post(user("u1", "story"))).chunks
+    body = await restarted.post(user("u1", "story"))
     await restarted.close()
     builder = MessageBuilder(sdk=sdk, message_id="m")
     states: list[list[Any]] = [[]]
-    for chunk in chunks:
+    for chunk in body.chunks:
         builder.receive(chunk)
         states.append(unsigned(builder.message["parts"]))
-    return Whole([type(chunk) for chunk in chunks], states)
+    return Whole(len(body.data), [type(chunk) for chunk in body.chunks], states)
 
 
 def unsigned(parts: Sequence[Any]) -> list[Any]:
@@ -178,7 +178,8 @@ async def test_a_process_that_dies_at_random_moments_loses_nothing_that_was_save
 
     async def die_at(number: int) -> None:
         seed = group * MOMENTS + number
-        sdk, moment = SDKS[seed % len(SDKS)], random.Random(seed).randrange(1, SIZE)
+        sdk = SDKS[seed % len(SDKS)]
+        moment = random.Random(seed).randrange(1, answers[sdk].size + 1)
         path = Path(shutil.copy(empty_file, tmp_path / f"{number}.db"))
         async with at_once:
             server = DyingServer(path, sdk=sdk)
