@@ -64,7 +64,7 @@ class Joined(msgspec.Struct, frozen=True):
     >>> import asyncio
     >>> from usechat.chats import MemoryChats
     >>> question = {"id": "u1", "role": "user", "parts": [{"type": "text", "text": "Hello"}]}
-    >>> async def main(chats: ChatStore):
+    >>> async def main(chats):
     ...     request = ChatRequest.parse({"id": "c1", "messages": [question]})
     ...     return [await chats.begin(request, owner="ada", run_id=run_id) for run_id in ("r1", "r2")]
     >>> begun, joined = asyncio.run(main(MemoryChats()))
@@ -84,7 +84,7 @@ class Busy(msgspec.Struct, frozen=True):
     >>> from usechat import ChatRequest
     >>> import asyncio
     >>> from usechat.chats import MemoryChats
-    >>> async def main(chats: ChatStore):
+    >>> async def main(chats):
     ...     for number in (1, 2):
     ...         question = {"id": f"u{number}", "role": "user", "parts": [{"type": "text", "text": "Hello"}]}
     ...         request = ChatRequest.parse({"id": "c1", "messages": [question]})

@@ -51,7 +51,7 @@ class ChatRow(msgspec.Struct, frozen=True, kw_only=True):
     >>> import asyncio
     >>> from usechat.chats import MemoryChats
     >>> question = {"id": "u1", "role": "user", "parts": [{"type": "text", "text": "Hello"}]}
-    >>> async def main(chats: ChatStore):
+    >>> async def main(chats):
     ...     await chats.begin(ChatRequest.parse({"id": "c1", "messages": [question]}), owner="ada", run_id="r1")
     ...     return await chats.change("c1", owner="ada", title="A greeting", pinned=True)
     >>> row = asyncio.run(main(MemoryChats()))
@@ -134,7 +134,7 @@ class LostAnswer(msgspec.Struct, frozen=True):
     >>> import asyncio
     >>> from usechat.chats import MemoryChats
     >>> question = {"id": "u1", "role": "user", "parts": [{"type": "text", "text": "Hello"}]}
-    >>> async def main(chats: ChatStore):
+    >>> async def main(chats):
     ...     await chats.begin(ChatRequest.parse({"id": "c1", "messages": [question]}), owner="ada", run_id="r1")
     ...     return await chats.collect_lost()
     >>> [lost.claim.run_id for lost in asyncio.run(main(MemoryChats(lease=0)))]

@@ -23,7 +23,7 @@ class LoadedChat(msgspec.Struct, frozen=True, kw_only=True):
     >>> import asyncio
     >>> from usechat.chats import MemoryChats
     >>> question = {"id": "u1", "role": "user", "parts": [{"type": "text", "text": "Hello"}]}
-    >>> async def main(chats: ChatStore):
+    >>> async def main(chats):
     ...     await chats.begin(ChatRequest.parse({"id": "c1", "messages": [question]}), owner="ada", run_id="r1")
     ...     return await chats.load("c1", owner="ada")
     >>> loaded = asyncio.run(main(MemoryChats()))
