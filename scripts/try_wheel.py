@@ -47,7 +47,7 @@ def try_with(version: str, wheel: Path, directory: Path) -> bool:
     usechat = directory / "bin" / "usechat"
     said = subprocess.run([usechat, "--version"], check=True, capture_output=True, text=True, cwd=directory).stdout
     assert __version__ in said, said
-    assert "usechat serve" in subprocess.run([usechat, "--help"], check=True, capture_output=True, text=True).stdout
+    assert "serve an agent" in subprocess.run([usechat, "--help"], check=True, capture_output=True, text=True).stdout
     ask_demo(usechat, directory)
     return True
 
