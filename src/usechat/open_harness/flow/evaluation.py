@@ -110,12 +110,15 @@ def _serve() -> None:
 
     limit_memory()
     write_frame(sys.stdout.buffer, b"")
+    # Made once: json.loads and json.dumps with options make one for each call.
+    decoder = json.JSONDecoder(parse_float=_read_number, parse_constant=lambda _name: None)
+    encoder = json.JSONEncoder(default=str)
     known: dict[str, Any] = {}
     while (frame := read_frame(sys.stdin.buffer)) is not None:
-        request = json.loads(frame, parse_float=_read_number, parse_constant=lambda _name: None)
+        request = decoder.decode(frame.decode())
         shared = _learn(known, request)
         answers = [_answers(request, shared, scope) for scope in request["scopes"]]
-        write_frame(sys.stdout.buffer, json.dumps(answers, default=str).encode())
+        write_frame(sys.stdout.buffer, encoder.encode(answers).encode())
 
 
 if __name__ == "__main__":
