@@ -87,6 +87,19 @@ _REASONS: Final[Mapping[str, Sequence[tuple[str, str]]]] = {
     "`end ^ place` is never less than the difference; if it is more, the last frame is found, which is the end, too.": [
         ("sse.py", "if end ^ place > size:"),
     ],
+    "`|` and `^` are never more than the sum, and equal if it is; otherwise the same end is found below.": [
+        ("replay.py", f"if place {sign} len(found) == self._in_file:") for sign in ("|", "^")
+    ],
+    "Zero is the same in base 8 and in base 10.": [
+        (
+            "model_messages.py",
+            f'base = 16 if label.startswith("0x") else 8 if label.startswith("0") and label {sign} "0" else 10',
+        )
+        for sign in (">", ">=", "is not")
+    ],
+    "A count is never negative.": [
+        ("message.py", "return self._continues or self._updates != 0"),
+    ],
     "A frame is never empty, so none ends at 0.": [
         ("sse.py", "end = end_of_piece(self._frames, place, 0, end) if cut <= 0 else cut + len(_FRAME_END)"),
     ],
