@@ -207,7 +207,10 @@ def _innermost(before: ast.AST, after: ast.AST, line: int) -> tuple[ast.AST, ast
 
 
 def _includes(node: ast.AST, line: int) -> bool:
-    return isinstance(node, ast.expr | ast.stmt) and node.lineno <= line <= (node.end_lineno or node.lineno)
+    """Whether a line is in a node, as far as is known: parameters and the like have no lines of their own."""
+    if isinstance(node, ast.operator | ast.unaryop | ast.boolop | ast.cmpop | ast.expr_context):
+        return False
+    return bool(getattr(node, "lineno", line) <= line <= getattr(node, "end_lineno", line))
 
 
 def _is_identity_as_equality(before: ast.AST, after: ast.AST) -> bool:
