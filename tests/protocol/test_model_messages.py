@@ -286,6 +286,8 @@ def test_a_call_that_did_not_fail_does_not_take_the_metadata_of_its_result() -> 
         tool("output-available", output=1, providerExecuted=True, resultProviderMetadata=METADATA)
     )
     assert (call, result["providerOptions"]) == (CALL | {"providerExecuted": True}, METADATA)
+    ((_, call),) = converted(tool("pending", resultProviderMetadata=METADATA))
+    assert call == CALL, "in a state that no release knows"
 
 
 @pytest.mark.parametrize(("sdk", "expected"), [("5", {}), ("6", OPTIONS), ("7", OPTIONS)])
