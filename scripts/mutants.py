@@ -90,6 +90,9 @@ _REASONS: Final[Mapping[str, Sequence[tuple[str, str]]]] = {
     "`|` and `^` are never more than the sum, and equal if it is; otherwise the same end is found below.": [
         ("replay.py", f"if place {sign} len(found) == self._in_file:") for sign in ("|", "^")
     ],
+    "The quick way is taken less often, and the other one does the same.": [
+        ("sse.py", f"and len(data) {sign} 2 <= self._maximum") for sign in ("+", "*", "**", "<<", "|", "^")
+    ],
     "Zero is the same in base 8 and in base 10.": [
         (
             "model_messages.py",

@@ -43,7 +43,7 @@ async def test_a_counter_adds_up_until_it_is_reset(clock: Clock) -> None:
     assert await counters.count("a", 5, 60) == (5, 60), "reset at the end of its minute"
 
 
-@pytest.mark.parametrize(("later", "left"), [(59.0, 10_002), (60.0, 1)])
+@pytest.mark.parametrize(("later", "left"), [(59.0, 10_002), (60.0, 1), (61.0, 1)])
 async def test_counters_that_were_reset_are_forgotten_once_there_are_many(
     clock: Clock, later: float, left: int
 ) -> None:
