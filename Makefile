@@ -57,16 +57,18 @@ test: install ## every test, the core covered by its unit tests completely; then
 	$(RUN) pytest -n auto tests/browser
 	@default=$$($(RUN) python -c 'import sys; print("%d.%d" % sys.version_info[:2])'); \
 	export PYENV_VERSION=$$(pyenv versions --bare 2>/dev/null | paste -sd: -); \
-	plain=1; \
+	plain=1; tested=$$default; absent=; \
 	for version in $(PYTHONS); do \
 		if [ $$version = $$default ]; then continue; fi; \
-		if ! $(UV) python find --system $$version >/dev/null 2>&1; then echo "== Python $$version is absent: not tested"; continue; fi; \
+		if ! $(UV) python find --system $$version >/dev/null 2>&1; then absent="$$absent $$version"; continue; fi; \
 		echo "== Python $$version$$([ $$plain = 1 ] && echo , over plain ASGI)"; \
 		USECHAT_TEST_PLAIN_ASGI=$$plain UV_PROJECT_ENVIRONMENT=.venv-$$version $(UV) run --quiet --python $$version --no-default-groups --group test \
 			pytest $(OTHER_PYTHON) || exit 1; \
-		plain=0; \
+		plain=0; tested="$$tested $$version"; \
 	done; \
-	if [ $$plain = 1 ]; then USECHAT_TEST_PLAIN_ASGI=1 $(RUN) pytest $(OTHER_PYTHON); fi
+	if [ $$plain = 1 ]; then USECHAT_TEST_PLAIN_ASGI=1 $(RUN) pytest $(OTHER_PYTHON) || exit 1; fi; \
+	echo "== Tested with Python $$tested."; \
+	if [ -n "$$absent" ]; then echo "== NOT TESTED with Python$$absent: not installed on this machine."; fi
 
 # Their packages conflict with those of the other environment (tool.uv.conflicts).
 FRAMEWORKS := UV_PROJECT_ENVIRONMENT=.venv-frameworks $(UV) run --quiet --no-default-groups --group frameworks

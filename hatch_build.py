@@ -22,8 +22,10 @@ class PageBuildHook(BuildHookInterface[Any]):
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
         """Build the page. A checkout that is installed as it is has the documentation beside the package."""
         if self.target_name == "wheel" and version != "editable":
-            pages = [Path(self.root) / "README.md", *(Path(self.root) / "docs").glob("*.md")]
-            build_data["force_include"] |= {str(page): f"usechat/demo/docs/{page.name}" for page in pages}
+            docs = Path(self.root) / "docs"
+            pages = {page: page.relative_to(docs) for page in (*docs.glob("*.md"), *docs.glob("frameworks/*.md"))}
+            pages[Path(self.root) / "README.md"] = Path("README.md")
+            build_data["force_include"] |= {str(page): f"usechat/demo/docs/{name}" for page, name in pages.items()}
         if self._is_built() or self._is_unwanted():
             return
         web = Path(self.root) / "web"

@@ -6,6 +6,7 @@ import pytest
 
 from tests.browser.chatting import ask, expect, wait_until_idle
 from tests.browser.conftest import OpenPage
+from tests.browser.test_access import serious_findings
 from tests.server.process import ServeProcess, serve_process
 
 
@@ -20,7 +21,7 @@ def test_a_question_is_answered_by_a_flow_with_sources(open_page: OpenPage, demo
     page.get_by_role("button", name="How does a page resume after a reload?").click()
     expect(page.get_by_role("button", name="search_docs Done")).to_be_visible()
     source = page.locator(".sources a").first
-    expect(source).to_have_text("serving.md")
+    expect(source).to_have_text("Serving: Resume")
     wait_until_idle(page)
     dividers = page.get_by_label("Assistant").get_by_role("separator").all_inner_texts()
     assert dividers == ["researcher", "writer"]
@@ -28,9 +29,26 @@ def test_a_question_is_answered_by_a_flow_with_sources(open_page: OpenPage, demo
     expect(flow).to_contain_text("usechat-guide complete")
     with page.expect_popup() as popup:
         source.click()
-    expect(popup.value.locator("body")).to_contain_text("# Serving")
     cited = page.locator(".markdown a").first
-    assert str(cited.get_attribute("href")).endswith("docs/serving.md")
+    assert str(cited.get_attribute("href")).endswith("docs/serving.md#resume")
+    text = popup.value
+    expect(text.get_by_role("heading", name="Resume", exact=True)).to_be_in_viewport()
+    expect(text.get_by_role("heading", name="Serving", exact=True)).not_to_be_in_viewport()
+    assert serious_findings(text) == []
+    text.set_viewport_size({"width": 390, "height": 780})
+    assert text.evaluate("document.documentElement.scrollWidth <= innerWidth")
+    text.emulate_media(color_scheme="dark")
+    assert serious_findings(text) == []
+    link = text.get_by_role("link", name="Store your chats").first
+    link.click()
+    expect(text.get_by_role("heading", level=1, name="Store your chats")).to_be_visible()
+
+
+def test_a_text_that_is_not_there_is_said_so(open_page: OpenPage, demo: ServeProcess) -> None:
+    page = open_page(f"{demo.url}/")
+    for path in ("docs/nothing.md", "//example.org/evil.md", "../secret.md"):
+        page.goto(f"{demo.url}/?text={path}")
+        expect(page.get_by_role("alert")).to_have_text("There is no such text.")
 
 
 @pytest.mark.parametrize(("button", "said"), [("Approve", "The notes are gone."), ("Deny", "Then the notes stay.")])
@@ -75,6 +93,6 @@ def test_a_reload_in_the_middle_of_a_flow_goes_on(open_page: OpenPage, demo: Ser
     ask(page, "Which metrics are exposed to Prometheus?")
     expect(page.get_by_role("separator", name="Node writer")).to_be_visible()
     page.reload()
-    expect(page.get_by_text("This is from metrics.md")).to_be_visible()
+    expect(page.get_by_text("From Metrics, spans and logs")).to_be_visible()
     wait_until_idle(page)
     expect(page.get_by_role("button", name="search_docs Done")).to_have_count(1)

@@ -5,6 +5,7 @@ import re
 import pytest
 
 from tests.demo.asking import answered, cited, texts, tools, user
+from usechat.demo.library import library
 from usechat.demo.script import NOTHING_FOUND
 
 QUESTIONS = {
@@ -21,7 +22,7 @@ QUESTIONS = {
     "Which metrics are exposed to Prometheus?": "metrics.md",
     "Are there alerts?": "metrics.md",
     "Does it write OpenTelemetry spans?": "metrics.md",
-    "Which formats can the check report have?": "check.md",
+    "Which formats can the check report have?": "cli.md",
     "What does UC014 mean, a compressed stream?": "rules.md",
     "Which AI SDK release knows which chunk?": "releases.md",
     "How are Python values turned into JSON?": "values.md",
@@ -31,11 +32,16 @@ QUESTIONS = {
 }
 
 
+def prose(text: str) -> str:
+    """A page without its code."""
+    return re.sub(r"```.*?```|`[^`\n]*`", "", text, flags=re.DOTALL)
+
+
 @pytest.mark.parametrize(("question", "page"), QUESTIONS.items(), ids=QUESTIONS)
 async def test_the_right_page_is_cited(question: str, page: str) -> None:
     message = await answered(user(question), chat=question)
-    assert cited(message)[0] == f"docs/{page}"
-    assert f"(docs/{page})" in texts(message)[-1]
+    assert cited(message)[0].startswith(f"docs/{page}#")
+    assert f"({cited(message)[0]})" in texts(message)[-1]
 
 
 async def test_what_the_documentation_does_not_say_is_said_so() -> None:
@@ -44,21 +50,47 @@ async def test_what_the_documentation_does_not_say_is_said_so() -> None:
     assert cited(message) == []
 
 
+async def test_the_nearest_headings_are_named_when_nothing_was_found() -> None:
+    message = await answered(user("Do the giraffes, zebras, hippos and okapis of a zoo need Redis?"), chat="giraffes")
+    said = texts(message)[-1]
+    assert said.startswith(f"{NOTHING_FOUND} The nearest headings: [")
+    assert "(docs/serving.md#several-workers-share-runs-with-redis)" in said
+    assert cited(message) == []
+
+
+async def test_no_text_names_files_or_tools() -> None:
+    for question in ("How do I add a stop button?", "What is (17 + 4) * 2?", "What is the weather in Lisbon?"):
+        message = await answered(user(question), chat=f"plumbing {question}")
+        shown = re.sub(r"\]\([^)]*\)", "]", "\n".join(texts(message)))
+        assert not re.search(r"\.md\b|search_docs|calculate said|Error:", shown)
+
+
+def test_each_link_of_a_page_leads_to_a_section_or_to_the_web() -> None:
+    pages = library().pages
+    links = [
+        (name, link) for name, text in pages.items() for link in re.findall(r"\[[^\]]*\]\(([^)\s]+)\)", prose(text))
+    ]
+    known = {section.link for section in library().sections} | {f"docs/{name}" for name in pages}
+    lost = [(name, link) for name, link in links if "://" not in link and link not in known]
+    assert [each for each in lost if each[1].partition("#")[0] not in known] == []
+    assert links
+
+
 @pytest.mark.parametrize(
     ("question", "begins", "page"),
     [
         ("What is usechat?", "The Python side of `useChat`", "README.md"),
         ("What is Agent Ops?", "An agent session runs behind a WebSocket", "agent-ops.md"),
         ("What does the demo do?", "**The page and the demo**:", "page.md"),
-        ("resume", "**Resume**:\n\n```tsx", "serving.md"),
-        ("What is 7 * 6 and how do I resume?", "The result is **42**.\n\n**Resume**:", "serving.md"),
+        ("resume", "**Serving: Resume**:\n\n```tsx", "serving.md"),
+        ("What is 7 * 6 and how do I resume?", "The result is **42**.\n\n**Serving: Resume**:", "serving.md"),
     ],
 )
 async def test_an_answer_reads_like_one(question: str, begins: str, page: str) -> None:
     message = await answered(user(question), chat=question)
     answer = texts(message)[-1]
     assert answer.startswith(begins)
-    assert cited(message)[0] == f"docs/{page}"
+    assert cited(message)[0].startswith(f"docs/{page}#")
     assert answer.count("```") % 2 == 0
     assert not re.search(r"\]\((?!docs/|https?:)", answer), "each link leads somewhere"
 

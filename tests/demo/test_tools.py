@@ -21,12 +21,12 @@ def test_nothing_else_is_calculated(expression: str) -> None:
 
 def test_sections_are_found_the_best_first() -> None:
     found = search_docs("stop button")
-    assert found[0]["section"] == "serving.md#a-stop-button"
-    assert found[0]["heading"] == "A stop button"
+    assert found["found"][0]["section"] == "Serving: A stop button"
+    assert found["nearest"] == []
 
 
 def test_nothing_is_found_for_words_that_mean_nothing() -> None:
-    assert search_docs("what is it about?") == []
+    assert search_docs("what is it about?") == {"found": [], "nearest": []}
 
 
 def test_the_weather_is_never_known() -> None:

@@ -398,7 +398,8 @@ def test_unfinished_calls_can_be_ignored(part: Json, majors: str) -> None:
 
 
 def test_a_state_of_another_type_counts_as_unfinished() -> None:
-    calls = [tool("x") | {"state": state} for state in (None, {}, ["output-error"], 1)]
+    states: list[Any] = [None, {}, ["output-error"], 1]
+    calls = [tool("x") | {"state": state} for state in states]
     kept = [model_messages([said("user", *calls)], sdk=sdk, ignore_incomplete_tool_calls=True) for sdk in MAJORS]
     assert kept == [[{"role": "user", "content": []}]] * 3
 

@@ -43,6 +43,7 @@ def client(built: Path, *, settings: PageSettings | None = None, authorize: Any 
         settings=settings or PageSettings(),
         authorize=authorize,
         directory=built,
+        texts={"/docs/serving.md": "# Serving"},
     )
     prefixed = Starlette(routes=[Mount("/under/a/prefix", app), Mount("/", app)])
     return httpx2.AsyncClient(transport=httpx2.ASGITransport(prefixed), base_url="http://test")
@@ -104,6 +105,15 @@ async def test_files_are_compressed_for_those_who_take_it(built: Path, accepted:
     answered = await client(built).get("/assets/index-1a2b.js", headers={"accept-encoding": accepted})
     assert answered.headers.get("content-encoding") == encoding
     assert answered.text == "let page;"
+
+
+@pytest.mark.parametrize("prefix", ["", "/under/a/prefix"])
+async def test_a_text_is_shown_by_the_page_to_browsers_and_is_plain_for_others(built: Path, prefix: str) -> None:
+    address = f"{prefix}/docs/serving.md"
+    opened = await client(built).get(address, headers={"accept": "text/html,*/*"})
+    assert (opened.status_code, opened.headers["location"]) == (303, f"{prefix}/?text=docs/serving.md")
+    read = await client(built).get(address)
+    assert (read.headers["content-type"], read.text) == ("text/plain; charset=utf-8", "# Serving")
 
 
 async def test_the_rest_is_passed_on(built: Path) -> None:

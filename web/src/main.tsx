@@ -2,9 +2,16 @@ import { createRoot } from "react-dom/client";
 import { Page } from "./page";
 import { readSettings } from "./settings";
 import { SharedChat } from "./shared-chat";
+import { TextPage } from "./text-page";
 import "./styles.css";
 
 const root = document.getElementById("root");
-const token = new URLSearchParams(location.search).get("shared");
+const query = new URLSearchParams(location.search);
+const [token, text] = [query.get("shared"), query.get("text")];
 const settings = readSettings();
-if (root) createRoot(root).render(token ? <SharedChat settings={settings} token={token} /> : <Page settings={settings} />);
+if (root) createRoot(root).render(shown());
+
+function shown() {
+  if (token) return <SharedChat settings={settings} token={token} />;
+  return text ? <TextPage settings={settings} path={text} /> : <Page settings={settings} />;
+}

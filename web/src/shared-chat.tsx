@@ -1,12 +1,9 @@
 import type { UIMessage } from "ai";
-import { Moon, Sun } from "lucide-react";
-import { Tooltip } from "radix-ui";
 import { useEffect, useState } from "react";
 import { Conversation } from "./components/conversation";
 import { Message } from "./components/message";
 import type { Settings } from "./settings";
-import { useTheme } from "./theme";
-import { IconButton } from "./ui/button";
+import { ReaderFrame } from "./ui/reader-frame";
 
 interface Shared {
   title: string;
@@ -24,7 +21,6 @@ const READ_ONLY = {
 
 /** A chat that somebody shared by a link: it can be read, and nothing else. */
 export function SharedChat({ settings, token }: { settings: Settings; token: string }) {
-  const [theme, toggleTheme] = useTheme();
   const [shared, setShared] = useState<Shared>();
   const [failure, setFailure] = useState<string>();
   useEffect(() => {
@@ -40,40 +36,27 @@ export function SharedChat({ settings, token }: { settings: Settings; token: str
     document.title = shared?.title ?? settings.title;
   }, [shared, settings]);
   return (
-    <Tooltip.Provider delayDuration={400}>
-      <div className="flex h-full flex-col">
-        <header className="screen-only flex h-14 shrink-0 items-center gap-3 border-b border-line px-4">
-          <h1 className="min-w-0 flex-1 truncate text-[0.9375rem] font-medium">{shared?.title ?? settings.title}</h1>
-          <span className="rounded-full bg-muted px-3 py-1 text-xs font-medium whitespace-nowrap text-soft">Shared, read-only</span>
-          <IconButton
-            icon={theme === "dark" ? Sun : Moon}
-            label={theme === "dark" ? "Light mode" : "Dark mode"}
-            onClick={toggleTheme}
+    <ReaderFrame title={<h1 className="truncate">{shared?.title ?? settings.title}</h1>} note="Shared, read-only">
+      <Conversation busy={false}>
+        {failure && (
+          <p role="alert" className="m-auto text-soft">
+            {failure}
+          </p>
+        )}
+        {shared?.messages.map((message) => (
+          <Message
+            key={message.id}
+            message={message}
+            streaming={false}
+            busy={false}
+            editing={false}
+            failed={false}
+            versions=""
+            rating={undefined}
+            {...READ_ONLY}
           />
-        </header>
-        <main className="flex min-h-0 min-w-0 flex-1 flex-col">
-          <Conversation busy={false}>
-            {failure && (
-              <p role="alert" className="m-auto text-soft">
-                {failure}
-              </p>
-            )}
-            {shared?.messages.map((message) => (
-              <Message
-                key={message.id}
-                message={message}
-                streaming={false}
-                busy={false}
-                editing={false}
-                failed={false}
-                versions=""
-                rating={undefined}
-                {...READ_ONLY}
-              />
-            ))}
-          </Conversation>
-        </main>
-      </div>
-    </Tooltip.Provider>
+        ))}
+      </Conversation>
+    </ReaderFrame>
   );
 }

@@ -429,7 +429,7 @@ class AgUiAdapter:
         call_id, content = event["toolCallId"], event["content"]
         self._waiting.discard(call_id)
         is_provided = _is_provided(call_id)
-        self._is_step_open = self._is_step_open and bool(is_provided)  # a provider goes on in the same answer
+        self._is_step_open = self._is_step_open and bool(is_provided)  # a provider continues in the same answer
         if call_id in self._denied:
             yield ToolDenied(call_id, self._denied[call_id])
             return

@@ -158,7 +158,7 @@ class AgnoSource(FrameworkSource[Any]):
         kind = ("agno.run.team", "TeamRunOutput") if is_team else ("agno.run.agent", "RunOutput")
         run = getattr(imported(kind[0], "agno", "agno"), kind[1]).from_dict(json.loads(state))
         tools = {tool.tool_call_id: tool for tool in run.tools or ()}
-        for requirement in run.requirements or ():  # an answer must reach the execution that the run goes on with
+        for requirement in run.requirements or ():  # an answer must reach the execution that the run continues
             call_id = requirement.tool_execution.tool_call_id
             requirement.tool_execution = tools.get(call_id, requirement.tool_execution)
         return run

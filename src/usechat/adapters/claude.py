@@ -236,8 +236,8 @@ class _Permissions:
 class ClaudeAdapter:
     """Turns the messages of one turn into parts.
 
-    ``known_calls`` are the calls that the page has already, when a turn goes on; ``denied`` are those that a person has
-    denied, with the reasons.
+    ``known_calls`` are the calls that the page has already, when a turn continues; ``denied`` are those that a person
+    has denied, with the reasons.
 
     >>> list(ClaudeAdapter().close())
     [Error(error_text='The answer ended before it was complete.', usage=None, metadata=None, lane='')]

@@ -213,7 +213,7 @@ def without_provider_calls(messages: Iterable[ModelMessage]) -> Iterator[ModelMe
 
 
 def calls_of(turn: Turn) -> frozenset[str]:
-    """Return the ids of the calls in the message that this turn goes on with: the page knows them already."""
+    """Return the ids of the calls in the message that this turn continues: the page knows them already."""
     continued = turn.request.continues
     parts: list[Any] = [] if continued is None else list(continued["parts"])
     calls = (part for part in parts if is_static_tool(part["type"]) or is_dynamic_tool(part["type"]))

@@ -37,8 +37,8 @@ EventT_contra = TypeVar("EventT_contra", contravariant=True)
 class AdapterClass(Protocol[EventT_contra]):
     """The class of an adapter.
 
-    ``known_calls`` are the calls that the page has already, when a turn goes on; ``denied`` are those that a person has
-    denied, with the reasons.
+    ``known_calls`` are the calls that the page has already, when a turn continues; ``denied`` are those that a person
+    has denied, with the reasons.
     """
 
     def __call__(

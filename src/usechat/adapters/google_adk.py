@@ -12,7 +12,7 @@ What was regenerated or edited is rewound. A session that does not exist is fill
 
 **Pauses.** Tools with ``require_confirmation`` ask for an approval, whose id is that of ADK's own request.
 A ``LongRunningFunctionTool`` that returns nothing waits for an output of the page. The session has all that is needed
-to go on.
+to continue.
 """
 
 import json

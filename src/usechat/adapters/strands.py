@@ -129,7 +129,7 @@ def _encoded(snapshot: Any) -> bytes:
 
 
 def _results_so_far(snapshot: Any) -> list[Any]:
-    """Return the results of calls that ran beside those that wait. Strands tells them only when it goes on."""
+    """Return the results of calls that ran beside those that wait. Strands tells them only when it continues."""
     pending = snapshot.data["interrupt_state"].get("pending_tool_execution") or {}
     return [{"toolResult": result} for result in pending.get("completed_tool_results", ())]
 

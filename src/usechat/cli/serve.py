@@ -88,7 +88,7 @@ def add_kinds(parser: argparse.ArgumentParser) -> Iterator[tuple[str, Mapping[st
         options = OptionGroup(group, taken)
         try:
             kind.add_options(options)
-        except Exception as error:  # whatever a package of others does; other kinds go on
+        except Exception as error:  # whatever a package of others does; other kinds continue
             group.description = f"its options cannot be used: {error}"
         yield name, options.flags
 

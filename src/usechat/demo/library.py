@@ -1,155 +1,304 @@
-"""The project's own documentation, cut into sections that can be searched."""
+"""The project's own documentation, cut into sections that can be searched.
 
+Each section is a row in an index of SQLite's full-text search, with the porter stemmer. It has a field each for the
+title of its page, its heading, other words for what it is about (``vocabulary.toml``), its prose and its code.
+
+Each word of a question is looked up on its own, with its synonyms. A section scores the sum over the words, times the
+share of the question's meaning that it covers: below ``_ENOUGH`` nothing was found. A word means more the fewer
+sections hold it, and little if it is in no title, heading or vocabulary.
+"""
+
+import math
+import posixpath
 import re
 import sqlite3
-from collections.abc import Iterator, Mapping
-from functools import cache
+import tomllib
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cache, lru_cache
 from importlib.resources import files
 from importlib.resources.abc import Traversable
+from itertools import pairwise
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 import msgspec
 
 from usechat.errors import LibraryMissing
 
-__all__ = ["Library", "Section", "library", "words_of"]
+__all__ = ["Found", "Library", "Section", "Vocabulary", "library", "read_vocabulary", "words_of"]
 
 _UNREAD: Final = frozenset(
-    {"ARCHITECTURE.md", "CHANGELOG.md", "CONTRIBUTING.md", "open-harness-tests.md", "specification.md"}
+    {"ARCHITECTURE.md", "CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md", "open-harness-tests.md", "specification.md"}
 )
 """Pages for contributors: they match every query and answer no user's question."""
-_WEIGHTS: Final = {"cli.md": 0.5, "rules.md": 0.5, "agent-ops.md": 0.7, "genkit.md": 0.7}
+_WEIGHTS: Final = {
+    "README": 0.8,
+    "cli": 0.7,
+    "rules": 0.6,
+    "agent-ops": 0.7,
+    "genkit": 0.7,
+    "frameworks": 0.7,
+    "tutorial": 0.7,
+}
 """Lists of all options and rules, and what only some need: they answer when no other page does as well."""
+_FIELDS: Final = {"title": 1.2, "heading": 1.4, "keywords": 1.5, "prose": 0.6, "code": 0.2}
+"""What a word in each field is worth."""
+_LONG_FIELDS: Final = frozenset({"prose", "code"})
+"""Fields in which it matters how often a word is there, and in how long a text."""
+_SYNONYM: Final = 0.35
+"""What a synonym is worth, beside the word itself."""
+_PAIR: Final = 1.2
+"""What two words that stand close to each other as in the question are worth, beside the words themselves."""
+_HEADED: Final = 0.6
+"""What a heading is worth whose words are those of the question."""
+_NAMED: Final = 1.3
+"""What a page is worth whose name is in the question."""
+_LIGHT: Final = 0.4
+"""What a word of everyday language is worth, beside one of the field."""
+_UNKNOWN: Final = 0.5
+"""What a word that is nowhere counts, beside one that is in a single section."""
+_LEAST: Final = 0.1
+"""What a word means that is in every section."""
+_ENOUGH: Final = 0.35
+"""The share of a question's meaning that a section must cover."""
 _WORD: Final = re.compile(r"[a-z0-9]+(?:[._-][a-z0-9]+)*", re.IGNORECASE)
 _COMMON: Final = frozenset(
     _WORD.findall(
-        "a about all also am an and any are as at be been but by bye can could did do does doing explain for from get"
-        " give good had happens has have hello hey hi how i if in into is it its just kind like make many me mean means"
-        " more much my need no not of on one only or our out over please say should so some tell than thank thanks that"
-        " the their them then there these they this to up us usechat use used using want was we were what when where"
-        " which who why will with without work works would you your"
+        "a able about actually after again all also always am an and another any anything are as at be because"
+        " been before being best but by bye can cannot could did do does doesn doing don done each either else"
+        " ever every explain for from front get gets getting give gives go goes going good got had happen happens"
+        " has have having hello help here hey hi how i if in instead into is isn it its just keep keeps kind know"
+        " least let like ll make makes many may me mean means might mine more most much must my need needs no not"
+        " now of off on once one ones only or other our out over own please possible put re really recommended"
+        " right run running runs s same say see seem should show shown so some something sometimes still such sure"
+        " t take takes tell than thank thanks that the their them then there these they thing things this those"
+        " through to too try two up us use usechat used user users uses using ve very via want wants was way we"
+        " well were what whats when where whether which while who whole why will with within without won work"
+        " works would yet you your"
     )
 )
-_SYNONYMS: Final[Mapping[str, tuple[str, ...]]] = {
-    "abort": ("stop", "cancel"),
-    "attachment": ("file",),
-    "attachments": ("files",),
-    "cancel": ("stop",),
-    "ci": ("github", "junit"),
-    "cors": ("origins",),
-    "credentials": ("token", "authentication"),
-    "database": ("postgresql", "sqlite"),
-    "db": ("database",),
-    "delete": ("deletes", "privacy"),
-    "deploy": ("deploying", "uvicorn"),
-    "disconnect": ("connection", "resume"),
-    "exception": ("error",),
-    "exceptions": ("errors",),
-    "history": ("messages", "chats"),
-    "install": ("pip",),
-    "jwt": ("json web tokens",),
-    "kill": ("stop", "shutting down"),
-    "load": ("loaded",),
-    "login": ("authentication", "token"),
-    "monitor": ("metrics",),
-    "monitoring": ("metrics",),
-    "nginx": ("proxies", "proxy"),
-    "password": ("token",),
-    "persist": ("store", "stored"),
-    "postgres": ("postgresql",),
-    "reconnect": ("resume",),
-    "refresh": ("reload", "resume"),
-    "restart": ("shutting down", "deploying"),
-    "save": ("store", "stored"),
-    "scale": ("workers",),
-    "security": ("authentication", "access"),
-    "sqlite": ("database",),
-    "terminal": ("command",),
-    "test": ("tests",),
-    "typescript": ("types",),
-    "validate": ("check",),
-    "workers": ("processes",),
-}
-"""Words of questions, and words of the documentation that mean the same."""
+_FENCE: Final = re.compile(r"^(```.*?^```)", re.DOTALL | re.MULTILINE)
+_LINK: Final = re.compile(r"(!?)\[([^\]]*)\]\(([^)\s]+)\)")
+_EVERYDAY: Final = frozenset(
+    _WORD.findall(
+        "ability above across add adding agent already answer anybody anyone app appear apply around ask bad"
+        " become begin behave behind below better between big bit both bring brought build built busy buy call"
+        " came case cause change changed check choice choose choosing clean clear clever click clicked clicks code"
+        " come comes company complete comply config configure configured connect consider contain correct"
+        " correctly create current currently customer customers cut cutting day decide decides deep define detail"
+        " detect differ different difficult easily easy end ends enough everybody everyone everything exactly"
+        " existing expect expensive few fill find finished first fit follow following form found full further hand"
+        " handle happening hard hear hit hits hold idea important include includes inside involved keep kept"
+        " laptop last later lead learn left less life line lines list little live lives long look looking looks"
+        " lot low machine main mention middle missing moment month move multi must myself name necessary never new"
+        " next nobody note number offer often old onto option order others paid paying people person phone piece"
+        " place plan plug point pop pops position prefer press pressed prevent problem project proper properly"
+        " provide push quick quickly quite rather reach read readable reading real reason receive refuse refuses"
+        " reply report request requests require required rest result return round safe said second seconds seems"
+        " send sends separate set setting several short simple simply since single small solve somebody somehow"
+        " someone somewhere soon sort special specific standard start started state stay stays straight strange"
+        " style suddenly support supported supports talk team text think third time times today together told top"
+        " total toward true turn type typical understand until useful usual usually value visitor visitors wait"
+        " watch week went white word words world write writes writing written wrong year years"
+    )
+)
+"""Words that a question may have for any reason."""
 
 
 class Section(msgspec.Struct, frozen=True):
-    """One section of a page: ``id`` is ``page.md#heading``."""
+    """One section of a page: ``id`` is ``page.md#heading``, as links name it; ``title`` is that of the page."""
 
     id: str
     page: str
+    title: str
     heading: str
     text: str
+
+    @property
+    def name(self) -> str:
+        """What readers see: the page's title and the heading."""
+        return self.title if self.is_first else f"{self.title}: {self.heading}"
+
+    @property
+    def link(self) -> str:
+        """The address of the section, relative to the chat page."""
+        return f"docs/{self.id}"
+
+    @property
+    def is_first(self) -> bool:
+        """Whether it begins its page: its heading is the page's title."""
+        return self.heading == self.title
+
+
+class Vocabulary(NamedTuple):
+    """Words that readers use: ``synonyms`` of words, and ``keywords`` of sections, by id."""
+
+    synonyms: Mapping[str, tuple[str, ...]]
+    keywords: Mapping[str, str]
+
+
+class Found(NamedTuple):
+    """What a search brought: the sections that answer, best first, and those that come nearest if none does."""
+
+    sections: list[Section]
+    nearest: list[Section]
+
+
+class _Match(NamedTuple):
+    """How well a section holds one word of a question."""
+
+    score: float
+    in_heading: float = 0.0
+
+
+class _Word(NamedTuple):
+    """One word of a question: how much it means, and the sections that hold it, by row."""
+
+    meaning: float
+    is_central: bool
+    matches: Mapping[int, _Match]
 
 
 class Library:
     """Pages whose sections are in an index of SQLite's full-text search."""
 
-    def __init__(self, pages: Mapping[str, str]) -> None:
+    def __init__(self, pages: Mapping[str, str], vocabulary: Vocabulary) -> None:
         self._pages = pages
-        sections = [section for name, text in pages.items() for section in _sections(name, text)]
-        self._sections = {section.id: section for section in sections}
+        self._synonyms = vocabulary.synonyms
+        phrases = {word for words in vocabulary.synonyms.values() for word in words if " " in word}
+        longest_first = sorted(phrases, key=lambda phrase: (-len(phrase), phrase))
+        self._phrases = re.compile(rf"\b(?:{'|'.join(map(re.escape, longest_first))})\b") if phrases else None
+        self._sections = [section for name, text in pages.items() for section in _sections(name, text)]
+        self._by_name = {section.name: section for section in self._sections}
+        self._look_up_once = lru_cache(maxsize=1000)(self._look_up)
         self._index = sqlite3.connect(":memory:", check_same_thread=False)
-        self._index.execute(
-            "CREATE VIRTUAL TABLE sections USING fts5(id UNINDEXED, page, heading, text, tokenize=porter)"
-        )
-        rows = [(section.id, section.page, section.heading, section.text) for section in sections]
-        self._index.executemany("INSERT INTO sections VALUES (?, ?, ?, ?)", rows)
-
-    def search(self, question: str, limit: int = 3) -> list[Section]:
-        """Return the sections that answer best; none when the words of the question are hardly there."""
-        words = words_of(question) or ["usechat"] * ("usechat" in question.lower())
-        found = [(self._covered(name, words), score, name) for name, score in self._ranked(words)] if words else []
-        # More than half of the words must be there; a page that is about nothing else begins with the answer.
-        about = self._about(words)
-        enough = [
-            (about.get(name, 99), -(covered + self._headed(name, words)) * score, name)
-            for covered, score, name in found
-            if 2 * covered > len(words)
+        columns = ", ".join(_FIELDS)
+        self._index.execute(f"CREATE VIRTUAL TABLE sections USING fts5({columns}, tokenize='porter unicode61')")
+        rows = [
+            (row, *_fields(section, vocabulary.keywords.get(section.id, "")))
+            for row, section in enumerate(self._sections)
         ]
-        return [self._sections[name] for *_, name in sorted(enough, key=lambda each: each[:2])][:limit]
+        self._index.executemany(f"INSERT INTO sections (rowid, {columns}) VALUES (?, ?, ?, ?, ?, ?)", rows)
+
+    def search(self, question: str, limit: int = 3) -> Found:
+        """Find the sections that answer a question."""
+        words = self._words_of(question) or ["usechat"] * ("usechat" in question.lower())
+        looked_up = [self._look_up_once(word) for word in words]
+        meaning = sum(word.meaning for word in looked_up) or 1.0
+        shares = {
+            row: sum(word.meaning for word in looked_up if row in word.matches) / meaning
+            for row in {row for word in looked_up for row in word.matches}
+        }
+        scores = self._scores(words, looked_up)
+        best = sorted(shares, key=lambda row: (-scores[row] * shares[row], row))
+        central = {row for word in looked_up if word.is_central for row in word.matches}
+        enough = [self._sections[row] for row in best if shares[row] > _ENOUGH and row in central]
+        nearest = [self._sections[row] for row in best if row in central]
+        return Found(enough[:limit], [] if enough else nearest[:limit])
 
     def get(self, name: str) -> Section | None:
-        """Return a section by its id."""
-        return self._sections.get(name)
+        """Return a section by its name."""
+        return self._by_name.get(name)
 
     @property
     def pages(self) -> Mapping[str, str]:
-        """The whole pages, by name."""
-        return self._pages
+        """The whole pages, by name; their links are relative to the chat page."""
+        return {name: self._with_links(name, text) for name, text in self._pages.items()}
 
-    def _ranked(self, words: list[str]) -> list[tuple[str, float]]:
-        """Return the sections that hold some of the words, with a score that is higher for those that fit better."""
-        wanted = " OR ".join(map(_matching, words))
-        query = "SELECT id, page, -bm25(sections, 0, 4, 6, 1) FROM sections WHERE sections MATCH ?"
-        return [(name, score * _WEIGHTS.get(page, 1)) for name, page, score in self._index.execute(query, (wanted,))]
+    def _with_links(self, page: str, text: str) -> str:
+        """Let links lead to the pages that are there. Images are left out, and links to other files are their text."""
+        at = "" if page == "README.md" else "docs/"
 
-    def _about(self, words: list[str]) -> dict[str, int]:
-        """Return the first sections of pages whose name or title holds all of the words, and how many more it holds."""
-        first = {section.page: section for section in reversed(self._sections.values())}
-        titles = {
-            section.id: set(re.findall(r"[a-z0-9]+", f"{section.page} {section.heading}".lower()))
-            for section in first.values()
-        }
-        return {name: len(title - set(words)) for name, title in titles.items() if set(words) <= title}
+        def rewrite(found: re.Match[str]) -> str:
+            image, label, target = found.groups()
+            if image or "://" in target:
+                return "" if image else found[0]
+            path, _, fragment = target.partition("#")
+            whole = posixpath.normpath(posixpath.join(posixpath.dirname(at + page), path)) if path else at + page
+            name = whole.removeprefix("docs/")
+            anchor = f"#{fragment}" if fragment else ""
+            return f"[{label}](docs/{name}{anchor})" if name in self._pages else label
 
-    def _covered(self, name: str, words: list[str]) -> int:
-        """Count the words that are in a section, its heading or its page's name."""
-        return sum(self._holds(name, _matching(word)) for word in words)
+        pieces = _FENCE.split(text)
+        pieces[::2] = [_LINK.sub(rewrite, piece) for piece in pieces[::2]]
+        return "".join(pieces)
 
-    def _headed(self, name: str, words: list[str]) -> int:
-        """Count the words that are in the heading of a section: what a section is called, it is about."""
-        return sum(self._holds(name, f"heading : {_matching(word)}") for word in words)
+    @property
+    def sections(self) -> Sequence[Section]:
+        """All sections, page by page."""
+        return self._sections
 
-    def _holds(self, name: str, wanted: str) -> int:
-        query = "SELECT count(*) FROM sections WHERE id = ? AND sections MATCH ?"
-        return int(self._index.execute(query, (name, wanted)).fetchone()[0])
+    def _words_of(self, question: str) -> list[str]:
+        """Return the words of a question that mean something; some mean it only together, such as `front end`."""
+        text = question.lower()
+        together = self._phrases.findall(text) if self._phrases else []
+        return [*together, *words_of(self._phrases.sub(" ", text) if self._phrases else text)]
+
+    def _scores(self, words: list[str], looked_up: list[_Word]) -> dict[int, float]:
+        """Return how well each section fits, by row."""
+        meaning = sum(word.meaning for word in looked_up) or 1.0
+        scores, headed, recalled = defaultdict[int, float](float), defaultdict[int, float](float), dict[int, float]()
+        for word in looked_up:
+            for row, match in word.matches.items():
+                scores[row] += word.meaning * match.score
+                headed[row] += match.in_heading
+                recalled[row] = recalled.get(row, 0) + match.in_heading * word.meaning / meaning
+        for pair in pairwise(words):
+            for row in self._matching(f"NEAR({_quoted(pair[0])} {_quoted(pair[1])}, 3)"):
+                scores[row] += _PAIR
+        for row, recall in recalled.items():
+            section = self._sections[row]
+            heading = [word for word in _WORD.findall(section.heading.lower()) if word in words or word not in _COMMON]
+            precision = min(1.0, headed[row] / max(1, len(heading)))
+            scores[row] *= _weight(section.page, words) * (1 + _HEADED * precision * recall)
+        return scores
+
+    def _look_up(self, word: str) -> _Word:
+        """Find the sections that hold a word or a synonym of it; the better of both counts."""
+        matches, rarity, is_central = dict[int, _Match](), 0.0, False
+        highest = math.log(len(self._sections) + 1)
+        for value, each in [(1.0, word), *((_SYNONYM, other) for other in self._synonyms.get(_stem(word), ()))]:
+            fields = {field: self._matching(f"{field} : {_quoted(each)}") for field in _FIELDS}
+            is_central = is_central or any(fields[field] for field in _FIELDS if field not in _LONG_FIELDS)
+            for row in {row for found in fields.values() for row in found}:
+                score = sum(
+                    weight * (fields[field][row] if field in _LONG_FIELDS else 1)
+                    for field, weight in _FIELDS.items()
+                    if row in fields[field]
+                )
+                in_heading = row in fields["heading"] or (row in fields["title"] and self._sections[row].is_first)
+                matches[row] = max(matches.get(row, _Match(0)), _Match(value * score, value * in_heading))
+            if matches and not rarity:
+                rarity = highest - math.log(len(matches) + 1) + _LEAST
+        is_central = is_central and word not in _EVERYDAY
+        if not matches:
+            return _Word((_LIGHT if word in _EVERYDAY else _UNKNOWN) * highest, False, matches)
+        return _Word(rarity if is_central else _LIGHT * rarity, is_central, matches)
+
+    def _matching(self, query: str) -> dict[int, float]:
+        """Return the rows that match, with scores up to 1."""
+        query_text = "SELECT rowid, -bm25(sections) FROM sections WHERE sections MATCH ?"
+        found = dict(self._index.execute(query_text, (query,)).fetchall())
+        best = max(found.values(), default=1.0)
+        return {row: score / best for row, score in found.items()}
 
 
-def _matching(word: str) -> str:
-    """Return the query for a word and those that mean the same."""
-    return "(" + " OR ".join(f'"{each}"' for each in (word, *_SYNONYMS.get(word, ()))) + ")"
+def _weight(page: str, words: list[str]) -> float:
+    """Return what a page is worth for a question: more than others if the question names it."""
+    names = {*re.split("[/.]", page), *re.split("[/.-]", page)} if page != "README.md" else {"usechat"}
+    if any(word in names for word in words if word not in _EVERYDAY):
+        return _NAMED
+    return _WEIGHTS.get(re.split("[/.]", page)[0], 1.0)
+
+
+def _stem(word: str) -> str:
+    """Return a word without its ending, so that `deletion` has the synonyms of `delete`."""
+    return re.sub(r"(ations?|ions?|ings?|ers?|ed|es|s|e)$", "", word) if len(word) > 4 else word
+
+
+def _quoted(word: str) -> str:
+    return f'"{word}"'
 
 
 def words_of(question: str) -> list[str]:
@@ -160,40 +309,65 @@ def words_of(question: str) -> list[str]:
 @cache
 def library() -> Library:
     """Return the library of this installation."""
-    pages = {page.name: page.read_text(encoding="utf-8") for page in _pages()}
+    pages = dict(_pages())
     if not pages:
         raise LibraryMissing
-    return Library(pages)
+    return Library(pages, read_vocabulary())
 
 
-def _pages() -> Iterator[Traversable]:
-    """Yield the pages, which a wheel carries and a checkout has beside the package."""
+def read_vocabulary() -> Vocabulary:
+    """Read the words; each of a line of synonyms stands for all others."""
+    read = tomllib.loads((files("usechat") / "demo" / "vocabulary.toml").read_text(encoding="utf-8"))
+    synonyms = dict[str, tuple[str, ...]]()
+    for line in read["synonyms"]:
+        for word in line:
+            synonyms[_stem(word)] = (*synonyms.get(_stem(word), ()), *(other for other in line if other != word))
+    return Vocabulary(synonyms, read["keywords"])
+
+
+def _pages() -> Iterator[tuple[str, str]]:
+    """Yield name and text of the pages, which a wheel carries and a checkout has beside the package."""
     carried, checkout = files("usechat") / "demo" / "docs", Path(__file__).parents[3]
-    directories: list[Traversable] = [carried] if carried.is_dir() else [checkout, checkout / "docs"]
-    found = [page for directory in directories if directory.is_dir() for page in directory.iterdir()]
-    known = [page for page in found if page.name.endswith(".md") and page.name not in _UNREAD]
-    yield from sorted(known, key=lambda page: page.name)
+    roots: list[Traversable] = [carried] if carried.is_dir() else [checkout, checkout / "docs"]
+    directories = [("", root) for root in roots] + [("frameworks/", root / "frameworks") for root in roots]
+    found = {
+        prefix + page.name: page
+        for prefix, directory in directories
+        if directory.is_dir()
+        for page in directory.iterdir()
+        if page.name.endswith(".md") and page.name not in _UNREAD
+    }
+    yield from ((name, found[name].read_text(encoding="utf-8")) for name in sorted(found))
 
 
 def _sections(page: str, text: str) -> Iterator[Section]:
-    names: dict[str, int] = {}
+    names, title = dict[str, int](), ""
     for heading, body in _cut(text):
-        name = re.sub(r"[^a-z0-9]+", "-", heading.lower()).strip("-")
+        title = title or heading
+        name = re.sub(r"[^\w -]+", "", heading.lower()).replace(" ", "-")
         names[name] = names.get(name, 0) + 1
-        number = f"-{names[name]}" if names[name] > 1 else ""
-        yield Section(f"{page}#{name}{number}", page, heading, body)
+        number = f"-{names[name] - 1}" if names[name] > 1 else ""
+        if body:
+            yield Section(f"{page}#{name}{number}", page, title, heading, body)
 
 
 def _cut(text: str) -> Iterator[tuple[str, str]]:
     """Yield heading and text of each section; a line in a fence is no heading."""
     heading, lines, fenced = "", list[str](), False
-    for line in text.splitlines():
+    for line in [*text.splitlines(), "# "]:
         fenced ^= line.startswith("```")
-        if not fenced and re.match(r"#{1,3} ", line):
-            if heading and any(lines):
+        if not fenced and re.match(r"#{1,4} ", line):
+            if heading:
                 yield heading, "\n".join(lines).strip()
             heading, lines = line.lstrip("# ").replace("`", ""), []
         elif not line.startswith("<!--"):
             lines.append(line)
-    if heading and any(lines):
-        yield heading, "\n".join(lines).strip()
+
+
+def _fields(section: Section, keywords: str) -> tuple[str, ...]:
+    """Return the fields of a section in the order of ``_FIELDS``."""
+    pieces = _FENCE.split(section.text)
+    prose, code = " ".join(pieces[::2]), " ".join(pieces[1::2])
+    title = f"{section.title} {section.page.removesuffix('.md')}"
+    heading = "" if section.is_first else section.heading
+    return title, heading, keywords, prose, code

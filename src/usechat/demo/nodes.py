@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator, Mapping
 from typing import Any, Final
 
 from usechat.demo.library import library
+from usechat.demo.script import NOTHING_FOUND
 from usechat.open_harness.nodes.context import NodeContext
 from usechat.protocol.parts import SourceUrl
 from usechat.turn import current_turn
@@ -13,8 +14,8 @@ from usechat.turn import current_turn
 __all__ = ["clerk", "desk", "reader", "sources"]
 
 _DELETE: Final = re.compile(r"\b(delete|remove|erase|forget)\b.*\bnotes?\b", re.IGNORECASE)
-_SECTION: Final = re.compile(r"[\w-]+\.md#[\w-]+")
-_CITED: Final = re.compile(r"\(docs/([\w-]+\.md)")
+_ITEM: Final = re.compile(r"^\s*[-*]?\s*(.+?)\s*$", re.MULTILINE)
+_CITED: Final = re.compile(r"\[([^\]]+)\]\((docs/[^)\s]+)\)")
 
 
 async def desk(fields: Mapping[str, Any], context: NodeContext) -> dict[str, str]:
@@ -38,15 +39,19 @@ async def clerk(_fields: Mapping[str, Any], context: NodeContext) -> AsyncIterat
 
 
 async def reader(fields: Mapping[str, Any]) -> dict[str, str]:
-    """Read the sections that the researcher named."""
-    found = [library().get(name) for name in dict.fromkeys(_SECTION.findall(str(fields["found"])))]
-    texts = [f"### {section.id}\n\n{section.heading}\n\n{section.text}" for section in found if section]
-    return {"sections": "\n\n".join(texts)}
+    """Read the sections that the researcher named; of those that only come near, the names are enough."""
+    said = str(fields["found"])
+    found = [section for name in dict.fromkeys(_ITEM.findall(said)) if (section := library().get(name))]
+    if said.startswith(NOTHING_FOUND):
+        return {"sections": "", "nearest": ", ".join(f"[{section.name}]({section.link})" for section in found)}
+    texts = [f"### [{section.name}]({section.link})\n\n{section.text}" for section in found]
+    return {"sections": "\n\n".join(texts), "nearest": ""}
 
 
 async def sources(fields: Mapping[str, Any]) -> dict[str, Any]:
-    """Show the pages that the answer cites."""
-    cited = list(dict.fromkeys(_CITED.findall(str(fields["answer"]))))
-    for page in cited:
-        current_turn().send(SourceUrl(f"source-{page}", f"docs/{page}", page))
-    return {"pages": cited}
+    """Show the sections that the answer cites."""
+    answer = str(fields["answer"])
+    cited = {} if answer.startswith(NOTHING_FOUND) else {link: name for name, link in _CITED.findall(answer)}
+    for link, name in cited.items():
+        current_turn().send(SourceUrl(f"source-{link}", link, name))
+    return {"pages": list(cited)}

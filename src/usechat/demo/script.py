@@ -20,7 +20,7 @@ __all__ = [
 ]
 
 
-NOTHING_FOUND: Final = "The documentation does not answer this."
+NOTHING_FOUND: Final = "I found nothing about that."
 _TOPICS: Final = "Ask about serving, resuming, stopping, authentication, metrics, flows or checking."
 _GREETING: Final = re.compile(r"\W*(hi|hello|hey|good (morning|day|evening)|thanks?|thank you|bye)\b", re.IGNORECASE)
 _WELCOME: Final = (
@@ -28,16 +28,18 @@ _WELCOME: Final = (
     f"{_TOPICS} I can also calculate `(17 + 4) * 2`, fail to find the weather, and delete your notes if you consent."
 )
 _SECTION: Final = re.compile(
-    r"^### ([\w-]+\.md)#\S+\n\n([^\n]+)\n\n(.*?)(?=\n\n### [\w-]+\.md#|\Z)", re.DOTALL | re.MULTILINE
+    r"^### \[([^\]\n]+)\]\((docs/[^)\s]+)\)\n\n(.*?)(?=\n\n### \[|\n\nNearest headings:)", re.DOTALL | re.MULTILINE
 )
+_NEAREST: Final = re.compile(r"^Nearest headings: (.+)$", re.MULTILINE)
+_RESULT: Final = re.compile(r"^The result is .+|^That did not work: .+", re.MULTILINE)
 _LINK: Final = re.compile(r"(?<!!)\[([^\]]+)\]\((?!https?:)[^)]*\)")
 _LONGEST: Final = 16
 """Lines of a code block or a table that are quoted."""
 
 
 class _Quote(NamedTuple):
-    page: str
-    heading: str
+    name: str
+    link: str
     text: str
 
 
@@ -46,26 +48,25 @@ def compose(prompt: str) -> str:
     question = _between(prompt, "Question: ", "\n\nWhat the researcher said: ")
     said = _between(prompt, "What the researcher said: ", "\n\nSections:")
     sections = [_Quote(*found) for found in _SECTION.findall(prompt)]
-    outputs = [line.partition(" said: ")[2] for line in said.splitlines() if " said: " in line]
-    answers = [_tool_sentence(text) for text in outputs]
+    answers = _RESULT.findall(said)
     if sections:
-        answers += [_best(sections[0], question), _cited([section.page for section in sections])]
+        answers += [_best(sections[0], question), _cited(sections)]
     if not answers:
         greeting = _GREETING.match(question)
         greeted = greeting and ("You are welcome." if greeting[1].lower().startswith("thank") else "Hello!")
-        answers.append(f"{greeted} {_WELCOME}" if greeted else f"{NOTHING_FOUND} {_TOPICS}")
+        answers.append(f"{greeted} {_WELCOME}" if greeted else _nothing(prompt))
     return "\n\n".join(answers)
 
 
-def _tool_sentence(text: str) -> str:
-    failed = text.startswith("Error: ")
-    return f"That did not work: {text.removeprefix('Error: ')}" if failed else f"The result is **{text}**."
+def _nothing(prompt: str) -> str:
+    nearest = _NEAREST.search(prompt)
+    return f"{NOTHING_FOUND} The nearest headings: {nearest[1]}." if nearest else f"{NOTHING_FOUND} {_TOPICS}"
 
 
-def _cited(pages: list[str]) -> str:
-    links = [f"[{page}](docs/{page})" for page in dict.fromkeys(pages)]
-    more = f"; see also {' and '.join(links[1:])}" if links[1:] else ""
-    return f"This is from {links[0]}{more}."
+def _cited(sections: list[_Quote]) -> str:
+    links = [f"[{section.name}]({section.link})" for section in sections]
+    more = f" See also {' and '.join(links[1:])}." if links[1:] else ""
+    return f"From {links[0]}.{more}"
 
 
 def _best(section: _Quote, question: str) -> str:
@@ -85,7 +86,7 @@ def _best(section: _Quote, question: str) -> str:
     while blocks[last - 1].endswith(":") and blocks[last:]:
         last += 1
     quoted = [_shortened(_LINK.sub(r"\1", block)) for block in blocks[first:last]]
-    return "\n\n".join(quoted if _is_prose(blocks[first]) else [f"**{section.heading}**:", *quoted])
+    return "\n\n".join(quoted if _is_prose(blocks[first]) else [f"**{section.name}**:", *quoted])
 
 
 def _blocks(text: str) -> list[str]:
@@ -190,8 +191,11 @@ def _findings(results: list[ToolReturnPart]) -> str:
     lines = []
     for result in results:
         if result.tool_name == "search_docs":
-            found = result.content if isinstance(result.content, list) else []
-            lines += [f"- {section['section']}" for section in found] or ["Nothing was found."]
+            found = result.content if isinstance(result.content, dict) else {}
+            lines += [] if found.get("found") else [NOTHING_FOUND]
+            lines += [f"- {section['section']}" for section in found.get("found") or found.get("nearest") or ()]
+        elif str(result.content).startswith("Error: "):
+            lines.append(f"That did not work: {str(result.content).removeprefix('Error: ')}")
         else:
-            lines.append(f"{result.tool_name} said: {result.content}")
+            lines.append(f"The result is **{result.content}**.")
     return "\n".join(lines)

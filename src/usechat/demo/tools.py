@@ -22,10 +22,13 @@ _OPERATORS: Final[dict[type[ast.AST], Callable[..., float]]] = {
 _LONGEST: Final = 200
 
 
-def search_docs(query: str) -> list[dict[str, str]]:
-    """Search the documentation of usechat; returns sections, the best first."""
+def search_docs(query: str) -> dict[str, list[dict[str, str]]]:
+    """Search the documentation of usechat; returns sections, the best first, or else those that come nearest."""
     found = library().search(query)
-    return [{"section": section.id, "heading": section.heading, "excerpt": section.text[:200]} for section in found]
+    return {
+        "found": [{"section": section.name, "excerpt": section.text[:200]} for section in found.sections],
+        "nearest": [{"section": section.name} for section in found.nearest],
+    }
 
 
 def calculate(expression: str) -> float:

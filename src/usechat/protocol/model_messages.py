@@ -669,7 +669,7 @@ class _CallPair:
 
     @property
     def is_answered(self) -> bool:
-        """Whether nothing is missing. A provider goes on with a call of its own once it gets the approval response."""
+        """Whether nothing is missing. A provider continues a call of its own once it gets the approval response."""
         sent = any(_is_provider_executed(response) for _, response in self.responses.values())
         return self.result is not None or (_is_provider_executed(self.part) and sent)
 

@@ -39,7 +39,7 @@ class PageSettings(msgspec.Struct, frozen=True, kw_only=True):
     """The settings of the chat page.
 
     Args:
-        title: its title.
+        title: its title; if it is empty, the page shows the name of the agent that answers.
         name: what is served, such as ``my_app:agent``. The browser keeps the chats of each name apart.
         description: what the agent does, in a sentence.
         api: the path it posts to. Names in braces are taken from the query of the page's own address.
@@ -76,7 +76,7 @@ class WithPage:
         settings: see :class:`PageSettings`.
         authorize: who may use ``POST /api/check``, the checker behind the page's inspector.
         directory: the files of the page; by default those of this package.
-        texts: further files, by path, to which answers may link.
+        texts: further files in Markdown, by path, to which answers may link. The page shows them.
 
     Raises:
         PageMissing: the page was not built into this installation.
@@ -101,6 +101,7 @@ class WithPage:
         if "/index.html" not in self._files:
             raise PageMissing
         self._files["/"] = _with_settings(self._files.pop("/index.html"), settings)
+        self._texts = frozenset(texts or ())
         self._files |= {path: _file(text.encode(), "text.txt") for path, text in (texts or {}).items()}
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
@@ -116,6 +117,9 @@ class WithPage:
             return None
         if path == "" and request.scope.get("root_path"):
             return RedirectResponse(f"{request.url.path}/")  # the page's addresses are relative to its directory
+        if path in self._texts and "text/html" in request.headers.get("accept", ""):
+            # A browser that opens a text: the page shows it. The browser keeps the fragment.
+            return RedirectResponse(f"{request.scope.get('root_path', '')}/?text={path[1:]}", 303, _SAFE)
         file = self._files.get(path)
         return None if file is None else _respond(file, request, is_hashed=path.startswith("/assets/"))
 

@@ -1,4 +1,4 @@
-import { memo, useMemo, useRef, type ComponentProps, type ReactElement } from "react";
+import { isValidElement, memo, useMemo, useRef, type ComponentProps, type ReactElement, type ReactNode } from "react";
 import {
   defaultRehypePlugins,
   extractTableDataFromElement,
@@ -22,14 +22,28 @@ const rehypePlugins = Object.values({
 
 const components = { pre: Code, table: Table, input: TaskBox, inlineCode: InlineCode, a: Link } as Components;
 
+/** The same for a text that is read on its own: links lead to its headings, and stay in the tab. */
+const withAnchors = {
+  ...components,
+  a: SameTabLink,
+  ...Object.fromEntries((["h1", "h2", "h3", "h4"] as const).map((level) => [level, anchored(level)])),
+} as Components;
+
+interface Props {
+  text: string;
+  streaming: boolean;
+  /** Whether headings have an id, as code hosts make it from their words. */
+  anchors?: boolean;
+}
+
 /** Markdown that may end in the middle of a word or a table, as it does while it streams. */
-export const Markdown = memo(function Markdown({ text, streaming }: { text: string; streaming: boolean }) {
+export const Markdown = memo(function Markdown({ text, streaming, anchors = false }: Props) {
   const prepared = useMemo(() => withDollars(text), [text]);
   const math = useFormulas(prepared);
   return (
     <Streamdown
       className="markdown"
-      components={components}
+      components={anchors ? withAnchors : components}
       controls={false}
       dir="auto"
       linkSafety={{ enabled: false }}
@@ -41,6 +55,23 @@ export const Markdown = memo(function Markdown({ text, streaming }: { text: stri
     </Streamdown>
   );
 });
+
+function anchored(Level: "h1" | "h2" | "h3" | "h4") {
+  return function Heading({ children }: ComponentProps<"h1">) {
+    const id = textIn(children).toLowerCase().replace(/[^\p{L}\p{N}_ -]+/gu, "").replaceAll(" ", "-");
+    return (
+      <Level id={id} className="scroll-mt-4">
+        {children}
+      </Level>
+    );
+  };
+}
+
+function textIn(node: ReactNode): string {
+  if (Array.isArray(node)) return node.map(textIn).join("");
+  if (isValidElement<{ children?: ReactNode }>(node)) return textIn(node.props.children);
+  return typeof node === "string" || typeof node === "number" ? String(node) : "";
+}
 
 function Code({ children }: ComponentProps<"pre">) {
   const incomplete = useIsCodeFenceIncomplete();
@@ -83,6 +114,10 @@ function TaskBox({ checked }: ComponentProps<"input">) {
       aria-label={checked ? "Done" : "To do"}
     />
   );
+}
+
+function SameTabLink({ href, children }: ComponentProps<"a">) {
+  return <a href={href}>{children}</a>;
 }
 
 function Link({ href, children }: ComponentProps<"a">) {

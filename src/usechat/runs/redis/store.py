@@ -165,10 +165,9 @@ class RedisRuns:
         run = self._owned.get(run_id)
         if run is None:
             return
-        had_room = run.size <= self._maximum_bytes
         run.add(frames)
         self._writer.schedule(run)
-        if had_room and run.size > self._maximum_bytes:
+        if run.size > self._maximum_bytes >= run.size - len(frames):
             self._notify_failure(run_id, TOO_LARGE)
 
     async def end(self, info: RunInfo) -> bool:
