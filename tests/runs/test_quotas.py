@@ -106,6 +106,18 @@ async def test_so_many_runs_are_admitted_at_once() -> None:
     assert await refused(keeper, run_id="r3") is None
 
 
+async def test_a_request_about_a_chat_that_is_answered_is_not_one_more_run() -> None:
+    keeper = QuotaKeeper(Quotas(concurrent_runs=1), MemoryCounters())
+    await keeper.admit("ada", "r1")
+    await keeper.admit("ada", "r2", is_answered=True)
+    with pytest.raises(TooManyRequests):
+        await keeper.admit("ada", "r3", is_answered=True)
+    assert [QuotaKeeper(found, MemoryCounters()).limits_runs for found in (Quotas(), Quotas(concurrent_runs=0))] == [
+        False,
+        True,
+    ]
+
+
 @pytest.mark.parametrize("limit", [Quotas(requests_per_minute=0), Quotas(bytes_per_day=0), Quotas(concurrent_runs=0)])
 async def test_a_limit_of_zero_admits_nothing(limit: Quotas) -> None:
     assert await refused(QuotaKeeper(limit, MemoryCounters())) is not None
