@@ -344,6 +344,21 @@ def test_a_denial_is_a_result_at_once_for_7(sdk: Major, executed: Json) -> None:
     ]
 
 
+def test_a_number_is_neither_yes_nor_no() -> None:
+    answer = {"id": "a1", "approved": 0}
+    assert converted(tool("approval-responded", approval=answer)) == [
+        ["assistant", CALL, REQUEST],
+        ["tool", RESPONSE | {"approved": 0}],
+    ]
+    found = {"type": "text", "value": "found"}
+    part = tool("output-available", "dynamic-tool", output="found", providerExecuted=1, preliminary=1, dynamic=0)
+    for ignored in (False, True):
+        assert converted(part, ignore_incomplete_tool_calls=ignored) == [
+            ["assistant", CALL | {"providerExecuted": 1}],
+            ["tool", RESULT | {"output": found}],
+        ]
+
+
 @pytest.mark.parametrize(("reason", "text"), [({"reason": "no"}, "no"), ({}, "Tool call execution denied.")])
 def test_a_denied_call_has_an_error_for_its_result(reason: Json, text: str) -> None:
     assert converted(tool("output-denied", approval={"id": "a1", "approved": False, **reason})) == [
