@@ -87,6 +87,22 @@ _REASONS: Final[Mapping[str, Sequence[tuple[str, str]]]] = {
     "`end ^ place` is never less than the difference; if it is more, the last frame is found, which is the end, too.": [
         ("sse.py", "if end ^ place > size:"),
     ],
+    "`|` and `^` are never more than the sum, and equal if it is; otherwise the same end is found below.": [
+        ("replay.py", f"if place {sign} len(found) == self._in_file:") for sign in ("|", "^")
+    ],
+    "The quick way is taken less often, and the other one does the same.": [
+        ("sse.py", f"and len(data) {sign} 2 <= self._maximum") for sign in ("+", "*", "**", "<<", "|", "^")
+    ],
+    "Zero is the same in base 8 and in base 10.": [
+        (
+            "model_messages.py",
+            f'base = 16 if label.startswith("0x") else 8 if label.startswith("0") and label {sign} "0" else 10',
+        )
+        for sign in (">", ">=", "is not")
+    ],
+    "A count is never negative.": [
+        ("message.py", "return self._continues or self._updates != 0"),
+    ],
     "A frame is never empty, so none ends at 0.": [
         ("sse.py", "end = end_of_piece(self._frames, place, 0, end) if cut <= 0 else cut + len(_FRAME_END)"),
     ],
@@ -194,7 +210,10 @@ def _innermost(before: ast.AST, after: ast.AST, line: int) -> tuple[ast.AST, ast
 
 
 def _includes(node: ast.AST, line: int) -> bool:
-    return isinstance(node, ast.expr | ast.stmt) and node.lineno <= line <= (node.end_lineno or node.lineno)
+    """Whether a line is in a node, as far as is known: parameters and the like have no lines of their own."""
+    if isinstance(node, ast.operator | ast.unaryop | ast.boolop | ast.cmpop | ast.expr_context):
+        return False
+    return bool(getattr(node, "lineno", line) <= line <= getattr(node, "end_lineno", line))
 
 
 def _is_identity_as_equality(before: ast.AST, after: ast.AST) -> bool:

@@ -286,6 +286,8 @@ def test_a_call_that_did_not_fail_does_not_take_the_metadata_of_its_result() -> 
         tool("output-available", output=1, providerExecuted=True, resultProviderMetadata=METADATA)
     )
     assert (call, result["providerOptions"]) == (CALL | {"providerExecuted": True}, METADATA)
+    ((_, call),) = converted(tool("pending", resultProviderMetadata=METADATA))
+    assert call == CALL, "in a state that no release knows"
 
 
 @pytest.mark.parametrize(("sdk", "expected"), [("5", {}), ("6", OPTIONS), ("7", OPTIONS)])
@@ -340,6 +342,21 @@ def test_a_denial_is_a_result_at_once_for_7(sdk: Major, executed: Json) -> None:
         ["assistant", CALL | executed, REQUEST],
         ["tool", RESPONSE | {"approved": False, "reason": "no"} | executed, *denied],
     ]
+
+
+def test_a_number_is_neither_yes_nor_no() -> None:
+    answer = {"id": "a1", "approved": 0}
+    assert converted(tool("approval-responded", approval=answer)) == [
+        ["assistant", CALL, REQUEST],
+        ["tool", RESPONSE | {"approved": 0}],
+    ]
+    found = {"type": "text", "value": "found"}
+    part = tool("output-available", "dynamic-tool", output="found", providerExecuted=1, preliminary=1, dynamic=0)
+    for ignored in (False, True):
+        assert converted(part, ignore_incomplete_tool_calls=ignored) == [
+            ["assistant", CALL | {"providerExecuted": 1}],
+            ["tool", RESULT | {"output": found}],
+        ]
 
 
 @pytest.mark.parametrize(("reason", "text"), [({"reason": "no"}, "no"), ({}, "Tool call execution denied.")])
@@ -451,7 +468,7 @@ ABSOLUTE = (
     "http:a", "https:\\\\a\\b", "ht\ntp://a", "http://u:p@a", "http://é.example", "http://%41", "http://[::1]:80/",
     "http://127.0.0.1", "http://0x7f.1", "http://0x", "http://010", "http://1.2.3.", "ws://a:", "file:", "file:a",
     "file:///a", "file://host/a", "file://C:/a", "file://[::1]/a", "x:", "x:a b", "x://", "x:///a", "x://host:1",
-    "x://[::1]",
+    "x://[::1]", "http://0377.1",
 )  # fmt: skip
 RELATIVE = (
     "", "a", "/a", "//a", "1a:b", "http:", "http://", "http://:80", "http://a b", "http://a:65536", "http://a:b",

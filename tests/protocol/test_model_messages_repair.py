@@ -255,6 +255,11 @@ def test_every_rule_can_be_broken() -> None:
     assert {rule for rule, _, _ in mark.args[1]} == set(RULES)
 
 
+def test_a_number_does_not_say_that_the_provider_ran_a_tool() -> None:
+    messages: Json = [USER, assistant(call(providerExecuted=1)), tool(result())]
+    assert repair_messages(messages) == messages
+
+
 def test_a_history_that_was_read_from_json_is_repaired_alike() -> None:
     messages = json.loads(json.dumps([USER, assistant(TEXT), assistant(TEXT, call()), USER]))
     assert repair_messages(messages) == [

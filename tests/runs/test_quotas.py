@@ -43,7 +43,7 @@ async def test_a_counter_adds_up_until_it_is_reset(clock: Clock) -> None:
     assert await counters.count("a", 5, 60) == (5, 60), "reset at the end of its minute"
 
 
-@pytest.mark.parametrize(("later", "left"), [(59.0, 10_002), (60.0, 1)])
+@pytest.mark.parametrize(("later", "left"), [(59.0, 10_002), (60.0, 1), (61.0, 1)])
 async def test_counters_that_were_reset_are_forgotten_once_there_are_many(
     clock: Clock, later: float, left: int
 ) -> None:
@@ -104,6 +104,18 @@ async def test_so_many_runs_are_admitted_at_once() -> None:
         assert await refused(keeper, run_id="r3") == ("More than 1 messages at once. Please wait.", 5)
     await keeper.release("ada", "r1")
     assert await refused(keeper, run_id="r3") is None
+
+
+async def test_a_request_about_a_chat_that_is_answered_is_not_one_more_run() -> None:
+    keeper = QuotaKeeper(Quotas(concurrent_runs=1), MemoryCounters())
+    await keeper.admit("ada", "r1")
+    await keeper.admit("ada", "r2", is_answered=True)
+    with pytest.raises(TooManyRequests):
+        await keeper.admit("ada", "r3", is_answered=True)
+    assert [QuotaKeeper(found, MemoryCounters()).limits_runs for found in (Quotas(), Quotas(concurrent_runs=0))] == [
+        False,
+        True,
+    ]
 
 
 @pytest.mark.parametrize("limit", [Quotas(requests_per_minute=0), Quotas(bytes_per_day=0), Quotas(concurrent_runs=0)])

@@ -192,6 +192,7 @@ async def test_the_mirror_of_a_lost_run_ends_with_an_error(end: Exception) -> No
     assert isinstance(frames, bytes)
     assert LOST.encode() in frames
     assert b"secret" not in frames
+    assert b"event: " not in frames
     assert await reader.read() is None
     remote_runs.release(remote_run)
     await remote_runs.close()
