@@ -121,10 +121,11 @@ class Reader:
     def _write_files(self, name: str) -> None:
         text = (ROOT / name).read_text(encoding="utf-8")
         python = "\n".join(block.text for block in BLOCKS[name] if block.language == "python")
+        served = "|".join(re.findall(r"my_app(?:\.py)?:(\w+)", text)) or "agent"
         flow = next((block.text for block in BLOCKS[name] if block.language == "yaml"), "")
         _, line = new_api_token("ada")
         files = {
-            "my_app.py": python if re.search(r"^(?:async def |def )?agent\b", python, re.MULTILINE) else AGENT,
+            "my_app.py": python if re.search(rf"^(?:async def |def )?(?:{served})\b", python, re.MULTILINE) else AGENT,
             "app.py": AGENT,
             "tokens.txt": line,
             "upstream.txt": "a token",
