@@ -6,10 +6,20 @@ PYTHONS := 3.11 3.12 3.13
 FUZZ_SECONDS ?= 60
 PORT ?= 8000
 # The tests of the server that also run with agents behind a queue in Redis.
-EXTERNAL_AGENTS := tests/server/observers $(addprefix tests/server/test_,endpoints.py edited_messages.py factories.py forgotten_runs.py load.py quotas.py released.py retries.py stored_turns.py stored_history.py hooks.py chat_routes.py waiting_clients.py websocket.py websocket_leaving.py)
+EXTERNAL_AGENTS := tests/server/observers $(addprefix tests/server/test_,endpoints.py edited_messages.py factories.py forgotten_runs.py load.py quotas.py released.py retries.py stored_turns.py stored_turns_features.py stored_history.py hooks.py chat_routes.py waiting_clients.py websocket.py websocket_leaving.py)
 # The tests of the benchmarks, of the documentation and of the repository itself: the same on every Python, so they run once.
-ONCE := $(wildcard tests/test_bench*.py tests/*/test_bench.py) tests/test_docs.py tests/test_layers.py tests/test_site.py tests/test_specification.py
-OTHER_PYTHON := -q -n auto --hypothesis-profile=brief --ignore=tests/conformance --ignore=tests/browser $(addprefix --ignore=,$(ONCE))
+ONCE := $(wildcard tests/test_bench*.py tests/*/test_bench.py) tests/test_docs.py tests/test_layers.py tests/test_shell_blocks.py tests/test_site.py tests/test_specification.py
+UNIT := --ignore=tests/conformance --ignore=tests/browser
+# The stores, with every Redis and PostgreSQL, and the growth of memory: neither the server nor the Python matters much.
+STORES := tests/contracts tests/runs/redis tests/chats/test_sql.py tests/agent_ops/access tests/open_harness/test_growth.py
+OTHER_PYTHON := -q -n auto --hypothesis-profile=brief $(UNIT) $(addprefix --ignore=,$(ONCE) $(STORES))
+# Fast tests of every package, for `make test-quick`, and for the last of the Pythons. No Redis, no PostgreSQL, no processes.
+QUICK := tests/protocol tests/check tests/test_errors.py tests/test_public.py tests/test_sources.py tests/test_threads.py tests/test_turn_data.py tests/test_typescript.py \
+	$(wildcard tests/runs/test_*.py) tests/server/auth tests/server/observers $(addprefix tests/server/test_,chat_response.py endpoints.py hooks.py requests_body.py requests_headers.py response.py routes.py settings.py stored_history.py) \
+	$(addprefix tests/chats/test_,chat.py documents.py history.py memory.py) $(addprefix tests/client/test_,chat.py recording.py transport.py) tests/adapters/test_conversation.py tests/adapters/test_pydantic_ai.py \
+	$(addprefix tests/genkit/test_,adapter.py inputs.py wire.py) tests/agent_ops/test_adapter_rows.py tests/agent_ops/test_prompt_tracker.py tests/open_harness/engine tests/open_harness/events tests/cli/test_cli.py tests/demo/test_tools.py tests/demo/test_tour.py
+SLOW := $(addprefix tests/protocol/test_,states.py reframing_replay.py message_forgetting.py) tests/check/test_order.py tests/runs/test_open_calls_secret.py tests/runs/test_transport.py
+QUICKLY := -q -n auto --hypothesis-profile=brief $(QUICK) $(addprefix --ignore=,$(SLOW))
 MUTANTS ?= 200
 SEED ?= 1
 export FUZZ_RELEASES MUTANTS SEED
@@ -34,7 +44,7 @@ SITE_STAMP := scripts/site/node_modules/.package-lock.json
 PAGE := src/usechat/web/built/index.html
 PAGE_STAMP := web/node_modules/.package-lock.json
 
-.PHONY: help install page demo demo-agent-ops test test-frameworks record-frameworks check conformance fuzz mutants bench docs docs-serve format clean
+.PHONY: help install page demo demo-agent-ops test test-quick test-frameworks wheel record-frameworks check conformance fuzz mutants bench docs docs-serve format clean
 .DEFAULT_GOAL := help
 
 help: ## list the targets
@@ -50,25 +60,38 @@ demo: $(UV_STAMP) $(PAGE) ## serve the demo and its page, offline, at PORT (8000
 demo-agent-ops: $(UV_STAMP) $(PAGE) ## run an agent session, the gateway that puts an AI SDK face on it, and the page
 	$(UV) run --quiet --no-dev --extra agent-ops python examples/agent_ops_demo.py
 
-test: install ## every test, the core covered by its unit tests completely; then the unit tests on the other Pythons, once over plain ASGI
-	$(RUN) pytest -n auto --cov --ignore=tests/conformance --ignore=tests/browser
-	USECHAT_TEST_AGENTS=external $(RUN) pytest -n auto $(EXTERNAL_AGENTS)
-	$(RUN) pytest -n auto tests/conformance
-	$(RUN) pytest -n auto tests/browser
+# Tells when a stage begins, and how long it took.
+define stage
+	@echo "== $(1)"; begin=$$(date +%s); $(2) || exit 1; echo "== $(1): $$(($$(date +%s) - begin)) s"
+endef
+
+test: install ## every test, the core covered by its unit tests completely; then the unit tests over plain ASGI on another Python, and the fast ones on the rest
+	$(call stage,unit tests with coverage,$(RUN) pytest -n auto --cov $(UNIT))
+	$(call stage,agents behind a queue in Redis,USECHAT_TEST_AGENTS=external $(RUN) pytest -n auto $(EXTERNAL_AGENTS))
+	$(call stage,the real npm clients,$(RUN) pytest -n auto tests/conformance)
+	$(call stage,a real browser,$(RUN) pytest -n auto tests/browser)
 	@default=$$($(RUN) python -c 'import sys; print("%d.%d" % sys.version_info[:2])'); \
 	export PYENV_VERSION=$$(pyenv versions --bare 2>/dev/null | paste -sd: -); \
 	plain=1; tested=$$default; absent=; \
 	for version in $(PYTHONS); do \
 		if [ $$version = $$default ]; then continue; fi; \
 		if ! $(UV) python find --system $$version >/dev/null 2>&1; then absent="$$absent $$version"; continue; fi; \
-		echo "== Python $$version$$([ $$plain = 1 ] && echo , over plain ASGI)"; \
+		if [ $$plain = 1 ]; then what="Python $$version, over plain ASGI"; tests="$(OTHER_PYTHON)"; else what="Python $$version"; tests="$(QUICKLY)"; fi; \
+		echo "== $$what"; begin=$$(date +%s); \
 		USECHAT_TEST_PLAIN_ASGI=$$plain UV_PROJECT_ENVIRONMENT=.venv-$$version $(UV) run --quiet --python $$version --no-default-groups --group test \
-			pytest $(OTHER_PYTHON) || exit 1; \
+			pytest $$tests || exit 1; \
+		echo "== $$what: $$(($$(date +%s) - begin)) s"; \
 		plain=0; tested="$$tested $$version"; \
 	done; \
-	if [ $$plain = 1 ]; then USECHAT_TEST_PLAIN_ASGI=1 $(RUN) pytest $(OTHER_PYTHON) || exit 1; fi; \
+	if [ $$plain = 1 ]; then echo "== over plain ASGI"; USECHAT_TEST_PLAIN_ASGI=1 $(RUN) pytest $(OTHER_PYTHON) || exit 1; fi; \
 	echo "== Tested with Python $$tested."; \
 	if [ -n "$$absent" ]; then echo "== NOT TESTED with Python$$absent: not installed on this machine."; fi
+
+test-quick: $(UV_STAMP) ## the fast tests of every package, without Node or a browser: about a minute
+	$(call stage,fast tests,$(RUN) pytest $(QUICKLY))
+
+wheel: $(UV_STAMP) $(PAGE) ## build the wheel, install it into an empty environment of each Python, and ask its demo
+	$(RUN) python -m scripts.try_wheel $(PYTHONS) 3.14
 
 # Their packages conflict with those of the other environment (tool.uv.conflicts).
 FRAMEWORKS := UV_PROJECT_ENVIRONMENT=.venv-frameworks $(UV) run --quiet --no-default-groups --group frameworks

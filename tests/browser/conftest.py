@@ -37,17 +37,25 @@ def chromium(playwright: Playwright) -> Iterator[Browser]:
 
 @contextmanager
 def page_served(
-    agent: Any, *, directory: Path | None = None, name: str = "", description: str = "", auth: bool = False, **more: Any
+    agent: Any,
+    *,
+    directory: Path | None = None,
+    title: str = "Support",
+    name: str = "",
+    description: str = "",
+    auth: bool = False,
+    suggestions: tuple[str, ...] = ("hello there",),
+    **more: Any,
 ) -> Iterator[Served]:
     """Serve an agent with the page in front, under the prefix ``/chat``; ``more`` is for its app."""
     settings = Settings(limits=Limits(maximum_file_bytes=200_000, maximum_bytes=400_000))
     chats = ChatApp(agent, metrics=False, settings=settings, **more)
     told = PageSettings(
-        title="Support",
+        title=title,
         name=name,
         description=description,
         auth=auth,
-        suggestions=("hello there",),
+        suggestions=suggestions,
         chats="chats" in more,
         share=more.get("share", False),
     )

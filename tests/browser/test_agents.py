@@ -33,7 +33,7 @@ def stored() -> Iterator[str]:
 
 @pytest.fixture(scope="module")
 def unstored() -> Iterator[str]:
-    with page_served(AGENTS) as served:
+    with page_served(AGENTS, title="") as served:
         yield f"http://127.0.0.1:{served.port}/chat/"
 
 
@@ -73,6 +73,14 @@ def test_the_picker_works_by_keyboard_and_touches_no_edge_on_a_phone(open_page: 
     page.keyboard.press("Enter")
     expect(page.get_by_role("button", name="Agent: coder")).to_be_visible()
     expect(page.get_by_text("Writes code.")).to_be_visible()
+
+
+def test_without_a_title_the_empty_chat_has_the_name_of_its_agent(open_page: OpenPage, unstored: str) -> None:
+    page = open_page(unstored)
+    expect(page.get_by_role("heading", name="writer")).to_be_visible()
+    page.get_by_role("button", name="Agent: writer").click()
+    page.get_by_role("menuitemradio", name="coder").click()
+    expect(page.get_by_role("heading", name="coder")).to_be_visible()
 
 
 def test_one_agent_needs_no_picker(open_page: OpenPage) -> None:

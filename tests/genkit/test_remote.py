@@ -241,8 +241,11 @@ async def test_what_is_not_genkit_is_in_the_log_with_its_first_bytes(
     assert """b'{"hello": "world"}'""" in caplog.text
 
 
-@pytest.mark.parametrize("body", ["{}", '{"message": "Welcome"}', '{"message": "up", "status": "ok"}', "Welcome"])
-async def test_a_body_without_frames_is_genkits_only_with_a_result_or_an_error(
+@pytest.mark.parametrize(
+    "body",
+    ["{}", '{"message": "Welcome"}', '{"message": "up", "status": "ok"}', "Welcome", '{"error": "Cannot POST /flow"}'],
+)
+async def test_a_body_without_frames_is_genkits_only_with_a_result_or_an_error_with_a_status(
     body: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def welcome(_request: Request) -> Response:

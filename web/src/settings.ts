@@ -2,6 +2,8 @@
 export interface Settings {
   /** The title of the page. */
   title: string;
+  /** Whether the title was chosen; otherwise an empty chat shows the name of its agent. */
+  hasTitle: boolean;
   /** What is served: chats in the browser are kept under this name. */
   name: string;
   /** What the agent does, in a sentence. */
@@ -22,6 +24,7 @@ export interface Settings {
 
 const DEFAULTS: Settings = {
   title: "usechat",
+  hasTitle: true,
   name: "",
   description: "",
   api: "api/chat",
@@ -34,7 +37,8 @@ const DEFAULTS: Settings = {
 export function readSettings(): Settings {
   const content = document.querySelector<HTMLMetaElement>('meta[name="usechat"]')?.content ?? "{}";
   const settings = { ...DEFAULTS, ...(JSON.parse(content) as Partial<Settings>) };
-  return { ...settings, api: absolute(settings.api), check: settings.check && absolute(settings.check) };
+  const hasTitle = settings.title !== "";
+  return { ...settings, hasTitle, title: settings.title || "Chat", api: absolute(settings.api), check: settings.check && absolute(settings.check) };
 }
 
 /** Addresses are relative to the page, which may live under a prefix; names in braces come from its own query. */

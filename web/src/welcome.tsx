@@ -9,10 +9,11 @@ export function Welcome({ settings, agent, send }: {
   agent: Agent | undefined;
   send: (text: string) => void;
 }) {
+  const title = settings.hasTitle ? settings.title : (agent?.name ?? settings.title);
   const described = settings.description || agent?.description;
   return (
     <div className="m-auto w-full max-w-2xl py-8 text-center">
-      <h2 className="text-3xl font-semibold tracking-tight">{settings.title}</h2>
+      <h2 className="text-3xl font-semibold tracking-tight">{title}</h2>
       <p className="mx-auto mt-3 max-w-lg text-soft">
         {described || "Send a message to begin. The inspector shows every frame of the answer."}
       </p>

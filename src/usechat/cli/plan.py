@@ -333,7 +333,7 @@ def _with_page(plan: Plan, served: Served, authorize: Authorize, files: Mapping[
     app = served.app
     if plan.page:
         settings = PageSettings(
-            title=plan.title or ", ".join(_names_of((plan.target, *plan.further)) if plan.further else [plan.target]),
+            title=plan.title or ("" if plan.further else plan.target),
             name=" ".join((plan.target, *plan.further)),
             description=plan.description,
             api=served.path,

@@ -132,7 +132,7 @@ class Section(msgspec.Struct, frozen=True):
 
 
 class Vocabulary(NamedTuple):
-    """Words that readers use: ``synonyms`` of words, and ``keywords`` of sections, by id."""
+    """Words that readers use: ``synonyms`` of words, and ``keywords`` of sections, by id, or by page for its first."""
 
     synonyms: Mapping[str, tuple[str, ...]]
     keywords: Mapping[str, str]
@@ -173,12 +173,12 @@ class Library:
         self._by_name = {section.name: section for section in self._sections}
         self._look_up_once = lru_cache(maxsize=1000)(self._look_up)
         self._index = sqlite3.connect(":memory:", check_same_thread=False)
+        words = defaultdict[str, list[str]](list)
+        for name, keywords in vocabulary.keywords.items():
+            words[self.place_of(name)].append(keywords)
         columns = ", ".join(_FIELDS)
         self._index.execute(f"CREATE VIRTUAL TABLE sections USING fts5({columns}, tokenize='porter unicode61')")
-        rows = [
-            (row, *_fields(section, vocabulary.keywords.get(section.id, "")))
-            for row, section in enumerate(self._sections)
-        ]
+        rows = [(row, *_fields(section, " ".join(words[section.id]))) for row, section in enumerate(self._sections)]
         self._index.executemany(f"INSERT INTO sections (rowid, {columns}) VALUES (?, ?, ?, ?, ?, ?)", rows)
 
     def search(self, question: str, limit: int = 3) -> Found:
@@ -200,6 +200,16 @@ class Library:
     def get(self, name: str) -> Section | None:
         """Return a section by its name."""
         return self._by_name.get(name)
+
+    def place_of(self, name: str) -> str:
+        """Return the id of the section that an id or a page names; one that moved to another page is found there."""
+        ids = [section.id for section in self._sections]
+        heading = name.partition("#")[2]
+        moved = [each for each in ids if heading and each.endswith(f"#{heading}")]
+        first = [each for each in ids if each.startswith(f"{name}#")]
+        if name in ids:
+            return name
+        return next(iter(first), moved[0] if len(moved) == 1 else "")
 
     @property
     def pages(self) -> Mapping[str, str]:

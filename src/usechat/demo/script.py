@@ -70,9 +70,9 @@ def _cited(sections: list[_Quote]) -> str:
 
 
 def _best(section: _Quote, question: str) -> str:
-    """Return the block of a section that shares most with the question, and what belongs to it."""
+    """Return the block that shares most with the question, and what belongs to it; by default the section's first."""
     blocks = _blocks(section.text)
-    words = {_stem(word) for word in words_of(question)}
+    words = {_stem(word) for word in words_of(question)} - {_stem(word) for word in words_of(section.name)}
     scores = [len(words & {_stem(word) for word in words_of(block)}) for block in blocks]
     best = scores.index(max(scores))
     first, last = best, best + 1
@@ -90,7 +90,7 @@ def _best(section: _Quote, question: str) -> str:
 
 
 def _blocks(text: str) -> list[str]:
-    """Cut at blank lines, but not within a fence."""
+    """Cut at blank lines, but not within a fence. Images are left out: they are not served."""
     blocks, lines, fenced = list[str](), list[str](), False
     for line in [*text.splitlines(), ""]:
         fenced ^= line.startswith("```")
@@ -99,7 +99,7 @@ def _blocks(text: str) -> list[str]:
         elif lines:
             blocks.append("\n".join(lines))
             lines = []
-    return blocks or [text]
+    return [block for block in blocks if not block.startswith("![")] or [text]
 
 
 def _is_prose(block: str) -> bool:

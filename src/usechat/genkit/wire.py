@@ -153,7 +153,9 @@ class StreamReader:
         self._frame, self._size = [], 0
         event = _event_of(text, is_framed=self._has_prefix) if text and not self.ended else None
         if event is not None:
-            yield from self._end(event)
+            # With status 200, Genkit reports errors in frames, or with its name for their status.
+            is_nameless = isinstance(event, FlowFailure) and event.status == "UNKNOWN" and not self._has_prefix
+            yield from self._end(event, is_readable=not is_nameless)
         elif text and not self.ended and not cut:  # a truncated frame is not reported twice
             not_json = FlowFailure("DATA_LOSS", f"a frame is not JSON: {text[:200]}")
             yield from self._end(not_json, is_readable=False)

@@ -104,7 +104,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
         history_file_bytes: how many bytes of stored files an agent gets with the history of a chat, the newest first. A
             short text names each of the others in its place. Providers of models limit the size of a request.
         keep_chats: seconds after which a stored chat is deleted in which nothing was said; by default chats are kept.
-        plain_asgi: use nothing but ASGI, and nothing of uvicorn's internals (see ``docs/serving.md``).
+        plain_asgi: use nothing but ASGI, and nothing of uvicorn's internals (see ``docs/deploy.md``).
 
     ``ChatApp`` and ``chat_response`` raise :class:`~usechat.errors.InvalidSetting` or
     :class:`~usechat.errors.UnknownRelease` for a value that makes no sense.

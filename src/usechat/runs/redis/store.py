@@ -71,7 +71,7 @@ class RedisRuns:
 
     Needs the extra ``redis`` (``pip install 'usechat[redis]'``) and Redis 6.2, Valkey, or newer: a server
     (``redis://``, ``rediss://``, ``unix://``), a primary with Sentinels (``redis+sentinel://host,host/service``) or a
-    cluster (``redis+cluster://host,host``); ``docs/serving.md`` has the URLs.
+    cluster (``redis+cluster://host,host``); ``docs/deploy.md`` has the URLs.
 
     - ``lease``: seconds after which the run of a worker that died counts as lost, and the longest outage of Redis that
       runs survive.
