@@ -100,6 +100,15 @@ _REASONS: Final[Mapping[str, Sequence[tuple[str, str]]]] = {
         )
         for sign in (">", ">=", "is not")
     ],
+    "The last message of the user has no calls that are converted.": [
+        ("model_messages.py", "converted += conversion.message(message, before_user=number <= last_user)"),
+    ],
+    "The parts are replaced later.": [
+        (
+            "message.py",
+            'self._fields = {key: plain_json(value) for key, value in base.items() if key is not "parts"}',
+        ),
+    ],
     "A count is never negative.": [
         ("message.py", "return self._continues or self._updates != 0"),
     ],

@@ -462,6 +462,17 @@ async def test_an_ended_run_is_forgotten_after_a_while() -> None:
             await asyncio.sleep(0.01)
 
 
+async def test_the_end_of_a_running_run_is_waited_for_by_its_id() -> None:
+    store = MemoryRuns()
+    await store.claim(RunInfo(b"r-one".decode(), "c1", "m1", "7"))
+    waiting = asyncio.ensure_future(store.wait_until_ended(RunInfo(b"r-one".decode(), "c1", "m1", "7")))
+    await asyncio.sleep(0)
+    assert not waiting.done()
+    await store.end(RunInfo("r-one", "c1", "m1", "7", state=RunState.FINISHED))
+    async with asyncio.timeout(PATIENCE):
+        await waiting
+
+
 @pytest.mark.parametrize("run_id", ["r1", "r3"])
 async def test_nobody_waits_for_a_run_that_is_not_the_running_one(run_id: str) -> None:
     store = MemoryRuns()

@@ -712,6 +712,23 @@ async def test_the_first_native_approval_for_any_is_logged_once(caplog: pytest.L
     ]
 
 
+@pytest.mark.parametrize("sdk", ["6", "7", "7.0.160"])
+async def test_an_approval_for_a_release_that_knows_it_is_not_logged(
+    sdk: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    log_native_approval.cache_clear()
+    caplog.set_level("INFO", "usechat.runs")
+    run, _ = make_run(sdk=sdk)
+    for part in (parts.ToolCall("c1", "rm", {}), parts.ApprovalRequest("a1", "c1"), parts.Finish()):
+        run.write(part)
+    assert caplog.records == []
+
+
+async def test_a_part_without_a_frame_is_no_reason_to_yield_to_the_event_loop() -> None:
+    run, _ = make_run()
+    assert [run.write(parts.BlockEnd()), run.write(parts.Text("x" * 5000))] == [False, True]
+
+
 async def test_an_approval_that_is_not_sent_is_not_logged(caplog: pytest.LogCaptureFixture) -> None:
     log_native_approval.cache_clear()
     caplog.set_level("INFO", "usechat.runs")
