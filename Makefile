@@ -13,12 +13,12 @@ UNIT := --ignore=tests/conformance --ignore=tests/browser
 # The stores, with every Redis and PostgreSQL, and the growth of memory: neither the server nor the Python matters much.
 STORES := tests/contracts tests/runs/redis tests/chats/test_sql.py tests/agent_ops/access tests/open_harness/test_growth.py
 OTHER_PYTHON := -q -n auto --hypothesis-profile=brief $(UNIT) $(addprefix --ignore=,$(ONCE) $(STORES))
+SLOW := $(addprefix tests/protocol/test_,states.py reframing_replay.py message_forgetting.py) tests/check/test_order.py tests/runs/test_open_calls_secret.py tests/runs/test_transport.py
 # Fast tests of every package, for `make test-quick`, and for the last of the Pythons. No Redis, no PostgreSQL, no processes.
 QUICK := tests/protocol tests/check tests/test_errors.py tests/test_public.py tests/test_sources.py tests/test_threads.py tests/test_turn_data.py tests/test_typescript.py \
-	$(wildcard tests/runs/test_*.py) tests/server/auth tests/server/observers $(addprefix tests/server/test_,chat_response.py endpoints.py hooks.py requests_body.py requests_headers.py response.py routes.py settings.py stored_history.py) \
+	$(filter-out $(SLOW),$(wildcard tests/runs/test_*.py)) tests/server/auth tests/server/observers $(addprefix tests/server/test_,chat_response.py endpoints.py hooks.py requests_body.py requests_headers.py response.py routes.py settings.py stored_history.py) \
 	$(addprefix tests/chats/test_,chat.py documents.py history.py memory.py) $(addprefix tests/client/test_,chat.py recording.py transport.py) tests/adapters/test_conversation.py tests/adapters/test_pydantic_ai.py \
 	$(addprefix tests/genkit/test_,adapter.py inputs.py wire.py) tests/agent_ops/test_adapter_rows.py tests/agent_ops/test_prompt_tracker.py tests/open_harness/engine tests/open_harness/events tests/cli/test_cli.py tests/demo/test_tools.py tests/demo/test_tour.py
-SLOW := $(addprefix tests/protocol/test_,states.py reframing_replay.py message_forgetting.py) tests/check/test_order.py tests/runs/test_open_calls_secret.py tests/runs/test_transport.py
 QUICKLY := -q -n auto --hypothesis-profile=brief $(QUICK) $(addprefix --ignore=,$(SLOW))
 MUTANTS ?= 200
 SEED ?= 1

@@ -125,6 +125,7 @@ class Reader:
         flow = next((block.text for block in BLOCKS[name] if block.language == "yaml"), "")
         _, line = new_api_token("ada")
         files = {
+            **dict(NAMED.findall(text)),
             "my_app.py": python if re.search(rf"^(?:async def |def )?(?:{served})\b", python, re.MULTILINE) else AGENT,
             "app.py": AGENT,
             "tokens.txt": line,
@@ -133,7 +134,6 @@ class Reader:
             "capture.sse": 'data: {"type":"start"}\n\ndata: {"type":"finish"}\n\ndata: [DONE]\n\n',
             "tour.usechat.jsonl": "\n".join(LINES),
             **dict.fromkeys(("chat-flow.yaml", "flow.yaml"), flow),
-            **dict(NAMED.findall(text)),
         }
         if "redis://localhost:6379" in files["my_app.py"]:
             files["my_app.py"] = files["my_app.py"].replace("redis://localhost:6379", self._redis())
