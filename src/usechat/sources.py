@@ -71,7 +71,7 @@ _WITHOUT_ADAPTER: Final = {
     "dspy": "DSPy",
     "haystack": "Haystack",
     "langchain_core": "LangChain, but no agent or graph",
-    "llama_index": "LlamaIndex",
+    "llama_index": "LlamaIndex, but no agent or workflow",
     "openai": "the OpenAI client",
     "smolagents": "smolagents",
     "strands": "Strands Agents",
