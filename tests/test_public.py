@@ -26,14 +26,18 @@ PUBLIC = {
     name: import_module(name)
     for name in (
         "usechat",
+        "usechat.adapters.a2a",
         "usechat.adapters.ag_ui",
         "usechat.adapters.agent_framework",
         "usechat.adapters.agno",
         "usechat.adapters.anthropic",
         "usechat.adapters.claude",
+        "usechat.adapters.dspy",
         "usechat.adapters.google_adk",
+        "usechat.adapters.haystack",
         "usechat.adapters.litellm",
         "usechat.adapters.openai",
+        "usechat.adapters.smolagents",
         "usechat.adapters.strands",
         "usechat.agent_ops",
         "usechat.chats",
