@@ -93,14 +93,16 @@ test-quick: $(UV_STAMP) ## the fast tests of every package, without Node or a br
 wheel: $(UV_STAMP) $(PAGE) ## build the wheel, install it into an empty environment of each Python, and ask its demo
 	$(RUN) python -m scripts.try_wheel $(PYTHONS) 3.14
 
-# Their packages conflict with those of the other environment (tool.uv.conflicts).
-FRAMEWORKS := UV_PROJECT_ENVIRONMENT=.venv-frameworks $(UV) run --quiet --no-default-groups --group frameworks
+# Their packages conflict with those of the other environments (tool.uv.conflicts): each group has one of its own.
+FRAMEWORKS = USECHAT_FRAMEWORKS=$(1) UV_PROJECT_ENVIRONMENT=.venv-$(1) $(UV) run --quiet --no-default-groups --group $(1)
 
-test-frameworks: install ## the frameworks that `make test` replays from recordings, live, in .venv-frameworks
-	$(FRAMEWORKS) pytest -n auto tests/conformance/test_live_*.py
+test-frameworks: install ## the frameworks that `make test` replays from recordings, live, in environments of their own
+	$(call FRAMEWORKS,frameworks) pytest -n auto tests/conformance/test_live_framework*.py
+	$(call FRAMEWORKS,llama-index) pytest -n auto tests/conformance/test_live_frameworks.py tests/conformance/test_live_l*.py
 
 record-frameworks: install ## write tests/adapters/recordings anew
-	USECHAT_RECORD=1 $(FRAMEWORKS) pytest -n 0 tests/conformance/test_live_frameworks.py
+	USECHAT_RECORD=1 $(call FRAMEWORKS,frameworks) pytest -n 0 tests/conformance/test_live_frameworks.py
+	USECHAT_RECORD=1 $(call FRAMEWORKS,llama-index) pytest -n 0 tests/conformance/test_live_frameworks.py
 
 check: $(UV_STAMP) ## formatting, lint, strict types and the layers
 	$(RUN) ruff format --check
@@ -133,7 +135,7 @@ format: $(UV_STAMP) ## format, and fix what the linter can fix
 	$(RUN) ruff check --fix
 
 clean: ## remove everything that make created
-	rm -rf build .tools .fuzz .venv .venv-3.* .venv-frameworks .coverage .coverage.* .hypothesis .mypy_cache .pytest_cache .ruff_cache dist uv.lock $(NODE_DIR)/node_modules $(GENKIT_DIR)/node_modules scripts/site/node_modules web/node_modules src/usechat/web/built
+	rm -rf build .tools .fuzz .venv .venv-3.* .venv-frameworks .venv-llama-index .coverage .coverage.* .hypothesis .mypy_cache .pytest_cache .ruff_cache dist uv.lock $(NODE_DIR)/node_modules $(GENKIT_DIR)/node_modules scripts/site/node_modules web/node_modules src/usechat/web/built
 	find src tests -name __pycache__ -type d -prune -exec rm -rf {} +
 
 $(UV_STAMP):

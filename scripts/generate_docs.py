@@ -15,7 +15,7 @@ from typing import Any
 
 import usechat.protocol.values
 from tests.adapters.agents import Framework
-from tests.adapters.frameworks import FRAMEWORKS, MODEL_CLIENTS
+from tests.adapters.frameworks import FRAMEWORKS, LITELLM, MODEL_CLIENTS
 from tests.adapters.recorded_frameworks import RECORDED_FRAMEWORKS
 from tests.adapters.scripts import SCRIPTS
 from usechat import __version__
@@ -28,7 +28,7 @@ from usechat.server.openapi import openapi
 
 ROOT = Path(__file__).parent.parent
 OPENAPI = ROOT / "docs" / "openapi.json"
-BLOCK = re.compile(r"(<!-- generated: ([a-z-]+) -->\n)(?:(?!<!-- ).*\n)*(<!-- end -->)")
+BLOCK = re.compile(r"(<!-- generated: ([a-z0-9-]+) -->\n)(?:(?!<!-- ).*\n)*(<!-- end -->)")
 
 
 def chunk_name(chunk: type) -> str:
@@ -136,7 +136,7 @@ def cli_help(*command: str) -> Iterator[str]:
 
 def what_works(page: str) -> Iterator[str]:
     """Yield what the agents of a framework do, as its scripts are run: they work, or they say what happens instead."""
-    every = (*FRAMEWORKS, *MODEL_CLIENTS, *RECORDED_FRAMEWORKS)
+    every = (*FRAMEWORKS, *MODEL_CLIENTS, *LITELLM, *RECORDED_FRAMEWORKS)
     frameworks = [framework for framework in every if framework.page == page]
     yield f"| what | {' | '.join(framework.name for framework in frameworks)} |"
     yield "|---" * (len(frameworks) + 1) + "|"
@@ -158,15 +158,20 @@ BLOCKS: Mapping[str, Callable[[], Iterator[str]]] = {
     "releases": releases,
     "rules": rules,
     "values": values,
+    "a2a-works": lambda: what_works("a2a"),
     "ag-ui-works": lambda: what_works("ag-ui"),
     "agent-framework-works": lambda: what_works("agent-framework"),
     "agno-works": lambda: what_works("agno"),
     "claude-works": lambda: what_works("claude"),
+    "dspy-works": lambda: what_works("dspy"),
     "google-adk-works": lambda: what_works("google-adk"),
+    "haystack-works": lambda: what_works("haystack"),
     "langgraph-works": lambda: what_works("langgraph"),
+    "llama-index-works": lambda: what_works("llama-index"),
     "model-clients-works": lambda: what_works("model-clients"),
     "openai-agents-works": lambda: what_works("openai-agents"),
     "pydantic-ai-works": lambda: what_works("pydantic-ai"),
+    "smolagents-works": lambda: what_works("smolagents"),
     "strands-works": lambda: what_works("strands"),
     "help": cli_help,
     **{

@@ -6,6 +6,7 @@ needs from the text around it is there: the module of the page's Python blocks, 
 
 import json
 import os
+import pty
 import re
 import shlex
 import subprocess
@@ -28,7 +29,7 @@ from tests.server.process import PATIENCE, eventually, question
 from usechat.server import new_api_token
 
 FENCE: Final = re.compile(r"^(?:<!-- not run: ([^\n]+) -->\n+)?^```(\S*)[^\n]*\n(.*?)^```$", re.DOTALL | re.MULTILINE)
-NAMED: Final = re.compile(r"^`([\w./]+\.(?:py|yaml))`[^\n]*:\n\n```\w+\n(.*?)^```$", re.DOTALL | re.MULTILINE)
+NAMED: Final = re.compile(r"^`([\w./-]+\.(?:py|yaml))`[^\n]*:\n\n```\w+\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 SERVER: Final = re.compile(r"\b(usechat (?:serve|demo)|uvicorn)\b")
 ASKS_ANOTHER: Final = re.compile(r"--auth|--as |--agents external|--step|_API_KEY|\.py:|\.yaml|demo")
 """A server that needs a token, a model, an agent process or a key to answer: it is started only."""
@@ -120,6 +121,7 @@ class Reader:
     def _write_files(self, name: str) -> None:
         text = (ROOT / name).read_text(encoding="utf-8")
         python = "\n".join(block.text for block in BLOCKS[name] if block.language == "python")
+        flow = next((block.text for block in BLOCKS[name] if block.language == "yaml"), "")
         _, line = new_api_token("ada")
         files = {
             "my_app.py": python if re.search(r"^(?:async def |def )?agent\b", python, re.MULTILINE) else AGENT,
@@ -129,6 +131,7 @@ class Reader:
             "keys.json": json.dumps(KeySet([RSAKey.generate_key(2048)]).as_dict(private=False)),
             "capture.sse": 'data: {"type":"start"}\n\ndata: {"type":"finish"}\n\ndata: [DONE]\n\n',
             "tour.usechat.jsonl": "\n".join(LINES),
+            **dict.fromkeys(("chat-flow.yaml", "flow.yaml"), flow),
             **dict(NAMED.findall(text)),
         }
         if "redis://localhost:6379" in files["my_app.py"]:
@@ -206,13 +209,20 @@ class Reader:
                 ["bash", "-c", f"{assignments} exec {program}"],
                 cwd=self._directory,
                 env=_environment(),
-                stdin=subprocess.DEVNULL,
+                stdin=self._terminal() if "--step" in command else subprocess.DEVNULL,
                 stdout=output,
                 stderr=output,
             )
         self._processes.append(process)
         self._stack.callback(_end, process)
         return process, log
+
+    def _terminal(self) -> int:
+        """Open a terminal in which nobody presses a key."""
+        ours, theirs = pty.openpty()
+        self._stack.callback(os.close, theirs)
+        self._stack.callback(os.close, ours)
+        return theirs
 
 
 def _environment() -> dict[str, str]:

@@ -50,6 +50,17 @@ WIDE_TABLE: Final = (
     + "|\n"
     + ("| " + " | ".join("unbreakableword" for _ in range(9)) + " |\n")
 )
+DIAGRAM: Final = """```mermaid
+graph TD
+  A[Start] --> B{Fine?}
+  B -->|yes| C[Done]
+  B -->|no| A
+```
+
+```mermaid
+no such diagram
+```
+"""
 TASKS: Final = "- [x] bought milk\n- [ ] wrote the letter\n"
 FORMULAS: Final = r"Inline \(a^2 + b^2\) and a display:" + "\n\n" + r"\[ \frac{1}{2} \]" + "\n\n" + r"Code: `\(raw\)`."
 
@@ -247,6 +258,7 @@ BEHAVIOURS: Final[Mapping[str, Callable[[Turn], Said]]] = {
     "clock": _clock,
     "code": _saying(LONG_CODE),
     "count": _count,
+    "diagram": _saying(DIAGRAM),
     "drawn": _drawn,
     "evil": _evil,
     "fail": _fail,

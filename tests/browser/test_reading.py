@@ -102,3 +102,19 @@ def test_the_page_has_one_main_heading(open_page: OpenPage) -> None:
     ask(page, "hello there")
     wait_until_idle(page)
     expect(page.locator("h1")).to_have_text("hello there")
+
+
+def test_a_mermaid_fence_is_an_image_that_is_drawn_on_use_and_stays_code_if_it_is_wrong(open_page: OpenPage) -> None:
+    page = open_page()
+    page.wait_for_load_state("networkidle")
+    loaded = "performance.getEntriesByType('resource').filter((entry) => entry.name.endsWith('.js')).length"
+    before = page.evaluate(loaded)
+    ask(page, "diagram please")
+    wait_until_idle(page)
+    image = page.get_by_role("img", name="Diagram: graph TD")
+    expect(image).to_be_visible()
+    assert page.evaluate(loaded) > before, "what draws it is loaded on use"
+    assert image.evaluate("image => image.decode().then(() => image.naturalHeight)") > 100
+    assert "http://www.w3.org" in str(image.get_attribute("src")).replace("%3A", ":").replace("%2F", "/")
+    assert "googleapis" not in str(image.get_attribute("src"))
+    expect(page.get_by_label("Code: mermaid")).to_have_text("no such diagram")

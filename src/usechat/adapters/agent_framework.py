@@ -295,6 +295,13 @@ def parts(updates: AsyncIterable[Any]) -> AsyncIterator[Part]:
     return parts_of(updates, AgentFrameworkAdapter())
 
 
+def tools_of(agent: Any) -> Iterator[tuple[str, Any, Any]]:
+    """Yield the name and the input schema of each function tool of an agent, for `usechat types`."""
+    for tool in agent.default_options.get("tools") or ():
+        if isinstance(tool, _package().FunctionTool):
+            yield tool.name, tool.parameters(), None
+
+
 # History.
 
 

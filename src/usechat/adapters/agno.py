@@ -380,6 +380,20 @@ def parts(events: AsyncIterable[Any]) -> AsyncIterator[Part]:
     return parts_of(events, AgnoAdapter())
 
 
+def tools_of(agent: Any) -> Iterator[tuple[str, Any, Any]]:
+    """Yield the name and the input schema of each tool of an agent, for `usechat types`."""
+    new = imported("agno.tools.function", "agno", "agno").Function
+    for tool in agent.tools if isinstance(agent.tools, list) else ():
+        if hasattr(tool, "functions"):  # a toolkit
+            found = [*tool.functions.values(), *tool.async_functions.values()]
+        else:
+            found = [tool] if isinstance(tool, new) else [new.from_callable(tool)] if callable(tool) else []
+        for function in found:
+            described = function.model_copy(deep=True)
+            described.process_entrypoint()
+            yield described.name, described.parameters, None
+
+
 # History.
 
 

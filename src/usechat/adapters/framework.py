@@ -4,21 +4,37 @@ The adapters that stand on this module read events by the names of their fields 
 that were recorded elsewhere can be replayed where the framework is not installed. Only the sources import it, on use.
 """
 
+import asyncio
 from abc import ABC, abstractmethod
-from collections.abc import AsyncIterator, Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import (
+    AsyncGenerator,
+    AsyncIterator,
+    Callable,
+    Collection,
+    Coroutine,
+    Iterable,
+    Iterator,
+    Mapping,
+    Sequence,
+)
+from functools import partial
 from importlib import import_module
 from typing import Any, Final, Generic, Protocol, TypeAlias, TypeVar
 
 from usechat.adapters import conversation
 from usechat.errors import MissingDependency
+from usechat.forwarded_turns import ForwardedTurns
 from usechat.protocol.model_messages import ModelMessage
 from usechat.sources import Adapter, AdapterSource
 from usechat.turn import AgentInfo, Turn, TurnContext
+from usechat.waiting_tasks import WaitingTask, WaitingTasks
 
 __all__ = [
     "NO_OPTIONS",
     "FrameworkSource",
     "Options",
+    "WaitingSource",
+    "emitted",
     "imported",
     "kept_count",
     "options_of",
@@ -66,6 +82,32 @@ class FrameworkSource(ABC, Generic[Event]):
         await AdapterSource(self.events, lambda: adapter, agent=self.info).drive(context)
 
 
+class WaitingSource(FrameworkSource[Event]):
+    """Answers turns with a framework whose runs wait for a person in their process (:mod:`usechat.waiting_tasks`).
+
+    A subclass provides the run and the adapter. A run waits for an answer for ``wait_seconds``.
+    """
+
+    def __init__(self, *, wait_seconds: float) -> None:
+        self._tasks: WaitingTasks[Event] = WaitingTasks(seconds=wait_seconds)
+        self._forwarded = ForwardedTurns(super().drive, self._tasks.is_waiting)
+
+    @abstractmethod
+    def run(self, turn: Turn, task: WaitingTask[Event]) -> AsyncGenerator[Event]:
+        """Run the framework on a turn, and return its events; ``task`` asks the page. Closing it stops the run."""
+
+    def events(self, turn: Turn) -> AsyncGenerator[Event]:
+        """Start a run on the turn, or read on from the run that waits for the turn's answers."""
+        return self._tasks.events(turn, self._handle(turn), partial(self.run, turn))
+
+    async def drive(self, context: TurnContext) -> None:
+        """Answer one turn, in the process that waits for it."""
+        await self._forwarded.drive(context, self._handle(context.turn))
+
+    def _handle(self, turn: Turn) -> str:
+        return conversation.state_handle(turn, self.info.framework)
+
+
 def imported(module: str, package: str, extra: str) -> Any:
     """Import a module of a framework; raise MissingDependency, which names the extra, if it is not installed."""
     try:
@@ -108,3 +150,30 @@ def without_results(messages: Iterable[ModelMessage], calls: Collection[str | No
         kept = [part for part in message["content"] if part["type"] != "tool-result" or part["toolCallId"] not in calls]
         if kept:
             yield {"role": "tool", "content": kept}
+
+
+class _End:
+    """The last entry of a queue of events."""
+
+
+async def emitted(run: Callable[[Callable[[Event], None]], Coroutine[Any, Any, Any]]) -> AsyncGenerator[Event]:
+    """Yield what a function emits while it runs, for frameworks that call back; raise what it raises.
+
+    ``run`` gets the function that takes an event, which may be called in any thread. It is cancelled when the iterator
+    is closed.
+    """
+    loop = asyncio.get_running_loop()
+    queue: asyncio.Queue[Event | _End] = asyncio.Queue()
+
+    def emit(event: Event | _End) -> None:
+        loop.call_soon_threadsafe(queue.put_nowait, event)
+
+    task = loop.create_task(run(emit), name="usechat framework")
+    task.add_done_callback(lambda _task: emit(_End()))
+    try:
+        while not isinstance(event := await queue.get(), _End):
+            yield event
+        await task
+    finally:
+        task.cancel()
+        await asyncio.wait([task])

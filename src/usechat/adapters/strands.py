@@ -287,6 +287,12 @@ def parts(events: AsyncIterable[Any]) -> AsyncIterator[Part]:
     return parts_of(events, StrandsAdapter())
 
 
+def tools_of(agent: Any) -> Iterator[tuple[str, Any, Any]]:
+    """Yield the name, the input schema and the output schema of each tool of an agent, for `usechat types`."""
+    for spec in agent.tool_registry.get_all_tool_specs():
+        yield spec["name"], spec["inputSchema"]["json"], spec.get("outputSchema", {}).get("json")
+
+
 # History.
 
 

@@ -10,6 +10,7 @@ import {
 } from "streamdown";
 import { CodeBlock } from "./code-block";
 import { CopyButton } from "./copy-button";
+import { Diagram } from "./diagram";
 import { useFormulas, withDollars } from "./formulas";
 
 const harden = (defaultRehypePlugins["harden"] as unknown as [unknown])[0];
@@ -77,6 +78,7 @@ function Code({ children }: ComponentProps<"pre">) {
   const incomplete = useIsCodeFenceIncomplete();
   const { className = "", children: code } = (children as ReactElement<{ className?: string; children?: unknown }>).props;
   const language = /language-(\S+)/.exec(className)?.[1] ?? "";
+  if (language === "mermaid") return <Diagram code={String(code ?? "").trim()} complete={!incomplete} />;
   return <CodeBlock code={String(code ?? "").replace(/\n$/, "")} language={language} complete={!incomplete} />;
 }
 
