@@ -109,6 +109,9 @@ _REASONS: Final[Mapping[str, Sequence[tuple[str, str]]]] = {
             'self._fields = {key: plain_json(value) for key, value in base.items() if key is not "parts"}',
         ),
     ],
+    "`flushed` is set to the object that `size` is.": [
+        ("log.py", "if self.flushed is not self.size:"),
+    ],
     "A count is never negative.": [
         ("message.py", "return self._continues or self._updates != 0"),
     ],

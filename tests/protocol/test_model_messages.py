@@ -381,6 +381,11 @@ def test_a_later_user_message_supersedes_an_unanswered_approval_for_7(sdk: Major
     assert (CALL in first["content"], CALL in last["content"]) == (kept, True)
 
 
+def test_a_later_user_message_supersedes_no_other_call() -> None:
+    first, *_ = model_messages([said("assistant", tool("output-available", output=1)), said("user", TEXT)])
+    assert first["content"] == [CALL]
+
+
 def test_a_later_assistant_message_supersedes_no_approval() -> None:
     asked = said("assistant", TEXT, tool("approval-requested", approval={"id": "a1"}))
     first, *_ = model_messages([said("user", TEXT), asked, said("assistant", TEXT)], sdk="7")[1:]

@@ -92,6 +92,15 @@ def test_text_of_another_lane_does_not_take_over_the_next_text() -> None:
     assert frames.send(parts.Text("CODER", lane="c")).endswith(delta("2", "CODER"))
 
 
+@pytest.mark.parametrize("lanes", ["abab", "baba"])
+def test_lanes_that_take_turns_keep_their_blocks(lanes: str) -> None:
+    frames = FrameStream(MessageStream(message_id="m1", sdk="7"))
+    blocks = {lanes[0]: "1", lanes[1]: "2"}
+    for lane in lanes[:2]:
+        frames.send(parts.Text("so", lane=lane))
+    assert [frames.send(parts.Text("x", lane=lane)) for lane in lanes] == [delta(blocks[lane], "x") for lane in lanes]
+
+
 def test_settling_writes_what_the_stream_settles() -> None:
     frames = FrameStream(MessageStream(message_id="m1", sdk="7"))
     frames.send(parts.Text("Hel"))

@@ -724,6 +724,16 @@ async def test_an_approval_for_a_release_that_knows_it_is_not_logged(
     assert caplog.records == []
 
 
+async def test_the_seconds_of_a_run_are_counted_from_its_beginning(monkeypatch: pytest.MonkeyPatch) -> None:
+    loop = asyncio.get_running_loop()
+    now = float(int(loop.time()))
+    with monkeypatch.context() as patched:
+        patched.setattr(loop, "time", lambda: now)
+        run, _ = make_run()
+        patched.setattr(loop, "time", lambda: now + 7)
+        assert run.seconds == 7
+
+
 async def test_a_part_without_a_frame_is_no_reason_to_yield_to_the_event_loop() -> None:
     run, _ = make_run()
     assert [run.write(parts.BlockEnd()), run.write(parts.Text("x" * 5000))] == [False, True]
