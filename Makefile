@@ -6,10 +6,20 @@ PYTHONS := 3.11 3.12 3.13
 FUZZ_SECONDS ?= 60
 PORT ?= 8000
 # The tests of the server that also run with agents behind a queue in Redis.
-EXTERNAL_AGENTS := tests/server/observers $(addprefix tests/server/test_,endpoints.py edited_messages.py factories.py forgotten_runs.py load.py quotas.py released.py retries.py stored_turns.py stored_history.py hooks.py chat_routes.py waiting_clients.py websocket.py websocket_leaving.py)
+EXTERNAL_AGENTS := tests/server/observers $(addprefix tests/server/test_,endpoints.py edited_messages.py factories.py forgotten_runs.py load.py quotas.py released.py retries.py stored_turns.py stored_turns_features.py stored_history.py hooks.py chat_routes.py waiting_clients.py websocket.py websocket_leaving.py)
 # The tests of the benchmarks, of the documentation and of the repository itself: the same on every Python, so they run once.
-ONCE := $(wildcard tests/test_bench*.py tests/*/test_bench.py) tests/test_docs.py tests/test_layers.py tests/test_site.py tests/test_specification.py
-OTHER_PYTHON := -q -n auto --hypothesis-profile=brief --ignore=tests/conformance --ignore=tests/browser $(addprefix --ignore=,$(ONCE))
+ONCE := $(wildcard tests/test_bench*.py tests/*/test_bench.py) tests/test_docs.py tests/test_layers.py tests/test_shell_blocks.py tests/test_site.py tests/test_specification.py
+UNIT := --ignore=tests/conformance --ignore=tests/browser
+# The stores, with every Redis and PostgreSQL, and the growth of memory: neither the server nor the Python matters much.
+STORES := tests/contracts tests/runs/redis tests/chats/test_sql.py tests/agent_ops/access tests/open_harness/test_growth.py
+OTHER_PYTHON := -q -n auto --hypothesis-profile=brief $(UNIT) $(addprefix --ignore=,$(ONCE) $(STORES))
+# Fast tests of every package, for `make test-quick`, and for the last of the Pythons. No Redis, no PostgreSQL, no processes.
+QUICK := tests/protocol tests/check tests/test_errors.py tests/test_public.py tests/test_sources.py tests/test_threads.py tests/test_turn_data.py tests/test_typescript.py \
+	$(wildcard tests/runs/test_*.py) tests/server/auth tests/server/observers $(addprefix tests/server/test_,chat_response.py endpoints.py hooks.py requests_body.py requests_headers.py response.py routes.py settings.py stored_history.py) \
+	$(addprefix tests/chats/test_,chat.py documents.py history.py memory.py) $(addprefix tests/client/test_,chat.py recording.py transport.py) tests/adapters/test_conversation.py tests/adapters/test_pydantic_ai.py \
+	$(addprefix tests/genkit/test_,adapter.py inputs.py wire.py) tests/agent_ops/test_adapter_rows.py tests/agent_ops/test_prompt_tracker.py tests/open_harness/engine tests/open_harness/events tests/cli/test_cli.py tests/demo/test_tools.py tests/demo/test_tour.py
+SLOW := $(addprefix tests/protocol/test_,states.py reframing_replay.py message_forgetting.py) tests/check/test_order.py tests/runs/test_open_calls_secret.py tests/runs/test_transport.py
+QUICKLY := -q -n auto --hypothesis-profile=brief $(QUICK) $(addprefix --ignore=,$(SLOW))
 MUTANTS ?= 200
 SEED ?= 1
 export FUZZ_RELEASES MUTANTS SEED
@@ -34,7 +44,7 @@ SITE_STAMP := scripts/site/node_modules/.package-lock.json
 PAGE := src/usechat/web/built/index.html
 PAGE_STAMP := web/node_modules/.package-lock.json
 
-.PHONY: help install page demo demo-agent-ops test test-frameworks record-frameworks check conformance fuzz mutants bench docs docs-serve format clean
+.PHONY: help install page demo demo-agent-ops test test-quick test-frameworks wheel record-frameworks check conformance fuzz mutants bench docs docs-serve format clean
 .DEFAULT_GOAL := help
 
 help: ## list the targets
@@ -50,32 +60,49 @@ demo: $(UV_STAMP) $(PAGE) ## serve the demo and its page, offline, at PORT (8000
 demo-agent-ops: $(UV_STAMP) $(PAGE) ## run an agent session, the gateway that puts an AI SDK face on it, and the page
 	$(UV) run --quiet --no-dev --extra agent-ops python examples/agent_ops_demo.py
 
-test: install ## every test, the core covered by its unit tests completely; then the unit tests on the other Pythons, once over plain ASGI
-	$(RUN) pytest -n auto --cov --ignore=tests/conformance --ignore=tests/browser
-	USECHAT_TEST_AGENTS=external $(RUN) pytest -n auto $(EXTERNAL_AGENTS)
-	$(RUN) pytest -n auto tests/conformance
-	$(RUN) pytest -n auto tests/browser
+# Tells when a stage begins, and how long it took.
+define stage
+	@echo "== $(1)"; begin=$$(date +%s); $(2) || exit 1; echo "== $(1): $$(($$(date +%s) - begin)) s"
+endef
+
+test: install ## every test, the core covered by its unit tests completely; then the unit tests over plain ASGI on another Python, and the fast ones on the rest
+	$(call stage,unit tests with coverage,$(RUN) pytest -n auto --cov $(UNIT))
+	$(call stage,agents behind a queue in Redis,USECHAT_TEST_AGENTS=external $(RUN) pytest -n auto $(EXTERNAL_AGENTS))
+	$(call stage,the real npm clients,$(RUN) pytest -n auto tests/conformance)
+	$(call stage,a real browser,$(RUN) pytest -n auto tests/browser)
 	@default=$$($(RUN) python -c 'import sys; print("%d.%d" % sys.version_info[:2])'); \
 	export PYENV_VERSION=$$(pyenv versions --bare 2>/dev/null | paste -sd: -); \
-	plain=1; \
+	plain=1; tested=$$default; absent=; \
 	for version in $(PYTHONS); do \
 		if [ $$version = $$default ]; then continue; fi; \
-		if ! $(UV) python find --system $$version >/dev/null 2>&1; then echo "== Python $$version is absent: not tested"; continue; fi; \
-		echo "== Python $$version$$([ $$plain = 1 ] && echo , over plain ASGI)"; \
+		if ! $(UV) python find --system $$version >/dev/null 2>&1; then absent="$$absent $$version"; continue; fi; \
+		if [ $$plain = 1 ]; then what="Python $$version, over plain ASGI"; tests="$(OTHER_PYTHON)"; else what="Python $$version"; tests="$(QUICKLY)"; fi; \
+		echo "== $$what"; begin=$$(date +%s); \
 		USECHAT_TEST_PLAIN_ASGI=$$plain UV_PROJECT_ENVIRONMENT=.venv-$$version $(UV) run --quiet --python $$version --no-default-groups --group test \
-			pytest $(OTHER_PYTHON) || exit 1; \
-		plain=0; \
+			pytest $$tests || exit 1; \
+		echo "== $$what: $$(($$(date +%s) - begin)) s"; \
+		plain=0; tested="$$tested $$version"; \
 	done; \
-	if [ $$plain = 1 ]; then USECHAT_TEST_PLAIN_ASGI=1 $(RUN) pytest $(OTHER_PYTHON); fi
+	if [ $$plain = 1 ]; then echo "== over plain ASGI"; USECHAT_TEST_PLAIN_ASGI=1 $(RUN) pytest $(OTHER_PYTHON) || exit 1; fi; \
+	echo "== Tested with Python $$tested."; \
+	if [ -n "$$absent" ]; then echo "== NOT TESTED with Python$$absent: not installed on this machine."; fi
 
-# Their packages conflict with those of the other environment (tool.uv.conflicts).
-FRAMEWORKS := UV_PROJECT_ENVIRONMENT=.venv-frameworks $(UV) run --quiet --no-default-groups --group frameworks
+test-quick: $(UV_STAMP) ## the fast tests of every package, without Node or a browser: about a minute
+	$(call stage,fast tests,$(RUN) pytest $(QUICKLY))
 
-test-frameworks: install ## the frameworks that `make test` replays from recordings, live, in .venv-frameworks
-	$(FRAMEWORKS) pytest -n auto tests/conformance/test_live_*.py
+wheel: $(UV_STAMP) $(PAGE) ## build the wheel, install it into an empty environment of each Python, and ask its demo
+	$(RUN) python -m scripts.try_wheel $(PYTHONS) 3.14
+
+# Their packages conflict with those of the other environments (tool.uv.conflicts): each group has one of its own.
+FRAMEWORKS = USECHAT_FRAMEWORKS=$(1) UV_PROJECT_ENVIRONMENT=.venv-$(1) $(UV) run --quiet --no-default-groups --group $(1)
+
+test-frameworks: install ## the frameworks that `make test` replays from recordings, live, in environments of their own
+	$(call FRAMEWORKS,frameworks) pytest -n auto tests/conformance/test_live_framework*.py
+	$(call FRAMEWORKS,llama-index) pytest -n auto tests/conformance/test_live_frameworks.py tests/conformance/test_live_l*.py
 
 record-frameworks: install ## write tests/adapters/recordings anew
-	USECHAT_RECORD=1 $(FRAMEWORKS) pytest -n 0 tests/conformance/test_live_frameworks.py
+	USECHAT_RECORD=1 $(call FRAMEWORKS,frameworks) pytest -n 0 tests/conformance/test_live_frameworks.py
+	USECHAT_RECORD=1 $(call FRAMEWORKS,llama-index) pytest -n 0 tests/conformance/test_live_frameworks.py
 
 check: $(UV_STAMP) ## formatting, lint, strict types and the layers
 	$(RUN) ruff format --check
@@ -108,7 +135,7 @@ format: $(UV_STAMP) ## format, and fix what the linter can fix
 	$(RUN) ruff check --fix
 
 clean: ## remove everything that make created
-	rm -rf build .tools .fuzz .venv .venv-3.* .venv-frameworks .coverage .coverage.* .hypothesis .mypy_cache .pytest_cache .ruff_cache dist uv.lock $(NODE_DIR)/node_modules $(GENKIT_DIR)/node_modules scripts/site/node_modules web/node_modules src/usechat/web/built
+	rm -rf build .tools .fuzz .venv .venv-3.* .venv-frameworks .venv-llama-index .coverage .coverage.* .hypothesis .mypy_cache .pytest_cache .ruff_cache dist uv.lock $(NODE_DIR)/node_modules $(GENKIT_DIR)/node_modules scripts/site/node_modules web/node_modules src/usechat/web/built
 	find src tests -name __pycache__ -type d -prune -exec rm -rf {} +
 
 $(UV_STAMP):

@@ -56,11 +56,15 @@ LISTS: Final = {
     "function": "Number {{ $string(item.number) }}",
     "root": "Number {{ $string($$.item.number) }}",
     "parallel": "Number {{ $string(item.number + 0 * $count(list.value)) }}",
+    "state": "Number {{ $string(item.number + 0 * state.count) }}",
+    "changing state": "Number {{ $string(item.number + 0 * state.count) }}",
     "earlier results": "Number {{ $string($count(each.iterations)) }}",
+    "clock": "Number {{ $millis() > 0 ? $string(item.number) : '' }}",
 }
 """What the node says of each item. A path is evaluated in the server's process, a function in an evaluator process: for
-many items at once, or for each item by itself if it reads the results of the earlier ones. The flow of `parallel` runs
-its nodes in parallel, so another node could change what the function reads."""
+many items at once, or for each item by itself if it reads the clock, the results of the earlier ones, or a state that
+each item changes. The flow of `parallel` runs its nodes in parallel, so another node could change what the function
+reads."""
 _PACKAGES: Final = {name: name for name in ("uvicorn", "starlette", "websockets", "jsonata-python")}
 _STAMP: Final = re.compile(rb"<(\d+)>")
 
@@ -262,14 +266,24 @@ def measure_calls(plan: Plan) -> list[Calls]:
 # What the items of a list cost
 
 
+async def count_items(given: Mapping[str, Any], context: NodeContext) -> dict[str, Any]:
+    """Do what `echo` does, and change the state."""
+    context.state.set("count", context.state.get("count") + 1)
+    return {"text": given["text"]}
+
+
 def list_flow(way: str, count: int) -> FlowRuntime:
     """Return a flow whose second node runs once for each item of a list."""
+    registry = default_registry()
+    registry.add("count", count_items)
+    kind = "count" if way == "changing state" else "echo"
     nodes = [
         {"id": "list", "type": "constant", "input": {"value": [{"number": number} for number in range(count)]}},
-        {"id": "each", "type": "echo", "input": {"text": LISTS[way]}},
+        {"id": "each", "type": kind, "input": {"text": LISTS[way]}},
     ]
     edge = {"from": "list", "to": "each", "forEach": {"in": "{{ list.value }}", "as": "item"}}
-    return FlowRuntime({"name": "list", "parallel": way == "parallel", "nodes": nodes, "edges": [edge]})
+    described = {"name": "list", "parallel": way == "parallel", "state": {"initial": {"count": 0}}}
+    return FlowRuntime({**described, "nodes": nodes, "edges": [edge]}, registry=registry)
 
 
 def run_list(way: str, count: int) -> None:

@@ -42,6 +42,7 @@ PUBLIC = (
     "usechat.adapters.google_adk",
     "usechat.adapters.langgraph",
     "usechat.adapters.litellm",
+    "usechat.adapters.llama_index",
     "usechat.adapters.openai",
     "usechat.adapters.openai_agents",
     "usechat.adapters.pydantic_ai",

@@ -15,7 +15,7 @@ from typing import Any
 
 import usechat.protocol.values
 from tests.adapters.agents import Framework
-from tests.adapters.frameworks import FRAMEWORKS, MODEL_CLIENTS
+from tests.adapters.frameworks import FRAMEWORKS, LITELLM, MODEL_CLIENTS
 from tests.adapters.recorded_frameworks import RECORDED_FRAMEWORKS
 from tests.adapters.scripts import SCRIPTS
 from usechat import __version__
@@ -136,7 +136,7 @@ def cli_help(*command: str) -> Iterator[str]:
 
 def what_works(page: str) -> Iterator[str]:
     """Yield what the agents of a framework do, as its scripts are run: they work, or they say what happens instead."""
-    every = (*FRAMEWORKS, *MODEL_CLIENTS, *RECORDED_FRAMEWORKS)
+    every = (*FRAMEWORKS, *MODEL_CLIENTS, *LITELLM, *RECORDED_FRAMEWORKS)
     frameworks = [framework for framework in every if framework.page == page]
     yield f"| what | {' | '.join(framework.name for framework in frameworks)} |"
     yield "|---" * (len(frameworks) + 1) + "|"
@@ -164,6 +164,7 @@ BLOCKS: Mapping[str, Callable[[], Iterator[str]]] = {
     "claude-works": lambda: what_works("claude"),
     "google-adk-works": lambda: what_works("google-adk"),
     "langgraph-works": lambda: what_works("langgraph"),
+    "llama-index-works": lambda: what_works("llama-index"),
     "model-clients-works": lambda: what_works("model-clients"),
     "openai-agents-works": lambda: what_works("openai-agents"),
     "pydantic-ai-works": lambda: what_works("pydantic-ai"),

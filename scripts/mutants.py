@@ -2,13 +2,14 @@
 
 `make mutants` samples 200 mutants of `protocol/` and `runs/` (`MUTANTS=50` takes fewer, `SEED=2` another sample) with
 the operators of cosmic-ray. The unit tests of its package judge each mutant until one fails. Survivors are printed as a
-diff. The exit code is 1 if fewer than 95 % are killed. Mutants that no test can kill are named in ``EQUIVALENT`` and do
-not count. Changes that are no Python, which any test would notice, are not sampled.
+diff. The exit code is 1 if fewer than 95 % are killed. Mutants that no test can kill do not count: those named in
+``EQUIVALENT``, and `==` for `is` where one operand is an enum member or a class. Changes that are no Python, which any
+test would notice, are not sampled, nor are those that only make another number of a number (`64 * 1024`).
 
 Imports and the collection of the tests would take most of the time, so they are done once:
 
 1. A process collects the tests, runs all of them once without a change, and records which test runs which line. The
-   record is kept in `build/` for as long as code and tests stay the same.
+   record is kept in `build/` for as long as the code stays the same; tests of a file that was changed are run anew.
 2. For each mutant of a function it forks a child, which replaces the code of the function and runs the tests that reach
    the changed statement, fast ones first.
 3. What runs while a module is imported cannot be replaced later: such a mutant gets a process that imports usechat
@@ -28,6 +29,7 @@ import inspect
 import os
 import pickle
 import random
+import re
 import resource
 import signal
 import sys
@@ -48,6 +50,8 @@ from cosmic_ray.plugins import get_operator, operator_names  # type: ignore[impo
 ROOT: Final = Path(__file__).parent.parent
 LOG: Final = ROOT / "build" / "mutants.log"
 """What pytest prints."""
+PROGRESS: Final = LOG.with_suffix(".progress")
+"""A line for each mutant that is judged: what the tests say, and after how many seconds."""
 SOURCES: Final = ("src/usechat/protocol", "src/usechat/runs")
 LEAST_SHARE: Final = 0.95
 AT_ONCE: Final = os.cpu_count() or 1
@@ -68,7 +72,7 @@ OPTIONS: Final = (
     *("-W", "ignore::pytest.PytestAssertRewriteWarning"),  # plugins are imported already
 )
 TESTS: Final = ("tests/protocol", "tests/runs", "--ignore=tests/runs/redis")
-# Annotations with `|`, numbers that are arbitrary limits, and operators that need a variable.
+# Annotations with `|`, numbers that are arbitrary limits (see also `_is_arithmetic`), and what needs a variable.
 _POINTLESS: Final = ("BinaryOperator_BitOr", "NumberReplacer", "Variable")
 _STREAM: Final = ("stream", "tool_calls", "content")
 """The modules of `protocol/` whose tests are in `tests/protocol/stream`."""
@@ -76,8 +80,70 @@ _CACHE: Final = type(functools.cache(len))
 _AT_IMPORT: Final = ""
 """The name under which coverage records what runs while tests are collected."""
 
-EQUIVALENT: Final[Mapping[tuple[str, str], str]] = {}
-"""Mutants that behave as the code does: the file and the changed line, stripped, with the reason."""
+_REASONS: Final[Mapping[str, Sequence[tuple[str, str]]]] = {
+    "No JSON value equals UNSET.": [
+        ("reframing.py", "None if chunk.input_schema_input == UNSET else chunk.input_schema_input,"),
+    ],
+    "`end ^ place` is never less than the difference; if it is more, the last frame is found, which is the end, too.": [
+        ("sse.py", "if end ^ place > size:"),
+    ],
+    "`|` and `^` are never more than the sum, and equal if it is; otherwise the same end is found below.": [
+        ("replay.py", f"if place {sign} len(found) == self._in_file:") for sign in ("|", "^")
+    ],
+    "The quick way is taken less often, and the other one does the same.": [
+        ("sse.py", f"and len(data) {sign} 2 <= self._maximum") for sign in ("+", "*", "**", "<<", "|", "^")
+    ],
+    "Zero is the same in base 8 and in base 10.": [
+        (
+            "model_messages.py",
+            f'base = 16 if label.startswith("0x") else 8 if label.startswith("0") and label {sign} "0" else 10',
+        )
+        for sign in (">", ">=", "is not")
+    ],
+    "The last message of the user has no calls that are converted.": [
+        ("model_messages.py", "converted += conversion.message(message, before_user=number <= last_user)"),
+    ],
+    "The parts are replaced later.": [
+        (
+            "message.py",
+            'self._fields = {key: plain_json(value) for key, value in base.items() if key is not "parts"}',
+        ),
+    ],
+    "A count is never negative.": [
+        ("message.py", "return self._continues or self._updates != 0"),
+    ],
+    "A frame is never empty, so none ends at 0.": [
+        ("sse.py", "end = end_of_piece(self._frames, place, 0, end) if cut <= 0 else cut + len(_FRAME_END)"),
+    ],
+    "No role comes before `assistant` in the alphabet.": [
+        (
+            "model_messages.py",
+            'if message["role"] <= "assistant" and messages and messages[-1]["role"] == "assistant":',
+        ),
+        (
+            "model_messages.py",
+            'if message["role"] == "assistant" and messages and messages[-1]["role"] <= "assistant":',
+        ),
+    ],
+    "The keys are names in this module, of which Python keeps one string each.": [
+        ("tool_parts.py", 'kept = {key: value for key, value in kept.items() if key is not "providerExecuted"}'),
+    ],
+    "A JSON text of that length has no more brackets; looking at the length saves time.": [
+        (
+            "values.py",
+            f'if len(text) {sign} 2 * READABLE_DEPTH and text.count("{{") + text.count("[") > READABLE_DEPTH:',
+        )
+        for sign in ("!=", ">=", "is not")
+    ],
+}
+EQUIVALENT: Final = frozenset(mutant for mutants in _REASONS.values() for mutant in mutants)
+"""Mutants that behave as the code does: the file and the changed line, stripped."""
+_EQUAL_IF_SAME: Final = re.compile(
+    r"(\w+\.)*[A-Z]\w*\.[A-Z_]+|(?!True|False)(\w+\.)*[A-Z]\w*[a-z]\w*|str|int|bool|float|list|dict|bytes"
+    r"|.+\.__class__|type\(.+\)"
+)
+"""Enum members and classes, as the code names them: two of them are equal only if they are the same object."""
+_AS_EQUALITY: Final[Mapping[type[ast.cmpop], type[ast.cmpop]]] = {ast.Is: ast.Eq, ast.IsNot: ast.NotEq}
 
 
 class Mutant(NamedTuple):
@@ -102,14 +168,27 @@ class Mutant(NamedTuple):
     @property
     def lines(self) -> set[int]:
         """The numbers of the lines of the changed statement (of a block: of its header), which is in a function."""
-        old, new = self.code.splitlines(), self.mutated.splitlines()
-        first = next(number for number, (before, after) in enumerate(zip(old, new, strict=False), 1) if before != after)
+        first = self._first_line
         statements = [node for node in ast.walk(ast.parse(self.code)) if isinstance(node, ast.stmt | ast.ExceptHandler)]
         around = [node for node in statements if node.lineno <= first <= (node.end_lineno or node.lineno)]
         statement = max(around, key=lambda node: node.lineno)
         body = getattr(statement, "body", None)
         last = body[0].lineno - 1 if body else statement.end_lineno
         return {first, *range(statement.lineno, (last or first) + 1)}
+
+    def changed_node(self) -> tuple[ast.AST, ast.AST]:
+        """Return the innermost expression or statement that differs, before and after the change."""
+        return _innermost(ast.parse(self.code), ast.parse(self.mutated), self._first_line)
+
+    @property
+    def _first_line(self) -> int:
+        old, new = self.code.splitlines(), self.mutated.splitlines()
+        return next(number for number, (before, after) in enumerate(zip(old, new, strict=False), 1) if before != after)
+
+    @property
+    def is_equivalent(self) -> bool:
+        """Whether no test can kill it."""
+        return self.name in EQUIVALENT or _is_identity_as_equality(*self.changed_node())
 
     def replacements(self) -> list[tuple[types.CodeType, types.CodeType]]:
         """Return the code of the changed function, and of those in it, with the new code; none if it is no function."""
@@ -124,6 +203,46 @@ def compiled(code: str, path: str = "") -> types.CodeType:
     """Compile a module without a warning, such as that for `is` with a number. Raises SyntaxError."""
     with warnings.catch_warnings(action="ignore"):
         return compile(code, path, "exec")
+
+
+def _innermost(before: ast.AST, after: ast.AST, line: int) -> tuple[ast.AST, ast.AST]:
+    while type(before) is type(after):
+        children = list(ast.iter_child_nodes(before)), list(ast.iter_child_nodes(after))
+        if len(children[0]) != len(children[1]):
+            break
+        on_line = [pair for pair in zip(*children, strict=True) if _includes(pair[0], line)]
+        changed = [pair for pair in on_line if ast.dump(pair[0]) != ast.dump(pair[1])]
+        if len(changed) != 1:
+            break
+        before, after = changed[0]
+    return before, after
+
+
+def _includes(node: ast.AST, line: int) -> bool:
+    """Whether a line is in a node, as far as is known: parameters and the like have no lines of their own."""
+    if isinstance(node, ast.operator | ast.unaryop | ast.boolop | ast.cmpop | ast.expr_context):
+        return False
+    return bool(getattr(node, "lineno", line) <= line <= getattr(node, "end_lineno", line))
+
+
+def _is_identity_as_equality(before: ast.AST, after: ast.AST) -> bool:
+    if not isinstance(before, ast.Compare) or not isinstance(after, ast.Compare):
+        return False
+    [(number, old, new)] = [
+        (number, old, new)
+        for number, (old, new) in enumerate(zip(before.ops, after.ops, strict=True))
+        if type(old) is not type(new)
+    ]
+    operands = ast.unparse(before.comparators[number]), ast.unparse([before.left, *before.comparators][number])
+    return _AS_EQUALITY.get(type(old)) is type(new) and any(map(_EQUAL_IF_SAME.fullmatch, operands))
+
+
+def _is_arithmetic(before: ast.AST) -> bool:
+    """Whether an expression has numbers alone: a change of it makes another number."""
+    return isinstance(before, ast.BinOp | ast.UnaryOp) and all(
+        isinstance(node, ast.BinOp | ast.UnaryOp | ast.Constant | ast.operator | ast.unaryop)
+        for node in ast.walk(before)
+    )
 
 
 def _inner(code: types.CodeType) -> list[types.CodeType]:
@@ -169,7 +288,7 @@ def sample(count: int, seed: int) -> list[Mutant]:
     for path, name, occurrence in changes:
         code = (ROOT / path).read_text(encoding="utf-8")
         mutant = Mutant(path, code, mutate_code(code, get_operator(name)(), occurrence))
-        if _is_python(mutant.mutated) and mutant not in mutants:
+        if _is_python(mutant.mutated) and mutant not in mutants and not _is_arithmetic(mutant.changed_node()[0]):
             mutants.append(mutant)
         if len(mutants) == count:
             break
@@ -206,23 +325,27 @@ class Job(NamedTuple):
 def run_jobs(jobs: Iterable[Job]) -> Iterator[tuple[Mutant, Outcome]]:
     """Run each job in a process of its own, as many at once as there are cores."""
     running: dict[int, tuple[Job, float]] = {}
+
+    def ended(child: int, outcome: Outcome) -> tuple[Mutant, Outcome]:
+        job, started = running.pop(child)
+        with PROGRESS.open("a", encoding="utf-8") as progress:
+            progress.write(f"{outcome.name} after {time.monotonic() - started:.1f} s: {job.mutant.name}\n")
+        return job.mutant, outcome
+
     pending = iter(jobs)
     job = next(pending, None)
     while running or job is not None:
         while job is not None and len(running) < AT_ONCE:
-            running[fork(job.work)] = job, time.monotonic() + job.seconds
+            running[fork(job.work)] = job, time.monotonic()
             job = next(pending, None)
-        for child, (current, deadline) in list(running.items()):
-            ended, status = os.waitpid(child, os.WNOHANG)
-            if ended:
-                del running[child]
-                failed = os.waitstatus_to_exitcode(status) != 0
-                yield current.mutant, Outcome.KILLED if failed else Outcome.SURVIVED
-            elif time.monotonic() > deadline:
-                del running[child]
+        for child, (current, started) in list(running.items()):
+            found, status = os.waitpid(child, os.WNOHANG)
+            if found:
+                yield ended(child, Outcome.SURVIVED if os.waitstatus_to_exitcode(status) == 0 else Outcome.KILLED)
+            elif time.monotonic() > started + current.seconds:
                 os.killpg(child, signal.SIGKILL)
                 os.waitpid(child, 0)
-                yield current.mutant, Outcome.TIMED_OUT
+                yield ended(child, Outcome.TIMED_OUT)
         time.sleep(0.01)
 
 
@@ -266,19 +389,38 @@ def print_to_log() -> None:
 
 
 class Reached(NamedTuple):
-    """What the tests do without a change: the tests that reach each line of each file, and the seconds of each test."""
+    """What tests do without a change: the lines that each reaches, by file, the seconds of each, their files' digests.
 
-    lines: Mapping[str, Mapping[int, Sequence[str]]]
-    seconds: Mapping[str, float]
+    What runs while tests are collected has the name ``_AT_IMPORT``.
+    """
+
+    lines: dict[str, dict[str, set[int]]]
+    seconds: dict[str, float]
+    digests: dict[str, str]
+
+    def names(self, path: Path, lines: Iterable[int]) -> set[str]:
+        """Return the tests that reach one of these lines of a file."""
+        wanted, file = set(lines), str(path)
+        return {name for name, files in self.lines.items() if not wanted.isdisjoint(files.get(file, ()))}
 
 
-def recorded(work: Callable[[], Reached]) -> Reached:
-    """Return what the tests reach: as an earlier run of the same code and tests recorded it, or by running them."""
-    digest = hashlib.sha256()
-    for path in sorted(path for folder in ("src/usechat", "tests") for path in (ROOT / folder).rglob("*.py")):
-        digest.update(path.read_bytes())
-    record = LOG.with_name(f"mutants-{digest.hexdigest()[:16]}.reached")
-    reached: Reached = pickle.loads(record.read_bytes()) if record.exists() else in_background(work, record)
+def digest_of(paths: Iterable[Path]) -> str:
+    """Return a digest of the contents of files."""
+    return hashlib.sha256(b"".join(path.read_bytes() for path in sorted(paths))).hexdigest()[:16]
+
+
+def recorded(session: pytest.Session, work: Callable[[Sequence[pytest.Item]], Reached]) -> Reached:
+    """Return what the tests reach: as an earlier run of the same code recorded it, or by running them."""
+    record = LOG.with_name(f"mutants-{digest_of((ROOT / 'src/usechat').rglob('*.py'))}.reached")
+    reached: Reached = pickle.loads(record.read_bytes()) if record.exists() else Reached({}, {}, {})
+    digests = {str(path): digest_of([path]) for path in {item.path for item in session.items}}
+    known = {item.nodeid for item in session.items if reached.digests.get(str(item.path)) == digests[str(item.path)]}
+    if missing := [item for item in session.items if item.nodeid not in known]:
+        new: Reached = in_background(functools.partial(work, missing), record)
+        kept = {name: files for name, files in reached.lines.items() if name in known}
+        seconds = {name: seconds for name, seconds in reached.seconds.items() if name in known}
+        reached = Reached(kept | new.lines, seconds | new.seconds, digests)
+        record.write_bytes(pickle.dumps(reached))
     return reached
 
 
@@ -332,7 +474,7 @@ class Judge:
     def pytest_runtestloop(self, session: pytest.Session) -> bool:
         """Run the tests for each mutant instead of once."""
         loaded = Loaded()
-        reached = recorded(functools.partial(self._reached, session, loaded))
+        reached = recorded(session, functools.partial(self._reached, session, loaded))
         self._coverage.stop()
         gc.freeze()
         jobs = [job for mutant in self._mutants if (job := self._job(session, mutant, reached, loaded))]
@@ -340,9 +482,9 @@ class Judge:
             self.outcomes[mutant] = outcome
         return True
 
-    def _reached(self, session: pytest.Session, loaded: Loaded) -> Reached:
+    def _reached(self, session: pytest.Session, loaded: Loaded, items: Sequence[pytest.Item]) -> Reached:
         seconds: dict[str, float] = {}
-        for item in session.items:
+        for item in items:
             started = time.monotonic()
             self._coverage.switch_context(item.nodeid)
             loaded.replace(())  # else only the first test would reach what a function has cached
@@ -351,12 +493,16 @@ class Judge:
             seconds[item.nodeid] = time.monotonic() - started
         self._coverage.stop()
         data = self._coverage.get_data()
-        return Reached({name: data.contexts_by_lineno(name) for name in data.measured_files()}, seconds)
+        lines: dict[str, dict[str, set[int]]] = {}
+        for file in data.measured_files():
+            for line, names in data.contexts_by_lineno(file).items():
+                for name in names:
+                    lines.setdefault(name, {}).setdefault(file, set()).add(line)
+        return Reached(lines, seconds, {})
 
     def _job(self, session: pytest.Session, mutant: Mutant, reached: Reached, loaded: Loaded) -> Job | None:
         changes = loaded.changed_by(mutant)
-        lines = reached.lines[str(ROOT / mutant.path)]
-        names = {name for line in mutant.lines for name in lines.get(line, ())} if changes else {_AT_IMPORT}
+        names = reached.names(ROOT / mutant.path, mutant.lines) if changes else {_AT_IMPORT}
         if _AT_IMPORT in names:
             return None
         own, package = tests_of(mutant.path)
@@ -434,7 +580,7 @@ def main(count: int, seed: int) -> int:
     for name in LIBRARIES:
         __import__(name)
     drawn = sample(count, seed)
-    mutants = [mutant for mutant in drawn if mutant.name not in EQUIVALENT]
+    mutants = [mutant for mutant in drawn if not mutant.is_equivalent]
     outcomes: dict[Mutant, Outcome] = in_background(Judge(mutants).run, LOG.with_suffix(".outcomes"))
     say(f"{len(outcomes)} mutants of functions are judged; of imports there are {len(mutants) - len(outcomes)}")
     outcomes.update(run_jobs([import_job(mutant) for mutant in mutants if mutant not in outcomes]))

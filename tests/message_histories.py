@@ -33,6 +33,14 @@ URLS: Final = (
 )  # fmt: skip
 TOOL_NAMES: Final = ("plain", "converted", "other", "with-dashes", "")
 REASONS: Final = ("", "not today")
+DAMAGES: Final[tuple[Json, ...]] = (None, None, None, None, 1, True, "text", [], [1], {}, {"k": {}})
+"""What a key may have instead of its value; ``None`` most often."""
+OPTIONAL_KEYS: Final = (
+    "providerMetadata", "providerReference", "callProviderMetadata", "resultProviderMetadata", "providerExecuted",
+    "approval", "preliminary", "rawInput", "dynamic", "filename", "isAutomatic", "requestReason", "reason", "signature",
+    "inputSchemaInput", "approved", "output", "input", "title",
+)  # fmt: skip
+"""Keys that a part or an approval may have."""
 
 
 class Histories:
@@ -45,6 +53,36 @@ class Histories:
     def __iter__(self) -> Iterator[list[Json]]:
         while True:
             yield [self._message(index) for index in range(self._random.randint(0, 5))]
+
+    def damaged(self) -> Iterator[list[Json]]:
+        """Yield histories in which keys are missing, null or of another type, and parts are repeated."""
+        for messages in self:
+            yield [self._damaged_message(message) for message in messages]
+
+    def _damaged_message(self, message: Json) -> Json:
+        parts = [self._damaged_part(part) if self.flag(0.3) else part for part in message["parts"]]
+        repeated = [part for part in parts for _ in range(2 if self.flag(0.1) else 1)]
+        damaged = message | {"parts": repeated}
+        return self._without_or_other(damaged, ("role", "parts")) if self.flag(0.01) else damaged
+
+    def _damaged_part(self, part: Json) -> Json:
+        for key in ("approval", "parts"):
+            inner = part.get(key)
+            if inner and self.flag():
+                changed = [self._damaged_part(inner[0]), *inner[1:]] if key == "parts" else self._changed(inner)
+                return part | {key: changed}
+        return self._changed(part)
+
+    def _changed(self, values: Json) -> Json:
+        if self.flag(0.3):
+            return values | {self._one_of(OPTIONAL_KEYS): self._one_of(DAMAGES)}
+        return self._without_or_other(values, list(values))
+
+    def _without_or_other(self, values: Json, keys: Any) -> Json:
+        key = self._one_of(keys)
+        if self.flag(0.4):
+            return {name: value for name, value in values.items() if name != key}
+        return values | {key: self._one_of(DAMAGES)}
 
     def flag(self, chance: float = 0.5) -> bool:
         return self._random.random() < chance

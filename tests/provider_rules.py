@@ -141,6 +141,12 @@ def nothing_is_empty(messages: Sequence[Json]) -> bool:
     )
 
 
+def reasoning_has_no_null_options(messages: Sequence[Json]) -> bool:
+    """AI SDK 5 and 6 refuse a prompt in which `providerOptions` are null, and `convertToModelMessages` writes such."""
+    parts = [part for message in messages for kind in ("reasoning", "reasoning-file") for part in _parts(message, kind)]
+    return all("providerOptions" not in part or part["providerOptions"] is not None for part in parts)
+
+
 def system_messages_come_first(messages: Sequence[Json]) -> bool:
     """Anthropic and Gemini have one place for instructions, before the conversation."""
     roles = [message["role"] != "system" for message in messages]
@@ -169,6 +175,7 @@ RULES: Final[Mapping[str, Rule]] = {
         every_approval_belongs_to_a_call,
         every_input_is_an_object,
         nothing_is_empty,
+        reasoning_has_no_null_options,
         system_messages_come_first,
         assistant_messages_are_not_consecutive,
         a_call_is_behind_a_user_or_tool_message,

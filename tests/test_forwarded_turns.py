@@ -1,7 +1,7 @@
 """Answers that come to another worker than the one whose task waits: two sources that share a store."""
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from typing import Any
 
 import pytest
@@ -22,9 +22,22 @@ PATIENCE = 30.0
 
 
 class SharedStates(MemoryStates):
-    """States that all workers have."""
+    """The states of a worker, which all workers have, and messages from one to another."""
 
-    is_shared = True
+    def __init__(self, others: "SharedStates | None" = None) -> None:
+        super().__init__()
+        self._addresses: dict[tuple[str, str], Callable[[bytes], None]] = {}
+        self.worker = "first"
+        self.is_connected = True
+        if others is not None:
+            self.__dict__ |= {**others.__dict__, "worker": "second"}
+
+    async def post(self, worker: str, address: str, message: bytes) -> None:
+        if self.is_connected and (worker, address) in self._addresses:
+            asyncio.get_running_loop().call_soon(self._addresses[worker, address], message)
+
+    def receive(self, address: str, on_message: Callable[[bytes], None]) -> None:
+        self._addresses[self.worker, address] = on_message
 
 
 class Parts:
@@ -90,7 +103,7 @@ DONE = [ToolResult("c1", {"approved": True, "by": "Identity('ada')"}), Text("Don
 
 async def test_the_answer_reaches_the_process_that_waits_and_its_parts_come_back() -> None:
     states = SharedStates()
-    here, there = Worker(states), Worker(states)
+    here, there = Worker(states), Worker(SharedStates(states))
     assert await here.answer(*ASKED) == [ToolCall("c1", "dig", {"depth": 3}), ApprovalRequest("a1", "c1")]
     assert await there.answer(*answered()) == DONE
     with pytest.raises(PublicError, match=PAUSE_IS_GONE):
@@ -112,6 +125,15 @@ async def test_an_answer_to_the_process_that_waits_is_not_forwarded() -> None:
     assert await worker.answer(*answered()) == DONE
 
 
+async def test_a_process_that_died_is_told_to_the_page() -> None:
+    states = SharedStates()
+    await Worker(states).answer(*ASKED)
+    other = SharedStates(states)
+    other.is_connected = False
+    with pytest.raises(PublicError, match=PAUSE_IS_GONE):
+        await Worker(other, patience=0.1).answer(*answered())
+
+
 async def test_a_process_that_is_gone_is_told_to_the_page() -> None:
     states = SharedStates()
     with pytest.raises(PublicError, match=PAUSE_IS_GONE):
@@ -123,7 +145,7 @@ async def test_a_process_that_is_gone_is_told_to_the_page() -> None:
 
 async def test_a_failure_there_is_a_failure_here() -> None:
     states = SharedStates()
-    here, there = Worker(states), Worker(states)
+    here, there = Worker(states), Worker(SharedStates(states))
     await here.answer(*ASKED)
     with pytest.raises(StreamFailed, match="ConnectionError: gone"):
         await there.answer(*answered(reason="fail"))
@@ -131,7 +153,7 @@ async def test_a_failure_there_is_a_failure_here() -> None:
 
 async def test_a_stop_here_stops_the_task_there() -> None:
     states = SharedStates()
-    here, there = Worker(states), Worker(states)
+    here, there = Worker(states), Worker(SharedStates(states))
     await here.answer(*ASKED)
     said: list[Part] = []
     turn = asyncio.create_task(there.answer(*answered(reason="wait"), said=said))

@@ -51,6 +51,12 @@ def names_of(page: str) -> dict[str, Any]:
         ("data", "working", {}, "Done."),
         ("data", "hinting", {}, "Found it."),
         ("migrate", "agent", {}, "Hello."),
+        ("resume", "app", {}, "You said: hi"),
+        ("resume", "patient", {}, "".join(f"{number} " for number in range(1000))),
+        ("errors", "app", {}, "All right."),
+        ("errors", "looking", {}, "I do not know that city."),
+        ("deploy", "agent", {}, "You said: hi"),
+        ("deploy", "harmless", {}, "Asking twice does no harm."),
     ],
 )
 def test_an_agent_of_a_guide_answers(page: str, agent: str, options: Mapping[str, Any], text: str) -> None:
@@ -74,6 +80,16 @@ def test_the_page_gets_the_parts_that_the_guides_name() -> None:
 def test_an_agent_reads_what_the_user_attached() -> None:
     with AgentClient(names_of("files")["agent"]) as client:
         assert client.ask("What is it?", files=[ATTACHED]).text == "a.txt is text/plain. It has 5 bytes."
+
+
+def test_the_page_shows_the_texts_that_the_guide_to_errors_gives_it() -> None:
+    names = names_of("errors")
+    with AgentClient(names["app"]) as client:
+        assert str(client.ask("x" * 1001).error) == "That is too long for me."
+    assert [names["explain"](error) for error in (TimeoutError(), ValueError())] == [
+        "The model is busy. Try again in a minute.",
+        "Please call us.",
+    ]
 
 
 def test_a_route_that_was_migrated_answers() -> None:

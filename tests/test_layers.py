@@ -49,6 +49,7 @@ LAYERS = [
     "threads",
     "paused_states",
     "turn",
+    "encoded_turns",
     "waiting_tasks",
     "forwarded_turns",
     "input_mapping",

@@ -33,6 +33,7 @@ PUBLIC = {
         "usechat.adapters.claude",
         "usechat.adapters.google_adk",
         "usechat.adapters.litellm",
+        "usechat.adapters.llama_index",
         "usechat.adapters.openai",
         "usechat.adapters.strands",
         "usechat.agent_ops",

@@ -540,7 +540,7 @@ class InvalidFlow(UsechatError, ValueError):
 class UnknownEvent(UsechatError):
     """An event that its adapter does not know; ``kind`` is the type it names.
 
-    ``Adapter.feed`` raises it. The event is counted and skipped, and the stream goes on.
+    ``Adapter.feed`` raises it. The event is counted and skipped, and the stream continues.
 
     >>> UnknownEvent("telepathy").kind
     'telepathy'
@@ -629,7 +629,7 @@ class LibraryMissing(CannotStart):
 
 
 class NodeError(UsechatError):
-    """A node of a flow failed. The node's policy decides whether it is retried, and whether the flow goes on."""
+    """A node of a flow failed. The node's policy decides whether it is retried, and whether the flow continues."""
 
 
 class NodeFailed(NodeError):

@@ -1,41 +1,38 @@
 """Answers that reach a waiting task from any worker.
 
 A task that waits in a process (:mod:`usechat.waiting_tasks`) is known to that process alone, but the request with the
-answer may come to another worker. That worker puts the turn into the run store, under the chat's handle. The
-process that waits takes it, answers it, and puts the parts back in batches, until the end. The other worker sends them
-to its page, so the run belongs to the worker that the page asked, as always.
+answer may come to another worker. The process that waits keeps its address in the run store, under the chat's handle.
+The other worker takes it and posts the turn there (:class:`~usechat.paused_states.Mailbox`); the process that waits
+answers it and posts the parts back, until the end. The other worker sends them to its page, so the run belongs to the
+worker that the page asked, as always.
 
-The store needs nothing but :class:`~usechat.paused_states.PausedStates`: both sides look for the next entry in short
-intervals, and only while a task waits or a turn is being forwarded. If no process takes the turn, or it falls silent,
-the page is told.
+Messages are pushed: a process that waits for one does nothing meanwhile. The process that answers posts at least once a
+second, so that its death is noticed; then, and if no process waits, the page is told.
 """
 
 import asyncio
+import contextlib
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from typing import Any, Final
 
 import msgspec
 
+from usechat.encoded_turns import decode_json, encode_json, identity_of, request_of, turn_fields
 from usechat.errors import PublicError, StoreUnreachable, StreamFailed
 from usechat.ids import new_id
-from usechat.paused_states import PausedStates
+from usechat.paused_states import Mailbox
 from usechat.protocol import parts
-from usechat.protocol.request import ChatRequest
-from usechat.protocol.values import json_text, json_value
-from usechat.turn import Identity, Turn, TurnContext
+from usechat.protocol.values import json_value
+from usechat.turn import TurnContext
 from usechat.waiting_tasks import PAUSE_IS_GONE
 
 __all__ = ["ForwardedTurns"]
 
-_LISTEN_SECONDS: Final = 0.5
-"""How often a process that waits looks for a turn, and for a stop."""
-_READ_SECONDS: Final = 0.05
-"""How often parts are written and read."""
 _ALIVE_SECONDS: Final = 1.0
-"""How often the process that answers writes, also if it has nothing to say."""
+"""How often the process that answers posts, also if it has nothing to say."""
 _PATIENCE: Final = 5.0
-"""How long the other worker waits for the next entry."""
+"""How long the other worker waits for the next message."""
 _SILENT: Final = "The answer ended before it was complete."
 _logger: Final = logging.getLogger("usechat.runs")
 
@@ -56,7 +53,11 @@ class ForwardedTurns:
         self._drive = drive
         self._is_waiting = is_waiting
         self._patience = patience
-        self._listening: dict[str, asyncio.Task[None]] = {}
+        self._address = new_id()
+        self._replies: dict[str, asyncio.Queue[Any]] = {}
+        """What comes back for the turns that were posted, by the id of the exchange."""
+        self._answering: dict[str, _Answering] = {}
+        """The turns of other workers, by the id of the exchange."""
 
     async def drive(self, context: TurnContext, handle: str) -> None:
         """Answer a turn here, or in the process where a task waits for it.
@@ -64,130 +65,161 @@ class ForwardedTurns:
         Raises :class:`~usechat.errors.PublicError` if the task is gone.
         """
         turn, states = context.turn, context.states
-        if not getattr(states, "is_shared", False):
+        if not isinstance(states, Mailbox):
             await self._drive(context)
             return
+        states.receive(self._address, lambda message: self._receive(states, message))
         if (turn.approvals or turn.tool_outputs) and not self._is_waiting(handle):
             await self._forward(context, states, handle)
             return
         await self._drive(context)
-        if self._is_waiting(handle) and handle not in self._listening:
-            await states.take_state(_inbox(handle))  # a turn that nobody took in time
-            task = asyncio.create_task(self._listen(states, handle), name="usechat forwarded turns")
-            self._listening[handle] = task
-            task.add_done_callback(lambda _task: self._listening.pop(handle, None))
+        await self._keep_address(states, handle)
+
+    async def _drive_other(self, context: TurnContext, handle: str) -> None:
+        """Answer a turn of another worker here."""
+        context.enter()
+        await self._drive(context)
+        await self._keep_address(context.states, handle)
+
+    async def _keep_address(self, states: Any, handle: str) -> None:
+        """Let other workers find the task, if one waits."""
+        if self._is_waiting(handle):
+            await states.keep_state(_address_of(handle), encode_json([states.worker, self._address]))
+
+    def _receive(self, states: Mailbox, message: bytes) -> None:
+        found = decode_json(message)
+        exchange = found["exchange"]
+        if "turn" in found:
+            answering = self._answering[exchange] = _Answering(self._drive_other, states, found)
+            answering.task.add_done_callback(lambda _task: self._answering.pop(exchange))
+        elif "stop" in found:
+            if exchange in self._answering:
+                self._answering[exchange].stop()
+        elif exchange in self._replies:
+            self._replies[exchange].put_nowait(found)
 
     # The worker that the page asked.
 
-    async def _forward(self, context: TurnContext, states: PausedStates, handle: str) -> None:
-        reply = new_id()
-        await states.keep_state(_inbox(handle), _encode_turn(context.turn, reply))
-        number, is_over = 0, False
+    async def _forward(self, context: TurnContext, states: Mailbox, handle: str) -> None:
+        kept = await states.take_state(_address_of(handle))
+        if kept is None:
+            raise PublicError(PAUSE_IS_GONE)
+        worker, address = decode_json(kept)
+        exchange = new_id()
+        replies = self._replies[exchange] = asyncio.Queue()
+        message = {
+            "exchange": exchange,
+            "handle": handle,
+            "turn": _asked(context),
+            "from": [states.worker, self._address],
+        }
         try:
-            while not is_over:
-                is_over = self._receive(context, await self._next(states, f"{reply}/{number}", is_first=not number))
-                number += 1
+            await states.post(worker, address, encode_json(message))
+            failure = PAUSE_IS_GONE
+            while not self._pass_on(context, await self._next(replies, failure)):
+                failure = _SILENT
         except asyncio.CancelledError:
-            await states.keep_state(f"{reply}/stop", b"stop")
+            await states.post(worker, address, encode_json({"exchange": exchange, "stop": True}))
             raise
         finally:
-            if not number:
-                await states.take_state(_inbox(handle))
+            del self._replies[exchange]
 
-    async def _next(self, states: PausedStates, key: str, *, is_first: bool) -> Any:
-        """Return the next entry; raise PublicError if there is none for too long."""
-        deadline = asyncio.get_running_loop().time() + self._patience
-        while (entry := await states.take_state(key)) is None:
-            if asyncio.get_running_loop().time() > deadline:
-                raise PublicError(PAUSE_IS_GONE if is_first else _SILENT)
-            await asyncio.sleep(_READ_SECONDS)
-        return msgspec.json.decode(entry)
-
-    def _receive(self, context: TurnContext, entry: Any) -> bool:
-        """Send what an entry holds; return whether it is the last one. Raise what ended the turn elsewhere."""
-        for name, fields in entry["parts"]:
-            context.send(getattr(parts, name)(**fields))
-        if (failure := entry.get("failure")) is not None:
-            raise PublicError(failure)
-        if (failure := entry.get("exception")) is not None:
-            raise StreamFailed(f"the worker that answers failed: {failure}")
-        return bool(entry["is_over"])
-
-    # The process that waits.
-
-    async def _listen(self, states: PausedStates, handle: str) -> None:
-        while self._is_waiting(handle):
-            await asyncio.sleep(_LISTEN_SECONDS)
-            try:
-                found = await states.take_state(_inbox(handle))
-                if found is not None:
-                    await self._answer(states, found)
-            except StoreUnreachable:
-                continue  # the store has logged it
-            except Exception:
-                _logger.exception("a turn of another worker cannot be answered")
-
-    async def _answer(self, states: PausedStates, found: bytes) -> None:
-        reply, context = _decode_turn(found)
-        said: list[parts.Part] = []
-        context.connect(said.append)
-        context.states = states
-        driving = asyncio.ensure_future(self._drive_here(context))
-        number, next_look = 0, 0.0
-        now = asyncio.get_running_loop().time
-        written = now() - _ALIVE_SECONDS
+    async def _next(self, replies: "asyncio.Queue[Any]", failure: str) -> Any:
+        """Return the next message; raise PublicError with ``failure`` if there is none for too long."""
         try:
-            while not driving.done():
-                if said or now() - written >= _ALIVE_SECONDS:
-                    await states.keep_state(f"{reply}/{number}", _encode_parts(said))
-                    number, written = number + 1, now()
-                if now() > next_look:
-                    next_look = now() + _LISTEN_SECONDS
-                    if await states.take_state(f"{reply}/stop") is not None:
-                        context.stop()
-                        driving.cancel()
-                await asyncio.wait([driving], timeout=_READ_SECONDS)
+            async with asyncio.timeout(self._patience):
+                return await replies.get()
+        except TimeoutError:
+            raise PublicError(failure) from None
+
+    def _pass_on(self, context: TurnContext, message: Any) -> bool:
+        """Send what a message holds; return whether it is the last one. Raise what ended the turn elsewhere."""
+        for name, fields in message["parts"]:
+            context.send(getattr(parts, name)(**fields))
+        if (failure := message.get("failure")) is not None:
+            raise PublicError(failure)
+        if (failure := message.get("exception")) is not None:
+            raise StreamFailed(f"the worker that answers failed: {failure}")
+        return bool(message["is_over"])
+
+
+# The process that waits.
+
+
+class _Answering:
+    """Answers a turn of another worker, and posts its parts until the end."""
+
+    def __init__(
+        self,
+        drive: Callable[[TurnContext, str], Coroutine[Any, Any, None]],
+        states: Mailbox,
+        message: Mapping[str, Any],
+    ) -> None:
+        self._states = states
+        self._exchange = message["exchange"]
+        self._worker, self._address = message["from"]
+        self._said: list[parts.Part] = []
+        self._has_news = asyncio.Event()
+        asked = message["turn"]
+        self._context = TurnContext(
+            request_of(asked["request"]),
+            identity=identity_of(asked["identity"]),
+            path_params=asked["path_params"],
+            query=asked["query"],
+        )
+        self._context.connect(self._say)
+        self._context.states = states
+        self._driving = asyncio.create_task(drive(self._context, message["handle"]), name="usechat forwarded turn")
+        self._driving.add_done_callback(lambda _task: self._has_news.set())
+        self.task = asyncio.create_task(self._post_all(), name="usechat forwarded parts")
+
+    def stop(self) -> None:
+        """Stop the turn."""
+        self._context.stop()
+        self._driving.cancel()
+
+    def _say(self, part: parts.Part) -> None:
+        self._said.append(part)
+        self._has_news.set()
+
+    async def _post_all(self) -> None:
+        try:
+            while not self._driving.done():
+                self._has_news.clear()
+                await self._post(is_over=False)
+                with contextlib.suppress(TimeoutError):
+                    async with asyncio.timeout(_ALIVE_SECONDS):
+                        await self._has_news.wait()
+            await self._post(is_over=True, **_failure(self._driving))
+        except StoreUnreachable:
+            pass  # the store has logged it, and the other worker notices the silence
         finally:
-            driving.cancel()  # if the store does not answer
-            await asyncio.wait([driving])
-        await states.keep_state(f"{reply}/{number}", _encode_parts(said, **_ending(driving)))
+            self._driving.cancel()
+            await asyncio.wait([self._driving])
 
-    async def _drive_here(self, context: TurnContext) -> None:
-        context.enter()
-        await self._drive(context)
+    async def _post(self, **ending: Any) -> None:
+        """Post what was said since the last time."""
+        listed = [[type(part).__name__, json_value(msgspec.structs.asdict(part))] for part in self._said]
+        self._said = []
+        message = encode_json({"exchange": self._exchange, "parts": listed, **ending})
+        await self._states.post(self._worker, self._address, message)
 
 
-def _ending(driving: "asyncio.Future[None]") -> dict[str, Any]:
+def _failure(driving: "asyncio.Task[None]") -> dict[str, str]:
     error = None if driving.cancelled() else driving.exception()
     if error is None:
-        return {"is_over": True}
+        return {}
     if isinstance(error, PublicError):
-        return {"is_over": True, "failure": str(error)}
+        return {"failure": str(error)}
     _logger.error("a turn of another worker failed", exc_info=error)
-    return {"is_over": True, "exception": f"{type(error).__name__}: {error}"}
+    return {"exception": f"{type(error).__name__}: {error}"}
 
 
-def _inbox(handle: str) -> str:
-    return f"{handle}/turn"
+def _address_of(handle: str) -> str:
+    return f"{handle}/address"
 
 
-def _encode_turn(turn: Turn, reply: str) -> bytes:
-    request = {name: getattr(turn.request, name) for name in ChatRequest.__struct_fields__}
-    request["pending_calls"] = None if turn.request.pending_calls is None else sorted(turn.request.pending_calls)
-    subject = None if turn.identity is None else turn.identity.subject
-    return json_text({"reply": reply, "request": json_value(request), "subject": subject}).encode()
-
-
-def _decode_turn(data: bytes) -> tuple[str, TurnContext]:
-    found = msgspec.json.decode(data)
-    pending = found["request"].pop("pending_calls")
-    request = ChatRequest(**found["request"], pending_calls=None if pending is None else frozenset(pending))
-    subject = found["subject"]
-    return found["reply"], TurnContext(request, identity=None if subject is None else Identity(subject))
-
-
-def _encode_parts(said: list[parts.Part], *, is_over: bool = False, **ending: str) -> bytes:
-    """Return what was said as an entry, and forget it."""
-    listed = [[type(part).__name__, json_value(msgspec.structs.asdict(part))] for part in said]
-    said.clear()
-    return json_text({"parts": listed, "is_over": is_over, **ending}).encode()
+def _asked(context: TurnContext) -> dict[str, Any]:
+    """Return what another process needs to answer a turn. Headers may hold credentials, and stay here."""
+    turn = context.turn
+    return turn_fields(turn.request, identity=turn.identity, headers={}, path_params=turn.path_params, query=turn.query)

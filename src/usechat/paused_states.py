@@ -1,13 +1,14 @@
-"""The states of paused agents: what a framework needs to go on when a person has answered.
+"""The states of paused agents: what a framework needs to continue when a person has answered.
 
 A state may hold the whole history of a chat, so it never goes to the page. It is kept under a handle that tells
-nothing, and taken once. Stores of runs keep states, so with Redis any worker can go on.
+nothing, and taken once. Stores of runs keep states, so with Redis any worker can continue.
 """
 
 from collections import OrderedDict
-from typing import Final, Protocol
+from collections.abc import Callable
+from typing import Final, Protocol, runtime_checkable
 
-__all__ = ["STATE_SECONDS", "MemoryStates", "PausedStates"]
+__all__ = ["STATE_SECONDS", "Mailbox", "MemoryStates", "PausedStates"]
 
 STATE_SECONDS: Final = 7 * 24 * 3600
 """How long a state waits for its answer, where a store can let it expire."""
@@ -23,6 +24,27 @@ class PausedStates(Protocol):
 
     async def take_state(self, handle: str) -> bytes | None:
         """Return a state and forget it, atomic across all workers; nothing if there is none."""
+        ...
+
+
+@runtime_checkable
+class Mailbox(PausedStates, Protocol):
+    """States that all workers share, and messages from one worker to another."""
+
+    @property
+    def worker(self) -> str:
+        """The id of this worker, to which others post."""
+        ...
+
+    async def post(self, worker: str, address: str, message: bytes) -> None:
+        """Post a message to an address of a worker. Messages of one worker arrive in order; those to no one are lost.
+
+        Raises :class:`~usechat.errors.StoreUnreachable` if the store does not answer.
+        """
+        ...
+
+    def receive(self, address: str, on_message: Callable[[bytes], None]) -> None:
+        """Call ``on_message`` with each message to an address of this worker, in the event loop."""
         ...
 
 

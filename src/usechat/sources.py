@@ -71,7 +71,7 @@ _WITHOUT_ADAPTER: Final = {
     "dspy": "DSPy",
     "haystack": "Haystack",
     "langchain_core": "LangChain, but no agent or graph",
-    "llama_index": "LlamaIndex",
+    "llama_index": "LlamaIndex, but no agent or workflow",
     "openai": "the OpenAI client",
     "smolagents": "smolagents",
     "strands": "Strands Agents",
@@ -136,7 +136,7 @@ class Source(Protocol):
 
 @runtime_checkable
 class HandsOver(Protocol):
-    """A source whose running turn takes further messages: instead of a conflict, the new turn goes on with it."""
+    """A source whose running turn takes further messages: instead of a conflict, the new turn continues it."""
 
     def hand_over(self, turn: Turn) -> None:
         """Let the chat's running turn end well and soon, because ``turn`` waits; do nothing if none runs here."""

@@ -1,9 +1,9 @@
 """TypeScript types of what an agent says, for ``useChat<ChatMessage>()``: its tools, data parts and metadata.
 
 `usechat types my_app:agent -o chat-types.ts` writes them. The tools of an agent are found in it if its adapter can
-describe them (``tools_of`` in the adapter's module: LangGraph, OpenAI Agents, Pydantic AI). Everything else is
-registered where the agent is defined, with :func:`chat_types`. A type is a pydantic model, a
-dataclass, a ``msgspec.Struct``, any other type that one of these two libraries knows, or a JSON schema.
+describe them (``tools_of`` in the adapter's module). Everything else is registered where the agent is defined, with
+:func:`chat_types`. A type is a pydantic model, a dataclass, a ``msgspec.Struct``, any other type that one of these two
+libraries knows, or a JSON schema.
 """
 
 import json

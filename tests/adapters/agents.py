@@ -76,6 +76,8 @@ class Framework(msgspec.Struct, frozen=True):
     """Whether it asks for the approval of a call only when the one before has a result."""
     sub_agent: str = "researcher"
     """The name of the agent that a tool asks, as the page shows it."""
+    environment: str = "frameworks"
+    """The group of packages with which it is run live."""
     adapter: str = ""
     """The adapter of a framework that is replayed from recordings, as ``module:name``."""
 

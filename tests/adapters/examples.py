@@ -20,6 +20,7 @@ def check_example(name: str, target: str, monkeypatch: pytest.MonkeyPatch, *, pr
     with ScriptedModel([weather, "It is 21 °C.", delete, "It is deleted."]) as model:
         for provider, url in (("OPENAI", model.openai_url), ("ANTHROPIC", model.anthropic_url)):
             monkeypatch.setenv(f"{provider}_BASE_URL", url)
+            monkeypatch.setenv(f"{provider}_API_BASE", url)  # LlamaIndex
             monkeypatch.setenv(f"{provider}_API_KEY", "none")
         monkeypatch.setenv("AGNO_TELEMETRY", "false")
         agent = runpy.run_path(str(FILES / f"{name}.py"))[target]

@@ -76,3 +76,22 @@ MODEL_CLIENTS: Final = (
     ),
 )
 """Clients of models, in an agent function that runs the tools itself."""
+
+LITELLM: Final = (
+    Framework(
+        name="LiteLLM with OpenAI",
+        page="model-clients",
+        factory="litellm_agent:make",
+        apis=("chat",),
+        not_played=_NOT_PLAYED,
+    ),
+    Framework(
+        name="LiteLLM with Anthropic",
+        page="model-clients",
+        factory="litellm_agent:make",
+        apis=("anthropic",),
+        not_played=_NOT_PLAYED
+        | {"a tool that the provider runs", "a tool of an MCP server that the provider calls", "stop in text"},
+    ),
+)
+"""Run live by `make test-frameworks`, since LiteLLM needs an older client of OpenAI."""

@@ -30,7 +30,7 @@ def _schema(parameter: str) -> dict[str, Any]:
     return {"type": "object", "properties": {parameter: {"type": "string"}}, "required": [parameter]}
 
 
-def _chat_tools() -> list[Any]:
+def chat_tools() -> list[Any]:
     return [
         {"type": "function", "function": {"name": name, "parameters": _schema(parameter)}}
         for name, parameter in _PARAMETERS.items()
@@ -45,7 +45,9 @@ async def _run(deeds: Deeds, call: ToolCall) -> Part:
         return ToolError(call.tool_call_id, "It failed.")
 
 
-def _agent(ask: Ask, deeds: Deeds) -> Any:
+def agent_of(ask: Ask, deeds: Deeds) -> Any:
+    """Return an agent function that asks a model and runs the tools, until it has an answer."""
+
     async def answer(turn: Turn) -> AsyncIterator[Part]:
         history = conversation.history(turn)
         while True:
@@ -72,7 +74,7 @@ def openai(model: ScriptedModel, api: Api, deeds: Deeds) -> Any:
         stream: Any = await client.chat.completions.create(
             model="gpt-4o",
             messages=messages,
-            tools=_chat_tools(),
+            tools=chat_tools(),
             stream=True,
             stream_options={"include_usage": True},
         )
@@ -92,7 +94,7 @@ def openai(model: ScriptedModel, api: Api, deeds: Deeds) -> Any:
         )
         return openai_adapter.parts(stream)
 
-    return _agent(ask_responses if api == "responses" else ask_chat, deeds)
+    return agent_of(ask_responses if api == "responses" else ask_chat, deeds)
 
 
 def anthropic(model: ScriptedModel, api: Api, deeds: Deeds) -> Any:
@@ -112,7 +114,7 @@ def anthropic(model: ScriptedModel, api: Api, deeds: Deeds) -> Any:
         )
         return anthropic_adapter.parts(stream)
 
-    return _agent(ask, deeds)
+    return agent_of(ask, deeds)
 
 
 def _has_thinking(history: Sequence[ModelMessage]) -> bool:

@@ -94,6 +94,23 @@ RECORDED_FRAMEWORKS: Final = (
         tells_reasons=False,
     ),
     Framework(
+        name="LlamaIndex with OpenAI",
+        page="llama-index",
+        factory="llama_index_agent:make",
+        adapter="llama_index:LlamaIndexAdapter",
+        apis=("chat", "responses"),
+        environment="llama-index",
+    ),
+    Framework(
+        name="LlamaIndex with Anthropic",
+        page="llama-index",
+        factory="llama_index_agent:make",
+        adapter="llama_index:LlamaIndexAdapter",
+        apis=("anthropic",),
+        limits=_PROVIDED,
+        environment="llama-index",
+    ),
+    Framework(
         name="Strands",
         page="strands",
         factory="strands_agent:make",

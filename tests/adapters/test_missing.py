@@ -25,6 +25,7 @@ ON_USE = [
     ("agno", "agno.agent", "agno"),
     ("claude", "claude_agent_sdk", "claude"),
     ("google_adk", "google.adk.agents", "google-adk"),
+    ("llama_index", "workflows", "llama-index"),
     ("strands", "strands", "strands"),
 ]
 

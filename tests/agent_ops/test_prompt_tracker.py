@@ -139,14 +139,30 @@ SLOT: Frame = {"type": "queue.state", "data": {"pending": None}}
         pytest.param([user_says(), QUEUED, DEQUEUED, *RUNNER_OURS], id="its-place-in-the-queue-of-a-sleeping-runner"),
         pytest.param([SLOT, user_says(), *RUNNER_OURS], id="messages-come-at-dispatch"),
         pytest.param([user_says(), SLOT, *RUNNER_OURS], id="messages-come-at-dispatch-as-is-seen-later"),
-        pytest.param([user_says(), *OURS], id="browsers-hear-of-every-queued-prompt"),
+        pytest.param([user_says(), OTHER, QUEUED, *OURS], id="another-is-queued-behind-ours"),
+    ],
+)
+def test_without_an_init_a_turn_is_ours_where_something_else_says_so(frames: list[Frame]) -> None:
+    assert fed(frames, adapter(init=False)) == SAID
+
+
+@pytest.mark.parametrize(
+    "frames",
+    [
+        pytest.param([user_says(), *OURS], id="at-once"),
         pytest.param([user_says(), CREATE, *OURS], id="both-dialects"),
         pytest.param([{**CREATE, "turnId": "t0"}, user_says(), delta("theirs", "t0"), *OURS], id="it-began-before"),
         pytest.param([delta("theirs", "t0"), user_says(), *OURS], id="it-ran-before"),
     ],
 )
-def test_without_an_init_a_turn_is_ours_where_something_else_says_so(frames: list[Frame]) -> None:
-    assert fed(frames, adapter(init=False)) == SAID
+def test_without_an_init_a_turn_for_browsers_is_ours_if_the_upstream_is_known_to_report_queued_prompts(
+    frames: list[Frame],
+) -> None:
+    known = PromptTracker(PROMPT, reports_queued=True)
+    assert fed(frames, adapter(init=False, prompt=known)) == SAID
+    to = adapter(init=False)
+    assert fed(frames, to) == [p.Error(UNCLEAR)]
+    assert not to.prompt.is_active
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.agent_ops.wires import WIRES, Wire, WireSession
+from tests.agent_ops.wires import EVERY_WIRE, WIRES, Wire, WireSession
 from usechat import parts as p
 from usechat.agent_ops.adapter import UNCLEAR, WITHDRAWN
 from usechat.agent_ops.turn_parts import TURN_FAILED
@@ -32,15 +32,29 @@ def perform(session: WireSession, act: tuple[str, ...]) -> None:
             session.step()
 
 
+def perform_safely(session: WireSession, done: list[tuple[str, ...]]) -> None:
+    """Perform the acts; after each, no stream has a text that does not answer it, or would stop another's turn."""
+    for act in done:
+        perform(session, act)
+        assert session.aborts_only_itself()
+        assert all(f"answer to {stream.prompt.text}".startswith(stream.text) for stream in session.all)
+
+
+@settings(deadline=None, max_examples=600)
+@given(st.sampled_from(EVERY_WIRE), st.lists(acts, max_size=40))
+def test_no_stream_gets_another_answer_if_prompts_without_an_echo_come_from_this_process_alone(
+    wire: Wire, done: list[tuple[str, ...]]
+) -> None:
+    """A wire with neither an echo nor a status gives no sign of a prompt that another process sends."""
+    perform_safely(WireSession(wire), done)
+
+
 @pytest.mark.parametrize("wire", WIRES, ids=str)
 @settings(deadline=None, max_examples=60)
 @given(st.lists(acts, max_size=40))
 def test_every_stream_gets_the_answer_to_its_own_prompt(wire: Wire, done: list[tuple[str, ...]]) -> None:
     session = WireSession(wire)
-    for act in done:
-        perform(session, act)
-        assert session.aborts_only_itself()
-        assert all(f"answer to {stream.prompt.text}".startswith(stream.text) for stream in session.all)
+    perform_safely(session, done)
     session.run_to_end()
     asked = sum(act[0] == "ask" for act in done)
     assert len(session.all) == asked or not wire.init

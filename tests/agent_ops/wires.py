@@ -1,9 +1,10 @@
 """A session without sockets: prompts in, the frames of every dialect and release out, to every adapter at once."""
 
+import itertools
 from collections import deque
 from collections.abc import Coroutine, Iterator
 from contextlib import AbstractAsyncContextManager
-from typing import Any, Final, Literal, NamedTuple
+from typing import Any, Final, Literal, NamedTuple, TypeAlias, get_args
 
 from tests.agent_ops.frames import (
     COMPLETE,
@@ -22,12 +23,15 @@ from usechat.agent_ops.adapter import SessionAdapter
 from usechat.agent_ops.connection import SessionStreams, SocketCounter
 from usechat.agent_ops.prompt_tracker import PromptTracker
 
+Dialect: TypeAlias = Literal["client", "runner", "both"]
+Echo: TypeAlias = Literal["enqueue", "dispatch"]
+
 
 class Wire(NamedTuple):
     """Which frames an upstream sends."""
 
-    dialect: Literal["client", "runner", "both"]
-    echo: Literal["enqueue", "dispatch"] | None = "enqueue"
+    dialect: Dialect
+    echo: Echo | None = "enqueue"
     queued: bool = True
     """Whether it reports `promptQueued`."""
     busy: bool = False
@@ -45,6 +49,8 @@ _FLAGS: Final = (False, True)
 _WITH_INIT: Final = [
     *(Wire("client", echo, busy=busy, completes=False) for echo in ("enqueue", "dispatch") for busy in _FLAGS),
     *(Wire("both", echo, busy=busy) for echo in ("enqueue", "dispatch") for busy in _FLAGS),
+    *(Wire("client", queued=False, busy=busy, completes=False) for busy in _FLAGS),
+    *(Wire("both", queued=False, busy=busy) for busy in _FLAGS),
     *(
         Wire("runner", echo, queued=queued, freed=freed)
         for echo in ("enqueue", "dispatch", None)
@@ -55,6 +61,16 @@ _WITH_INIT: Final = [
 ]
 
 WIRES: Final = [*_WITH_INIT, *(wire._replace(init=False) for wire in _WITH_INIT)]
+"""The wires of upstreams as they are, and without the parts of which some may be missing."""
+
+EVERY_WIRE: Final = [
+    Wire(dialect, echo, *flags)
+    for dialect in get_args(Dialect)
+    for echo in (*get_args(Echo), None)
+    for flags in itertools.product(_FLAGS, repeat=5)
+    if flags[2] or flags[3]  # the end of a prompt is reported in some way
+]
+"""Every combination of frames, most of which no upstream sends. On some a prompt waits for ever."""
 
 
 class Prompt(NamedTuple):
@@ -81,7 +97,12 @@ class Stream:
 
     def __init__(self, prompt: Prompt, session: "WireSession") -> None:
         self.prompt = prompt
-        self.tracker = PromptTracker(prompt.text, claim=session.streams.claim, echoes=session.counter.echoes)
+        self.tracker = PromptTracker(
+            prompt.text,
+            claim=session.streams.claim,
+            echoes=session.counter.echoes,
+            reports_queued=session.counter.reports_queued,
+        )
         self.adapter = SessionAdapter(self.tracker)
         self.parts: list[p.Part] = []
 
@@ -180,6 +201,8 @@ class WireSession:
         stream.parts += stream.adapter.feed(frame)
         if stream.tracker.echoes:
             self.streams.note_echo()
+        if stream.tracker.reports_queued:
+            self.streams.note_queued()
 
     def _broadcast(self, *frames: Frame) -> None:
         for frame in frames:

@@ -3,6 +3,8 @@
 import re
 from pathlib import Path
 
+from playwright.sync_api import Page
+
 from tests.browser.chatting import ask, expect, stored, wait_until_idle
 from tests.browser.conftest import OpenPage
 from usechat.cli import main
@@ -74,10 +76,7 @@ def test_a_recording_is_saved_and_opened_and_usechat_check_reads_it(open_page: O
     ask(page, "tools please")
     wait_until_idle(page)
     page.get_by_role("button", name="Inspector").click()
-    with page.expect_download() as saved:
-        page.get_by_role("button", name="Save a recording").click()
-    path = tmp_path / saved.value.suggested_filename
-    saved.value.save_as(path)
+    path = save_recording(page, tmp_path)
     assert path.name.endswith(".usechat.jsonl")
     recording = StreamRecording.read(path)
     message, error = recording.questions[0].message()
@@ -91,6 +90,68 @@ def test_a_recording_is_saved_and_opened_and_usechat_check_reads_it(open_page: O
     expect(inspector.get_by_role("button", name="tool-output-error")).to_be_visible()
     inspector.get_by_role("tab", name="Message").click()
     expect(inspector.get_by_label("Message", exact=True)).to_contain_text('"errorText": "Division by zero."')
+
+
+def save_recording(page: Page, directory: Path) -> Path:
+    """Save a recording with the inspector, which is open; return its path."""
+    with page.expect_download() as saved:
+        page.get_by_role("button", name="Save a recording").click()
+    path = directory / saved.value.suggested_filename
+    saved.value.save_as(path)
+    return path
+
+
+def test_an_answer_that_was_stopped_is_left_in_the_recording_and_not_broken(
+    open_page: OpenPage, tmp_path: Path
+) -> None:
+    page = open_page()
+    page.route("**/api/chat/*/stop", lambda route: route.fulfill(status=404))  # an endpoint without that route
+    page.get_by_role("button", name="Inspector").click()
+    ask(page, "think hard, held")
+    expect(page.get_by_text("Let me think about that.")).to_be_visible()
+    page.get_by_role("button", name="Stop").click()
+    wait_until_idle(page)
+    inspector = page.get_by_role("complementary", name="Inspector")
+    expect(inspector).to_contain_text("then the page stopped reading")
+    path = save_recording(page, tmp_path)
+    assert [exchange.end for exchange in StreamRecording.read(path).questions] == ["left"]
+    assert main(["check", str(path), "--sdk", "7"]) == 0
+    inspector.get_by_role("tab", name="Check").click()
+    expect(inspector).to_contain_text("The page stopped reading before the end of the answer, so it is not checked.")
+
+
+def test_the_body_of_a_refusal_is_shown_and_recorded(open_page: OpenPage, tmp_path: Path) -> None:
+    page = open_page()
+    page.route(
+        "**/api/chat", lambda route: route.fulfill(status=429, body="Too many.\n\nWait.", content_type="text/plain")
+    )
+    page.get_by_role("button", name="Inspector").click()
+    ask(page, "hello there")
+    inspector = page.get_by_role("complementary", name="Inspector")
+    expect(inspector.get_by_label("Refusal")).to_have_text("Too many.\n\nWait.")
+    path = save_recording(page, tmp_path)
+    [refused] = StreamRecording.read(path).questions
+    assert (refused.status, refused.content, refused.end) == (429, b"Too many.\n\nWait.", "complete")
+    assert refused.message() == (None, "Too many.\n\nWait.")
+    page.get_by_role("button", name="New chat").click()
+    page.get_by_label("Recording", exact=True).set_input_files(path)
+    expect(inspector.get_by_label("Refusal")).to_have_text("Too many.\n\nWait.")
+    inspector.get_by_role("tab", name="Check").click()
+    expect(inspector).to_contain_text("The request was refused with status 429; there is no stream to check.")
+
+
+def test_a_frame_that_is_cut_off_is_shown_and_recorded(open_page: OpenPage, tmp_path: Path) -> None:
+    page = open_page()
+    body = 'data: {"type":"start"}\n\ndata: {"type":"text-st'
+    page.route("**/api/chat", lambda route: route.fulfill(body=body, content_type="text/event-stream"))
+    page.get_by_role("button", name="Inspector").click()
+    ask(page, "hello there")
+    inspector = page.get_by_role("complementary", name="Inspector")
+    expect(inspector.get_by_label("Incomplete frame")).to_have_text('data: {"type":"text-st')
+    path = save_recording(page, tmp_path)
+    assert StreamRecording.read(path).questions[0].content == body.encode()
+    page.get_by_role("button", name="Copy as .sse").click()
+    assert page.evaluate("navigator.clipboard.readText()") == body
 
 
 def test_a_file_that_is_no_recording_is_refused_in_a_sentence(open_page: OpenPage) -> None:

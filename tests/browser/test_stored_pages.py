@@ -6,7 +6,7 @@ from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import BrowserContext, Page
+from playwright.sync_api import BrowserContext, Page, Route
 
 from tests.browser.agent import GATES, answer
 from tests.browser.building import EXAMPLES, HERE, build, install
@@ -97,6 +97,50 @@ def test_assistant_ui_lists_opens_and_deletes_stored_chats(context: BrowserConte
     page.reload()
     chats = page.request.get(f"{address}api/chats").json()["chats"]
     assert [(chat["title"], chat["archived"]) for chat in chats] == [("first question", True)]
+
+
+def test_assistant_ui_goes_on_with_an_answer_that_runs_while_it_is_reloaded(
+    context: BrowserContext, serve: Serve
+) -> None:
+    page = context.new_page()
+    address = serve("threads")
+    page.goto(address)
+    listed = page.get_by_role("navigation", name="Chats").get_by_role("button", name="count here, held")
+    said = page.locator("[data-role=assistant]")
+    send(page, "count here, held")
+    expect(said.last).to_contain_text("number-10 ")
+    page.reload()
+    listed.click()
+    expect(said.last).to_contain_text("number-10 ")
+    [chat] = page.request.get(f"{address}api/chats").json()["chats"]
+    GATES.open(chat["id"])
+    expect(said.last).to_contain_text("end-of-count")
+    expect(said).to_have_count(1)
+    send(page, "go on")
+    expect(said.last).to_contain_text("You said: go on")
+
+
+def test_assistant_ui_loads_again_if_the_answer_has_ended_before_it_could_resume(
+    context: BrowserContext, serve: Serve
+) -> None:
+    page = context.new_page()
+    address = serve("threads")
+    page.goto(address)
+    said = page.locator("[data-role=assistant]")
+    send(page, "count here, held")
+    expect(said.last).to_contain_text("number-10 ")
+    [chat] = page.request.get(f"{address}api/chats").json()["chats"]
+
+    def end_first(route: Route) -> None:
+        GATES.open(chat["id"])
+        eventually(lambda: not page.request.get(f"{address}api/chats").json()["chats"][0]["running"], "it has ended")
+        route.continue_()
+
+    page.route("**/stream?*", end_first)
+    page.reload()
+    page.get_by_role("navigation", name="Chats").get_by_role("button", name="count here, held").click()
+    expect(said.last).to_contain_text("end-of-count")
+    expect(said).to_have_count(1)
 
 
 def test_a_page_like_the_template_edits_reloads_and_resumes(context: BrowserContext, serve: Serve) -> None:

@@ -1,8 +1,14 @@
-"""The tutorial, followed to the letter: its files are written, built, served and used."""
+"""The tutorial, followed to the letter: its files are written, its tests run, its page is built, served and used."""
 
+import functools
+import json
 import re
+import subprocess
 import sys
+import threading
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 from playwright.sync_api import BrowserContext, Page
@@ -13,31 +19,58 @@ from tests.browser.test_front_ends import FrontEnd
 from tests.conformance.served import PATIENCE, serving
 from usechat.chats import SqlChats
 from usechat.cli.targets import load_object
+from usechat.testing import ModelAnswer, ModelCall, ScriptedModel
 
 TUTORIAL = EXAMPLES.parent / "docs" / "tutorial.md"
+FILES = re.compile(r"^`([\w./]+)`[^`\n]*(?:`[^`\n]*`[^`\n]*)*:\n\n```\w+\n(.*?)^```", re.DOTALL | re.MULTILINE)
+LOOKS_UP = ModelAnswer(calls=[ModelCall("find_order", {"number": "1002"})])
+PAYS_BACK = ModelAnswer(calls=[ModelCall("refund", {"number": "1001"})])
 
 
-def write_files(directory: Path, text: str) -> list[str]:
-    """Write each file that some chapters show: its name, in code, ends the paragraph before the block."""
-    files = re.findall(
-        r"^`([\w./]+)`[^`\n]*(?:`[^`\n]*`[^`\n]*)*:\n\n```\w+\n(.*?)^```", text, re.DOTALL | re.MULTILINE
-    )
-    for name, content in files:
-        path = directory / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(content, encoding="utf-8")
-    return [name for name, _ in files]
+class Tutorial:
+    """The chapters, followed in a directory; the npm packages are those of the example."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        self._chapters = re.split(r"^## (?=\d)", TUTORIAL.read_text(encoding="utf-8"), flags=re.MULTILINE)
+        install(EXAMPLES / "react-minimal")
+        (directory / "node_modules").symlink_to(EXAMPLES / "react-minimal" / "node_modules")
+
+    def follow(self, *chapters: int) -> list[str]:
+        """Write the files that chapters show; return their names."""
+        files = [file for chapter in chapters for file in FILES.findall(self._chapters[chapter])]
+        for name, content in files:
+            path = self.directory / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(content, encoding="utf-8")
+        return [name for name, _ in files]
+
+    def build(self) -> Path:
+        return build(self.directory, self.directory / "dist")
+
+    def make_agent(self) -> Any:
+        return load_object(f"{self.directory / 'shop.py'}:make_agent")
 
 
 @pytest.fixture
-def chapters(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """The chapters up to the page, and that of stored chats. The packages are those of the example."""
-    monkeypatch.delitem(sys.modules, "agent", raising=False)  # of an earlier test
-    example = EXAMPLES / "react-minimal"
-    install(example)
-    (tmp_path / "node_modules").symlink_to(example / "node_modules")
-    first, second = TUTORIAL.read_text(encoding="utf-8").split("## 5. ")
-    return [first, second]
+def tutorial(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Tutorial]:
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    for module in ("shop", "app"):
+        monkeypatch.delitem(sys.modules, module, raising=False)  # of an earlier test
+    yield Tutorial(tmp_path)
+    for module in ("shop", "app"):
+        sys.modules.pop(module, None)
+
+
+@pytest.fixture
+def model(
+    scripted_model: Callable[..., ScriptedModel], monkeypatch: pytest.MonkeyPatch
+) -> Callable[[Sequence[Any]], None]:
+    def follow(script: Sequence[Any]) -> None:
+        monkeypatch.setenv("ANTHROPIC_API_KEY", "none")
+        monkeypatch.setenv("ANTHROPIC_BASE_URL", scripted_model(script).anthropic_url)
+
+    return follow
 
 
 def ask(page: Page, question: str) -> None:
@@ -45,65 +78,138 @@ def ask(page: Page, question: str) -> None:
     page.get_by_role("button", name="Send").click()
 
 
-def test_sc_008_a_chat_page_in_30_minutes(context: BrowserContext, tmp_path: Path, chapters: list[str]) -> None:
-    names = write_files(tmp_path, chapters[0])
-    assert names == [
-        "agent.py",
-        "package.json",
-        "vite.config.js",
-        "index.html",
-        "src/main.jsx",
-        "src/chat.jsx",
-        "src/part.jsx",
+def test_the_chapters_have_these_files(tutorial: Tutorial) -> None:
+    page = ["package.json", "vite.config.js", "index.html", *(f"src/{name}" for name in ("main.jsx", "chat.jsx"))]
+    assert [tutorial.follow(chapter) for chapter in range(1, 7)] == [
+        ["shop.py"],
+        ["shop.py"],
+        ["test_shop.py"],
+        [*page, "src/part.jsx", "src/style.css"],
+        ["src/main.jsx"],
+        ["app.py", "Dockerfile"],
     ]
-    app = FrontEnd(build(tmp_path, tmp_path / "built"), load_object(f"{tmp_path / 'agent.py'}:agent"))
+
+
+def test_its_tests_pass_and_find_an_approval_that_is_missing(tutorial: Tutorial) -> None:
+    def run_tests() -> int:
+        command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider"]
+        return subprocess.run(command, cwd=tutorial.directory, capture_output=True, check=False).returncode
+
+    tutorial.follow(1, 2, 3)
+    assert run_tests() == 0
+    shop = tutorial.directory / "shop.py"
+    shop.write_text(shop.read_text(encoding="utf-8").replace("requires_approval=True", "requires_approval=False"))
+    assert run_tests() == 1
+
+
+def test_sc_008_orders_are_looked_up_and_paid_back_on_the_page(
+    context: BrowserContext, tutorial: Tutorial, model: Callable[[Sequence[Any]], None]
+) -> None:
+    tutorial.follow(1, 2, 4)
+    model([LOOKS_UP, "It is on its way.", PAYS_BACK, "The kettle is paid back."])
+    app = FrontEnd(tutorial.build(), tutorial.make_agent())
     with serving({"": app}) as served:
         page = context.new_page()
         page.goto(f"http://127.0.0.1:{served.port}/")
-        for question, outcome, answer in [
-            ("How many people live in Lisbon?", '{"people":567131}', "In Lisbon live 567,131 people."),
-            ("And in Atlantis?", "No city is called Atlantis.", "I do not know that city."),
-        ]:
-            ask(page, question)
-            told = page.get_by_label("assistant").last
-            expect(told).to_contain_text(outcome)
-            expect(told).to_contain_text(answer)
-        page.get_by_label("assistant").first.get_by_text("Thoughts").click()
-        expect(page.get_by_text("They ask about Lisbon. I look it up.")).to_be_visible()
+        said = page.get_by_label("assistant")
+        ask(page, "Where is order 1002?")
+        expect(said).to_contain_text(["Looks up order 1002 ✓"])
+        expect(said).to_contain_text(["It is on its way."])
+        ask(page, "Please pay order 1001 back.")
+        expect(said.last).to_contain_text("Pays back order 1001 …")
+        page.get_by_role("button", name="Approve").click()
+        expect(said.last).to_contain_text("Pays back order 1001 ✓")
+        expect(said.last).to_contain_text("The kettle is paid back.")
+        expect(said).to_have_count(2)
         served.run(app.chats.shut_down()).result(PATIENCE)
 
 
-def test_a_reload_shows_everything_once_the_chats_are_stored(
-    context: BrowserContext, tmp_path: Path, chapters: list[str]
+def test_a_reload_in_the_middle_of_an_answer_resumes_it_and_shows_what_was_said_before(
+    context: BrowserContext,
+    tutorial: Tutorial,
+    model: Callable[[Sequence[Any]], None],
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
 ) -> None:
-    write_files(tmp_path, chapters[0])
-    assert write_files(tmp_path, chapters[1]) == ["src/main.jsx"]
-    built, agent = build(tmp_path, tmp_path / "built"), load_object(f"{tmp_path / 'agent.py'}:agent")
-    page = context.new_page()
+    tutorial.follow(1, 2, 4, 5)
+    model(["Hello, how can I help?", LOOKS_UP, "It is on its way."])
+    make_agent, gate = tutorial.make_agent(), threading.Event()
+    shop = sys.modules["shop"]
+
+    @functools.wraps(shop.find_order)
+    def find_order(number: str) -> Any:
+        assert gate.wait(PATIENCE)
+        return shop.ORDERS[number]
+
+    monkeypatch.setattr(shop, "find_order", find_order)
+    built, page = tutorial.build(), context.new_page()
     said = page.get_by_label("assistant")
-    answers = ["In Lisbon live 567,131 people.", "In Paris live 2,048,472 people."]
-    with serving({"": (app := FrontEnd(built, agent, chats=SqlChats(str(tmp_path / "chats.db"))))}) as served:
+    answers = ["Hello, how can I help?", "It is on its way."]
+    with serving({"": (app := FrontEnd(built, make_agent, chats=SqlChats(str(tmp_path / "chats.db"))))}) as served:
         page.goto(f"http://127.0.0.1:{served.port}/")
         query = page.url.partition("?")[2]
-        ask(page, "How many people live in Lisbon?")
-        expect(said).to_contain_text([answers[0]])
-        ask(page, "And in Paris?")
-        expect(said.last).to_contain_text("In Paris")
-        page.reload()
+        ask(page, "Hi!")
+        expect(said).to_contain_text(answers[:1])
+        ask(page, "Where is order 1002?")
+        expect(said.last).to_contain_text("Looks up order 1002 …")
+        with page.expect_response(lambda response: response.url.endswith("/stream")) as resumed:
+            page.reload()
+        assert resumed.value.status == 200
+        expect(said.last).to_contain_text("Looks up order 1002 …")
+        gate.set()
         expect(said).to_contain_text(answers)
         page.reload()
         expect(said).to_contain_text(answers)
         expect(page.get_by_label("user")).to_have_count(2)
         served.run(app.chats.shut_down()).result(PATIENCE)
-    with serving({"": (app := FrontEnd(built, agent, chats=SqlChats(str(tmp_path / "chats.db"))))}) as served:
+    with serving({"": (app := FrontEnd(built, make_agent, chats=SqlChats(str(tmp_path / "chats.db"))))}) as served:
         page.goto(f"http://127.0.0.1:{served.port}/?{query}")
         expect(said).to_contain_text(answers)
         served.run(app.chats.shut_down()).result(PATIENCE)
 
 
+def test_the_app_of_the_image_serves_the_page_and_keeps_chats_apart(
+    context: BrowserContext,
+    tutorial: Tutorial,
+    model: Callable[[Sequence[Any]], None],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    tutorial.follow(1, 2, 4, 5, 6)
+    model(["Hello!"])
+    tutorial.build()
+    monkeypatch.chdir(tutorial.directory)
+    monkeypatch.syspath_prepend(str(tutorial.directory))
+    app = load_object(f"{tutorial.directory / 'app.py'}:app")
+    with serving({"": app}) as served:
+        address = f"http://127.0.0.1:{served.port}/"
+        page = context.new_page()
+        page.set_extra_http_headers({"x-forwarded-user": "ada"})
+        page.goto(address)
+        ask(page, "Hi!")
+        expect(page.get_by_label("assistant")).to_contain_text("Hello!")
+        page.reload()
+        expect(page.get_by_label("assistant")).to_contain_text("Hello!")
+        stranger = context.new_page()
+        stranger.goto(address)
+        ask(stranger, "Hi!")
+        expect(stranger.get_by_role("alert")).to_contain_text("Please sign in.")
+        served.run(sys.modules["app"].chats.shut_down()).result(PATIENCE)
+
+
+def test_the_image_gets_files_that_are_there(tutorial: Tutorial) -> None:
+    names = {*tutorial.follow(1, 2, 3, 4, 5, 6), "src"}
+    lines = (tutorial.directory / "Dockerfile").read_text(encoding="utf-8").splitlines()
+    copied = [
+        name for line in lines if line.startswith("COPY ") and "--from" not in line for name in line.split()[1:-1]
+    ]
+    assert copied == ["package.json", "vite.config.js", "index.html", "src", "shop.py", "app.py"]
+    assert set(copied) <= names
+    assert json.loads(lines[-1].removeprefix("CMD "))[:2] == ["uvicorn", "app:app"]
+
+
 def test_the_example_has_the_packages_of_the_tutorial() -> None:
     text = TUTORIAL.read_text(encoding="utf-8")
-    pins = dict(re.findall(r'"(@?[\w/-]+)": "(\d[\d.]+)"', text))
+    pins = dict(re.findall(r'"(@?[\w/-]+)": "(\d+\.[\d.]+)"', text))
     example = (EXAMPLES / "react-minimal" / "package.json").read_text(encoding="utf-8")
-    assert pins == {name: pin for name, pin in re.findall(r'"(@?[\w/-]+)": "(\d[\d.]+)"', example) if name in pins}
+    assert pins == {name: pin for name, pin in re.findall(r'"(@?[\w/-]+)": "(\d+\.[\d.]+)"', example) if name in pins}
     assert len(pins) == 7

@@ -1,12 +1,15 @@
 """A server process for the tests that is ended with kill -9: by itself at a write, or by the test at any moment."""
 
 import asyncio
+import gc
 import json
 import multiprocessing
 import os
 import signal
 import socket
 import sqlite3
+import tempfile
+import threading
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -21,13 +24,14 @@ from usechat.chats import Claim, SqlChats
 from usechat.chats.recording import AnswerRecorder
 from usechat.protocol.ui_messages import UIMessage
 from usechat.runs.redis.store import RedisRuns
+from usechat.runs.redis.turns import RedisTurns
 from usechat.server import ChatApp, Settings
 from usechat.turn import Turn
 
-__all__ = ["DyingServer", "Kill", "agent"]
+__all__ = ["DyingServer", "InRedis", "Kill", "agent", "answer_once"]
 
 _CONTEXT: Final = multiprocessing.get_context("forkserver")
-_CONTEXT.set_forkserver_preload(["tests.chats.dying", "aiosqlite", "alembic.command"])
+_CONTEXT.set_forkserver_preload(["tests.chats.warmed"])
 _PAUSE: Final = 0.004
 _CLIENT: Final = httpx2.Client(timeout=60, verify=False)
 
@@ -116,26 +120,64 @@ class _DyingChats(SqlChats):
             os.kill(os.getpid(), signal.SIGKILL)
 
 
-def _serve(listener: socket.socket, path: str, kill: Kill, redis: tuple[str, str, float] | None) -> None:
+class InRedis(NamedTuple):
+    """Where the runs of the process are; with a ``queue``, agents in other processes answer."""
+
+    url: str
+    prefix: str
+    lease: float
+    queue: str = ""
+
+
+def _server(path: str, kill: Kill, sdk: str, redis: InRedis | None) -> uvicorn.Server:
     # An answer of a tenth of a second is saved a few times.
     defaults: Any = AnswerRecorder.__init__.__kwdefaults__
     defaults.update(interval=0.01, pause=0.002)
-    runs = None if redis is None else RedisRuns(redis[0], prefix=redis[1], lease=redis[2])
+    runs = None if redis is None else RedisRuns(redis.url, prefix=redis.prefix, lease=redis.lease)
+    answer = RedisTurns(runs, redis.queue) if runs is not None and redis is not None and redis.queue else agent
     chats = _DyingChats(path, kill, f"{path}.saved")
-    settings = Settings(sdk="7", disconnect="continue")
-    app = ChatApp(agent, chats=chats, runs=runs, settings=settings, metrics=False)
-    uvicorn.Server(uvicorn.Config(app, log_level="critical")).run([listener])
+    settings = Settings(sdk=sdk, disconnect="continue")
+    app = ChatApp(answer, chats=chats, runs=runs, settings=settings, metrics=False)
+    return uvicorn.Server(uvicorn.Config(app, log_level="critical"))
+
+
+def _serve(listener: socket.socket, path: str, kill: Kill, sdk: str, redis: InRedis | None) -> None:
+    _server(path, kill, sdk, redis).run([listener])
+
+
+def answer_once() -> None:
+    """Serve one whole answer in this process, so that those forked from it have imported and compiled everything.
+
+    Without that each of them spends half a second on it.
+    """
+    question = {"id": "u1", "role": "user", "parts": [{"type": "text", "text": "story"}]}
+    with tempfile.TemporaryDirectory() as directory, socket.create_server(("127.0.0.1", 0)) as listener:
+        server = _server(f"{directory}/chats.db", _NEVER, "7", None)
+
+        def ask() -> None:
+            url = f"http://127.0.0.1:{listener.getsockname()[1]}/api/chat"
+            httpx2.post(url, json={"id": "c1", "messages": [question]}, timeout=60)
+            server.should_exit = True
+
+        asking = threading.Thread(target=ask)
+        asking.start()
+        server.run([listener])
+        asking.join()
+    _saves.clear()
+    gc.collect()
+    gc.freeze()  # a server collects when it starts: that would copy all pages that a process shares with this one
 
 
 class DyingServer:
     """The process, and what a page saw of its answer."""
 
-    def __init__(self, path: Path, kill: Kill = _NEVER, redis: tuple[str, str, float] | None = None) -> None:
+    def __init__(self, path: Path, kill: Kill = _NEVER, *, sdk: str = "7", redis: InRedis | None = None) -> None:
         with socket.create_server(("127.0.0.1", 0)) as listener:
             self._url = f"http://127.0.0.1:{listener.getsockname()[1]}"
-            self._process = _CONTEXT.Process(target=_serve, args=(listener, str(path), kill, redis), daemon=True)
+            self._process = _CONTEXT.Process(target=_serve, args=(listener, str(path), kill, sdk, redis), daemon=True)
             self._process.start()
-        self._path = path
+        self.path = path
+        self.sdk = sdk
 
     def ask(self, body: Any, *, kill_after: int | None = None) -> Body:
         """Return what the page got until the process died; kill it after so many bytes."""
@@ -158,11 +200,11 @@ class DyingServer:
     @property
     def saved(self) -> list[UIMessage]:
         """What it has saved for certain, the last one at the end."""
-        file = Path(f"{self._path}.saved")
+        file = Path(f"{self.path}.saved")
         return [json.loads(line) for line in file.read_text().splitlines()] if file.exists() else []
 
     def expire(self) -> None:
         """Do as if the lease time was over."""
-        with sqlite3.connect(self._path) as connection:
+        with sqlite3.connect(self.path) as connection:
             connection.execute("UPDATE usechat_claims SET expires = 0")
         connection.close()

@@ -2,7 +2,7 @@
 
 from typing import Any, cast
 
-from usechat.chats.store import Begun, ChatStore
+from usechat.chats import Begun, ChatStore
 from usechat.protocol.request import ChatRequest, Trigger
 from usechat.protocol.ui_messages import UIMessage
 

@@ -3,8 +3,8 @@ from typing import Any
 
 import pytest
 
-from tests.chats.talking import user
-from usechat.chats.blobs import Blob, FileUrls, extract_files, stored_file_ids
+from tests.chats.talking import text, user
+from usechat.chats.blobs import Blob, FileUrls, extract_files, inline_files, stored_file_ids
 
 
 def file(url: str, media_type: str = "image/png", kind: str = "file") -> dict[str, Any]:
@@ -69,3 +69,15 @@ def test_urls_of_other_chats_are_left_alone() -> None:
     foreign = user("u1", "Hi", file("/api/chat/c2/files/abc"))
     assert urls.read(foreign) == foreign
     assert stored_file_ids(urls.read(user("u1", "Hi", file("/api/chat/c1/files/abc")))) == ["abc"]
+
+
+def test_a_text_stands_in_place_of_a_file_that_is_not_loaded() -> None:
+    missing = file("usechat-file:00", "text/csv")
+    steering = {"type": "steering-message", "id": "s", "parts": [{**missing, "filename": "prices.csv"}]}
+    message = user("u1", "Hi", missing, steering, file("usechat-file:00", kind="reasoning-file"), file("https://x/y"))
+    assert inline_files(message, {})["parts"] == [
+        text("[The file (text/csv) is not included.]"),
+        {**steering, "parts": [text("[The file prices.csv (text/csv) is not included.]")]},
+        file("https://x/y"),
+        text("Hi"),
+    ]

@@ -72,6 +72,8 @@ def test_the_advice_fits_the_body(body: bytes, fix: str) -> None:
         ({"type": "message_start", "message": {}}, "Anthropic's Messages API"),
         (ANTHROPIC, "Anthropic's Messages API"),
         (AG_UI, "AG-UI"),
+        ({"type": "part-start", "part": {"type": "text"}, "path": []}, "assistant-transport of assistant-ui"),
+        ({"type": "update-state", "operations": []}, "assistant-transport of assistant-ui"),
     ],
 )
 def test_the_events_of_well_known_protocols(value: Any, name: str) -> None:

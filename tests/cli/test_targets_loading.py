@@ -158,3 +158,9 @@ def test_what_answers_a_turn_is_no_asgi_app(found: Any) -> None:
 @pytest.mark.parametrize("found", [asgi, Starlette(), ChatApp(plain, metrics=False)])
 def test_what_is_an_asgi_app(found: Any) -> None:
     assert is_asgi_app(found)
+
+
+@pytest.mark.parametrize("address", ["localhost:8000/api/chat", "localhost:8000", "localhost/chat", "example.org/chat"])
+def test_an_address_without_its_scheme_is_recognised(address: str) -> None:
+    with pytest.raises(CannotLoad, match=f"names no object; .*; if it is an address, write http://{address}$"):
+        load_object(address)

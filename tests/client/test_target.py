@@ -52,14 +52,14 @@ def asked(plan: Plan, text: str = "hi", **options: Any) -> Any:
         return client.ask(text)
 
 
-def test_an_endpoint_gets_a_stop_in_front_of_it(tmp_path: Path) -> None:
+def test_an_endpoint_gets_stop_and_the_page_in_front_of_it(tmp_path: Path) -> None:
     with (
         served(Endpoint(b"".join(map(frame, HELLO[:4])), holds=True)) as url,
         serve_process(tmp_path, "--as", "ai-sdk", url) as running,
     ):
         with AgentClient(f"{running.url}/api/chat") as client:
             client.run(client.check_stop("hi", 10))
-        assert "GET  /api/chat/{chat_id}/stream" in running.written
+        assert httpx2.get(running.url, timeout=PATIENCE).text.startswith("<!doctype html>")
     with served(Endpoint()) as url:
         answer = asked(Plan(target=url, kind="ai-sdk"))
         answer.assert_legal("any")
@@ -163,7 +163,7 @@ def test_a_recording_is_played_byte_for_byte(tour: Path, tmp_path: Path) -> None
         first = httpx2.post(f"{running.url}/api/ai", json=question(), timeout=PATIENCE)
         assert first.content == b"".join(map(frame, HELLO))
         second = httpx2.post(f"{running.url}/api/ai", json=question(), timeout=PATIENCE)
-        assert (second.status_code, second.text) == (410, "The recording has 1 answers, and all were played.")
+        assert (second.status_code, second.text) == (410, "All answers of the recording (1) were played.")
         other = httpx2.post(f"{running.url}/api/ai", json=question(chat_id="c2"), timeout=PATIENCE)
         assert other.content == first.content
         assert httpx2.get(running.url, timeout=PATIENCE).text.startswith("<!doctype html>")

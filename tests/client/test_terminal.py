@@ -244,14 +244,22 @@ async def test_files_go_with_the_next_message(tmp_path: Path) -> None:
 
 
 async def test_commands_show_what_was_said() -> None:
-    said = await talk("hi\r", "/reasoning\r", "/history\r", "/regenerate\r", "/new\r", "/reasoning\r", "/nope\r", LEAVE)
+    said = await talk("hi\r", "/reasoning\r", "/history\r", "/regenerate\r", "/new\r", "/reasoning\r", LEAVE)
     assert "\nHm.\n" in said
     assert "user:\nhi" in said
     assert said.count("You said hi") == 3
     assert "The last answer has no reasoning." in said
-    assert "There is no /nope; /help shows what there is." in said
     assert "/regenerate   ask for the last answer again" in await talk("/help\r", LEAVE)
     assert "there is no message to regenerate" in await talk("/regenerate\r", LEAVE)
+
+
+@pytest.mark.parametrize("line", ["/nope", "/nope it is"])
+async def test_a_command_that_does_not_exist_is_not_sent(line: str) -> None:
+    said = await talk(f"{line}\r", f" {line}\r", "/usr/bin is a path\r", LEAVE)
+    assert said.startswith("There is no command /nope. /help lists the commands.")
+    assert said.count("There is no command") == 1
+    assert f"You said {line}, with 0 files." in said
+    assert "You said /usr/bin is a path, with 0 files." in said
 
 
 async def test_frames_are_shown_raw() -> None:

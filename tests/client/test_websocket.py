@@ -4,6 +4,7 @@ import asyncio
 import json
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,15 +16,17 @@ from usechat.client import Chat, WebSocketChatTransport
 from usechat.errors import (
     AnswerTimedOut,
     ConnectionLost,
+    FileTooLarge,
     InvalidAddress,
     InvalidSetting,
     RemoteProtocolError,
     RequestRefused,
     StreamFailed,
 )
-from usechat.protocol.request import ChatRequest
-from usechat.server import ChatApp
-from usechat.turn import Turn
+from usechat.protocol.request import ChatRequest, Limits
+from usechat.server import ChatApp, Settings
+from usechat.server.requests import allow_all
+from usechat.turn import Identity, Turn
 
 QUESTION: Any = {"id": "u1", "role": "user", "parts": [{"type": "text", "text": "hi"}]}
 REQUEST = ChatRequest(chat_id="c1", messages=[QUESTION])
@@ -77,6 +80,73 @@ async def opened(chat_id: str) -> None:
 async def test_there_may_be_nothing_to_resume(served: Served) -> None:
     async with WebSocketChatTransport(url_of(served)) as transport:
         assert await transport.reconnect_to_stream("nobody") is None
+
+
+@pytest.mark.parametrize(
+    ("limits", "said"),
+    [
+        (Limits(maximum_file_bytes=30), "note.txt is too large: ws://.*/ws takes files of 22 bytes"),
+        (Limits(maximum_files=1), "2 files; ws://.*/ws takes at most 1"),
+    ],
+)
+async def test_files_that_the_server_would_refuse_are_not_sent(limits: Limits, said: str, tmp_path: Path) -> None:
+    (tmp_path / "note.txt").write_text("Some words.")
+    asked: list[str] = []
+
+    def noting(turn: Turn) -> str:
+        asked.append(turn.text)
+        return f"{len(turn.files)} files"
+
+    async with limited(noting, limits) as transport, Chat(transport) as chat:
+        with pytest.raises(FileTooLarge, match=said):
+            await chat.send("Look", files=[tmp_path / "note.txt", tmp_path / "note.txt"])
+    assert asked == []
+
+
+async def test_files_within_the_limits_are_sent_and_the_server_is_asked_with_the_headers(tmp_path: Path) -> None:
+    (tmp_path / "note.txt").write_text("Some words.")
+    seen: list[str] = []
+
+    async def authorize(request: Any, _chat_id: str, _action: str) -> Identity:
+        seen.append(request.headers["authorization"])
+        return Identity("ada")
+
+    def counting(turn: Turn) -> str:
+        return f"{len(turn.files)} files"
+
+    async with limited(counting, Limits(maximum_files=3), authorize) as transport, Chat(transport) as chat:
+        answer = await chat.send("Look", files=[tmp_path / "note.txt"])
+        assert answer is not None
+        assert answer.text == "1 files"
+        found = await transport.limits()
+        assert found is not None
+        assert found.maximum_files == 3
+        assert [each.name for each in await transport.agents()] == ["counting"]
+    assert set(seen) == {"Bearer abc"}
+
+
+async def test_files_go_to_a_socket_without_limits(tmp_path: Path) -> None:
+    (tmp_path / "note.txt").write_text("Some words.")
+
+    async def answer(connection: ServerConnection, request_id: str) -> None:
+        for frame in (chunk(request_id, 0), {"type": "end", "requestId": request_id}):
+            await connection.send(json.dumps(frame))
+
+    async with answering(answer) as transport:
+        await Chat(transport).send("Look", files=[tmp_path / "note.txt"])
+        assert await transport.limits() is None
+
+
+@asynccontextmanager
+async def limited(
+    agent: Callable[[Turn], str], limits: Limits, authorize: Any = allow_all
+) -> AsyncIterator[WebSocketChatTransport]:
+    """A server with limits, and a socket to it."""
+    with serving({"app": ChatApp(agent, settings=Settings(limits=limits), authorize=authorize)}) as running:
+        headers = {"Authorization": "Bearer abc"}
+        url = f"{running.url('app')}/ws"
+        async with WebSocketChatTransport(url, headers=headers, handshake_headers=headers) as transport:
+            yield transport
 
 
 async def test_a_refusal_is_an_error_and_the_socket_goes_on(served: Served) -> None:

@@ -39,7 +39,7 @@ def blocks() -> dict[str, str]:
 
 def test_every_block_is_compiled_without_a_complaint(tmp_path: Path) -> None:
     files = blocks()
-    assert {"start-1.tsx", "serving-2.tsx", "tools-1.tsx", "data-1.tsx", "chats-3.tsx"} <= {*files}
+    assert {"start-1.tsx", "resume-2.tsx", "errors-1.tsx", "tools-1.tsx", "data-1.tsx", "chats-3.tsx"} <= {*files}
     for name, text in files.items():
         (tmp_path / name).write_text(text, encoding="utf-8")
     install(FRONT_ENDS / "assistant-ui")

@@ -1,6 +1,7 @@
 """The schema of a flow as the real reflection server of the npm package tells it."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -8,6 +9,21 @@ from tests.conformance.genkit_servers import node_server, reflection_url
 from tests.genkit.asking import answer, asked, text_of, user
 from usechat.errors import StreamFailed
 from usechat.genkit import GenkitChatTransport
+
+
+async def test_an_interrupt_is_answered_by_a_response_because_the_reflection_server_tells_what_it_is(
+    tmp_path: Path,
+) -> None:
+    with node_server(tmp_path) as node:
+        reflection = reflection_url(tmp_path)
+        transport = GenkitChatTransport(node.url("conversation"), reflection=reflection, interrupts="approval")
+        question: Any = await answer(transport, asked(user("confirm")))
+        waiting = question["parts"][-1]
+        assert (waiting["type"], waiting["state"]) == ("tool-confirm", "approval-requested")
+        waiting["state"] = "approval-responded"
+        waiting["approval"] = {**waiting["approval"], "approved": True}
+        answered = await answer(transport, asked(user("confirm"), question), message=question)
+        assert text_of(answered) == "May I?Thanks."
 
 
 async def said_by(transport: GenkitChatTransport) -> str:

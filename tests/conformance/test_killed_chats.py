@@ -5,16 +5,16 @@ validation, and the chat goes on.
 import asyncio
 import random
 import shutil
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import Mapping, Sequence
 from itertools import product
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 import httpx2
 import pytest
 
 from tests.chats.dying import DyingServer, Kill, agent
-from tests.chats.talking import answers, texts, user
+from tests.chats.talking import texts, user
 from tests.conformance.judge import RELEASES, Judge
 from tests.server.sockets import Body
 from usechat.chats import SqlChats
@@ -24,11 +24,10 @@ from usechat.protocol.message import MessageBuilder
 from usechat.protocol.ui_messages import UIMessage
 from usechat.server import ChatApp, Settings
 
+SDKS = ("5", "6", "7")
 GROUPS, MOMENTS = 8, 25
 AT_ONCE = 5
 """Processes that are killed at the same time: they wait more than they work."""
-SIZE = 6_000
-"""Bytes of the answer."""
 QUESTION = {"id": "c1", "messages": [user("u1", "story")]}
 SAVES = 5
 """Writes of one answer that are sure to happen: its beginning, and one for each step."""
@@ -37,9 +36,8 @@ SAVES = 5
 class Restarted:
     """The server after the restart."""
 
-    def __init__(self, path: Path) -> None:
-        self.chats = SqlChats(str(path))
-        self._app = ChatApp(agent, chats=self.chats, settings=Settings(sdk="7"), metrics=False)
+    def __init__(self, path: Path, sdk: str) -> None:
+        self._app = ChatApp(agent, chats=SqlChats(str(path)), settings=Settings(sdk=sdk), metrics=False)
         self.client = httpx2.AsyncClient(transport=httpx2.ASGITransport(self._app), base_url="http://a", timeout=60)
 
     async def post(self, *messages: Any, **body: Any) -> Body:
@@ -69,22 +67,35 @@ async def _prepare(path: Path) -> None:
     await store.close()
 
 
-@pytest.fixture
-async def whole(empty_file: Path, tmp_path: Path) -> AsyncIterator[list[Chunk]]:
-    """All chunks of the answer, as a page sees them that nobody interrupts."""
-    restarted = Restarted(Path(shutil.copy(empty_file, tmp_path / "whole.db")))
-    yield (await restarted.post(user("u1", "story"))).chunks
+class Whole(NamedTuple):
+    """The answer as a page sees it that nobody interrupts."""
+
+    size: int
+    """How many bytes are sent."""
+    kinds: list[type[Chunk]]
+    """The types of its chunks."""
+    states: list[list[Any]]
+    """Its parts after each chunk: after none, after the first, and so on."""
+
+
+@pytest.fixture(scope="session")
+def answers(empty_file: Path, tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, Whole]:
+    """The whole answer for each release."""
+    directory = tmp_path_factory.mktemp("whole")
+    paths = {sdk: Path(shutil.copy(empty_file, directory / f"{sdk}.db")) for sdk in SDKS}
+    return {sdk: asyncio.run(_whole(path, sdk)) for sdk, path in paths.items()}
+
+
+async def _whole(path: Path, sdk: str) -> Whole:
+    restarted = Restarted(path, sdk)
+    body = await restarted.post(user("u1", "story"))
     await restarted.close()
-
-
-def states(chunks: Sequence[Chunk], message_id: str) -> list[list[Any]]:
-    """The parts of the answer after each chunk: after none, after the first, and so on."""
-    builder = MessageBuilder(sdk="7", message_id=message_id)
-    found: list[list[Any]] = [[]]
-    for chunk in chunks:
+    builder = MessageBuilder(sdk=sdk, message_id="m")
+    states: list[list[Any]] = [[]]
+    for chunk in body.chunks:
         builder.receive(chunk)
-        found.append(unsigned(builder.message["parts"]))
-    return found
+        states.append(unsigned(builder.message["parts"]))
+    return Whole(len(body.data), [type(chunk) for chunk in body.chunks], states)
 
 
 def unsigned(parts: Sequence[Any]) -> list[Any]:
@@ -94,36 +105,52 @@ def unsigned(parts: Sequence[Any]) -> list[Any]:
     ]
 
 
+def approved(message: UIMessage) -> UIMessage:
+    """The page's copy of the answer, with its approval given; 5 asks for it through a tool of the page."""
+
+    def give(part: Any) -> Any:
+        match part:
+            case {"type": "tool-approval"}:
+                return {**part, "state": "output-available", "output": {"approved": True}}
+            case {"state": "approval-requested", "approval": asked}:
+                return {**part, "state": "approval-responded", "approval": {**asked, "approved": True}}
+        return part
+
+    return {**message, "parts": [give(part) for part in message["parts"]]}
+
+
+def releases_for(messages: Sequence[UIMessage]) -> list[str]:
+    """The newest releases that read these messages: 5 has no approvals."""
+    states = [part.get("state") for message in messages for part in message["parts"]]
+    return [RELEASES[sdk][-1] for sdk in SDKS if sdk != "5" or "approval-requested" not in states]
+
+
 def ended(parts: list[Any]) -> list[Any]:
     message = cast("UIMessage", {"id": "m", "role": "assistant", "parts": parts})
     return list(settled(message, "lost")["parts"])
 
 
-async def check_after_kill(judge: Judge, path: Path, server: DyingServer, received: Body, whole: list[Chunk]) -> None:
+async def check_after_kill(judge: Judge, server: DyingServer, received: Body, whole: Whole) -> None:
     """What is loaded is a state of the answer that is not older than what was saved; then the chat goes on."""
     server.expire()
-    restarted = Restarted(path)
-    loaded = await restarted.load()
+    restarted = Restarted(server.path, server.sdk)
+    loaded, saved = await restarted.load(), server.saved
     seen = [type(chunk) for chunk in received.chunks]
-    assert seen == [type(chunk) for chunk in whole[: len(seen)]]
-    if seen or server.saved:
+    assert seen == whole.kinds[: len(seen)]
+    if seen or saved:
         assert texts(loaded[:1]) == ["story"], "the question is stored before the first byte of the answer"
-    possible = states(whole, "m")
     shown = unsigned(loaded[1]["parts"]) if loaded[1:] else []
-    is_whole = shown == possible[-1]
+    is_whole = shown == whole.states[-1]
     assert is_whole or not received.complete
     if not is_whole:
-        oldest = 0
-        if server.saved:
-            saved = unsigned(server.saved[-1]["parts"])
-            oldest = max(number for number, parts in enumerate(possible) if parts == saved)
-        assert shown in [ended(parts) for parts in possible[oldest:]]
-    if loaded:
-        verdicts = [judge.validate(RELEASES[major][-1], [loaded]) for major in ("6", "7")]  # 5 has no approvals
-        assert [verdict["ok"] for [verdict] in verdicts] == [True, True], verdicts
+        last = unsigned(saved[-1]["parts"]) if saved else []
+        oldest = max(number for number, parts in enumerate(whole.states) if parts == last)
+        assert shown in [ended(parts) for parts in whole.states[oldest:]]
+    for release in releases_for(loaded) if loaded else ():
+        [verdict] = judge.validate(release, [loaded])
+        assert verdict["ok"], (release, verdict)
     if is_whole:  # the answer ended before the process did: its approval is open
-        approved = {**answers("t1", "p1", True), "type": "tool-delete", "input": {"path": "notes"}}
-        copy = {**loaded[1], "parts": [*loaded[1]["parts"][:-1], approved]}
+        copy = approved(loaded[1])
         assert (await restarted.post(copy, messageId=copy["id"])).text == "Deleted."
     said = await restarted.post(user("u2", "Next"))
     assert said.text == f"{len(loaded) + 1}: Next"
@@ -132,30 +159,32 @@ async def check_after_kill(judge: Judge, path: Path, server: DyingServer, receiv
 
 
 @pytest.mark.parametrize("kill", [Kill(*each) for each in product(range(1, SAVES + 1), ("before", "during", "after"))])
+@pytest.mark.parametrize("sdk", SDKS)
 async def test_a_process_that_dies_at_a_write_loses_nothing_that_was_saved(
-    judge: Judge, empty_file: Path, tmp_path: Path, whole: list[Chunk], kill: Kill
+    judge: Judge, empty_file: Path, tmp_path: Path, answers: Mapping[str, Whole], sdk: str, kill: Kill
 ) -> None:
-    path = Path(shutil.copy(empty_file, tmp_path / "chats.db"))
-    server = DyingServer(path, kill)
+    server = DyingServer(Path(shutil.copy(empty_file, tmp_path / "chats.db")), kill, sdk=sdk)
     received = server.ask(QUESTION)
     server.kill()
     assert not received.complete
-    await check_after_kill(judge, path, server, received, whole)
+    await check_after_kill(judge, server, received, answers[sdk])
 
 
 @pytest.mark.parametrize("group", range(GROUPS))
 async def test_a_process_that_dies_at_random_moments_loses_nothing_that_was_saved(
-    judge: Judge, empty_file: Path, tmp_path: Path, whole: list[Chunk], group: int
+    judge: Judge, empty_file: Path, tmp_path: Path, answers: Mapping[str, Whole], group: int
 ) -> None:
     at_once = asyncio.Semaphore(AT_ONCE)
 
     async def die_at(number: int) -> None:
-        moment = random.Random(group * MOMENTS + number).randrange(1, SIZE)
+        seed = group * MOMENTS + number
+        sdk = SDKS[seed % len(SDKS)]
+        moment = random.Random(seed).randrange(1, answers[sdk].size + 1)
         path = Path(shutil.copy(empty_file, tmp_path / f"{number}.db"))
         async with at_once:
-            server = DyingServer(path)
+            server = DyingServer(path, sdk=sdk)
             received = await asyncio.to_thread(server.ask, QUESTION, kill_after=moment)
             await asyncio.to_thread(server.kill)
-            await check_after_kill(judge, path, server, received, whole)
+            await check_after_kill(judge, server, received, answers[sdk])
 
     await asyncio.gather(*[die_at(number) for number in range(MOMENTS)])

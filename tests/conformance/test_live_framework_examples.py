@@ -1,6 +1,7 @@
 """The examples and pages of the frameworks of the second column, with the frameworks; chats to their own messages."""
 
 import runpy
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -9,12 +10,14 @@ from agent_framework import Agent as AgentFrameworkAgent
 from agent_framework.openai import OpenAIChatClient
 from agno.agent import Agent
 from agno.team import Team
+from agno.tools import Toolkit
 from claude_agent_sdk import ClaudeAgentOptions
 from google.adk.agents import LlmAgent
 from google.adk.apps import App
 from google.adk.runners import InMemoryRunner
 from google.genai import types
 from strands import Agent as StrandsAgent
+from strands import tool as strands_tool
 from strands.models.openai import OpenAIModel
 
 from tests.adapters.examples import FILES, check_example, check_page
@@ -23,6 +26,7 @@ from usechat.adapters import agent_framework, agno, claude, conversation, google
 from usechat.errors import CannotAnswer
 from usechat.sources import as_source
 from usechat.testing import AgentClient, ScriptedModel
+from usechat.typescript import types_of, typescript
 
 
 @pytest.mark.parametrize(
@@ -66,6 +70,28 @@ def test_an_agent_of_strands_is_refused_since_chats_cannot_share_it() -> None:
     with pytest.raises(CannotAnswer, match="give a function that makes one"):
         as_source(StrandsAgent(OpenAIModel(client_args={"api_key": "none"}, model_id="gpt-5-mini")))
     strands.source_of("a text")
+
+
+def weather(city: str, days: int = 1) -> int:
+    """Tell how warm it will be."""
+    return len(city) * days
+
+
+@pytest.mark.parametrize(
+    "agent",
+    [
+        lambda: Agent(tools=[weather]),
+        lambda: Agent(tools=[Toolkit(tools=[weather])]),
+        lambda: LlmAgent(name="assistant", tools=[weather]),
+        lambda: AgentFrameworkAgent(OpenAIChatClient(model="any", api_key="none"), tools=[weather]),
+        lambda: StrandsAgent(
+            OpenAIModel(client_args={"api_key": "none"}, model_id="any"), tools=[strands_tool(weather)]
+        ),
+    ],
+    ids=["Agno", "a toolkit of Agno", "Google ADK", "Agent Framework", "Strands"],
+)
+def test_the_tools_of_an_agent_are_described(agent: Callable[[], Any]) -> None:
+    assert "weather: { input: { city: string; days?: number" in typescript(types_of(agent()))
 
 
 def chat() -> Any:

@@ -21,6 +21,7 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore:'imghdr' is deprecated:DeprecationWarning"),  # Agno, for images
     pytest.mark.filterwarnings("ignore:Exception ignored in. <function MemoryObject"),  # left by Claude's SDK
     pytest.mark.filterwarnings("ignore:can_use_tool will not be invoked for"),  # Claude: tools that need no permission
+    pytest.mark.filterwarnings("ignore::pydantic.warnings.PydanticDeprecationWarning"),  # LlamaIndex
 ]
 
 RECORDING = os.environ.get("USECHAT_RECORD") == "1"
@@ -32,6 +33,7 @@ def _rows() -> list[tuple[Framework, Script, Api, str]]:
     return [
         (framework, script, api, release)
         for framework in RECORDED_FRAMEWORKS
+        if framework.environment == os.environ["USECHAT_FRAMEWORKS"]
         for script in SCRIPTS
         if script.name not in framework.not_played
         for number, api in enumerate(api for api in framework.apis if api in script.apis)

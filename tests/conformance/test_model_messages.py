@@ -164,6 +164,40 @@ def is_valid(messages: Sequence[Json], major: Major) -> bool:
 
 
 @every_major
+def test_a_damaged_history_is_converted_as_the_npm_function_does_or_refused_where_a_page_refuses_it(
+    judge: Judge, major: Major
+) -> None:
+    histories = Histories(major, seed=2)
+    cases = [
+        Conversion(messages, histories.flag(0.3), has_tools=histories.flag())
+        for messages in islice(histories.damaged(), HISTORIES)
+    ]
+    seen: Counter[str] = Counter()
+    refused: list[tuple[Json, InvalidMessages]] = []
+    for case, theirs in zip(cases, judge.model_messages(RELEASES[major][-1], cases), strict=True):
+        ours, error = by_us(case, major)
+        if theirs["error"] is not None:
+            seen["refused by both"] += 1
+            assert error is not None, (major, case, theirs["error"])
+        elif error is not None:
+            refused.append((message_at(case.messages, error.path), error))
+        else:
+            seen["converted"] += not is_valid(case.messages, major)
+            for our_url, their_url in zip(urls_in(ours), urls_in(theirs["messages"]), strict=True):
+                their_url["url"] = our_url["url"]
+            assert same(ours, theirs["messages"]), (major, case, ours, theirs["messages"])
+    validated = judge.validate(RELEASES[major][-1], [[message] for message, _ in refused])
+    accepted = [said for said, result in zip(refused, validated, strict=True) if result["ok"]]
+    assert accepted == [], "refused by us alone, although a page would show it"
+    assert min(seen["refused by both"], seen["converted"], len(refused)) > 100, (seen, len(refused))
+
+
+def message_at(messages: Sequence[Json], path: str) -> Json:
+    """Return the message that a path such as `messages[2].parts[0].text` is in."""
+    return messages[int(path.partition("[")[2].partition("]")[0])]
+
+
+@every_major
 def test_an_unknown_role_is_refused(judge: Judge, major: Major) -> None:
     case = Conversion([{"id": "m", "role": "tool", "parts": []}])
     (theirs,) = judge.model_messages(RELEASES[major][-1], [case])
@@ -249,3 +283,12 @@ def test_the_ai_sdk_refuses_what_was_not_repaired(judge: Judge) -> None:
     (refused,) = judge.prompt(RELEASES["7"][-1], [messages])
     assert refused["error"] is not None
     assert refused["error"]["name"] == "AI_MissingToolResultsError"
+
+
+@every_major
+def test_null_options_of_reasoning_are_refused_by_5_and_6_unless_they_are_repaired(judge: Judge, major: Major) -> None:
+    reasoning = {"type": "reasoning", "text": "So", "providerMetadata": None}
+    converted, _ = by_us(Conversion([{"id": "m", "role": "assistant", "parts": [reasoning]}]), major)
+    refused, accepted = judge.prompt(RELEASES[major][-1], [converted, repair_messages(converted)])
+    assert (refused["error"] is None) is (major == "7")
+    assert accepted["error"] is None

@@ -26,6 +26,7 @@ from usechat.adapters.agno import AgnoAdapter
 from usechat.adapters.anthropic import AnthropicAdapter
 from usechat.adapters.claude import ClaudeAdapter
 from usechat.adapters.google_adk import GoogleAdkAdapter
+from usechat.adapters.llama_index import LlamaIndexAdapter
 from usechat.adapters.openai import ChatCompletionsAdapter, ResponsesAdapter
 from usechat.adapters.strands import StrandsAdapter
 from usechat.genkit.wire import FlowChunk, FlowResult, UnknownFrame
@@ -156,6 +157,17 @@ def agent_framework() -> Case:
     return Case(AgentFrameworkAdapter, [*texts, update("".join(WORDS), "replace", "stop")], {"type": "telepathy"})
 
 
+def llama_index() -> Case:
+    """An answer of LlamaIndex, whose last events repeat it."""
+
+    def event(kind: str, **fields: Any) -> Any:
+        return decoded({"$type": kind, "current_agent_name": "assistant", **fields})
+
+    texts = [event("AgentStream", delta=word) for word in WORDS]
+    output = event("AgentOutput", response={"$type": "ChatMessage", "content": "".join(WORDS)})
+    return Case(LlamaIndexAdapter, [event("AgentInput"), *texts, output, event("StopEvent")], event("telepathy"))
+
+
 def strands() -> Case:
     """An answer of Strands."""
     texts = [{"data": word} for word in WORDS]
@@ -231,6 +243,7 @@ ADAPTERS = {
     "Agno": agno(),
     "Anthropic client": anthropic(),
     "Claude Agent SDK": claude(),
+    "LlamaIndex": llama_index(),
     "Strands": strands(),
     "Agent Framework": agent_framework(),
     "Google ADK": google_adk(),

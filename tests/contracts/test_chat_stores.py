@@ -710,6 +710,16 @@ async def test_the_shown_branch_is_switched(store: ChatStore) -> None:
         await store.change("c1", owner="ada", head_id="unknown")
 
 
+async def test_the_first_version_of_an_edited_message_is_shown_again(store: ChatStore) -> None:
+    """The page's id of the message means the version that is shown; the id that was given out means the first."""
+    for content in ("one", "two"):
+        await turn(store, ask(user("u1", content)), f"to {content}")
+    [versions] = (await store.load("c1", owner="ada")).siblings.values()
+    for version, content in zip(versions, ("one", "two"), strict=True):
+        await store.change("c1", owner="ada", head_id=version)
+        assert await shown(store) == [content]
+
+
 async def test_an_answer_does_not_take_a_page_away_from_the_branch_it_switched_to(store: ChatStore) -> None:
     first = await turn(store, ask(user("u1", "Q1")), "A1")
     begun = await begin(store, ask(user("u1", "Q1"), trigger=REGENERATE))
@@ -805,9 +815,15 @@ async def test_the_files_of_the_last_messages_are_loaded_up_to_a_limit(make: Mak
     for number, url in enumerate(urls):
         await turn(store, ask(user(f"u{number}", "Look", picture(url))), "A")
     messages = (await store.load("c1", owner="ada")).messages
-    loaded = await store.load_files("c1", [*messages, user("u9", "Gone", picture("usechat-file:00"))], limit=250)
-    shown = [part.get("url") for message in loaded for part in message["parts"] if part["type"] == "file"]
-    assert shown == [messages[0]["parts"][0].get("url"), *urls[1:], "usechat-file:00"]
+    gone = {**picture("usechat-file:00"), "filename": "gone.png"}
+    loaded = await store.load_files("c1", [*messages, user("u9", "Gone", gone)], limit=250)
+    first = [message["parts"][0] for message in loaded if message["role"] == "user"]
+    assert first == [
+        text("[The file (image/png) is not included.]"),
+        picture(urls[1]),
+        picture(urls[2]),
+        text("[The file gone.png (image/png) is not included.]"),
+    ]
 
 
 async def test_files_can_be_stored_elsewhere(make: Make) -> None:
@@ -991,6 +1007,22 @@ async def test_a_chat_remembers_which_agent_answers(store: ChatStore) -> None:
     assert begun.chat.agent == "travel"
 
 
+async def test_an_answer_remembers_which_agent_made_it(store: ChatStore) -> None:
+    for agent in ("travel", "weather"):
+        begun = await begin(store, ask(user("u1"), trigger=REGENERATE), agent=agent)
+        await store.save(begun.claim, answer(f"a-{agent}", "Shall I?"))
+        await store.finish(begun.claim, answer(f"a-{agent}", "Shall I?", asks("t1", "p1")), "waiting")
+    approved = ask(answer("a-travel", answers("t1", "p1", True)), message_id="a-travel")
+    assert await store.agents_of(approved, owner="ada") == ("weather", "travel")
+    assert await store.agents_of(ask(user("u2")), owner="ada") == ("weather", "")
+    document = await store.export("c1", owner="ada")
+    await store.delete("c1", owner="ada")
+    await store.restore(document)
+    assert await store.agents_of(approved, owner="ada") == ("weather", "travel")
+    with pytest.raises(ChatNotFound):
+        await store.agents_of(approved, owner="bob")
+
+
 # -- Deleting.
 
 
@@ -1008,6 +1040,14 @@ async def test_chats_that_nobody_changed_for_long_are_deleted(store: ChatStore) 
     await store.restore(old)
     assert await store.delete_unchanged(50) == 1
     assert await listed(store) == ["new"]
+
+
+async def test_an_old_chat_that_is_being_answered_is_not_deleted(store: ChatStore) -> None:
+    begun = await begin(store, ask(user("u1", "A question whose answer takes very long")))
+    assert await store.delete_unchanged(-1) == 0
+    await store.finish(begun.claim, answer("a1", "A1"), "finished")
+    assert await shown(store) == ["A question whose answer takes very long", "A1"]
+    assert await store.delete_unchanged(-1) == 1
 
 
 # -- Export and import.

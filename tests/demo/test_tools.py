@@ -21,7 +21,7 @@ def test_nothing_else_is_calculated(expression: str) -> None:
 
 def test_sections_are_found_the_best_first() -> None:
     found = search_docs("stop button")
-    assert found["found"][0]["section"] == "Serving: A stop button"
+    assert found["found"][0]["section"] == "Resume and stop: A stop button"
     assert found["nearest"] == []
 
 

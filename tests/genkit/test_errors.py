@@ -52,6 +52,8 @@ def test_an_answer_that_is_no_stream_is_a_sentence(
         (404, JSON, b'{"detail":"Not Found"}'),
         (405, JSON, b'{"detail":"Method Not Allowed"}'),
         (404, JSON, b'{"message":"Cannot POST /chat","statusCode":404}'),
+        (404, JSON, b'{"status":"error","message":"No such route"}'),
+        (405, JSON, b'{"error":{"status":"fail","message":"POST is not allowed"}}'),
         (404, TEXT, b"404 page not found"),
         (404, HTML, b"<html>nope</html>"),
     ],
@@ -59,7 +61,7 @@ def test_an_answer_that_is_no_stream_is_a_sentence(
 def test_an_error_that_names_no_status_of_genkit_is_logged_with_its_address_and_first_bytes(
     code: int, headers: dict[str, str], body: bytes, caplog: pytest.LogCaptureFixture
 ) -> None:
-    reference = str(error_page("http://h/f", code, headers, body)).rpartition(" ")[2]
+    reference = str(error_page("http://h/f", code, headers, body, show_public=True)).rpartition(" ")[2]
     status = {404: "NOT_FOUND", 405: "INTERNAL"}[code]
     told = f"http://h/f answered with HTTP {code}, {headers['content-type']}, it begins with {body!r}"
     assert caplog.messages == [f"Genkit failed: {status}: {told} ; reference {reference}"]

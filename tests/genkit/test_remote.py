@@ -241,8 +241,11 @@ async def test_what_is_not_genkit_is_in_the_log_with_its_first_bytes(
     assert """b'{"hello": "world"}'""" in caplog.text
 
 
-@pytest.mark.parametrize("body", ["{}", '{"message": "Welcome"}', '{"message": "up", "status": "ok"}', "Welcome"])
-async def test_a_body_without_frames_is_genkits_only_with_a_result_or_an_error(
+@pytest.mark.parametrize(
+    "body",
+    ["{}", '{"message": "Welcome"}', '{"message": "up", "status": "ok"}', "Welcome", '{"error": "Cannot POST /flow"}'],
+)
+async def test_a_body_without_frames_is_genkits_only_with_a_result_or_an_error_with_a_status(
     body: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def welcome(_request: Request) -> Response:
@@ -260,6 +263,8 @@ async def test_a_body_without_frames_is_genkits_only_with_a_result_or_an_error(
     "body",
     [
         'data: {"choices":[{"delta":{"content":"Hi"}}]}\n\ndata: [DONE]\n\n',
+        'data: {"error":{"status":"error","message":"No such model"}}\n\n',
+        'data: {"status":"fail","message":"No such model"}\n\n',
         "data: hello\n\n",
         "data: hello\ndata: again",
     ],
@@ -335,11 +340,12 @@ async def test_a_public_error_is_shown_when_asked_for(
 # The schema of the flow, from the reflection server; tests/conformance has the real one of the npm package
 
 
-def listing(schema: Any) -> dict[str, Starlette]:
-    """Return a made-up server of the flow ``ask``, and a made-up reflection server that lists it."""
+def listing(schema: Any, **tools: Any) -> dict[str, Starlette]:
+    """Return a made-up server of the flow ``ask``, and a made-up reflection server that lists it and the tools."""
 
     async def actions(_request: Request) -> Response:
-        return Response(json.dumps({"/flow/ask": {"key": "/flow/ask", "name": "ask", "inputSchema": schema}}))
+        listed = {f"/tool/{name}": {"name": name, **tool} for name, tool in tools.items()}
+        return Response(json.dumps({"/flow/ask": {"key": "/flow/ask", "name": "ask", "inputSchema": schema}, **listed}))
 
     return {
         "reflection": Starlette(routes=[Route("/api/actions", actions)]),
@@ -371,6 +377,36 @@ async def test_a_schema_that_the_reflection_server_lists_decides_the_input(
         await say(transport)
     assert [body for _, body in HEARD] == [{"data": data}, {"data": data}]
     assert [warning in record.getMessage() for record in caplog.records] == ([True] if warning else [])
+
+
+CONFIRMED = {"type": "object", "properties": {"confirmed": {"type": "boolean"}}, "required": ["confirmed"]}
+
+
+RESPONSE = {"toolResponse": {"name": "confirm", "ref": "r1", "output": {"confirmed": False}}}
+RESTART = {
+    "toolRequest": {"name": "confirm", "ref": "r1", "input": {}},
+    "metadata": {"resumed": {"approved": False}},
+}
+
+
+@pytest.mark.parametrize(
+    ("metadata", "resume"),
+    [({"tool": {"restartable": False}}, {"respond": [RESPONSE]}), ({}, {"restart": [RESTART]})],
+)
+async def test_a_tool_that_the_reflection_server_lists_as_never_restarted_is_answered_by_a_response(
+    metadata: Any, resume: Any
+) -> None:
+    denied = {"state": "approval-responded", "approval": {"id": "x", "approved": False}}
+    call = {"type": "tool-confirm", "toolCallId": "r1", "input": {}, **denied}
+    tool = {"metadata": {"type": "tool", **metadata}, "outputSchema": CONFIRMED}
+    with serving(listing({"properties": {"messages": {}}}, confirm=tool)) as running:
+        address = f"http://127.0.0.1:{running.port}"
+        transport = GenkitChatTransport(
+            f"{address}/flows/ask", reflection=f"{address}/reflection", interrupts="approval"
+        )
+        shown: Any = assistant({"type": "step-start"}, call)
+        await answer(transport, asked(user("hi"), shown), message=shown)
+    assert [body["data"]["resume"] for _, body in HEARD] == [resume]
 
 
 async def test_a_reflection_server_that_does_not_answer_is_asked_again(

@@ -13,7 +13,6 @@ from usechat.protocol import chunks
 from usechat.protocol.chunks import Chunk, chunk_from_json
 from usechat.protocol.message import MessageBuilder
 from usechat.protocol.releases import release
-from usechat.protocol.ui_messages import UIMessage
 
 Json = Any
 FIRST_AND_NEWEST = ["5.0.0", "5", "6.0.0", "6", "7.0.0", "7"]
@@ -395,8 +394,9 @@ def test_a_message_is_continued_with_all_it_has_and_left_as_it_was() -> None:
 
 
 def test_a_message_of_the_user_is_not_continued() -> None:
-    user: UIMessage = {"id": "u", "role": "user", "parts": [{"type": "text", "text": "hi"}]}
-    assert read(message=user, message_id="m") == {"id": "m", "role": "assistant", "parts": []}
+    for role in ("user", "agent", None):
+        other: Any = {"id": "u", "role": role, "parts": [{"type": "text", "text": "hi"}]}
+        assert read(message=other, message_id="m") == {"id": "m", "role": "assistant", "parts": []}
 
 
 # The copy.

@@ -11,6 +11,7 @@ from usechat.protocol.validation import ToolSchema, validate_messages
 
 Json = Any
 Major = Literal["5", "6", "7"]
+MAJORS: tuple[Major, ...] = ("5", "6", "7")
 
 TEXT = {"type": "text", "text": "Hello"}
 FILE = {"type": "file", "mediaType": "a/b"}
@@ -124,6 +125,22 @@ def test_5_has_no_empty_tool_message_for_what_the_provider_ran() -> None:
 def test_reasoning_and_text_keep_their_metadata() -> None:
     parts = [{"type": kind, "text": "x", "providerMetadata": METADATA} for kind in ("reasoning", "text")]
     assert converted(*parts) == [["assistant", *({"type": p["type"], "text": "x", **OPTIONS} for p in parts)]]
+
+
+def test_metadata_that_is_null_stays_null_in_reasoning_and_is_left_out_elsewhere() -> None:
+    null = {"providerMetadata": None}
+    file = FILE | {"url": "data:,x"}
+    given = [{"type": "reasoning", "text": "x"}, file | {"type": "reasoning-file"}, TEXT, file]
+    data = {"data": {"type": "url", "url": "data:,x"}}
+    assert converted(*(part | null for part in given)) == [
+        [
+            "assistant",
+            {"type": "reasoning", "text": "x", "providerOptions": None},
+            {"type": "reasoning-file", "mediaType": "a/b", **data, "providerOptions": None},
+            TEXT,
+            FILE | data,
+        ]
+    ]
 
 
 @pytest.mark.parametrize(
@@ -264,6 +281,15 @@ def test_the_metadata_of_a_providers_result(sdk: Major, result_options: Json) ->
     assert (call["providerOptions"], result["providerOptions"]) == ({"p": {"of": "call"}}, result_options)
 
 
+def test_a_call_that_did_not_fail_does_not_take_the_metadata_of_its_result() -> None:
+    ((_, call, result),) = converted(
+        tool("output-available", output=1, providerExecuted=True, resultProviderMetadata=METADATA)
+    )
+    assert (call, result["providerOptions"]) == (CALL | {"providerExecuted": True}, METADATA)
+    ((_, call),) = converted(tool("pending", resultProviderMetadata=METADATA, rawInput="raw") | {"input": None})
+    assert call == CALL | {"input": None}, "in a state that no release knows"
+
+
 @pytest.mark.parametrize(("sdk", "expected"), [("5", {}), ("6", OPTIONS), ("7", OPTIONS)])
 def test_a_failed_call_takes_the_metadata_of_its_result_if_it_has_none(sdk: Major, expected: Json) -> None:
     ((_, call), (_, result)) = converted(tool("output-error", errorText="e", resultProviderMetadata=METADATA), sdk=sdk)
@@ -277,6 +303,7 @@ RESPONSE = {"type": "tool-approval-response", "approvalId": "a1"}
 
 
 def test_5_knows_no_approvals() -> None:
+    assert converted(tool("input-available", approval="not looked at"), sdk="5") == [["assistant", CALL], ["tool"]]
     assert converted(tool("output-denied", approval={"id": "a1", "approved": False}), sdk="5") == [
         ["assistant", CALL],
         ["tool"],
@@ -290,6 +317,12 @@ def test_a_request_for_approval_is_behind_its_call(sdk: Major, details: Json) ->
     assert converted(tool("approval-requested", approval=approval), sdk=sdk) == [
         ["assistant", CALL, REQUEST | details | kept]
     ]
+
+
+def test_null_is_left_out_of_a_request_for_approval_where_it_says_nothing() -> None:
+    approval = {"id": "a1", "isAutomatic": None, "requestReason": None, "signature": None, "inputSchemaInput": None}
+    ((_, _, request),) = converted(tool("approval-requested", approval=approval))
+    assert request == REQUEST | {"isAutomatic": None, "inputSchemaInput": None}
 
 
 def test_an_approved_call_has_a_response_and_no_result_yet() -> None:
@@ -309,6 +342,21 @@ def test_a_denial_is_a_result_at_once_for_7(sdk: Major, executed: Json) -> None:
         ["assistant", CALL | executed, REQUEST],
         ["tool", RESPONSE | {"approved": False, "reason": "no"} | executed, *denied],
     ]
+
+
+def test_a_number_is_neither_yes_nor_no() -> None:
+    answer = {"id": "a1", "approved": 0}
+    assert converted(tool("approval-responded", approval=answer)) == [
+        ["assistant", CALL, REQUEST],
+        ["tool", RESPONSE | {"approved": 0}],
+    ]
+    found = {"type": "text", "value": "found"}
+    part = tool("output-available", "dynamic-tool", output="found", providerExecuted=1, preliminary=1, dynamic=0)
+    for ignored in (False, True):
+        assert converted(part, ignore_incomplete_tool_calls=ignored) == [
+            ["assistant", CALL | {"providerExecuted": 1}],
+            ["tool", RESULT | {"output": found}],
+        ]
 
 
 @pytest.mark.parametrize(("reason", "text"), [({"reason": "no"}, "no"), ({}, "Tool call execution denied.")])
@@ -364,7 +412,20 @@ def test_unfinished_calls_can_be_ignored(part: Json, majors: str) -> None:
     assert "".join(majors_that_keep_it) == majors
 
 
+def test_a_state_of_another_type_counts_as_unfinished() -> None:
+    states: list[Any] = [None, {}, ["output-error"], 1]
+    calls = [tool("x") | {"state": state} for state in states]
+    kept = [model_messages([said("user", *calls)], sdk=sdk, ignore_incomplete_tool_calls=True) for sdk in MAJORS]
+    assert kept == [[{"role": "user", "content": []}]] * 3
+
+
 # What cannot be converted.
+
+
+@pytest.mark.parametrize("message", [{"id": "m", "parts": []}, {"id": "m", "role": None, "parts": []}, 1])
+def test_a_message_without_a_role_is_refused(message: Json) -> None:
+    with pytest.raises(InvalidMessages, match=r"^messages\[0\]\.role must be a string, not nothing$"):
+        model_messages([message])
 
 
 def test_an_unknown_role_is_refused() -> None:
@@ -386,6 +447,7 @@ def test_an_unknown_role_is_refused() -> None:
         (tool("input-available", approval={}), "approval.id must be a string, not nothing"),
         ({"type": "steering-message", "id": "u"}, "parts must be a list of parts, not nothing"),
         ({"type": "steering-message", "id": "u", "parts": [1]}, "parts[0].type must be a string, not nothing"),
+        ({"type": "steering-message", "parts": [STEP]}, "parts[0].mediaType must be a string, not nothing"),
     ],
 )  # fmt: skip
 def test_a_part_that_cannot_be_converted_is_named(part: Json, problem: str) -> None:
@@ -406,12 +468,12 @@ ABSOLUTE = (
     "http:a", "https:\\\\a\\b", "ht\ntp://a", "http://u:p@a", "http://é.example", "http://%41", "http://[::1]:80/",
     "http://127.0.0.1", "http://0x7f.1", "http://0x", "http://010", "http://1.2.3.", "ws://a:", "file:", "file:a",
     "file:///a", "file://host/a", "file://C:/a", "file://[::1]/a", "x:", "x:a b", "x://", "x:///a", "x://host:1",
-    "x://[::1]",
+    "x://[::1]", "http://0377.1",
 )  # fmt: skip
 RELATIVE = (
     "", "a", "/a", "//a", "1a:b", "http:", "http://", "http://:80", "http://a b", "http://a:65536", "http://a:b",
     "http://u@", "http://a<b", "http://%00", "http://%ff", "http://\xad", "http://[::1", "http://[1]",
-    "http://[fe80::1%25a]", "http://[::1]a", "http://256.0.0.1", "http://1.2.3.4.5", "http://a.08", "http://a.1",
+    "http://[fe80::1%25a]", "http://[::1]a", "http://256.0.0.1", "http://257.1", "http://1.2.3.4.5", "http://a.08", "http://a.1",
     "http://4294967296", "file://a b/", "file://a:80/", "x://a b", "x://:1", "x://u@", "x://[1]",
 )  # fmt: skip
 

@@ -1,5 +1,6 @@
 """`repair_messages` makes a history that no provider rejects; the rules are in tests/provider_rules.py."""
 
+import json
 from itertools import islice
 from typing import Any, Literal
 
@@ -221,6 +222,11 @@ def test_a_good_history_is_unchanged(messages: Json) -> None:
             [USER, assistant(TEXT)],
         ),
         (
+            "reasoning_has_no_null_options",
+            [USER, assistant(*({"type": "reasoning", "text": text, "providerOptions": None} for text in ("", "So")))],
+            [USER, assistant({"type": "reasoning", "text": "So"})],
+        ),
+        (
             "system_messages_come_first",
             [USER, system("Be brief."), assistant(TEXT), system("Be kind.")],
             [system("Be brief."), system("Be kind."), USER, assistant(TEXT)],
@@ -247,6 +253,21 @@ def test_every_rule_can_be_broken() -> None:
     """Or the test above would prove nothing: each rule is the reason for one of its cases."""
     (mark,) = [mark for mark in test_what_a_provider_rejects_is_repaired.pytestmark if mark.name == "parametrize"]  # type: ignore[attr-defined]
     assert {rule for rule, _, _ in mark.args[1]} == set(RULES)
+
+
+def test_a_number_does_not_say_that_the_provider_ran_a_tool() -> None:
+    messages: Json = [USER, assistant(call(providerExecuted=1)), tool(result())]
+    assert repair_messages(messages) == messages
+
+
+def test_a_history_that_was_read_from_json_is_repaired_alike() -> None:
+    messages = json.loads(json.dumps([USER, assistant(TEXT), assistant(TEXT, call()), USER]))
+    assert repair_messages(messages) == [
+        USER,
+        assistant(TEXT, TEXT, call()),
+        tool(result() | {"output": UNANSWERED}),
+        USER,
+    ]
 
 
 def test_a_denial_of_a_providers_call_stays_in_the_tool_message() -> None:

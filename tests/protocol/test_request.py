@@ -188,6 +188,7 @@ def responded(approval: object, tool_call_id: str = "c1", state: str = "approval
         (responded({"id": "p1", "approved": True, "reason": "fine"}), [ApprovalAnswer("p1", True, "fine", "c1")]),
         (responded({"id": "p1", "approved": False}), [ApprovalAnswer("p1", False, None, "c1")]),
         (responded({"id": "p1", "approved": "true"}), [ApprovalAnswer("p1", False, None, "c1")]),
+        (responded({"id": "p1", "approved": 1}), [ApprovalAnswer("p1", False, None, "c1")]),
         (responded({"id": "p1", "approved": True, "reason": 1}), [ApprovalAnswer("p1", True, None, "c1")]),
         (responded({"id": 1, "approved": True}), []),
         (responded("yes"), []),
@@ -212,6 +213,7 @@ WAITING: Json = {"type": "tool-rm", "toolCallId": "c1", "state": "input-availabl
     [
         (question("input-available"), []),
         (question("output-available", output={"approved": True}), [ApprovalAnswer("p1", True, None, "c1")]),
+        (question("output-available", output={"approved": 1}), [ApprovalAnswer("p1", False, None, "c1")]),
         (question("output-available", output=" Yes"), [ApprovalAnswer("p1", True, None, "c1")]),
         (question("output-available", output="yes, but"), [ApprovalAnswer("p1", False, None, "c1")]),
         (

@@ -66,3 +66,7 @@ def test_the_json_of_the_chunks_is_taken_out_as_it_was_written(sent: list[Part],
     chunks = [DELTA, *(chunk for part in sent for chunk in stream.send(part)), *stream.close()]
     frames = encode_frames(chunks, event_names=event_names)
     assert chunks_json(STREAM_OPEN + KEEP_ALIVE + frames) == [encode_chunk(chunk) for chunk in chunks]
+
+
+def test_the_json_of_a_chunk_is_returned_whatever_it_is() -> None:
+    assert chunks_json(b'data: 1\n\n: comment\n\ndata: "a"\n\ndata: {}\n\ndata: [DONE]\n\n') == [b"1", b'"a"', b"{}"]

@@ -70,6 +70,12 @@ def test_the_deltas_of_a_block_become_one(event_names: bool, at_once: bool) -> N
     assert kept(pieces) == deltas('How do "you"\n do?', event_names=event_names)[0]
 
 
+def test_deltas_of_several_blocks_that_come_at_once_stay_apart() -> None:
+    first, second = deltas("a", "c")
+    (other,) = deltas("b", block="2")
+    assert kept([first + other, second]) == first + other + second
+
+
 def test_an_ending_stays_behind_them() -> None:
     assert kept([*deltas("a", "b"), DONE]) == deltas("ab")[0] + DONE
 
@@ -100,6 +106,16 @@ def test_whole_frames_are_read_from_a_place_on() -> None:
     assert shortened.read(0, 1) == first, "at least one frame"
     assert shortened.read(len(first), 1) == second
     assert shortened.read(both, 1) == b""
+
+
+def test_a_place_behind_the_start_changes_nothing_about_how_much_is_read() -> None:
+    frames = [encode_frame(chunks.ErrorChunk(text)) for text in ("one", "two", "three", "four")]
+    shortened = ShortenedFrames()
+    shortened.add(b"".join(frames))
+    first, second, third, fourth = frames
+    assert shortened.read(len(first), len(second)) == second
+    assert shortened.read(len(first), len(second + third)) == second + third
+    assert shortened.read(len(first), 1000) == second + third + fourth
 
 
 def test_nothing_is_added_to_a_frame_that_was_read() -> None:

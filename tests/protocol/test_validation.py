@@ -175,6 +175,21 @@ def test_a_failed_call_without_input_has_nothing_to_check() -> None:
     assert checked(part) == part
 
 
+@pytest.mark.parametrize("sdk", ["5.0.216", "5.0.277", "7"])
+def test_an_input_that_is_still_streamed_may_be_absent(sdk: str) -> None:
+    part = {"type": "tool-search", "toolCallId": "c1", "state": "input-streaming"}
+    messages = [{"id": "m1", "role": "assistant", "parts": [part]}]
+    assert validate_messages(messages, sdk=sdk) == messages
+
+
+def test_a_number_is_no_boolean() -> None:
+    part = {"type": "tool-search", "toolCallId": "c1", "state": "output-available", "input": {}, "output": 1}
+    for approved in (1, 1.0, "true"):
+        approval = {"id": "a1", "approved": approved}
+        with pytest.raises(InvalidMessages, match="approved"):
+            validate_messages([{"id": "m1", "role": "assistant", "parts": [part | {"approval": approval}]}], sdk="7")
+
+
 def test_output_that_does_not_fit_is_refused() -> None:
     assert refusal(history(tool("output-available", output="x")), tools=TOOLS).path == "messages[0].parts[0].output"
     unchecked = tool("output-available", "plain", output="x")

@@ -514,3 +514,20 @@ def test_values_are_counted_without_reading_them(text: str, count: int) -> None:
 
 def test_strings_alone_can_be_too_many_values() -> None:
     assert has_more_values(b'["",' * 10, 2)
+
+
+class Incomparable:
+    """Such as a numpy array: a comparison raises."""
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __eq__(self, _other: object) -> bool:
+        raise ValueError("ambiguous")
+
+
+class Holder(msgspec.Struct):
+    held: object
+
+
+def test_a_field_that_cannot_be_compared_does_not_hide_its_struct() -> None:
+    assert json_value(Holder(Incomparable())) == {"held": "[Incomparable]"}

@@ -8,7 +8,19 @@ from usechat.protocol.values import plain_json
 
 @pytest.mark.parametrize(
     "value",
-    [None, True, 0, 2**70, 1.5, "", "\ud83d", [], {}, {"a": [1, {"b": None}]}, {"constructor": None, "__proto__": 1}],
+    [
+        None,
+        True,
+        0,
+        2**70,
+        1.5,
+        "",
+        "\ud83d",
+        [],
+        {},
+        {"a": [1, {"b": None}]},
+        {"constructor": None, "__proto__": [1.5, {"__proto__": 2}]},
+    ],
 )
 def test_json_is_copied_as_it_is(value: Any) -> None:
     copied = plain_json(value)

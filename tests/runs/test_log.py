@@ -112,6 +112,17 @@ async def test_a_log_that_is_not_kept_forgets_what_was_taken() -> None:
     assert log.readers == 0
 
 
+async def test_frames_that_are_flushed_together_are_found_behind_what_was_forgotten() -> None:
+    flushed: list[bytes] = []
+    log = Log(keep=False, on_flush=flushed.append)
+    reader = log.reader()
+    for together in ((b"abc", b"d"), (b"e", b"f")):
+        for frames in together:
+            log.append(frames)
+        assert await reader.read() == b"".join(together)
+    assert flushed == [b"abcd", b"ef"]
+
+
 @pytest.mark.parametrize(("keep", "left"), [(False, b""), (True, b"a")])
 async def test_what_a_reader_skips_is_forgotten_by_a_log_that_is_not_kept(keep: bool, left: bytes) -> None:
     log = Log(keep=keep)
@@ -159,6 +170,33 @@ async def test_a_single_oversized_frame_does_not_make_a_reader_too_slow() -> Non
     log.append(b"ghijkl")
     log.flush()
     assert await reader.read() == b"ghijkl"
+
+
+async def test_a_reader_that_has_read_beyond_an_oversized_frame_may_get_another() -> None:
+    log = Log()
+    reader = log.reader(maximum_behind=300)
+    for large in (b"a" * 1000, b"c" * 1000):
+        for frames in (large, b"b"):
+            log.append(frames)
+            log.flush()
+        assert await reader.read() == large + b"b"
+    log.append(b"d" * 200)
+    log.flush()
+    assert reader.behind == 200
+    log.append(b"e" * 101)
+    log.flush()
+    assert await reader.read() is Wake.TOO_SLOW
+
+
+async def test_an_oversized_frame_counts_until_it_is_read() -> None:
+    log = Log()
+    reader = log.reader(maximum_behind=3)
+    for frames in (b"ab", b"c" * 100_000):
+        log.append(frames)
+        log.flush()
+    first = await reader.read()
+    assert isinstance(first, bytes)
+    assert (first, reader.behind) == (b"ab" + b"c" * 100_000, 0)
 
 
 async def test_a_reader_without_a_callback_returns_the_reason_at_its_next_read() -> None:

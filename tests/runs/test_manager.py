@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import AsyncIterator, Callable
 from typing import Any
 
+import msgspec
 import pytest
 
 from usechat.errors import ChatBusy, ChatNotFound, ShuttingDown, StreamFailed
@@ -75,9 +76,15 @@ class Remote:
         return None
 
 
-def manager(conflict: Conflict = "reject", unread_timeout: float | None = 15, **options: Any) -> RunManager:
+def manager(
+    conflict: Conflict = "reject",
+    unread_timeout: float | None = 15,
+    *,
+    store: MemoryRuns | None = None,
+    **options: Any,
+) -> RunManager:
     return RunManager(
-        MemoryRuns(),
+        store or MemoryRuns(),
         timeouts=Timeouts(stop=PATIENCE),
         unread_timeout=unread_timeout,
         conflict=conflict,
@@ -331,6 +338,72 @@ async def test_stop_ends_every_reading_well_formed() -> None:
     await kept.stop(info)
 
 
+class Elsewhere(MemoryRuns):
+    """A store that passes the request to stop a run on to another worker, which obeys."""
+
+    async def request_stop(self, info: RunInfo, *, unless_read: bool = False) -> None:
+        assert not unless_read
+        await self.end(msgspec.structs.replace(info, state=RunState.STOPPED))
+
+
+async def test_stop_reaches_the_run_of_another_worker() -> None:
+    store = Elsewhere()
+    info = RunInfo("r1", "c1", "m1", "7")
+    assert await store.claim(info) is None
+    await manager(store=store).stop(info)
+    stopped = await store.latest("c1")
+    assert stopped is not None
+    assert stopped.state is RunState.STOPPED
+
+
+class Shared(MemoryRuns):
+    """A store that keeps what other workers could read."""
+
+    is_shared = True
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.frames_by_run: dict[str, bytes] = {}
+
+    def append(self, run_id: str, frames: bytes) -> None:
+        self.frames_by_run[run_id] = self.frames_by_run.get(run_id, b"") + frames
+
+
+class Recorder:
+    """Records what a run says."""
+
+    def __init__(self) -> None:
+        self.said = b""
+        self.ended: list[RunState] = []
+
+    def start(self, fail: Callable[[str], object]) -> None:
+        assert callable(fail)
+
+    def receive(self, frames: bytes) -> None:
+        self.said += frames
+
+    async def finish(self, info: RunInfo) -> None:
+        self.ended.append(info.state)
+
+
+@pytest.mark.parametrize("recorded", [False, True])
+@pytest.mark.parametrize("shared", [False, True])
+async def test_the_store_and_the_recorder_of_a_run_get_what_its_reader_gets(shared: bool, recorded: bool) -> None:
+    store, recorder, agent = Shared() if shared else MemoryRuns(), Recorder(), Agent()
+    kept = manager(store=store)
+    agent.go_on.set()
+    info = RunInfo("r1", "c1", "m1", "7")
+    reading = await kept.start(info, as_source(agent), TurnContext(asked()), recorder=recorder if recorded else None)
+    read = b""
+    async with asyncio.timeout(PATIENCE):
+        while isinstance(frames := await reading.read(), bytes):
+            read += frames
+    assert read.endswith(b"data: [DONE]\n\n")
+    assert (recorder.said, recorder.ended) == ((read, [RunState.FINISHED]) if recorded else (b"", []))
+    if isinstance(store, Shared):
+        assert store.frames_by_run == {"r1": read}
+
+
 async def test_stop_closes_the_iterator_of_a_transport_before_it_returns() -> None:
     remote = Remote()
     kept = manager()
@@ -387,6 +460,25 @@ async def test_an_ended_run_is_forgotten_after_a_while() -> None:
     async with asyncio.timeout(PATIENCE):
         while await store.latest("c1") is not None:  # noqa: ASYNC110
             await asyncio.sleep(0.01)
+
+
+async def test_the_end_of_a_running_run_is_waited_for_by_its_id() -> None:
+    store = MemoryRuns()
+    await store.claim(RunInfo(b"r-one".decode(), "c1", "m1", "7"))
+    waiting = asyncio.ensure_future(store.wait_until_ended(RunInfo(b"r-one".decode(), "c1", "m1", "7")))
+    await asyncio.sleep(0)
+    assert not waiting.done()
+    await store.end(RunInfo("r-one", "c1", "m1", "7", state=RunState.FINISHED))
+    async with asyncio.timeout(PATIENCE):
+        await waiting
+
+
+@pytest.mark.parametrize("run_id", ["r1", "r3"])
+async def test_nobody_waits_for_a_run_that_is_not_the_running_one(run_id: str) -> None:
+    store = MemoryRuns()
+    await store.claim(RunInfo("r2", "c1", "m2", "7"))
+    async with asyncio.timeout(PATIENCE):
+        await store.wait_until_ended(RunInfo(run_id, "c1", "m1", "7"))
 
 
 async def test_runs_are_reported() -> None:

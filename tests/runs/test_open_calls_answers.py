@@ -164,6 +164,31 @@ def test_an_approval_was_asked_for_and_its_call_is_the_same(
         answers.check_approvals()
 
 
+@pytest.mark.parametrize(("signature", "allowed"), [(APPROVAL["signature"], True), (FOREIGN, False)])
+def test_an_approval_through_the_tool_is_taken_if_its_request_is_signed(signature: str, allowed: bool) -> None:
+    request = {"approvalId": "a1", "toolCallId": "t2", "signature": signature}
+    told = [
+        approval(state="input-available", approval=None),
+        output(type="tool-approval", toolCallId="a1", input=request, output={"approved": True}),
+    ]
+    answers = Answers(asked(*told), "c1", None, SECRET)
+    if allowed:
+        answers.check_approvals()
+        assert answers.unanswered() == ()
+    else:
+        with pytest.raises(Unprocessable, match="was not asked for"):
+            answers.check_approvals()
+
+
+def test_none_of_many_calls_that_come_back_in_two_versions_is_taken() -> None:
+    calls = [OpenCall(f"t{number}", "ask", input_digest({"a": 1})) for number in range(30)]
+    told = [output(toolCallId=call.tool_call_id, input={"a": a}) for call in calls for a in (1, 2)]
+    signed = pending_metadata(SECRET, calls)
+    assert Answers(asked(*told, metadata=signed), "c1", None, SECRET).unanswered() == ()
+    told = [part if part["input"] == {"a": 1} else part | {"state": "input-available"} for part in told]
+    assert Answers(asked(*told), "c1", calls, SECRET).pending() == frozenset()
+
+
 def test_an_approval_of_a_call_that_comes_back_in_two_versions_is_refused() -> None:
     with pytest.raises(Unprocessable):
         Answers(

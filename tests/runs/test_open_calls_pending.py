@@ -191,6 +191,9 @@ def continued(state: str = "input-available", metadata: Any = None, **part: Any)
     [
         pytest.param(continued(), (), None, (), id="a call that only the client tells of"),
         pytest.param(continued(), (ASK,), SIGNED, (ASK,), id="a call that was made"),
+        pytest.param(
+            continued(), (LOOK, OpenCall("t0", "look", ""), ASK), SIGNED, (ASK,), id="a call that was made among others"
+        ),
         pytest.param(continued(input={"a": 2}), (ASK,), SIGNED, (ASK,), id="and came back changed"),
         pytest.param(continued(approval={"id": "a9"}), (ASK,), SIGNED, (ASK,), id="and with an approval of its own"),
         pytest.param(

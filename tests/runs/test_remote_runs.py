@@ -24,6 +24,7 @@ from usechat.protocol.chunks import (
 from usechat.protocol.message import MessageBuilder
 from usechat.protocol.sse import ChunkDecoder, FrameStream
 from usechat.protocol.stream import MessageStream
+from usechat.runs.log import Wake
 from usechat.runs.memory import MemoryRuns
 from usechat.runs.remote_runs import RemoteRuns, failure_after
 from usechat.runs.run import RunInfo
@@ -115,6 +116,69 @@ async def test_readers_share_a_mirror_which_goes_with_the_last_of_them() -> None
     assert store.reads == 0
 
 
+class Restarted(MemoryRuns):
+    """A store with a run of another worker that is lost, and with the chat's latest run."""
+
+    def __init__(self, said: bytes, latest: RunInfo | None) -> None:
+        super().__init__()
+        self.go_on = asyncio.Event()
+        self._said = said
+        self._last = latest
+
+    async def latest(self, chat_id: str) -> RunInfo | None:  # noqa: ARG002
+        return self._last
+
+    async def read(self, info: RunInfo) -> AsyncGenerator[bytes, None]:
+        if info.run_id != "r1":
+            yield cut_after([parts.Text("again"), parts.Finish()])
+            return
+        yield self._said
+        await self.go_on.wait()
+        raise RunLost(LOST)
+
+
+RESTART = RunInfo("r2", "c1", "m1", "7", origin="r1")
+
+
+@pytest.mark.parametrize(
+    ("latest", "text"),
+    [
+        pytest.param(RESTART, b"again", id="restarted"),
+        pytest.param(None, LOST.encode(), id="forgotten"),
+        pytest.param(RunInfo("r1", "c1", "m1", "7"), LOST.encode(), id="not restarted"),
+        pytest.param(RunInfo("r2", "c1", "m2", "7"), LOST.encode(), id="another turn"),
+    ],
+)
+async def test_a_lost_run_that_said_nothing_goes_on_as_the_run_that_restarts_it(
+    latest: RunInfo | None, text: bytes
+) -> None:
+    store = Restarted(b"", latest)
+    remote_runs = RemoteRuns(store)
+    remote_run = await remote_runs.open(info())
+    reader = remote_run.log.reader()
+    store.go_on.set()
+    frames = await reader.read()
+    assert isinstance(frames, bytes)
+    assert text in frames
+    assert (LOST.encode() in frames) is (text == LOST.encode())
+    assert await reader.read() is None
+    remote_runs.release(remote_run)
+    await remote_runs.close()
+
+
+async def test_the_readers_of_a_lost_run_that_had_spoken_are_sent_to_the_run_that_restarts_it() -> None:
+    said = cut_after([parts.Text("a")])
+    store = Restarted(said, RESTART)
+    remote_runs = RemoteRuns(store)
+    remote_run = await remote_runs.open(info())
+    reader = remote_run.log.reader()
+    store.go_on.set()
+    assert await reader.read() is Wake.SHUTDOWN
+    assert remote_run.log.so_far() == said
+    remote_runs.release(remote_run)
+    await remote_runs.close()
+
+
 @pytest.mark.parametrize(
     "end", [RunLost(LOST), StoreUnreachable(), RuntimeError("secret")], ids=lambda end: type(end).__name__
 )
@@ -128,6 +192,7 @@ async def test_the_mirror_of_a_lost_run_ends_with_an_error(end: Exception) -> No
     assert isinstance(frames, bytes)
     assert LOST.encode() in frames
     assert b"secret" not in frames
+    assert b"event: " not in frames
     assert await reader.read() is None
     remote_runs.release(remote_run)
     await remote_runs.close()

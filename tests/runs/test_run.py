@@ -13,6 +13,7 @@ import pytest
 
 from usechat import parts
 from usechat.errors import TaskExited
+from usechat.protocol.chunks import ErrorChunk, ToolApprovalRequestChunk
 from usechat.protocol.message import MessageBuilder
 from usechat.protocol.request import ChatRequest
 from usechat.protocol.sse import ChunkDecoder
@@ -153,6 +154,19 @@ async def test_approval_requests_are_signed_with_the_secret_of_their_chat() -> N
     assert f'"signature":"{signature}"'.encode() in run.log.so_far()
 
 
+@pytest.mark.parametrize(("secret", "signature"), [(None, None), (None, "own"), ("s3cret", "own")])
+async def test_a_request_is_signed_only_with_a_secret_and_unless_it_is_signed_already(
+    secret: str | None, signature: str | None
+) -> None:
+    run, _ = make_run(secret=secret)
+    run.write(parts.ToolCall("t1", "rm", {"p": "/"}))
+    run.write(parts.ApprovalRequest("a1", "t1", signature=signature))
+    [asked] = [
+        chunk for chunk in ChunkDecoder().receive(run.log.so_far()) if isinstance(chunk, ToolApprovalRequestChunk)
+    ]
+    assert asked.signature == signature
+
+
 async def test_a_run_that_is_stopped_before_its_first_step_ends_without_its_agent() -> None:
     asked: list[Turn] = []
 
@@ -235,6 +249,47 @@ async def test_a_silent_agent_times_out(timeouts: Timeouts, text: str) -> None:
     run, kinds, _ = await answered(agent, timeouts)
     assert (run.info.state, kinds) == (RunState.FAILED, ["Start", "Error", "Finish"])
     assert text.encode() in run.log.so_far()
+
+
+LIMITS = Timeouts(first_event=10, idle=20, total=40)
+
+
+@pytest.mark.parametrize(
+    ("timeouts", "ticks", "text"),
+    [
+        pytest.param(LIMITS, [(9.5, False)], None, id="in time"),
+        pytest.param(LIMITS, [(10, False)], SILENT, id="no first part"),
+        pytest.param(LIMITS, [(10, True)], None, id="a first part"),
+        pytest.param(LIMITS, [(5, True), (24.5, False)], None, id="silent, but not for too long"),
+        pytest.param(LIMITS, [(5, True), (25, False)], SILENT, id="silent for too long"),
+        pytest.param(LIMITS, [(5, True), (20, True), (39.5, True)], None, id="the end is near"),
+        pytest.param(LIMITS, [(5, True), (20, True), (40, True)], TOO_LONG, id="too long in all"),
+        pytest.param(Timeouts(first_event=None, idle=20), [(100, False)], None, id="a first part may take its time"),
+        pytest.param(Timeouts(idle=None), [(5, True), (1000, False)], None, id="silence has no limit"),
+        pytest.param(Timeouts(first_event=10, total=10), [(10, False)], TOO_LONG, id="the total counts first"),
+    ],
+)
+async def test_a_time_limit_is_exceeded_when_its_last_moment_has_come(
+    monkeypatch: pytest.MonkeyPatch, timeouts: Timeouts, ticks: list[tuple[float, bool]], text: str | None
+) -> None:
+    async def silent(_turn: Turn) -> str:
+        return str(await asyncio.Event().wait())
+
+    loop = asyncio.get_running_loop()
+    now = float(int(loop.time()))
+    with monkeypatch.context() as patched:
+        patched.setattr(loop, "time", lambda: now)
+        run, _ = make_run(timeouts)
+    run.start(as_source(silent))
+    await asyncio.sleep(0)
+    for seconds, speaks in ticks:
+        if speaks:
+            run.write(parts.Text("word "))
+        run.tick(now + seconds)
+    run.stop()
+    await run.wait(10)
+    errors = [chunk.error_text for chunk in ChunkDecoder().receive(run.log.so_far()) if isinstance(chunk, ErrorChunk)]
+    assert errors == ([] if text is None else [text])
 
 
 async def test_an_agent_that_falls_silent_times_out_and_its_tools_are_settled() -> None:
@@ -655,6 +710,23 @@ async def test_the_first_native_approval_for_any_is_logged_once(caplog: pytest.L
     assert [record.getMessage() for record in caplog.records] == [
         "an approval request is sent as AI SDK 6 and 7 know it; AI SDK 5 rejects it: serve such pages with --sdk 5"
     ]
+
+
+@pytest.mark.parametrize("sdk", ["6", "7", "7.0.160"])
+async def test_an_approval_for_a_release_that_knows_it_is_not_logged(
+    sdk: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    log_native_approval.cache_clear()
+    caplog.set_level("INFO", "usechat.runs")
+    run, _ = make_run(sdk=sdk)
+    for part in (parts.ToolCall("c1", "rm", {}), parts.ApprovalRequest("a1", "c1"), parts.Finish()):
+        run.write(part)
+    assert caplog.records == []
+
+
+async def test_a_part_without_a_frame_is_no_reason_to_yield_to_the_event_loop() -> None:
+    run, _ = make_run()
+    assert [run.write(parts.BlockEnd()), run.write(parts.Text("x" * 5000))] == [False, True]
 
 
 async def test_an_approval_that_is_not_sent_is_not_logged(caplog: pytest.LogCaptureFixture) -> None:

@@ -14,6 +14,7 @@ from usechat.protocol import chunks
 from usechat.protocol.chunks import Chunk
 from usechat.protocol.message import MessageBuilder
 from usechat.protocol.request import ChatRequest
+from usechat.runs.memory import MemoryRuns
 from usechat.runs.run import Run
 from usechat.runs.transport import RunChatTransport
 from usechat.sources import ChatTransport, as_source
@@ -161,6 +162,17 @@ async def test_a_continuation_goes_on_with_its_message() -> None:
     found = await rest_of(await made_of(agent).send_messages(request))
     assert found[0] == chunks.StartChunk("m1")
     assert [type(chunk) for chunk in found[1:3]] == [chunks.StartStepChunk, chunks.TextStartChunk]
+
+
+@pytest.mark.parametrize(("trigger", "answered"), [("submit-message", "u1"), ("regenerate-message", "")])
+async def test_only_a_message_that_was_sent_can_be_sent_again(trigger: str, answered: str) -> None:
+    agent, store = Agent(), MemoryRuns()
+    agent.go_on.set()
+    await rest_of(await made_of(agent, runs=store).send_messages(asked(trigger=trigger)))
+    latest = await store.latest("c1")
+    assert latest is not None
+    assert latest.user_message_id == answered
+    assert (latest.user_message_digest != "") is (answered != "")
 
 
 async def test_a_failure_shows_a_reference_alone(caplog: pytest.LogCaptureFixture) -> None:

@@ -2,7 +2,7 @@
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from typing import Any
+from typing import Any, cast
 
 import httpx2
 import pytest
@@ -104,13 +104,36 @@ async def test_a_stored_chat_keeps_its_agent() -> None:
         assert [chat["agent"] for chat in (await client.get("/api/chats")).json()["chats"]] == ["writer"]
 
 
+async def ask_to_delete(client: httpx2.AsyncClient) -> dict[str, Any]:
+    """Let the coder ask for an approval; return its answer as a page sends it that approves."""
+    await say(client, user("u1", "delete"), agent="coder")
+    *_, asked = (await client.get("/api/chat/c1/messages")).json()["messages"]
+    part = next(part for part in asked["parts"] if part.get("state") == "approval-requested")
+    part |= {"state": "approval-responded", "approval": {**part["approval"], "approved": True}}
+    return cast("dict[str, Any]", asked)
+
+
 async def test_an_approval_goes_to_the_agent_that_asked_whatever_the_body_says() -> None:
     async with client_of({"writer": writer, "coder": coder}, chats=MemoryChats(), authorize=named) as client:
-        await say(client, user("u1", "delete"), agent="coder")
-        *_, asked = (await client.get("/api/chat/c1/messages")).json()["messages"]
-        part = next(part for part in asked["parts"] if part.get("state") == "approval-requested")
-        part |= {"state": "approval-responded", "approval": {**part["approval"], "approved": True}}
-        assert await say(client, asked, agent="writer") == "coder: approved"
+        approved = await ask_to_delete(client)
+        assert await say(client, approved, agent="writer") == "coder: approved"
+
+
+@pytest.mark.parametrize("body", [{}, {"agent": "writer"}])
+async def test_an_approval_of_another_branch_goes_to_the_agent_that_asked(body: Any) -> None:
+    async with client_of({"writer": writer, "coder": coder}, chats=MemoryChats(), authorize=named) as client:
+        approved = await ask_to_delete(client)
+        assert await say(client, user("u1", "Rather write"), agent="writer") == "writer: Rather write"
+        assert await say(client, approved, messageId=approved["id"], **body) == "coder: approved"
+        assert (await client.get("/api/chat/c1/messages")).json()["agent"] == "coder", "its branch is shown"
+
+
+async def test_a_late_approval_goes_to_the_agent_that_asked_and_the_next_question_does_not() -> None:
+    async with client_of({"writer": writer, "coder": coder}, chats=MemoryChats(), authorize=named) as client:
+        approved = await ask_to_delete(client)
+        await say(client, user("u2", "Go on"), agent="writer")
+        assert await say(client, approved, messageId=approved["id"]) == "coder: approved"
+        assert await say(client, user("u3", "And now?")) == "writer: And now?"
 
 
 async def test_each_factory_is_called_once_and_its_context_is_left() -> None:

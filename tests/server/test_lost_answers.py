@@ -2,13 +2,14 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Iterator
+from itertools import product
 from pathlib import Path
 from typing import Any
 
 import httpx2
 import pytest
 
-from tests.chats.dying import DyingServer, agent
+from tests.chats.dying import DyingServer, InRedis, Kill, agent
 from tests.chats.talking import texts, user
 from tests.redis_server import SERVERS, RedisServer, redis_server
 from tests.server.sockets import Body
@@ -50,7 +51,7 @@ class Survivor:
     def __init__(self, url: str, prefix: str, path: Path, chats: ChatStore | None) -> None:
         self.reports = Reports()
         self.runs = RedisRuns(url, lease=LEASE, prefix=prefix)
-        self._redis = (url, prefix, LEASE)
+        self._redis = InRedis(url, prefix, LEASE)
         self._path = path
         settings = Settings(sdk="7")
         self.app = ChatApp(agent, runs=self.runs, chats=chats, settings=settings, metrics=False, on_finish=self.reports)
@@ -205,3 +206,44 @@ async def test_a_worker_without_the_store_of_its_web_processes_says_so(
     response = await web.post("/api/chat", json={"id": "c1", "messages": [user("u1", "Hi")]})
     assert b"An error occurred. Reference: " in response.content
     assert "give the agent process the same store: usechat worker --chats" in caplog.text
+
+
+WEB_WRITES = [Kill(*each) for each in product((1, 2), ("before", "during", "after"))]
+"""A web process stores the question, and hands the chat over to the agent that takes the turn from the queue."""
+
+
+@pytest.mark.parametrize("kill", WEB_WRITES)
+async def test_a_web_process_that_dies_before_its_turn_is_queued_leaves_a_chat_that_goes_on(
+    tier: Tier, store: Callable[..., SqlChats], tmp_path: Path, kill: Kill
+) -> None:
+    redis = InRedis(tier.url, tier.prefix, LEASE, queue="agents")
+    dying = DyingServer(tmp_path / "chats.db", kill, redis=redis)
+    received = await asyncio.to_thread(dying.ask, BODY)
+    assert (received.complete, received.chunks) == (False, [])
+    dying.expire()
+    web = tier.web(chats=store())
+    tier.worker(agent, chats=store())
+    response = await web.post("/api/chat", json={"id": "c/1", "messages": [user("u2", "Next")]})
+    earlier = [] if kill in (Kill(1, "before"), Kill(1, "during")) else ["wait"]
+    said = f"{len(earlier) + 1}: Next"
+    assert Body(response.content, complete=True).text == said
+    assert await load(web) == ([*earlier, "Next", said], ["finished"])
+
+
+@pytest.mark.parametrize("kill_after", [1, 1_000, 5_000])
+async def test_an_answer_is_stored_whole_although_its_web_process_died(
+    tier: Tier, store: Callable[..., SqlChats], tmp_path: Path, kill_after: int
+) -> None:
+    web = tier.web(chats=store())
+    tier.worker(agent, chats=store())
+    messages = [user("u1", "story")]
+    await web.post("/api/chat", json={"id": "whole", "messages": messages})
+    dying = DyingServer(tmp_path / "chats.db", redis=InRedis(tier.url, tier.prefix, LEASE, queue="agents"))
+    received = await asyncio.to_thread(dying.ask, {"id": "c1", "messages": messages}, kill_after=kill_after)
+    assert not received.complete
+
+    async def has_ended() -> bool:
+        return (await load(web, "c1"))[1] == ["waiting"]
+
+    await until(has_ended, "the answer is stored")
+    assert await load(web, "c1") == await load(web, "whole")

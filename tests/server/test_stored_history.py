@@ -39,8 +39,8 @@ def chats(request: pytest.FixtureRequest, tmp_path: Path) -> ChatStore:
 async def make(chats: ChatStore) -> AsyncIterator[Make]:
     apps: list[ChatApp] = []
 
-    def make(agent: Any, base_url: str = "http://a") -> httpx2.AsyncClient:
-        app = ChatApp(agent, chats=chats, settings=Settings(sdk="7"), metrics=False)
+    def make(agent: Any, base_url: str = "http://a", **settings: Any) -> httpx2.AsyncClient:
+        app = ChatApp(agent, chats=chats, settings=Settings(sdk="7", **settings), metrics=False)
         apps.append(app)
         return httpx2.AsyncClient(transport=httpx2.ASGITransport(app), base_url=base_url, timeout=30)
 
@@ -116,6 +116,19 @@ async def test_a_model_gets_the_content_of_a_file_that_is_stored_apart(make: Mak
         asked = messages[0].parts[0]
         assert isinstance(asked, UserPromptPart)
         assert list(asked.content) == [BinaryContent(PICTURE, media_type="image/png"), "Look"]
+
+
+async def test_a_text_names_each_earlier_file_that_is_too_much_for_a_model(make: Make) -> None:
+    model = Model()
+    client = make(model.agent(), history_file_bytes=50_000)
+    other = {**PICTURE_PART, "url": f"data:image/png;base64,{base64.b64encode(PICTURE[::-1]).decode()}"}
+    await say(client, user("u1", "Look", {**PICTURE_PART, "filename": "first.png"}))
+    await say(client, user("u2", "And this?", other))
+    asked = [part.content for message in model.given[-1] for part in message.parts if isinstance(part, UserPromptPart)]
+    assert [list(content) for content in asked] == [
+        ["[The file first.png (image/png) is not included.]", "Look"],
+        [BinaryContent(PICTURE[::-1], media_type="image/png"), "And this?"],
+    ]
 
 
 async def test_a_file_is_the_same_under_two_host_names(make: Make, chats: ChatStore) -> None:

@@ -1,10 +1,12 @@
-"""Apps that are not ours, tested with the client: pydantic-ai's own adapter; and our examples, tested like a user's."""
+"""Apps that are not ours, tested with the client: pydantic-ai's own adapter, and assistant-stream."""
 
-import sys
 from collections.abc import AsyncIterator, Callable
-from typing import Any, Literal
+from typing import Literal
 
 import pytest
+from assistant_stream import AssistantStreamResponse, RunController, create_run, serialization
+from assistant_stream.serialization import AssistantTransportEncoder, DataStreamEncoder, OpenAIStreamEncoder
+from assistant_stream.serialization.stream_encoder import StreamEncoder
 from fastapi import FastAPI, Request
 from pydantic_ai import Agent, DeferredToolRequests
 from pydantic_ai.messages import ModelMessage, ToolReturnPart
@@ -12,8 +14,6 @@ from pydantic_ai.models.function import AgentInfo, DeltaToolCall, DeltaToolCalls
 from pydantic_ai.ui.vercel_ai import VercelAIAdapter
 from starlette.responses import Response
 
-from scripts.generate_docs import ROOT
-from usechat.cli.targets import load_object
 from usechat.client import HttpChatTransport
 from usechat.client.in_process import InProcessTransport
 from usechat.server import ChatApp, Settings
@@ -29,7 +29,7 @@ async def script(messages: list[ModelMessage], _info: AgentInfo) -> AsyncIterato
     if isinstance(last, ToolReturnPart):
         yield "It is "
         yield text
-    elif text in ("weather", "remove"):
+    elif text in ("weather", "remove", "forget"):
         yield {0: DeltaToolCall(text, '{"name":"Paris"}', tool_call_id=f"call-{text}")}
     else:
         yield f"You said {text}"
@@ -46,6 +46,10 @@ def pydantic_ai_app(sdk: Literal[5, 6, 7]) -> FastAPI:
     @agent.tool_plain(requires_approval=True)
     def remove(name: str) -> str:
         return f"{name} removed"
+
+    @agent.tool_plain
+    def forget(name: str) -> None:
+        pass
 
     app = FastAPI()
 
@@ -87,14 +91,63 @@ def test_the_adapter_of_pydantic_ai_is_served_to_every_release(usechat_client: C
         assert (answer.error, answer.text) == (None, text)
 
 
-@pytest.mark.parametrize("name", ["chat_app", "fastapi_route"])
-def test_our_examples_are_legal_for_every_release(
-    usechat_client: Clients, name: str, monkeypatch: pytest.MonkeyPatch
+def test_a_tool_of_pydantic_ai_that_returns_none_fails_with_the_name_of_the_rule(usechat_client: Clients) -> None:
+    answer = usechat_client(pydantic_ai_app(7)).ask("forget")
+    with pytest.raises(AssertionError) as failure:
+        answer.assert_legal("any")
+    _, rule, frame, releases = str(failure.value).splitlines()
+    assert "UC205 A key is missing: frame " in rule
+    assert "\"tool-output-available\": the key 'output' is missing" in rule
+    assert '"toolCallId": "call-forget"' in frame
+    assert "To fix it: Send the key." in releases
+
+
+def assistant_stream_app(encoder: StreamEncoder) -> FastAPI:
+    """A FastAPI app as assistant-stream's documentation writes it."""
+    app = FastAPI()
+
+    async def run(controller: RunController) -> None:
+        controller.append_text("It is ")
+        call = await controller.add_tool_call("weather")
+        call.append_args_text('{"city":"Paris"}')
+        call.set_response({"celsius": 21})
+        controller.append_text("21.")
+
+    @app.post("/api/chat")
+    async def chat() -> Response:
+        response: Response = AssistantStreamResponse(create_run(run), encoder)
+        return response
+
+    return app
+
+
+@pytest.mark.parametrize(
+    ("encoder", "problem"),
+    [
+        (
+            DataStreamEncoder(),
+            "UC005 The body is the data stream of AI SDK 4: the response: the body is the data stream of AI SDK 4",
+        ),
+        (
+            AssistantTransportEncoder(),
+            "UC009 The stream speaks another protocol: frame 1: the events are those of assist",
+        ),
+        (
+            OpenAIStreamEncoder(),
+            "UC009 The stream speaks another protocol: frame 1: the events are those of OpenAI's Chat",
+        ),
+    ],
+)
+def test_the_formats_of_assistant_stream_are_named(
+    usechat_client: Clients, encoder: StreamEncoder, problem: str
 ) -> None:
-    monkeypatch.setattr(sys, "path", list(sys.path))
-    app: Any = load_object(f"{ROOT / 'examples' / name}.py:app")
-    answer = usechat_client(app).ask("hi")
-    answer.assert_legal("any")
-    assert "hi" in answer.text
-    assert len(answer.deltas) > 1
-    sys.modules.pop(name)
+    answer = usechat_client(assistant_stream_app(encoder)).ask("hi")
+    assert answer.error is not None
+    with pytest.raises(AssertionError) as failure:
+        answer.assert_legal("any")
+    assert problem in str(failure.value)
+
+
+def test_assistant_stream_has_no_other_format_and_none_is_this_one() -> None:
+    encoders = {name for name in serialization.__all__ if name.endswith("Encoder")}
+    assert encoders == {"AssistantTransportEncoder", "DataStreamEncoder", "OpenAIStreamEncoder"}

@@ -26,9 +26,33 @@ export interface Exchange {
   began: number;
   status: number | undefined;
   headers: Record<string, string>;
+  /** Milliseconds from the request to the head of the response. */
+  responded: number;
   frames: Frame[];
-  ended: boolean;
+  /** What follows the last complete frame: the beginning of a frame that was cut off, or the body of a refusal. */
+  rest: string;
+  /** How it ended, and when, in milliseconds since the request. */
+  end: { how: End; time: number } | undefined;
   error?: string;
+}
+
+/** How a response ended: `broken` by the endpoint, or `left` by the page, such as with its Stop button. */
+export type End = "complete" | "broken" | "left";
+
+/** An exchange of which only the request is known. */
+export function newExchange(request: Pick<Exchange, "number" | "method" | "url" | "release" | "body" | "began">): Exchange {
+  return { ...request, status: undefined, headers: {}, responded: 0, frames: [], rest: "", end: undefined };
+}
+
+export function isRefusal({ status }: Exchange): boolean {
+  return status !== undefined && status >= 300;
+}
+
+/** Add a piece of a response: the frames that it completes, and what follows them. The body of a refusal has no frames. */
+export function receive(exchange: Exchange, text: string, time: number): void {
+  const pieces = isRefusal(exchange) ? [exchange.rest + text] : (exchange.rest + text).split(/\r?\n\r?\n/);
+  exchange.rest = pieces.pop() ?? "";
+  for (const raw of pieces) addFrame(exchange.frames, raw, time);
 }
 
 /** Response headers that a recording keeps: none of them can hold a secret. */
@@ -42,32 +66,35 @@ export class FrameTap {
 
   readonly fetch: typeof fetch = async (input, init) => {
     const request = new Request(input, init);
-    const exchange: Exchange = {
+    const exchange = newExchange({
       number: (this.exchanges.at(-1)?.number ?? 0) + 1,
       method: request.method,
       url: new URL(request.url).pathname,
       release: request.headers.get("x-ai-sdk") ?? undefined,
       body: typeof init?.body === "string" ? jsonOf(init.body) : undefined,
       began: Date.now(),
-      status: undefined,
-      headers: {},
-      frames: [],
-      ended: false,
-    };
+    });
     const began = performance.now();
+    const end = (how: End) => {
+      exchange.end = { how, time: performance.now() - began };
+      this.tell();
+    };
+    const fail = (error: unknown) => {
+      if (request.signal.aborted) return end("left");
+      exchange.error = String(error);
+      end("broken");
+    };
     this.exchanges = [...this.exchanges.slice(-19), exchange];
     this.tell();
     try {
       const response = await fetch(input, init);
       exchange.status = response.status;
       exchange.headers = Object.fromEntries([...response.headers].filter(([name]) => KEPT_HEADERS.includes(name)));
-      const body = response.status === 200 ? response.clone().body : null;
-      if (body) void this.read(body, exchange, began);
-      else this.finish(exchange);
+      exchange.responded = performance.now() - began;
+      void this.read(response.clone().body, exchange, began).then(() => end("complete"), fail);
       return response;
     } catch (error) {
-      exchange.error = String(error);
-      this.finish(exchange);
+      fail(error);
       throw error;
     }
   };
@@ -82,28 +109,14 @@ export class FrameTap {
     return () => this.listeners.delete(listener);
   };
 
-  private async read(body: ReadableStream<Uint8Array>, exchange: Exchange, began: number): Promise<void> {
+  private async read(body: ReadableStream<Uint8Array> | null, exchange: Exchange, began: number): Promise<void> {
     const decoder = new TextDecoder();
-    let waiting = "";
-    try {
-      for (const reader = body.getReader(); ; ) {
-        const { done, value } = await reader.read();
-        if (done) break;
-        waiting += decoder.decode(value, { stream: true });
-        const pieces = waiting.split(/\r?\n\r?\n/);
-        waiting = pieces.pop() ?? "";
-        for (const raw of pieces) addFrame(exchange.frames, raw, performance.now() - began);
-        this.tell();
-      }
-    } catch (error) {
-      exchange.error = String(error);
+    for (const reader = body?.getReader(); reader; ) {
+      const { done, value } = await reader.read();
+      if (done) break;
+      receive(exchange, decoder.decode(value, { stream: true }), performance.now() - began);
+      this.tell();
     }
-    this.finish(exchange);
-  }
-
-  private finish(exchange: Exchange): void {
-    exchange.ended = true;
-    this.tell();
   }
 
   /** Notify listeners at most every 50 ms: frames arrive by the hundred. */
@@ -118,8 +131,7 @@ export class FrameTap {
   }
 }
 
-/** Add a frame to those before it. */
-export function addFrame(frames: Frame[], raw: string, time: number): void {
+function addFrame(frames: Frame[], raw: string, time: number): void {
   const type = typeOf(raw);
   const before = frames.findLast((frame) => frame.number !== undefined)?.number ?? 0;
   const size = new TextEncoder().encode(raw).length + 2;
@@ -151,6 +163,7 @@ export function dataOf(raw: string): string | undefined {
   return lines.length ? lines.map((line) => line.slice(5).replace(/^ /, "")).join("\n") : undefined;
 }
 
-export function asEventStream(frames: Frame[]): string {
-  return frames.map((frame) => `${frame.raw}\n\n`).join("");
+/** The body of a response as it arrived. */
+export function asEventStream({ frames, rest }: Exchange): string {
+  return frames.map((frame) => `${frame.raw}\n\n`).join("") + rest;
 }

@@ -27,7 +27,7 @@ from collections.abc import (
 )
 from contextlib import aclosing
 from itertools import count
-from typing import Any, Final, TypeAlias, cast
+from typing import Any, Final, TypeAlias
 from urllib.parse import urlsplit
 
 import msgspec
@@ -62,8 +62,6 @@ from usechat.turn import AgentInfo, Turn, current_context
 __all__ = ["AgUiAdapter", "AgUiEndpoint", "AgUiSource", "parts", "run_input", "source_of", "to_ag_ui"]
 
 _VERSION: Final = "1.0"
-_QUESTION: Final = "interrupt"
-"""The name of the tool whose output answers an interrupt that belongs to no call."""
 _PROVIDED: Final = "pyd_ai_builtin|"
 """How Pydantic AI begins the ids of calls that the model's provider runs."""
 _PROVIDER: Final = "agUi"
@@ -220,7 +218,7 @@ def run_input(turn: Turn) -> dict[str, Any]:
     'Hello'
     """
     answered = {answer.tool_call_id for answer in turn.approvals}
-    answered |= {output.tool_call_id for output in turn.tool_outputs if output.tool_name == _QUESTION}
+    answered |= {output.tool_call_id for output in turn.tool_outputs if output.tool_name == conversation.QUESTION}
     users = [message["id"] for message in turn.messages if message["role"] == "user"]
     history = without_results(conversation.history(turn), answered)
     return {
@@ -228,7 +226,7 @@ def run_input(turn: Turn) -> dict[str, Any]:
         "runId": new_id(),
         "protocolVersion": _VERSION,
         "state": {},
-        "messages": to_ag_ui(_without_questions(history), users),
+        "messages": to_ag_ui(conversation.without_questions(history), users),
         "tools": [],
         "context": [],
         "forwardedProps": {},
@@ -242,21 +240,9 @@ def _resume(turn: Turn) -> Iterator[Mapping[str, Any]]:
         payload = {"approved": answer.approved, **({"reason": answer.reason} if answer.reason else {})}
         yield {"interruptId": answer.approval_id, "status": "resolved", "payload": payload}
     for output in turn.tool_outputs:
-        if output.tool_name == _QUESTION:
+        if output.tool_name == conversation.QUESTION:
             status = "resolved" if output.error_text is None else "cancelled"
             yield {"interruptId": output.tool_call_id, "status": status, "payload": output.output}
-
-
-def _without_questions(messages: Iterable[ModelMessage]) -> Iterator[ModelMessage]:
-    """Yield the messages without the calls that stand for interrupts: no model has made them."""
-    for message in messages:
-        if message["role"] in ("user", "system"):
-            yield message
-            continue
-        content: Any = message["content"]
-        kept = [part for part in content if part.get("toolName") != _QUESTION]
-        if kept:
-            yield cast("ModelMessage", {**message, "content": kept})
 
 
 # The adapter.
@@ -429,7 +415,7 @@ class AgUiAdapter:
         call_id, content = event["toolCallId"], event["content"]
         self._waiting.discard(call_id)
         is_provided = _is_provided(call_id)
-        self._is_step_open = self._is_step_open and bool(is_provided)  # a provider goes on in the same answer
+        self._is_step_open = self._is_step_open and bool(is_provided)  # a provider continues in the same answer
         if call_id in self._denied:
             yield ToolDenied(call_id, self._denied[call_id])
             return
@@ -490,7 +476,7 @@ class AgUiAdapter:
             yield ApprovalRequest(interrupt["id"], call_id)
             return
         asked = {name: interrupt[name] for name in ("message", "responseSchema") if interrupt.get(name) is not None}
-        yield ToolCall(interrupt["id"], _QUESTION, asked)
+        yield ToolCall(interrupt["id"], conversation.QUESTION, asked)
 
     def _failed(self, event: _Event) -> Iterator[Part]:
         self._is_over = True

@@ -8,7 +8,7 @@ takes the arguments of a run.
 
 **History.** An agent gets the whole chat in every turn, in a session of its own.
 
-**Pauses.** Tools with ``approval_mode="always_require"`` end the run. The session that it needs to go on holds the
+**Pauses.** Tools with ``approval_mode="always_require"`` end the run. The session that it needs to continue holds the
 whole history, so it never goes to the page: the run store keeps it, and it is used once. Tools without a function
 wait for an output of the page.
 """
@@ -176,7 +176,7 @@ class AgentFrameworkAdapter:
         if self._reason is None and not self._waits:
             yield Error(conversation.INCOMPLETE)
             return
-        if self._waits:  # calls beside those that wait run when the run goes on; pages wait until all calls are settled
+        if self._waits:  # calls beside those that wait run later; pages wait until all calls are settled
             yield from (ToolResult(call_id, _WAITS, preliminary=True) for call_id in sorted(self._open))
         reason = None if self._waits else conversation.finish_reason(self._reason)
         yield conversation.finish(reason, self._usage)
@@ -293,6 +293,13 @@ def parts(updates: AsyncIterable[Any]) -> AsyncIterator[Part]:
     'You said Hello.'
     """
     return parts_of(updates, AgentFrameworkAdapter())
+
+
+def tools_of(agent: Any) -> Iterator[tuple[str, Any, Any]]:
+    """Yield the name and the input schema of each function tool of an agent, for `usechat types`."""
+    for tool in agent.default_options.get("tools") or ():
+        if isinstance(tool, _package().FunctionTool):
+            yield tool.name, tool.parameters(), None
 
 
 # History.

@@ -158,7 +158,7 @@ class AgnoSource(FrameworkSource[Any]):
         kind = ("agno.run.team", "TeamRunOutput") if is_team else ("agno.run.agent", "RunOutput")
         run = getattr(imported(kind[0], "agno", "agno"), kind[1]).from_dict(json.loads(state))
         tools = {tool.tool_call_id: tool for tool in run.tools or ()}
-        for requirement in run.requirements or ():  # an answer must reach the execution that the run goes on with
+        for requirement in run.requirements or ():  # an answer must reach the execution that the run continues
             call_id = requirement.tool_execution.tool_call_id
             requirement.tool_execution = tools.get(call_id, requirement.tool_execution)
         return run
@@ -378,6 +378,20 @@ def parts(events: AsyncIterable[Any]) -> AsyncIterator[Part]:
     'Hello'
     """
     return parts_of(events, AgnoAdapter())
+
+
+def tools_of(agent: Any) -> Iterator[tuple[str, Any, Any]]:
+    """Yield the name and the input schema of each tool of an agent, for `usechat types`."""
+    new = imported("agno.tools.function", "agno", "agno").Function
+    for tool in agent.tools if isinstance(agent.tools, list) else ():
+        if hasattr(tool, "functions"):  # a toolkit
+            found = [*tool.functions.values(), *tool.async_functions.values()]
+        else:
+            found = [tool] if isinstance(tool, new) else [new.from_callable(tool)] if callable(tool) else []
+        for function in found:
+            described = function.model_copy(deep=True)
+            described.process_entrypoint()
+            yield described.name, described.parameters, None
 
 
 # History.

@@ -21,16 +21,14 @@ import contextlib
 import dataclasses
 import uuid
 from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Collection, Iterator, Mapping
-from functools import partial
 from typing import Any, Final
 
 import msgspec
 
 from usechat.adapters import conversation
 from usechat.adapters.anthropic import MessageBlocks, to_anthropic, tool_output
-from usechat.adapters.framework import FrameworkSource, imported
+from usechat.adapters.framework import WaitingSource, imported
 from usechat.errors import StreamFailed, UnknownEvent
-from usechat.forwarded_turns import ForwardedTurns
 from usechat.ids import new_id
 from usechat.protocol.parts import (
     ApprovalRequest,
@@ -50,8 +48,8 @@ from usechat.protocol.parts import (
 )
 from usechat.protocol.request import ApprovalAnswer
 from usechat.sources import parts_of
-from usechat.turn import AgentInfo, Turn, TurnContext
-from usechat.waiting_tasks import WAIT_SECONDS, WaitingTask, WaitingTasks
+from usechat.turn import AgentInfo, Turn
+from usechat.waiting_tasks import WAIT_SECONDS, WaitingTask
 
 __all__ = ["ClaudeAdapter", "ClaudeSource", "parts", "source_of"]
 
@@ -101,7 +99,7 @@ def _sdk() -> Any:
     return imported("claude_agent_sdk", "claude-agent-sdk", "claude")
 
 
-class ClaudeSource(FrameworkSource[Any]):
+class ClaudeSource(WaitingSource[Any]):
     """Answers turns with Claude Code; a permission is waited for for ``wait_seconds``.
 
     ``options`` are ``ClaudeAgentOptions``. The session and partial messages are set here.
@@ -111,22 +109,13 @@ class ClaudeSource(FrameworkSource[Any]):
     """
 
     def __init__(self, options: Any, *, wait_seconds: float = WAIT_SECONDS) -> None:
+        super().__init__(wait_seconds=wait_seconds)
         self._options = options
-        self._tasks: WaitingTasks[Any] = WaitingTasks(seconds=wait_seconds)
-        self._forwarded = ForwardedTurns(super().drive, self._tasks.is_waiting)
         self.adapter = ClaudeAdapter
         self.info = AgentInfo("claude")
 
-    async def drive(self, context: TurnContext) -> None:
-        """Answer one turn, in the process that waits for it."""
-        await self._forwarded.drive(context, conversation.state_handle(context.turn, "claude"))
-
-    def events(self, turn: Turn) -> AsyncGenerator[Any]:
-        """Run Claude Code on the turn, or read on from the run that waits for the turn's answer."""
-        handle = conversation.state_handle(turn, "claude")
-        return self._tasks.events(turn, handle, partial(self._answer, turn))
-
-    async def _answer(self, turn: Turn, task: WaitingTask[Any]) -> AsyncGenerator[Any]:
+    async def run(self, turn: Turn, task: WaitingTask[Any]) -> AsyncGenerator[Any]:
+        """Run Claude Code on the turn."""
         message_id = new_id()
         yield AnswerStarted(message_id)
         thread = conversation.thread_id(turn)
@@ -236,8 +225,8 @@ class _Permissions:
 class ClaudeAdapter:
     """Turns the messages of one turn into parts.
 
-    ``known_calls`` are the calls that the page has already, when a turn goes on; ``denied`` are those that a person has
-    denied, with the reasons.
+    ``known_calls`` are the calls that the page has already, when a turn continues; ``denied`` are those that a person
+    has denied, with the reasons.
 
     >>> list(ClaudeAdapter().close())
     [Error(error_text='The answer ended before it was complete.', usage=None, metadata=None, lane='')]

@@ -26,6 +26,7 @@ __all__ = [
     "INCOMPLETE",
     "NOT_COMPLETED",
     "PAUSE_IS_GONE",
+    "QUESTION",
     "TOOL_FAILED",
     "ModelFile",
     "SubAgent",
@@ -46,11 +47,14 @@ __all__ = [
     "thread_id",
     "usage",
     "without_provider_calls",
+    "without_questions",
 ]
 
 AdapterT = TypeVar("AdapterT")
 
 INCOMPLETE: Final = "The answer ended before it was complete."
+QUESTION: Final = "interrupt"
+"""The name of the tool whose output answers a question that belongs to no call."""
 NOT_COMPLETED: Final = "The tool call was not completed."
 TOOL_FAILED: Final = "The tool failed."
 _DENIED: Final = "The user did not allow this call."
@@ -212,8 +216,20 @@ def without_provider_calls(messages: Iterable[ModelMessage]) -> Iterator[ModelMe
             yield message
 
 
+def without_questions(messages: Iterable[ModelMessage]) -> Iterator[ModelMessage]:
+    """Yield the messages without the calls that stand for questions (``QUESTION``): no model has made them."""
+    for message in messages:
+        if message["role"] in ("user", "system"):
+            yield message
+            continue
+        content: Any = message["content"]
+        kept = [part for part in content if part.get("toolName") != QUESTION]
+        if kept:
+            yield cast("ModelMessage", {**message, "content": kept})
+
+
 def calls_of(turn: Turn) -> frozenset[str]:
-    """Return the ids of the calls in the message that this turn goes on with: the page knows them already."""
+    """Return the ids of the calls in the message that this turn continues: the page knows them already."""
     continued = turn.request.continues
     parts: list[Any] = [] if continued is None else list(continued["parts"])
     calls = (part for part in parts if is_static_tool(part["type"]) or is_dynamic_tool(part["type"]))

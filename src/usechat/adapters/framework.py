@@ -5,20 +5,24 @@ that were recorded elsewhere can be replayed where the framework is not installe
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import AsyncIterator, Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from importlib import import_module
 from typing import Any, Final, Generic, Protocol, TypeAlias, TypeVar
 
 from usechat.adapters import conversation
 from usechat.errors import MissingDependency
+from usechat.forwarded_turns import ForwardedTurns
 from usechat.protocol.model_messages import ModelMessage
 from usechat.sources import Adapter, AdapterSource
 from usechat.turn import AgentInfo, Turn, TurnContext
+from usechat.waiting_tasks import WaitingTask, WaitingTasks
 
 __all__ = [
     "NO_OPTIONS",
     "FrameworkSource",
     "Options",
+    "WaitingSource",
     "imported",
     "kept_count",
     "options_of",
@@ -37,8 +41,8 @@ EventT_contra = TypeVar("EventT_contra", contravariant=True)
 class AdapterClass(Protocol[EventT_contra]):
     """The class of an adapter.
 
-    ``known_calls`` are the calls that the page has already, when a turn goes on; ``denied`` are those that a person has
-    denied, with the reasons.
+    ``known_calls`` are the calls that the page has already, when a turn continues; ``denied`` are those that a person
+    has denied, with the reasons.
     """
 
     def __call__(
@@ -64,6 +68,32 @@ class FrameworkSource(ABC, Generic[Event]):
         turn = context.turn
         adapter = self.adapter(known_calls=conversation.calls_of(turn), denied=conversation.denials(turn))
         await AdapterSource(self.events, lambda: adapter, agent=self.info).drive(context)
+
+
+class WaitingSource(FrameworkSource[Event]):
+    """Answers turns with a framework whose runs wait for a person in their process (:mod:`usechat.waiting_tasks`).
+
+    A subclass provides the run and the adapter. A run waits for an answer for ``wait_seconds``.
+    """
+
+    def __init__(self, *, wait_seconds: float) -> None:
+        self._tasks: WaitingTasks[Event] = WaitingTasks(seconds=wait_seconds)
+        self._forwarded = ForwardedTurns(super().drive, self._tasks.is_waiting)
+
+    @abstractmethod
+    def run(self, turn: Turn, task: WaitingTask[Event]) -> AsyncGenerator[Event]:
+        """Run the framework on a turn, and return its events; ``task`` asks the page. Closing it stops the run."""
+
+    def events(self, turn: Turn) -> AsyncGenerator[Event]:
+        """Start a run on the turn, or read on from the run that waits for the turn's answers."""
+        return self._tasks.events(turn, self._handle(turn), partial(self.run, turn))
+
+    async def drive(self, context: TurnContext) -> None:
+        """Answer one turn, in the process that waits for it."""
+        await self._forwarded.drive(context, self._handle(context.turn))
+
+    def _handle(self, turn: Turn) -> str:
+        return conversation.state_handle(turn, self.info.framework)
 
 
 def imported(module: str, package: str, extra: str) -> Any:

@@ -12,7 +12,7 @@ What was regenerated or edited is rewound. A session that does not exist is fill
 
 **Pauses.** Tools with ``require_confirmation`` ask for an approval, whose id is that of ADK's own request.
 A ``LongRunningFunctionTool`` that returns nothing waits for an output of the page. The session has all that is needed
-to go on.
+to continue.
 """
 
 import json
@@ -330,6 +330,19 @@ def parts(events: AsyncIterable[Any]) -> AsyncIterator[Part]:
     ...     return answer
     """
     return parts_of(events, GoogleAdkAdapter())
+
+
+def tools_of(agent: Any) -> Iterator[tuple[str, Any, Any]]:
+    """Yield the name and the input schema of each tool of an agent, for `usechat types`; toolsets have none here."""
+    base, function = _adk("tools.base_tool").BaseTool, _adk("tools.function_tool").FunctionTool
+    for tool in getattr(agent, "tools", None) or ():
+        found = tool if isinstance(tool, base) else function(tool) if callable(tool) else None
+        declared = None if found is None else found._get_declaration()  # noqa: SLF001 (nothing public tells it)
+        if declared is not None:
+            schema = declared.parameters_json_schema
+            if schema is None and declared.parameters is not None:
+                schema = declared.parameters.json_schema.model_dump(mode="json", exclude_none=True)
+            yield declared.name, schema, None
 
 
 # History.

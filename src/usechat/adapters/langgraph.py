@@ -96,7 +96,6 @@ STREAM: Final[Mapping[str, Any]] = {
 _IGNORED: Final = frozenset({"values", "checkpoints", "debug"})
 _OURS: Final = {"usechat": True}
 """Marks the user messages that came from a chat, in ``additional_kwargs``; middleware may add messages of its own."""
-_QUESTION: Final = "interrupt"
 _NO_CONFIG: Final[Mapping[str, Any]] = {}
 
 Event: TypeAlias = Mapping[str, Any]
@@ -214,7 +213,7 @@ def _calls_by_interrupt(turn: Turn) -> dict[str, str]:
     """
     continued = turn.request.continues
     parts: list[Any] = [] if continued is None else list(continued["parts"])
-    questions = [part.get("data") for part in parts if part["type"] == f"data-{_QUESTION}"]
+    questions = [part.get("data") for part in parts if part["type"] == f"data-{conversation.QUESTION}"]
     return {
         data["id"]: data["toolCallId"]
         for data in questions
@@ -506,9 +505,13 @@ class LangGraphAdapter:
         if call_id is None:
             # In a step of its own: the page posts again as soon as every call of the last step is answered.
             yield Step()
-        yield Data(_QUESTION, {"id": interrupt_id, "toolCallId": call_id or interrupt_id, "value": value}, interrupt_id)
+        yield Data(
+            conversation.QUESTION,
+            {"id": interrupt_id, "toolCallId": call_id or interrupt_id, "value": value},
+            interrupt_id,
+        )
         if call_id is None:
-            yield ToolCall(interrupt_id, _QUESTION, value, dynamic=True)
+            yield ToolCall(interrupt_id, conversation.QUESTION, value, dynamic=True)
 
     def _approvals(self, interrupt_id: str, requests: Sequence[Mapping[str, Any]]) -> Iterator[Part]:
         """Yield a request for each call that the middleware asks about.

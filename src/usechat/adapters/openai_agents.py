@@ -8,8 +8,8 @@ waits for an approval. The SDK gives the events of the Responses API whatever th
 
 **History.** An agent gets the whole chat in every turn.
 
-**Pauses.** Tools with ``needs_approval`` end the run. What it needs to go on (``RunState``) holds the whole history, so
-it never goes to the page: the run store keeps it, under a handle made of the caller's identity and the chat's id,
+**Pauses.** Tools with ``needs_approval`` end the run. What it needs to continue (``RunState``) holds the whole history,
+so it never goes to the page: the run store keeps it, under a handle made of the caller's identity and the chat's id,
 and it is used once.
 
 **Other agents.** An agent that takes over (handoff), and one that is a tool with ``on_stream=show_sub_agent``, has a

@@ -10,8 +10,8 @@ the number 0 begins a step. ``PartStartEvent`` has the first piece of its text a
 again in each run, since Pydantic AI leaves it out if there is a history.
 
 **Pauses.** Tools that need an approval, and tools that are run elsewhere, end the run with ``DeferredToolRequests``.
-The chat holds all that is needed to go on, so nothing is stored: an approved call is given back without a result, and
-with the approval as a deferred result.
+The chat holds all that is needed to continue, so nothing is stored: an approved call is given back without a result,
+and with the approval as a deferred result.
 
 **Tools that raise** do not end the turn: the exception is logged, and the model reads that the tool failed.
 
@@ -167,7 +167,7 @@ class PydanticAISource:
 
 
 class _FailedTools(AbstractCapability[Any]):
-    """Lets a run go on when a tool has raised: the model reads that the tool failed, the log has the exception."""
+    """Lets a run continue when a tool has raised: the model reads that the tool failed, the log has the exception."""
 
     async def on_tool_execute_error(self, ctx: RunContext[Any], *, error: Exception, **run: Any) -> Any:  # noqa: ARG002
         """Log the exception; limits of the whole run still end it."""

@@ -129,7 +129,7 @@ def _encoded(snapshot: Any) -> bytes:
 
 
 def _results_so_far(snapshot: Any) -> list[Any]:
-    """Return the results of calls that ran beside those that wait. Strands tells them only when it goes on."""
+    """Return the results of calls that ran beside those that wait. Strands tells them only when it continues."""
     pending = snapshot.data["interrupt_state"].get("pending_tool_execution") or {}
     return [{"toolResult": result} for result in pending.get("completed_tool_results", ())]
 
@@ -285,6 +285,12 @@ def parts(events: AsyncIterable[Any]) -> AsyncIterator[Part]:
     ...         yield part
     """
     return parts_of(events, StrandsAdapter())
+
+
+def tools_of(agent: Any) -> Iterator[tuple[str, Any, Any]]:
+    """Yield the name, the input schema and the output schema of each tool of an agent, for `usechat types`."""
+    for spec in agent.tool_registry.get_all_tool_specs():
+        yield spec["name"], spec["inputSchema"]["json"], spec.get("outputSchema", {}).get("json")
 
 
 # History.

@@ -217,6 +217,10 @@ class SessionStreams:
         """Note that the upstream sends prompts as user messages, so that none has to wait for another."""
         self._upstream.note_echo()
 
+    def note_queued(self) -> None:
+        """Note that the upstream reports prompts that are queued."""
+        self._upstream.reports_queued = True
+
     def note_missing_echo(self) -> None:
         """Note that a turn started without a user message, and warn once: prompts cannot be told apart then."""
         self._upstream.note_missing_echo()
@@ -230,6 +234,8 @@ class SocketCounter:
         self._sessions: dict[str, SessionStreams] = {}
         self.echoes = False
         """Whether the upstream is known to send every prompt to everyone as a user message."""
+        self.reports_queued = False
+        """Whether the upstream is known to report prompts that are queued."""
         self._has_warned = False
 
     def note_missing_echo(self) -> None:

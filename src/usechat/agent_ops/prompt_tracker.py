@@ -25,9 +25,9 @@ somebody else could be ours as well, no turn is taken, and ``is_unclear`` says s
 How many prompts are ahead is known from the ``init`` frame. Without one, a prompt that was dispatched before the socket
 opened may be ahead, unseen. Then a turn is ours only if something else says so: our place in the queue
 (``promptQueued`` right after our message), an empty queue before our message (``runnerBusy: false``), or a release that
-sends messages at dispatch. The browser's dialect reports every prompt that is queued, so there the turn after a message
-of ours that was not queued is ours, too. Otherwise the prompt waits; when a turn that may be ours has output, or a
-prompt that may be ours has ended, ``is_unclear`` says that our answer cannot be found.
+sends messages at dispatch. An upstream that has once reported a queued prompt reports them all, so there the turn after
+a message of ours that was not queued is ours, too, in the browser's dialect. Otherwise the prompt waits; when a turn
+that may be ours has output, or a prompt that may be ours has ended, ``is_unclear`` says that our answer is not found.
 
 Invariants, on which :mod:`usechat.agent_ops.transport` relies when it sends an abort:
 
@@ -93,7 +93,8 @@ class PromptTracker:
     ``content`` is the prompt's text and ``channel`` the key of its channel. ``author`` is the caller's name; it is
     compared only if the upstream lists that name among the connected users. ``claim`` takes the id of a message or turn
     and returns whether no other tracker has taken it. ``echoes`` says that the upstream is known to send every prompt
-    as a user message, so that no turn is ours before its message was seen.
+    as a user message, so that no turn is ours before its message was seen. ``reports_queued`` says that it is known to
+    report prompts that are queued.
 
     >>> from usechat.agent_ops import SessionAdapter
     >>> prompt = PromptTracker("Hello")
@@ -112,6 +113,7 @@ class PromptTracker:
         author: str | None = None,
         claim: Callable[[str], bool] = bool,
         echoes: bool = False,
+        reports_queued: bool = False,
     ) -> None:
         self.phase = PromptPhase.SENT
         self.turn_id: str | None = None
@@ -120,6 +122,8 @@ class PromptTracker:
         self.channel = channel
         self.echoes = echoes
         """Whether the upstream sends prompts as user messages, as far as known."""
+        self.reports_queued = reports_queued
+        """Whether the upstream reports prompts that are queued, as far as known."""
         self.is_unclear = False
         """Whether a turn started that may be ours or somebody else's, and nothing on the socket can tell."""
         self._content = content.strip()
@@ -249,6 +253,7 @@ class PromptTracker:
 
     def on_queued(self, position: object) -> None:
         """Note that a prompt was queued: the one whose message came last, or ours if there are no messages."""
+        self.reports_queued = True
         last_message = None if self._echo_at_dispatch else self._last_message
         self._last_message = None
         known = position if isinstance(position, int) and position > 0 else 1
@@ -324,7 +329,8 @@ class PromptTracker:
         is_unclear = self._is_ambiguous and may_be_ours and self._ahead == 0
         if turn.channel == self.channel:
             if may_be_ours and not self._queue_is_known and self.phase in _WAITING:
-                if turn.dialect != "client" or self.message_id is None:
+                is_reported = turn.dialect == "client" and self.reports_queued
+                if not is_reported or self.message_id is None:
                     self._candidates.add(turn.turn_id)
                     return False
                 self.phase = PromptPhase.DISPATCHED

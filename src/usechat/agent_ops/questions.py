@@ -1,6 +1,6 @@
 """The questions that an agent asks people, and what the page shows of them.
 
-A question is shown in one of two ways. As ``data`` it is a ``data-question`` part, and the stream goes on; the
+A question is shown in one of two ways. As ``data`` it is a ``data-question`` part, and the stream continues; the
 application answers by its own means. As ``approval`` it is a tool call that needs approval: the stream ends, the
 turn upstream waits, and the person's answer arrives with the next request, which continues the same message.
 """
@@ -49,7 +49,7 @@ class Questions:
             yield Data("question", payload, id=question_id)
             return
         # In a step of its own: the page posts again as soon as every call of the last step is answered. Tools that the
-        # agent runs meanwhile go on.
+        # agent runs meanwhile continue.
         yield Step(leaves_calls=True)
         yield ToolCall(_call_id(question_id), _TOOL, payload, dynamic=True)
         yield ApprovalRequest(question_id, _call_id(question_id), text or None)

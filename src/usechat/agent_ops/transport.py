@@ -190,7 +190,12 @@ class AgentOpsChatTransport:
         # With a service token the gateway is the author of every prompt upstream.
         author = turn.identity.subject if turn.identity is not None and self._service_token is None else None
         prompt = PromptTracker(
-            turn.text, _key_of(channel), author=author, claim=streams.claim, echoes=self.sockets.echoes
+            turn.text,
+            _key_of(channel),
+            author=author,
+            claim=streams.claim,
+            echoes=self.sockets.echoes,
+            reports_queued=self.sockets.reports_queued,
         )
         adapter = SessionAdapter(prompt, questions=self._questions, events=self._events)
         commands = [prompt_command(turn.text, turn.files, channel)]
@@ -278,7 +283,7 @@ class TurnExchange:
             with closing(_FrameDeadline(adapter, self._idle_timeout)) as deadline:
                 while not adapter.ended:
                     yield await deadline.receive(socket)
-                    self._note_echo()
+                    self._note_habits()
         except SessionClosed:
             return  # the adapter's `close` knows whether the turn was complete
         except TimeoutError:
@@ -290,14 +295,19 @@ class TurnExchange:
             await self._leave(socket)
             raise
 
-    def _note_echo(self) -> None:
+    def _note_habits(self) -> None:
+        """Note for later prompts what this one has shown of the upstream."""
         if self._streams is None:
             return
-        if self.adapter.prompt.echoes:
+        prompt = self.adapter.prompt
+        if prompt.reports_queued:
+            self._streams.note_queued()
+        if prompt.echoes:
             self._streams.note_echo()
-            self._streams = None
-        elif self.adapter.prompt.has_started:
+        elif prompt.has_started:
             self._streams.note_missing_echo()
+        if prompt.echoes and prompt.reports_queued:
+            self._streams = None  # nothing is left to find out
 
     async def _leave(self, socket: SessionSocket) -> None:
         """Stop our turn and no other: on an abort, some upstreams also empty the whole queue."""

@@ -9,24 +9,15 @@
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from usechat.chats.beginning import Answered, Begun, Busy, Joined
 from usechat.chats.blobs import Blob, BlobStore, FileUrls
 from usechat.chats.documents import ChatDocument, document_json
 from usechat.chats.history import HistoryFunction, last_bytes, last_messages
 from usechat.chats.memory import MemoryChats
-from usechat.chats.store import (
-    Answered,
-    Begun,
-    Busy,
-    ChatPage,
-    ChatRow,
-    ChatStore,
-    Claim,
-    Joined,
-    ListedChat,
-    LoadedChat,
-    LostAnswer,
-)
+from usechat.chats.store import ChatStore
 from usechat.chats.titles import TitleFunction, first_words
+from usechat.chats.transaction import ChatPage, ChatRow, Claim, ListedChat, LostAnswer
+from usechat.chats.view import LoadedChat
 
 if TYPE_CHECKING:
     from usechat.chats.sql import SqlChats

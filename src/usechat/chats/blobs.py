@@ -12,7 +12,7 @@ import binascii
 import hashlib
 import re
 from collections.abc import Callable, Mapping
-from typing import Any, Final, Protocol, cast
+from typing import Any, Final, Protocol, TypeAlias, cast
 from urllib.parse import unquote_to_bytes
 
 import msgspec
@@ -23,6 +23,7 @@ __all__ = ["Blob", "BlobStore", "FileUrls", "extract_files", "inline_files", "st
 
 _SCHEME: Final = "usechat-file:"
 _FILES: Final = ("file", "reasoning-file")
+_Change: TypeAlias = Callable[[dict[str, Any]], dict[str, Any] | None]
 
 
 class Blob(msgspec.Struct, frozen=True):
@@ -98,19 +99,35 @@ def stored_file_ids(message: UIMessage) -> list[str]:
 
 
 def inline_files(message: UIMessage, blobs: Mapping[str, Blob]) -> UIMessage:
-    """Return a message that holds the content of its stored files, as ``data:`` URLs; blobs that are missing stay out.
+    """Return a message that holds the content of its stored files, as ``data:`` URLs, for an agent.
+
+    In place of a file that is not among the ``blobs`` stands a text that names it: a model cannot read its address, and
+    must know that something was there.
 
     >>> part = {"type": "file", "mediaType": "text/plain", "url": "usechat-file:5feceb66"}
     >>> blobs = {"5feceb66": Blob("5feceb66", "text/plain", b"Hello")}
     >>> inline_files({"id": "u1", "role": "user", "parts": [part]}, blobs)["parts"][0]["url"]
     'data:text/plain;base64,SGVsbG8='
+    >>> inline_files({"id": "u1", "role": "user", "parts": [part]}, {})["parts"]
+    [{'type': 'text', 'text': '[The file (text/plain) is not included.]'}]
     """
 
-    def replace(part: dict[str, Any]) -> str | None:
-        blob = blobs.get(part["url"].removeprefix(_SCHEME)) if part["url"].startswith(_SCHEME) else None
-        return None if blob is None else f"data:{blob.media_type};base64,{base64.b64encode(blob.data).decode()}"
+    def load(part: dict[str, Any]) -> dict[str, Any] | None:
+        if not part["url"].startswith(_SCHEME):
+            return part
+        blob = blobs.get(part["url"].removeprefix(_SCHEME))
+        if blob is not None:
+            return {**part, "url": f"data:{blob.media_type};base64,{base64.b64encode(blob.data).decode()}"}
+        return _note(part) if part["type"] == "file" else None
 
-    return _with_urls(message, replace)
+    return _with_files(message, load)
+
+
+def _note(part: dict[str, Any]) -> dict[str, Any]:
+    """Return a text that names a file."""
+    name, kind = part.get("filename"), part.get("mediaType")
+    described = " ".join(["file", *([str(name)] if name else []), *([f"({kind})"] if kind else [])])
+    return {"type": "text", "text": f"[The {described} is not included.]"}
 
 
 class FileUrls:
@@ -152,16 +169,31 @@ def _renamed(url: str, before: str, after: str) -> str | None:
 
 def _with_urls(message: UIMessage, replace: Callable[[dict[str, Any]], str | None]) -> UIMessage:
     """Return a message whose file parts have the URLs that ``replace`` gives; nothing leaves one as it is."""
+
+    def change(part: dict[str, Any]) -> dict[str, Any]:
+        url = replace(part)
+        return part if url is None else {**part, "url": url}
+
+    return _with_files(message, change)
+
+
+def _with_files(message: UIMessage, change: _Change) -> UIMessage:
+    """Return a message whose file parts are what ``change`` makes of them; ``None`` leaves one out."""
     parts = cast("list[dict[str, Any]]", message["parts"])
-    changed = [_part_with_url(part, replace) for part in parts]
+    changed = _changed(parts, change)
     return cast("UIMessage", {**message, "parts": changed}) if changed != parts else message
 
 
-def _part_with_url(part: dict[str, Any], replace: Callable[[dict[str, Any]], str | None]) -> dict[str, Any]:
+def _changed(parts: list[dict[str, Any]], change: _Change) -> list[dict[str, Any]]:
+    found = [_changed_part(part, change) for part in parts]
+    return [part for part in found if part is not None]
+
+
+def _changed_part(part: dict[str, Any], change: _Change) -> dict[str, Any] | None:
     if part["type"] == "steering-message" and isinstance(part.get("parts"), list):
-        return {**part, "parts": [_part_with_url(inner, replace) for inner in part["parts"]]}
-    url = replace(part) if part["type"] in _FILES and isinstance(part.get("url"), str) else None
-    return part if url is None else {**part, "url": url}
+        return {**part, "parts": _changed(part["parts"], change)}
+    is_file = part["type"] in _FILES and isinstance(part.get("url"), str)
+    return change(part) if is_file else part
 
 
 def _blob_of(part: dict[str, Any]) -> Blob | None:

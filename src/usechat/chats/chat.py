@@ -66,7 +66,7 @@ class MessageNode(msgspec.Struct, frozen=True, kw_only=True):
 
     ``digest`` tells whether two versions of a user message have the same parts. ``outcome`` is ``None`` for messages
     that no run has made. ``given`` are the calls whose answers the last run of an answer was given, if it ended badly:
-    the next run is given them again.
+    the next run is given them again. ``agent`` names what made an answer.
     """
 
     key: int
@@ -77,6 +77,7 @@ class MessageNode(msgspec.Struct, frozen=True, kw_only=True):
     digest: str = ""
     outcome: Outcome | None = None
     given: tuple[str, ...] = ()
+    agent: str = ""
     created: float = 0
     feedback: Any = None
 
@@ -127,6 +128,11 @@ class Tree:
             ),
             default=None,
         )
+
+    def version(self, message_id: str) -> MessageNode | None:
+        """Return the message that has an id which was given out, even if the current branch has it as an alias."""
+        own = next((node for node in self.nodes.values() if node.id == message_id), None)
+        return own or self.find(message_id)
 
     def free_id(self, wanted: str, new_id: Callable[[], str]) -> str:
         """Return ``wanted`` if the chat does not have that id yet, otherwise a new one."""

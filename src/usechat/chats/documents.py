@@ -28,12 +28,16 @@ TitledBy: TypeAlias = Literal["words", "function", "person"]
 
 
 class DocumentMessage(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """A message of a document. ``client_id`` is the id by which the page knew a user message."""
+    """A message of a document.
+
+    ``client_id`` is the id by which the page knew a user message, ``agent`` names what made an answer.
+    """
 
     parent_id: str | None
     message: Any
     client_id: str = ""
     outcome: Outcome | None = None
+    agent: str = ""
     created_at: float = 0
     feedback: Any = None
 
@@ -50,7 +54,7 @@ class ChatDocument(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """A whole chat: all branches, parents first, and the files.
 
     ``version`` is that of the format. ``created_at`` and ``updated_at`` are seconds since 1970; ``pinned`` and
-    ``archived`` are for the list. ``titled_by`` says who made the title, ``agent`` names what answered, ``head_id``
+    ``archived`` are for the list. ``titled_by`` says who made the title, ``agent`` names what answers, ``head_id``
     is the last message of the branch that is shown, and ``owner`` is the subject that owns the chat.
 
     >>> document = ChatDocument(id="c1", title="Hello", messages=[])
@@ -121,6 +125,7 @@ def nodes_of(document: ChatDocument) -> list[MessageNode]:
                 alias=check_id(listed.client_id, f"messages[{place}].clientId"),
                 digest="" if message["role"] == "assistant" else digest_of(message),
                 outcome="lost" if listed.outcome == "running" else listed.outcome,
+                agent=listed.agent,
                 created=listed.created_at,
                 feedback=listed.feedback,
             )

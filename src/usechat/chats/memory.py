@@ -12,10 +12,10 @@ import msgspec
 from usechat.chats.blobs import Blob, BlobStore
 from usechat.chats.chat import MessageNode, searchable, text_of, write_text
 from usechat.chats.growth import Growth, grown
-from usechat.chats.store import (
+from usechat.chats.store import ChatStore
+from usechat.chats.transaction import (
     ChatPage,
     ChatRow,
-    ChatStore,
     Claim,
     ClaimRow,
     ListedChat,
@@ -144,7 +144,7 @@ class MemoryChats(ChatStore):
         return _order(chat)
 
     async def ids_of(self, *, owner: str | None = None, unchanged_for: float | None = None) -> list[str]:
-        """Return the ids of the chats of an owner, or of those that were not changed for ``unchanged_for`` seconds."""
+        """Return the ids of an owner's chats, or of those in which nothing was said for ``unchanged_for`` seconds."""
         before = None if unchanged_for is None else time.time() - unchanged_for
         return [
             chat_id

@@ -15,7 +15,8 @@ from typing import Final
 
 from usechat.chats.blobs import FileUrls
 from usechat.chats.chat import Outcome
-from usechat.chats.store import ChatStore, Claim
+from usechat.chats.store import ChatStore
+from usechat.chats.transaction import Claim
 from usechat.errors import ChatsUnreachable, ClaimLost, StreamFailed
 from usechat.protocol.message import MessageBuilder
 from usechat.protocol.releases import releases_for

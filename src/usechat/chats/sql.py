@@ -7,6 +7,7 @@ transaction that writes locks the row of its chat.
 """
 
 import asyncio
+import functools
 import logging
 import time
 from collections.abc import AsyncIterator, Collection, Mapping
@@ -19,10 +20,11 @@ import msgspec
 from usechat.chats.blobs import Blob, BlobStore
 from usechat.chats.chat import MessageNode, read_text, searchable, text_of, write_text
 from usechat.chats.growth import Growth, grown
-from usechat.chats.store import (
+from usechat.chats.store import ChatStore
+from usechat.chats.tables import BLOBS, CHATS, CLAIMS, GROWTH, MESSAGES
+from usechat.chats.transaction import (
     ChatPage,
     ChatRow,
-    ChatStore,
     Claim,
     ClaimRow,
     ListedChat,
@@ -30,7 +32,6 @@ from usechat.chats.store import (
     read_cursor,
     write_cursor,
 )
-from usechat.chats.tables import BLOBS, CHATS, CLAIMS, GROWTH, MESSAGES
 from usechat.errors import ChatChanged, ChatNotFound, ChatsUnreachable, MissingDependency, UnusableChats
 from usechat.protocol.ui_messages import UIMessage
 
@@ -85,7 +86,7 @@ _CLOCKS: Final[Mapping[str, Any]] = {
 _INSERTS: Final[Mapping[str, Any]] = {"sqlite": sqlite.insert, "postgresql": postgresql.insert}
 
 _NODE: Final = [column for column in MESSAGES.c if column.name not in ("chat", "search", "body")]
-_REPLACED: Final = ("parent", "id", "alias", "digest", "outcome", "given", "search", "body")
+_REPLACED: Final = ("parent", "id", "alias", "digest", "outcome", "given", "agent", "search", "body")
 """What a message that is written again replaces; its time and the feedback stay."""
 
 
@@ -210,7 +211,7 @@ class SqlChats(ChatStore):
         return ChatPage(listed, None if last is None else write_cursor((bool(last.pinned), last.updated, last.key)))
 
     async def ids_of(self, *, owner: str | None = None, unchanged_for: float | None = None) -> list[str]:
-        """Return the ids of the chats of an owner, or of those that were not changed for ``unchanged_for`` seconds."""
+        """Return the ids of an owner's chats, or of those in which nothing was said for ``unchanged_for`` seconds."""
         asked = select(CHATS.c.id).order_by(CHATS.c.key)
         if owner is not None:
             asked = asked.where(CHATS.c.owner == owner)
@@ -336,6 +337,7 @@ class _SqlTransaction:
             "digest": node.digest,
             "outcome": node.outcome,
             "given": write_text(node.given),
+            "agent": node.agent,
             "created": node.created,
             "feedback": _feedback_text(node.feedback),
             "search": searchable(text_of(message)),
@@ -414,6 +416,7 @@ def _node(row: Row[Any]) -> MessageNode:
         digest=row.digest,
         outcome=row.outcome,
         given=tuple(read_text(row.given)),
+        agent=row.agent,
         created=row.created,
         feedback=None if row.feedback is None else read_text(row.feedback),
     )
@@ -505,6 +508,7 @@ def _config(connection: Connection | None = None) -> Config:
     return config
 
 
+@functools.cache
 def _newest() -> str | None:
     return ScriptDirectory.from_config(_config()).get_current_head()
 

@@ -17,26 +17,26 @@ Time is the database's, so that the clocks of workers do not matter.
 
 **Answers to open calls are taken once.** A call that waits for the page is open in the stored message. ``begin`` puts
 the answer into that message in the transaction that claims the chat. A second request finds the call answered: it
-joins the answer while it runs, and gets the stored message when it has ended (:class:`Answered`).
+joins the answer while it runs, and gets the stored message when it has ended (:class:`~usechat.chats.Answered`).
 
 **A growing answer is not rewritten.** A save writes the difference to the save before (:mod:`usechat.chats.growth`).
 The whole message is written when the differences have become as large as it is, so that all writes of an answer
 together are linear in its size.
 
-**A store is a transaction.** Everything here is written once, over :class:`Transaction`; a database implements that,
-and three queries over all chats. ``MemoryChats`` and ``SqlChats`` are the two.
+**A store is a transaction.** Everything here is written once, over :class:`~usechat.chats.transaction.Transaction`; a
+database implements that, and four queries over all chats. ``MemoryChats`` and ``SqlChats`` are the two.
 """
 
 import abc
-import asyncio
-import base64
+import contextlib
 import secrets
-from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
-from typing import Any, Final, Protocol, TypeAlias, TypeVar, cast
+from typing import Any, Final, TypeAlias, cast
 
 import msgspec
 
+from usechat.chats.beginning import Answered, Beginning, Begun, Busy, Expired, Joined, clean_if_valid
 from usechat.chats.blobs import Blob, BlobStore, FileUrls, extract_files, inline_files, stored_file_ids
 from usechat.chats.chat import (
     ENDED_BADLY,
@@ -44,11 +44,7 @@ from usechat.chats.chat import (
     Outcome,
     Tree,
     check_id,
-    digest_of,
-    is_behind,
-    open_calls,
     settled,
-    take_answers,
     without_transient,
     write_text,
 )
@@ -56,355 +52,44 @@ from usechat.chats.documents import (
     ChatDocument,
     DocumentFile,
     DocumentMessage,
-    TitledBy,
     markdown_of,
     nodes_of,
     read_document,
 )
-from usechat.chats.growth import Growth, difference
-from usechat.chats.meaning import AnswerTo, Continue, Join, Running, interpret
-from usechat.chats.titles import clean_title, first_words
+from usechat.chats.growth import difference
+from usechat.chats.meaning import Continue, interpret
+from usechat.chats.titles import clean_title
+from usechat.chats.transaction import (
+    ChatPage,
+    ChatRow,
+    Claim,
+    ClaimRow,
+    ListedChat,
+    LostAnswer,
+    Transaction,
+    existing_chat,
+    owned_chat,
+    paced,
+)
+from usechat.chats.view import ChatView, LoadedChat
 from usechat.errors import (
     ChatChanged,
     ChatExists,
     ChatNotFound,
     ClaimLost,
-    InvalidMessages,
-    InvalidRequest,
     Unprocessable,
 )
-from usechat.ids import new_id
 from usechat.protocol.request import ChatRequest
 from usechat.protocol.ui_messages import UIMessage
-from usechat.protocol.validation import validate_messages
 
-__all__ = [
-    "Answered",
-    "Begun",
-    "Busy",
-    "ChatPage",
-    "ChatRow",
-    "ChatStore",
-    "Claim",
-    "ClaimRow",
-    "Joined",
-    "ListedChat",
-    "LoadedChat",
-    "LostAnswer",
-    "RestFunction",
-    "Transaction",
-    "paced",
-    "read_cursor",
-    "write_cursor",
-]
+__all__ = ["ChatStore", "RestFunction"]
 
-_Position = TypeVar("_Position", bound=tuple[Any, ...])
-_Item = TypeVar("_Item")
-
-_AT_ONCE: Final = 50
-"""How many messages are read, copied or checked before others have the event loop."""
 _ATTEMPTS: Final = 5
 _LARGEST_INLINE: Final = 16 * 1024
 
 
-class ChatRow(msgspec.Struct, frozen=True, kw_only=True):
-    """A chat without its messages. ``leaf`` is the key of the last message that is shown.
-
-    ``agent`` names what answers the chat. ``created`` and ``updated`` are seconds since 1970. ``pinned`` and
-    ``archived`` are for the list.
-    ``version`` grows with every change that another page should know of. ``titled_by`` says who made the title: a
-    person's title is not replaced by a function's. ``share`` is the token of its read-only link, if it has one.
-
-    >>> from usechat import ChatRequest
-    >>> import asyncio
-    >>> from usechat.chats import MemoryChats
-    >>> question = {"id": "u1", "role": "user", "parts": [{"type": "text", "text": "Hello"}]}
-    >>> async def main(chats: ChatStore):
-    ...     await chats.begin(ChatRequest.parse({"id": "c1", "messages": [question]}), owner="ada", run_id="r1")
-    ...     return await chats.change("c1", owner="ada", title="A greeting", pinned=True)
-    >>> row = asyncio.run(main(MemoryChats()))
-    >>> row.title, row.titled_by, row.pinned
-    ('A greeting', 'person', True)
-    """
-
-    id: str
-    owner: str
-    title: str = ""
-    titled_by: TitledBy = "words"
-    agent: str = ""
-    created: float
-    updated: float
-    pinned: bool = False
-    archived: bool = False
-    leaf: int | None = None
-    version: int = 1
-    share: str | None = None
-
-
-class Claim(msgspec.Struct, frozen=True, kw_only=True):
-    """The right of one run to write the answer of a chat.
-
-    ``key`` is the number of the answer in the chat, ``parent`` that of the message before it, and ``message_id`` the id
-    that the answer gets. ``answerable`` are the calls that stay open for the page if the run ends badly: they were open
-    before it. ``given`` are the calls whose answers the run was given.
-
-    >>> claim = Claim(chat_id="c1", run_id="r1", key=2, parent=1, message_id="m1")
-    >>> claim.message_id
-    'm1'
-    """
-
-    chat_id: str
-    run_id: str
-    key: int
-    parent: int | None
-    message_id: str
-    answerable: tuple[str, ...] = ()
-    given: tuple[str, ...] = ()
-
-
-class ClaimRow(msgspec.Struct, frozen=True):
-    """A claim as it is stored; it is void when the time is ``expires``."""
-
-    claim: Claim
-    expires: float
-
-
-class Begun(msgspec.Struct, frozen=True, kw_only=True):
-    """A run may start. ``request`` is what its agent gets: the stored branch, and the answers that were taken.
-
-    ``claim`` is the right to write the answer, ``chat`` the chat, and ``is_new`` says whether this request created it.
-    ``continues`` is the stored message that the answer goes on with. ``known_ids`` are the ids that the answer must not
-    have, unless it continues that message.
-
-    >>> from usechat import ChatRequest
-    >>> import asyncio
-    >>> from usechat.chats import MemoryChats
-    >>> question = {"id": "u1", "role": "user", "parts": [{"type": "text", "text": "Hello"}]}
-    >>> request = ChatRequest.parse({"id": "c1", "messages": [question]})
-    >>> begun = asyncio.run(MemoryChats().begin(request, owner="ada", run_id="r1"))
-    >>> begun.is_new, begun.request.text, begun.chat.title
-    (True, 'Hello', 'Hello')
-    """
-
-    claim: Claim
-    request: ChatRequest
-    chat: ChatRow
-    continues: UIMessage | None = None
-    known_ids: frozenset[str] = frozenset()
-    is_new: bool = False
-
-
-class Joined(msgspec.Struct, frozen=True):
-    """The request is for the answer that is running.
-
-    ``has_message`` says whether the page has the message that this answer goes on with.
-
-    >>> from usechat import ChatRequest
-    >>> import asyncio
-    >>> from usechat.chats import MemoryChats
-    >>> question = {"id": "u1", "role": "user", "parts": [{"type": "text", "text": "Hello"}]}
-    >>> async def main(chats: ChatStore):
-    ...     request = ChatRequest.parse({"id": "c1", "messages": [question]})
-    ...     return [await chats.begin(request, owner="ada", run_id=run_id) for run_id in ("r1", "r2")]
-    >>> begun, joined = asyncio.run(main(MemoryChats()))
-    >>> type(joined).__name__, joined.claim == begun.claim
-    ('Joined', True)
-    """
-
-    claim: Claim
-    has_message: bool = False
-
-
-class Busy(msgspec.Struct, frozen=True):
-    """Another answer is running; nothing was stored. The conflict policy decides, and may ask again.
-
-    ``is_edit`` says whether the request replaces the very message that is being answered.
-
-    >>> from usechat import ChatRequest
-    >>> import asyncio
-    >>> from usechat.chats import MemoryChats
-    >>> async def main(chats: ChatStore):
-    ...     for number in (1, 2):
-    ...         question = {"id": f"u{number}", "role": "user", "parts": [{"type": "text", "text": "Hello"}]}
-    ...         request = ChatRequest.parse({"id": "c1", "messages": [question]})
-    ...         begun = await chats.begin(request, owner="ada", run_id=f"r{number}")
-    ...     return begun
-    >>> busy = asyncio.run(main(MemoryChats()))
-    >>> type(busy).__name__, busy.claim.run_id
-    ('Busy', 'r1')
-    """
-
-    claim: Claim
-    is_edit: bool = False
-
-
-class Answered(msgspec.Struct, frozen=True):
-    """Everything that the request answers was answered before.
-
-    ``message`` is the answer as it is stored, ``copy`` is the page's copy, which is older.
-
-    >>> stored = {"id": "m1", "role": "assistant", "parts": [{"type": "text", "text": "Done."}]}
-    >>> match Answered(stored, {**stored, "parts": []}):
-    ...     case Answered(message, copy):
-    ...         print("send", message["parts"][len(copy["parts"]) :])
-    send [{'type': 'text', 'text': 'Done.'}]
-    """
-
-    message: UIMessage
-    copy: UIMessage
-
-
-class LoadedChat(msgspec.Struct, frozen=True, kw_only=True):
-    """A chat as a page loads it: the current branch, and data that is not part of a message.
-
-    While an answer runs, ``messages`` ends before it, and ``running`` is its claim. ``siblings`` has an entry for each
-    message that has other versions: the ids of all of them, the oldest first. ``head_id`` is the last message that is
-    shown. ``outcomes`` (how an answer ended), ``created`` (seconds since 1970) and ``feedback`` are by message id.
-
-    >>> from usechat import ChatRequest
-    >>> import asyncio
-    >>> from usechat.chats import MemoryChats
-    >>> question = {"id": "u1", "role": "user", "parts": [{"type": "text", "text": "Hello"}]}
-    >>> async def main(chats: ChatStore):
-    ...     await chats.begin(ChatRequest.parse({"id": "c1", "messages": [question]}), owner="ada", run_id="r1")
-    ...     return await chats.load("c1", owner="ada")
-    >>> loaded = asyncio.run(main(MemoryChats()))
-    >>> len(loaded.messages), loaded.running.run_id
-    (1, 'r1')
-    """
-
-    chat: ChatRow
-    messages: list[UIMessage]
-    head_id: str | None
-    siblings: dict[str, list[str]]
-    running: Claim | None
-    outcomes: dict[str, Outcome]
-    created: dict[str, float]
-    feedback: dict[str, Any]
-
-    @property
-    def version(self) -> int:
-        """The version that a change must name."""
-        return self.chat.version
-
-
-class ListedChat(msgspec.Struct, frozen=True):
-    """A chat in the list.
-
-    >>> listed = ListedChat(ChatRow(id="c1", owner="ada", title="Hello", created=0, updated=0), running=True)
-    >>> f"{listed.chat.title} …" if listed.running else listed.chat.title
-    'Hello …'
-    """
-
-    chat: ChatRow
-    running: bool
-
-
-class ChatPage(msgspec.Struct, frozen=True):
-    """A page of the list; ``next_cursor`` begins the next one, if there is one.
-
-    >>> import asyncio
-    >>> from usechat.chats import MemoryChats
-    >>> asyncio.run(MemoryChats().list_chats("ada"))
-    ChatPage(chats=[], next_cursor=None)
-    """
-
-    chats: list[ListedChat]
-    next_cursor: str | None = None
-
-
-class LostAnswer(msgspec.Struct, frozen=True):
-    """An answer whose worker has died; ``message`` is what was stored of it, if anything was.
-
-    >>> from usechat import ChatRequest
-    >>> import asyncio
-    >>> from usechat.chats import MemoryChats
-    >>> question = {"id": "u1", "role": "user", "parts": [{"type": "text", "text": "Hello"}]}
-    >>> async def main(chats: ChatStore):
-    ...     await chats.begin(ChatRequest.parse({"id": "c1", "messages": [question]}), owner="ada", run_id="r1")
-    ...     return await chats.collect_lost()
-    >>> [lost.claim.run_id for lost in asyncio.run(main(MemoryChats(lease=0)))]
-    ['r1']
-    """
-
-    chat: ChatRow
-    claim: Claim
-    message: UIMessage | None
-
-
-class Transaction(Protocol):
-    """Reads and writes one chat. All of it is written, or nothing.
-
-    No two transactions that write the same chat overlap. ``chat`` is the chat as the transaction sees it, ``now`` the
-    time of the database when the transaction began.
-    """
-
-    chat: ChatRow | None
-    now: float
-
-    async def put_chat(self, row: ChatRow) -> None:
-        """Insert or replace the chat. Raises ChatChanged if another transaction has inserted it meanwhile."""
-        ...
-
-    async def nodes(self) -> list[MessageNode]:
-        """Return all messages without their content."""
-        ...
-
-    async def messages(self, keys: Collection[int]) -> dict[int, UIMessage]:
-        """Return the content of messages, grown as far as it was saved."""
-        ...
-
-    async def put_message(self, node: MessageNode, message: UIMessage) -> None:
-        """Insert a message, or replace its content and outcome and forget how it has grown."""
-        ...
-
-    async def put_feedback(self, key: int, feedback: Any) -> None:
-        """Store what a person thinks of a message."""
-        ...
-
-    async def grow(self, key: int, number: int, growth: Growth) -> None:
-        """Store how a message has grown."""
-        ...
-
-    async def claim(self) -> ClaimRow | None:
-        """Return the claim of the chat, expired or not."""
-        ...
-
-    async def put_claim(self, claim: Claim, lease: float) -> None:
-        """Insert a claim that expires in ``lease`` seconds. The chat must have none."""
-        ...
-
-    async def renew_claim(self, run_id: str, lease: float) -> bool:
-        """Let a claim expire in ``lease`` seconds from now; tell whether that run still has it, unexpired."""
-        ...
-
-    async def delete_claim(self) -> None:
-        """Remove the claim of the chat."""
-        ...
-
-    async def put_blob(self, blob: Blob) -> None:
-        """Store a blob, unless it is there already."""
-        ...
-
-    async def blob(self, blob_id: str) -> Blob | None:
-        """Return a blob."""
-        ...
-
-    async def blobs(self) -> list[Blob]:
-        """Return all blobs of the chat."""
-        ...
-
-    async def delete(self) -> None:
-        """Delete the chat with everything that belongs to it."""
-        ...
-
-
 RestFunction: TypeAlias = Callable[[Claim], Awaitable[UIMessage | None]]
 """Returns what is known elsewhere of the answer of a worker that died, such as in the log of its run."""
-
-
-class _Expired(msgspec.Struct, frozen=True):
-    """A request found an answer that must be declared lost first; nothing was done."""
 
 
 class _Growing(msgspec.Struct):
@@ -478,7 +163,7 @@ class ChatStore(abc.ABC):
 
     @abc.abstractmethod
     async def ids_of(self, *, owner: str | None = None, unchanged_for: float | None = None) -> list[str]:
-        """Return the ids of the chats of an owner, or of those that were not changed for ``unchanged_for`` seconds."""
+        """Return the ids of an owner's chats, or of those in which nothing was said for ``unchanged_for`` seconds."""
 
     @abc.abstractmethod
     async def id_of_shared(self, token: str) -> str | None:
@@ -512,7 +197,7 @@ class ChatStore(abc.ABC):
     ) -> Begun | Joined | Busy | Answered:
         """Store what a request brings and claim the chat for its run, in one transaction.
 
-        ``agent`` is the name of the agent, which is stored with the chat.
+        ``agent`` is the name of the agent, which is stored with the chat and the answer.
 
         With ``check_import`` the messages of the request are stored first, if the chat is not known. They are untrusted
         input: that function checks the answers to open calls in them, and returns the request with the calls that it
@@ -525,7 +210,7 @@ class ChatStore(abc.ABC):
         extracted = []
         async for message in paced(request.messages):
             stored = message if files is None else files.read(message)
-            extracted.append(extract_files(_clean_if_valid(stored), self._inline_limit))
+            extracted.append(extract_files(clean_if_valid(stored), self._inline_limit))
         request = msgspec.structs.replace(request, messages=[message for message, _ in extracted])
         blobs = {blob.id: blob for _, found in extracted for blob in found}
         for _ in range(_ATTEMPTS):
@@ -535,7 +220,7 @@ class ChatStore(abc.ABC):
                 )
             except ChatChanged:  # two requests have made the same chat at the same time
                 continue
-            if not isinstance(begun, _Expired):
+            if not isinstance(begun, Expired):
                 return begun
             self._lost += await self._declare_lost(request.chat_id, rest)
         raise ChatChanged("The chat was changed by somebody else. Please try again.")
@@ -550,9 +235,9 @@ class ChatStore(abc.ABC):
         *,
         check_import: Callable[[ChatRequest], ChatRequest] | None,
         collects: bool,
-    ) -> Begun | Joined | Busy | Answered | _Expired:
+    ) -> Begun | Joined | Busy | Answered | Expired:
         async with self.transaction(request.chat_id) as transaction:
-            turn = _Turn(self, transaction, request, blobs, owner=owner, run_id=run_id, agent=agent)
+            turn = Beginning(self, transaction, request, blobs, owner=owner, run_id=run_id, agent=agent)
             begun = await turn.begin(check_import=check_import, collects=collects)
         self._lost += turn.lost
         if isinstance(begun, Begun) and begun.continues is not None:
@@ -605,7 +290,7 @@ class ChatStore(abc.ABC):
             if final["parts"]:
                 stored = await self._put_answer(transaction, claim, final, outcome)
             await transaction.delete_claim()
-            chat = _existing(transaction)
+            chat = existing_chat(transaction)
             await transaction.put_chat(msgspec.structs.replace(chat, updated=transaction.now, version=chat.version + 1))
         self._growing.pop(claim.run_id, None)
         return stored
@@ -688,7 +373,7 @@ class ChatStore(abc.ABC):
         row = await transaction.claim() if transaction.chat is not None else None
         if row is None or not _is_lost(row, transaction.now, run_id):
             return []
-        chat, claim = _existing(transaction), row.claim
+        chat, claim = existing_chat(transaction), row.claim
         message = None
         if any(node.key == claim.key for node in await transaction.nodes()):
             message = (await transaction.messages([claim.key]))[claim.key]
@@ -700,7 +385,7 @@ class ChatStore(abc.ABC):
         if message is not None:
             lost = settled(message, "lost", claim.answerable)
             message = await self._put_answer(transaction, claim, lost, "lost")
-            chat = _existing(transaction)
+            chat = existing_chat(transaction)
         await transaction.delete_claim()
         await transaction.put_chat(msgspec.structs.replace(chat, version=chat.version + 1))
         return [LostAnswer(chat, claim, message)]
@@ -710,7 +395,7 @@ class ChatStore(abc.ABC):
     async def load(self, chat_id: str, *, owner: str | None) -> LoadedChat:
         """Return the current branch of a chat."""
         async with self.transaction(chat_id, writes=False) as transaction:
-            view = await _View.of(transaction, owner)
+            view = await ChatView.of(transaction, owner)
             branch = view.visible_branch()
             messages = await view.messages([node.key for node in branch])
         return LoadedChat(
@@ -727,14 +412,27 @@ class ChatStore(abc.ABC):
     async def look_up(self, chat_id: str, *, owner: str | None) -> ListedChat:
         """Return a chat without its messages."""
         async with self.transaction(chat_id, writes=False) as transaction:
-            chat = _owned(transaction, owner)
+            chat = owned_chat(transaction, owner)
             row = await transaction.claim()
             return ListedChat(chat, row is not None and row.expires > transaction.now)
+
+    async def agents_of(self, request: ChatRequest, *, owner: str) -> tuple[str, str]:
+        """Return the agent that answers a chat, and the agent whose answer the request continues; empty if none does.
+
+        Raises InvalidRequest, Unprocessable or ChatNotFound if the request cannot be served.
+        """
+        async with self.transaction(request.chat_id, writes=False) as transaction:
+            chat = owned_chat(transaction, owner)
+            tree = Tree(await transaction.nodes(), chat.leaf)
+        match interpret(tree, request):
+            case Continue(key):  # an answer of an earlier version of the tables does not name its agent
+                return chat.agent, tree.nodes[key].agent or chat.agent
+        return chat.agent, ""
 
     async def load_tree(self, chat_id: str, *, owner: str | None) -> list[dict[str, Any]]:
         """Return all messages of a chat but a running one, as ``{parentId, message}``, parents first."""
         async with self.transaction(chat_id, writes=False) as transaction:
-            view = await _View.of(transaction, owner)
+            view = await ChatView.of(transaction, owner)
             nodes = view.visible()
             messages = await view.messages([node.key for node in nodes])
         ids = {node.key: node.id for node in nodes}
@@ -746,7 +444,7 @@ class ChatStore(abc.ABC):
     async def file(self, chat_id: str, blob_id: str, *, owner: str | None) -> Blob:
         """Return a stored file of a chat."""
         async with self.transaction(chat_id, writes=False) as transaction:
-            _owned(transaction, owner)
+            owned_chat(transaction, owner)
             blob = await self._blob(transaction, chat_id, blob_id)
         if blob is None:
             raise ChatNotFound("No such file.")
@@ -755,7 +453,8 @@ class ChatStore(abc.ABC):
     async def load_files(self, chat_id: str, messages: Sequence[UIMessage], *, limit: int) -> list[UIMessage]:
         """Return messages that hold the content of their stored files, as the page has sent them.
 
-        The files of the last messages come first. Those beyond ``limit`` bytes in all are not loaded.
+        The files of the last messages come first. A text names each file that is missing, or beyond ``limit`` bytes in
+        all.
         """
         wanted = {blob_id: None for message in reversed(messages) for blob_id in stored_file_ids(message)}
         loaded: dict[str, Blob] = {}
@@ -789,7 +488,7 @@ class ChatStore(abc.ABC):
         has another one is not changed: :class:`~usechat.errors.ChatChanged`.
         """
         async with self.transaction(chat_id) as transaction:
-            chat = _owned(transaction, owner)
+            chat = owned_chat(transaction, owner)
             if version is not None and version != chat.version:
                 raise ChatChanged(f"The chat has version {chat.version}, not {version}. Load it again.")
             changes: dict[str, Any] = {"pinned": pinned, "archived": archived}
@@ -798,7 +497,7 @@ class ChatStore(abc.ABC):
                 changes |= {"title": clean_title(title), "titled_by": "person"}
             if head_id is not None:
                 tree = Tree(await transaction.nodes(), chat.leaf)
-                if (head := tree.find(head_id)) is None:
+                if (head := tree.version(head_id)) is None:
                     raise Unprocessable(f"The message {head_id!r} is not in this chat.")
                 changes["leaf"] = head.key
             changed = msgspec.structs.replace(chat, **changes, version=chat.version + 1)
@@ -808,7 +507,7 @@ class ChatStore(abc.ABC):
     async def share(self, chat_id: str, *, owner: str | None) -> str:
         """Return the token with which anyone can read a chat; the same one until :meth:`unshare`."""
         async with self.transaction(chat_id) as transaction:
-            chat = _owned(transaction, owner)
+            chat = owned_chat(transaction, owner)
             token = chat.share or secrets.token_urlsafe(24)
             await transaction.put_chat(msgspec.structs.replace(chat, share=token))
         return token
@@ -816,7 +515,7 @@ class ChatStore(abc.ABC):
     async def unshare(self, chat_id: str, *, owner: str | None) -> None:
         """Make the token of a chat worthless."""
         async with self.transaction(chat_id) as transaction:
-            chat = _owned(transaction, owner)
+            chat = owned_chat(transaction, owner)
             await transaction.put_chat(msgspec.structs.replace(chat, share=None))
 
     async def load_shared(self, token: str) -> LoadedChat:
@@ -841,7 +540,7 @@ class ChatStore(abc.ABC):
     async def rate(self, chat_id: str, message_id: str, feedback: Any, *, owner: str | None) -> None:
         """Store what a person thinks of a message, as any JSON value; ``None`` takes it back."""
         async with self.transaction(chat_id) as transaction:
-            chat = _owned(transaction, owner)
+            chat = owned_chat(transaction, owner)
             node = Tree(await transaction.nodes(), chat.leaf).find(message_id)
             if node is None:
                 raise Unprocessable(f"The message {message_id!r} is not in this chat.")
@@ -850,25 +549,41 @@ class ChatStore(abc.ABC):
     async def delete(self, chat_id: str, *, owner: str | None) -> None:
         """Delete a chat with its messages and files. A run that answers it cannot write any more."""
         async with self.transaction(chat_id) as transaction:
-            _owned(transaction, owner)
+            owned_chat(transaction, owner)
             await transaction.delete()
-        if self._blobs is not None:
-            await self._blobs.delete(chat_id)
+        await self._delete_blobs(chat_id)
 
     async def delete_owner(self, owner: str) -> int:
         """Delete all chats of an owner; return how many."""
-        return await self._delete_all(await self.ids_of(owner=owner))
+        count = 0
+        for chat_id in await self.ids_of(owner=owner):
+            with contextlib.suppress(ChatNotFound):  # somebody else was faster
+                await self.delete(chat_id, owner=owner)
+                count += 1
+        return count
 
     async def delete_unchanged(self, seconds: float) -> int:
-        """Delete the chats that nobody has changed for so long; return how many. For retention (``--keep 90d``)."""
-        return await self._delete_all(await self.ids_of(unchanged_for=seconds))
+        """Delete the chats in which nothing was said for so long; return how many. For retention (``--keep 90d``).
+
+        A chat that is being answered stays, however long that takes.
+        """
+        count = 0
+        for chat_id in await self.ids_of(unchanged_for=seconds):
+            async with self.transaction(chat_id) as transaction:
+                is_unchanged = await _is_unchanged(transaction, seconds)
+                if is_unchanged:
+                    await transaction.delete()
+            if is_unchanged:
+                await self._delete_blobs(chat_id)
+                count += 1
+        return count
 
     # -- Export and import.
 
     async def export(self, chat_id: str, *, owner: str | None) -> ChatDocument:
         """Return a whole chat, files included, as a document for :meth:`restore`. A running answer is left out."""
         async with self.transaction(chat_id, writes=False) as transaction:
-            view = await _View.of(transaction, owner)
+            view = await ChatView.of(transaction, owner)
             nodes = view.visible()
             messages = await view.messages([node.key for node in nodes])
             blobs = await transaction.blobs() if self._blobs is None else await self._foreign_blobs(chat_id, messages)
@@ -891,6 +606,7 @@ class ChatStore(abc.ABC):
                     message=messages[node.key],
                     client_id=node.alias,
                     outcome=node.outcome,
+                    agent=node.agent,
                     created_at=node.created,
                     feedback=node.feedback,
                 )
@@ -951,6 +667,11 @@ class ChatStore(abc.ABC):
             return await transaction.blob(blob_id)
         return await self._blobs.get(chat_id, blob_id)
 
+    async def _delete_blobs(self, chat_id: str) -> None:
+        """Delete the blobs of a chat that are not in its database."""
+        if self._blobs is not None:
+            await self._blobs.delete(chat_id)
+
     async def _foreign_blobs(self, chat_id: str, messages: Mapping[int, UIMessage]) -> list[Blob]:
         blobs = cast("BlobStore", self._blobs)
         ids = {blob_id: None for message in messages.values() for blob_id in stored_file_ids(message)}
@@ -971,7 +692,7 @@ class ChatStore(abc.ABC):
         nodes = await transaction.nodes() if message["id"] != claim.message_id else []
         is_taken = any(node.id == message["id"] for node in nodes if node.key != claim.key)
         stored: UIMessage = {**message, "id": claim.message_id} if is_taken or not message["id"] else message
-        chat = _existing(transaction)
+        chat = existing_chat(transaction)
         node = MessageNode(
             key=claim.key,
             parent=claim.parent,
@@ -979,6 +700,7 @@ class ChatStore(abc.ABC):
             role="assistant",
             outcome=outcome,
             given=claim.given if outcome == "running" or outcome in ENDED_BADLY else (),
+            agent=claim.agent,
             created=transaction.now,
         )
         await transaction.put_message(node, stored)
@@ -986,50 +708,12 @@ class ChatStore(abc.ABC):
             await transaction.put_chat(msgspec.structs.replace(chat, leaf=claim.key))
         return stored
 
-    async def _delete_all(self, chat_ids: Sequence[str]) -> int:
-        count = 0
-        for chat_id in chat_ids:
-            try:
-                await self.delete(chat_id, owner=None)
-            except ChatNotFound:  # somebody else was faster
-                continue
-            count += 1
-        return count
 
-
-async def paced(items: Iterable[_Item]) -> AsyncIterator[_Item]:
-    """Yield items, and yield to the event loop after each few: a long chat must not delay the answers of others."""
-    for number, item in enumerate(items, 1):
-        yield item
-        if number % _AT_ONCE == 0:
-            await asyncio.sleep(0)
-
-
-def write_cursor(position: tuple[Any, ...]) -> str:
-    """Write a position in the list of chats as text that needs no escaping in a URL."""
-    return base64.urlsafe_b64encode(msgspec.json.encode(position)).rstrip(b"=").decode()
-
-
-def read_cursor(cursor: str, kind: type[_Position]) -> _Position:
-    """Read what :func:`write_cursor` wrote, or raise :class:`~usechat.errors.InvalidRequest`."""
-    try:
-        text = base64.b64decode(cursor + "=" * (-len(cursor) % 4), altchars=b"-_", validate=True)
-        return cast("_Position", msgspec.json.decode(text, type=kind))
-    except ValueError:  # of base64, of UTF-8 and of msgspec
-        raise InvalidRequest("cursor is not one that a list of chats has given out") from None
-
-
-def _existing(transaction: Transaction) -> ChatRow:
-    if transaction.chat is None:
-        raise ChatNotFound("No such chat.")
-    return transaction.chat
-
-
-def _owned(transaction: Transaction, owner: str | None) -> ChatRow:
-    chat = _existing(transaction)
-    if owner is not None and owner != chat.owner:
-        raise ChatNotFound("No such chat.")
-    return chat
+async def _is_unchanged(transaction: Transaction, seconds: float) -> bool:
+    """Tell whether nothing was said in a chat for so long, nor is now: it may have changed since it was looked for."""
+    chat, row = transaction.chat, await transaction.claim()
+    is_answered = row is not None and row.expires > transaction.now
+    return chat is not None and not is_answered and chat.updated < transaction.now - seconds
 
 
 def _is_lost(row: ClaimRow, now: float, run_id: str | None) -> bool:
@@ -1038,252 +722,3 @@ def _is_lost(row: ClaimRow, now: float, run_id: str | None) -> bool:
 
 def _claim_lost(claim: Claim) -> ClaimLost:
     return ClaimLost(f"The run {claim.run_id!r} does not hold the chat {claim.chat_id!r} any more.")
-
-
-def _clean(message: UIMessage) -> UIMessage:
-    """Return a message as the AI SDK would accept it; raises InvalidRequest if it would not."""
-    try:
-        return validate_messages([message])[0]
-    except InvalidMessages as error:
-        raise InvalidRequest(f"a message cannot be stored: {error}") from None
-
-
-def _clean_if_valid(message: UIMessage) -> UIMessage:
-    """Return a user message without keys that are not stored, so that it can be compared with a stored one."""
-    try:
-        return message if message["role"] == "assistant" else _clean(message)
-    except InvalidRequest:
-        return message
-
-
-class _Turn:
-    """Carries out one request in a transaction."""
-
-    def __init__(
-        self,
-        store: ChatStore,
-        transaction: Transaction,
-        request: ChatRequest,
-        blobs: Mapping[str, Blob],
-        *,
-        owner: str,
-        run_id: str,
-        agent: str,
-    ) -> None:
-        self.lost: list[LostAnswer] = []
-        self._store = store
-        self._transaction = transaction
-        self._request = request
-        self._blobs = blobs
-        self._owner = owner
-        self._run_id = run_id
-        self._agent = agent
-        self._tree = Tree()
-        self._is_new = transaction.chat is None
-
-    async def begin(
-        self, *, check_import: Callable[[ChatRequest], ChatRequest] | None, collects: bool
-    ) -> Begun | Joined | Busy | Answered | _Expired:
-        """Do what the request means; without effect if it cannot be done now.
-
-        A lost answer that is in the way is ended if this ``collects`` lost answers.
-        """
-        transaction = self._transaction
-        row = None
-        if not self._is_new:
-            _owned(transaction, self._owner)
-            row = await transaction.claim()
-            if row is not None and row.expires <= transaction.now:
-                if not collects:
-                    return _Expired()
-                self.lost, row = await self._store.declare_lost(transaction), None
-            self._tree = Tree(await transaction.nodes(), _existing(transaction).leaf)
-        elif check_import is not None:
-            self._request = check_import(self._request)
-            await self._import()
-        running = None if row is None else Running(row.claim.key, row.claim.parent)
-        match interpret(self._tree, self._request, running):
-            case Join(has_message):
-                assert row is not None
-                return Joined(row.claim, has_message)
-            case meaning if row is not None:
-                return Busy(row.claim, isinstance(meaning, AnswerTo) and self._replaces(row.claim.parent, meaning))
-            case AnswerTo() as meaning:
-                return await self._answer(meaning)
-            case Continue() as meaning:
-                return await self._continue(meaning)
-
-    def _replaces(self, question: int | None, meaning: AnswerTo) -> bool:
-        """Tell whether the last new message is another version of a stored one."""
-        if question is None or not meaning.new:
-            return False
-        node = self._tree.nodes[question]
-        return bool(meaning.new[-1]["id"]) and meaning.new[-1]["id"] in (node.id, node.alias)
-
-    async def _answer(self, meaning: AnswerTo) -> Begun:
-        parent = meaning.parent
-        for message in meaning.new:
-            parent = (await self._store_message(message, parent)).key
-        branch = [] if parent is None else self._tree.branch(parent)
-        message_id = self._tree.free_id("", lambda: f"msg-{new_id()}")
-        claim = Claim(
-            chat_id=self._request.chat_id,
-            run_id=self._run_id,
-            key=self._tree.next_key,
-            parent=parent,
-            message_id=message_id,
-        )
-        messages = await self._messages(branch)
-        request = msgspec.structs.replace(self._request, messages=messages, message_id=None, pending_calls=frozenset())
-        return await self._begun(claim, request, None, leaf=parent)
-
-    async def _continue(self, meaning: Continue) -> Begun | Answered:
-        node = self._tree.nodes[meaning.key]
-        *earlier, stored = await self._messages(self._tree.branch(meaning.key))
-        merged, taken = take_answers(stored, meaning.copy)
-        if not taken and meaning.copy is not None and is_behind(meaning.copy, stored):
-            return Answered(stored, meaning.copy)
-        given = {*taken, *(node.given if node.outcome in ENDED_BADLY else ())}
-        if self._is_new:  # an imported message: its answers were checked by the server
-            given |= self._request.pending_calls or set()
-        claim = Claim(
-            chat_id=self._request.chat_id,
-            run_id=self._run_id,
-            key=node.key,
-            parent=node.parent,
-            message_id=node.id,
-            answerable=tuple(sorted(open_calls(merged))),
-            given=tuple(sorted(given)),
-        )
-        running = msgspec.structs.replace(node, outcome="running", given=claim.given)
-        await self._transaction.put_message(running, merged)
-        request = msgspec.structs.replace(
-            self._request,
-            messages=[*earlier, merged],
-            trigger="submit-message",
-            message_id=node.id,
-            pending_calls=frozenset(given),
-        )
-        is_current = node.key in {each.key for each in self._tree.branch()}
-        return await self._begun(claim, request, merged, leaf=self._tree.leaf if is_current else node.key)
-
-    async def _begun(
-        self, claim: Claim, request: ChatRequest, continues: UIMessage | None, *, leaf: int | None
-    ) -> Begun:
-        transaction = self._transaction
-        chat = await self._chat()
-        title = chat.title if chat.title or chat.titled_by != "words" else first_words(request.messages)
-        chat = msgspec.structs.replace(
-            chat,
-            leaf=leaf,
-            title=title,
-            agent=self._agent or chat.agent,
-            updated=transaction.now,
-            version=chat.version if self._is_new else chat.version + 1,
-        )
-        await transaction.put_chat(chat)
-        await transaction.put_claim(claim, self._store.lease)
-        known_ids = frozenset(node.id for node in self._tree.nodes.values())
-        return Begun(
-            claim=claim, request=request, chat=chat, continues=continues, known_ids=known_ids, is_new=self._is_new
-        )
-
-    async def _import(self) -> None:
-        """Store the messages that the page has of a chat that the store does not know, besides a new question."""
-        messages = self._request.messages
-        if messages and messages[-1]["role"] != "assistant":
-            messages = messages[:-1]
-        async for message in paced(messages):
-            try:
-                node = await self._store_message(message, self._tree.leaf)
-            except InvalidRequest:  # the page's copy is not to be trusted: what no client would accept is left out
-                continue
-            self._tree.leaf = node.key
-
-    async def _store_message(self, message: UIMessage, parent: int | None) -> MessageNode:
-        message = without_transient(_clean(message))
-        check_id(message["id"], "the message id")
-        message_id = self._tree.free_id(message["id"], new_id)
-        is_answer = message["role"] == "assistant"
-        outcome: Outcome = "waiting" if open_calls(message) else "finished"
-        node = MessageNode(
-            key=self._tree.next_key,
-            parent=parent,
-            id=message_id,
-            role=message["role"],
-            alias="" if is_answer else message["id"],
-            digest="" if is_answer else digest_of(message),
-            outcome=outcome if is_answer else None,
-            created=self._transaction.now,
-        )
-        await self._chat()
-        used = [self._blobs[blob_id] for blob_id in stored_file_ids(message) if blob_id in self._blobs]
-        await self._store.put_blobs(self._transaction, self._request.chat_id, used)
-        await self._transaction.put_message(node, {**message, "id": message_id})
-        self._tree.add(node)
-        return node
-
-    async def _chat(self) -> ChatRow:
-        """Return the chat, which is made if it does not exist."""
-        transaction = self._transaction
-        if transaction.chat is None:
-            now = transaction.now
-            await transaction.put_chat(ChatRow(id=self._request.chat_id, owner=self._owner, created=now, updated=now))
-        return _existing(transaction)
-
-    async def _messages(self, branch: Sequence[MessageNode]) -> list[UIMessage]:
-        found = await self._transaction.messages([node.key for node in branch])
-        return [found[node.key] for node in branch]
-
-
-class _View:
-    """A chat as it is shown: without the answer that is running, and with the end of one that was lost."""
-
-    def __init__(
-        self, transaction: Transaction, chat: ChatRow, nodes: Iterable[MessageNode], row: ClaimRow | None
-    ) -> None:
-        is_running = row is not None and row.expires > transaction.now
-        self.chat = chat
-        self.running = row.claim if row is not None and is_running else None
-        self._lost = row.claim if row is not None and not is_running else None
-        self._transaction = transaction
-        nodes = [
-            msgspec.structs.replace(node, outcome="lost") if self._lost and node.key == self._lost.key else node
-            for node in nodes
-        ]
-        self.tree = Tree(nodes, chat.leaf)
-        self._hidden = self._below_running()
-
-    @classmethod
-    async def of(cls, transaction: Transaction, owner: str | None) -> "_View":
-        chat = _owned(transaction, owner)
-        return cls(transaction, chat, await transaction.nodes(), await transaction.claim())
-
-    def visible(self) -> list[MessageNode]:
-        return [node for node in self.tree.nodes.values() if node.key not in self._hidden]
-
-    def visible_branch(self) -> list[MessageNode]:
-        return [node for node in self.tree.branch() if node.key not in self._hidden]
-
-    def siblings(self, branch: Iterable[MessageNode]) -> dict[str, list[str]]:
-        """Return the ids of all versions of each message that has several."""
-        by_parent: dict[int | None, list[str]] = {}
-        for node in self.visible():
-            by_parent.setdefault(node.parent, []).append(node.id)
-        return {node.id: by_parent[node.parent] for node in branch if len(by_parent[node.parent]) > 1}
-
-    async def messages(self, keys: Collection[int]) -> dict[int, UIMessage]:
-        found = await self._transaction.messages(keys)
-        if self._lost is not None and self._lost.key in found:
-            found[self._lost.key] = settled(found[self._lost.key], "lost", self._lost.answerable)
-        return found
-
-    def _below_running(self) -> set[int]:
-        """Return the running answer and everything below it: a message is not shown without its parent."""
-        if self.running is None:
-            return set()
-        hidden = {self.running.key}
-        for node in self.tree.nodes.values():  # parents first
-            if node.parent in hidden:
-                hidden.add(node.key)
-        return hidden

@@ -71,6 +71,7 @@ MESSAGES: Final = Table(
     Column("digest", Text, nullable=False),
     Column("outcome", Text),
     Column("given", Text, nullable=False),
+    Column("agent", Text, nullable=False, server_default=""),
     Column("created", Double, nullable=False),
     Column("feedback", Text),
     Column("search", Text, nullable=False),

@@ -34,6 +34,11 @@ _AG_UI: Final = _Protocol(
     "Translate each event: TEXT_MESSAGE_CONTENT becomes `text-delta`, TOOL_CALL_ARGS becomes `tool-input-delta`,"
     " RUN_FINISHED becomes `finish`.",
 )
+_ASSISTANT_TRANSPORT: Final = _Protocol(
+    "assistant-transport of assistant-ui",
+    "Translate each event: a `part-start` of text becomes `text-start`, a `text-delta` gets the keys `id` and `delta`,"
+    " a `result` becomes `tool-output-available`. Or let the page use assistant-ui's own runtime for it.",
+)
 _TYPES: Final[Mapping[str, _Protocol]] = {
     **dict.fromkeys(
         ("message_start", "message_delta", "message_stop", "content_block_start", "content_block_delta",
@@ -46,6 +51,7 @@ _TYPES: Final[Mapping[str, _Protocol]] = {
          "TOOL_CALL_END", "TOOL_CALL_RESULT", "STATE_SNAPSHOT", "STATE_DELTA", "MESSAGES_SNAPSHOT"),
         _AG_UI,
     ),
+    **dict.fromkeys(("part-start", "part-finish", "update-state", "tool-call-args-text-finish"), _ASSISTANT_TRANSPORT),
 }  # fmt: skip
 
 
@@ -67,7 +73,8 @@ def _protocol_of(value: dict[str, Any]) -> _Protocol | None:
 
 # Bodies without one event
 
-_DATA_STREAM_OF_4: Final = re.compile(rb'\s*[0-9a-k]:["\[{]')
+_DATA_STREAM_OF_4: Final = re.compile(rb'\s*([0-9a-k]|aui-[a-z-]+):["\[{]')
+"""Its lines, and those that assistant-stream adds to them."""
 _FIXES: Final = {
     "NDJSON": "Write each line as an event: `data: `, its JSON, and a blank line.",
     "plain text": "Send the text as `text-delta` chunks of an event stream; or use TextStreamChatTransport on the page,"

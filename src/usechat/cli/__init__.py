@@ -97,7 +97,7 @@ def _add_installed_command(commands: Any, found: EntryPoint) -> None:
     try:
         module = found.load()
         module.add_arguments(_add_command(commands, found.name, module.HELP))
-    except Exception as error:  # whatever a package of others does when it is imported; our own commands go on
+    except Exception as error:  # whatever a package of others does when it is imported; our own commands continue
         text = f"cannot be loaded: {type(error).__name__}: {error}"
         _add_command(commands, found.name, text).set_defaults(run=functools.partial(_refuse, f"{found.name} {text}"))
 

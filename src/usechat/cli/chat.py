@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 from usechat.cli import options as read
 from usechat.cli.targets import load_object
 from usechat.client.views import printable
-from usechat.errors import CannotAnswer, CannotLoad, CannotStart, MissingDependency, UsechatError
+from usechat.errors import CannotAnswer, CannotLoad, CannotStart, MissingDependency, UnusableFile, UsechatError
 from usechat.protocol.releases import release
 from usechat.protocol.values import json_text
 
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from usechat.client.chat import Chat
     from usechat.client.transport import HttpChatTransport
     from usechat.client.websocket import WebSocketChatTransport
+    from usechat.protocol.ui_messages import FileUIPart
 
     Transport: TypeAlias = HttpChatTransport | WebSocketChatTransport
 
@@ -60,10 +61,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--body", default={}, type=read.json_object, metavar="JSON", help="merge this object into every request")
     add("--path", default="/api/chat", type=read.path, help="where an app takes posts (default: /api/chat)")
     add("--insecure", action="store_true", help="accept every TLS certificate, such as a self-signed one")
+    add("--file", action="append", default=[], type=Path, metavar="PATH",
+        help="send this file with the first message; repeatable")  # fmt: skip
     add("--raw", action="store_true", help="show frames instead of text")
-    add = parser.add_argument_group("for pipes").add_argument
-    add("--json", action="store_true", help="print all messages as one JSON array instead of the text")
-    add("--file", action="append", default=[], type=Path, metavar="PATH", help="send this file, too; repeatable")
+    add("--json", action="store_true", help="through a pipe: print all messages as one JSON array instead of the text")
     parser.set_defaults(run=run)
 
 
@@ -79,10 +80,20 @@ def run(options: Namespace) -> int:
 
 
 async def _talk(options: Namespace, *, is_terminal: bool) -> int:
+    files = list(map(_read_file, options.file))
     async with _opened(options) as transport:
         if is_terminal:
-            return await _talk_in_terminal(transport, options)
-        return await _answer_pipe(transport, options)
+            return await _talk_in_terminal(transport, options, files)
+        return await _answer_pipe(transport, options, files)
+
+
+def _read_file(path: Path) -> "FileUIPart":
+    from usechat.client.chat import file_part
+
+    try:
+        return file_part(path)
+    except OSError as error:
+        raise UnusableFile(f"--file {path} cannot be read: {error.strerror}") from None
 
 
 @contextlib.asynccontextmanager
@@ -120,7 +131,7 @@ def _new_chat(transport: "Transport", options: Namespace, chat_id: str | None = 
     return Chat(transport, id=chat_id, sdk=options.sdk, body=options.body)
 
 
-async def _talk_in_terminal(transport: "Transport", options: Namespace) -> int:
+async def _talk_in_terminal(transport: "Transport", options: Namespace, files: "list[FileUIPart]") -> int:
     from rich.console import Console
 
     from usechat.client.terminal import TerminalChat
@@ -130,16 +141,17 @@ async def _talk_in_terminal(transport: "Transport", options: Namespace) -> int:
         lambda: _new_chat(transport, options),
         Console(highlight=False),
         raw=options.raw,
+        files=files,
     )
     transport.on_data = talk.show_data
     await talk.run(resume=options.id is not None)
     return 0
 
 
-async def _answer_pipe(transport: "Transport", options: Namespace) -> int:
+async def _answer_pipe(transport: "Transport", options: Namespace, files: "list[FileUIPart]") -> int:
     """Send standard input as one message, and print the answer."""
     text = sys.stdin.read().strip()
-    if not text and not options.file:
+    if not text and not files:
         raise CannotStart("standard input is empty; write the message to it, or run the command in a terminal")
     has_text = False
     if options.raw and not options.json:
@@ -147,7 +159,7 @@ async def _answer_pipe(transport: "Transport", options: Namespace) -> int:
         transport.on_data = lambda data: _write(decode(data))
     async with _new_chat(transport, options, options.id) as chat:
         try:
-            async for update in chat.send(text or None, files=options.file):
+            async for update in chat.send(text or None, files=files):
                 has_text = has_text or bool(update.text_delta)
                 if not options.json and not options.raw:
                     _write(update.text_delta)

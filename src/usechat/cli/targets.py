@@ -10,13 +10,14 @@ import importlib
 import importlib.util
 import inspect
 import os
+import re
 import sys
 import traceback
 from collections.abc import Mapping, Sequence
 from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
 from types import ModuleType
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol, runtime_checkable
 
 import msgspec
 
@@ -44,6 +45,9 @@ __all__ = [
     "kind_of",
     "load_object",
 ]
+
+_ADDRESS: Final = re.compile(r"[\w.-]+:\d+(/.*)?|(localhost|[\w-]+\.[\w.-]+)/.*(?<!\.py)")
+"""An address without its scheme, such as ``localhost:8000/api/chat``."""
 
 
 class ServedAnswer(NamedTuple):
@@ -268,7 +272,8 @@ def load_object(target: str) -> Any:
     if "://" in target:
         raise CannotLoad(f"{target!r} is an address; name its kind with --as {', --as '.join(installed_targets())}")
     if not (_is_file(place) or _is_dotted(place)) or not _is_dotted(names):
-        raise CannotLoad(f"{target!r} names no object; give MODULE:NAME or FILE.py:NAME, such as my_app:agent")
+        hint = f"; if it is an address, write http://{target}" if _ADDRESS.fullmatch(target) else ""
+        raise CannotLoad(f"{target!r} names no object; give MODULE:NAME or FILE.py:NAME, such as my_app:agent{hint}")
     found: Any = _import(place)
     for name in names.split("."):
         if not hasattr(found, name):

@@ -14,8 +14,8 @@ __all__ = ["add_arguments", "run"]
 
 _DESCRIPTION: Final = """\
 Write TypeScript types of an agent's tools, data parts and metadata, for `useChat<ChatMessage>()`. They come from the
-tools of an agent (LangGraph, OpenAI Agents, Pydantic AI), and from what is registered with
-`usechat.typescript.chat_types`.
+tools of an agent (LangGraph, OpenAI Agents, Pydantic AI, Agno, Google ADK, LlamaIndex, Microsoft Agent Framework,
+Strands), and from what is registered with `usechat.typescript.chat_types`.
 """
 _EPILOG: Final = """\
 exit code: 0, 1 with --check if the file is not up to date, 2 if the object has no types or cannot be loaded.
@@ -45,7 +45,7 @@ def run(options: Namespace) -> int:
     if types == ChatTypes():
         raise CannotLoad(
             f"{options.target} has no types; register them with usechat.typescript.chat_types, or name an agent of"
-            " LangGraph, OpenAI Agents or Pydantic AI with tools"
+            " a framework (`usechat types --help`) with tools"
         )
     text = typescript(types, source=f"usechat types {options.target}")
     if options.output is None:

@@ -69,7 +69,7 @@ _CLIENT: Final[Mapping[str, Since]] = {
 def is_complete_with_tool_calls(messages: Sequence[UIMessage]) -> bool:
     """Tell whether every tool call of the last step has its outcome: ``lastAssistantMessageIsCompleteWithToolCalls``.
 
-    Give it as ``send_automatically_when``, and the chat goes on as soon as all client-side tools have returned.
+    Give it as ``send_automatically_when``, and the chat continues as soon as all client-side tools have returned.
 
     >>> call = {"type": "tool-weather", "toolCallId": "c1", "state": "output-available", "input": {}, "output": 21}
     >>> is_complete_with_tool_calls([{"id": "m1", "role": "assistant", "parts": [call]}])
@@ -87,7 +87,7 @@ def is_complete_with_approval_responses(messages: Sequence[UIMessage]) -> bool:
     """Tell whether every approval of the last step is answered.
 
     It is ``lastAssistantMessageIsCompleteWithApprovalResponses`` of the npm package. Give it as
-    ``send_automatically_when``, and the chat goes on as soon as a person has answered all requests.
+    ``send_automatically_when``, and the chat continues as soon as a person has answered all requests.
 
     >>> call = {"type": "tool-pay", "toolCallId": "c1", "state": "approval-responded", "input": {}}
     >>> call["approval"] = {"id": "a1", "approved": True}
@@ -505,7 +505,7 @@ class Chat:
     # -- What is sent.
 
     def _continue(self, body: Mapping[str, Any]) -> Reply:
-        """Send the messages as they are: a message with an answered approval goes on, else the last one."""
+        """Send the messages as they are: a message with an answered approval continues, else the last one."""
         message_id = self._last_id
         if self._behaves("approvals"):
             answered = [
@@ -644,7 +644,7 @@ class Chat:
         response.builder = MessageBuilder(sdk=self._sdk, message_id=response.message_id, message=base)
 
     def _base(self, request: _Request, addressed: UIMessage | None) -> UIMessage | None:
-        """Return the message that the answer goes on with, if any."""
+        """Return the message that the answer continues, if any."""
         if request.trigger == "submit-message" or addressed is None:
             return addressed
         if request.trigger == "regenerate-message":
@@ -653,7 +653,7 @@ class Chat:
         return addressed if is_open else None
 
     def _is_open(self, part: _Part) -> bool:
-        """Tell whether a resumed stream may go on with this call without its beginning."""
+        """Tell whether a resumed stream may continue this call without its beginning."""
         state = part.get("state")
         if state == "input-streaming" or not self._behaves("resumes-every-open-call"):
             return state == "input-streaming"

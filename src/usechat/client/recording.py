@@ -162,8 +162,10 @@ class StreamRecording:
         try:
             # Not splitlines(): JSON may hold U+0085, U+2028 and U+2029, which it takes for ends of lines.
             lines = Path(path).read_text(encoding="utf-8").split("\n")
-        except (OSError, UnicodeDecodeError) as error:
-            raise UnusableFile(f"{path} cannot be read: {error}") from None
+        except OSError as error:
+            raise UnusableFile(f"{path} cannot be read: {error.strerror}") from None
+        except UnicodeDecodeError as error:
+            raise UnusableFile(f"{path} is not UTF-8 text: byte {error.start}") from None
         return cls.parse(lines, name=str(path))
 
     @classmethod
@@ -439,7 +441,7 @@ class StreamPlayer:
         chat_id = str(body.get("id", "")) if isinstance(body, dict) else ""
         number = self._played.get(chat_id, 0)
         if number >= len(self._answers):
-            return PlainTextResponse(f"The recording has {len(self._answers)} answers, and all were played.", 410)
+            return PlainTextResponse(f"All answers of the recording ({len(self._answers)}) were played.", 410)
         self._played[chat_id] = number + 1
         answer = self._answers[number]
         stop = self._stops[chat_id] = asyncio.Event()
@@ -500,7 +502,7 @@ def first_difference(before: StreamRecording, after: StreamRecording, *, sdk: st
             return f"answer {number}: {found}"
     counts = len(before.questions), len(after.questions)
     if counts[0] != counts[1]:
-        return f"there were {counts[0]} answers, now there are {counts[1]}"
+        return f"the number of answers was {counts[0]}, now it is {counts[1]}"
     return None
 
 

@@ -16,7 +16,7 @@ import json
 import os
 import signal
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from time import monotonic
 from typing import Any, Final
@@ -55,6 +55,7 @@ _COMMANDS: Final = {
     "/help": "show this list",
     "/quit": "leave, as Ctrl-D does",
 }
+"""What a line does that begins with a slash; with a space before it, it is a message."""
 _LONGEST_VALUE: Final = 1_000
 """Characters of a tool's input or output that are shown."""
 _DRAWN_PER_SECOND: Final = 12
@@ -242,7 +243,10 @@ def _shortened(text: str) -> str:
 
 @contextlib.contextmanager
 def _without_echo() -> Iterator[None]:
-    """Let the terminal not show the keys that are pressed meanwhile: they would be drawn into the answer."""
+    """Keep the keys that are pressed meanwhile for the next prompt, also over Ctrl-C, and do not show them.
+
+    A terminal would draw them into the answer, and drop them when it turns Ctrl-C into a signal.
+    """
     if os.name != "posix" or not sys.stdin.isatty():
         yield
         return
@@ -250,7 +254,7 @@ def _without_echo() -> Iterator[None]:
 
     terminal = sys.stdin.fileno()
     before = termios.tcgetattr(terminal)
-    quiet = [*before[:3], before[3] & ~termios.ECHO, *before[4:]]
+    quiet = [*before[:3], (before[3] & ~termios.ECHO) | termios.NOFLSH, *before[4:]]
     termios.tcsetattr(terminal, termios.TCSADRAIN, quiet)
     try:
         yield
@@ -277,8 +281,9 @@ def _approval_keys() -> KeyBindings:
 class TerminalChat:
     """A conversation in a terminal, until the person leaves it.
 
-    ``new_chat`` makes the next chat for ``/new``. ``keys`` and ``output`` are those of ``prompt_toolkit``, by default
-    the terminal's. For ``raw`` and ``/raw``, set ``on_data`` of the chats' transport to :meth:`show_data`.
+    ``new_chat`` makes the next chat for ``/new``. ``files`` go with the first message. ``keys`` and ``output`` are
+    those of ``prompt_toolkit``, by default the terminal's. For ``raw`` and ``/raw``, set ``on_data`` of the chats'
+    transport to :meth:`show_data`.
     """
 
     def __init__(
@@ -288,6 +293,7 @@ class TerminalChat:
         console: Console,
         *,
         raw: bool = False,
+        files: Sequence[FileUIPart] = (),
         keys: Input | None = None,
         output: Output | None = None,
     ) -> None:
@@ -296,7 +302,7 @@ class TerminalChat:
         self._console = console
         self._raw = raw
         self._decode = codecs.getincrementaldecoder("utf-8")("replace").decode
-        self._files: list[FileUIPart] = []
+        self._files = list(files)
         self._tools: dict[str, str] = {}
         names = [command.split()[0] for command in _COMMANDS]
         self._prompt: PromptSession[str] = PromptSession(
@@ -309,6 +315,8 @@ class TerminalChat:
     async def run(self, *, resume: bool = False) -> None:
         """Talk until the person leaves; with ``resume``, begin with an answer that is being written."""
         self._console.print(Text("Ctrl-C stops an answer, Ctrl-D leaves, /help shows what else there is.", "dim"))
+        for file in self._files:
+            self._announce(str(file.get("filename")))
         with contextlib.suppress(EOFError):  # Ctrl-D at a question
             await self._converse(resume=resume)
         await self._chat.aclose()
@@ -333,8 +341,8 @@ class TerminalChat:
             return None
 
     async def _obey(self, line: str) -> bool:
-        """Do what a line says; tell whether to go on."""
-        command, _, rest = line.strip().partition(" ")
+        """Do what a line says; tell whether to continue."""
+        command, _, rest = line.rstrip().partition(" ")
         match command:
             case "/quit" | "/exit":
                 return False
@@ -366,11 +374,16 @@ class TerminalChat:
         if not path:
             raise UnusableFile("/file needs the path of a file")
         self._files.append(file_part(Path(path).expanduser()))
-        self._console.print(Text(f"{path} goes with the next message.", "dim"))
+        self._announce(path)
+
+    def _announce(self, file: str) -> None:
+        self._console.print(Text(printable(f"{file} goes with the next message."), "dim"))
 
     async def _send(self, line: str) -> None:
-        if line.startswith("/") and " " not in line and line[1:].isalpha():
-            self._console.print(Text(f"There is no {printable(line)}; /help shows what there is.", "red"))
+        command = line.partition(" ")[0]
+        if command.startswith("/") and command[1:].isalpha():
+            hint = "/help lists the commands. With a space before it, the line is sent as a message."
+            self._console.print(Text(f"There is no command {printable(command)}. {hint}", "red"))
         elif line.strip() or self._files:
             files, self._files = self._files, []
             await self._show(lambda: self._chat.send(line.strip() or None, files=files))

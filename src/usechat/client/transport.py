@@ -5,7 +5,7 @@ those of the AI SDK's own client: a POST with the history, a GET of ``{url}/{cha
 
 Three things are added to what the JavaScript client does. A body that is no event stream is an error that says what it
 was, where JavaScript shows an empty answer. And an answer that is closed before its end is stopped on the server with
-``POST {url}/{chat id}/stop``, if the server has that route: closing the connection alone lets a resumable run go on.
+``POST {url}/{chat id}/stop``, if the server has that route: closing the connection alone lets a resumable run continue.
 Before files are sent, a server that has the route ``limits`` beside ``{url}`` is asked for its limits: a file that
 exceeds them is not sent.
 """
@@ -16,7 +16,7 @@ import functools
 import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from types import TracebackType
-from typing import Any, Final, Self, TypeAlias, TypeVar
+from typing import Any, Final, Protocol, Self, TypeAlias, TypeVar
 from urllib.parse import quote, urlsplit, urlunsplit
 
 import httpx2
@@ -180,7 +180,7 @@ class HttpChatTransport(Relay):
         Raises :class:`~usechat.errors.TransportError` now or while the chunks are read, and
         :class:`~usechat.errors.RemoteProtocolError` for a chunk that is not legal.
         """
-        await self._check_files(request)
+        await check_files(request, self)
         merged = msgspec.structs.replace(request, body={**self._body, **request.body})
         content = json_text(plain_json(self._prepare_body(merged))).encode()
         sent = {"content-type": "application/json", **self._request_headers(), **headers}
@@ -224,28 +224,6 @@ class HttpChatTransport(Relay):
             return msgspec.json.decode(content, type=kind)
         except msgspec.DecodeError:
             return None
-
-    async def _check_files(self, request: ChatRequest) -> None:
-        """Raise ``FileTooLarge`` if the server would refuse the files of the user's message."""
-        held = [file for file in request.files if str(file.get("url", "")).startswith("data:")]
-        if not held:
-            return
-        try:
-            limits = await self.limits()
-        except TransportError:  # the request itself reports that
-            return
-        if limits is None:
-            return
-        if len(held) > limits.maximum_files:
-            raise FileTooLarge(f"{len(held)} files; {self.url} takes at most {limits.maximum_files}", url=self.url)
-        for file in held:
-            if len(file["url"]) > limits.maximum_file_bytes:
-                name = file.get("filename", "the file")
-                most = limits.maximum_file_bytes * 3 // 4
-                raise FileTooLarge(f"{name} is too large: {self.url} takes files of {most} bytes", url=self.url)
-        if sum(len(file["url"]) for file in held) > limits.maximum_bytes:
-            most = limits.maximum_bytes * 3 // 4
-            raise FileTooLarge(f"the files are too large: {self.url} takes {most} bytes in all", url=self.url)
 
     async def stop(self, chat_id: str) -> bool:
         """Stop the answer of a chat on the server; tell whether the server has a route for it and did so."""
@@ -357,6 +335,39 @@ async def retried(
         await asyncio.sleep(pause)
         pause *= 2
     raise AssertionError("unreachable")
+
+
+class DescribedServer(Protocol):
+    """A server that can be asked how much one request may hold."""
+
+    url: str
+
+    async def limits(self) -> ServedLimits | None:
+        """Return how much one request may hold; ``None`` if the server does not say."""
+
+
+async def check_files(request: ChatRequest, server: DescribedServer) -> None:
+    """Raise ``FileTooLarge`` if the server would refuse the files of the user's message."""
+    held = [file for file in request.files if str(file.get("url", "")).startswith("data:")]
+    if not held:
+        return
+    try:
+        limits = await server.limits()
+    except TransportError:  # the request itself reports that
+        return
+    if limits is None:
+        return
+    url = server.url
+    if len(held) > limits.maximum_files:
+        raise FileTooLarge(f"{len(held)} files; {url} takes at most {limits.maximum_files}", url=url)
+    for file in held:
+        if len(file["url"]) > limits.maximum_file_bytes:
+            name = file.get("filename", "the file")
+            most = limits.maximum_file_bytes * 3 // 4
+            raise FileTooLarge(f"{name} is too large: {url} takes files of {most} bytes", url=url)
+    if sum(len(file["url"]) for file in held) > limits.maximum_bytes:
+        most = limits.maximum_bytes * 3 // 4
+        raise FileTooLarge(f"the files are too large: {url} takes {most} bytes in all", url=url)
 
 
 @functools.cache

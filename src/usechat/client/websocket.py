@@ -3,6 +3,9 @@
 One socket carries any number of answers. A client sends ``send``, ``resume`` and ``abort`` frames; the server answers
 with ``start``, numbered ``chunk`` frames and ``end``, or with ``no-active`` or ``error``. One task reads the socket and
 gives each frame to the answer that it belongs to.
+
+What a usechat server says about itself it says over HTTP: its agents, and the limits that files are compared with
+before they are sent. A socket at ``…/api/chat/ws`` belongs to the endpoint ``…/api/chat``.
 """
 
 import asyncio
@@ -10,10 +13,10 @@ import contextlib
 import ssl
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from types import TracebackType
-from typing import Any, Self, TypeAlias
+from typing import Any, Final, Self, TypeAlias
 
 from usechat.client.relay import Relay
-from usechat.client.transport import Headers, retried
+from usechat.client.transport import Headers, HttpChatTransport, ServedAgent, ServedLimits, check_files, retried
 from usechat.errors import (
     AnswerTimedOut,
     ConnectionLost,
@@ -33,6 +36,7 @@ from usechat.protocol.values import json_text, plain_json, read_json
 __all__ = ["WebSocketChatTransport"]
 
 _Frame: TypeAlias = dict[str, Any]
+_HTTP: Final = {"ws": "http", "wss": "https"}
 
 
 class WebSocketChatTransport(Relay):
@@ -82,7 +86,7 @@ class WebSocketChatTransport(Relay):
     ) -> None:
         scheme, _, rest = url.partition("://")
         scheme = {"http": "ws", "https": "wss"}.get(scheme.lower(), scheme.lower())
-        if scheme not in ("ws", "wss") or not rest or "#" in rest:
+        if scheme not in _HTTP or not rest or "#" in rest:
             raise InvalidAddress(
                 f"{url!r} is not the URL of a WebSocket; give a URL such as ws://localhost:8000/api/chat"
             )
@@ -98,6 +102,14 @@ class WebSocketChatTransport(Relay):
         self._ssl = ssl_context
         super().__init__(pass_on)
         self._maximum = maximum_frame_bytes
+        self._http = HttpChatTransport(
+            f"{_HTTP[scheme]}://{_endpoint(rest)}",
+            headers=lambda: {**self._handshake_headers, **self._frame_headers()},
+            connect_timeout=connect_timeout,
+            idle_timeout=idle_timeout,
+            retries=retries,
+            verify=True if ssl_context is None else ssl_context,
+        )
         self._connection: _Connection | None = None
         self._opening = asyncio.Lock()
 
@@ -114,9 +126,19 @@ class WebSocketChatTransport(Relay):
         connection, self._connection = self._connection, None
         if connection is not None:
             await connection.aclose()
+        await self._http.aclose()
+
+    async def agents(self) -> list[ServedAgent]:
+        """Return the agents that the server offers; none if it is not a usechat server. The first is the default."""
+        return await self._http.agents()
+
+    async def limits(self) -> ServedLimits | None:
+        """Return how much one request may hold; ``None`` if the server does not say. It is asked once."""
+        return await self._http.limits()
 
     async def send_messages(self, request: ChatRequest, *, headers: Mapping[str, str] = {}) -> AsyncIterator[Chunk]:
         """Send a chat request and return the chunks of the answer; ``headers`` are sent with this request alone."""
+        await check_files(request, self)
         frame = {
             "type": "send",
             "id": request.chat_id,
@@ -205,6 +227,12 @@ class WebSocketChatTransport(Relay):
             raise
         finally:
             await connection.abort(answer)
+
+
+def _endpoint(address: str) -> str:
+    """Return the address of the endpoint that a socket belongs to."""
+    path, mark, query = address.partition("?")
+    return path.removesuffix("/").removesuffix("/ws") + mark + query
 
 
 class _SocketAnswer:

@@ -140,7 +140,7 @@ async def _failure(_turn: Turn, pace: float) -> Said:
 
 
 async def _counting(_turn: Turn, pace: float) -> Said:
-    yield "Reload the page now: the answer goes on where it was. Or press Stop: it ends on the server, too.\n\n"
+    yield "Reload the page now: the answer continues where it was. Or press Stop: it ends on the server, too.\n\n"
     for number in range(1, 121):
         yield f"{number} "
         await asyncio.sleep(6 * pace)

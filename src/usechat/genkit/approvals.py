@@ -5,17 +5,18 @@ the tool reads; a *response* is taken as the tool's output, and is validated aga
 a denial are both restarts with ``{approved: bool, reason?}``: that is what a Go tool with a typed resume value reads,
 and a response of our own invention would not fit the output schema. Tools that want something else need a mapping.
 
-JavaScript's ``defineInterrupt`` makes a tool that is interrupted each time it runs, so it needs a response. Neither the
-wire nor the schema tells it apart from a tool that interrupts itself: ``metadata.interrupt`` is what the author chose
-(or ``true``) in both cases, and both are listed as tools. So such tools are named: :func:`respond_to`.
+JavaScript's ``defineInterrupt`` makes a tool that is interrupted each time it runs, so it needs a response. The wire
+does not tell it apart from a tool that interrupts itself: ``metadata.interrupt`` is what the author chose (or ``true``)
+in both cases. So such tools are named: :func:`respond_to`. A reflection server does tell: it lists them with
+``metadata.tool.restartable: false`` and with the schema of the response (``@genkit-ai/ai`` 1.42.0).
 """
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from typing import Any, TypeAlias
 
 import msgspec
 
-__all__ = ["Approval", "MapApproval", "Respond", "Restart", "respond_to", "resume_with"]
+__all__ = ["Approval", "MapApproval", "Respond", "Restart", "respond_by_schema", "respond_to", "resume_with"]
 
 
 class Approval(msgspec.Struct, frozen=True):
@@ -69,6 +70,38 @@ def respond_to(tools: Collection[str]) -> MapApproval:
         return Respond(_decision(approval)) if approval.tool_name in tools else None
 
     return map_approval
+
+
+def respond_by_schema(schemas: Mapping[str, Mapping[str, Any]], otherwise: MapApproval | None) -> MapApproval:
+    """Return a mapping that answers tools by a response that fits their schema, unless ``otherwise`` says something.
+
+    A schema with one boolean gets the decision there; any other gets ``{approved, reason?}``.
+
+    >>> map_approval = respond_by_schema({"confirm": {"properties": {"confirmed": {"type": "boolean"}}}}, None)
+    >>> map_approval(Approval("confirm", {}, approved=True))
+    Respond(output={'confirmed': True})
+    """
+
+    def map_approval(approval: Approval) -> Restart | Respond | None:
+        mapped = otherwise(approval) if otherwise is not None else None
+        if mapped is not None or approval.tool_name not in schemas:
+            return mapped
+        return Respond(_fitting(approval, schemas[approval.tool_name]))
+
+    return map_approval
+
+
+def _fitting(approval: Approval, schema: Mapping[str, Any]) -> Any:
+    if schema.get("type") == "boolean":
+        return approval.approved
+    properties: Mapping[str, Any] = schema.get("properties", {})
+    booleans = [
+        name for name, each in properties.items() if isinstance(each, Mapping) and each.get("type") == "boolean"
+    ]
+    if len(booleans) != 1:
+        return _decision(approval)
+    reason = {"reason": approval.reason} if approval.reason and "reason" in properties else {}
+    return {booleans[0]: approval.approved} | reason
 
 
 def resume_with(approval: Approval, map_approval: MapApproval | None) -> Restart | Respond:

@@ -8,7 +8,7 @@ from typing import Any, Final
 import msgspec
 
 from usechat.errors import PublicError
-from usechat.genkit.wire import FlowFailure, failure_of
+from usechat.genkit.wire import STATUS_NAMES, FlowFailure, failure_of
 
 __all__ = [
     "BLOCKED",
@@ -119,7 +119,8 @@ def public_text(failure: FlowFailure) -> str:
     """
     text = failure.message.strip().removeprefix(f"{failure.status}: ")
     is_status = text.lower().replace(" ", "_") == failure.status.lower()
-    return "" if failure.status in _INTERNAL or is_status else text[:_MAXIMUM_PUBLIC_TEXT]
+    is_public = failure.status in STATUS_NAMES and failure.status not in _INTERNAL
+    return text[:_MAXIMUM_PUBLIC_TEXT] if is_public and not is_status else ""
 
 
 def not_genkit(url: str, code: int, headers: Mapping[str, str], first_bytes: bytes) -> PublicError:
@@ -148,7 +149,7 @@ def error_page(
         failure = FlowFailure("NOT_FOUND", f"HTTP {code}: the flow has moved to {location}; give that address")
     elif show_public and public_text(reported):
         return PublicError(describe(reported, show_public=True))
-    elif reported.status == "UNKNOWN":
+    elif reported.status == "UNKNOWN" or reported.status not in STATUS_NAMES:
         text = f"{url} answered with {_described(code, headers, body)}"
         failure = FlowFailure(STATUSES.get(code, "INTERNAL"), text)
     else:

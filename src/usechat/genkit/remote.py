@@ -13,7 +13,7 @@ import httpx2
 import msgspec
 
 from usechat.errors import CannotAnswer, InvalidAddress, PublicError
-from usechat.genkit.approvals import MapApproval
+from usechat.genkit.approvals import MapApproval, respond_by_schema
 from usechat.genkit.errors import FIRST_BYTES, error_page, not_genkit, unreachable, unreadable
 from usechat.genkit.inputs import AsyncInputBuilder, FlowInput, InputBuilder, history_input, messages_input
 from usechat.genkit.schemas import input_for
@@ -67,7 +67,8 @@ class RemoteFlow:
         self._idle_timeout = idle_timeout
         self._show_public = show_public
         self._reflection = reflection
-        self._found_input: InputBuilder | None = None
+        self._actions: Mapping[str, Any] | None = None
+        self._found_input: InputBuilder = history_input
 
     @property
     def default_input(self) -> InputBuilder | AsyncInputBuilder:
@@ -75,32 +76,40 @@ class RemoteFlow:
         return history_input if self._reflection is None else self._build_input
 
     async def _build_input(self, turn: Turn, *, map_approval: MapApproval | None = None) -> FlowInput:
-        if self._found_input is None:
-            self._found_input = await self._find_input()
-        build_input = self._found_input or history_input
-        return messages_input(turn, map_approval=map_approval) if build_input is messages_input else build_input(turn)
+        if self._actions is None and (actions := await self._list_actions()) is not None:
+            self._actions, self._found_input = actions, self._find_input(actions)
+        if self._found_input is not messages_input:
+            return self._found_input(turn)
+        return messages_input(turn, map_approval=respond_by_schema(_interrupts(self._actions or {}), map_approval))
 
-    async def _find_input(self) -> InputBuilder | None:
-        """Return the builder for the flow's schema; ``None`` if the reflection server does not answer.
+    async def _list_actions(self) -> Mapping[str, Any] | None:
+        """Return what the reflection server lists; ``None`` if it does not answer.
 
         Genkit's reflection API lists all actions with their schemas at ``/api/actions``. It is a server of its own,
         which a Genkit process starts in development (``GENKIT_ENV=dev``); flow servers do not have that route
         (``@genkit-ai/core`` 1.42.0, ``genkit`` 0.12.0). It takes no token, so none is sent.
         """
-        name = urlsplit(self._url).path.strip("/").rpartition("/")[2]
-        address = f"{(self._reflection or '').rstrip('/')}/api/actions"
+        address = self._list_address
         try:
             async with httpx2.AsyncClient(timeout=_SCHEMA_TIMEOUTS, verify=_verification(address)) as client:
                 response = await client.get(address)
-            actions = msgspec.json.decode(response.raise_for_status().content, type=dict[str, Any])
+            return msgspec.json.decode(response.raise_for_status().content, type=dict[str, Any])
         except (httpx2.HTTPError, msgspec.DecodeError) as error:
             reason = str(error).partition("\n")[0] or type(error).__name__
             _logger.warning("%s does not list the actions of Genkit, so the input is #history: %s", address, reason)
             return None
+
+    @property
+    def _list_address(self) -> str:
+        return f"{(self._reflection or '').rstrip('/')}/api/actions"
+
+    def _find_input(self, actions: Mapping[str, Any]) -> InputBuilder:
+        """Return the builder for the flow's schema."""
+        name = urlsplit(self._url).path.strip("/").rpartition("/")[2]
         action = actions.get(f"/flow/{name}")
         schema = action.get("inputSchema") if isinstance(action, dict) else None
         if not isinstance(schema, dict):
-            _logger.warning("%s has no schema of the flow %s, so the input is #history", address, name)
+            _logger.warning("%s has no schema of the flow %s, so the input is #history", self._list_address, name)
             return history_input
         try:
             return input_for(name, schema)
@@ -209,6 +218,17 @@ class _StreamRequest:
             raise error_page(self._url, response.status_code, response.headers, body, show_public=self._show_public)
         self.stream_id = response.headers.get(_STREAM_ID, self.stream_id)
         return True
+
+
+def _interrupts(actions: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
+    """Return the tools that are never restarted, each with the schema of its response."""
+    found: dict[str, Mapping[str, Any]] = {}
+    for action in actions.values():
+        match action:
+            case {"name": str(name), "metadata": {"tool": {"restartable": False}}}:
+                schema = action.get("outputSchema")
+                found[name.rpartition("/")[2]] = schema if isinstance(schema, dict) else {}
+    return found
 
 
 def _is_http(url: str) -> bool:

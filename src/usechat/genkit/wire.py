@@ -12,7 +12,39 @@ from typing import Any, Final, TypeAlias
 
 import msgspec
 
-__all__ = ["FlowChunk", "FlowEvent", "FlowFailure", "FlowResult", "StreamReader", "UnknownFrame", "failure_of"]
+__all__ = [
+    "STATUS_NAMES",
+    "FlowChunk",
+    "FlowEvent",
+    "FlowFailure",
+    "FlowResult",
+    "StreamReader",
+    "UnknownFrame",
+    "failure_of",
+]
+
+STATUS_NAMES: Final = frozenset(
+    {
+        "OK",
+        "CANCELLED",
+        "UNKNOWN",
+        "INVALID_ARGUMENT",
+        "DEADLINE_EXCEEDED",
+        "NOT_FOUND",
+        "ALREADY_EXISTS",
+        "PERMISSION_DENIED",
+        "UNAUTHENTICATED",
+        "RESOURCE_EXHAUSTED",
+        "FAILED_PRECONDITION",
+        "ABORTED",
+        "OUT_OF_RANGE",
+        "UNIMPLEMENTED",
+        "INTERNAL",
+        "UNAVAILABLE",
+        "DATA_LOSS",
+    }
+)
+"""The statuses of Genkit, which are those of gRPC. An error with another one is not Genkit's."""
 
 MAXIMUM_FRAME: Final = 16 * 1024 * 1024
 """The largest frame, in bytes. Media is sent as data URLs, so it is large."""
@@ -70,7 +102,7 @@ class StreamReader:
     def __init__(self) -> None:
         self.ended = False
         self.is_genkit = False
-        """Whether one of the frames was Genkit's. Unknown frames are not, nor those that are not JSON."""
+        """Whether one of the frames was Genkit's. Unknown frames are not, nor errors with a status of their own."""
         self._line = bytearray()
         self._frame: list[str] = []
         self._has_prefix = False  # whether the frame began with `data:` or `error:`
@@ -121,18 +153,24 @@ class StreamReader:
         self._frame, self._size = [], 0
         event = _event_of(text, is_framed=self._has_prefix) if text and not self.ended else None
         if event is not None:
-            yield from self._end(event)
+            # With status 200, Genkit reports errors in frames, or with its name for their status.
+            is_nameless = isinstance(event, FlowFailure) and event.status == "UNKNOWN" and not self._has_prefix
+            yield from self._end(event, is_readable=not is_nameless)
         elif text and not self.ended and not cut:  # a truncated frame is not reported twice
             not_json = FlowFailure("DATA_LOSS", f"a frame is not JSON: {text[:200]}")
             yield from self._end(not_json, is_readable=False)
 
     def _end(self, event: FlowEvent, *, is_readable: bool = True) -> Iterator[FlowEvent]:
         if not self.ended:
-            self.is_genkit = self.is_genkit or (is_readable and not isinstance(event, UnknownFrame))
+            self.is_genkit = self.is_genkit or (is_readable and not _is_foreign(event))
             self.ended = isinstance(event, FlowResult | FlowFailure)
             if self.ended:
                 self._line, self._frame, self._size = bytearray(), [], 0
             yield event
+
+
+def _is_foreign(event: FlowEvent) -> bool:
+    return isinstance(event, UnknownFrame) or (isinstance(event, FlowFailure) and event.status not in STATUS_NAMES)
 
 
 def failure_of(value: Any) -> FlowFailure:

@@ -1,7 +1,7 @@
 """Flow runs and the turns of a chat that they answer.
 
 A flow run may outlive a turn. While it runs, the user can send another message; that message starts a new turn, and the
-run goes on in it: it is *handed over*. So the run is not driven by a turn. It has a task of its own
+run continues in it: it is *handed over*. So the run is not driven by a turn. It has a task of its own
 (:class:`FlowTurns`), and each turn reads its share of the run's events (:class:`FlowTurn`), as the event source and the
 adapter of an :class:`~usechat.sources.AdapterSource`:
 
@@ -22,7 +22,7 @@ adapter of an :class:`~usechat.sources.AdapterSource`:
 - A turn ends when the flow has ended and its runtime's task is done, so that the next turn finds a run that has come to
   rest. Stopping a turn stops the flow before the turn ends.
 
-:class:`FlowChats` remembers, per chat, the run that is going on or the paused runtime that the next message resumes.
+:class:`FlowChats` remembers, per chat, the run that is running or the paused runtime that the next message resumes.
 """
 
 import asyncio
@@ -55,7 +55,7 @@ STOP_SECONDS: Final = 5.0
 """How long a runtime may take to end once its flow has ended or was stopped; then its task is cancelled."""
 
 ORPHAN_SECONDS: Final = 30.0
-"""How long a flow goes on between two turns; the second may never come."""
+"""How long a flow continues between two turns; the second may never come."""
 
 MAXIMUM_EVENTS_BETWEEN: Final = 10_000
 
@@ -140,7 +140,7 @@ class FlowTurns:
         self._delivery.deliver(message, message_id)
 
     def end_turn(self, *, stop: bool) -> None:
-        """Let the turn that reads the events end soon, and either stop the flow or let it go on for the next turn."""
+        """End the turn that reads the events soon, and either stop the flow or let it run for the next turn."""
         if self._is_read:
             self._wanted = Abort if stop else Finish
             self._wake.set()
@@ -224,7 +224,7 @@ class FlowTurns:
             self._stop_runtime()
 
     async def _last_items(self) -> Iterable[Item]:
-        """Return what ends the turn. A flow that goes on is handed over; the run of the turn adds the ending then."""
+        """Return what ends the turn. A flow that continues is handed over; the run of the turn adds the ending then."""
         if self._broken is not None:
             raise self._broken
         if not self.adapter.ended and self._wanted is Abort:
@@ -440,7 +440,7 @@ IDLE_SECONDS: Final = 3_600.0
 
 
 class FlowChat:
-    """One chat: the flow run that is going on, or the paused runtime that the next message resumes."""
+    """One chat: the flow run that is running, or the paused runtime that the next message resumes."""
 
     def __init__(self) -> None:
         self.flow: FlowTurns | None = None

@@ -59,12 +59,7 @@ class FlowInputs:
         """
         given = {**turn.body, **mapped_values(self._mapping, turn)}
         if flow is not None:
-            keys = self.prepare(flow)
-            if keys.guessed is not None:
-                given.setdefault(keys.guessed, turn.text)
-            if missing := sorted(keys.required - given.keys()):
-                names = ", ".join(f"“{name}”" for name in missing)
-                raise PublicError(f"The flow needs {names}, and the request does not have it.")
+            given = self._complete(flow, given, turn.text)
         return {
             **given,
             "message": turn.text,
@@ -74,9 +69,21 @@ class FlowInputs:
         }
 
     def with_text(self, flow: FlowDefinition, given: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the input that another process gave for a flow; the one key that has no source gets its message."""
-        guessed, text = self.prepare(flow).guessed, given.get("message")
-        return {guessed: text, **given} if guessed is not None and isinstance(text, str) else dict(given)
+        """Return the input that another process gave for a flow; the one key that has no source gets its message.
+
+        Raises :class:`~usechat.errors.PublicError` as :meth:`of` does.
+        """
+        return self._complete(flow, given, given.get("message"))
+
+    def _complete(self, flow: FlowDefinition, given: Mapping[str, Any], text: Any) -> dict[str, Any]:
+        keys = self.prepare(flow)
+        completed = dict(given)
+        if keys.guessed is not None and isinstance(text, str):
+            completed.setdefault(keys.guessed, text)
+        if missing := sorted(keys.required - completed.keys()):
+            names = ", ".join(f"“{name}”" for name in missing)
+            raise PublicError(f"The flow needs {names}, and the request does not have it.")
+        return completed
 
 
 class _InputKeys:

@@ -130,7 +130,7 @@ class OpenHarnessChatTransport:
         return chat
 
     async def _join(self, chat: FlowChat, flow: FlowTurns, context: TurnContext) -> bool:
-        """Go on with the flow that runs; return whether that answered the turn."""
+        """Continue the flow that runs; return whether that answered the turn."""
         turn = context.turn
         if flow.is_abandoned or flow.is_released:
             return False

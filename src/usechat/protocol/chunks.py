@@ -209,7 +209,7 @@ class ToolOutputAvailableChunk(ChunkBase, frozen=True, tag_field="type", tag="to
 
 
 class ToolOutputErrorChunk(ChunkBase, frozen=True, tag_field="type", tag="tool-output-error"):
-    """A tool failed; the turn goes on."""
+    """A tool failed; the turn continues."""
 
     tool_call_id: str
     error_text: str

@@ -359,7 +359,7 @@ class MessageBuilder:
 
 
 def _continued(message: object) -> Mapping[str, Any] | None:
-    """Return the message if it is the assistant's; raise if it is none that a builder can go on with."""
+    """Return the message if it is the assistant's; raise if it is none that a builder can continue."""
     if not isinstance(message, Mapping):
         raise LocalProtocolError(f"message must be an object with id, role and parts, not {json_kind(message)}")
     if message.get("role") != "assistant":

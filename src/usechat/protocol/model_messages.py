@@ -22,8 +22,8 @@ adapter uses both, and turns the outcome into the input of its framework::
 
     history = repair_messages(model_messages(turn.messages))
 
-Keys are spelled as in the AI SDK (``toolCallId``); optional keys are absent, never ``None``. Values are shared with the
-messages they came from, not copied.
+Keys are spelled as in the AI SDK (``toolCallId``). Optional keys are absent, and ``None`` only where the npm function
+passes a ``null`` on. Values are shared with the messages they came from, not copied.
 """
 
 import ipaddress
@@ -253,9 +253,9 @@ _SINCE: Final[Mapping[str, int]] = {
 
 _DENIED: Final = "Tool call execution denied."
 _UNAVAILABLE: Final = "Tool output omitted because the tool is no longer available."
-_HAS_OUTPUT: Final = frozenset({"output-available", "output-error"})
-_FINISHED: Final = frozenset({"approval-responded", "output-error", "output-denied"})
-_UNFINISHED: Final = frozenset({"input-streaming", "input-available"})
+_HAS_OUTPUT: Final = ("output-available", "output-error")
+_FINISHED: Final = ("approval-responded", "output-error", "output-denied")
+_UNFINISHED: Final = ("input-streaming", "input-available")
 _CONTENT: Final = frozenset({"text", "reasoning", "file"})
 
 
@@ -278,8 +278,9 @@ def model_messages(
     else ``json``. ``sdk`` is the major release to mirror.
 
     Raises :class:`~usechat.errors.InvalidMessages` where the npm function throws: for an unknown role and, with 7, for
-    a file whose URL is not absolute; also for a part that lacks a key it cannot be without. A URL stays spelled as it
-    is, where 7 makes a ``URL`` object of it.
+    a file whose URL is not absolute. There are two differences. A part that ``validateUIMessages`` refuses, because a
+    required key is missing or has a value of another type, raises ``InvalidMessages`` if that key is read; the npm
+    function passes on what it finds. A URL stays spelled as it is; 7 makes a ``URL`` object of it.
 
     >>> call = {"type": "tool-add", "toolCallId": "c1", "state": "output-available", "input": {"a": 1}, "output": 3}
     >>> parts = [{"type": "step-start"}, call, {"type": "step-start"}, {"type": "text", "text": "Three."}]
@@ -294,10 +295,11 @@ def model_messages(
     if sdk not in ("5", "6", "7"):
         raise UnknownRelease(f"{sdk!r} is not a major release of the AI SDK; give 5, 6 or 7")
     conversion = _Conversion(int(sdk), ignore_incomplete_tool_calls, convert_data_part, tools or {})
-    last_user = max((number for number, message in enumerate(messages) if message["role"] == "user"), default=-1)
+    found = [_UIPart(message, f"messages[{number}]") for number, message in enumerate(messages)]
+    last_user = max((number for number, message in enumerate(found) if message.string("role") == "user"), default=-1)
     converted: list[Any] = []
-    for number, message in enumerate(messages):
-        converted += conversion.message(message, f"messages[{number}]", before_user=number < last_user)
+    for number, message in enumerate(found):
+        converted += conversion.message(message, before_user=number < last_user)
     return converted
 
 
@@ -316,6 +318,9 @@ class _UIPart:
         names = {key: key for key in keys} | renamed
         return {new: self.value[old] for new, old in names.items() if old in self.value}
 
+    def not_null(self, **renamed: str) -> _Json:
+        return {new: found for new, old in renamed.items() if (found := self.value.get(old)) is not None}
+
     def string(self, key: str) -> str:
         return cast("str", self._checked(key, str, "a string"))
 
@@ -328,6 +333,10 @@ class _UIPart:
         """Return the first provider metadata that is there, as the ``providerOptions`` of a model message."""
         found = next((found for key in keys if (found := self.object(key)) is not None), None)
         return {} if found is None else {"providerOptions": found.value}
+
+    def options_or_null(self) -> _Json:
+        """Return the provider metadata as ``providerOptions``; ``None`` is kept, as the npm function does here."""
+        return self.options("providerMetadata") or self.present(providerOptions="providerMetadata")
 
     def parts(self) -> list["_UIPart"]:
         found: list[Any] = self._checked("parts", list, "a list of parts")
@@ -369,13 +378,9 @@ class _Conversion:
     def has(self, behaviour: str) -> bool:
         return self.major >= _SINCE[behaviour]
 
-    def message(self, message: UIMessage, path: str, *, before_user: bool) -> Iterator[_Json]:
-        parts = [
-            part
-            for part in _UIPart(message, path).parts()
-            if not part.is_tool or self.keeps(part, before_user=before_user)
-        ]
-        match cast("str", message["role"]):
+    def message(self, message: _UIPart, *, before_user: bool) -> Iterator[_Json]:
+        parts = [part for part in message.parts() if not part.is_tool or self.keeps(part, before_user=before_user)]
+        match message.string("role"):
             case "system":
                 yield _system_message(parts)
             case "user":
@@ -383,7 +388,7 @@ class _Conversion:
             case "assistant":
                 yield from self.assistant_messages(parts)
             case role:
-                path = f"{path}.role"
+                path = f"{message.path}.role"
                 raise InvalidMessages(f"{path} must be 'system', 'user' or 'assistant', not {role!r}", path=path)
 
     def keeps(self, call: _UIPart, *, before_user: bool) -> bool:
@@ -401,12 +406,14 @@ class _Conversion:
         return {"role": "user", "content": [said for part in parts for said in self.user_content(part)]}
 
     def user_content(self, part: _UIPart) -> Iterator[_Json]:
-        if part.kind == "text":
-            yield _text(part)
-        elif part.kind == "file":
-            yield self.file(part) | part.options("providerMetadata")
+        if part.kind in ("text", "file"):
+            yield self.text_or_file(part)
         elif part.kind.startswith("data-"):
             yield from self.data(part)
+
+    def text_or_file(self, part: _UIPart) -> _Json:
+        """Return what a user said; in a steering message everything but text counts as a file."""
+        return _text(part) if part.kind == "text" else self.file(part) | part.options("providerMetadata")
 
     def data(self, part: _UIPart) -> Iterator[_Json]:
         said = self.convert_data_part(cast("DataUIPart", part.value)) if self.convert_data_part else None
@@ -430,7 +437,7 @@ class _Conversion:
             elif part.kind == "steering-message" and self.has("steering-message"):
                 yield from self.step_messages(step)
                 step = []
-                yield self.user_message(part.parts())
+                yield {"role": "user", "content": [self.text_or_file(said) for said in part.parts()]}
             elif self.is_content(part):
                 step.append(part)
         yield from self.step_messages(step)
@@ -456,13 +463,13 @@ class _Conversion:
         if part.kind == "text":
             yield _text(part)
         elif part.kind == "reasoning":
-            yield {"type": "reasoning", "text": part.string("text"), **part.options("providerMetadata")}
+            yield {"type": "reasoning", "text": part.string("text"), **part.options_or_null()}
         elif part.kind == "file":
             options = part.options("providerMetadata") if self.has("options-of-assistant-files") else {}
             yield self.file(part) | options
         elif part.kind == "reasoning-file":
             described = {"mediaType": part.string("mediaType"), "data": _url_data(part)}
-            yield {"type": "reasoning-file", **described, **part.options("providerMetadata")}
+            yield {"type": "reasoning-file", **described, **part.options_or_null()}
         elif part.kind == "custom":
             yield {"type": "custom", "kind": part.string("kind"), **part.options("providerMetadata")}
         elif part.is_tool:
@@ -490,8 +497,7 @@ class _Conversion:
             **(call.present("providerExecuted") if self.is_read_in_full(call) else {}),
             **call.options(*own, *(results if state == "output-error" else [])),
         }
-        approval = call.object("approval")
-        if approval is not None and self.has("approvals"):
+        if (approval := self.approval(call)) is not None:
             yield self.approval_request(call, approval)
         if self.is_provider_executed(call) and state in _HAS_OUTPUT:
             yield _result(call, self.output(call, "error-json"), *results, *own)
@@ -501,6 +507,9 @@ class _Conversion:
             return call.present("input")
         return call.present("input") if call.get("input") is not None else call.present(input="rawInput")
 
+    def approval(self, call: _UIPart) -> _UIPart | None:
+        return call.object("approval") if self.has("approvals") else None
+
     def approval_request(self, call: _UIPart, approval: _UIPart) -> _Json:
         request = {
             "type": "tool-approval-request",
@@ -508,16 +517,17 @@ class _Conversion:
             "toolCallId": call.string("toolCallId"),
         }
         if self.has("approval-details"):
-            request |= approval.present("isAutomatic", reason="requestReason")
-        return request | approval.present("inputSchemaInput", "signature")
+            request |= approval.present("isAutomatic") | approval.not_null(reason="requestReason")
+        return request | approval.present("inputSchemaInput") | approval.not_null(signature="signature")
 
     def tool_content(self, call: _UIPart) -> Iterator[_Json]:
         """Yield what the tool message has of a call: the approval response and our result."""
         state = call.string("state")
-        approval = call.object("approval") if self.has("approvals") else None
+        approval = self.approval(call)
         if approval is not None and approval.get("approved") is not None:
             yield _approval_response(call, approval)
-            if state == "approval-responded" and not approval.get("approved") and self.has("denials-have-results"):
+            denied = state == "approval-responded" and approval.get("approved") is False
+            if denied and self.has("denials-have-results"):
                 yield _result(call, {"type": "execution-denied", **approval.present("reason")}, "callProviderMetadata")
         if self.is_provider_executed(call):
             return
@@ -604,6 +614,7 @@ def repair_messages(messages: Sequence[ModelMessage]) -> list[ModelMessage]:
     | a provider's own result that is not in the message of its call | Anthropic | is moved |
     | input that is no object | Anthropic, Gemini | becomes ``{"input": …}``; if there is none, ``{}`` |
     | empty text, reasoning, content | Anthropic, Gemini | is dropped; but what carries ``providerOptions`` stays |
+    | ``providerOptions`` that are ``None`` | AI SDK 5, 6 | are dropped |
     | a system message behind others | Anthropic, Gemini | is moved to the front |
     | a call behind another assistant message | Gemini | consecutive assistant messages become one |
     | a call as the first message | Gemini | gets a user message in front, which says that the history was cut |
@@ -634,7 +645,7 @@ def repair_messages(messages: Sequence[ModelMessage]) -> list[ModelMessage]:
         elif message["role"] == "assistant":
             own = calls.get(number, [])
             said = [((number, index), part) for index, part in enumerate(message["content"]) if not _is_blank(part)]
-            said = [(position, part) for position, part in said if part["type"] not in _ABOUT_CALLS]
+            said = [(place, _without_null_options(part)) for place, part in said if part["type"] not in _ABOUT_CALLS]
             _append(others, message, _in_order([*said, *(entry for call in own for entry in call.assistant_entries())]))
             _append(others, {"role": "tool"}, _in_order([entry for call in own for entry in call.tool_entries()]))
     if others and any(part["type"] == "tool-call" and not _is_provider_executed(part) for part in others[0]["content"]):
@@ -658,7 +669,7 @@ class _CallPair:
 
     @property
     def is_answered(self) -> bool:
-        """Whether nothing is missing. A provider goes on with a call of its own once it gets the approval response."""
+        """Whether nothing is missing. A provider continues a call of its own once it gets the approval response."""
         sent = any(_is_provider_executed(response) for _, response in self.responses.values())
         return self.result is not None or (_is_provider_executed(self.part) and sent)
 
@@ -760,7 +771,11 @@ def _in_order(entries: list[_Entry]) -> list[_Json]:
 
 
 def _is_blank(part: _Json) -> bool:
-    return part["type"] in ("text", "reasoning") and not part["text"].strip() and "providerOptions" not in part
+    return part["type"] in ("text", "reasoning") and not part["text"].strip() and part.get("providerOptions") is None
+
+
+def _without_null_options(part: _Json) -> _Json:
+    return {key: value for key, value in part.items() if key != "providerOptions" or value is not None}
 
 
 def _is_provider_executed(call_or_response: _Json) -> bool:

@@ -257,7 +257,7 @@ class ToolResult(_Part, frozen=True):
 
 
 class ToolError(_Part, frozen=True):
-    """Report that a tool failed; the turn goes on. The text is shown to the user.
+    """Report that a tool failed; the turn continues. The text is shown to the user.
 
     >>> from usechat import MessageStream
     >>> stream = MessageStream(message_id="m1", sdk="7")

@@ -381,7 +381,7 @@ class Reframer:
         self._frames = FrameStream(stream, event_names=event_names)
         shows_responses = releases_for(sdk).knows("tool-approval-response")
         self._earlier = earlier_parts(earlier, shows_responses=shows_responses) if earlier else []
-        # A run that continues a message may go on in its last step.
+        # A run that continues a message may begin in its last step.
         self._may_hide_steps = not earlier and not continues
 
     def receive(self, frames: bytes) -> bytes:

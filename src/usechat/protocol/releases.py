@@ -167,7 +167,7 @@ DOWNGRADES: Final = (
     Downgrade(
         "an outcome or answer for a request that the page left unanswered in an earlier turn",
         "6, `any`",
-        "nothing: the page goes on asking, because its part would not validate with an outcome",
+        "nothing: the page keeps asking, because its part would not validate with an outcome",
     ),
     Downgrade(
         "an outcome or answer other than no for a call that the page denied in an earlier turn",

@@ -157,7 +157,7 @@ class ChatRequest(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def continues(self) -> UIMessage | None:
-        """The assistant message that the answer goes on with: the one ``message_id`` names, or else the last message.
+        """The assistant message that the answer continues: the one ``message_id`` names, or else the last message.
 
         A regenerated answer continues nothing.
         """

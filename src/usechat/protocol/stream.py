@@ -187,7 +187,7 @@ class MessageStream:
     :param send_reasoning: whether reasoning is sent at all.
     :param send_steps: whether there are steps: at the beginning, and where a ``Step`` part begins one. Steps that the
         protocol needs, such as that of text behind a tool's result, are sent in any case.
-    :param continues: the assistant message that this stream goes on with after a tool result or an approval. Its id is
+    :param continues: the assistant message that this stream continues after a tool result or an approval. Its id is
         kept and its open calls are known.
     :raises UnknownRelease: if ``sdk`` names no AI SDK release.
 
@@ -269,7 +269,7 @@ class MessageStream:
         """Return the chunks that this part takes; nothing once the stream has ended.
 
         :raises LocalProtocolError: if it is no part, if a field of it has the wrong type, or if no message id is known.
-            The stream can go on after that.
+            The stream can continue after that.
         """
         if part.__class__ is parts.Text or part.__class__ is parts.Reasoning:
             # The hot path: more text for a block that is open, which is the table's move from open to open.
@@ -462,7 +462,7 @@ class MessageStream:
             self._step.ended = True  # also before the first step: data that follows stands in a step
 
     def _is_held(self) -> bool:
-        """Tell whether the step must go on, because a call in it has no outcome; denied calls get theirs now."""
+        """Tell whether the step must continue, because a call in it has no outcome; denied calls get theirs now."""
         if not self._step.open:
             return False
         held = self._tools.holds_step()
@@ -471,7 +471,7 @@ class MessageStream:
         return held
 
     def _next_step(self) -> None:
-        """Begin a step, unless the current one is empty or must go on."""
+        """Begin a step, unless the current one is empty or must continue."""
         if (self._step.open and self._step.empty) or self._is_held():
             return
         self._finish_step()

@@ -1,7 +1,7 @@
 """Turn what tools did into chunks that are legal now, whatever was announced before.
 
 Sources are careless about tools. They report a result for a call that they never announced, announce a call twice, use
-an id again, stream half an input and go on, ask for an approval and never say what came of it. Clients are strict: a
+an id again, stream half an input and continue, ask for an approval and never say what came of it. Clients are strict: a
 chunk about a call that the page does not know ends the turn with an error, and a message whose parts contradict each
 other is refused when it comes back (``validateUIMessages``). ``ToolCalls`` stands between the two. It keeps one
 ``Call`` per tool part on the page, with the state that the page shows, and answers each part with the chunks that are
@@ -12,7 +12,7 @@ What it guarantees:
 1. **Every chunk is a move of the table** ``TOOL_TRANSITIONS``. ``Call.advance`` looks it up by the state of the call;
    the methods here ask the table first and complete the input, or say nothing, where the chunk is not legal.
 2. **One id on the wire is one call.** Readers look calls up by id, old ones in the whole message, so a second call
-   under the id of a settled one gets an id of its own (``c1-2``). Parts go on naming it by the source's id.
+   under the id of a settled one gets an id of its own (``c1-2``). Parts still name it by the source's id.
 3. **Every part validates.** An output of a call whose approval is pending implies the approval; a denial without
    a request gets its request and its answer, or becomes an error where the client knows no denials.
    A call that was denied, or whose input was refused, takes no later outcome.
@@ -228,7 +228,7 @@ class ToolCalls:
         return bool(self._shown)
 
     def restore(self, message: Mapping[str, Any]) -> None:
-        """Take over the calls of the assistant message that this stream continues; its last step goes on."""
+        """Take over the calls of the assistant message that this stream continues, in its last step."""
         for part in tool_parts_of(message):
             # Readers find the last part of an id first, so that is the one that later chunks refer to.
             call = call_of(part)

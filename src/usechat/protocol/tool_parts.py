@@ -291,7 +291,7 @@ class ToolParts:
         return [key for key, is_replaced in replaced.items() if is_replaced]
 
     def _restore(self) -> None:
-        """Go on with the inputs that were streaming when the message was last seen."""
+        """Continue the inputs that were streaming when the message was last seen."""
         for part in filter(is_tool, self._parts.current_step()):
             if part.get("state") == ToolState.INPUT_STREAMING.value:
                 options = {

@@ -510,7 +510,7 @@ class RunManager:
         return True
 
     async def finish_unread(self) -> None:
-        """Wait for the runs that are being stopped because nobody reads them; not for runs that may go on."""
+        """Wait for the runs that are being stopped because nobody reads them; not for runs that may continue."""
         if self._unread_timeout == 0:
             runs = [run for run in self._runs.values() if not run.log.readers]
             await asyncio.gather(*self._tasks, *[run.wait() for run in runs])

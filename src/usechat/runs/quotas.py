@@ -87,8 +87,16 @@ class QuotaKeeper:
         self._quotas = quotas
         self._counters = counters
 
-    async def admit(self, subject: str, run_id: str) -> None:
-        """Count a request that may start a run; raise ``TooManyRequests`` if a quota is exceeded."""
+    @property
+    def limits_runs(self) -> bool:
+        """Whether runs at once are limited."""
+        return self._quotas.concurrent_runs is not None
+
+    async def admit(self, subject: str, run_id: str, *, is_answered: bool = False) -> None:
+        """Count a request that may start a run; raise ``TooManyRequests`` if a quota is exceeded.
+
+        A chat that ``is_answered`` has a run: the request joins it, replaces it or waits for it, and is not one more.
+        """
         quotas = self._quotas
         if quotas.requests_per_minute is not None:
             total, left = await self._counters.count(f"requests:{subject}", 1, _MINUTE)
@@ -101,7 +109,7 @@ class QuotaKeeper:
                 raise TooManyRequests("Your quota for today is used up.", retry_after=left)
         if quotas.concurrent_runs is not None:
             held = await self._counters.hold(f"runs:{subject}", run_id, _LONGEST_RUN)
-            if held > quotas.concurrent_runs:
+            if held - is_answered > quotas.concurrent_runs:
                 await self.release(subject, run_id)
                 limit = quotas.concurrent_runs
                 raise TooManyRequests(f"More than {limit} messages at once. Please wait.", retry_after=_RETRY_RUNS)

@@ -8,7 +8,7 @@ If the run is lost or the store cannot be reached any more, the copy ends with a
 block and tool call, so that clients get a legal stream in any case.
 
 A turn whose agent process died may be restarted as another run (:mod:`usechat.runs.turns`). If clients have seen
-nothing of the lost run, the copy goes on with the new one. Otherwise their connections are reset: clients that resume
+nothing of the lost run, the copy continues the new one. Otherwise their connections are reset: clients that resume
 get the new run from its start, and no text twice.
 """
 
@@ -74,7 +74,7 @@ class RemoteRun:
             self._caught_up.set()
 
     async def _copy_one(self, run: RunInfo, store: RunStore) -> RunInfo | None:
-        """Copy a run to its end; return the run to go on with, if it was lost and restarted before it said anything."""
+        """Copy a run to its end; return the run to continue, if it was lost and restarted before it said anything."""
         try:
             self.continued = await store.continued(run)
             async with contextlib.aclosing(store.read(run)) as frames:

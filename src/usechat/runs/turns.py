@@ -13,8 +13,8 @@ from typing import Any, Protocol, runtime_checkable
 
 import msgspec
 
+from usechat.encoded_turns import decode_json, encode_json, identity_of, request_of, turn_fields
 from usechat.protocol.request import ChatRequest
-from usechat.protocol.values import json_text, json_value, read_json
 from usechat.runs.open_calls import secret_of_chat
 from usechat.runs.quotas import Quotas
 from usechat.runs.run import RunInfo
@@ -43,23 +43,21 @@ class QueuedTurn(msgspec.Struct, frozen=True):
 
     def encode(self) -> bytes:
         """Return the turn as JSON. What is not JSON in claims and path parameters is converted (``docs/values.md``)."""
+        asked = turn_fields(
+            self.request,
+            identity=self.identity,
+            headers=self.headers,
+            path_params=self.path_params,
+            query=self.query,
+        )
         fields = {
             "info": msgspec.to_builtins(self.info),
-            "request": {name: getattr(self.request, name) for name in ChatRequest.__struct_fields__},
-            "identity": None if self.identity is None else json_value(msgspec.to_builtins(self.identity)),
-            "headers": dict(self.headers),
-            "path_params": json_value(dict(self.path_params)),
-            "query": dict(self.query),
+            **asked,
             "secret": self.secret,
             "quotas": msgspec.to_builtins(self.quotas),
             "recording": self.recording,
         }
-        pending = self.request.pending_calls
-        fields["request"]["pending_calls"] = None if pending is None else sorted(pending)
-        try:
-            return msgspec.json.encode(fields)
-        except UnicodeEncodeError:  # a lone surrogate
-            return json_text(fields).encode()
+        return encode_json(fields)
 
     @classmethod
     def decode(cls, data: bytes) -> "QueuedTurn":
@@ -67,16 +65,11 @@ class QueuedTurn(msgspec.Struct, frozen=True):
 
         Messages keep keys that no type names. Raises ``ValueError`` or ``KeyError`` for anything else.
         """
-        try:
-            fields = msgspec.json.decode(data)
-        except msgspec.DecodeError:  # a lone surrogate
-            fields = read_json(data.decode())
-        request = {name: fields["request"][name] for name in ChatRequest.__struct_fields__ if name in fields["request"]}
-        pending, identity = request["pending_calls"], fields["identity"]
+        fields = decode_json(data)
         return cls(
             info=msgspec.convert(fields["info"], RunInfo),
-            request=ChatRequest(**request | {"pending_calls": None if pending is None else frozenset(pending)}),
-            identity=None if identity is None else msgspec.convert(identity, Identity),
+            request=request_of(fields["request"]),
+            identity=identity_of(fields["identity"]),
             headers=fields["headers"],
             path_params=fields["path_params"],
             query=fields["query"],

@@ -46,11 +46,11 @@ class Agents:
         """Whether a request can choose; if not, the field ``agent`` of its body is the application's own."""
         return len(self.entries) > 1
 
-    def choose(self, body: Mapping[str, Any], *, kept: str = "", continues: bool = False) -> str:
+    def choose(self, body: Mapping[str, Any], *, kept: str = "", continued: str = "") -> str:
         """Return the name of the agent that answers a request.
 
-        That is the one that the body names, otherwise the one that is ``kept`` with the chat, otherwise the first. An
-        answer that ``continues`` is continued by the agent that began it. Raises ``InvalidRequest`` for another name.
+        That is the one whose answer is ``continued``, otherwise the one that the body names, otherwise the one that is
+        ``kept`` with the chat, otherwise the first. Raises ``InvalidRequest`` if the body names another one.
         """
         names = [entry.name for entry in self.entries]
         if not self.are_several:
@@ -58,9 +58,7 @@ class Agents:
         wanted = body.get(FIELD)
         if wanted is not None and wanted not in names:
             raise InvalidRequest(f"the field agent names none of the agents: {', '.join(names)}")
-        if kept in names and (continues or wanted is None):
-            return kept
-        return names[0] if wanted is None else str(wanted)
+        return str(next(name for name in (continued, wanted, kept, names[0]) if name in names))
 
     async def open(self, name: str) -> Source | None:
         """Return what answers under a name, ``None`` if other processes do; a factory is called once per process."""

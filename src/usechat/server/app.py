@@ -88,7 +88,7 @@ class EndpointsApp:
         return self._app.routes
 
     def disconnect_readers(self) -> None:
-        """Disconnect all readers, so that their pages resume at another worker; runs go on.
+        """Disconnect all readers, so that their pages resume at another worker; runs continue.
 
         Call it in the event loop before a server exits that waits for open connections. With uvicorn this is automatic.
         """

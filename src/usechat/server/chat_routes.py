@@ -17,7 +17,9 @@ from starlette.routing import BaseRoute, Route
 
 from usechat.chats.blobs import Blob, stored_file_ids
 from usechat.chats.documents import document_json
-from usechat.chats.store import ChatRow, ChatStore, LoadedChat
+from usechat.chats.store import ChatStore
+from usechat.chats.transaction import ChatRow
+from usechat.chats.view import LoadedChat
 from usechat.errors import ChatNotFound, InvalidRequest
 from usechat.protocol.ui_messages import UIMessage
 from usechat.server.endpoints import Endpoints

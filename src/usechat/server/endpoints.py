@@ -126,7 +126,14 @@ class Endpoints:
         """The turns of stored chats, if chats are stored."""
         if chats is not None:
             patience = 0 if self.queue is None else self.queue.patience
-            self.stored = StoredTurns(chats, self.manager, hooks, keep=settings.keep_chats, patience=patience)
+            self.stored = StoredTurns(
+                chats,
+                self.manager,
+                hooks,
+                file_bytes=settings.history_file_bytes,
+                keep=settings.keep_chats,
+                patience=patience,
+            )
 
     async def report_feedback(self, feedback: Feedback) -> None:
         """Give the application what a person thinks of a message."""
@@ -244,7 +251,7 @@ class Endpoints:
         make_context = partial(self._context, request, identity)
         agent = await self._agent_for(asked, identity)
         source = await self._agents.open(agent)
-        await self._quotas.admit(info.subject, info.run_id)
+        await self._quotas.admit(info.subject, info.run_id, is_answered=await self._is_answered(info))
         try:
             if self.stored is None:
                 prepare = partial(self._prepare, asked, info, make_context)
@@ -263,11 +270,16 @@ class Endpoints:
             if not self.manager.has(info.run_id):  # refused, or it reads the answer of another run
                 await self._quotas.release(info.subject, info.run_id)
 
+    async def _is_answered(self, info: RunInfo) -> bool:
+        """Tell whether the chat of a new run is being answered for the same person, if that matters."""
+        latest = await self.manager.latest(info.chat_id) if self._quotas.limits_runs else None
+        return latest is not None and latest.state is RunState.RUNNING and latest.subject == info.subject
+
     async def _agent_for(self, asked: ChatRequest, identity: Identity) -> str:
-        kept = ""
+        kept = continued = ""
         if self._agents.are_several and self.stored is not None:
-            kept = await self.stored.agent_of(asked.chat_id, identity.subject)
-        return self._agents.choose(asked.body, kept=kept, continues=asked.continues is not None)
+            kept, continued = await self.stored.agents_of(asked, identity.subject)
+        return self._agents.choose(asked.body, kept=kept, continued=continued)
 
     def _context(self, request: Request, identity: Identity, asked: ChatRequest) -> TurnContext:
         return TurnContext(

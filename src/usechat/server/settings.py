@@ -47,7 +47,7 @@ def cancel_after(seconds: float) -> CancelAfter:
 
 
 def linger(policy: Disconnect | None, *, kept: bool) -> float | None:
-    """Return how many seconds a run goes on without a reader; ``None`` means to its end.
+    """Return how many seconds a run continues without a reader; ``None`` means to its end.
 
     Without a policy, a run whose log is ``kept`` waits for a page that is reloaded. Others stop: no page can come back.
     Raises :class:`~usechat.errors.InvalidSetting` for any other policy.
@@ -101,8 +101,10 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
         event_names: write an ``event:`` line with the type of the chunk before each; the AI SDK's readers ignore it.
         import_history: store the messages that a page has of a chat which the store does not know. They are untrusted
             input. By default only the new message is stored.
-        keep_chats: seconds after which a stored chat that nobody has changed is deleted; by default chats are kept.
-        plain_asgi: use nothing but ASGI, and nothing of uvicorn's internals (see ``docs/serving.md``).
+        history_file_bytes: how many bytes of stored files an agent gets with the history of a chat, the newest first. A
+            short text names each of the others in its place. Providers of models limit the size of a request.
+        keep_chats: seconds after which a stored chat is deleted in which nothing was said; by default chats are kept.
+        plain_asgi: use nothing but ASGI, and nothing of uvicorn's internals (see ``docs/deploy.md``).
 
     ``ChatApp`` and ``chat_response`` raise :class:`~usechat.errors.InvalidSetting` or
     :class:`~usechat.errors.UnknownRelease` for a value that makes no sense.
@@ -130,5 +132,6 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     websocket_requests: int = 32
     event_names: bool = False
     import_history: bool = False
+    history_file_bytes: int = 64 * 1024 * 1024
     keep_chats: float | None = None
     plain_asgi: bool = False

@@ -19,13 +19,15 @@ from urllib.parse import quote, unquote
 import msgspec
 from starlette.requests import HTTPConnection
 
+from usechat.chats.beginning import Answered, Begun, Busy, Joined
 from usechat.chats.blobs import FileUrls
 from usechat.chats.chat import Outcome, settled
 from usechat.chats.history import HistoryFunction
 from usechat.chats.meaning import request_over
 from usechat.chats.recording import AnswerBuilder, AnswerRecorder
-from usechat.chats.store import Answered, Begun, Busy, ChatStore, Claim, Joined, LostAnswer
+from usechat.chats.store import ChatStore
 from usechat.chats.titles import TitleFunction, ask_title
+from usechat.chats.transaction import Claim, LostAnswer
 from usechat.errors import (
     ChatBusy,
     ChatNotFound,
@@ -108,8 +110,6 @@ _REST_SECONDS: Final = 5.0
 """Seconds in which the run store must give the log of a dead worker; after that the answer is lost without it."""
 _CLEAN_UP: Final = 3600.0
 """The most seconds between two deletions of chats that are too old."""
-_LARGEST_FILES: Final = 64 * 1024 * 1024
-"""How many bytes of stored files an agent gets with its history; no provider of models takes more."""
 _TITLE: Final = "chat-title"
 _SCHEMES: Final = {"ws": "http", "wss": "https"}
 
@@ -281,8 +281,9 @@ class RecordedRun(NamedTuple):
 class StoredTurns:
     """The turns of an app whose chats are stored.
 
-    ``keep`` is how many seconds a chat that nobody changes is kept; ``None`` means for ever. ``patience`` is how
-    many seconds a turn may wait for an agent process, if those answer.
+    ``file_bytes`` is how much of the stored files of a chat an agent gets. ``keep`` is how many seconds a chat that
+    nobody changes is kept; ``None`` means for ever. ``patience`` is how many seconds a turn may wait for an agent
+    process, if those answer.
     """
 
     def __init__(
@@ -291,10 +292,12 @@ class StoredTurns:
         manager: RunManager,
         hooks: Hooks,
         *,
+        file_bytes: int,
         keep: float | None = None,
         patience: float = 0,
     ) -> None:
         self.store = store
+        self._file_bytes = file_bytes
         self._patience = patience
         self._manager = manager
         self._hooks = hooks
@@ -363,13 +366,13 @@ class StoredTurns:
             if await has_left():
                 raise ClientLeft("The client left before its request was answered.")
 
-    async def agent_of(self, chat_id: str, owner: str) -> str:
-        """Return the name of the agent that answered a chat last; empty for a chat that is not stored yet."""
+    async def agents_of(self, asked: ChatRequest, owner: str) -> tuple[str, str]:
+        """Return the agent that answers a chat, and the one whose answer the request continues; empty if none does."""
         await self._opened()
         try:
-            return (await self.store.look_up(chat_id, owner=owner)).chat.agent
-        except ChatNotFound:  # a chat of somebody else is refused when the turn begins
-            return ""
+            return await self.store.agents_of(asked, owner=owner)
+        except ChatNotFound:  # not stored yet; a chat of somebody else is refused when the turn begins
+            return "", ""
 
     async def _opened(self) -> None:
         """Open the store in an app that no lifespan has opened; a database that cannot be used is 503."""
@@ -518,7 +521,7 @@ class StoredTurns:
         The provider of a model cannot read addresses of this server.
         """
         stored = [files.read(message) for message in request.messages]
-        loaded = await self.store.load_files(request.chat_id, stored, limit=_LARGEST_FILES)
+        loaded = await self.store.load_files(request.chat_id, stored, limit=self._file_bytes)
         return msgspec.structs.replace(request, messages=[files.write(message) for message in loaded])
 
     # -- Titles.

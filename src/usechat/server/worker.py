@@ -113,7 +113,9 @@ class AgentWorker:
             on_done=self._done,
             on_lost_answer=self._report_lost,
         )
-        self._stored = None if chats is None else StoredTurns(chats, self._manager, self._hooks)
+        self._stored = None
+        if chats is not None:
+            self._stored = StoredTurns(chats, self._manager, self._hooks, file_bytes=settings.history_file_bytes)
 
     @property
     def running(self) -> int:

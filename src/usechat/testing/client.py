@@ -283,7 +283,7 @@ def _shortened(secret: str) -> str:
 class AgentClient:
     """Asks an agent: an ASGI app, a WSGI app, a URL, or an object that can answer a chat.
 
-    Each :meth:`ask` goes on with the same chat.
+    Each :meth:`ask` continues the same chat.
 
     Args:
         target: what is asked.
@@ -366,7 +366,7 @@ class AgentClient:
         return Chat(self._transport, messages=messages, sdk=self._sdk, send_automatically_when=self._has_all_answers)
 
     def _has_all_answers(self, messages: Sequence[UIMessage]) -> bool:
-        """Tell whether to go on: only after an answer of ours, since a server that never moves on would loop."""
+        """Tell whether to continue: only after an answer of ours, since a server that never moves on would loop."""
         is_complete = is_complete_with_tool_calls(messages) or is_complete_with_approval_responses(messages)
         return self._is_answering and is_complete
 
@@ -435,7 +435,7 @@ class AgentClient:
             error=error,
             deltas=deltas,
             first_delta_seconds=first,
-            exchanges=list(self._recorder.exchanges),  # the checks of this answer go on recording
+            exchanges=list(self._recorder.exchanges),  # the checks of this answer keep recording
         )
 
     def _answer_next(self) -> Reply | None:

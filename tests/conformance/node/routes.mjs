@@ -12,6 +12,9 @@ const USAGE = {
   v3: { inputTokens: { total: 1 }, outputTokens: { total: 1 } },
 };
 
+/** How many words are said, one every 50 ms. */
+const SLOW = { slow: 600, slowly: 20 };
+
 function* script(prompt) {
   const last = prompt.at(-1);
   const text = prompt.findLast((message) => message.role === "user").content.find((part) => part.type === "text").text;
@@ -24,7 +27,7 @@ function* script(prompt) {
     yield { type: "reasoning-start", id: "r" };
     yield { type: "reasoning-delta", id: "r", delta: "Hm." };
     yield { type: "reasoning-end", id: "r" };
-    yield* words("1", text === "slow" ? Array.from({ length: 600 }, (_, number) => `word${number} `) : ["You said ", text]);
+    yield* words("1", text in SLOW ? Array.from({ length: SLOW[text] }, (_, number) => `word${number} `) : ["You said ", text]);
   }
 }
 
@@ -51,7 +54,7 @@ function modelOf(version) {
       const stream = new ReadableStream({
         async pull(controller) {
           if (abortSignal?.aborted) return controller.error(abortSignal.reason);
-          if (text.includes('"slow"')) await new Promise((resolve) => setTimeout(resolve, 50));
+          if (text.includes('"slow')) await new Promise((resolve) => setTimeout(resolve, 50));
           if (all.length === 0) controller.close();
           else controller.enqueue(all.shift());
         },

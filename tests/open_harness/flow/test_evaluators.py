@@ -14,6 +14,7 @@ from usechat.open_harness.flow.evaluation import write_frame
 from usechat.open_harness.flow.evaluators import Requester, evaluate_in_process
 from usechat.open_harness.flow.expressions import Scope, evaluate, read_syntax
 from usechat.open_harness.nodes.builtin import default_registry
+from usechat.open_harness.nodes.context import NodeContext
 
 WORDS = " ".join(["word"] * 14) + "!"
 EVIL = r"$contains(flow.input.message, /^(\w+\s?)*$/)"
@@ -27,6 +28,7 @@ SCOPE = Scope({"flow": {"input": {"message": WORDS}}, "a": {"list": [1, 2]}})
         ("a.list[0] = -1 and $iteration < 3", True, {"a", "list"}),
         ("a.n > 2 ? 'many' : b.text", True, {"a", "n", "b", "text"}),
         ("(a.n = 1) or (true)", True, {"a", "n"}),
+        ("a.(list.x)", False, {"a", "list", "x"}),
         ("a.list[x = 1]", False, {"a", "list", "x"}),
         ("$uppercase(a.text)", False, {"a", "text"}),
         ("$map(a.list, function($v) { $v.x })", False, {"a", "list", "x"}),
@@ -68,6 +70,17 @@ def test_the_syntax_tells_whether_an_expression_is_trivial_and_what_it_can_read(
 )
 async def test_an_evaluator_sees_what_the_expression_reads(text: str, value: Any) -> None:
     assert await evaluate(text, SCOPE) == value
+
+
+@pytest.mark.parametrize(
+    ("number", "text"),
+    [(2.0, '{"n":2}'), (-0.0, '{"n":0}'), (2.5, '{"n":2.5}'), (1e20, '{"n":100000000000000000000}'), (2**70, None)],
+)
+async def test_an_evaluator_reads_numbers_as_javascript_writes_them(number: float, text: str | None) -> None:
+    scope = Scope({"a": {"n": number}})
+    assert await evaluate("$string(a)", scope) == (text or f'{{"n":{number}}}')
+    if number == 2:
+        assert await evaluate("$count([1..a.n])", scope) == 2
 
 
 async def test_a_regular_expression_that_takes_for_ever_is_killed_while_others_work() -> None:
@@ -170,6 +183,38 @@ async def test_a_cancelled_evaluation_ends_its_evaluator() -> None:
 # Lists
 
 
+@pytest.mark.parametrize(
+    ("text", "count", "is_sent"),
+    [
+        ("a.list.x", 1_000, False),
+        ("a.list.x", 1_001, True),
+        ("a.list", 1_001, False),
+        ("a.list.x = 1 or a.other", 1_001, True),
+        ("a.nested.x", 1, True),
+    ],
+)
+async def test_a_path_through_a_long_list_is_evaluated_in_an_evaluator(
+    text: str, count: int, is_sent: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = count_requests(monkeypatch)
+    items = [{"x": number} for number in range(count)]
+    scope = Scope({"a": {"list": items, "nested": [items]}})
+    found = await evaluate(text, scope)
+    assert (found, asked) == (evaluation.evaluate(text, scope.values, {}, 60_000), [1] * is_sent)
+
+
+def count_requests(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Return a list to which the number of items is added of each request to an evaluator."""
+    asked: list[int] = []
+
+    async def counted(*arguments: Any) -> Any:
+        asked.append(len(arguments[2]))
+        return await evaluate_in_process(*arguments)
+
+    monkeypatch.setattr("usechat.open_harness.flow.expressions.evaluate_in_process", counted)
+    return asked
+
+
 def for_each(text: str, *, count: int = 3, when: str | None = None) -> dict[str, Any]:
     """A flow whose second node runs for each of the numbers from 0 on."""
     each = echo("each", text) if when is None else echo("each", text, when=when)
@@ -187,13 +232,7 @@ async def texts(described: dict[str, Any]) -> list[Any]:
 async def test_functions_of_many_items_are_evaluated_in_few_requests(
     item: str, is_parallel: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    asked: list[int] = []
-
-    async def counted(*arguments: Any) -> Any:
-        asked.append(len(arguments[2]))
-        return await evaluate_in_process(*arguments)
-
-    monkeypatch.setattr("usechat.open_harness.flow.expressions.evaluate_in_process", counted)
+    asked = count_requests(monkeypatch)
     text = f"{{{{ $string({item}.n) }}}} of {{{{ $count(list.value) }}}}"
     described = {**for_each(text, count=450, when="$exists(item.n)"), "parallel": is_parallel}
     assert await texts(described) == [f"{n} of 450" for n in range(450)]
@@ -202,6 +241,28 @@ async def test_functions_of_many_items_are_evaluated_in_few_requests(
 
 async def test_an_expression_that_reads_earlier_results_sees_them() -> None:
     assert await texts(for_each("{{ $count(each.iterations) }}.")) == ["0.", "1.", "2."]
+
+
+@pytest.mark.parametrize(("changes", "requests"), [(False, [200, 50]), (True, [200, *[1] * 249])])
+async def test_functions_that_read_the_state_are_evaluated_anew_only_after_a_change(
+    changes: bool, requests: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = count_requests(monkeypatch)
+
+    async def count(given: Any, context: NodeContext) -> Any:
+        if changes:
+            context.state.set("seen.count", context.state.get("seen.count") + 1)
+        return given
+
+    registry = default_registry()
+    registry.add("count", count)
+    described = for_each("", count=250)
+    described["nodes"][1] |= {"type": "count", "input": {"text": "{{ $string(state.seen.count) }} of {{ item.n }}"}}
+    described["state"] = {"initial": {"seen": {"count": 0}, "other": list(range(100))}}
+    snapshot = await FlowRuntime(described, registry=registry).run({})
+    found = [each["output"]["text"] for each in snapshot["outputs"]["each"]["iterations"]]
+    assert found == [f"{n * changes} of {n}" for n in range(250)]
+    assert sorted(asked) == sorted(requests)
 
 
 async def test_what_an_evaluator_knows_of_a_run_is_not_sent_again(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -232,11 +293,6 @@ async def test_runs_that_share_an_evaluator_do_not_see_each_others_values() -> N
     assert [await evaluate("$string(a.n)", scope) for scope in scopes * 2] == ["0", "1", "2"] * 2
     unnamed = [Scope({"a": {"n": number}}) for number in range(2)]
     assert [await evaluate("$string(a.n)", scope) for scope in unnamed] == ["0", "1"]
-    same = {"n": 1}
-    with_state = Scope({"state": same}, requester=Requester("", "run"))
-    assert await evaluate("$string(state.n)", with_state) == "1"
-    same["n"] = 2  # the state changes in place
-    assert await evaluate("$string(state.n)", with_state) == "2"
 
 
 async def test_in_a_parallel_flow_an_item_sees_what_another_node_has_said_meanwhile() -> None:

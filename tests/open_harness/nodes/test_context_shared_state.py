@@ -1,5 +1,6 @@
 """The state that nodes share: values by path."""
 
+import threading
 from typing import Any
 
 import pytest
@@ -46,3 +47,35 @@ def test_a_snapshot_does_not_change_any_more() -> None:
     kept = shared.snapshot()
     shared.get("a").append(2)
     assert kept == {"a": [1]}
+
+
+def test_what_was_got_is_a_copy() -> None:
+    shared, patches = state({"a": [1]})
+    shared.get("a").append(2)
+    assert (shared.values, patches) == ({"a": [1]}, [])
+
+
+def test_a_change_replaces_the_values_and_nothing_else() -> None:
+    shared, _ = state({"a": {"b": {"c": 1}}, "d": [1]})
+    before = shared.values
+    shared.set("a.b.c", 2)
+    shared.merge("a.b", {"e": 3})
+    assert before == {"a": {"b": {"c": 1}}, "d": [1]}
+    assert shared.values == {"a": {"b": {"c": 2, "e": 3}}, "d": [1]}
+    assert shared.values["d"] is before["d"]
+
+
+def test_threads_lose_no_change_of_each_other() -> None:
+    shared, _ = state({})
+
+    def count(name: int) -> None:
+        for number in range(500):
+            shared.set(f"{name}.{number % 10}", number)
+
+    threads = [threading.Thread(target=count, args=(name,)) for name in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    last = {str(digit): 490 + digit for digit in range(10)}
+    assert shared.values == {str(name): last for name in range(8)}

@@ -13,11 +13,14 @@ from websockets.exceptions import ConnectionClosed, InvalidStatus
 from tests.open_harness.remote.obedient_runtime import ObedientRuntime
 from tests.open_harness.serving import PATIENCE, Serving, serving, until
 from usechat.errors import PublicError
+from usechat.open_harness import NodeContext, OpenHarnessChatTransport, default_registry
 from usechat.open_harness.engine.runtime import FlowRuntime
 from usechat.open_harness.remote import flows
 from usechat.open_harness.remote.flows import RemoteRuntime
 from usechat.open_harness.remote.server import runtime_app
 from usechat.open_harness.runtime_protocol import Event
+from usechat.protocol.chunks import ErrorChunk, TextDeltaChunk
+from usechat.protocol.request import ChatRequest
 
 
 class Made(list[ObedientRuntime]):
@@ -50,6 +53,48 @@ async def test_the_only_key_that_a_flow_reads_gets_the_message(given: dict[str, 
     async with served(lambda: FlowRuntime(flow)) as (_, url):
         snapshot = await RemoteRuntime(url).run({"message": "bees", **given})
     assert snapshot["outputs"] == {"a": {"text": text}}
+
+
+async def test_keys_that_a_flow_reads_and_nobody_supplies_fail_the_turn_and_are_named() -> None:
+    text = "{{ flow.input.topic }} at {{ flow.input.depth }}"
+    flow = {"name": "research", "nodes": [{"id": "a", "type": "echo", "input": {"text": text}}]}
+    async with served(lambda: FlowRuntime(flow)) as (server, url):
+        transport = OpenHarnessChatTransport(lambda: RemoteRuntime(url))
+        missing = "The flow needs “depth”, “topic”, and the request does not have it."
+        refused = [chunk async for chunk in await transport.send_messages(request("bees"))]
+        assert [chunk for chunk in refused if isinstance(chunk, ErrorChunk)] == [ErrorChunk(missing)]
+        supplied = await transport.send_messages(request("bees", topic="cats", depth=3))
+        assert "".join([chunk.delta async for chunk in supplied if isinstance(chunk, TextDeltaChunk)]) == "cats at 3"
+        await until(lambda: not server.connections)
+
+
+def request(text: str, message_id: str = "m1", **body: Any) -> ChatRequest:
+    message = {"id": message_id, "role": "user", "parts": [{"type": "text", "text": text}]}
+    return ChatRequest.parse({"id": "c1", "messages": [message], **body})
+
+
+@pytest.mark.parametrize("is_paused", [False, True])
+async def test_a_message_to_a_flow_that_has_begun_keeps_its_id(is_paused: bool) -> None:
+    """So that an agent there forgets it when it is edited."""
+
+    async def wait(_given: Any, context: NodeContext) -> None:
+        context.emit({"type": "agent:text:delta", "content": "Go on."})
+        if is_paused and context.resume_message is None:
+            context.pause()
+            await asyncio.Event().wait()
+        context.emit({"type": "agent:text:delta", "content": (await context.inbox.receive())["messageId"]})
+
+    registry = default_registry()
+    registry.add("wait", wait)
+    flow = {"name": "waiting", "nodes": [{"id": "a", "type": "wait", "input": {}}]}
+    async with served(lambda: FlowRuntime(flow, registry=registry)) as (_, url):
+        transport = OpenHarnessChatTransport(lambda: RemoteRuntime(url))
+        first = await transport.send_messages(request("one"))
+        async for chunk in first:
+            if isinstance(chunk, TextDeltaChunk) and not is_paused:
+                break
+        second = [chunk async for chunk in await transport.send_messages(request("two", "m2"))]
+        assert [chunk.delta for chunk in second if isinstance(chunk, TextDeltaChunk)][-1:] == ["m2"]
 
 
 async def test_a_run_is_started_followed_and_ended_over_the_wire() -> None:

@@ -51,6 +51,17 @@ import usechat.parts as p  # isort: skip
             id="reasoning-and-text-close-each-other",
         ),
         pytest.param(
+            [p.Text("a", {"p": {"node": 1}}), p.Text(""), p.Text("b", {"p": {"node": 1}})],
+            [
+                StartStepChunk(),
+                TextStartChunk("1", {"p": {"node": 1}}),
+                TextDeltaChunk("1", "a"),
+                TextDeltaChunk("1", "b"),
+                TextEndChunk("1"),
+            ],
+            id="a-part-without-metadata-says-nothing-about-it",
+        ),
+        pytest.param(
             [
                 p.Text("a", {"p": {"node": 1}}),
                 p.Text("b", {"p": {"node": 1}}),

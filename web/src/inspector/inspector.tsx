@@ -2,7 +2,7 @@ import { Copy, Download, FolderOpen } from "lucide-react";
 import { readUIMessageStream, type UIMessage, type UIMessageChunk } from "ai";
 import { Tabs } from "radix-ui";
 import { useEffect, useRef, useState, useSyncExternalStore } from "react";
-import { asEventStream, dataOf, type Exchange, type Frame, type FrameTap } from "../frames";
+import { asEventStream, dataOf, type Exchange, type Frame, type FrameTap, isRefusal } from "../frames";
 import { pretty } from "../parts";
 import { saveFile } from "../save-file";
 import type { Settings } from "../settings";
@@ -34,7 +34,7 @@ export function Inspector({ tap, message, settings, close }: {
   const [frame, setFrame] = useState<number>();
   const picker = useRef<HTMLInputElement>(null);
   const exchanges = recording?.exchanges ?? live;
-  const streams = exchanges.filter((each) => each.frames.length > 0 || !each.ended || each.error);
+  const streams = exchanges.filter((each) => each.frames.length > 0 || each.end?.how !== "complete" || isRefusal(each));
   const exchange = streams.find((each) => each.number === chosen) ?? streams.at(-1);
 
   async function open(file: File): Promise<void> {
@@ -188,16 +188,21 @@ function Frames({ exchange, chosen, choose }: {
           value={filter}
           onChange={(event) => setFilter(event.target.value)}
         />
-        <Button onClick={() => void navigator.clipboard.writeText(asEventStream(exchange.frames))}>
+        <Button onClick={() => void navigator.clipboard.writeText(asEventStream(exchange))}>
           <Copy aria-hidden="true" className="size-4" />
           Copy as .sse
         </Button>
       </div>
       <p className="text-xs text-soft" role="status">
         {found.length} of {exchange.frames.length} frames
-        {exchange.error ? `, connection lost: ${exchange.error}` : exchange.ended ? "" : ", still streaming"}
+        {outcome(exchange)}
       </p>
       <FrameTable frames={found} chosen={chosen} choose={choose} />
+      {exchange.end && exchange.rest && (
+        <pre className={`max-h-64 shrink-0 ${TEXT}`} tabIndex={0} aria-label={isRefusal(exchange) ? "Refusal" : "Incomplete frame"}>
+          {exchange.rest}
+        </pre>
+      )}
       {frame && (
         <pre className={`max-h-64 shrink-0 ${TEXT}`} tabIndex={0} aria-label={`Frame ${frame.number ?? "comment"}`}>
           {readable(frame)}
@@ -205,6 +210,12 @@ function Frames({ exchange, chosen, choose }: {
       )}
     </>
   );
+}
+
+function outcome({ error, end }: Exchange): string {
+  if (error) return `, connection lost: ${error}`;
+  if (!end) return ", still streaming";
+  return end.how === "left" ? ", then the page stopped reading" : "";
 }
 
 function matches(frame: Frame, filter: string): boolean {

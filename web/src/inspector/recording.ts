@@ -1,4 +1,6 @@
-import { addFrame, type Exchange } from "../frames";
+import { type End, type Exchange, newExchange, receive } from "../frames";
+
+const ENDS: readonly string[] = ["complete", "broken", "left"] satisfies End[];
 
 /** What follows the URL of the endpoint in the path of a request. */
 function pathOf(exchange: Exchange, api: string): string {
@@ -21,13 +23,13 @@ function linesOf(exchange: Exchange, began: number, path: string) {
     ...event,
   });
   const headers = exchange.release === undefined ? {} : { "x-ai-sdk": exchange.release };
-  const last = exchange.frames.at(-1)?.time ?? 0;
-  const first = exchange.frames[0]?.time ?? 0;
+  const { status, responded, frames, rest, end } = exchange;
   return [
     line(0, { request: { method: exchange.method, path, headers, body: exchange.body ?? null } }),
-    ...(exchange.status === undefined ? [] : [line(first, { response: { status: exchange.status, headers: exchange.headers } })]),
-    ...exchange.frames.map((frame) => line(frame.time, { data: `${frame.raw}\n\n` })),
-    ...(exchange.ended ? [line(last, { end: exchange.error ? "broken" : "complete" })] : []),
+    ...(status === undefined ? [] : [line(responded, { response: { status, headers: exchange.headers } })]),
+    ...frames.map((frame) => line(frame.time, { data: `${frame.raw}\n\n` })),
+    ...(rest ? [line(end?.time ?? frames.at(-1)?.time ?? responded, { data: rest })] : []),
+    ...(end ? [line(end.time, { end: end.how })] : []),
   ];
 }
 
@@ -44,12 +46,11 @@ interface Line {
 /** Read a recording. Throws an error that says which line is wrong. */
 export function readRecording(text: string): Exchange[] {
   const exchanges = new Map<number, Exchange>();
-  const waiting = new Map<number, string>();
   text.split("\n").forEach((line, index) => {
     if (!line.trim()) return;
     try {
       const value = JSON.parse(line) as Line & { usechat?: string; version?: number };
-      if (index > 0) readLine(value, exchanges, waiting);
+      if (index > 0) readLine(value, exchanges);
       else if (value.usechat !== "recording" || value.version !== 1) throw new Error("a recording of version 1 is expected");
     } catch (error) {
       throw new Error(`This is no recording: line ${index + 1}: ${error instanceof Error ? error.message : String(error)}`);
@@ -58,34 +59,24 @@ export function readRecording(text: string): Exchange[] {
   return [...exchanges.values()];
 }
 
-function readLine(line: Line, exchanges: Map<number, Exchange>, waiting: Map<number, string>): void {
+function readLine(line: Line, exchanges: Map<number, Exchange>): void {
   if (line.request) {
     const { method, path, headers, body } = line.request;
-    exchanges.set(line.exchange, {
-      number: line.exchange,
-      method,
-      url: path || "/",
-      release: headers?.["x-ai-sdk"],
-      body,
-      began: line.at * 1000,
-      status: undefined,
-      headers: {},
-      frames: [],
-      ended: false,
-    });
+    const request = { number: line.exchange, method, url: path || "/", release: headers?.["x-ai-sdk"], body };
+    exchanges.set(line.exchange, newExchange({ ...request, began: line.at * 1000 }));
     return;
   }
   const exchange = exchanges.get(line.exchange);
   if (!exchange) throw new Error(`exchange ${line.exchange} has no request`);
-  if (line.response) Object.assign(exchange, { status: line.response.status, headers: line.response.headers });
-  else if (line.end) {
-    exchange.ended = true;
+  const time = line.at * 1000 - exchange.began;
+  if (line.response) {
+    Object.assign(exchange, { status: line.response.status, headers: line.response.headers, responded: time });
+  } else if (line.end !== undefined) {
+    if (!ENDS.includes(line.end)) throw new Error(`end is one of ${ENDS.join(", ")}, not ${line.end}`);
+    exchange.end = { how: line.end as End, time };
     if (line.end === "broken") exchange.error = "the endpoint disconnected";
   } else {
-    const text = (waiting.get(line.exchange) ?? "") + (line.data ?? decode(line.bytes ?? ""));
-    const pieces = text.split(/\r?\n\r?\n/);
-    waiting.set(line.exchange, pieces.pop() ?? "");
-    for (const raw of pieces) addFrame(exchange.frames, raw, line.at * 1000 - exchange.began);
+    receive(exchange, line.data ?? decode(line.bytes ?? ""), time);
   }
 }
 

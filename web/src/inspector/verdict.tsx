@@ -1,7 +1,7 @@
 import { ChevronRight, CircleCheck, CircleX } from "lucide-react";
 import { Collapsible } from "radix-ui";
 import { useEffect, useState } from "react";
-import { asEventStream, type Exchange } from "../frames";
+import { asEventStream, type Exchange, isRefusal } from "../frames";
 import { authorization } from "../token";
 import { classes } from "../ui/classes";
 
@@ -27,18 +27,26 @@ export function Verdict({ exchange, url, showFrame }: {
   showFrame: (number: number) => void;
 }) {
   const [report, setReport] = useState<Report | string>("Checking…");
-  const ended = exchange?.ended ?? false;
+  const end = exchange?.end?.how;
   const asked = exchange?.release ?? AI_SDK_RELEASE;
   useEffect(() => {
-    if (!exchange || !ended) {
+    if (!exchange || !end) {
       setReport("The answer is checked once it is complete.");
       return;
     }
+    if (isRefusal(exchange)) {
+      setReport(`The request was refused with status ${exchange.status}; there is no stream to check.`);
+      return;
+    }
+    if (end === "left") {
+      setReport("The page stopped reading before the end of the answer, so it is not checked.");
+      return;
+    }
     const request = { method: "POST", headers: { "content-type": "text/event-stream", ...authorization() } };
-    fetch(`${url}?sdk=${encodeURIComponent(asked)}`, { ...request, body: asEventStream(exchange.frames) })
+    fetch(`${url}?sdk=${encodeURIComponent(asked)}`, { ...request, body: asEventStream(exchange) })
       .then(async (response) => setReport(response.ok ? ((await response.json()) as Report) : await response.text()))
       .catch(() => setReport("The server cannot be reached."));
-  }, [exchange?.number, ended, url, asked]);
+  }, [exchange?.number, end, url, asked]);
   if (typeof report === "string") return <p className="text-sm text-soft">{report}</p>;
   const { [asked]: verdict, ...others } = report.verdicts;
   const problems = report.problems.filter((problem) => problem.sdks.includes(asked));

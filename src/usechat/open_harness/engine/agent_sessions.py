@@ -6,13 +6,15 @@ from typing import Any, Final
 
 import msgspec
 
+from usechat.errors import LocalProtocolError
 from usechat.open_harness.engine.store import FlowRunStore
 from usechat.open_harness.threads import in_thread
-from usechat.turn import Turn
+from usechat.turn import Turn, current_turn
 
 __all__ = [
     "AgentSession",
     "AgentSessions",
+    "id_of_current_message",
     "message_id",
 ]
 
@@ -129,6 +131,14 @@ def message_id(turn: Turn) -> str | None:
     """Return the id of the user's message that a turn answers."""
     message = turn.request.last_user_message
     return None if message is None else str(message["id"])
+
+
+def id_of_current_message() -> str | None:
+    """Return the id of the user's message in the turn that runs, if there is one."""
+    try:
+        return message_id(current_turn())
+    except LocalProtocolError:
+        return None
 
 
 def _user_messages(flow_input: Mapping[str, Any]) -> list[str]:

@@ -201,7 +201,7 @@ class FlowRun:
         """Return the values that expressions see now, with those of an item of a list."""
         if self._flow["input"] is not self.state.input:
             self._flow = {"input": self.state.input}
-        values = {"flow": self._flow, "state": self.shared.get(), **self.state.outputs}
+        values = {"flow": self._flow, "state": self.shared.values, **self.state.outputs}
         requester = Requester(self.state.owner or self.state.run_id, self.state.run_id, self.growing)
         if item is None:
             return Scope(values, requester=requester)

@@ -3,7 +3,7 @@
 import asyncio
 import logging
 import uuid
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, Final
 
 from usechat.errors import AgentFailed, NodeFailed, NodeTimedOut, PublicError
@@ -125,6 +125,7 @@ class NodeRun:
         self._is_stopping = False
         self._fault = fault
         self._context: NodeContext | None = None
+        self._state_before: Mapping[str, Any] | None = None
         run.state.node_status[node.id] = "running"
         self.task = asyncio.create_task(self._invoke())
 
@@ -177,12 +178,14 @@ class NodeRun:
     async def _evaluate_ahead(self, scopes: Sequence[Scope], begin: int) -> dict[int, AnswersAhead]:
         """Evaluate the expressions of the node for the next items, as far as they can be."""
         batch = scopes[begin : begin + _BATCH]
+        before, self._state_before = self._state_before, self._run.shared.values
+        is_changing = begin > 0 and before is not self._state_before  # by the items, so it will change again
         texts = [*expressions_of_condition(self.node.when), *expressions_in(self.node.input)]
         answers = await evaluate_ahead(
             texts,
             self._run.scope(batch[0]),
             batch,
-            changing={"state", *self._run.growing},
+            changing={*self._run.growing, *(["state"] if is_changing else [])},
             timeout_ms=self.node.policy.timeout_ms,
         )
         return dict(enumerate(answers, start=begin))

@@ -50,7 +50,7 @@ _OPENING: Final = 10.0
 _READING: Final = 5.0
 """Seconds between two signs of a turn that shows a run; also how often it sees whether the run's process lives."""
 _UNREAD_SECONDS: Final = 30.0
-"""How long a run goes on without such a sign."""
+"""How long a run continues without such a sign."""
 
 
 class ReleaseRun(Protocol):

@@ -15,8 +15,8 @@ One *invocation* of a node is one such run for one item; its ``runId`` names it 
 
 **State.** Everything that a run must remember is in :class:`~usechat.open_harness.engine.flow_run.FlowRunState`, and a
 snapshot holds it: statuses, outputs, loop counters, shared state, unread commands, agent sessions. A run that was
-paused, or whose process died, goes on from its snapshot: nodes that were running are pending again, run again and find
-the message that resumed the flow in their inbox. Completed nodes do not run twice.
+paused, or whose process died, continues from its snapshot: nodes that were running are pending again, run again and
+find the message that resumed the flow in their inbox. Completed nodes do not run twice.
 
 **Events and threads.** Listeners are called in the event loop's thread, in order, before ``emit`` returns. Code in
 threads emits through the loop. A store never makes a run fail: its errors are logged.
@@ -32,7 +32,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from usechat.errors import InvalidSetting, LocalProtocolError, NotResumable
-from usechat.open_harness.engine.agent_sessions import message_id
+from usechat.open_harness.engine.agent_sessions import id_of_current_message
 from usechat.open_harness.engine.flow_run import FlowRun, FlowRunState
 from usechat.open_harness.engine.other_workers import Readers, ReleaseRun, StoredRun, receiving
 from usechat.open_harness.engine.processes import new_start, this_process
@@ -104,7 +104,7 @@ class FlowRuntime:
         self._rested.set()
 
     takes_message_ids = True
-    """Whether ``send`` may have a ``messageId``."""
+    """Whether ``send`` may have a ``messageId``, and ``resume`` a ``message_id``."""
     ends_at: EndsAt = "flow"
     """Which events end the run: those of the flow, not those of a single agent."""
 
@@ -127,8 +127,11 @@ class FlowRuntime:
         self._run.emit({"type": "flow:start", "flowName": self.flow.name})
         return await self._drive(Scheduler(self._run, on_cancelled=self._on_cancelled))
 
-    async def resume(self, message: str | None = None) -> Snapshot:
-        """Resume a paused flow. Nodes that were running run again and find the message in their inbox."""
+    async def resume(self, message: str | None = None, *, message_id: str | None = None) -> Snapshot:
+        """Resume a paused flow. Nodes that were running run again and find the message in their inbox.
+
+        ``message_id`` is the id of the user's message; by default that of the turn that runs.
+        """
         state = self._run.state
         if state.status != "paused":
             raise NotResumable(f"Run {state.run_id} is not resumable")
@@ -138,7 +141,7 @@ class FlowRuntime:
         if state.status != "paused":
             raise NotResumable(f"Run {state.run_id} is not resumable")
         state.status = "running"
-        self._run.resumed_by = None if message is None else _message_of_turn()
+        self._run.resumed_by = None if message is None else message_id or id_of_current_message()
         self._run.emit({"type": "flow:resumed"})
         resuming = [node for node, status in state.node_status.items() if status == "running"]
         for node in resuming:
@@ -257,7 +260,7 @@ class FlowRuntime:
 class FlowRuntimes:
     """Makes the runtimes of one flow, one per turn. The arguments are those of :class:`FlowRuntime`.
 
-    With a store, a turn goes on with the chat's latest run if that is paused, or if its process ended before it did:
+    With a store, a turn continues the chat's latest run if that is paused, or if its process ended before it did:
     completed nodes do not run twice. If another worker is running that run, the turn shows what follows.
 
     >>> from usechat.open_harness import OpenHarnessChatTransport
@@ -331,7 +334,7 @@ class FlowRuntimes:
 
 
 def _unfinished_run(store: FlowRunStore, turn: Turn) -> str | None:
-    """Return the run that a turn goes on with. A regenerated answer starts from the beginning."""
+    """Return the run that a turn continues. A regenerated answer starts from the beginning."""
     if turn.request.trigger == "regenerate-message":
         return None
     return store.unfinished_run(turn.chat_id, _owner(turn))
@@ -339,14 +342,6 @@ def _unfinished_run(store: FlowRunStore, turn: Turn) -> str | None:
 
 def _owner(turn: Turn) -> str:
     return "" if turn.identity is None else turn.identity.subject
-
-
-def _message_of_turn() -> str | None:
-    """Return the id of the user's message in the turn that runs, if there is one."""
-    try:
-        return message_id(current_turn())
-    except LocalProtocolError:
-        return None
 
 
 def _owner_of_turn() -> str:

@@ -9,10 +9,11 @@ Three things are not obvious from the events:
   block; without them it is the block.
 - **Endings.** In a flow, the end of an agent ends nothing: the flow does. A runtime of a bare agent emits no flow
   events, so there the agent's end is the ending (``ends_at``).
-- **Failures.** A failed node may be retried, or the flow may go on without it. So a failure is only remembered, and the
-  end of the flow reports it, once. Raw error texts go to the log as notices; the page gets a sentence and a reference.
+- **Failures.** A failed node may be retried, or the flow may continue without it. So a failure is only remembered,
+  and the end of the flow reports it, once. Raw error texts go to the log as notices; the page gets a sentence and a
+  reference.
 
-A run that goes on in another message is left with ``hand_over`` and continued with ``take_over``: open tool calls end
+A run that continues in another message is left with ``hand_over`` and continued with ``take_over``: open tool calls end
 in the first message and are announced again in the second.
 """
 
@@ -156,12 +157,12 @@ class OpenHarnessAdapter:
         return [*self._tools.settle_all(), *self._end_statuses({}, "failed")]
 
     def hand_over(self) -> list[Part]:
-        """Leave the message while the run goes on; the next message begins with :meth:`take_over`."""
+        """Leave the message while the run continues; the next message begins with :meth:`take_over`."""
         self.ended = True
         return list(self._tools.leave_open(GOES_ON))
 
     def take_over(self) -> list[Part]:
-        """Begin the next message of a run that goes on."""
+        """Begin the next message of a run that continues."""
         self.ended = False
         self._usage = Usage()
         parts: list[Part] = [*(self._data.again() if self._data else []), *self._tools.again()]

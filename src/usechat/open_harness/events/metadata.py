@@ -68,7 +68,7 @@ class FlowData:
         self._graph = graph
         self._flow_name = graph.name
         self._status = ""
-        self._nodes: dict[str, dict[str, Any]] = {}  # the invocations that go on, by run id
+        self._nodes: dict[str, dict[str, Any]] = {}  # the invocations that continue, by run id
         self._edge: dict[str, Any] | None = None
         self._edge_id: str | None = None
         self._edges = itertools.count(1)

@@ -22,7 +22,7 @@ class Retry(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class Policy(msgspec.Struct, frozen=True, rename="camel"):
-    """Retries, time limit, and whether the flow goes on after a failure."""
+    """Retries, time limit, and whether the flow continues after a failure."""
 
     retry: Retry = Retry()
     timeout_ms: float | None = None

@@ -65,6 +65,12 @@ def _read_exactly(stream: BinaryIO, count: int) -> bytes | None:
     return content if len(content) == count else None
 
 
+def _read_number(text: str) -> float:
+    """Return a number as JavaScript writes it: 2.0 is 2, so that ``[1..n]`` takes it."""
+    number = float(text)
+    return int(number) if number.is_integer() and abs(number) < 1e21 else number
+
+
 def _learn(known: dict[str, Any], request: Mapping[str, Any]) -> dict[str, Any]:
     """Take over the new values of a request; return those that its expressions see."""
     if request["forgets"]:
@@ -104,12 +110,15 @@ def _serve() -> None:
 
     limit_memory()
     write_frame(sys.stdout.buffer, b"")
+    # Made once: json.loads and json.dumps with options make one for each call.
+    decoder = json.JSONDecoder(parse_float=_read_number, parse_constant=lambda _name: None)
+    encoder = json.JSONEncoder(default=str)
     known: dict[str, Any] = {}
     while (frame := read_frame(sys.stdin.buffer)) is not None:
-        request = json.loads(frame)
+        request = decoder.decode(frame.decode())
         shared = _learn(known, request)
         answers = [_answers(request, shared, scope) for scope in request["scopes"]]
-        write_frame(sys.stdout.buffer, json.dumps(answers, default=str).encode())
+        write_frame(sys.stdout.buffer, encoder.encode(answers).encode())
 
 
 if __name__ == "__main__":

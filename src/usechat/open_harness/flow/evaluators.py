@@ -26,7 +26,6 @@ from weakref import WeakKeyDictionary, WeakValueDictionary
 from usechat.errors import ExpressionFailed
 from usechat.open_harness.flow import evaluation
 from usechat.open_harness.threads import in_thread
-from usechat.protocol.values import json_text
 
 __all__ = ["Requester", "evaluate_in_process"]
 
@@ -35,6 +34,8 @@ _START_SECONDS: Final = 60.0
 """How long an evaluator may take to start; that does not count as the time of the expression."""
 _PIPE_BYTES: Final = 32 * 1024
 """What an empty pipe takes without blocking."""
+_SMALL: Final = 2_000
+"""How many values and characters are written as JSON in the event loop's thread."""
 _CAN_WATCH_PIPES: Final = os.name != "nt"
 """Whether event loops tell when there is something to read; those of Windows do so for sockets alone."""
 _KEPT_BYTES: Final = 32 * 1024 * 1024
@@ -45,7 +46,7 @@ class Requester(NamedTuple):
     """The flow run whose expressions are evaluated, and who it belongs to.
 
     ``growing`` names the outputs to whose ``iterations`` items are being added. All other values of a run are replaced
-    when they change, except ``state``.
+    when they change, so a value that is the same object as before has not changed.
     """
 
     owner: str = ""
@@ -88,9 +89,9 @@ class _Evaluator:
         """
         news = self._news(values, requester)
         request = {"texts": texts, "names": list(values), "scopes": scopes, "timeoutMs": timeout_ms, **news}
-        if news["values"] or len(scopes) > 1 or not _CAN_WATCH_PIPES:
-            return await in_thread(lambda: self._exchange(json_text(request).encode()))
-        frame = json_text(request).encode()
+        if not _CAN_WATCH_PIPES or not _is_small([news["values"], news["grown"], *scopes]):
+            return await in_thread(lambda: self._exchange(json.dumps(request).encode()))
+        frame = json.dumps(request).encode()
         if len(frame) > _PIPE_BYTES:
             return await in_thread(lambda: self._exchange(frame))
         self._send(frame)
@@ -141,7 +142,7 @@ class _Evaluator:
         changed: dict[str, Any] = {}
         grown: dict[str, list[Any]] = {}
         for name, value in values.items():
-            is_known = name != "state" and name in self._known and self._known[name] is value
+            is_known = name in self._known and self._known[name] is value
             if is_known and name in self._lengths:
                 grown[name] = self._new_items(name, value)
             elif not is_known:
@@ -175,6 +176,26 @@ class _Evaluator:
                     pipe.close()
 
 
+def _is_small(values: list[Any]) -> bool:
+    """Return whether plain JSON values are written in a moment; it takes no longer to find out."""
+    left = _SMALL
+    waiting = values
+    while waiting:
+        each = waiting.pop()
+        kind = type(each)
+        if kind is dict:
+            left -= len(each)
+            waiting += each.values()
+        elif kind is list:
+            left -= len(each)
+            waiting += each if left > 0 else ()
+        elif kind is str:
+            left -= len(each)
+        if left < 0:
+            return False
+    return True
+
+
 class _Slots:
     """How many evaluators may be in use: by all, and by each owner."""
 
@@ -206,7 +227,7 @@ async def evaluate_in_process(
     A scope is ``{"values": …, "variables": …}``; its values are added to those that all scopes share. Raises
     ExpressionFailed if the whole takes longer than the limit. The evaluator is killed then, and when this is cancelled.
     """
-    slots = _slots.setdefault(asyncio.get_running_loop(), _Slots())
+    slots = _slots_of(asyncio.get_running_loop())
     try:
         async with asyncio.timeout(timeout_ms / 1000) as limit, slots.share(requester.owner), slots.all:
             evaluator = _take(requester.run_id)
@@ -222,6 +243,13 @@ async def evaluate_in_process(
         raise ExpressionFailed(f"{_named(texts)} timed out after {timeout_ms:g} ms") from None
     answers: list[list[Mapping[str, Any]]] = json.loads(frame)
     return answers
+
+
+def _slots_of(loop: asyncio.AbstractEventLoop) -> _Slots:
+    slots = _slots.get(loop)
+    if slots is None:
+        slots = _slots[loop] = _Slots()
+    return slots
 
 
 def _take(run_id: str) -> _Evaluator:

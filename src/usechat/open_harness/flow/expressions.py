@@ -2,10 +2,11 @@
 
 Expressions come from the author of a flow, but their values come from users: a harmless regular expression and a
 certain message can take hours. So only *trivial* expressions are evaluated in the event loop's thread: paths,
-literals, variables, comparisons and conditions of these. All others are sent to an evaluator process, those of one
-value together, with the values that they can read and no others. A node that runs for each item of a list would need a
-request for each; those of the next items are sent together. An answer counts if nothing that the expression reads has
-changed when the item's turn comes; expressions that read the node's own results, or the state, are sent for each item.
+literals, variables, comparisons and conditions of these. A path that leads through a long list is not: it takes a
+microsecond or more for each item. All others are sent to an evaluator process, those of one value together, with the
+values that they can read and no others. A node that runs for each item of a list would need a request for each; those
+of the next items are sent together. An answer counts if nothing that the expression reads has changed when the item's
+turn comes; expressions that read the clock or the node's own results are sent for each item.
 """
 
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
@@ -40,6 +41,8 @@ LIMIT_MS: Final = 5_000.0
 """How many milliseconds expressions may take, if the time limit of their node is not shorter."""
 
 _KEPT_EXPRESSIONS: Final = 1024
+_MOST_ITEMS: Final = 1_000
+"""Through how many items of lists a path may lead that is evaluated in the event loop's thread."""
 
 
 Answers: TypeAlias = Mapping[str, Mapping[str, Any]]
@@ -99,13 +102,15 @@ _WHOLE: Final = frozenset({"wildcard", "descendant", "parent"})
 class Syntax(NamedTuple):
     """What the syntax of an expression tells.
 
-    ``names`` are the values that it can read; ``None`` if that may be any. ``input_keys`` are the keys of
+    ``names`` are the values that it can read; ``None`` if that may be any. ``paths`` are the paths of a trivial
+    expression, each as the names of its steps. ``input_keys`` are the keys of
     ``flow.input`` that it reads, and ``optional_keys`` those of them whose existence it asks for. ``reads_clock`` tells
     whether its value depends on when it is evaluated.
     """
 
     is_trivial: bool
     names: frozenset[str] | None
+    paths: tuple[tuple[str, ...], ...]
     input_keys: frozenset[str]
     optional_keys: frozenset[str]
     reads_clock: bool
@@ -127,6 +132,7 @@ def read_syntax(text: str) -> Syntax:
     return Syntax(
         all(_is_trivial(symbol) for symbol in symbols),
         None if is_whole else frozenset(str(symbol.value) for symbol in symbols if symbol.type == "name"),
+        tuple(tuple(str(step.value) for step in symbol.steps) for symbol in symbols if symbol.type == "path"),
         _input_keys(symbols),
         _input_keys(asked),
         any(_is_clock(symbol) for symbol in symbols),
@@ -153,6 +159,8 @@ def _is_trivial(symbol: Any) -> bool:
             return symbol.value in _COMPARISONS
         case "filter":
             return bool(symbol.expr.type == "number")
+        case "path":
+            return all(step.type in ("name", "variable") for step in symbol.steps)
         case "variable":
             return not _reads_everything(symbol)
     return True
@@ -247,7 +255,7 @@ async def _values(texts: Iterable[str], scope: Scope, timeout_ms: float | None) 
     """Evaluate the expressions that are not trivial, and return a function that returns the value of each."""
     limit = min(timeout_ms or LIMIT_MS, LIMIT_MS)
     found = dict(scope.answers)
-    unknown = [text for text in dict.fromkeys(texts) if text not in found and not read_syntax(text).is_trivial]
+    unknown = [text for text in dict.fromkeys(texts) if text not in found and not _is_quick(text, scope.values)]
     if unknown:
         own = {"values": scope.own, "variables": scope.variables}
         shared = _readable(unknown, scope.shared)
@@ -270,6 +278,24 @@ async def _values(texts: Iterable[str], scope: Scope, timeout_ms: float | None) 
     return value_of
 
 
+def _is_quick(text: str, values: Mapping[str, Any]) -> bool:
+    syntax = read_syntax(text)
+    return syntax.is_trivial and not any(_leads_through_many(path, values) for path in syntax.paths)
+
+
+def _leads_through_many(path: Sequence[str], values: Mapping[str, Any]) -> bool:
+    """Return whether a path reads something of each item of a long list. What it ends with is not read."""
+    reached: list[Any] = [values]
+    for name in path[:-1]:
+        below = [each.get(name) for each in reached if isinstance(each, Mapping)]
+        reached = []
+        for each in below:
+            reached += each if isinstance(each, list) and len(each) <= _MOST_ITEMS else [each]
+        if len(reached) > _MOST_ITEMS or any(isinstance(each, list) for each in reached):
+            return True
+    return False
+
+
 async def evaluate_ahead(
     texts: Iterable[str], shared: Scope, items: Sequence[Scope], *, changing: Container[str], timeout_ms: float | None
 ) -> list[AnswersAhead]:
@@ -280,7 +306,7 @@ async def evaluate_ahead(
     request fails, so that the limits hold for each item by itself.
     """
     limit = min(timeout_ms or LIMIT_MS, LIMIT_MS)
-    sent = [text for text in dict.fromkeys(texts) if _is_worth_sending(read_syntax(text), shared, changing)]
+    sent = [text for text in dict.fromkeys(texts) if _is_worth_sending(text, shared, changing)]
     if not sent:
         return [AnswersAhead({}, {}) for _ in items]
     scopes = [{"values": item.own, "variables": item.variables} for item in items]
@@ -292,8 +318,9 @@ async def evaluate_ahead(
     return [AnswersAhead(dict(zip(sent, each, strict=True)), read) for each in answers]
 
 
-def _is_worth_sending(syntax: Syntax, shared: Scope, changing: Container[str]) -> bool:
-    if syntax.is_trivial or syntax.reads_clock or syntax.names is None:
+def _is_worth_sending(text: str, shared: Scope, changing: Container[str]) -> bool:
+    syntax = read_syntax(text)
+    if syntax.reads_clock or syntax.names is None or _is_quick(text, shared.values):
         return False
     return not any(name in changing for name in syntax.names & shared.shared.keys())
 

@@ -124,7 +124,7 @@ def _loader_class() -> Any:
     return Loader
 
 
-# Plain values to a flow. A problem is reported and reading goes on, so that one attempt finds all problems.
+# Plain values to a flow. A problem is reported and reading continues, so that one attempt finds all problems.
 
 _FLOW_KEYS: Final = ("name", "version", "state", "nodes", "edges", "parallel", "flow")
 _NODE_KEYS: Final = ("id", "type", "input", "when", "policy", "ui")

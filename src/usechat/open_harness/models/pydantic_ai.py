@@ -174,7 +174,7 @@ def open_tools(names: Sequence[str], timeout_ms: float) -> "WatchedTools":
 
 @dataclass
 class WatchedTools(WrapperToolset[None]):
-    """Stops tools that take too long and reports failures to the model, so that the turn goes on.
+    """Stops tools that take too long and reports failures to the model, so that the turn continues.
 
     ``failures`` holds what they raised, by call id.
     """

@@ -3,11 +3,12 @@
 Model providers take the schema of an object alone: no ``anyOf`` at the root, no array, no reference that leads in a
 circle. So they get :func:`provider_schema`, in which any other root stands below the key ``value``, references are
 replaced by what they refer to, and one that leads in a circle by "anything". Answers are validated by the schema as the
-flow has it.
+flow has it, by the draft that its ``$schema`` names; without one by the draft 2020-12.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, Final
+from urllib.parse import unquote
 
 from usechat.errors import MissingDependency
 
@@ -16,6 +17,12 @@ __all__ = ["provider_schema", "provider_value", "schema_problem", "value_problem
 _VALUE: Final = "value"
 """The key of the answer in an object that only exists because providers want one."""
 _DEFINITIONS: Final = ("$defs", "definitions")
+_BY_NAME: Final = (*_DEFINITIONS, "properties", "patternProperties", "dependentSchemas", "dependencies")
+"""The keywords whose value has a schema for each name."""
+_DATA: Final = ("const", "default", "enum", "examples")
+"""The keywords whose value is no schema."""
+_ANCHORS: Final = ("$anchor", "$id", "id")
+"""The keywords that name a part of a schema; those of older drafts have the ``#`` of a reference to it."""
 _NOT_AT_THE_ROOT: Final = ("$ref", "allOf", "anyOf", "const", "enum", "not", "oneOf")
 """What providers refuse at the root of a schema."""
 
@@ -23,11 +30,11 @@ _NOT_AT_THE_ROOT: Final = ("$ref", "allOf", "anyOf", "const", "enum", "not", "on
 def schema_problem(schema: Mapping[str, Any]) -> str | None:
     """Return why a mapping cannot be used as a schema, or ``None``."""
     try:
-        from jsonschema import Draft202012Validator, SchemaError  # type: ignore[import-untyped]  # it has no types
+        from jsonschema import SchemaError  # type: ignore[import-untyped]  # it has no types
     except ImportError:
         raise MissingDependency("jsonschema", "open-harness") from None
     try:
-        Draft202012Validator.check_schema(schema)
+        _validator_class(schema).check_schema(schema)
     except SchemaError as error:
         return f"is not a JSON schema: {error.message}"
     try:
@@ -39,12 +46,19 @@ def schema_problem(schema: Mapping[str, Any]) -> str | None:
 
 def value_problems(schema: Mapping[str, Any], value: Any) -> list[str]:
     """Return where a value does not follow a schema without problems, and why."""
-    from jsonschema import Draft202012Validator
     from referencing import Registry
 
     # An empty registry: without one, jsonschema would fetch what a reference names.
-    validator = Draft202012Validator(schema, registry=Registry())
+    validator = _validator_class(schema)(schema, registry=Registry())
     return [f"{error.json_path}: {error.message}" for error in validator.iter_errors(value)]
+
+
+def _validator_class(schema: Mapping[str, Any]) -> Any:
+    from jsonschema import Draft202012Validator
+    from jsonschema.validators import validator_for  # type: ignore[import-untyped]  # it has no types
+
+    is_named = isinstance(schema.get("$schema"), str)
+    return validator_for(schema, default=Draft202012Validator) if is_named else Draft202012Validator
 
 
 def provider_schema(schema: Mapping[str, Any]) -> dict[str, Any]:
@@ -72,19 +86,31 @@ def _inlined(part: Any, root: Mapping[str, Any], within: tuple[str, ...]) -> Any
         return [_inlined(each, root, within) for each in part]
     if not isinstance(part, Mapping):
         return part
+    others = {key: _inlined_keyword(key, value, root, within) for key, value in part.items() if key != "$ref"}
     reference = part.get("$ref")
     if not isinstance(reference, str):
-        return {key: _inlined(each, root, within) for key, each in part.items()}
+        return others
     target = {} if reference in within else _inlined(_at(root, reference), root, (*within, reference))
-    others = {key: _inlined(each, root, within) for key, each in part.items() if key != "$ref"}
     return {**target, **others} if isinstance(target, Mapping) else target
 
 
+def _inlined_keyword(key: str, value: Any, root: Mapping[str, Any], within: tuple[str, ...]) -> Any:
+    if key in _DATA:
+        return value
+    if key in _BY_NAME and isinstance(value, Mapping):
+        return {name: _inlined(each, root, within) for name, each in value.items()}
+    return _inlined(value, root, within)
+
+
 def _at(root: Mapping[str, Any], reference: str) -> Any:
-    """Return what a reference such as ``#/$defs/task`` leads to."""
+    """Return what a reference such as ``#/$defs/task`` or ``#task`` leads to."""
+    document, _, fragment = reference.partition("#")
+    if document not in ("", str(root.get("$id", "")).removesuffix("#")):
+        raise LookupError(reference)
+    if fragment and not fragment.startswith("/"):
+        return _named(root, fragment, reference)
     found: Any = root
-    start, *steps = reference.split("/")
-    for step in steps:
+    for step in unquote(fragment).split("/")[1:]:
         key = step.replace("~1", "/").replace("~0", "~")
         if isinstance(found, Mapping) and key in found:
             found = found[key]
@@ -92,6 +118,20 @@ def _at(root: Mapping[str, Any], reference: str) -> Any:
             found = found[int(key)]
         else:
             raise LookupError(reference)
-    if start != "#":
-        raise LookupError(reference)
     return found
+
+
+def _named(root: Mapping[str, Any], name: str, reference: str) -> Any:
+    """Return the part of a schema that has a name: an ``$anchor``, or the id of older drafts."""
+    for part in _objects_in(root):
+        if any(part.get(key) == (name if key == "$anchor" else f"#{name}") for key in _ANCHORS):
+            return part
+    raise LookupError(reference)
+
+
+def _objects_in(value: Any) -> Iterator[Mapping[str, Any]]:
+    if isinstance(value, Mapping):
+        yield value
+        value = list(value.values())
+    for each in value if isinstance(value, list | tuple) else ():
+        yield from _objects_in(each)

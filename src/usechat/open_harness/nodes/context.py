@@ -3,7 +3,7 @@
 import asyncio
 import copy
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal, TypeAlias
 
 from usechat.errors import InvalidSetting
@@ -24,9 +24,9 @@ StopReason: TypeAlias = Literal["pause", "abort", "timeout"]
 
 
 class SharedState:
-    """JSON values that all nodes share, by dotted path such as ``review.score``.
+    """JSON values that all nodes share, by dotted path such as ``review.score``. Nodes in threads may use it.
 
-    Every change is emitted as a ``state:patch`` event.
+    Every change is emitted as a ``state:patch`` event. What :meth:`get` returns is a copy: changing it changes nothing.
 
     >>> patches: list[dict[str, Any]] = []
     >>> state = SharedState({"review": {"score": 1}}, patches.append)
@@ -38,15 +38,16 @@ class SharedState:
     def __init__(self, values: Mapping[str, Any], emit_patch: Callable[[dict[str, Any]], None]) -> None:
         self._values: dict[str, Any] = json_value(values)
         self._emit_patch = emit_patch
+        self._changing = threading.Lock()
+
+    @property
+    def values(self) -> Mapping[str, Any]:
+        """All values. A change replaces this object, so the same object has the same values."""
+        return self._values
 
     def get(self, path: str = "") -> Any:
-        """Return the value at a path, or ``None``; all values for the empty path."""
-        value: Any = self._values
-        for step in _steps(path):
-            if not isinstance(value, dict) or step not in value:
-                return None
-            value = value[step]
-        return value
+        """Return a copy of the value at a path, or ``None``; all values for the empty path."""
+        return copy.deepcopy(_value_at(self._values, path))
 
     def set(self, path: str, value: Any) -> None:
         """Set the value at a path; missing objects on the way are created.
@@ -54,30 +55,43 @@ class SharedState:
         Raises :class:`~usechat.errors.InvalidSetting` for the empty path.
         """
         value = json_value(value)
-        self._put(path, value)
+        with self._changing:
+            self._values = _with_value(self._values, _path_to(path), value)
         self._emit_patch({"op": "set", "path": path, "value": value})
 
     def merge(self, path: str, value: Mapping[str, Any]) -> None:
         """Merge the keys of an object into the one at a path."""
-        added, found = json_value(value), self.get(path)
-        self._put(path, {**(found if isinstance(found, dict) else {}), **added})
+        added = json_value(value)
+        with self._changing:
+            found = _value_at(self._values, path)
+            merged = {**(found if isinstance(found, dict) else {}), **added}
+            self._values = _with_value(self._values, _path_to(path), merged)
         self._emit_patch({"op": "merge", "path": path, "value": added})
 
     def snapshot(self) -> dict[str, Any]:
         """Return a copy of all values."""
         return copy.deepcopy(self._values)
 
-    def _put(self, path: str, value: Any) -> None:
-        *way, last = _steps(path) or [""]
-        if not last:
-            raise InvalidSetting("the state cannot be replaced as a whole; name a path such as 'review.score'")
-        owner = self._values
-        for step in way:
-            below = owner.get(step)
-            if not isinstance(below, dict):
-                below = owner[step] = {}
-            owner = below
-        owner[last] = value
+
+def _value_at(value: Any, path: str) -> Any:
+    for step in _steps(path):
+        if not isinstance(value, dict) or step not in value:
+            return None
+        value = value[step]
+    return value
+
+
+def _with_value(values: Any, path: Sequence[str], value: Any) -> dict[str, Any]:
+    """Return a copy in which the value at a path is another one; only the objects on the path are copied."""
+    first, *others = path
+    owner = values if isinstance(values, dict) else {}
+    return {**owner, first: _with_value(owner.get(first), others, value) if others else value}
+
+
+def _path_to(path: str) -> list[str]:
+    if steps := _steps(path):
+        return steps
+    raise InvalidSetting("the state cannot be replaced as a whole; name a path such as 'review.score'")
 
 
 def _steps(path: str) -> list[str]:

@@ -16,6 +16,7 @@ from typing import Any, Final, Literal, TypeAlias
 from weakref import WeakKeyDictionary
 
 from usechat.errors import LocalProtocolError, PublicError, Unreachable
+from usechat.open_harness.engine.agent_sessions import id_of_current_message
 from usechat.open_harness.events.event import EndsAt
 from usechat.open_harness.remote.link import Link, require_scheme
 from usechat.open_harness.runtime_protocol import Command, Event, Listener, Listeners, Snapshot
@@ -198,6 +199,11 @@ class RemoteRuntime:
         self._signs = 0
         self._changed = asyncio.Event()
 
+    @property
+    def takes_message_ids(self) -> bool:
+        """Whether ``send`` may have a ``messageId``: our own servers know what to do with it."""
+        return self._link is not None and self._link.starts_runs
+
     async def run(self, input: Mapping[str, Any] | None = None) -> Snapshot:  # noqa: A002
         """Start a run with the input, or send its ``message`` to the shared run; return when the run ends or pauses."""
         return await self._owned(self._begin(dict(input or {})))
@@ -294,7 +300,9 @@ class RemoteRuntime:
             raise PublicError(LOST_WHILE_PAUSED)
         link = await self._connected()
         if link.starts_runs:
-            await self._follow({"type": "resume", "message": message})
+            message_id = id_of_current_message()
+            named = {} if message_id is None else {"messageId": message_id}
+            await self._follow({"type": "resume", "message": message, **named})
         else:
             await self._join(message or "")
 

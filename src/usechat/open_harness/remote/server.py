@@ -4,7 +4,8 @@ import asyncio
 import contextlib
 import logging
 import sys
-from collections.abc import Callable, Collection, Coroutine, Mapping
+import uuid
+from collections.abc import Awaitable, Callable, Collection, Coroutine, Mapping
 from typing import Any, Final, NamedTuple
 
 import uvicorn
@@ -13,7 +14,8 @@ from starlette.requests import HTTPConnection
 from starlette.routing import WebSocketRoute
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
-from usechat.errors import RequestError
+from usechat.errors import PublicError, RequestError
+from usechat.open_harness.events.failures import PUBLIC
 from usechat.open_harness.events.metadata import graph_of
 from usechat.open_harness.flow.definition import FlowDefinition
 from usechat.open_harness.inputs import FlowInputs
@@ -184,8 +186,8 @@ class _Client:
             case _ if self._runtime is None:
                 _logger.warning("a command was ignored: the run of its connection has not begun")
             case "resume":
-                message = command.get("message")
-                self._spawn(self._resume(self._runtime, self._running, message if isinstance(message, str) else None))
+                message, message_id = (_text(command.get(key)) for key in ("message", "messageId"))
+                self._spawn(self._resume(self._runtime, self._running, message, message_id))
             case _:
                 self._dispatch(self._runtime, command)
 
@@ -199,13 +201,30 @@ class _Client:
         self._runtime = runtime
         runtime.on_event(self._send_event)
         flow = getattr(runtime, "flow", None)
-        self._spawn(runtime.run(self._inputs.with_text(flow, given) if isinstance(flow, FlowDefinition) else given))
+        if isinstance(flow, FlowDefinition):
+            try:
+                given = self._inputs.with_text(flow, given)
+            except PublicError as error:
+                self._refuse(flow, str(error))
+                return
+        self._spawn(runtime.run(given))
 
-    async def _resume(self, runtime: Runtime, before: asyncio.Task[None] | None, message: str | None) -> None:
+    def _refuse(self, flow: FlowDefinition, text: str) -> None:
+        """Report a run that cannot start, in the events of Open Harness: its first node fails."""
+        self._send_event({"type": "flow:start", "flowName": flow.name})
+        failed = {"nodeId": flow.nodes[0].id, "runId": str(uuid.uuid4()), "errorType": PUBLIC, "message": text}
+        self._send_event({"type": "agent:error", **failed})
+        self._send_event({"type": "flow:complete", "flowName": flow.name, "status": "failed"})
+
+    async def _resume(
+        self, runtime: Runtime, before: asyncio.Task[None] | None, message: str | None, message_id: str | None
+    ) -> None:
         if before is not None:  # a run emits flow:paused before its nodes have ended
             await asyncio.wait([before])
         if runtime.get_snapshot().get("status") == "paused":
-            await runtime.resume(message)
+            resume: Callable[..., Awaitable[Any]] = runtime.resume
+            takes_id = message_id is not None and getattr(runtime, "takes_message_ids", False)
+            await resume(message, **({"message_id": message_id} if takes_id else {}))
         else:
             _logger.warning("a command was ignored: the run is not paused")
 
@@ -248,6 +267,10 @@ class _Client:
             await asyncio.wait([running], timeout=_GOODBYE)
             running.cancel()
             await asyncio.gather(running, return_exceptions=True)
+
+
+def _text(value: Any) -> str | None:
+    return value if isinstance(value, str) else None
 
 
 def _command_in(text: str) -> Mapping[str, Any] | None:

@@ -149,7 +149,7 @@ class RedisClient:
     async def _attempt(self, send: Callable[[], Coroutine[Any, Any, Reply]], within: float | None) -> Reply:
         seconds = self._reply_seconds if within is None else within
         attempts = Attempts(send)
-        # In a task of its own: redis-py may take a cancellation during a handshake for a failure, and go on waiting.
+        # In a task of its own: redis-py may take a cancellation during a handshake for a failure, and continue waiting.
         task = asyncio.get_running_loop().create_task(attempts.run(self._free))
         try:
             done, _ = await asyncio.wait([task], timeout=seconds)

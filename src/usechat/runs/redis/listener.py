@@ -99,6 +99,7 @@ class Listener:
         lease: float,
         remember: float,
         on_stop_requested: Callable[[str, bool], None],
+        on_message: Callable[[str, bytes], None],
         on_lost: Callable[[RunInfo, float], None],
     ) -> None:
         self.inbox = inbox
@@ -111,6 +112,7 @@ class Listener:
         self._lease = lease
         self._remember = remember
         self._on_stop_requested = on_stop_requested
+        self._on_message = on_message
         self._on_lost = on_lost
         self._followed: dict[str, list[FollowedRun]] = {}
         self._last_request = "0"
@@ -207,16 +209,21 @@ class Listener:
         for name, entries in found or ():
             log = name.decode()
             if log == self.inbox:
-                self._handle_requests(entries)
+                await self._handle_requests(entries)
             else:
                 self._deliver(log, positions[log], entries)
 
-    def _handle_requests(self, entries: list[Entry]) -> None:
+    async def _handle_requests(self, entries: list[Entry]) -> None:
         self._last_request = entries[-1][0].decode()
+        messages = [entry_id for entry_id, fields in entries if b"message" in fields]
         for _, fields in entries:
+            if b"message" in fields:
+                self._on_message(fields[b"to"].decode(), fields[b"message"])
             for request, unless_read in ((b"stop", False), (b"stop-unread", True)):
                 if request in fields:
                     self._on_stop_requested(fields[request].decode(), unless_read)
+        if messages:  # they may be large; requests are small, and trimmed by their number
+            await self._client.execute("XDEL", self.inbox, *messages, within=self._patience)
 
     def _deliver(self, log: str, position: int, entries: list[Entry]) -> None:
         for followed in list(self._followed.get(log, ())):

@@ -71,7 +71,7 @@ class RedisRuns:
 
     Needs the extra ``redis`` (``pip install 'usechat[redis]'``) and Redis 6.2, Valkey, or newer: a server
     (``redis://``, ``rediss://``, ``unix://``), a primary with Sentinels (``redis+sentinel://host,host/service``) or a
-    cluster (``redis+cluster://host,host``); ``docs/serving.md`` has the URLs.
+    cluster (``redis+cluster://host,host``); ``docs/deploy.md`` has the URLs.
 
     - ``lease``: seconds after which the run of a worker that died counts as lost, and the longest outage of Redis that
       runs survive.
@@ -114,6 +114,7 @@ class RedisRuns:
         self._stop: Callable[[str, bool], None] = _ignore
         self._fail: Callable[[str, str], None] = _ignore
         self._report: Callable[[RunInfo, float], None] = _ignore
+        self._addresses: dict[str, Callable[[bytes], None]] = {}
         self._writer = Writer(self._client, self._health, on_lost=self._lose)
         self._listeners: dict[str, Listener] = {}
         self._tasks: list[asyncio.Task[None]] = []
@@ -165,10 +166,9 @@ class RedisRuns:
         run = self._owned.get(run_id)
         if run is None:
             return
-        had_room = run.size <= self._maximum_bytes
         run.add(frames)
         self._writer.schedule(run)
-        if had_room and run.size > self._maximum_bytes:
+        if run.size > self._maximum_bytes >= run.size - len(frames):
             self._notify_failure(run_id, TOO_LARGE)
 
     async def end(self, info: RunInfo) -> bool:
@@ -383,6 +383,17 @@ class RedisRuns:
         state: bytes | None = await self._ask("GETDEL", self._keys.state(handle))
         return state
 
+    async def post(self, worker: str, address: str, message: bytes) -> None:
+        """Post a message to an address of a worker, through its inbox."""
+        inbox = self._keys.inbox(worker)
+        added = ("XADD", inbox, "MAXLEN", "~", _INBOX_LENGTH, "*", "to", address, "message", message)
+        await self._ask_all([added, ("PEXPIRE", inbox, self._keep)])
+
+    def receive(self, address: str, on_message: Callable[[bytes], None]) -> None:
+        """Call ``on_message`` with each message to an address of this worker."""
+        self._begin()
+        self._addresses[address] = on_message
+
     # For quotas, see usechat.runs.quotas
 
     async def count(self, key: str, amount: int, seconds: float) -> tuple[int, float]:
@@ -449,6 +460,7 @@ class RedisRuns:
             lease=self._lease,
             remember=self._remember,
             on_stop_requested=self._notify_stop,
+            on_message=self._notify_message,
             on_lost=self._report_lost,
         )
         self._spawn(listener.work())
@@ -519,6 +531,9 @@ class RedisRuns:
 
     def _notify_stop(self, run_id: str, unless_read: bool = False) -> None:
         asyncio.get_running_loop().call_soon(self._stop, run_id, unless_read)
+
+    def _notify_message(self, address: str, message: bytes) -> None:
+        asyncio.get_running_loop().call_soon(self._addresses.get(address, _ignore), message)
 
     def _notify_failure(self, run_id: str, text: str) -> None:
         asyncio.get_running_loop().call_soon(self._fail, run_id, text)

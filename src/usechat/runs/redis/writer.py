@@ -8,8 +8,9 @@ has arrived. A refusal because the log is gone or sealed means that the run was 
 
 import asyncio
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
+import msgspec
 from redis.exceptions import RedisError, ResponseError
 
 from usechat.runs.redis.scripts import APPEND
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
 
 __all__ = ["GATHER_BRIEFLY", "OwnedRun", "Writer"]
 
-_GATHER: Final = 0.0075
+_GATHER: Final = 0.01
 """Seconds from the start of one write to the next: what is appended in between is written together."""
 GATHER_BRIEFLY: Final = 0.003
 """The same of an agent process, whose readers are in other processes and wait for each write."""
@@ -34,6 +35,22 @@ Command: TypeAlias = tuple[Any, ...]
 
 class OwnedRun:
     """A run of this worker: its unwritten frames and its lease."""
+
+    __slots__ = (
+        "_number",
+        "_pieces",
+        "began",
+        "info",
+        "is_scheduled",
+        "last",
+        "lease",
+        "log",
+        "log_key",
+        "renewed",
+        "size",
+        "tag",
+        "written",
+    )
 
     def __init__(self, info: RunInfo, log: str, tag: str, renewed: float, *, lease: float) -> None:
         self.info = info
@@ -51,6 +68,8 @@ class OwnedRun:
         """Whether the end was written; set when that is known."""
         self.last: Command | None = None
         """The command that ends the run, to be sent after all frames; the number of the last entry is added to it."""
+        self.is_scheduled = False
+        """Whether the next write includes it."""
         self._pieces: list[bytes] = []
         self._number = 0
 
@@ -61,19 +80,21 @@ class OwnedRun:
 
     def take(self) -> "Write":
         """Return what is unwritten: one entry with all frames, and the end."""
-        entry = None
+        self.is_scheduled = False
+        number, frames = 0, b""
         if self._pieces:
-            self._number += 1
-            entry = self._number, b"".join(self._pieces)
+            self._number = number = self._number + 1
+            frames = b"".join(self._pieces)
             self._pieces.clear()
-        return Write(self, entry, None if self.last is None else (*self.last, self._number))
+        return Write(self, number, frames, None if self.last is None else (*self.last, self._number))
 
 
-class Write(NamedTuple):
-    """What has to be written of one run: an entry with its number, and the command that ends the run."""
+class Write(msgspec.Struct, frozen=True):
+    """What has to be written of one run: an entry, unless its number is 0, and the command that ends the run."""
 
     run: OwnedRun
-    entry: tuple[int, bytes] | None
+    number: int
+    frames: bytes
     end: Command | None
 
 
@@ -86,13 +107,16 @@ class Writer:
         self._on_lost = on_lost
         self.gather = _GATHER
         """Seconds from the start of one write to the next."""
-        self._waiting: dict[str, OwnedRun] = {}
+        self._waiting: list[OwnedRun] = []
         self._filled = asyncio.Event()
 
     def schedule(self, run: OwnedRun) -> None:
         """Include a run in the next write."""
-        self._waiting[run.log] = run
-        self._filled.set()
+        if not run.is_scheduled:
+            run.is_scheduled = True
+            self._waiting.append(run)
+            if len(self._waiting) == 1:
+                self._filled.set()
 
     async def work(self) -> None:
         """Write until cancelled."""
@@ -101,8 +125,8 @@ class Writer:
             await self._filled.wait()
             begin = loop.time()
             self._filled.clear()
-            waiting, self._waiting = self._waiting, {}
-            writes = [run.take() for run in waiting.values() if not run.written.done()]
+            waiting, self._waiting = self._waiting, []
+            writes = [run.take() for run in waiting if not run.written.done()]
             while writes:
                 again = await self._write(writes)
                 await asyncio.sleep(_RETRY_DELAY if again else max(0, begin + self.gather - loop.time()))
@@ -110,7 +134,7 @@ class Writer:
 
     async def _write(self, writes: list[Write]) -> list[Write]:
         """Write for several runs; return what has to be repeated."""
-        groups = list(self._client.batches((write for write in writes if write.entry is not None), _tag))
+        groups = list(self._client.batches((write for write in writes if write.number), _tag))
         ends = [write for write in writes if write.end is not None]
         commands = [*map(_append, groups), *(write.end for write in ends if write.end is not None)]
         try:
@@ -121,7 +145,7 @@ class Writer:
         appended = zip(groups, replies[: len(groups)], strict=True)
         unwritten = {write.run.log: write for group, reply in appended for write in self._refused(group, reply)}
         again = [
-            write._replace(entry=unwritten[write.run.log].entry if write.run.log in unwritten else None)
+            write if write.run.log in unwritten else Write(write.run, 0, b"", write.end)
             for write, reply in zip(ends, replies[len(groups) :], strict=True)
             if not self._has_ended(write.run, reply)
         ]
@@ -156,9 +180,8 @@ class Writer:
 
 
 def _append(group: list[Write]) -> Command:
-    entries = [write.entry for write in group if write.entry is not None]
-    frames = b"".join([frames for _, frames in entries])
-    numbers = " ".join([f"{number} {len(frames)}" for number, frames in entries])
+    frames = b"".join([write.frames for write in group])
+    numbers = " ".join([f"{write.number} {len(write.frames)}" for write in group])
     return ("EVAL", APPEND, len(group), *[write.run.log_key for write in group], frames, numbers)
 
 

@@ -141,7 +141,7 @@ class Unobserved:
 
 
 class Observers:
-    """Passes everything on to several observers. One that raises is logged, once per method, and the others go on.
+    """Passes everything on to several observers. One that raises is logged, once per method, and the others continue.
 
     >>> both = Observers(Unobserved(), Unobserved())
     """

@@ -1,0 +1,97 @@
+"""Build the wheel, install it into an empty environment of each Python, and use it there: `make wheel`.
+
+Arguments are the versions of Python; one that is not on this machine is named and left out.
+"""
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+import urllib.request
+from pathlib import Path
+from typing import Final
+
+from scripts.generate_docs import ROOT
+from usechat import __version__
+
+UV: Final = str(ROOT / ".tools" / "bin" / "uv")
+PATIENCE: Final = 60.0
+QUESTION: Final = {
+    "id": "chat-1",
+    "messages": [{"id": "message-1", "role": "user", "parts": [{"type": "text", "text": "How do I resume?"}]}],
+}
+
+
+def build(directory: Path) -> Path:
+    """Build the wheel, with the page in it, and return its path."""
+    environment = {name: value for name, value in os.environ.items() if name != "USECHAT_WITHOUT_PAGE"}
+    command = [UV, "build", "--quiet", "--wheel", "--out-dir", str(directory), str(ROOT)]
+    subprocess.run(command, check=True, env=environment)
+    return next(directory.glob("*.whl"))
+
+
+def try_with(version: str, wheel: Path, directory: Path) -> bool:
+    """Install the wheel for a version of Python and ask its demo; tell whether that Python is there."""
+    environment = {name: value for name, value in os.environ.items() if name not in ("VIRTUAL_ENV", "PYTHONPATH")}
+    find = [UV, "python", "find", "--system", version]
+    if subprocess.run(find, capture_output=True, env=environment, check=False).returncode:
+        return False
+    python = directory / "bin" / "python"
+    subprocess.run([UV, "venv", "--quiet", "--python", version, str(directory)], check=True, env=environment)
+    install = [UV, "pip", "install", "--quiet", "--python", str(python), f"usechat[demo] @ {wheel.as_uri()}"]
+    subprocess.run(install, check=True, env=environment)
+    usechat = directory / "bin" / "usechat"
+    said = subprocess.run([usechat, "--version"], check=True, capture_output=True, text=True, cwd=directory).stdout
+    assert __version__ in said, said
+    assert "serve an agent" in subprocess.run([usechat, "--help"], check=True, capture_output=True, text=True).stdout
+    ask_demo(usechat, directory)
+    return True
+
+
+def ask_demo(usechat: Path, directory: Path) -> None:
+    """Start the demo, load its page and ask it a question."""
+    log = directory / "demo.log"
+    with log.open("w") as output:
+        demo = subprocess.Popen([usechat, "demo", "--port", "0"], cwd=directory, stdout=output, stderr=output)
+    try:
+        address = _address_in(log, demo)
+        with urllib.request.urlopen(address, timeout=PATIENCE) as page:
+            assert b"<html" in page.read()
+        headers = {"content-type": "application/json"}
+        request = urllib.request.Request(f"{address}/api/chat", json.dumps(QUESTION).encode(), headers)
+        with urllib.request.urlopen(request, timeout=PATIENCE) as answer:
+            body = answer.read().decode()
+        assert '"type":"finish"' in body, body
+        assert "resume: true" in body, body
+    finally:
+        demo.terminate()
+        demo.wait(PATIENCE)
+
+
+def _address_in(log: Path, demo: "subprocess.Popen[bytes]") -> str:
+    end = time.monotonic() + PATIENCE
+    while not (found := re.search(r" at (http://[\d.:]+)$", log.read_text(), re.MULTILINE)):
+        assert demo.poll() is None, log.read_text()
+        assert time.monotonic() < end, log.read_text()
+        time.sleep(0.05)
+    return found[1]
+
+
+def main(versions: list[str]) -> None:
+    """Try the wheel with each version."""
+    with tempfile.TemporaryDirectory() as name:
+        wheel = build(Path(name))
+        for version in versions:
+            begin, directory = time.monotonic(), Path(name) / version
+            is_there = try_with(version, wheel, directory)
+            told = f"works ({time.monotonic() - begin:.0f} s)" if is_there else "is absent: not tried"
+            sys.stdout.write(f"== {wheel.name} with Python {version}: {told}\n")
+            shutil.rmtree(directory, ignore_errors=True)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

@@ -1,0 +1,250 @@
+"""What a database implements for a chat store: rows, transactions over one chat, and pages of the list.
+
+:mod:`usechat.chats.store` has everything that does not depend on the database.
+"""
+
+import asyncio
+import base64
+from collections.abc import AsyncIterator, Collection, Iterable
+from typing import Any, Final, Protocol, TypeVar, cast
+
+import msgspec
+
+from usechat.chats.blobs import Blob
+from usechat.chats.chat import MessageNode
+from usechat.chats.documents import TitledBy
+from usechat.chats.growth import Growth
+from usechat.errors import ChatNotFound, InvalidRequest
+from usechat.protocol.ui_messages import UIMessage
+
+__all__ = [
+    "ChatPage",
+    "ChatRow",
+    "Claim",
+    "ClaimRow",
+    "ListedChat",
+    "LostAnswer",
+    "Transaction",
+    "existing_chat",
+    "owned_chat",
+    "paced",
+    "read_cursor",
+    "write_cursor",
+]
+
+_Position = TypeVar("_Position", bound=tuple[Any, ...])
+_Item = TypeVar("_Item")
+
+_AT_ONCE: Final = 50
+"""How many messages are read, copied or checked before others have the event loop."""
+
+
+class ChatRow(msgspec.Struct, frozen=True, kw_only=True):
+    """A chat without its messages. ``leaf`` is the key of the last message that is shown.
+
+    ``agent`` names what answers the chat. ``created`` and ``updated`` are seconds since 1970. ``pinned`` and
+    ``archived`` are for the list.
+    ``version`` grows with every change that another page should know of. ``titled_by`` says who made the title: a
+    person's title is not replaced by a function's. ``share`` is the token of its read-only link, if it has one.
+
+    >>> from usechat import ChatRequest
+    >>> import asyncio
+    >>> from usechat.chats import MemoryChats
+    >>> question = {"id": "u1", "role": "user", "parts": [{"type": "text", "text": "Hello"}]}
+    >>> async def main(chats):
+    ...     await chats.begin(ChatRequest.parse({"id": "c1", "messages": [question]}), owner="ada", run_id="r1")
+    ...     return await chats.change("c1", owner="ada", title="A greeting", pinned=True)
+    >>> row = asyncio.run(main(MemoryChats()))
+    >>> row.title, row.titled_by, row.pinned
+    ('A greeting', 'person', True)
+    """
+
+    id: str
+    owner: str
+    title: str = ""
+    titled_by: TitledBy = "words"
+    agent: str = ""
+    created: float
+    updated: float
+    pinned: bool = False
+    archived: bool = False
+    leaf: int | None = None
+    version: int = 1
+    share: str | None = None
+
+
+class Claim(msgspec.Struct, frozen=True, kw_only=True):
+    """The right of one run to write the answer of a chat.
+
+    ``key`` is the number of the answer in the chat, ``parent`` that of the message before it, and ``message_id`` the id
+    that the answer gets. ``answerable`` are the calls that stay open for the page if the run ends badly: they were open
+    before it. ``given`` are the calls whose answers the run was given. ``agent`` names what answers.
+
+    >>> claim = Claim(chat_id="c1", run_id="r1", key=2, parent=1, message_id="m1")
+    >>> claim.message_id
+    'm1'
+    """
+
+    chat_id: str
+    run_id: str
+    key: int
+    parent: int | None
+    message_id: str
+    answerable: tuple[str, ...] = ()
+    given: tuple[str, ...] = ()
+    agent: str = ""
+
+
+class ClaimRow(msgspec.Struct, frozen=True):
+    """A claim as it is stored; it is void when the time is ``expires``."""
+
+    claim: Claim
+    expires: float
+
+
+class ListedChat(msgspec.Struct, frozen=True):
+    """A chat in the list.
+
+    >>> listed = ListedChat(ChatRow(id="c1", owner="ada", title="Hello", created=0, updated=0), running=True)
+    >>> f"{listed.chat.title} …" if listed.running else listed.chat.title
+    'Hello …'
+    """
+
+    chat: ChatRow
+    running: bool
+
+
+class ChatPage(msgspec.Struct, frozen=True):
+    """A page of the list; ``next_cursor`` begins the next one, if there is one.
+
+    >>> import asyncio
+    >>> from usechat.chats import MemoryChats
+    >>> asyncio.run(MemoryChats().list_chats("ada"))
+    ChatPage(chats=[], next_cursor=None)
+    """
+
+    chats: list[ListedChat]
+    next_cursor: str | None = None
+
+
+class LostAnswer(msgspec.Struct, frozen=True):
+    """An answer whose worker has died; ``message`` is what was stored of it, if anything was.
+
+    >>> from usechat import ChatRequest
+    >>> import asyncio
+    >>> from usechat.chats import MemoryChats
+    >>> question = {"id": "u1", "role": "user", "parts": [{"type": "text", "text": "Hello"}]}
+    >>> async def main(chats):
+    ...     await chats.begin(ChatRequest.parse({"id": "c1", "messages": [question]}), owner="ada", run_id="r1")
+    ...     return await chats.collect_lost()
+    >>> [lost.claim.run_id for lost in asyncio.run(main(MemoryChats(lease=0)))]
+    ['r1']
+    """
+
+    chat: ChatRow
+    claim: Claim
+    message: UIMessage | None
+
+
+class Transaction(Protocol):
+    """Reads and writes one chat. All of it is written, or nothing.
+
+    No two transactions that write the same chat overlap. ``chat`` is the chat as the transaction sees it, ``now`` the
+    time of the database when the transaction began.
+    """
+
+    chat: ChatRow | None
+    now: float
+
+    async def put_chat(self, row: ChatRow) -> None:
+        """Insert or replace the chat. Raises ChatChanged if another transaction has inserted it meanwhile."""
+        ...
+
+    async def nodes(self) -> list[MessageNode]:
+        """Return all messages without their content."""
+        ...
+
+    async def messages(self, keys: Collection[int]) -> dict[int, UIMessage]:
+        """Return the content of messages, grown as far as it was saved."""
+        ...
+
+    async def put_message(self, node: MessageNode, message: UIMessage) -> None:
+        """Insert a message, or replace its content and outcome and forget how it has grown."""
+        ...
+
+    async def put_feedback(self, key: int, feedback: Any) -> None:
+        """Store what a person thinks of a message."""
+        ...
+
+    async def grow(self, key: int, number: int, growth: Growth) -> None:
+        """Store how a message has grown."""
+        ...
+
+    async def claim(self) -> ClaimRow | None:
+        """Return the claim of the chat, expired or not."""
+        ...
+
+    async def put_claim(self, claim: Claim, lease: float) -> None:
+        """Insert a claim that expires in ``lease`` seconds. The chat must have none."""
+        ...
+
+    async def renew_claim(self, run_id: str, lease: float) -> bool:
+        """Let a claim expire in ``lease`` seconds from now; tell whether that run still has it, unexpired."""
+        ...
+
+    async def delete_claim(self) -> None:
+        """Remove the claim of the chat."""
+        ...
+
+    async def put_blob(self, blob: Blob) -> None:
+        """Store a blob, unless it is there already."""
+        ...
+
+    async def blob(self, blob_id: str) -> Blob | None:
+        """Return a blob."""
+        ...
+
+    async def blobs(self) -> list[Blob]:
+        """Return all blobs of the chat."""
+        ...
+
+    async def delete(self) -> None:
+        """Delete the chat with everything that belongs to it."""
+        ...
+
+
+def existing_chat(transaction: Transaction) -> ChatRow:
+    """Return the chat of a transaction. Raises ``ChatNotFound`` if it does not exist."""
+    if transaction.chat is None:
+        raise ChatNotFound("No such chat.")
+    return transaction.chat
+
+
+def owned_chat(transaction: Transaction, owner: str | None) -> ChatRow:
+    """Return the chat of a transaction if it is the owner's; ``None`` owns all. Raises ``ChatNotFound``."""
+    chat = existing_chat(transaction)
+    if owner is not None and owner != chat.owner:
+        raise ChatNotFound("No such chat.")
+    return chat
+
+
+async def paced(items: Iterable[_Item]) -> AsyncIterator[_Item]:
+    """Yield items, and yield to the event loop after each few: a long chat must not delay the answers of others."""
+    for number, item in enumerate(items, 1):
+        yield item
+        if number % _AT_ONCE == 0:
+            await asyncio.sleep(0)
+
+
+def write_cursor(position: tuple[Any, ...]) -> str:
+    """Write a position in the list of chats as text that needs no escaping in a URL."""
+    return base64.urlsafe_b64encode(msgspec.json.encode(position)).rstrip(b"=").decode()
+
+
+def read_cursor(cursor: str, kind: type[_Position]) -> _Position:
+    """Read what :func:`write_cursor` wrote, or raise :class:`~usechat.errors.InvalidRequest`."""
+    try:
+        text = base64.b64decode(cursor + "=" * (-len(cursor) % 4), altchars=b"-_", validate=True)
+        return cast("_Position", msgspec.json.decode(text, type=kind))
+    except ValueError:  # of base64, of UTF-8 and of msgspec
+        raise InvalidRequest("cursor is not one that a list of chats has given out") from None

@@ -1,0 +1,103 @@
+"""A chat as a page sees it."""
+
+from collections.abc import Collection, Iterable
+from typing import Any
+
+import msgspec
+
+from usechat.chats.chat import MessageNode, Outcome, Tree, settled
+from usechat.chats.transaction import ChatRow, Claim, ClaimRow, Transaction, owned_chat
+from usechat.protocol.ui_messages import UIMessage
+
+__all__ = ["ChatView", "LoadedChat"]
+
+
+class LoadedChat(msgspec.Struct, frozen=True, kw_only=True):
+    """A chat as a page loads it: the current branch, and data that is not part of a message.
+
+    While an answer runs, ``messages`` ends before it, and ``running`` is its claim. ``siblings`` has an entry for each
+    message that has other versions: the ids of all of them, the oldest first. ``head_id`` is the last message that is
+    shown. ``outcomes`` (how an answer ended), ``created`` (seconds since 1970) and ``feedback`` are by message id.
+
+    >>> from usechat import ChatRequest
+    >>> import asyncio
+    >>> from usechat.chats import MemoryChats
+    >>> question = {"id": "u1", "role": "user", "parts": [{"type": "text", "text": "Hello"}]}
+    >>> async def main(chats):
+    ...     await chats.begin(ChatRequest.parse({"id": "c1", "messages": [question]}), owner="ada", run_id="r1")
+    ...     return await chats.load("c1", owner="ada")
+    >>> loaded = asyncio.run(main(MemoryChats()))
+    >>> len(loaded.messages), loaded.running.run_id
+    (1, 'r1')
+    """
+
+    chat: ChatRow
+    messages: list[UIMessage]
+    head_id: str | None
+    siblings: dict[str, list[str]]
+    running: Claim | None
+    outcomes: dict[str, Outcome]
+    created: dict[str, float]
+    feedback: dict[str, Any]
+
+    @property
+    def version(self) -> int:
+        """The version that a change must name."""
+        return self.chat.version
+
+
+class ChatView:
+    """A chat as it is shown: without the answer that is running, and with the end of one that was lost."""
+
+    def __init__(
+        self, transaction: Transaction, chat: ChatRow, nodes: Iterable[MessageNode], row: ClaimRow | None
+    ) -> None:
+        is_running = row is not None and row.expires > transaction.now
+        self.chat = chat
+        self.running = row.claim if row is not None and is_running else None
+        self._lost = row.claim if row is not None and not is_running else None
+        self._transaction = transaction
+        nodes = [
+            msgspec.structs.replace(node, outcome="lost") if self._lost and node.key == self._lost.key else node
+            for node in nodes
+        ]
+        self.tree = Tree(nodes, chat.leaf)
+        self._hidden = self._below_running()
+
+    @classmethod
+    async def of(cls, transaction: Transaction, owner: str | None) -> "ChatView":
+        """Return the chat of a transaction as its owner sees it. Raises ``ChatNotFound``."""
+        chat = owned_chat(transaction, owner)
+        return cls(transaction, chat, await transaction.nodes(), await transaction.claim())
+
+    def visible(self) -> list[MessageNode]:
+        """Return all messages that are shown, parents first."""
+        return [node for node in self.tree.nodes.values() if node.key not in self._hidden]
+
+    def visible_branch(self) -> list[MessageNode]:
+        """Return the messages of the current branch that are shown."""
+        return [node for node in self.tree.branch() if node.key not in self._hidden]
+
+    def siblings(self, branch: Iterable[MessageNode]) -> dict[str, list[str]]:
+        """Return the ids of all versions of each message that has several."""
+        by_parent: dict[int | None, list[str]] = {}
+        for node in self.visible():
+            by_parent.setdefault(node.parent, []).append(node.id)
+        return {node.id: by_parent[node.parent] for node in branch if len(by_parent[node.parent]) > 1}
+
+    async def messages(self, keys: Collection[int]) -> dict[int, UIMessage]:
+        """Return the content of messages."""
+        found = await self._transaction.messages(keys)
+        if self._lost is not None and self._lost.key in found:
+            found[self._lost.key] = settled(found[self._lost.key], "lost", self._lost.answerable)
+        return found
+
+    def _below_running(self) -> set[int]:
+        """Return the running answer and everything below it: a message is not shown without its parent."""
+        if self.running is None:
+            return set()
+        hidden = {self.running.key}
+        for node in self.tree.nodes.values():  # parents first
+            if node.parent in hidden:
+                hidden.add(node.key)
+        return hidden
