@@ -28,7 +28,7 @@ from usechat.server.openapi import openapi
 
 ROOT = Path(__file__).parent.parent
 OPENAPI = ROOT / "docs" / "openapi.json"
-BLOCK = re.compile(r"(<!-- generated: ([a-z-]+) -->\n)(?:(?!<!-- ).*\n)*(<!-- end -->)")
+BLOCK = re.compile(r"(<!-- generated: ([a-z0-9-]+) -->\n)(?:(?!<!-- ).*\n)*(<!-- end -->)")
 
 
 def chunk_name(chunk: type) -> str:
@@ -158,16 +158,20 @@ BLOCKS: Mapping[str, Callable[[], Iterator[str]]] = {
     "releases": releases,
     "rules": rules,
     "values": values,
+    "a2a-works": lambda: what_works("a2a"),
     "ag-ui-works": lambda: what_works("ag-ui"),
     "agent-framework-works": lambda: what_works("agent-framework"),
     "agno-works": lambda: what_works("agno"),
     "claude-works": lambda: what_works("claude"),
+    "dspy-works": lambda: what_works("dspy"),
     "google-adk-works": lambda: what_works("google-adk"),
+    "haystack-works": lambda: what_works("haystack"),
     "langgraph-works": lambda: what_works("langgraph"),
     "llama-index-works": lambda: what_works("llama-index"),
     "model-clients-works": lambda: what_works("model-clients"),
     "openai-agents-works": lambda: what_works("openai-agents"),
     "pydantic-ai-works": lambda: what_works("pydantic-ai"),
+    "smolagents-works": lambda: what_works("smolagents"),
     "strands-works": lambda: what_works("strands"),
     "help": cli_help,
     **{

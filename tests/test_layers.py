@@ -75,6 +75,7 @@ LAYERS = [
     "cli.options",
     "cli.targets",
     "targets",
+    "adapters.a2a_target",
     "adapters.ag_ui_target",
     "client.target",
     "cli.auth",

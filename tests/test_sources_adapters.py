@@ -110,7 +110,8 @@ async def test_a_function_of_a_framework_is_a_function(framework: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    ("module", "name"), [("crewai.agent", "CrewAI"), ("strands.agent.agent", "Strands Agents"), ("dspy", "DSPy")]
+    ("module", "name"),
+    [("crewai.agent", "CrewAI"), ("strands.agent.agent", "Strands Agents"), ("autogen_agentchat", "AutoGen")],
 )
 def test_an_object_of_a_framework_without_an_adapter_is_refused_by_the_name_of_the_framework(
     module: str, name: str

@@ -68,12 +68,12 @@ _WITHOUT_ADAPTER: Final = {
     "autogen_agentchat": "AutoGen",
     "claude_agent_sdk": "the Claude Agent SDK, but no ClaudeAgentOptions",
     "crewai": "CrewAI",
-    "dspy": "DSPy",
-    "haystack": "Haystack",
+    "dspy": "DSPy, but no Module",
+    "haystack": "Haystack, but no Agent",
     "langchain_core": "LangChain, but no agent or graph",
     "llama_index": "LlamaIndex, but no agent or workflow",
     "openai": "the OpenAI client",
-    "smolagents": "smolagents",
+    "smolagents": "smolagents, but no agent",
     "strands": "Strands Agents",
 }
 """Frameworks by the prefix of their modules. An adapter of another package, if one is installed, comes first."""

@@ -5,13 +5,15 @@
 """
 
 import asyncio
-from collections.abc import Mapping
+import threading
+from collections.abc import Mapping, Sequence
 from importlib import import_module
 from typing import Any, Final, Literal, TypeAlias
 
 import msgspec
 
-from usechat.testing import ScriptedModel
+from tests.adapters import dialects
+from usechat.testing import ModelAnswer, ScriptedModel
 
 Api: TypeAlias = Literal["chat", "responses", "anthropic"]
 """Which model API an agent speaks."""
@@ -26,6 +28,8 @@ class Deeds:
 
     def __init__(self) -> None:
         self.done: list[str] = []
+        self.released = threading.Event()
+        """Lets a tool go on that blocks its thread."""
 
     def weather(self, city: str) -> dict[str, Any]:
         self.done.append(f"weather {city}")
@@ -47,6 +51,11 @@ class Deeds:
             self.done.append("slow cancelled")
             raise
         return "never"
+
+    def slow_in_a_thread(self, task: str) -> str:
+        self.done.append(f"slow {task}")
+        self.released.wait(60)
+        return "done"
 
     def delete(self, path: str) -> str:
         self.done.append(f"delete {path}")
@@ -76,6 +85,16 @@ class Framework(msgspec.Struct, frozen=True):
     """Whether it asks for the approval of a call only when the one before has a result."""
     sub_agent: str = "researcher"
     """The name of the agent that a tool asks, as the page shows it."""
+    with_every_client: bool = True
+    """Whether it is run live with every client, and not with the newest one alone; recordings are played with all."""
+    shows_tools: bool = True
+    """Whether it tells which tools the agent calls."""
+    tells_usage: bool = True
+    """Whether it tells how many tokens were used."""
+    question: str = ""
+    """The name of the tool whose call asks the page, if the agent's own tools are not shown."""
+    dialect: str = ""
+    """The function of `dialects.py` that says how the framework wants its model to answer."""
     environment: str = "frameworks"
     """The group of packages with which it is run live."""
     adapter: str = ""
@@ -85,6 +104,18 @@ class Framework(msgspec.Struct, frozen=True):
         """Return the class of the adapter; it imports no framework."""
         module, _, name = self.adapter.partition(":")
         return getattr(import_module(f"usechat.adapters.{module}"), name)
+
+    def answers(self, answers: Sequence[ModelAnswer | str]) -> list[ModelAnswer]:
+        """Return a script of the model as this framework wants it."""
+        read = [ModelAnswer(text=answer) if isinstance(answer, str) else answer for answer in answers]
+        named = [
+            msgspec.structs.replace(
+                answer,
+                calls=[msgspec.structs.replace(call, name=f"{self.tool_prefix}{call.name}") for call in answer.calls],
+            )
+            for answer in read
+        ]
+        return list(getattr(dialects, self.dialect)(named)) if self.dialect else named
 
     def make(self, model: ScriptedModel, api: Api, deeds: Deeds) -> Any:
         """Return the agent."""

@@ -33,6 +33,8 @@ def encoded(value: Any) -> Json:
             return {str(key): encoded(each) for key, each in value.items() if _is_plain(each)}
         case list() | tuple():
             return [encoded(each) for each in value]
+        case BaseException():
+            return {_TYPE: type(value).__name__}
         case set() | frozenset():
             return sorted(encoded(each) for each in value)
     fields = value.__dict__ if not dataclasses.is_dataclass(value) else _fields(value)
@@ -51,7 +53,7 @@ def _is_kept(name: str, value: Any) -> bool:
 def _is_plain(value: Any) -> bool:
     """Tell whether this is data: agents, tracers and functions that events carry along are not recorded."""
     plain = (str, int, float, bool, bytes, date, Enum, Mapping, list, tuple, set, frozenset, BaseModel, type(None))
-    return isinstance(value, plain) or (dataclasses.is_dataclass(value) and not isinstance(value, type))
+    return isinstance(value, (*plain, Exception)) or (dataclasses.is_dataclass(value) and not isinstance(value, type))
 
 
 class Recorded:

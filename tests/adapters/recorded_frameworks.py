@@ -27,6 +27,15 @@ _CLAUDE_NOT_PLAYED: Final = frozenset(
         "sub-agent",
     }
 )
+_A2A_TOOLS: Final = "A2A has no events for the tools of an agent: they run, and the page shows the text."
+_A2A_REMEMBERS: Final = "A2A cannot remove messages from a context: the agent also remembers what was replaced."
+_A2A_ASKS: Final = "A2A has no approvals: an agent asks with `INPUT_REQUIRED`, which is a question."
+_NO_APPROVALS: Final = "The adapter has no approvals: the tool runs without asking."
+_CHAT_COMPLETIONS: Final = frozenset(
+    {"reasoning", "a tool that the provider runs", "a tool of an MCP server that the provider calls"}
+)
+"""Scripts that a framework does not play which is tested with OpenAI Chat Completions alone."""
+_APPROVALS: Final = ("approval", "denial", "two approvals in reverse order", "a new message while an approval waits")
 _PROVIDED: Final = {
     "a tool that the provider runs": _NOT_PASSED_ON,
     "a tool of an MCP server that the provider calls": _NOT_PASSED_ON,
@@ -39,6 +48,28 @@ _AG_UI_LIMITS: Final = {
 }
 
 RECORDED_FRAMEWORKS: Final = (
+    Framework(
+        name="A2A",
+        page="a2a",
+        factory="a2a_agent:make",
+        adapter="a2a:A2aAdapter",
+        apis=("chat",),
+        with_every_client=False,
+        limits={
+            "streamed tool input": _A2A_TOOLS,
+            "two parallel tools": _A2A_TOOLS,
+            "tool failure": "A tool that raises fails the task of this agent, and so the turn.",
+            "regenerate": _A2A_REMEMBERS,
+            "edit": _A2A_REMEMBERS,
+            "client tool": "A2A has no tools of the page: an agent asks with `INPUT_REQUIRED`, which is a question.",
+            **dict.fromkeys(_APPROVALS, _A2A_ASKS),
+        },
+        failed_tool="",
+        shows_tools=False,
+        not_played=_CHAT_COMPLETIONS | {"an answer that is cut off", "sub-agent"},
+        tells_usage=False,
+        question="interrupt",
+    ),
     Framework(
         name="AG-UI in process",
         page="ag-ui",
@@ -85,6 +116,23 @@ RECORDED_FRAMEWORKS: Final = (
         asks_one_by_one=True,
     ),
     Framework(
+        name="DSPy",
+        page="dspy",
+        factory="dspy_agent:make",
+        adapter="dspy:DspyAdapter",
+        apis=("chat",),
+        with_every_client=False,
+        limits={
+            "streamed tool input": "The page shows the whole input when the tool is called.",
+            "two parallel tools": "`ReAct` calls one tool after the other.",
+            "an answer that is cut off": _CUT_OFF,
+            "three turns": "The history has texts alone: the results of tools of earlier turns are left out.",
+            **dict.fromkeys(_APPROVALS, _NO_APPROVALS),
+        },
+        not_played=_CHAT_COMPLETIONS | {"client tool", "sub-agent", "file"},
+        dialect="fields",
+    ),
+    Framework(
         name="Google ADK",
         page="google-adk",
         factory="google_adk_agent:make",
@@ -109,6 +157,31 @@ RECORDED_FRAMEWORKS: Final = (
         apis=("anthropic",),
         limits=_PROVIDED,
         environment="llama-index",
+    ),
+    Framework(
+        name="Haystack",
+        page="haystack",
+        factory="haystack_agent:make",
+        adapter="haystack:HaystackAdapter",
+        apis=("chat",),
+        with_every_client=False,
+        limits={"sub-agent": _SUB_AGENT, **dict.fromkeys(_APPROVALS, _NO_APPROVALS)},
+        not_played=_CHAT_COMPLETIONS | {"client tool"},
+    ),
+    Framework(
+        name="smolagents",
+        page="smolagents",
+        factory="smolagents_agent:make",
+        adapter="smolagents:SmolagentsAdapter",
+        apis=("chat",),
+        with_every_client=False,
+        limits={
+            "an answer that is cut off": _CUT_OFF,
+            "stop in a tool": "A tool runs in a thread, which nothing can end; the page does not wait for it.",
+            **dict.fromkeys(_APPROVALS, _NO_APPROVALS),
+        },
+        not_played=_CHAT_COMPLETIONS | {"client tool", "sub-agent", "file"},
+        dialect="final_answer_tool",
     ),
     Framework(
         name="Strands",

@@ -25,7 +25,7 @@ from usechat.adapters.framework import AdapterClass, FrameworkSource
 from usechat.errors import PublicError
 from usechat.server import ChatApp
 from usechat.sources import as_source
-from usechat.testing import ModelAnswer, ScriptedModel
+from usechat.testing import ScriptedModel
 from usechat.turn import AgentInfo, Turn
 
 Json = Any
@@ -160,8 +160,7 @@ def recorded_chat(
     script: Script, framework: Framework, api: Api, release: str, browser: Browser
 ) -> Iterator[tuple[Chat, Recorder]]:
     deeds = Deeds()
-    answers = [_with_prefix(answer, framework.tool_prefix) for answer in script.answers]
-    with ScriptedModel(answers) as model, ExitStack() as stack:
+    with ScriptedModel(framework.answers(script.answers)) as model, ExitStack() as stack:
         made = framework.make(model, api, deeds)
         if isinstance(made, AbstractContextManager):  # an agent with a server of its own
             made = stack.enter_context(made)
@@ -172,13 +171,6 @@ def recorded_chat(
             yield Chat(framework, script.open(release, served, browser), model, served, deeds), recorder
             recorder.note()
         assert model.refusals == []
-
-
-def _with_prefix(answer: ModelAnswer | str, prefix: str) -> ModelAnswer | str:
-    if isinstance(answer, str):
-        return answer
-    calls = [msgspec.structs.replace(call, name=f"{prefix}{call.name}") for call in answer.calls]
-    return msgspec.structs.replace(answer, calls=calls)
 
 
 # Replaying.

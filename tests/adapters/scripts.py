@@ -122,6 +122,12 @@ def shown(message: Json) -> list[Any]:
     ]
 
 
+def words(view: View) -> str:
+    """Return what the last message of a page says, thoughts included."""
+    last = view["messages"][-1] if view["messages"] else {"role": "user"}
+    return "".join(part for part in shown(last) if isinstance(part, str)) if last["role"] == "assistant" else ""
+
+
 def calls(*made: ModelCall, text: str = "") -> ModelAnswer:
     return ModelAnswer(calls=made, text=text)
 
@@ -136,7 +142,13 @@ DELETE_A, DELETE_B = (ModelCall("delete", {"path": path}, id=f"call_{path}") for
 def _text(chat: Chat) -> None:
     message = chat.ask("How is the weather?")
     assert shown(message) == ["It is sunny."]
-    assert message["metadata"]["usage"] == {"inputTokens": 11, "outputTokens": 7, "totalTokens": 18}
+    if chat.framework.tells_usage:
+        asked = len(chat.model.requests)
+        assert message["metadata"]["usage"] == {
+            "inputTokens": 11 * asked,
+            "outputTokens": 7 * asked,
+            "totalTokens": 18 * asked,
+        }
     assert message["metadata"]["finishReason"] == "stop"
     assert "Be brief." in chat.asked()
 
@@ -157,17 +169,22 @@ def _reasoning(chat: Chat) -> None:
 @script("streamed tool input", calls(WEATHER, text="Let me look. "), "It is 21 °C.")
 def _tool(chat: Chat) -> None:
     message = chat.ask("How is the weather?")
-    assert shown(message) == ["Let me look. ", PARIS, "It is 21 °C."]
+    assert chat.deeds.done == ["weather Paris"]
+    if not chat.framework.shows_tools:
+        assert shown(message) == ["Let me look. ", "It is 21 °C."]
+        return
+    thought, *rest = shown(message)
+    assert (thought.strip(), rest) == ("Let me look.", [PARIS, "It is 21 °C."])
     [tool] = chat.tools()
     assert tool["input"] == {"city": "Paris"}
-    assert chat.deeds.done == ["weather Paris"]
 
 
 @script("two parallel tools", calls(WEATHER, CLOCK), "It is noon.")
 def _parallel(chat: Chat) -> None:
     message = chat.ask("Weather and time?")
     noon = ("tool-clock", "output-available", {"zone": "CET", "hour": 12})
-    assert shown(message) == [PARIS, noon, "It is noon."]
+    tools = [PARIS, noon] if chat.framework.shows_tools else []
+    assert shown(message) == [*tools, "It is noon."]
     assert sorted(chat.deeds.done) == ["clock CET", "weather Paris"]
 
 
@@ -227,7 +244,7 @@ def _cut_off(chat: Chat) -> None:
 def _tool_failure(chat: Chat) -> None:
     if "tool failure" in chat.framework.limits:
         chat.fail("Try it.")
-        assert [tool["state"] for tool in chat.tools()] == [chat.framework.failed_tool]
+        assert [tool["state"] for tool in chat.tools()] == [state for state in [chat.framework.failed_tool] if state]
         chat.page.call("sendMessage", {"text": "And now?"})
         chat.page.until(lambda view: text_of(view) == "It did not work.")
     else:
@@ -249,7 +266,7 @@ def _broken_stream(chat: Chat) -> None:
         chat.ask("Hi.")
         assert text_of(chat.page.look()) == "It Hello."
         return
-    assert text_of(chat.fail("Hi.")) == "It "
+    assert words(chat.fail("Hi.")).strip() == "It"
     assert shown(chat.ask("Hi again.")) == ["Hello."]
 
 
@@ -331,6 +348,9 @@ def _cannot_pause(chat: Chat, name: str) -> bool:
 
 @script("client tool", calls(ModelCall("location", {"exact": False}, id="call_l")), "You are in Paris.")
 def _client_tool(chat: Chat) -> None:
+    if chat.framework.question:
+        _question(chat)
+        return
     if "client tool" in chat.framework.limits:
         chat.fail("Where am I?")
         return
@@ -343,10 +363,21 @@ def _client_tool(chat: Chat) -> None:
     assert "Paris" in chat.asked()
 
 
+def _question(chat: Chat) -> None:
+    """The agent asks the page in words of its own, and goes on with the answer."""
+    message = chat.ask("Where am I?")
+    [asked] = [part for part in message["parts"] if part["type"] == "dynamic-tool"]
+    assert (asked["toolName"], asked["state"]) == (chat.framework.question, "input-available")
+    assert asked["input"] == {"message": "Where are you?"}
+    chat.continued("addToolOutput", {"tool": asked["toolName"], "toolCallId": asked["toolCallId"], "output": "Paris"})
+    assert text_of(chat.page.look()) == "You are in Paris."
+    assert "Paris" in chat.asked()
+
+
 @script("stop in text", ModelAnswer(text=["Once ", *["upon "] * 2000], pause=0.05), "Hello.")
 def _stop_in_text(chat: Chat) -> None:
     chat.page.send("Tell me a story.")
-    chat.page.until(lambda view: text_of(view).startswith("Once "))
+    chat.page.until(lambda view: words(view).startswith("Once "))
     chat.stop(lambda: chat.model.disconnects == 1, "the model is left")
     assert shown(chat.ask("Hi.")) == ["Hello."]
 
@@ -355,7 +386,11 @@ def _stop_in_text(chat: Chat) -> None:
 def _stop_in_a_tool(chat: Chat) -> None:
     chat.page.send("Dig.")
     eventually(lambda: chat.deeds.done == ["slow dig"], "the tool runs")
-    chat.stop(lambda: chat.deeds.done == ["slow dig", "slow cancelled"], "the tool is cancelled")
+    if "stop in a tool" in chat.framework.limits:
+        chat.stop(lambda: True, "the page does not wait for the tool")
+        chat.deeds.released.set()
+    else:
+        chat.stop(lambda: chat.deeds.done == ["slow dig", "slow cancelled"], "the tool is cancelled")
     assert shown(chat.ask("Hi.")) == ["Hello."]
     assert shown(chat.ask("Bye.")) == ["Goodbye."]
 
@@ -365,7 +400,8 @@ def _three_turns(chat: Chat) -> None:
     for number, answer in enumerate(("One.", "Two.", "Three."), 1):
         assert shown(chat.ask(f"Question {number}."))[-1] == answer
     asked = chat.asked()
-    said = ["Question 1.", "One.", "Question 2.", "celsius", "Two.", "Question 3."]
+    results = [] if "three turns" in chat.framework.limits else ["celsius"]
+    said = ["Question 1.", "One.", "Question 2.", *results, "Two.", "Question 3."]
     assert sorted(said, key=asked.index) == said
 
 
@@ -375,9 +411,10 @@ def _regenerate(chat: Chat) -> None:
     chat.ask("Second.")
     chat.page.call("regenerate")
     assert shown(chat.page.answer()) == ["Three."]
-    assert "Two." not in chat.asked()
+    remembers = "regenerate" in chat.framework.limits
+    assert ("Two." in chat.asked()) is remembers
     assert shown(chat.ask("Third.")) == ["Four."]
-    assert [text in chat.asked() for text in ("One.", "Two.", "Three.")] == [True, False, True]
+    assert [text in chat.asked() for text in ("One.", "Two.", "Three.")] == [True, remembers, True]
 
 
 @script("edit", "One.", "Two.", "Three.", "Four.")
@@ -388,7 +425,9 @@ def _edit(chat: Chat) -> None:
     assert shown(chat.ask("Other.", messageId=edited)) == ["Three."]
     assert shown(chat.ask("Third.")) == ["Four."]
     asked = chat.asked()
-    assert [text in asked for text in ("Second.", "Two.", "Other.", "Three.")] == [False, False, True, True]
+    remembers = "edit" in chat.framework.limits
+    said = [text in asked for text in ("Second.", "Two.", "Other.", "Three.")]
+    assert said == [remembers, remembers, True, True]
 
 
 @script("sub-agent", calls(ModelCall("research", {"topic": "owls"})), "Owls see well.", "They see.")

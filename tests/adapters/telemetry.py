@@ -16,10 +16,8 @@ from usechat.server import ChatApp
 from usechat.server.observers.opentelemetry import OpenTelemetryObserver
 from usechat.testing import AgentClient, ModelAnswer, ModelCall, ScriptedModel
 
-NAMES = {"langgraph": "LangGraph", "ag-ui": None, "claude": None}
+NAMES = {"langgraph": "LangGraph", "ag-ui": None, "claude": None, "haystack": None, "dspy": "Assistant"}
 """Names of agents that are not called assistant."""
-ASKED_TWICE = {"gen_ai.usage.input_tokens": 22, "gen_ai.usage.output_tokens": 14}
-"""Two requests to the scripted model."""
 
 
 class Traced:
@@ -75,13 +73,14 @@ def check_turn(framework: Framework) -> None:
     traced = Traced()
     adapter, name = framework.page, NAMES.get(framework.page, "assistant")
     shown_name = "invoke_agent" if name is None else f"invoke_agent {name}"
-    weather = ModelCall(f"{framework.tool_prefix}weather", {"city": "Paris"})
+    weather = ModelCall("weather", {"city": "Paris"})
     with (
-        ScriptedModel([ModelAnswer(calls=[weather]), "It is 21 °C."]) as model,
+        ScriptedModel(framework.answers([ModelAnswer(calls=[weather]), "It is 21 °C."])) as model,
         _made(framework, model, TracedDeeds(traced)) as agent,
         AgentClient(ChatApp(agent, observer=traced.observer)) as client,
     ):
         answer = client.ask("How is the weather?")
+    asked = len(model.requests)
     assert answer.text == "It is 21 °C."
     [exchange] = answer.exchanges
     span = traced.span("invoke_agent")
@@ -92,11 +91,12 @@ def check_turn(framework: Framework) -> None:
         **({} if name is None else {"gen_ai.agent.name": name}),
         "gen_ai.conversation.id": exchange.request["id"],
         "gen_ai.response.finish_reasons": ("stop",),
-        **ASKED_TWICE,
+        "gen_ai.usage.input_tokens": 11 * asked,
+        "gen_ai.usage.output_tokens": 7 * asked,
     }
     assert traced.ancestors("invoke_agent") == ["adapter.run"]
     assert shown_name in traced.ancestors("look at the sky")
-    assert traced.tokens() == {(adapter, "input"): 22, (adapter, "output"): 14}
+    assert traced.tokens() == {(adapter, "input"): 11 * asked, (adapter, "output"): 7 * asked}
 
 
 def check_failed_turn(framework: Framework) -> None:

@@ -1,9 +1,12 @@
 """What the sources of several frameworks share."""
 
+import asyncio
+from collections.abc import Callable
+
 import pytest
 
 from tests.adapters.turns import assistant, text, turn_of, user
-from usechat.adapters.framework import imported, kept_count, options_of, question_id, without_results
+from usechat.adapters.framework import emitted, imported, kept_count, options_of, question_id, without_results
 from usechat.errors import MissingDependency
 
 
@@ -67,3 +70,40 @@ def test_a_module_that_is_not_installed_is_a_missing_dependency() -> None:
     assert imported("json", "json", "json").loads("1") == 1
     with pytest.raises(MissingDependency, match=r"usechat\[nothing\]"):
         imported("no_such_framework.agents", "nothing", "nothing")
+
+
+async def test_what_a_function_emits_is_yielded_in_order_from_any_thread() -> None:
+    async def run(emit: Callable[[int], None]) -> None:
+        emit(1)
+        await asyncio.to_thread(emit, 2)
+        emit(3)
+
+    assert [event async for event in emitted(run)] == [1, 2, 3]
+
+
+async def test_what_a_function_raises_is_raised_after_its_events() -> None:
+    async def run(emit: Callable[[int], None]) -> None:
+        emit(1)
+        raise ValueError("broken")
+
+    events = emitted(run)
+    assert await anext(events) == 1
+    with pytest.raises(ValueError, match="broken"):
+        await anext(events)
+
+
+async def test_a_function_that_emits_is_cancelled_before_the_iterator_is_closed() -> None:
+    ended = []
+
+    async def run(emit: Callable[[int], None]) -> None:
+        emit(1)
+        try:
+            await asyncio.Event().wait()
+        finally:
+            await asyncio.sleep(0)
+            ended.append(True)
+
+    events = emitted(run)
+    assert await anext(events) == 1
+    await events.aclose()
+    assert ended == [True]

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from tests.adapters.turns import turn_of, user
+from usechat.adapters.a2a import A2aEndpoint
 from usechat.adapters.ag_ui import AgUiSource
 from usechat.errors import MissingDependency
 from usechat.sources import FunctionSource, as_source
@@ -21,11 +22,15 @@ FRAMEWORKS = [
 
 
 ON_USE = [
+    ("a2a", "a2a.client", "a2a"),
     ("agent_framework", "agent_framework", "agent-framework"),
     ("agno", "agno.agent", "agno"),
     ("claude", "claude_agent_sdk", "claude"),
+    ("dspy", "dspy", "dspy"),
     ("google_adk", "google.adk.agents", "google-adk"),
     ("llama_index", "workflows", "llama-index"),
+    ("haystack", "haystack.components.agents", "haystack"),
+    ("smolagents", "smolagents", "smolagents"),
     ("strands", "strands", "strands"),
 ]
 
@@ -57,6 +62,12 @@ async def test_an_ag_ui_agent_of_this_process_needs_the_types_of_ag_ui(monkeypat
     monkeypatch.setitem(sys.modules, "ag_ui.core", None)
     with pytest.raises(MissingDependency, match=re.escape("run: pip install 'usechat[ag-ui]'")):
         AgUiSource(_run).events(turn_of(user("Hi.")))
+
+
+def test_an_a2a_agent_at_an_address_needs_its_package_before_the_first_turn(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "a2a.client", None)
+    with pytest.raises(MissingDependency, match=re.escape("run: pip install 'usechat[a2a]'")):
+        A2aEndpoint("http://127.0.0.1:9999")
 
 
 async def _run(run_input: Any) -> AsyncIterator[Any]:

@@ -11,10 +11,11 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore:can_use_tool will not be invoked for"),  # Claude: tools that need no permission
 ]
 
+REMOTE = {"a2a_agent:make", "ag_ui_agent:at_an_address"}
 IN_PROCESS = [
     framework
     for framework in RECORDED_FRAMEWORKS
-    if framework.environment == "frameworks" and framework.factory != "ag_ui_agent:at_an_address"
+    if framework.environment == "frameworks" and framework.factory not in REMOTE
 ]
 
 

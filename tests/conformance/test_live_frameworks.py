@@ -29,7 +29,10 @@ _recorded: dict[str, dict[str, Any]] = {}
 
 
 def _rows() -> list[tuple[Framework, Script, Api, str]]:
-    """Return what is run: each script with every client, and with the newest one through every model API."""
+    """Return what is run: each script with every client, and with the newest one through every model API.
+
+    Frameworks of the third column are run with the newest client alone.
+    """
     return [
         (framework, script, api, release)
         for framework in RECORDED_FRAMEWORKS
@@ -38,7 +41,7 @@ def _rows() -> list[tuple[Framework, Script, Api, str]]:
         if script.name not in framework.not_played
         for number, api in enumerate(api for api in framework.apis if api in script.apis)
         for release in (WITH_APPROVALS if script.approvals else NEWEST)
-        if release == NEWEST[-1] or (number == 0 and not RECORDING)
+        if release == NEWEST[-1] or (number == 0 and framework.with_every_client and not RECORDING)
     ]
 
 

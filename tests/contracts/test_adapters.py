@@ -20,14 +20,18 @@ from tests.agent_ops import frames as agent_ops
 from tests.genkit import short as genkit
 from tests.open_harness.scripted import deltas, event, flow, node
 from usechat import parts
+from usechat.adapters.a2a import A2aAdapter
 from usechat.adapters.ag_ui import AgUiAdapter
 from usechat.adapters.agent_framework import AgentFrameworkAdapter
 from usechat.adapters.agno import AgnoAdapter
 from usechat.adapters.anthropic import AnthropicAdapter
 from usechat.adapters.claude import ClaudeAdapter
+from usechat.adapters.dspy import DspyAdapter
 from usechat.adapters.google_adk import GoogleAdkAdapter
+from usechat.adapters.haystack import HaystackAdapter
 from usechat.adapters.llama_index import LlamaIndexAdapter
 from usechat.adapters.openai import ChatCompletionsAdapter, ResponsesAdapter
+from usechat.adapters.smolagents import SmolagentsAdapter
 from usechat.adapters.strands import StrandsAdapter
 from usechat.genkit.wire import FlowChunk, FlowResult, UnknownFrame
 from usechat.open_harness.events.adapter import OpenHarnessAdapter
@@ -100,6 +104,19 @@ def pydantic_ai() -> Case:
     return Case(PydanticAIAdapter, events, SimpleNamespace(event_kind="telepathy"))
 
 
+def a2a() -> Case:
+    """An answer of an A2A agent, whose last message repeats it."""
+
+    def update(number: int, word: str) -> dict[str, Any]:
+        artifact = {"artifactId": "a1", "parts": [{"text": word}]}
+        return {"artifactUpdate": {"artifact": artifact, "append": number > 0}}
+
+    texts = [update(number, word) for number, word in enumerate(WORDS)]
+    whole = {"messageId": "m1", "parts": [{"text": "".join(WORDS)}]}
+    done = {"statusUpdate": {"status": {"state": "TASK_STATE_COMPLETED", "message": whole}}}
+    return Case(A2aAdapter, [*texts, done], {"telepathy": {}})
+
+
 def ag_ui() -> Case:
     """An answer of an AG-UI agent."""
     texts = [{"type": "TEXT_MESSAGE_CONTENT", "messageId": "m1", "delta": word} for word in WORDS]
@@ -134,6 +151,13 @@ def claude() -> Case:
     return Case(ClaudeAdapter, events, decoded({"$type": "telepathy"}))
 
 
+def dspy() -> Case:
+    """An answer of DSPy, whose prediction repeats it."""
+    field = {"$type": "StreamResponse", "signature_field_name": "answer"}
+    pieces = [decoded({**field, "chunk": word}) for word in WORDS]
+    return Case(DspyAdapter, [*pieces, {"prediction": {"answer": "".join(WORDS)}}], {"telepathy": 1})
+
+
 def google_adk() -> Case:
     """An answer of Google ADK, whose last event repeats it."""
 
@@ -166,6 +190,27 @@ def llama_index() -> Case:
     texts = [event("AgentStream", delta=word) for word in WORDS]
     output = event("AgentOutput", response={"$type": "ChatMessage", "content": "".join(WORDS)})
     return Case(LlamaIndexAdapter, [event("AgentInput"), *texts, output, event("StopEvent")], event("telepathy"))
+
+
+def haystack() -> Case:
+    """An answer of Haystack, whose result repeats it."""
+    chunks = [decoded({"$type": "StreamingChunk", "tool_call_result": None, "content": word}) for word in WORDS]
+    message = SimpleNamespace(text="".join(WORDS))
+    result = {"result": {"exit_reason": "text", "last_message": message}}
+    return Case(HaystackAdapter, [*chunks, result], SimpleNamespace(type="telepathy"))
+
+
+def smolagents() -> Case:
+    """An answer of smolagents, whose last step repeats it."""
+    pieces = [f'{{"answer": "{WORDS[0]}', WORDS[1], f'{WORDS[2]}"}}']
+
+    def delta(text: str) -> Any:
+        function = {"$type": "Function", "name": "final_answer", "arguments": text}
+        calls = [{"$type": "Call", "index": 0, "id": "c1", "function": function}]
+        return decoded({"$type": "ChatMessageStreamDelta", "tool_calls": calls})
+
+    last = decoded({"$type": "FinalAnswerStep", "output": "".join(WORDS)})
+    return Case(SmolagentsAdapter, [*map(delta, pieces), last], decoded({"$type": "telepathy"}))
 
 
 def strands() -> Case:
@@ -239,11 +284,15 @@ ADAPTERS = {
         {"type": "telepathy"},
     ),
     "Genkit": Case(genkit.adapter, [*map(FlowChunk, WORDS), FlowResult("".join(WORDS))], UnknownFrame("telepathy")),
+    "A2A": a2a(),
     "AG-UI": ag_ui(),
     "Agno": agno(),
     "Anthropic client": anthropic(),
     "Claude Agent SDK": claude(),
     "LlamaIndex": llama_index(),
+    "Haystack": haystack(),
+    "smolagents": smolagents(),
+    "DSPy": dspy(),
     "Strands": strands(),
     "Agent Framework": agent_framework(),
     "Google ADK": google_adk(),

@@ -4,8 +4,19 @@ The adapters that stand on this module read events by the names of their fields 
 that were recorded elsewhere can be replayed where the framework is not installed. Only the sources import it, on use.
 """
 
+import asyncio
 from abc import ABC, abstractmethod
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import (
+    AsyncGenerator,
+    AsyncIterator,
+    Callable,
+    Collection,
+    Coroutine,
+    Iterable,
+    Iterator,
+    Mapping,
+    Sequence,
+)
 from functools import partial
 from importlib import import_module
 from typing import Any, Final, Generic, Protocol, TypeAlias, TypeVar
@@ -23,6 +34,7 @@ __all__ = [
     "FrameworkSource",
     "Options",
     "WaitingSource",
+    "emitted",
     "imported",
     "kept_count",
     "options_of",
@@ -138,3 +150,30 @@ def without_results(messages: Iterable[ModelMessage], calls: Collection[str | No
         kept = [part for part in message["content"] if part["type"] != "tool-result" or part["toolCallId"] not in calls]
         if kept:
             yield {"role": "tool", "content": kept}
+
+
+class _End:
+    """The last entry of a queue of events."""
+
+
+async def emitted(run: Callable[[Callable[[Event], None]], Coroutine[Any, Any, Any]]) -> AsyncGenerator[Event]:
+    """Yield what a function emits while it runs, for frameworks that call back; raise what it raises.
+
+    ``run`` gets the function that takes an event, which may be called in any thread. It is cancelled when the iterator
+    is closed.
+    """
+    loop = asyncio.get_running_loop()
+    queue: asyncio.Queue[Event | _End] = asyncio.Queue()
+
+    def emit(event: Event | _End) -> None:
+        loop.call_soon_threadsafe(queue.put_nowait, event)
+
+    task = loop.create_task(run(emit), name="usechat framework")
+    task.add_done_callback(lambda _task: emit(_End()))
+    try:
+        while not isinstance(event := await queue.get(), _End):
+            yield event
+        await task
+    finally:
+        task.cancel()
+        await asyncio.wait([task])

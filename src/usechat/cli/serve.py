@@ -24,9 +24,9 @@ __all__ = ["add_arguments", "add_kinds", "plan_of", "run", "serve"]
 _DESCRIPTION: Final = """\
 Serve an agent to a stock useChat page: send, resume, stop, state. OBJECT is an async generator function, a generator
 function, a function, a ChatTransport, an agent of LangGraph, OpenAI Agents, Pydantic AI, Agno, Claude Agent SDK, Google
-ADK, Strands, LlamaIndex, Microsoft Agent Framework or of another framework whose adapter is installed, or of one of
-the kinds below; or a function without arguments that makes one, called once per process. An ASGI app, such as a
-ChatApp, is served as it is.
+ADK, Strands, LlamaIndex, Microsoft Agent Framework, Haystack, smolagents, DSPy or of another framework whose adapter is
+installed, or of one of the kinds below; or a function without arguments that makes one, called once per process. An
+ASGI app, such as a ChatApp, is served as it is.
 """
 _EPILOG: Final = """\
 exit code: 2 if the object or an option is wrong; one sentence says what. 3 if a factory fails at the start; the log

@@ -1,0 +1,51 @@
+"""The kind `a2a` of `usechat serve`: an agent behind the A2A protocol, at its address."""
+
+import msgspec
+
+from usechat.cli import options as read
+from usechat.cli.targets import CommonOptions, OptionGroup, ServedAnswer
+
+__all__ = ["A2aOptions", "A2aTarget"]
+
+
+class A2aOptions(msgspec.Struct, frozen=True, kw_only=True):
+    """The options of the kind; `usechat serve --help` explains them."""
+
+    upstream_token: str | None = None
+    header: tuple[str, ...] = ()
+    pass_on: tuple[str, ...] = ()
+    insecure: bool = False
+
+
+class A2aTarget:
+    """Serves an agent behind the A2A protocol, in any language, over HTTP."""
+
+    summary = "an agent behind the A2A protocol, in any language: http://HOST, or the address of its card"
+    options = A2aOptions
+
+    def recognises(self, target: str) -> bool:  # noqa: ARG002
+        """Return False: an address may be anything."""
+        return False
+
+    def add_options(self, group: OptionGroup) -> None:
+        """Add how the agent is called."""
+        add = group.add_argument
+        add("--upstream-token", metavar="FILE", help="call the agent with this bearer token")
+        add("--header", action="append", metavar="'NAME: VALUE'", help="send this header to the agent; repeatable")
+        add("--pass-on", action="append", metavar="NAME",
+            help="pass this header of the page's request on to the agent, too, such as authorization;"
+            " repeatable")  # fmt: skip
+        add("--insecure", action="store_true", help="accept every TLS certificate of the agent")
+
+    def open(self, target: str, options: A2aOptions, common: CommonOptions) -> ServedAnswer:  # noqa: ARG002
+        """Return a source that sends each turn to the agent."""
+        from usechat.adapters.a2a import A2aEndpoint
+
+        return ServedAnswer(
+            A2aEndpoint(
+                target,
+                headers=read.upstream_headers(options.header, options.upstream_token),
+                pass_on=options.pass_on,
+                verify=not options.insecure,
+            )
+        )
