@@ -1,5 +1,6 @@
 """Take the pictures of the page for the documentation: ``python -m scripts.screenshots``."""
 
+from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Final
 
@@ -9,6 +10,10 @@ from tests.browser.agent import answer
 from tests.browser.chatting import ask, wait_until_idle
 from tests.browser.chromium import ARGUMENTS, find_chromium
 from tests.browser.conftest import page_served
+from tests.browser.test_stored_chats import everyone_is_ada
+from usechat import Turn
+from usechat.chats import MemoryChats
+from usechat.parts import Part
 
 IMAGES: Final = Path(__file__).parent.parent / "docs" / "images"
 STATES: Final = {
@@ -34,6 +39,14 @@ def main() -> None:
         )
         for theme in ("light", "dark"):
             _take(browser, f"http://127.0.0.1:{served.port}/chat/", theme)
+            with page_served(
+                {"support": support, "coder": coder},
+                title="",
+                chats=MemoryChats(),
+                authorize=everyone_is_ada,
+                share=True,
+            ) as stored:
+                _take_stored(browser, f"http://127.0.0.1:{stored.port}/chat/", theme)
         browser.close()
 
 
@@ -58,6 +71,39 @@ def _take(browser: Browser, address: str, theme: str) -> None:
     wait_until_idle(page)
     _save(page, f"phone-{theme}")
     context.close()
+
+
+def _take_stored(browser: Browser, address: str, theme: str) -> None:
+    """Take the pictures of what a server with several agents and stored chats offers."""
+    context = browser.new_context(viewport={"width": 1280, "height": 800}, color_scheme=theme)  # type: ignore[arg-type]
+    page = context.new_page()
+    page.goto(address)
+    page.get_by_role("button", name="Agent: support").click()
+    _save(page, f"picker-{theme}")
+    page.keyboard.press("Escape")
+    ask(page, "tools please")
+    wait_until_idle(page)
+    page.get_by_role("button", name="tools please", exact=True).hover()
+    page.get_by_role("button", name="Options of tools please").click()
+    page.get_by_role("menuitem", name="Share").click()
+    page.get_by_role("button", name="Create a link").click()
+    link = page.get_by_label("Link", exact=True).input_value()
+    _save(page, f"share-{theme}")
+    page.goto(link)
+    page.get_by_text("One tool worked").wait_for()
+    _save(page, f"shared-{theme}")
+    context.close()
+
+
+async def coder(turn: Turn) -> AsyncIterator[str]:
+    """Writes and explains code."""
+    yield turn.text
+
+
+async def support(turn: Turn) -> AsyncIterator[str | Part]:
+    """Answers questions about your orders."""
+    async for part in answer(turn):
+        yield part
 
 
 def _save(page: Page, name: str) -> None:

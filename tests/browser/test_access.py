@@ -4,7 +4,6 @@ import gzip
 from importlib.resources import files
 from typing import Any
 
-import pytest
 from playwright.sync_api import Page
 
 from tests.browser.building import HERE, install
@@ -26,30 +25,6 @@ def serious_findings(page: Page) -> list[Any]:
         for finding in result["violations"]
         if finding["impact"] in ("serious", "critical")
     ]
-
-
-@pytest.mark.parametrize("theme", ["light", "dark"])
-def test_axe_finds_nothing_serious(open_page: OpenPage, theme: Any) -> None:
-    page = open_page()
-    page.emulate_media(color_scheme=theme)
-    page.reload()
-    assert serious_findings(page) == []
-    for text in (
-        "markdown",
-        "tasks",
-        "code",
-        "drawn",
-        "sources",
-        "tools please",
-        "approve this",
-        "flow please",
-        "fail please",
-    ):
-        ask(page, text)
-        wait_until_idle(page)
-    page.get_by_role("button", name="Inspector").click()
-    expect(page.get_by_role("alert")).to_be_visible()
-    assert serious_findings(page) == []
 
 
 def test_the_keyboard_alone_is_enough(open_page: OpenPage) -> None:

@@ -1,0 +1,167 @@
+"""Every state of the page: axe finds nothing serious in any, light or dark."""
+
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from typing import Final, Literal
+
+import pytest
+from playwright.sync_api import Page
+
+from tests.browser.agent import answer
+from tests.browser.chatting import ask, expect, go_on, wait_until_idle
+from tests.browser.conftest import OpenPage, page_served
+from tests.browser.test_access import serious_findings
+from tests.browser.test_stored_chats import everyone_is_ada
+from usechat import Turn
+from usechat.chats import MemoryChats
+from usechat.demo.app import SUGGESTIONS
+
+Show = Callable[[Page], None]
+
+
+async def coder(turn: Turn) -> AsyncIterator[str]:
+    """Writes code."""
+    yield f"coder: {turn.text}"
+
+
+@pytest.fixture(scope="module")
+def address() -> Iterator[str]:
+    with page_served(
+        {"support": answer, "coder": coder},
+        chats=MemoryChats(),
+        authorize=everyone_is_ada,
+        share=True,
+        suggestions=SUGGESTIONS,
+    ) as served:
+        yield f"http://127.0.0.1:{served.port}/chat/"
+
+
+def _answered(text: str) -> Show:
+    def show(page: Page) -> None:
+        ask(page, text)
+        wait_until_idle(page)
+
+    return show
+
+
+def _streaming(page: Page) -> None:
+    ask(page, "think while held")
+    expect(page.get_by_text("Let me think about that.")).to_be_visible()
+
+
+def _failed(page: Page) -> None:
+    ask(page, "fail please")
+    expect(page.get_by_role("alert")).to_be_visible()
+
+
+def _branches(page: Page) -> None:
+    _answered("hello there")(page)
+    page.get_by_role("button", name="Regenerate").last.click()
+    expect(page.get_by_role("group", name="Versions").last).to_contain_text("2/2")
+    wait_until_idle(page)
+
+
+def _pressed(keys: str) -> Show:
+    def show(page: Page) -> None:
+        page.locator("#prompt").blur()
+        page.keyboard.press(keys)
+        expect(page.get_by_role("dialog")).to_be_visible()
+
+    return show
+
+
+def _picker(page: Page) -> None:
+    page.get_by_role("button", name="Agent: support").click()
+    expect(page.get_by_role("menuitemradio", name="coder")).to_be_visible()
+
+
+def _viewer(page: Page) -> None:
+    _answered("sources")(page)
+    page.get_by_role("button", name="View image/gif").click()
+    expect(page.get_by_role("dialog")).to_be_visible()
+
+
+def _inspector(page: Page) -> None:
+    _answered("hello there")(page)
+    page.get_by_role("button", name="Inspector").click()
+    expect(page.get_by_role("complementary", name="Inspector")).to_be_visible()
+
+
+def _drawer(page: Page) -> None:
+    page.set_viewport_size({"width": 390, "height": 780})
+    page.reload()
+    page.get_by_role("button", name="Chats", exact=True).click()
+    expect(page.get_by_role("navigation", name="Chats")).to_be_visible()
+
+
+def _menu(page: Page) -> None:
+    _answered("hello there")(page)
+    page.get_by_role("button", name="hello there", exact=True).first.hover()
+    page.get_by_role("button", name="Options of hello there").first.click()
+    expect(page.get_by_role("menuitem", name="Rename")).to_be_visible()
+
+
+def _share_dialog(page: Page) -> None:
+    _menu(page)
+    page.get_by_role("menuitem", name="Share").click()
+    page.get_by_role("button", name="Create a link").click()
+    expect(page.get_by_label("Link", exact=True)).to_be_visible()
+
+
+def _shared_view(page: Page) -> None:
+    _share_dialog(page)
+    page.goto(page.get_by_label("Link", exact=True).input_value())
+    expect(page.get_by_text("Shared, read-only")).to_be_visible()
+
+
+STATES: Final[Mapping[str, Show]] = {
+    "start, with the cards of the tour": lambda page: expect(page.get_by_text("Show sources")).to_be_visible(),
+    "streaming": _streaming,
+    "Markdown": _answered("markdown"),
+    "tasks": _answered("tasks"),
+    "tools": _answered("tools please"),
+    "data": _answered("drawn"),
+    "approval": _answered("approve this"),
+    "flow": _answered("flow please"),
+    "error": _failed,
+    "branches": _branches,
+    "command palette": _pressed("Control+k"),
+    "help sheet": _pressed("?"),
+    "inspector": _inspector,
+    "agent picker": _picker,
+    "menu of a chat": _menu,
+    "share dialog": _share_dialog,
+    "shared view": _shared_view,
+    "drawer": _drawer,
+    "image viewer": _viewer,
+}
+"""What brings a new chat into each state."""
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_axe_finds_nothing_serious_in_any_state(
+    open_page: OpenPage, address: str, theme: Literal["light", "dark"]
+) -> None:
+    page = open_page(address)
+    page.emulate_media(color_scheme=theme)
+    findings = {}
+    for name, show in STATES.items():
+        page.set_viewport_size({"width": 1280, "height": 860})
+        page.goto(address)
+        show(page)
+        if found := serious_findings(page):
+            findings[name] = found
+        if name == "streaming":
+            go_on(page)
+            wait_until_idle(page)
+    assert findings == {}
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_axe_finds_nothing_serious_where_a_token_is_asked_for(
+    open_page: OpenPage, theme: Literal["light", "dark"]
+) -> None:
+    with page_served(answer, auth=True) as served:
+        page = open_page(f"http://127.0.0.1:{served.port}/chat/")
+        page.emulate_media(color_scheme=theme)
+        expect(page.get_by_label("Bearer token")).to_be_visible()
+        assert serious_findings(page) == []
