@@ -12,6 +12,7 @@ from tests.redis_server import PATIENCE
 from tests.runs.redis_stores import FINISHED, LEASE, RUN, SHORT, StoreEvents, Workers, read_all, until
 from usechat.protocol.request import ChatRequest
 from usechat.runs.manager import RunManager
+from usechat.runs.redis.scripts import Keys
 from usechat.runs.redis.store import TOO_LARGE
 from usechat.runs.run import RunInfo, RunState, Timeouts
 from usechat.sources import as_source
@@ -201,3 +202,15 @@ def test_without_the_package_an_error_says_what_to_install() -> None:
     program = "import sys; sys.modules['redis'] = None; import usechat.runs.redis.store"
     failed = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
     assert "MissingDependency: redis is not installed; run: pip install 'usechat[redis]'" in failed.stderr
+
+
+async def test_messages_reach_their_address_in_order_and_do_not_stay_in_the_inbox(workers: Workers) -> None:
+    here, there = workers.store(), workers.store()
+    received: list[bytes] = []
+    there.receive("desk", received.append)
+    for number in range(3):
+        await here.post(there.worker, "desk", b"%d" % number)
+        await here.post(there.worker, "nobody", b"lost")
+    await until(lambda: received == [b"0", b"1", b"2"], "the messages arrive")
+    inbox = Keys(workers.prefix).inbox(there.worker)
+    await until(lambda: workers.client.xlen(inbox) == 0, "they are removed")
