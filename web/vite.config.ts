@@ -31,5 +31,6 @@ export default defineConfig({
     assetsInlineLimit: 0,
     modulePreload: { polyfill: false },
     chunkSizeWarningLimit: 2000,
+    license: { fileName: "licenses.md" },
   },
 });
