@@ -200,7 +200,7 @@ def best_median(browser: Browser, stage: Stage, kind: str) -> float:
 def test_sc_001_ten_lines_are_enough(
     browser: Browser, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, program: str
 ) -> None:
-    [shown, *_] = re.findall(r"```yaml\n(name: .*?)```\n\n```\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)
+    [shown, *_] = re.findall(r"```yaml\n(name: .*?)```\n\n```sh\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)
     lines = TEN_LINES if program == "python" else "".join(shown)
     assert len([line for line in lines.splitlines() if line]) <= 10
     if program == "python":
@@ -209,7 +209,7 @@ def test_sc_001_ten_lines_are_enough(
         app, answer = import_module("ten_lines").app, "You said hi."
     else:
         nodes = default_registry()
-        nodes.add_model("anthropic:claude-sonnet-4-5", TestModel(custom_output_text="Hello."))
+        nodes.add_model("anthropic:claude-sonnet-5", TestModel(custom_output_text="Hello."))
         runtime = partial(FlowRuntime, shown[0], registry=nodes)
         app, answer = ChatApp(OpenHarnessChatTransport(runtime)), "Hello."
     with serving({"ten": app}) as served:

@@ -198,7 +198,7 @@ def parts(stream: Any) -> AsyncIterator[Part]:
     >>> from usechat import model_messages, repair_messages
     >>> async def answer(client, turn):
     ...     messages = to_anthropic(repair_messages(model_messages(turn.messages)))
-    ...     options = {"model": "claude-sonnet-4-5", "max_tokens": 1024}
+    ...     options = {"model": "claude-sonnet-5", "max_tokens": 1024}
     ...     async for part in parts(await client.messages.create(messages=messages, stream=True, **options)):
     ...         yield part
     """

@@ -36,7 +36,7 @@ __all__ = ["AgentNode", "model_name", "read_request", "request_problems", "with_
 
 _logger: Final = logging.getLogger("usechat.open_harness")
 
-_CLAUDE: Final = "anthropic:claude-sonnet-4-5"
+_CLAUDE: Final = "anthropic:claude-sonnet-5"
 _PROVIDER: Final = "usechat.open_harness.models.pydantic_ai"
 _LEVELS: Final = ("minimal", "low", "medium", "high", "xhigh", "max")
 _NUMBERS: Final = ("toolTimeoutMs", "maxTurns")
@@ -330,7 +330,7 @@ def _merged(fields: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def model_name(fields: Mapping[str, Any], *, claude: bool) -> str | None:
-    """Return the name of the model in an input, as pydantic-ai spells it: Open Harness flows say claude-sonnet-4-5."""
+    """Return the name of the model in an input, as pydantic-ai spells it: Open Harness flows say claude-sonnet-5."""
     name: str | None = _merged(fields).get("model")
     return f"anthropic:{name}" if claude and name and name.startswith("claude") and ":" not in name else name
 
