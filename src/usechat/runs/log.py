@@ -298,7 +298,7 @@ class Reader:
         "pusher",
     )
 
-    def __init__(self, log: Log, place: int, maximum_behind: int | None, *, replays: bool = False) -> None:
+    def __init__(self, log: Log, place: int, maximum_behind: int | None, *, replays: bool) -> None:
         self.on_cut: Callable[[Wake], None] | None = None
         """Called with ``TOO_SLOW`` or ``SHUTDOWN`` when no ``read`` is waiting: the sender may be blocked for ever."""
         self.pusher: Pusher | None = None
