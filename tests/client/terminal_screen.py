@@ -88,7 +88,7 @@ def terminal(command: Sequence[str], directory: Path, columns: int) -> Iterator[
     process: subprocess.Popen[Any] = subprocess.Popen(
         command,
         cwd=directory,
-        env={**os.environ, "TERM": "xterm-256color"},
+        env={**{name: value for name, value in os.environ.items() if name != "COLUMNS"}, "TERM": "xterm-256color"},
         stdin=inner,
         stdout=inner,
         stderr=inner,
