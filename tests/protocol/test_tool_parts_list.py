@@ -42,7 +42,7 @@ def test_the_tools_are_the_parts_of_both_kinds() -> None:
 def test_a_step_is_reset_to_its_beginning() -> None:
     kept_call, kept_data = call("c"), {"type": "data-x", "id": "d", "data": 1}
     parts = PartList([kept_call, kept_data, dict(STEP)])
-    again = {"type": "data-x", "id": "d", "data": 2}
+    again = {"type": "data-x", "id": "d", "data": 1}  # equal, but not the one that was kept
     for part in (call("c"), again, {"type": "data-x", "id": "e", "data": 3}, {"type": "text", "text": ""}):
         parts.append(part)
     assert parts.reset_step() is True
@@ -63,3 +63,11 @@ def test_without_a_step_everything_is_reset() -> None:
     parts = PartList([call("c")])
     assert parts.reset_step() is True
     assert parts.parts == []
+
+
+def test_a_finished_call_that_is_brought_back_stands_in_an_earlier_step() -> None:
+    parts = PartList([call("c") | {"state": "output-available"}, dict(STEP)])
+    parts.forget()
+    assert parts.is_put_aside("c")
+    assert [part["toolCallId"] for part in parts.calls("c")] == ["c"]
+    assert parts.calls_in_step("c") == []

@@ -46,8 +46,6 @@ class Replay:
         if place >= self._in_file:
             return self._recent.read(place - self._in_file, size)
         found = self._read_file(place, size)
-        if place + len(found) == self._in_file:
-            return found
         end = end_of_last_frame(found)
         while not end:  # one frame that is larger than `size`
             found += self._read_file(place + len(found), _AT_ONCE)
