@@ -407,7 +407,8 @@ def test_an_answer_keeps_more_and_more_of_its_request(sdk: str, kept: set[str]) 
     }
 
 
-def test_an_answer_to_a_bare_request_has_nothing_to_keep() -> None:
-    asked = INPUT | {"state": "approval-requested", "approval": {"id": "a", "isAutomatic": False}}
+@pytest.mark.parametrize("automatic", [False, 1, "true"])
+def test_an_answer_to_a_bare_request_has_nothing_to_keep(automatic: object) -> None:
+    asked = INPUT | {"state": "approval-requested", "approval": {"id": "a", "isAutomatic": automatic}}
     answered = read("7.0.31", chunks.ToolApprovalResponseChunk("a", True), continued=[asked])
     assert answered[0]["approval"] == {"id": "a", "approved": True}
