@@ -2,6 +2,8 @@
 
 import asyncio
 import time
+from importlib import import_module
+from importlib.util import find_spec
 from typing import Any
 
 import pytest
@@ -341,3 +343,18 @@ async def test_one_item_that_takes_too_long_fails_alone() -> None:
     _, snapshot = await run(described)
     told = [each.get("output", {}).get("text") for each in snapshot["outputs"]["each"]["iterations"]]
     assert told == ["true", None, "true"]
+
+
+@pytest.mark.parametrize("loop", [name for name in ("asyncio", "uvloop") if find_spec(name)])
+def test_an_evaluator_takes_small_and_large_requests_in_turns_on_every_event_loop(loop: str) -> None:
+    async def sizes() -> list[Any]:
+        found = []
+        for size in (2, 100_000, 2, 100_000):
+            values = {"list": list(range(size))}
+            [[answer]] = await evaluate_in_process(
+                ["$count(list)"], values, [{"values": {}, "variables": {}}], 10_000, Requester(run_id="sizes")
+            )
+            found.append(answer["value"])
+        return found
+
+    assert import_module(loop).run(sizes()) == [2, 100_000, 2, 100_000]

@@ -109,6 +109,7 @@ class _Evaluator:
             await arrived.wait()
         finally:
             loop.remove_reader(descriptor)
+            os.set_blocking(descriptor, True)  # uvloop (libuv's uv_poll_init) makes it non-blocking
 
     def _is_large(self) -> bool:
         """Return whether more arrives than a pipe holds."""
