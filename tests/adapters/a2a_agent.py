@@ -1,5 +1,6 @@
 """The agent of the scripts behind A2A: an agent of Pydantic AI in a server of `a2a-sdk`, at an address."""
 
+import asyncio
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -30,13 +31,18 @@ class Assistant(AgentExecutor):  # type: ignore[misc]
         self._agent = agent
         self._remembered: dict[str, list[Any]] = {}
         self._asked: dict[str, str] = {}
+        self._running: dict[str, asyncio.Task[Any]] = {}
 
     async def execute(self, context: RequestContext, event_queue: EventQueue) -> None:
         if context.current_task is None:
             await event_queue.enqueue_event(new_task_from_user_message(context.message))
         updater = TaskUpdater(event_queue, context.task_id, context.context_id)
         await updater.start_work()
-        output = await self._run(context, updater)
+        running = self._running[context.task_id] = asyncio.ensure_future(self._run(context, updater))
+        await asyncio.wait([running])
+        if running.cancelled():
+            return
+        output = running.result()
         if isinstance(output, DeferredToolRequests):
             [call] = output.calls
             self._asked[context.task_id] = call.tool_call_id
@@ -66,6 +72,7 @@ class Assistant(AgentExecutor):  # type: ignore[misc]
         return output
 
     async def cancel(self, context: RequestContext, event_queue: EventQueue) -> None:
+        self._running[context.task_id].cancel()
         await TaskUpdater(event_queue, context.task_id, context.context_id).cancel()
 
 

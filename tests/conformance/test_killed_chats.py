@@ -100,9 +100,16 @@ async def _whole(path: Path, sdk: str) -> Whole:
 
 def unsigned(parts: Sequence[Any]) -> list[Any]:
     """The parts without the signature of an approval request, which is another one in each process."""
-    return [
-        {**part, "approval": {"id": part["approval"]["id"]}} if "approval" in part else dict(part) for part in parts
-    ]
+    return [_unsigned(part) for part in parts]
+
+
+def _unsigned(part: Any) -> Any:
+    match part:
+        case {"approval": {"id": asked}}:
+            return {**part, "approval": {"id": asked}}
+        case {"type": "tool-approval", "input": {"signature": _} as asked}:  # 5 asks through this tool
+            return {**part, "input": {name: value for name, value in asked.items() if name != "signature"}}
+    return dict(part)
 
 
 def approved(message: UIMessage) -> UIMessage:
