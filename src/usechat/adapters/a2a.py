@@ -124,21 +124,29 @@ def _waiting_task(event: _Event, shown: Iterable[str]) -> dict[str, Any]:
 
 
 async def _sent(client: Any, request: Mapping[str, Any]) -> AsyncGenerator[dict[str, Any]]:
-    """Send a message and yield the events of the answer, in JSON; cancel the task if nobody reads on."""
+    """Send a message and yield the events of the answer, in JSON; cancel the task if nobody reads on.
+
+    If nobody reads on before the first event has arrived, it is awaited, because it tells the id of the task.
+    """
     types, json_format = _a2a("a2a.types"), _a2a("google.protobuf.json_format")
-    task_id, is_over = None, False
     stream = client.send_message(json_format.ParseDict(request, types.SendMessageRequest()))
+    first = asyncio.ensure_future(anext(stream, None))
+    task_id, is_over = None, False
     try:
-        async for found in stream:
+        found = await asyncio.shield(first)
+        while found is not None:
             event = json_format.MessageToDict(found)
             task_id = task_id or _task_id(event)
             is_over = is_over or _state(event) not in _BUSY
             yield event
+            found = await anext(stream, None)
     finally:
-        await stream.aclose()
-        if task_id is not None and not is_over:
-            with suppress(_a2a("a2a.utils.errors").A2AError, TimeoutError):
-                async with asyncio.timeout(_CANCEL_SECONDS):
+        with suppress(_a2a("a2a.utils.errors").A2AError, TimeoutError):
+            async with asyncio.timeout(_CANCEL_SECONDS):
+                if not first.done() and (found := await first) is not None:
+                    task_id = _task_id(json_format.MessageToDict(found))
+                await stream.aclose()
+                if task_id is not None and not is_over:
                     await client.cancel_task(types.CancelTaskRequest(id=task_id))
 
 
