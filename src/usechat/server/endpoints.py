@@ -271,9 +271,16 @@ class Endpoints:
                 await self._quotas.release(info.subject, info.run_id)
 
     async def _is_answered(self, info: RunInfo) -> bool:
-        """Tell whether the chat of a new run is being answered for the same person, if that matters."""
+        """Tell whether the chat of a new run is being answered for the same person, if that matters.
+
+        A run that has ended counts no more, though its end may still be on its way from an agent process.
+        """
         latest = await self.manager.latest(info.chat_id) if self._quotas.limits_runs else None
-        return latest is not None and latest.state is RunState.RUNNING and latest.subject == info.subject
+        if latest is None or latest.subject != info.subject:
+            return False
+        if latest.state is not RunState.RUNNING:
+            await self._quotas.release(info.subject, latest.run_id)
+        return latest.state is RunState.RUNNING
 
     async def _agent_for(self, asked: ChatRequest, identity: Identity) -> str:
         kept = continued = ""
