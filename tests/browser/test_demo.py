@@ -80,11 +80,11 @@ def test_the_tour_shows_a_tool_that_runs_in_the_browser(open_page: OpenPage, dem
 def test_a_sum_and_a_tool_that_fails(open_page: OpenPage, demo: ServeProcess) -> None:
     page = open_page(f"{demo.url}/")
     ask(page, "What is (17 + 4) * 2?")
-    expect(page.get_by_text("The result is 42.")).to_be_visible()
+    expect(page.get_by_text("The result is 42.").last).to_be_visible()
     wait_until_idle(page)
     ask(page, "What is the weather in Lisbon?")
     expect(page.get_by_role("button", name="weather Failed")).to_be_visible()
-    expect(page.get_by_text("That did not work")).to_be_visible()
+    expect(page.get_by_text("That did not work").last).to_be_visible()
 
 
 def test_a_reload_in_the_middle_of_a_flow_goes_on(open_page: OpenPage, demo: ServeProcess) -> None:

@@ -24,7 +24,7 @@ export const Diagram = memo(function Diagram({ code, complete }: { code: string;
   }, [code, complete]);
   if (!address) return <CodeBlock code={code} language="mermaid" complete={complete} />;
   return (
-    <figure className="diagram overflow-x-auto rounded-xl border border-line p-4">
+    <figure tabIndex={0} className="diagram overflow-x-auto rounded-xl border border-line p-4">
       <img src={address} alt={`Diagram: ${code}`} className="mx-auto max-w-none dark:invert" />
     </figure>
   );
