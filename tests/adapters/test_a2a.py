@@ -8,7 +8,7 @@ from tests.adapters.turns import assistant, said_by, tool, turn_of, user
 from tests.cli.common_options import COMMON
 from usechat.adapters import conversation
 from usechat.adapters.a2a import A2aAdapter, A2aEndpoint, A2aSource, parts, to_a2a
-from usechat.adapters.a2a_target import A2aOptions, A2aTarget
+from usechat.adapters.targets import A2aTarget, RemoteAgentOptions
 from usechat.errors import InvalidAddress, PublicError, StreamFailed, UnknownEvent
 from usechat.parts import Abort, BlockEnd, Data, Error, File, Finish, Part, Text, ToolCall
 from usechat.protocol.request import ChatRequest
@@ -191,5 +191,5 @@ def test_an_address_that_is_none_is_named() -> None:
     with pytest.raises(InvalidAddress, match="is not the address of an A2A agent"):
         A2aEndpoint("localhost:9999")
     with pytest.raises(InvalidAddress, match="is not the address of an A2A agent"):
-        A2aTarget().open("localhost:9999", A2aOptions(), COMMON)
+        A2aTarget().open("localhost:9999", RemoteAgentOptions(), COMMON)
     assert not A2aTarget().recognises("http://localhost:9999")

@@ -14,7 +14,7 @@ from starlette.routing import Route
 
 from tests.cli.common_options import COMMON
 from tests.conformance.served import serving, unanswered_port
-from usechat.adapters.ag_ui_target import AgUiOptions, AgUiTarget
+from usechat.adapters.targets import AgUiTarget, RemoteAgentOptions
 from usechat.cli.plan import Plan, make_app
 from usechat.errors import InvalidAddress
 from usechat.testing import AgentClient
@@ -94,4 +94,4 @@ def test_an_agent_that_cannot_be_reached_is_a_sentence() -> None:
 
 def test_an_address_that_is_none_is_named() -> None:
     with pytest.raises(InvalidAddress, match="is not the address of an AG-UI agent"):
-        AgUiTarget().open("localhost:8000", AgUiOptions(), COMMON)
+        AgUiTarget().open("localhost:8000", RemoteAgentOptions(), COMMON)
