@@ -10,8 +10,9 @@ EXTERNAL_AGENTS := tests/server/observers $(addprefix tests/server/test_,endpoin
 # The tests of the benchmarks, of the documentation and of the repository itself: the same on every Python, so they run once.
 ONCE := $(wildcard tests/test_bench*.py tests/*/test_bench.py) tests/test_docs.py tests/test_layers.py tests/test_shell_blocks.py tests/test_site.py tests/test_specification.py
 UNIT := --ignore=tests/conformance --ignore=tests/browser
-# The stores, with every Redis and PostgreSQL, and the growth of memory: neither the server nor the Python matters much.
-STORES := tests/contracts tests/runs/redis tests/chats/test_sql.py tests/agent_ops/access tests/open_harness/test_growth.py
+# The stores, with every Redis and PostgreSQL, and the growth of memory: none of them starts a server, and the Python matters little.
+STORES := $(filter-out tests/contracts/test_adapters.py tests/runs/redis/test_conditions.py tests/agent_ops/access/test_access_matrix.py, \
+	$(wildcard tests/contracts/test_*.py tests/runs/redis/test_*.py tests/agent_ops/access/test_*.py)) tests/chats/test_sql.py tests/open_harness/test_growth.py
 OTHER_PYTHON := -q -n auto --hypothesis-profile=brief $(UNIT) $(addprefix --ignore=,$(ONCE) $(STORES))
 SLOW := $(addprefix tests/protocol/test_,states.py reframing_replay.py message_forgetting.py) tests/check/test_order.py tests/runs/test_open_calls_secret.py tests/runs/test_transport.py
 # Fast tests of every package, for `make test-quick`, and for the last of the Pythons. No Redis, no PostgreSQL, no processes.
