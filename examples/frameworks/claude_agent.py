@@ -18,7 +18,7 @@ async def delete_note(given: dict[str, Any]) -> dict[str, Any]:
 
 
 agent = ClaudeAgentOptions(
-    model="claude-sonnet-5",
+    model="claude-sonnet-4-6",
     system_prompt="Be brief.",
     mcp_servers={"notes": create_sdk_mcp_server("notes", tools=[weather, delete_note])},
     allowed_tools=["mcp__notes__weather"],  # every other tool asks the page
