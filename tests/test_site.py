@@ -1,5 +1,6 @@
 """The documentation's site: pages gathered from the repository, links rewritten, built without a warning."""
 
+import fcntl
 import json
 import re
 import subprocess
@@ -53,7 +54,9 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Build the site into an empty directory; a warning of the generator is an error."""
     into = tmp_path_factory.mktemp("site")
     command = [sys.executable, "-m", "scripts.build_site", "--into", str(into)]
-    built = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    with (tmp_path_factory.getbasetemp().parent / "site.lock").open("w") as lock:  # the generator has one cache for all
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        built = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     assert built.returncode == 0, built.stdout + built.stderr
     assert "No issues found" in built.stdout + built.stderr
     return into
