@@ -75,6 +75,8 @@ async def flooding_a_little(turn: Turn) -> AsyncIterator[str]:
     """Say more than may wait and the kernel takes for it (4 MB and more), and then wait for the test."""
     SAID[turn.chat_id] = 0
     for number in range(14_000):
+        if number == 7_000:
+            await asyncio.sleep(0.5)  # in another process it may arrive in one piece, and one such piece may wait
         yield f"{number:0999} "
     SAID[turn.chat_id] = 14_000
     while turn.chat_id not in STARTED:  # noqa: ASYNC110 (set in another thread)
