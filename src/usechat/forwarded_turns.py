@@ -7,7 +7,7 @@ answers it and posts the parts back, until the end. The other worker sends them 
 worker that the page asked, as always.
 
 Messages are pushed: a process that waits for one does nothing meanwhile. The process that answers posts at least once a
-second, so that its death is noticed; then, and if no process waits, the page is told.
+second, so that its death is noticed. The page gets an error then, and if no process waits.
 """
 
 import asyncio

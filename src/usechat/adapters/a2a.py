@@ -1,7 +1,7 @@
-"""Agents that speak A2A (Agent2Agent) as chats: at an address, or behind a client of the package ``a2a-sdk``.
+"""Agents behind A2A (Agent2Agent) as chats: at an address, or behind a client of the package ``a2a-sdk``.
 
 ``usechat serve --as a2a URL`` and :class:`A2aEndpoint` read the agent card at the address; :class:`A2aSource` takes a
-client that was made elsewhere. Both need ``a2a-sdk``, which speaks versions 0.3 and 1.0 of the protocol.
+client that was made elsewhere. Both need ``a2a-sdk``, which has versions 0.3 and 1.0 of the protocol.
 
 **Events** are those of ``client.send_message(…)``: objects of ``a2a-sdk``, or the same in JSON. Texts of artifacts are
 streamed, each artifact as a block; every message of a status is a block of its own. What repeats a whole text that was
@@ -80,7 +80,7 @@ class _A2aTasks(FrameworkSource[_Event]):
         shown = set(task.get("artifacts", ()))
         async with self._client(turn) as client, aclosing(_sent(client, request)) as events:
             async for event in events:
-                if "task" in event:  # a task that goes on repeats the artifacts of earlier turns
+                if "task" in event:  # a task that continues repeats the artifacts of earlier turns
                     found = [each for each in event["task"].get("artifacts", ()) if each["artifactId"] not in shown]
                     event["task"]["artifacts"] = found
                 if _state(event) in _WAITING:
@@ -206,7 +206,7 @@ class A2aEndpoint(_A2aTasks):
         address = urlsplit(url)
         if address.scheme not in ("http", "https") or not address.hostname:
             raise InvalidAddress(f"{url!r} is not the address of an A2A agent; give one such as http://127.0.0.1:9999/")
-        _a2a("a2a.client")  # a missing package is told now, not by the first turn
+        _a2a("a2a.client")  # a missing package is an error now, not in the first turn
         self._url = url
         self._card_path = "/" if address.path.endswith(".json") else None
         self._headers = dict(headers)

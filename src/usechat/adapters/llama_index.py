@@ -302,8 +302,8 @@ async def _ask(context: Any, tool: Any, given: dict[str, Any], **fields: Any) ->
 class LlamaIndexAdapter:
     """Turns the events of one run into parts.
 
-    ``known_calls`` are the calls that the page has already, when a run goes on; ``denied`` are those that a person has
-    denied, with the reasons.
+    ``known_calls`` are the calls that the page has already, when a run continues; ``denied`` are those that a person
+    has denied, with the reasons.
 
     >>> list(LlamaIndexAdapter().close())
     [Error(error_text='The answer ended before it was complete.', usage=None, metadata=None, lane='')]
