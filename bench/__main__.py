@@ -79,8 +79,8 @@ def write(name: str, results: Any, report: str, chart: str, summary: str) -> Non
 
 def replace_block(page: Path, name: str, text: str) -> None:
     """Replace what a page says of the latest run of a part."""
-    block = re.compile(rf"(?<=<!-- latest {name} run -->\n).*?(?=\n<!-- end -->)", re.DOTALL)
-    page.write_text(block.sub(lambda _: text, page.read_text(encoding="utf-8")), encoding="utf-8")
+    block = re.compile(rf"(?<=<!-- latest {name} run -->\n).*?(?=<!-- end -->)", re.DOTALL)
+    page.write_text(block.sub(lambda _: f"{text}\n", page.read_text(encoding="utf-8")), encoding="utf-8")
 
 
 def core(*, quick: bool) -> None:

@@ -136,6 +136,7 @@ class Database:
         self.length = length
         self._random = random.Random(count)
         self._asked = 0
+        self._longer: set[str] = set()
 
     @property
     def messages(self) -> int:
@@ -153,16 +154,25 @@ class Database:
     async def append(self) -> None:
         """Add a question and its answer to a chat."""
         self._asked += 1
-        request = ChatRequest(chat_id=self._any_chat(), messages=[_message(f"u{self._asked}", "user")])
+        chat_id = self._any_chat()
+        self._longer.add(chat_id)
+        request = ChatRequest(chat_id=chat_id, messages=[_message(f"u{self._asked}", "user")])
         begun = await self.store.begin(request, owner=_OWNER, run_id=f"run{self._asked}")
         assert isinstance(begun, Begun)
         await self.store.finish(begun.claim, _message(begun.claim.message_id, "assistant"), "finished")
 
     async def restore(self) -> None:
-        """Remove what was appended, so that all chats stay equally long."""
+        """Remove what was appended, so that all chats stay equally long.
+
+        By the keys of the chats: to scan the whole table would empty the database's cache before the next append.
+        """
+        longer = CHATS.c.id.in_(self._longer)
         async with self.store.engine.begin() as connection:
-            await connection.execute(delete(MESSAGES).where(MESSAGES.c.sequence > self.length))
-            await connection.execute(update(CHATS).where(CHATS.c.leaf > self.length).values(leaf=self.length))
+            keys = (await connection.execute(select(CHATS.c.key).where(longer))).scalars().all()
+            added = (MESSAGES.c.chat.in_(keys), MESSAGES.c.sequence > self.length)
+            await connection.execute(delete(MESSAGES).where(*added))
+            await connection.execute(update(CHATS).where(CHATS.c.key.in_(keys)).values(leaf=self.length))
+        self._longer.clear()
 
     def _any_chat(self) -> str:
         return f"chat{self._random.randrange(self.count)}"
