@@ -1,7 +1,8 @@
 import tailwindcss from "@tailwindcss/vite";
 import react from "@vitejs/plugin-react";
 import ai from "ai/package.json" with { type: "json" };
-import { defineConfig } from "vite";
+import { readdirSync, readFileSync } from "node:fs";
+import { defineConfig, type Plugin } from "vite";
 
 const parsers = {
   "hast-util-from-html-isomorphic": new URL("node_modules/hast-util-from-html-isomorphic/index.js", import.meta.url).pathname,
@@ -17,6 +18,23 @@ const onlyWoff2 = {
   },
 };
 
+/** Writes the licences of the worker's packages: `build.license` knows those of the page alone. */
+const workerLicences = (): Plugin => ({
+  name: "worker-licences",
+  generateBundle(_options, bundle) {
+    const modules = Object.values(bundle).flatMap((file) => (file.type === "chunk" ? file.moduleIds : []));
+    const packages = new Set(modules.flatMap((id) => /^.*\/node_modules\/(?:@[^/]+\/)?[^/]+/.exec(id) ?? []));
+    const source = `# Licenses of the highlighter\n\n${[...packages].sort().map(licenceOf).join("\n")}`;
+    this.emitFile({ type: "asset", fileName: "licenses-highlighter.md", source });
+  },
+});
+
+function licenceOf(directory: string): string {
+  const { name, version, license } = JSON.parse(readFileSync(`${directory}/package.json`, "utf8")) as Record<string, string>;
+  const file = readdirSync(directory).find((each) => /^licen[cs]e/i.test(each));
+  return `## ${name} - ${version} (${license})\n\n${file ? readFileSync(`${directory}/${file}`, "utf8") : ""}\n`;
+}
+
 // The page is served by usechat itself: relative addresses, so that it works under any prefix, and nothing inline,
 // so that it works under a strict Content-Security-Policy.
 export default defineConfig({
@@ -25,6 +43,7 @@ export default defineConfig({
   // KaTeX's markup is parsed by a parser of its own: the browser's would apply its inline styles, which the policy forbids.
   resolve: { alias: parsers },
   define: { AI_SDK_RELEASE: JSON.stringify(ai.version) },
+  worker: { format: "es", plugins: () => [workerLicences()] },
   build: {
     outDir: "../src/usechat/web/built",
     emptyOutDir: true,

@@ -2,6 +2,7 @@
 
 import asyncio
 import itertools
+import re
 from collections.abc import AsyncIterator, Callable, Mapping
 from typing import Any, Final
 
@@ -61,6 +62,37 @@ graph TD
 no such diagram
 ```
 """
+SECTION: Final = """
+
+## Section NUMBER
+
+Some **bold** words about item NUMBER, with `code_NUMBER` and a [link](https://example.org/NUMBER). The paragraph
+goes on for a while, as an answer of a model does. It ends with a sum in words: two times NUMBER is what is wanted here.
+
+- the first point about NUMBER, which has a *few* words of its own
+- the second point about NUMBER, which is shorter
+
+```python
+def function_NUMBER(first: int, second: int) -> dict[str, int]:
+    # Both of them are wanted, so that the caller can choose.
+    total = first + second * NUMBER
+    return {"sum": total, "product": first * second}
+```
+
+| name | value | remark |
+|---|---|---|
+| first | NUMBER | one of the rows |
+| second | NUMBER | another row |
+"""
+DOCUMENT: Final = (
+    "Many **points** follow.\n\n"
+    + "".join(f"{number}. The point {number}.\n\n     It has two paragraphs.\n\n" for number in range(1, 101))
+    + "The code:\n\n```python\n"
+    + "".join(f"def function_{number}():\n    return {number}\n\n\n" for number in range(100))
+    + "```\n\nThe formula:\n\n$$\na\n\nb\n$$\n\n"
+    + "".join(f"Paragraph {number} of the end.\n\n" for number in range(200))
+)
+"""A list, code and paragraphs, each longer than a piece that the page draws at once."""
 TASKS: Final = "- [x] bought milk\n- [ ] wrote the letter\n"
 FORMULAS: Final = r"Inline \(a^2 + b^2\) and a display:" + "\n\n" + r"\[ \frac{1}{2} \]" + "\n\n" + r"Code: `\(raw\)`."
 
@@ -178,6 +210,17 @@ async def _many(turn: Turn) -> Said:
     yield "end-of-many"
 
 
+async def _report(turn: Turn) -> Said:
+    """As many sections as the message says, word by word: at the pace of a fast model, and the last fifth at once."""
+    sections = int(turn.text.split()[1])
+    for number in range(sections):
+        for word in re.findall(r"\s*\S+", SECTION.replace("NUMBER", str(number))):
+            yield word
+        if number < sections * 0.8:
+            await asyncio.sleep(0.03)
+    yield "\n\nend-of-report"
+
+
 async def _evil(_turn: Turn) -> Said:
     """What an agent might repeat that read a hostile page."""
     yield EVIL
@@ -259,6 +302,7 @@ BEHAVIOURS: Final[Mapping[str, Callable[[Turn], Said]]] = {
     "code": _saying(LONG_CODE),
     "count": _count,
     "diagram": _saying(DIAGRAM),
+    "document": _saying(DOCUMENT),
     "drawn": _drawn,
     "evil": _evil,
     "fail": _fail,
@@ -270,6 +314,8 @@ BEHAVIOURS: Final[Mapping[str, Callable[[Turn], Said]]] = {
     "markdown": _markdown,
     "nothing": _nothing,
     "parallel": _parallel,
+    "references": _saying("See [the page][1].\n\n" + "Some words.\n\n" * 500 + "[1]: https://example.org/page"),
+    "report": _report,
     "sources": _sources,
     "table": _saying(WIDE_TABLE),
     "tasks": _saying(TASKS),

@@ -19,6 +19,7 @@ await build({
   plugins: [react(), tailwindcss()],
   define: { AI_SDK_RELEASE: JSON.stringify(version) },
   logLevel: "error",
+  worker: { format: "es" },
   resolve: {
     alias: {
       "hast-util-from-html-isomorphic": `${web}node_modules/hast-util-from-html-isomorphic/index.js`,

@@ -1,13 +1,15 @@
 """The demo, as a newcomer meets it."""
 
+import re
 from collections.abc import Iterator
 
 import pytest
+from playwright.sync_api import BrowserContext, ConsoleMessage
 
 from tests.browser.chatting import ask, expect, wait_until_idle
 from tests.browser.conftest import OpenPage
 from tests.browser.test_access import serious_findings
-from tests.server.process import ServeProcess, serve_process
+from tests.server.process import ServeProcess, eventually, serve_process
 
 
 @pytest.fixture(scope="module")
@@ -27,11 +29,63 @@ def test_a_question_is_answered_by_a_flow_with_sources(open_page: OpenPage, demo
     assert dividers == ["researcher", "writer"]
     flow = page.get_by_role("complementary", name="Flow")
     expect(flow).to_contain_text("usechat-guide complete")
-    with page.expect_popup() as popup:
-        source.click()
     cited = page.locator(".markdown a").first
     assert str(cited.get_attribute("href")).endswith(".md#resume")
-    text = popup.value
+
+
+@pytest.fixture
+def complaints(context: BrowserContext) -> list[str]:
+    """What the browser reports as an error on the site, a refusal by its policy and a missing file among them."""
+    said: list[str] = []
+
+    def note(message: ConsoleMessage) -> None:
+        if message.type == "error" and message.page and "/docs/" in message.page.url:
+            said.append(message.text)
+
+    context.on("console", note)
+    context.on("weberror", lambda error: said.append(str(error.error)))
+    return said
+
+
+def test_a_source_opens_its_section_on_the_site_of_the_documentation(
+    open_page: OpenPage, demo: ServeProcess, complaints: list[str]
+) -> None:
+    page = open_page(f"{demo.url}/")
+    ask(page, "How does a page resume after a reload?")
+    source = page.locator(".sources a").first
+    expect(source).to_contain_text("Resume")
+    wait_until_idle(page)
+    with page.expect_popup() as popup:
+        source.click()
+    site = popup.value
+    expect(site).to_have_url(re.compile(r"/docs/[\d.]+/resume\.html#resume$"))
+    expect(site.get_by_role("heading", name="Resume", exact=False, level=2).first).to_be_in_viewport()
+    expect(site.get_by_role("heading", level=1)).not_to_be_in_viewport()
+    expect(site.locator(".mermaid svg, div.mermaid").first).to_be_attached()
+    assert complaints == []
+
+
+def test_the_site_is_searched_and_read_under_its_policy(
+    open_page: OpenPage, demo: ServeProcess, complaints: list[str]
+) -> None:
+    site = open_page(f"{demo.url}/")
+    site.goto(f"{demo.url}/docs/")
+    expect(site).to_have_url(re.compile(r"/docs/[\d.]+/index\.html$"))
+    expect(site.get_by_role("heading", level=1)).to_be_visible()
+    site.keyboard.press("/")
+    focused = "document.activeElement?.shadowRoot?.activeElement?.tagName"
+    eventually(lambda: site.evaluate(focused) == "INPUT", "the search is open")
+    site.keyboard.type("prometheus")
+    expect(site.get_by_text(re.compile(r"^\d+ results$"))).to_be_visible()
+    site.keyboard.press("Enter")
+    expect(site).not_to_have_url(re.compile(r"/index\.html"))
+    expect(site.locator("article")).to_contain_text(re.compile("prometheus", re.IGNORECASE))
+    assert complaints == []
+
+
+def test_without_a_site_the_page_shows_the_text(open_page: OpenPage, demo: ServeProcess) -> None:
+    text = open_page(f"{demo.url}/")
+    text.goto(f"{demo.url}/?text=docs/resume.md#resume")
     expect(text.get_by_role("heading", name="Resume", exact=True)).to_be_in_viewport()
     expect(text.get_by_role("heading", level=1)).not_to_be_in_viewport()
     assert serious_findings(text) == []
@@ -39,15 +93,13 @@ def test_a_question_is_answered_by_a_flow_with_sources(open_page: OpenPage, demo
     assert text.evaluate("document.documentElement.scrollWidth <= innerWidth")
     text.emulate_media(color_scheme="dark")
     assert serious_findings(text) == []
-    text.locator("article a[href*='docs/chats.md']").first.click()
-    expect(text.get_by_role("heading", level=1, name="Store your chats")).to_be_visible()
 
 
 def test_a_text_that_is_not_there_is_said_so(open_page: OpenPage, demo: ServeProcess) -> None:
     page = open_page(f"{demo.url}/")
     for path in ("docs/nothing.md", "//example.org/evil.md", "../secret.md"):
         page.goto(f"{demo.url}/?text={path}")
-        expect(page.get_by_role("alert")).to_have_text("There is no such text.")
+        expect(page.get_by_role("alert")).to_have_text("There is no such page.")
 
 
 @pytest.mark.parametrize(("button", "said"), [("Approve", "The notes are gone."), ("Deny", "Then the notes stay.")])

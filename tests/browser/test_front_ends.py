@@ -1,4 +1,4 @@
-"""Other real front ends: ten lines of React, and assistant-ui."""
+"""Another real front end: ten lines of React."""
 
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
@@ -12,7 +12,7 @@ from starlette.routing import Mount
 from starlette.staticfiles import StaticFiles
 
 from tests.browser.agent import answer
-from tests.browser.building import EXAMPLES, HERE, front_end
+from tests.browser.building import EXAMPLES, front_end
 from tests.browser.chatting import expect
 from tests.conformance.served import PATIENCE, serving
 from usechat.server import ChatApp
@@ -53,17 +53,3 @@ def test_ten_lines_of_react(context: BrowserContext, serve: Serve) -> None:
     expect(page.get_by_text("You said: hello there")).to_be_visible()
     integration = [line for line in (EXAMPLES / "react-minimal/src/chat.jsx").read_text().splitlines() if line.strip()]
     assert len(integration) <= 14, "ten lines, and braces"
-
-
-def test_assistant_ui(context: BrowserContext, serve: Serve) -> None:
-    page = context.new_page()
-    page.goto(serve(HERE / "assistant-ui"))
-    page.get_by_label("Message").fill("tools please")
-    page.get_by_role("button", name="Send").click()
-    answered = page.locator("[data-role=assistant]")
-    expect(answered).to_contain_text("One tool worked, one did not.")
-    expect(answered.locator("[data-part=tool]").first).to_have_text('search: {"found":3}')
-    page.get_by_label("Message").fill("think hard")
-    page.get_by_role("button", name="Send").click()
-    expect(answered.last.locator("[data-part=reasoning]")).to_have_text("Let me think about that.")
-    expect(answered.last).to_contain_text("I have thought.")

@@ -1,5 +1,6 @@
 """The same page code with the hooks of AI SDK 5 and 6. The other tests have that of 7."""
 
+import re
 from collections.abc import Iterator
 
 import pytest
@@ -31,6 +32,17 @@ def test_tool(open_page: OpenPage, address: str) -> None:
     ask(page, "tools please")
     expect(page.get_by_role("button", name="search Done")).to_be_visible()
     expect(page.get_by_text("Division by zero.")).to_be_visible()
+
+
+def test_reasoning_and_files(open_page: OpenPage, address: str) -> None:
+    page = open_page(address)
+    ask(page, "think hard")
+    expect(page.get_by_role("button", name=re.compile("^Thought"))).to_be_visible()
+    expect(page.get_by_text("I have thought.")).to_be_visible()
+    wait_until_idle(page)
+    page.set_input_files("input[type=file]", {"name": "notes.txt", "mimeType": "text/plain", "buffer": b"some notes"})
+    ask(page, "files please")
+    expect(page.get_by_label("Assistant").last).to_contain_text("Files: notes.txt (text/plain)")
 
 
 def test_reload_in_the_middle(open_page: OpenPage, address: str) -> None:

@@ -46,7 +46,7 @@ def test_the_message_and_the_verdict(open_page: OpenPage) -> None:
     expect(inspector.get_by_label("Message", exact=True)).to_contain_text('"role": "assistant"')
     inspector.get_by_role("tab", name="Check").click()
     expect(inspector).to_contain_text("No problems found.")
-    asked = re.search(r"The page asked for AI SDK (7\.[\d.]+):", inspector.inner_text())
+    asked = re.search(r"The page requested AI SDK (7\.[\d.]+),", inspector.inner_text())
     assert asked is not None
     expect(inspector).to_contain_text(f"AI SDK {asked[1]}: accepted")
     expect(inspector).not_to_contain_text("AI SDK 5: accepted")
@@ -66,6 +66,8 @@ def test_what_another_release_rejects_is_no_problem_of_the_one_that_was_asked_fo
     expect(inspector).not_to_contain_text("rejected")
     inspector.get_by_role("button", name="Would other releases accept it?").click()
     expect(inspector).to_contain_text("AI SDK 5: rejected")
+    expect(inspector.get_by_role("listitem").first).to_contain_text(re.compile(r"^UC\d+ note frame \d+"))
+    expect(inspector.locator(".text-bad")).to_have_count(0)
     inspector.get_by_role("button", name=re.compile(r"^frame \d+$")).first.click()
     shown = inspector.get_by_label(re.compile(r"^Frame \d+$"))
     expect(shown).to_contain_text('"type": "tool-approval-request"')
@@ -163,4 +165,6 @@ def test_a_file_that_is_no_recording_is_refused_in_a_sentence(open_page: OpenPag
         "buffer": b'{"usechat": "recording", "version": 1}\n{}\n',
     }
     page.get_by_label("Recording", exact=True).set_input_files(broken)  # type: ignore[arg-type]
-    expect(page.get_by_role("alert")).to_contain_text("This is no recording: line 2: exchange undefined has no request")
+    expect(page.get_by_role("alert")).to_contain_text(
+        "This is not a recording: line 2: exchange undefined has no request"
+    )

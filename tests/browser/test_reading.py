@@ -1,6 +1,9 @@
 """What an answer holds can be read: long code, wide tables, formulas, task lists, data, on paper and on a phone."""
 
-from tests.browser.agent import LONG_CODE
+from itertools import pairwise
+from urllib.parse import unquote
+
+from tests.browser.agent import DOCUMENT, LONG_CODE
 from tests.browser.chatting import ask, expect, wait_until_idle
 from tests.browser.conftest import OpenPage
 
@@ -22,6 +25,32 @@ def test_long_code_is_whole_coloured_and_copied(open_page: OpenPage) -> None:
     assert page.evaluate("navigator.clipboard.readText()") == LONG_CODE.removeprefix("```python\n").removesuffix(
         "\n```\n"
     )
+
+
+def test_a_long_answer_that_is_drawn_in_pieces_reads_as_one_document(open_page: OpenPage) -> None:
+    page = open_page()
+    ask(page, "document please")
+    wait_until_idle(page)
+    answer = page.get_by_label("Assistant")
+    assert answer.locator(".markdown").count() > 2, "it has pieces"
+    expect(answer.locator("ol")).to_have_count(1)
+    expect(answer.locator("ol > li")).to_have_count(100)
+    expect(answer.locator(".katex-display")).to_have_count(1)
+    expect(answer.get_by_text("Paragraph 199 of the end.")).to_be_visible()
+    code = answer.locator(".code-block pre")
+    expect(code).to_have_count(1)
+    assert code.evaluate("pre => pre.textContent").strip() == DOCUMENT.split("```")[1].removeprefix("python").strip()
+    expect(code.locator("code > span", has_text="def function_99").locator(".token").first).to_have_text("def")
+    tops = answer.locator(".markdown p").evaluate_all("all => all.map((one) => one.getBoundingClientRect().top)")[-150:]
+    gaps = [below - above for above, below in pairwise(tops)]
+    assert max(gaps) - min(gaps) < 1, "paragraphs of different pieces are as far apart as those of one"
+
+
+def test_a_link_whose_address_is_far_below_leads_there(open_page: OpenPage) -> None:
+    page = open_page()
+    ask(page, "references please")
+    wait_until_idle(page)
+    expect(page.get_by_role("link", name="the page")).to_have_attribute("href", "https://example.org/page")
 
 
 def test_a_wide_table_scrolls_and_breaks_no_word(open_page: OpenPage) -> None:
@@ -118,3 +147,7 @@ def test_a_mermaid_fence_is_an_image_that_is_drawn_on_use_and_stays_code_if_it_i
     assert "http://www.w3.org" in str(image.get_attribute("src")).replace("%3A", ":").replace("%2F", "/")
     assert "googleapis" not in str(image.get_attribute("src"))
     expect(page.get_by_label("Code: mermaid")).to_have_text("no such diagram")
+    assert "#ededf0" not in unquote(str(image.get_attribute("src")))
+    page.get_by_role("button", name="Dark mode").click()
+    expect(image).to_have_count(1)
+    assert "--fg:#ededf0" in unquote(str(image.get_attribute("src"))), "the dark theme has an image of its own"

@@ -62,7 +62,7 @@ def test_a_link_shows_the_chat_to_others_until_it_is_revoked(
     page.get_by_role("button", name="Revoke the link").click()
     expect(page.get_by_role("dialog")).to_have_count(0)
     elsewhere.reload()
-    expect(elsewhere.get_by_role("alert")).to_contain_text("not shared any more")
+    expect(elsewhere.get_by_role("alert")).to_contain_text("no longer shared")
     expect(elsewhere.get_by_text("One tool worked")).to_have_count(0)
 
 

@@ -1,11 +1,15 @@
 """Long chats, long answers and many frames stay usable."""
 
 import json
+from typing import Any, Final
 
-from playwright.sync_api import Page
+from playwright.sync_api import Browser, Page
 
-from tests.browser.chatting import ask, expect, wait_until_idle
+from tests.browser.chatting import ask, expect, stored, wait_until_idle
 from tests.browser.conftest import OpenPage
+
+LONGEST_TASK: Final = 0.05
+"""Seconds of processor time. A longer task delays what a user types."""
 
 
 def text_message(number: int) -> dict[str, object]:
@@ -37,6 +41,43 @@ def test_five_hundred_messages_do_not_slow_an_answer(open_page: OpenPage) -> Non
     wait_until_idle(page)
     assert page.evaluate("window.changes") == 0
     assert page.input_value("#prompt") == "typed while it streams"
+
+
+def task_times(trace: dict[str, Any]) -> list[float]:
+    """Return the processor time of each task of the page's main thread, in seconds. Other processes add none to it."""
+    events = trace["traceEvents"]
+    main_threads = {
+        (event["pid"], event["tid"])
+        for event in events
+        if event["name"] == "thread_name" and event["args"]["name"] == "CrRendererMain"
+    }
+    return [
+        event["tdur"] / 1e6
+        for event in events
+        if event["name"].endswith("RunTask") and (event["pid"], event["tid"]) in main_threads and "tdur" in event
+    ]
+
+
+def test_no_task_is_long_while_100_kilobytes_stream_into_a_chat_of_500_messages(
+    open_page: OpenPage, chromium: Browser
+) -> None:
+    page = open_page()
+    fill_the_chat(page, 500)
+    expect(page.locator(".message")).to_have_count(500)
+    page.fill("#prompt", "report 150")
+    wait_until_idle(page)  # the chat is drawn
+    page.evaluate("() => new Promise((done) => requestIdleCallback(done))")
+    chromium.start_tracing(page=page, categories=["toplevel"])
+    page.press("#prompt", "Enter")
+    for busy in ("true", "false"):  # a query by role or text would be a long task itself
+        page.wait_for_function(
+            "busy => document.querySelector('[role=log]').ariaBusy === busy", arg=busy, timeout=120_000
+        )
+    page.evaluate("() => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))")
+    times = task_times(json.loads(chromium.stop_tracing()))
+    assert len(stored(page)[-1]["parts"][-1]["text"]) > 100_000
+    assert len(times) > 1000
+    assert max(times) <= LONGEST_TASK
 
 
 def test_an_answer_of_twenty_thousand_deltas_arrives(open_page: OpenPage) -> None:

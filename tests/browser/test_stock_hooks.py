@@ -1,9 +1,11 @@
-"""The AI SDK's own hooks for React, Vue and Svelte against what `usechat serve` serves."""
+"""The AI SDK's own hooks for React, Vue and Svelte, and assistant-ui, against what `usechat serve` serves."""
 
+import json
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
+from uuid import uuid4
 
 import pytest
 from playwright.sync_api import BrowserContext, Page
@@ -11,13 +13,20 @@ from starlette.applications import Starlette
 from starlette.routing import Mount
 from starlette.staticfiles import StaticFiles
 
-from tests.browser.agent import GATES
+from tests.browser.agent import GATES, PICTURE
 from tests.browser.building import HERE, front_end
 from tests.browser.chatting import expect
 from tests.conformance.served import PATIENCE, serving
 from usechat.cli.plan import Plan, make_app
 
-HOOKS = ("react", "vue", "svelte")
+NAMED_CHAT: Final = {
+    "react": "react.html?chat={}",
+    "vue": "vue.html?chat={}",
+    "svelte": "svelte.html?chat={}",
+    "assistant-ui, useAISDKRuntime": "assistant-ui/index.html?chat={}",
+}
+"""The pages that open the chat which their address names."""
+PAGES: Final = {**NAMED_CHAT, "assistant-ui, useChatRuntime": "assistant-ui/index.html"}
 
 
 class WithFiles:
@@ -33,17 +42,24 @@ class WithFiles:
 
 @pytest.fixture(scope="module")
 def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    app = WithFiles(front_end(HERE / "stock-hooks", tmp_path_factory.mktemp("stock-hooks")))
+    files = front_end(HERE / "stock-hooks", tmp_path_factory.mktemp("stock-hooks"))
+    front_end(HERE / "assistant-ui", files / "assistant-ui")
+    app = WithFiles(files)
     with ExitStack() as stack:
         served = stack.enter_context(serving({"": app}))
         stack.callback(lambda: [served.run(chats.shut_down()).result(PATIENCE) for chats in app.served.chats])
         yield f"http://127.0.0.1:{served.port}/"
 
 
-@pytest.fixture(params=HOOKS)
-def page(request: pytest.FixtureRequest, context: BrowserContext, address: str) -> Page:
+@pytest.fixture
+def chat() -> str:
+    return uuid4().hex
+
+
+@pytest.fixture(params=PAGES)
+def page(request: pytest.FixtureRequest, context: BrowserContext, address: str, chat: str) -> Page:
     page = context.new_page()
-    page.goto(f"{address}{request.param}.html?chat={request.node.name}")
+    page.goto(f"{address}{PAGES[request.param].format(chat)}")
     return page
 
 
@@ -81,35 +97,37 @@ def test_an_approval_goes_on_by_itself(page: Page) -> None:
 
 
 def test_files_go_both_ways(page: Page) -> None:
-    page.get_by_label("Files").set_input_files({"name": "note.txt", "mimeType": "text/plain", "buffer": b"Some words."})
-    send(page, "files please")
-    expect(answer_part(page, "text")).to_have_text("Files: note.txt (text/plain)")
-    expect(page.locator("form")).to_have_attribute("data-status", "ready")
-    page.get_by_label("Files").set_input_files([])
     send(page, "sources please")
-    expect(answer_part(page, "file")).to_have_attribute(
-        "src", "data:image/gif;base64,R0lGODlhAQABAIAAAP///wAAACwAAAAAAQABAAACAkQBADs="
-    )
+    expect(answer_part(page, "file")).to_have_attribute("src", PICTURE)
+    expect(page.locator("form")).to_have_attribute("data-status", "ready")
+    with page.expect_file_chooser() as chooser:
+        page.get_by_label("Files").click()
+    chooser.value.set_files({"name": "note.txt", "mimeType": "text/plain", "buffer": b"Some words."})
+    send(page, "files please")
+    expect(answer_part(page, "text").last).to_have_text("Files: note.txt (text/plain)")
 
 
-def test_a_reload_resumes_the_answer(page: Page, request: pytest.FixtureRequest) -> None:
+@pytest.mark.parametrize("page", NAMED_CHAT, indirect=True)
+def test_a_reload_resumes_the_answer(page: Page, chat: str) -> None:
     send(page, "count for me, held")
     expect(answer_part(page, "text")).to_contain_text("number-10 ")
     page.reload()
     expect(answer_part(page, "text")).to_contain_text("number-20 ")
     expect(page.locator("form")).to_have_attribute("data-status", "streaming")
-    GATES.open(request.node.name)
+    GATES.open(chat)
     expect(answer_part(page, "text")).to_contain_text("number-99 number-100 end-of-count")
     expect(page.locator("form")).to_have_attribute("data-status", "ready")
     assert answer_part(page, "text").inner_text().count("number-10 ") == 1
 
 
-def test_a_stopped_answer_grows_no_more_and_the_chat_goes_on(page: Page, request: pytest.FixtureRequest) -> None:
-    send(page, "long story")
+def test_a_stopped_answer_grows_no_more_and_the_chat_goes_on(page: Page, address: str) -> None:
+    with page.expect_request("**/api/chat") as sent:
+        send(page, "long story")
     expect(answer_part(page, "text")).to_contain_text("word3 ")
     page.get_by_role("button", name="Stop").click()
     expect(page.locator("form")).to_have_attribute("data-status", "ready")
-    stopped = page.request.post(f"{page.url.rpartition('/')[0]}/api/chat/{request.node.name}/stop")
+    chat = json.loads(sent.value.post_data or "")["id"]
+    stopped = page.request.post(f"{address}api/chat/{chat}/stop")
     assert stopped.status == 204
     said = answer_part(page, "text").inner_text()
     send(page, "hello there")

@@ -24,7 +24,7 @@ from usechat.testing import ModelAnswer, ModelCall, ScriptedModel
 TUTORIAL = EXAMPLES.parent / "docs" / "tutorial.md"
 FILES = re.compile(r"^`([\w./]+)`[^`\n]*(?:`[^`\n]*`[^`\n]*)*:\n\n```\w+\n(.*?)^```", re.DOTALL | re.MULTILINE)
 LOOKS_UP = ModelAnswer(calls=[ModelCall("find_order", {"number": "1002"})])
-PAYS_BACK = ModelAnswer(calls=[ModelCall("refund", {"number": "1001"})])
+REFUNDS = ModelAnswer(calls=[ModelCall("refund", {"number": "1001"})])
 
 
 class Tutorial:
@@ -102,24 +102,24 @@ def test_its_tests_pass_and_find_an_approval_that_is_missing(tutorial: Tutorial)
     assert run_tests() == 1
 
 
-def test_sc_008_orders_are_looked_up_and_paid_back_on_the_page(
+def test_sc_008_orders_are_looked_up_and_refunded_on_the_page(
     context: BrowserContext, tutorial: Tutorial, model: Callable[[Sequence[Any]], None]
 ) -> None:
     tutorial.follow(1, 2, 4)
-    model([LOOKS_UP, "It is on its way.", PAYS_BACK, "The kettle is paid back."])
+    model([LOOKS_UP, "It is on its way.", REFUNDS, "The kettle is refunded."])
     app = FrontEnd(tutorial.build(), tutorial.make_agent())
     with serving({"": app}) as served:
         page = context.new_page()
         page.goto(f"http://127.0.0.1:{served.port}/")
         said = page.get_by_label("assistant")
         ask(page, "Where is order 1002?")
-        expect(said).to_contain_text(["Looks up order 1002 ✓"])
+        expect(said).to_contain_text(["Look up order 1002 ✓"])
         expect(said).to_contain_text(["It is on its way."])
-        ask(page, "Please pay order 1001 back.")
-        expect(said.last).to_contain_text("Pays back order 1001 …")
+        ask(page, "Please refund order 1001.")
+        expect(said.last).to_contain_text("Refund order 1001 …")
         page.get_by_role("button", name="Approve").click()
-        expect(said.last).to_contain_text("Pays back order 1001 ✓")
-        expect(said.last).to_contain_text("The kettle is paid back.")
+        expect(said.last).to_contain_text("Refund order 1001 ✓")
+        expect(said.last).to_contain_text("The kettle is refunded.")
         expect(said).to_have_count(2)
         served.run(app.chats.shut_down()).result(PATIENCE)
 
@@ -151,11 +151,11 @@ def test_a_reload_in_the_middle_of_an_answer_resumes_it_and_shows_what_was_said_
         ask(page, "Hi!")
         expect(said).to_contain_text(answers[:1])
         ask(page, "Where is order 1002?")
-        expect(said.last).to_contain_text("Looks up order 1002 …")
+        expect(said.last).to_contain_text("Look up order 1002 …")
         with page.expect_response(lambda response: response.url.endswith("/stream")) as resumed:
             page.reload()
         assert resumed.value.status == 200
-        expect(said.last).to_contain_text("Looks up order 1002 …")
+        expect(said.last).to_contain_text("Look up order 1002 …")
         gate.set()
         expect(said).to_contain_text(answers)
         page.reload()

@@ -81,7 +81,7 @@ def test_each_link_of_a_page_leads_to_a_section_or_to_the_web() -> None:
     [
         ("What is usechat?", "The Python side of `useChat`", "README.md"),
         ("What is Agent Ops?", "An agent session runs behind a WebSocket", "agent-ops.md"),
-        ("What does the demo do?", "**The page and the demo**:", "page.md"),
+        ("What does the demo do?", "Try usechat in your browser. The demo needs no API key", "page.md"),
         ("inspector", "It shows every frame as it arrived", "page.md"),
         ("What is 7 * 6 and what does the inspector show?", "The result is **42**.\n\nIt shows every frame", "page.md"),
     ],
@@ -105,13 +105,14 @@ async def test_a_greeting_is_returned(said: str, answer: str) -> None:
 async def test_the_calculator() -> None:
     message = await answered(user("What is (17 + 4) * 2?"), chat="sum")
     assert tools(message) == {"tool-calculate": "output-available"}
-    assert texts(message)[-1] == "The result is **42**."
+    assert texts(message) == ["- Result: 42", "The result is **42**."]
 
 
 async def test_the_tool_that_fails() -> None:
     message = await answered(user("What is the weather in Lisbon?"), chat="weather")
     assert tools(message) == {"tool-weather": "output-error"}
-    assert texts(message)[-1].startswith("That did not work")
+    reason = "The weather service for Lisbon cannot be reached."
+    assert texts(message) == [f"- No result: {reason}", f"That did not work: {reason}"]
 
 
 @pytest.mark.parametrize(

@@ -1,24 +1,22 @@
 """The tour: each step shows what it says, and says how."""
 
 import re
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.demo.asking import answered, cited, guide, texts, tools, user
 from usechat.demo.app import SUGGESTIONS
+from usechat.demo.library import library
 from usechat.demo.tour import FLOW, STEPS
 from usechat.protocol.request import ChatRequest
 
-DOCS = Path(__file__).parents[2]
-
 
 def how(message: dict[str, Any]) -> str:
-    """The line that names the code, whose link leads to a page."""
-    found = re.search(r"The code: `[^`]+` \(\[documentation\]\(docs/([\w-]+\.md)\)\)\.$", texts(message)[-1])
+    """The section to which the line that names the code links."""
+    found = re.search(r"The code: `[^`]+` \(\[documentation\]\(docs/([^)]+)\)\)\.$", texts(message)[-1])
     assert found is not None
-    assert (DOCS / "docs" / found[1]).is_file() or (DOCS / found[1]).is_file()
+    assert found[1] in [section.id for section in library().sections]
     return found[1]
 
 
@@ -103,5 +101,5 @@ async def test_two_nodes_run_side_by_side() -> None:
     assert {part["data"]["nodeId"]: part["data"]["status"] for part in data} == dict.fromkeys(
         ("snacks", "drinks", "menu"), "complete"
     )
-    assert how(message) == "open-harness.md"
+    assert how(message) == "open-harness.md#the-flow-file"
     assert [part["type"] for part in message["parts"]].count("text") == 3

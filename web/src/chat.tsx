@@ -58,14 +58,13 @@ export function Chat({ id, settings, server, served, shown, panels, closePanel, 
   return (
     <>
       <main className="flex min-h-0 min-w-0 flex-1 flex-col">
-        <Conversation busy={busy}>
+        <Conversation busy={busy} empty={messages.length === 0} key={messages.length === 0 ? "empty" : "begun"}>
           {messages.length === 0 && <Welcome settings={settings} agent={agent} send={answers.send} />}
           {messages.map((message, index) => (
             <Message
               key={message.id}
               message={message}
               streaming={busy && index === last && message.role === "assistant"}
-              busy={busy}
               editing={editing === message.id}
               setEditing={setEditing}
               failed={index === last && answers.failure !== undefined}

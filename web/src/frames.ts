@@ -58,7 +58,10 @@ export function receive(exchange: Exchange, text: string, time: number): void {
 /** Response headers that a recording keeps: none of them can hold a secret. */
 const KEPT_HEADERS = ["cache-control", "content-type", "x-accel-buffering", "x-vercel-ai-ui-message-stream"];
 
-/** Wraps `fetch`: records the frames of each response and passes them on unchanged. */
+/** Bytes that are passed on at once. The hook handles all frames of a piece in one task of the main thread. */
+const PIECE = 4096;
+
+/** Wraps `fetch`: records the frames of each response and passes their bytes on unchanged, in small pieces. */
 export class FrameTap {
   exchanges: Exchange[] = [];
   private readonly listeners = new Set<() => void>();
@@ -87,7 +90,7 @@ export class FrameTap {
     this.exchanges = [...this.exchanges.slice(-19), exchange];
     this.tell();
     try {
-      const response = await fetch(input, init);
+      const response = inPieces(await fetch(input, init));
       exchange.status = response.status;
       exchange.headers = Object.fromEntries([...response.headers].filter(([name]) => KEPT_HEADERS.includes(name)));
       exchange.responded = performance.now() - began;
@@ -129,6 +132,33 @@ export class FrameTap {
       for (const listener of this.listeners) listener();
     }, 50);
   }
+}
+
+/** The same response, whose body comes in pieces between which the browser can draw and handle events. */
+function inPieces(response: Response): Response {
+  if (!response.body || response.status !== 200) return response; // a 204 has no body, although WebKit gives it one
+  const pieces = new TransformStream<Uint8Array<ArrayBuffer>, Uint8Array<ArrayBuffer>>({
+    async transform(received, controller) {
+      for (let start = 0; start < received.length; start += PIECE) {
+        if (start > 0) await nextTask();
+        controller.enqueue(received.subarray(start, start + PIECE));
+      }
+    },
+  });
+  const { status, statusText, headers } = response;
+  return new Response(response.body.pipeThrough(pieces), { status, statusText, headers });
+}
+
+/** Wait for another task of the main thread. Unlike a timer, a message is not delayed in a tab that is hidden. */
+function nextTask(): Promise<void> {
+  return new Promise((done) => {
+    const { port1, port2 } = new MessageChannel();
+    port1.onmessage = () => {
+      port1.close();
+      done();
+    };
+    port2.postMessage(null);
+  });
 }
 
 function addFrame(frames: Frame[], raw: string, time: number): void {

@@ -37,8 +37,8 @@ export function ShareDialog({ chat, server, close }: Props) {
     <Dialog title={`Share \u201c${chat.title}\u201d`} open close={close}>
       <div className="space-y-4 px-6 pb-6 text-sm">
         <p className="text-soft">
-          Everyone who has the link and can reach this server can read the chat, with its tools and files and what is said in it
-          from now on. Nobody can write in it. You can revoke the link at any time.
+          Anyone with the link who can reach this server can read this chat: its messages, tools and files, including new ones.
+          Nobody can write in it. You can revoke the link at any time.
         </p>
         {link && (
           <div className="flex items-center gap-2">
@@ -54,7 +54,7 @@ export function ShareDialog({ chat, server, close }: Props) {
         )}
         {failed && (
           <p role="alert" className="text-bad">
-            The server did not do it. Please try again.
+            The server did not change the link. Please try again.
           </p>
         )}
         <div className="flex justify-end gap-2">

@@ -28,7 +28,7 @@ export function SharedChat({ settings, token }: { settings: Settings; token: str
     fetch(address)
       .then(async (response) => {
         if (response.ok) setShared((await response.json()) as Shared);
-        else setFailure("This link does not lead to a chat, or its chat is not shared any more.");
+        else setFailure("There is no chat at this link, or it is no longer shared.");
       })
       .catch(() => setFailure("The server cannot be reached. Reload the page to try again."));
   }, [settings, token]);
@@ -48,7 +48,6 @@ export function SharedChat({ settings, token }: { settings: Settings; token: str
             key={message.id}
             message={message}
             streaming={false}
-            busy={false}
             editing={false}
             failed={false}
             versions=""

@@ -135,7 +135,7 @@ function EntryMenu({ chat, rename, pin, remove, export: save, share }: MenuProps
           small
           icon={Ellipsis}
           label={`Options of ${chat.title}`}
-          className="mr-1 opacity-100 md:opacity-0 md:group-focus-within/entry:opacity-100 md:group-hover/entry:opacity-100 data-[state=open]:opacity-100"
+          className="mr-1 opacity-100 md:can-hover:opacity-0 md:group-focus-within/entry:opacity-100 md:group-hover/entry:opacity-100 data-[state=open]:opacity-100"
         />
       </DropdownMenu.Trigger>
       <DropdownMenu.Portal>

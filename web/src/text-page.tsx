@@ -11,7 +11,7 @@ export function TextPage({ settings, path }: { settings: Settings; path: string 
   const [text, setText] = useState<string>();
   const [failure, setFailure] = useState<string>();
   useEffect(() => {
-    const failed = () => setFailure("There is no such text.");
+    const failed = () => setFailure("There is no such page.");
     if (!PATH.test(path)) return failed();
     fetch(path, { headers: { accept: "text/plain" } })
       .then(async (response) => (response.ok ? setText(await response.text()) : failed()))

@@ -165,8 +165,9 @@ export function useAnswers(id: string, settings: Settings, tap: FrameTap, server
     setRatings(Object.fromEntries(Object.entries(loaded.feedback).map(([message, given]) => [message, ratingOf(given)])));
     const unsent = before.at(-1)?.role === "user" && before.length > loaded.messages.length;
     if (loaded.messages.length === 0 || unsent) return before;
-    latest.current.chat.setMessages(loaded.messages);
-    return loaded.messages;
+    const taken = keepEqual(latest.current.chat.messages, loaded.messages);
+    latest.current.chat.setMessages(taken);
+    return taken;
   }
 
   function settle(): void {
@@ -315,6 +316,15 @@ function withoutUnfinished({ messages, running, continued, agent }: StoredChat) 
 function withHeld(messages: UIMessage[], held: UIMessage | undefined): UIMessage[] {
   if (!held) return messages;
   return [...(messages.at(-1)?.role === "assistant" ? messages.slice(0, -1) : messages), held];
+}
+
+/** The loaded messages. One that equals what is shown stays the same object, so that it is not drawn anew. */
+function keepEqual(shown: UIMessage[], loaded: UIMessage[]): UIMessage[] {
+  const before = new Map(shown.map((message) => [message.id, message]));
+  return loaded.map((message) => {
+    const known = before.get(message.id);
+    return known && JSON.stringify(known) === JSON.stringify(message) ? known : message;
+  });
 }
 
 function ratingOf(feedback: unknown): Rating | undefined {

@@ -13,6 +13,7 @@ from usechat.open_harness.engine.runtime import FlowRuntime
 from usechat.open_harness.flow.reading import load_flow
 from usechat.open_harness.nodes.registry import NodeRegistry
 from usechat.open_harness.transport import OpenHarnessChatTransport
+from usechat.server.site import Site
 from usechat.turn import TurnContext
 
 __all__ = ["DESCRIPTION", "SUGGESTIONS", "TITLE", "Guide", "guide"]
@@ -48,6 +49,12 @@ class Guide(OpenHarnessChatTransport):
     def page_files(self) -> Mapping[str, str]:
         """The documentation, by path."""
         return {f"/docs/{name}": text for name, text in library().pages.items()}
+
+    @property
+    def site(self) -> Site | None:
+        """The site of the documentation, if it was built: `make demo` and `make wheel` do that."""
+        built = files("usechat") / "demo" / "site"
+        return Site(built) if (built / "versions.json").is_file() else None
 
 
 guide: Final = Guide(registry_for(os.environ.get(MODEL_VARIABLE, SCRIPT)))

@@ -4,8 +4,11 @@ Each section is a row in an index of SQLite's full-text search, with the porter 
 title of its page, its heading, other words for what it is about (``vocabulary.toml``), its prose and its code.
 
 Each word of a question is looked up on its own, with its synonyms. A section scores the sum over the words, times the
-share of the question's meaning that it covers: below ``_ENOUGH`` nothing was found. A word means more the fewer
-sections hold it, and little if it is in no title, heading or vocabulary.
+share of the question's meaning that it covers. A word means more the fewer sections hold it, and little if it is in no
+title, heading or vocabulary.
+
+To that score is added how much the question is like those that the section is known to answer (``questions.toml``).
+Nothing was found if a section neither covers enough of the question nor answers one that is like it.
 """
 
 import math
@@ -15,15 +18,18 @@ import sqlite3
 import tomllib
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
+from fnmatch import fnmatch
 from functools import cache, lru_cache
 from importlib.resources import files
 from importlib.resources.abc import Traversable
 from itertools import pairwise
 from pathlib import Path
+from types import MappingProxyType
 from typing import Final, NamedTuple
 
 import msgspec
 
+from usechat.demo.similar import KnownQuestions, stem
 from usechat.errors import LibraryMissing
 
 __all__ = ["Found", "Library", "Section", "Vocabulary", "library", "read_vocabulary", "words_of"]
@@ -62,6 +68,12 @@ _LEAST: Final = 0.1
 """What a word means that is in every section."""
 _ENOUGH: Final = 0.35
 """The share of a question's meaning that a section must cover."""
+_SIMILAR: Final = 1.2
+"""What a known question that is like the one that was asked is worth, beside the best score by words."""
+_SAME: Final = 0.8
+"""What it is worth in addition if it is the same."""
+_ALIKE: Final = 0.5
+"""How similar a known question must be to show that a section answers, whatever it covers."""
 _WORD: Final = re.compile(r"[a-z0-9]+(?:[._-][a-z0-9]+)*", re.IGNORECASE)
 _COMMON: Final = frozenset(
     _WORD.findall(
@@ -132,10 +144,16 @@ class Section(msgspec.Struct, frozen=True):
 
 
 class Vocabulary(NamedTuple):
-    """Words that readers use: ``synonyms`` of words, and ``keywords`` of sections, by id, or by page for its first."""
+    """What readers say.
 
-    synonyms: Mapping[str, tuple[str, ...]]
-    keywords: Mapping[str, str]
+    ``synonyms`` are groups of words that stand for each other. ``keywords`` are other words for what a section is
+    about, and ``questions`` those that it answers, by the section's id. A ``*`` in an id stands for any name, and an id
+    without a heading for the first section of its page.
+    """
+
+    synonyms: Sequence[Sequence[str]] = ()
+    keywords: Mapping[str, str] = MappingProxyType({})
+    questions: Mapping[str, Sequence[str]] = MappingProxyType({})
 
 
 class Found(NamedTuple):
@@ -165,12 +183,16 @@ class Library:
 
     def __init__(self, pages: Mapping[str, str], vocabulary: Vocabulary) -> None:
         self._pages = pages
-        self._synonyms = vocabulary.synonyms
-        phrases = {word for words in vocabulary.synonyms.values() for word in words if " " in word}
+        self._synonyms = defaultdict[str, list[str]](list)
+        for group in vocabulary.synonyms:
+            for word in group:
+                self._synonyms[stem(word)] += [other for other in group if other != word]
+        phrases = {word for group in vocabulary.synonyms for word in group if " " in word}
         longest_first = sorted(phrases, key=lambda phrase: (-len(phrase), phrase))
         self._phrases = re.compile(rf"\b(?:{'|'.join(map(re.escape, longest_first))})\b") if phrases else None
         self._sections = [section for name, text in pages.items() for section in _sections(name, text)]
         self._by_name = {section.name: section for section in self._sections}
+        self._known = KnownQuestions(self._questions(vocabulary.questions), vocabulary.synonyms)
         self._look_up_once = lru_cache(maxsize=1000)(self._look_up)
         self._index = sqlite3.connect(":memory:", check_same_thread=False)
         words = defaultdict[str, list[str]](list)
@@ -190,12 +212,19 @@ class Library:
             row: sum(word.meaning for word in looked_up if row in word.matches) / meaning
             for row in {row for word in looked_up for row in word.matches}
         }
-        scores = self._scores(words, looked_up)
-        best = sorted(shares, key=lambda row: (-scores[row] * shares[row], row))
+        by_words = {row: score * shares[row] for row, score in self._scores(words, looked_up).items()}
+        highest = max(by_words.values(), default=1.0)
+        similar = self._known.similar_to(question)
+        alike = {row: similar[section.id] for row, section in enumerate(self._sections) if section.id in similar}
+        totals = {
+            row: by_words.get(row, 0.0) / highest + _SIMILAR * alike.get(row, 0.0) + _SAME * alike.get(row, 0.0) ** 3
+            for row in {*by_words, *alike}
+        }
+        best = sorted(totals, key=lambda row: (-totals[row], row))
         central = {row for word in looked_up if word.is_central for row in word.matches}
-        enough = [self._sections[row] for row in best if shares[row] > _ENOUGH and row in central]
-        nearest = [self._sections[row] for row in best if row in central]
-        return Found(enough[:limit], [] if enough else nearest[:limit])
+        enough = [row for row in best if (row in central and shares[row] > _ENOUGH) or alike.get(row, 0.0) > _ALIKE]
+        nearest = [] if enough else [row for row in best if row in central]
+        return Found(*([self._sections[row] for row in rows[:limit]] for rows in (enough, nearest)))
 
     def get(self, name: str) -> Section | None:
         """Return a section by its name."""
@@ -210,6 +239,11 @@ class Library:
         if name in ids:
             return name
         return next(iter(first), moved[0] if len(moved) == 1 else "")
+
+    @property
+    def sources(self) -> Mapping[str, str]:
+        """The pages as they were given, by name."""
+        return self._pages
 
     @property
     def pages(self) -> Mapping[str, str]:
@@ -233,6 +267,18 @@ class Library:
         pieces = _FENCE.split(text)
         pieces[::2] = [_LINK.sub(rewrite, piece) for piece in pieces[::2]]
         return "".join(pieces)
+
+    def _questions(self, listed: Mapping[str, Sequence[str]]) -> dict[str, list[str]]:
+        """Return the known questions by the ids of the sections that answer them."""
+        known = defaultdict[str, list[str]](list)
+        for pattern, questions in listed.items():
+            for section in self._sections if "*" in pattern else ():
+                place = section.id if pattern.partition("#")[2] else f"{section.page}#" if section.is_first else ""
+                if fnmatch(place, pattern):
+                    known[section.id] += [question.replace("{title}", section.title) for question in questions]
+            if "*" not in pattern:
+                known[self.place_of(pattern)] += questions
+        return known
 
     @property
     def sections(self) -> Sequence[Section]:
@@ -268,7 +314,7 @@ class Library:
         """Find the sections that hold a word or a synonym of it; the better of both counts."""
         matches, rarity, is_central = dict[int, _Match](), 0.0, False
         highest = math.log(len(self._sections) + 1)
-        for value, each in [(1.0, word), *((_SYNONYM, other) for other in self._synonyms.get(_stem(word), ()))]:
+        for value, each in [(1.0, word), *((_SYNONYM, other) for other in self._synonyms.get(stem(word), ()))]:
             fields = {field: self._matching(f"{field} : {_quoted(each)}") for field in _FIELDS}
             is_central = is_central or any(fields[field] for field in _FIELDS if field not in _LONG_FIELDS)
             for row in {row for found in fields.values() for row in found}:
@@ -302,11 +348,6 @@ def _weight(page: str, words: list[str]) -> float:
     return _WEIGHTS.get(re.split("[/.]", page)[0], 1.0)
 
 
-def _stem(word: str) -> str:
-    """Return a word without its ending, so that `deletion` has the synonyms of `delete`."""
-    return re.sub(r"(ations?|ions?|ings?|ers?|ed|es|s|e)$", "", word) if len(word) > 4 else word
-
-
 def _quoted(word: str) -> str:
     return f'"{word}"'
 
@@ -326,13 +367,12 @@ def library() -> Library:
 
 
 def read_vocabulary() -> Vocabulary:
-    """Read the words; each of a line of synonyms stands for all others."""
-    read = tomllib.loads((files("usechat") / "demo" / "vocabulary.toml").read_text(encoding="utf-8"))
-    synonyms = dict[str, tuple[str, ...]]()
-    for line in read["synonyms"]:
-        for word in line:
-            synonyms[_stem(word)] = (*synonyms.get(_stem(word), ()), *(other for other in line if other != word))
-    return Vocabulary(synonyms, read["keywords"])
+    """Read the words and the questions of users."""
+    demo = files("usechat") / "demo"
+    words, questions = (
+        tomllib.loads((demo / name).read_text(encoding="utf-8")) for name in ("vocabulary.toml", "questions.toml")
+    )
+    return Vocabulary(words["synonyms"], words["keywords"], questions)
 
 
 def _pages() -> Iterator[tuple[str, str]]:

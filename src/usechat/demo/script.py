@@ -31,7 +31,8 @@ _SECTION: Final = re.compile(
     r"^### \[([^\]\n]+)\]\((docs/[^)\s]+)\)\n\n(.*?)(?=\n\n### \[|\n\nNearest headings:)", re.DOTALL | re.MULTILINE
 )
 _NEAREST: Final = re.compile(r"^Nearest headings: (.+)$", re.MULTILINE)
-_RESULT: Final = re.compile(r"^The result is .+|^That did not work: .+", re.MULTILINE)
+_RESULT: Final = re.compile(r"^- (Result|No result): (.+)", re.MULTILINE)
+"""How the researcher notes what a tool returned; the writer makes a sentence of it."""
 _LINK: Final = re.compile(r"(?<!!)\[([^\]]+)\]\((?!https?:)[^)]*\)")
 _LONGEST: Final = 16
 """Lines of a code block or a table that are quoted."""
@@ -48,7 +49,10 @@ def compose(prompt: str) -> str:
     question = _between(prompt, "Question: ", "\n\nWhat the researcher said: ")
     said = _between(prompt, "What the researcher said: ", "\n\nSections:")
     sections = [_Quote(*found) for found in _SECTION.findall(prompt)]
-    answers = _RESULT.findall(said)
+    answers = [
+        f"The result is **{value}**." if kind == "Result" else f"That did not work: {value}"
+        for kind, value in _RESULT.findall(said)
+    ]
     if sections:
         answers += [_best(sections[0], question), _cited(sections)]
     if not answers:
@@ -195,7 +199,7 @@ def _findings(results: list[ToolReturnPart]) -> str:
             lines += [] if found.get("found") else [NOTHING_FOUND]
             lines += [f"- {section['section']}" for section in found.get("found") or found.get("nearest") or ()]
         elif str(result.content).startswith("Error: "):
-            lines.append(f"That did not work: {str(result.content).removeprefix('Error: ')}")
+            lines.append(f"- No result: {str(result.content).removeprefix('Error: ')}")
         else:
-            lines.append(f"The result is **{result.content}**.")
+            lines.append(f"- Result: {result.content}")
     return "\n".join(lines)

@@ -44,9 +44,9 @@ async def _words(text: str, pace: float) -> Said:
         await asyncio.sleep(pace)
 
 
-def _how(code: str, page: str) -> str:
+def _how(code: str, section: str) -> str:
     """Return the line that says how the code behind an answer looks."""
-    return f"\n\nThe code: `{code}` ([documentation](docs/{page}))."
+    return f"\n\nThe code: `{code}` ([documentation](docs/{section}))."
 
 
 async def _streaming(_turn: Turn, pace: float) -> Said:
@@ -57,7 +57,7 @@ async def _streaming(_turn: Turn, pace: float) -> Said:
         "Each word you read arrived as a frame of its own. Before that I *thought*: it is folded above.\n\n"
         "```python\nasync def agent(turn):\n    yield Reasoning('Let me see.')\n    yield 'Hello!'\n```"
     )
-    async for word in _words(text + _how("yield Reasoning(…)", "README.md"), pace):
+    async for word in _words(text + _how("yield Reasoning(…)", "parts.md#parts-what-an-agent-can-send"), pace):
         yield word
 
 
@@ -69,7 +69,9 @@ async def _tools(_turn: Turn, pace: float) -> Said:
     await asyncio.sleep(20 * pace)
     yield ToolResult("tour-lisbon", {"sky": "sun", "celsius": 21})
     text = "Both calls ran at the same time, and Oslo was faster. (These values are made up: the demo is offline.)"
-    async for word in _words(text + _how("yield ToolCall(…); yield ToolResult(…)", "adapters.md"), pace):
+    async for word in _words(
+        text + _how("yield ToolCall(…); yield ToolResult(…)", "tools.md#tools-that-run-on-the-server"), pace
+    ):
         yield word
 
 
@@ -86,7 +88,7 @@ async def _approval(turn: Turn, pace: float) -> Said:
     else:
         yield ToolDenied(call_id)
         text = "You denied it, so the tool did not run: all notes are still there."
-    async for word in _words(text + _how("yield ApprovalRequest(…)", "serving.md"), pace):
+    async for word in _words(text + _how("yield ApprovalRequest(…)", "tools.md#approvals"), pace):
         yield word
 
 
@@ -98,7 +100,9 @@ async def _clock(turn: Turn, pace: float) -> Said:
     output = turn.tool_outputs[-1].output
     clock = output if isinstance(output, Mapping) else {}
     text = f"Your browser says that it is {clock.get('time', 'unknown')} ({clock.get('timeZone', 'unknown zone')})."
-    async for word in _words(text + _how("yield ToolCall(…) without a result", "serving.md"), pace):
+    async for word in _words(
+        text + _how("yield ToolCall(…) without a result", "tools.md#tools-that-run-on-the-page"), pace
+    ):
         yield word
 
 
@@ -107,7 +111,7 @@ async def _files(_turn: Turn, pace: float) -> Said:
     table = "city,celsius\nLisbon,21\nOslo,-3\n"
     yield File(_inline("text/csv", table.encode()), "text/csv")
     text = "I drew the image a moment ago, pixel by pixel, and wrote the table. Click the image to enlarge it."
-    async for word in _words(text + _how('yield File(url, "image/png")', "serving.md"), pace):
+    async for word in _words(text + _how('yield File(url, "image/png")', "files.md#what-the-agent-makes"), pace):
         yield word
 
 
@@ -119,7 +123,9 @@ async def _data(_turn: Turn, pace: float) -> Said:
     days = ["Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun"]
     yield Data("visitors", {"series": [visitors], "labels": days, "kind": "bar"})
     text = "The progress bar was one part that changed eleven times; the chart is another. (The numbers are made up.)"
-    async for word in _words(text + _how('turn.emit("progress", {"percent": 10})', "page.md"), pace):
+    async for word in _words(
+        text + _how('turn.emit("progress", {"percent": 10})', "data.md#one-part-that-changes"), pace
+    ):
         yield word
 
 
@@ -127,7 +133,7 @@ async def _sources(_turn: Turn, pace: float) -> Said:
     yield SourceUrl("tour-serving", "docs/serving.md", "Serving")
     yield SourceUrl("tour-chats", "docs/chats.md", "Store your chats")
     text = "An answer can say what it rests on: the sources are the chips below."
-    async for word in _words(text + _how("yield SourceUrl(id, url, title)", "serving.md"), pace):
+    async for word in _words(text + _how("yield SourceUrl(id, url, title)", "parts.md#all-parts"), pace):
         yield word
 
 
@@ -144,7 +150,7 @@ async def _counting(_turn: Turn, pace: float) -> Said:
     for number in range(1, 121):
         yield f"{number} "
         await asyncio.sleep(6 * pace)
-    yield _how("ChatApp(agent)", "serving.md")
+    yield _how("ChatApp(agent)", "resume.md#resume")
 
 
 STEPS: Final[Mapping[str, Callable[[Turn, float], Said]]] = {
@@ -199,7 +205,7 @@ async def drinks(_fields: Mapping[str, Any]) -> Said:
 async def menu(_fields: Mapping[str, Any]) -> Said:
     """Bring both together."""
     text = "Two nodes worked side by side; this one waited for both. The panel beside the chat shows it."
-    async for word in _words(text + _how("usechat serve flow.yaml", "open-harness.md"), PACE):
+    async for word in _words(text + _how("usechat serve flow.yaml", "open-harness.md#the-flow-file"), PACE):
         yield word
 
 

@@ -251,7 +251,7 @@ def _check_chats(chats: ChatStore | None, path: str, load: object, needs_chats: 
     if chats is None and needs_chats:
         raise InvalidSetting("titles, history, on_feedback and share are for chats that are stored; give chats, too")
     if chats is not None and load is not None:
-        raise InvalidSetting("chats brings the history, and load brings another one; give one of them")
+        raise InvalidSetting("chats and load both provide the history; give only one of them")
     if chats is not None and "{" in path:
         raise InvalidSetting(f"chats are stored by their id alone, so the path cannot have parameters: {path}")
 

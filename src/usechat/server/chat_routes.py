@@ -5,6 +5,7 @@ exist. An app without authentication has neither list nor export: everyone would
 its owner shares can be read by anyone who has the token of the link: those two routes ask no rule.
 """
 
+import contextlib
 import json
 from collections.abc import Mapping
 from datetime import UTC, datetime
@@ -18,12 +19,13 @@ from starlette.routing import BaseRoute, Route
 from usechat.chats.blobs import Blob, stored_file_ids
 from usechat.chats.documents import document_json
 from usechat.chats.store import ChatStore
-from usechat.chats.transaction import ChatRow
+from usechat.chats.transaction import ChatRow, Claim
 from usechat.chats.view import LoadedChat
-from usechat.errors import ChatNotFound, InvalidRequest
+from usechat.errors import ChatNotFound, InvalidRequest, StoreUnreachable
 from usechat.protocol.ui_messages import UIMessage
+from usechat.protocol.values import READABLE_DEPTH, has_finite_numbers, is_deeper, read_json
 from usechat.server.endpoints import Endpoints
-from usechat.server.requests import CHAT_ID, Action, read_body
+from usechat.server.requests import CHAT_ID, Action, chat_key, read_body
 from usechat.server.turns import Feedback, file_urls, shared_file_urls
 
 __all__ = ["ChatRoutes"]
@@ -113,12 +115,21 @@ class ChatRoutes:
     async def _messages(self, request: Request) -> Response:
         chat_id, owner = await self._chat(request, "load")
         files = file_urls(request, self._path, chat_id)
-        loaded = await self._store.load(chat_id, owner=owner)
+        with_tree = _flag(request.query_params.get("tree"), "tree") or False
+        loaded = await self._store.load(chat_id, owner=owner, tree=with_tree)
+        running = None if loaded.running is None else {"messageId": await self._running_id(loaded.running)}
         messages: list[Any] = [files.write(message) for message in loaded.messages]
-        if _flag(request.query_params.get("tree"), "tree"):
-            tree = await self._store.load_tree(chat_id, owner=owner)
-            messages = [{**row, "message": files.write(row["message"])} for row in tree]
-        return _json(_loaded(loaded, messages), etag=f'"{loaded.version}"')
+        if with_tree:
+            messages = [{**row, "message": files.write(row["message"])} for row in loaded.tree]
+        return _json({**_loaded(loaded, messages), "running": running}, etag=f'"{loaded.version}"')
+
+    async def _running_id(self, claim: Claim) -> str:
+        """Return the id that the stream of an answer has: its agent may have named the message."""
+        with contextlib.suppress(StoreUnreachable):
+            info = await self._endpoints.manager.latest(chat_key({}, claim.chat_id))
+            if info is not None and info.run_id == claim.run_id:
+                return info.message_id
+        return claim.message_id
 
     async def _change(self, request: Request) -> Response:
         chat_id, owner = await self._chat(request, "change")
@@ -153,7 +164,7 @@ class ChatRoutes:
             case "markdown":
                 text = await self._store.export_markdown(chat_id, owner=owner)
                 return PlainTextResponse(text, media_type="text/markdown", headers=_attached("chat.md"))
-        raise InvalidRequest("format is json or markdown")
+        raise InvalidRequest("format must be json or markdown")
 
     async def _feedback(self, request: Request) -> Response:
         chat_id, message_id = str(request.path_params["chat_id"]), request.path_params["message_id"]
@@ -193,7 +204,7 @@ class ChatRoutes:
         return _file_response(await self._store.file(loaded.chat.id, blob_id, owner=None))
 
     async def _chat(self, request: Request, action: Action) -> tuple[str, str]:
-        """Return the chat that the path names, and who asks."""
+        """Return the chat that the path names, and the caller's identity."""
         chat_id = str(request.path_params["chat_id"])
         identity = await self._endpoints.identify(request, chat_id, action)
         return chat_id, identity.subject
@@ -204,9 +215,14 @@ class ChatRoutes:
             raise InvalidRequest("The content type is not supported; send application/json.")
         body = await read_body(request, _LARGEST_CHANGE, timeout=settings.body_timeout)
         try:
-            return json.loads(body)
+            value = read_json(body.decode("utf-8-sig"))
         except (ValueError, RecursionError):
             raise InvalidRequest("the body is not JSON") from None
+        if is_deeper(value, READABLE_DEPTH):
+            raise InvalidRequest(f"the body is nested too deeply: more than {READABLE_DEPTH} levels")
+        if not has_finite_numbers(value):
+            raise InvalidRequest("the body holds a number that is not finite; the largest is about 1.8e308")
+        return value
 
 
 def _file_response(blob: Blob) -> Response:
@@ -251,7 +267,6 @@ def _loaded(loaded: LoadedChat, messages: list[UIMessage]) -> dict[str, Any]:
         "headId": loaded.head_id,
         "agent": loaded.chat.agent,
         "siblings": loaded.siblings,
-        "running": None if loaded.running is None else {"messageId": loaded.running.message_id},
         "outcomes": loaded.outcomes,
         "createdAt": {message_id: _time(created) for message_id, created in loaded.created.items()},
         "feedback": loaded.feedback,
@@ -278,7 +293,7 @@ def _limit(text: str | None) -> int:
     if text is None:
         return 20
     if not text.isascii() or not text.isdigit() or not 0 < int(text) <= _LARGEST_PAGE:
-        raise InvalidRequest(f"limit is a number from 1 to {_LARGEST_PAGE}")
+        raise InvalidRequest(f"limit must be a number from 1 to {_LARGEST_PAGE}")
     return int(text)
 
 
@@ -295,5 +310,5 @@ def _version(if_match: str | None) -> int | None:
     if not text or text == "*":
         return None
     if not text.isascii() or not text.isdigit():
-        raise InvalidRequest("If-Match is the ETag of a load")
+        raise InvalidRequest("If-Match must be the ETag of a loaded chat")
     return int(text)

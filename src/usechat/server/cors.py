@@ -14,10 +14,11 @@ __all__ = ["with_cors"]
 _REQUEST_HEADERS: Final = (
     "authorization",
     "content-type",
+    "if-match",  # the version of a stored chat that a page changes
     "user-agent",  # set by the AI SDK up to 5.0.152 and 6.0.125; only some browsers let it through
     "x-ai-sdk",
 )
-_RESPONSE_HEADERS: Final = ("x-vercel-ai-ui-message-stream",)
+_RESPONSE_HEADERS: Final = ("etag", "x-vercel-ai-ui-message-stream")
 
 
 def with_cors(app: ASGIApp, origins: Sequence[str]) -> ASGIApp:
@@ -39,7 +40,7 @@ def with_cors(app: ASGIApp, origins: Sequence[str]) -> ASGIApp:
     return CORSMiddleware(
         app,
         allow_origins=list(origins),
-        allow_methods=("GET", "POST"),
+        allow_methods=("GET", "POST", "PUT", "PATCH", "DELETE"),
         allow_headers=_REQUEST_HEADERS,
         expose_headers=_RESPONSE_HEADERS,
     )

@@ -136,7 +136,7 @@ class Endpoints:
             )
 
     async def report_feedback(self, feedback: Feedback) -> None:
-        """Give the application what a person thinks of a message."""
+        """Pass a person's rating of a message to the application."""
         await self._hooks.rated(feedback)
 
     @property
@@ -251,7 +251,7 @@ class Endpoints:
         make_context = partial(self._context, request, identity)
         agent = await self._agent_for(asked, identity)
         source = await self._agents.open(agent)
-        await self._quotas.admit(info.subject, info.run_id, is_answered=await self._is_answered(info))
+        await self._admit(info)
         try:
             if self.stored is None:
                 prepare = partial(self._prepare, asked, info, make_context)
@@ -270,17 +270,15 @@ class Endpoints:
             if not self.manager.has(info.run_id):  # refused, or it reads the answer of another run
                 await self._quotas.release(info.subject, info.run_id)
 
-    async def _is_answered(self, info: RunInfo) -> bool:
-        """Tell whether the chat of a new run is being answered for the same person, if that matters.
-
-        A run that has ended counts no more, though its end may still be on its way from an agent process.
-        """
+    async def _admit(self, info: RunInfo) -> None:
+        """Count a new run against the quotas of its person. Raises :class:`~usechat.errors.TooManyRequests`."""
         latest = await self.manager.latest(info.chat_id) if self._quotas.limits_runs else None
-        if latest is None or latest.subject != info.subject:
-            return False
-        if latest.state is not RunState.RUNNING:
-            await self._quotas.release(info.subject, latest.run_id)
-        return latest.state is RunState.RUNNING
+        is_answered = False
+        if latest is not None and latest.subject == info.subject:
+            is_answered = latest.state is RunState.RUNNING
+            if not is_answered:  # its end may still be on its way from an agent process
+                await self._quotas.release(info.subject, latest.run_id)
+        await self._quotas.admit(info.subject, info.run_id, is_answered=is_answered)
 
     async def _agent_for(self, asked: ChatRequest, identity: Identity) -> str:
         kept = continued = ""
@@ -331,7 +329,7 @@ class Endpoints:
         await self._quotas.release(info.subject, info.run_id, size)
 
     async def start(self) -> None:
-        """Make ready what answers, and the chat store. Raises :class:`~usechat.errors.UnusableChats`."""
+        """Open the agents and the chat store. Raises :class:`~usechat.errors.UnusableChats`."""
         await self._agents.open_all()
         if self.stored is not None:
             await self.stored.open()

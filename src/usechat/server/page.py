@@ -1,9 +1,7 @@
 """The chat page: static files around a chat app, and the checker that its inspector uses."""
 
 import asyncio
-import gzip
 import html
-import mimetypes
 from collections.abc import Mapping
 from importlib.resources import files
 from importlib.resources.abc import Traversable
@@ -14,8 +12,11 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, PlainTextResponse, RedirectResponse, Response
 
 from usechat.check import DEFAULT_SDKS, check_bytes
-from usechat.errors import CannotJudge, ChatNotFound, PageMissing, RequestError, UnknownRelease
+from usechat.errors import CannotJudge, ChatNotFound, ForeignOrigin, PageMissing, RequestError, UnknownRelease
+from usechat.server.auth.origin import LocalPagesOnly
 from usechat.server.requests import AuthorizeFunction, authorize_request, read_body
+from usechat.server.site import Site
+from usechat.server.static_files import SAFE_HEADERS, StaticFile, files_in, respond_with, static_file
 
 __all__ = ["PageSettings", "WithPage"]
 
@@ -28,11 +29,7 @@ CONTENT_SECURITY_POLICY: Final = (
     " connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 )
 _PLACE: Final = '<meta name="usechat" content="{}" />'
-_SAFE: Final = {
-    "content-security-policy": CONTENT_SECURITY_POLICY,
-    "referrer-policy": "no-referrer",
-    "x-content-type-options": "nosniff",
-}
+_POLICY: Final = {"content-security-policy": CONTENT_SECURITY_POLICY}
 
 
 class PageSettings(msgspec.Struct, frozen=True, kw_only=True):
@@ -62,12 +59,6 @@ class PageSettings(msgspec.Struct, frozen=True, kw_only=True):
     share: bool = False
 
 
-class _File(msgspec.Struct, frozen=True):
-    content: bytes
-    compressed: bytes
-    media_type: str
-
-
 class WithPage:
     """An ASGI app that serves the chat page at ``/`` and passes other requests on to ``app``.
 
@@ -77,6 +68,7 @@ class WithPage:
         authorize: who may use ``POST /api/check``, the checker behind the page's inspector.
         directory: the files of the page; by default those of this package.
         texts: further files in Markdown, by path, to which answers may link. The page shows them.
+        site: a site built from the texts. It shows them instead of the page.
 
     Raises:
         PageMissing: the page was not built into this installation.
@@ -94,15 +86,18 @@ class WithPage:
         authorize: AuthorizeFunction,
         directory: Traversable | None = None,
         texts: Mapping[str, str] | None = None,
+        site: Site | None = None,
     ) -> None:
         self.app = app
         self._authorize = authorize
-        self._files = dict(_read(directory or files("usechat") / "web" / "built", ""))
+        built = files_in(directory or files("usechat") / "web" / "built")
+        self._files = {path: static_file(file.read_bytes(), file.name) for path, file in built}
         if "/index.html" not in self._files:
             raise PageMissing
         self._files["/"] = _with_settings(self._files.pop("/index.html"), settings)
         self._texts = frozenset(texts or ())
-        self._files |= {path: _file(text.encode(), "text.txt") for path, text in (texts or {}).items()}
+        self._files |= {path: static_file(text.encode(), "text.txt") for path, text in (texts or {}).items()}
+        self._site = site
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         """Answer one ASGI connection."""
@@ -117,11 +112,24 @@ class WithPage:
             return None
         if path == "" and request.scope.get("root_path"):
             return RedirectResponse(f"{request.url.path}/")  # the page's addresses are relative to its directory
+        if self._site and (answer := await self._site.respond(request, path)):
+            return await self._unless_foreign(request, answer)
         if path in self._texts and "text/html" in request.headers.get("accept", ""):
             # A browser that opens a text: the page shows it. The browser keeps the fragment.
-            return RedirectResponse(f"{request.scope.get('root_path', '')}/?text={path[1:]}", 303, _SAFE)
+            return RedirectResponse(
+                f"{request.scope.get('root_path', '')}/?text={path[1:]}", 303, {**SAFE_HEADERS, **_POLICY}
+            )
         file = self._files.get(path)
-        return None if file is None else _respond(file, request, is_hashed=path.startswith("/assets/"))
+        return None if file is None else respond_with(file, request, _POLICY, is_hashed=path.startswith("/assets/"))
+
+    async def _unless_foreign(self, request: Request, answer: Response) -> Response:
+        """Refuse a page of the site under the name of another host; a token is not needed, since links carry none."""
+        try:
+            if isinstance(self._authorize, LocalPagesOnly):
+                await self._authorize.authenticate(request)
+        except ForeignOrigin as error:
+            return PlainTextResponse(str(error), error.status)
+        return answer
 
     async def _check(self, request: Request) -> Response:
         try:
@@ -136,24 +144,7 @@ class WithPage:
             return PlainTextResponse(str(error), 422)
 
 
-def _read(directory: Traversable, prefix: str) -> list[tuple[str, _File]]:
-    found = []
-    for entry in directory.iterdir() if directory.is_dir() else ():
-        path = f"{prefix}/{entry.name}"
-        if entry.is_dir():
-            found += _read(entry, path)
-        else:
-            found.append((path, _file(entry.read_bytes(), entry.name)))
-    return found
-
-
-def _file(content: bytes, name: str) -> _File:
-    # mimetypes uses tables of the operating system, where JavaScript may be text/plain.
-    media_type = "text/javascript" if name.endswith(".js") else mimetypes.guess_type(name)[0]
-    return _File(content, gzip.compress(content, mtime=0), media_type or "application/octet-stream")
-
-
-def _with_settings(index: _File, settings: PageSettings) -> _File:
+def _with_settings(index: StaticFile, settings: PageSettings) -> StaticFile:
     known: Mapping[str, Any] = {
         "title": settings.title,
         "name": settings.name,
@@ -167,15 +158,4 @@ def _with_settings(index: _File, settings: PageSettings) -> _File:
     }
     content = html.escape(msgspec.json.encode(known).decode())
     text = index.content.decode().replace(_PLACE, f'<meta name="usechat" content="{content}" />')
-    return _file(text.encode(), "index.html")
-
-
-def _respond(file: _File, request: Request, *, is_hashed: bool) -> Response:
-    headers = dict(_SAFE)
-    headers["cache-control"] = "public, max-age=31536000, immutable" if is_hashed else "no-cache"
-    headers["vary"] = "accept-encoding"
-    content = file.content
-    if "gzip" in request.headers.get("accept-encoding", ""):
-        headers["content-encoding"] = "gzip"
-        content = file.compressed
-    return Response(content, headers=headers, media_type=file.media_type)
+    return static_file(text.encode(), "index.html")

@@ -1,4 +1,4 @@
-"""Read a request: its body, the release it names, who sends it, and which chat it is about."""
+"""Read a request: its body, its AI SDK release, its sender and its chat."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterator, Mapping
@@ -116,7 +116,7 @@ class AuthorizedChats:
         self._rule: Any = rule
 
     async def authenticate(self, request: Request) -> bool:
-        """Ask the rule, if it can tell without a chat's id."""
+        """Authenticate the sender, if the rule needs no chat id."""
         if isinstance(self._rule, Authenticator):
             await self._rule.authenticate(request)
             return True

@@ -74,14 +74,14 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
 
     Args:
         sdk: the AI SDK release that streams are made for, if a request names none: ``"7"``, ``"6.0.150"`` or ``"any"``.
-        disconnect: what becomes of a run when its last reader has left: ``"cancel"``, ``"continue"`` or
-            :func:`cancel_after`. The default is ``cancel_after(15)`` where readers may come back, and ``"cancel"``
-            where nothing is kept (``chat_response``).
+        disconnect: what happens to a run when its last client has left: ``"cancel"``, ``"continue"`` or
+            :func:`cancel_after`. The default is ``cancel_after(15)`` where clients can resume, and ``"cancel"`` where
+            they cannot (``chat_response``).
         conflict: what a second request does while a chat is being answered: ``"reject"`` (409), ``"attach"`` (it reads
             the running answer), ``"queue"`` (it waits) or ``"interrupt"`` (the running answer is stopped).
-        timeouts: how long an agent may be silent, and a run may take.
-        threads: how many agents that are plain functions or generators may answer at once, each in a thread. Others
-            wait, and get an error that says so after half a minute.
+        timeouts: how long an agent may send nothing, and how long a run may take.
+        threads: how many plain functions and generators may run at the same time, each in a thread. Further ones wait;
+            after 30 seconds they fail with an error that says so.
         limits: the largest request that is accepted.
         quotas: what one identity may use (:class:`~usechat.server.Quotas`); by default there is no limit.
         body_timeout: seconds in which the body of a request must arrive; after that it is refused (408).
@@ -91,10 +91,10 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
         log_memory_bytes: how much of the log of an answer is held in memory, in the compact form that resuming readers
             get; the rest of a very long answer is in a temporary file until the answer has ended.
         coalesce_ms: how many milliseconds frames may wait for others to share a write; endings never wait.
-        on_error: turns an exception into the text that people see; by default that is a reference to the log.
-        approval_secret: signs approval requests and calls of the page's tools, so that their answers can be checked
-            when the run is forgotten. By default it is a random one of this process; processes that share chats must
-            share it.
+        on_error: returns the text that users see for an exception; by default that is a reference to the log.
+        approval_secret: signs approval requests and calls of client-side tools, so that their answers can be checked
+            after the run is forgotten. By default each process has a random one; processes that share chats must share
+            it.
         websocket_origins: origins (``https://example.org``) whose pages may open a WebSocket, besides those of the
             server's own host.
         websocket_requests: how many requests one WebSocket may carry at once.
@@ -103,7 +103,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
             input. By default only the new message is stored.
         history_file_bytes: how many bytes of stored files an agent gets with the history of a chat, the newest first. A
             short text names each of the others in its place. Providers of models limit the size of a request.
-        keep_chats: seconds after which a stored chat is deleted in which nothing was said; by default chats are kept.
+        keep_chats: seconds without a new message after which a stored chat is deleted; by default chats are kept.
         plain_asgi: use nothing but ASGI, and nothing of uvicorn's internals (see ``docs/deploy.md``).
 
     ``ChatApp`` and ``chat_response`` raise :class:`~usechat.errors.InvalidSetting` or

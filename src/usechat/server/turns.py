@@ -56,6 +56,7 @@ from usechat.runs.store import LOST
 from usechat.runs.transport import RunChatTransport
 from usechat.server.requests import chat_key
 from usechat.sources import HandsOver, Source, as_source
+from usechat.threads import AgentThreads
 from usechat.turn import Identity, Turn, TurnContext
 
 __all__ = [
@@ -115,31 +116,35 @@ _SCHEMES: Final = {"ws": "http", "wss": "https"}
 
 
 class Hooks(msgspec.Struct, frozen=True, kw_only=True):
-    """The functions that the application provides besides its agent."""
+    """The functions that the application provides besides its agent.
+
+    Functions that are not async run in ``threads``, except ``history``: it is called in the event loop.
+    """
 
     on_finish: FinishFunction | None = None
     load: LoadFunction | None = None
     titles: TitleFunction | None = None
     history: HistoryFunction | None = None
     on_feedback: FeedbackFunction | None = None
+    threads: AgentThreads = msgspec.field(default_factory=AgentThreads)
 
     async def rated(self, feedback: Feedback) -> None:
         """Call ``on_feedback``. If it raises or takes too long, that is logged with a reference."""
         if self.on_feedback is not None:
             what = f"on_feedback failed for the message {feedback.message_id}"
-            await _reported(self.on_feedback, feedback, what=what, chat_id=feedback.chat_id)
+            await self._report(self.on_feedback, feedback, what=what, chat_id=feedback.chat_id)
 
     async def finished(self, message: UIMessage, turn: Turn, outcome: Outcome) -> None:
         """Call ``on_finish``. If it raises or takes too long, that is logged with a reference."""
         if self.on_finish is not None:
             what = f"on_finish failed for the answer {message['id']}"
-            await _reported(self.on_finish, message, turn, outcome, what=what, chat_id=turn.chat_id)
+            await self._report(self.on_finish, message, turn, outcome, what=what, chat_id=turn.chat_id)
 
     async def loaded(self, asked: ChatRequest, make_context: MakeContext) -> ChatRequest:
         """Return a request with the history that the application has stored, instead of what the page sent."""
         if self.load is None:
             return asked
-        stored = await _awaited(self.load(make_context(asked).turn))
+        stored = await self.threads.call(self.load, make_context(asked).turn)
         return request_over(list(stored), asked)
 
     def recorder(self, info: RunInfo, turn: Turn, continues: UIMessage | None) -> "ReportedAnswer | None":
@@ -151,24 +156,23 @@ class Hooks(msgspec.Struct, frozen=True, kw_only=True):
         context = TurnContext(ChatRequest(chat_id=chat_id, messages=[]), identity=Identity(owner))
         await self.finished(message, context.turn, "lost")
 
+    async def _report(self, hook: Callable[..., Any], *arguments: Any, what: str, chat_id: str) -> None:
+        """Call a hook of the application; a failure is logged, and harms nothing else."""
+        try:
+            async with asyncio.timeout(_HOOK_SECONDS):
+                await self.threads.call(hook, *arguments)
+        except Exception:
+            reference = secrets.token_hex(4)
+            _logger.exception(
+                "%s of chat %s; reference %s",
+                what,
+                chat_id,
+                reference,
+                extra={"chat_id": chat_id, "reference": reference},
+            )
+
 
 NO_HOOKS: Final = Hooks()
-
-
-async def _reported(hook: Callable[..., Any], *arguments: Any, what: str, chat_id: str) -> None:
-    """Call a hook of the application; a failure is logged, and harms nothing else."""
-    try:
-        async with asyncio.timeout(_HOOK_SECONDS):
-            await _awaited(hook(*arguments))
-    except Exception:
-        reference = secrets.token_hex(4)
-        _logger.exception(
-            "%s of chat %s; reference %s",
-            what,
-            chat_id,
-            reference,
-            extra={"chat_id": chat_id, "reference": reference},
-        )
 
 
 async def report_lost(info: RunInfo, manager: RunManager, hooks: Hooks, stored: "StoredTurns | None") -> None:
@@ -220,10 +224,6 @@ def title_function(titles: Any) -> TitleFunction | None:
         return "".join([chunk.delta async for chunk in said if isinstance(chunk, TextDeltaChunk)])
 
     return ask
-
-
-async def _awaited(value: Any) -> Any:
-    return await value if inspect.isawaitable(value) else value
 
 
 # With hooks alone.
@@ -435,7 +435,6 @@ class StoredTurns:
                     self.store, begun.claim, info, context, self._hooks, continues=continues, files=files, title=title
                 )
             else:
-                await self.store.hand_over(begun.claim, self._patience + self.store.lease)
                 recording = QueuedRecording(
                     claim=begun.claim,
                     title=title,
@@ -457,7 +456,11 @@ class StoredTurns:
             # A turn may have been queued although its request is gone: then an agent process has the chat.
             if recording is None or not isinstance(error, asyncio.CancelledError):
                 await self._give_back(begun)
+            else:
+                self._spawn(self._hand_over(begun.claim, info.chat_id))
             raise
+        if recording is not None:
+            self._spawn(self._hand_over(begun.claim, info.chat_id))
         if begun.is_new and recorder is not None:
             self._entitle(begun.chat.id, list(begun.request.messages), recorder)
         return reading
@@ -501,6 +504,16 @@ class StoredTurns:
         message = cast("UIMessage | None", continues)
         return StoredAnswer(self.store, claim, info, context, self._hooks, continues=message, take_over=True)
 
+    async def _hand_over(self, claim: Claim, key: str) -> None:
+        """Keep a chat for the agent process that will take its queued turn.
+
+        Until the turn is queued the claim has the lease of this process: if it dies, the chat is soon free.
+        """
+        # If the agent process was faster, the claim is gone, or is held longer once.
+        with contextlib.suppress(ChatsUnreachable, ClaimLost, StoreUnreachable):
+            if await self._active(claim, key) is not None:
+                await self.store.hand_over(claim, self._patience + self.store.lease)
+
     async def _give_back(self, begun: Begun) -> None:
         """Free a chat whose run did not start. The answers that it was given are given to the next run."""
         message = begun.continues or _nothing(begun.claim.message_id)
@@ -511,7 +524,8 @@ class StoredTurns:
         """Return the request that the agent gets: as much of the history as it takes. What is stored stays whole."""
         messages = [files.write(message) for message in request.messages]
         if self._hooks.history is not None:
-            messages = list(await _awaited(self._hooks.history(messages)))
+            selected = self._hooks.history(messages)
+            messages = list(await selected if inspect.isawaitable(selected) else selected)
         is_whole = len(messages) == len(request.messages)
         return msgspec.structs.replace(request, messages=messages, has_whole_history=is_whole)
 
@@ -536,10 +550,10 @@ class StoredTurns:
     ) -> None:
         """Ask for a title, store it and show it, if the answer is still running."""
         try:
-            title = await ask_title(titles, messages)
+            title = await ask_title(titles, messages, self._hooks.threads)
             chat = None if title is None else await self.store.suggest_title(chat_id, title)
         except Exception:  # of user code, or the database
-            _logger.exception("chat %s: the title could not be made", chat_id, extra={"chat_id": chat_id})
+            _logger.exception("chat %s: the title could not be created", chat_id, extra={"chat_id": chat_id})
             return
         if chat is not None:
             recorder.show_title(chat.title)
@@ -752,7 +766,7 @@ def _replayed(answered: Answered, sdk: str) -> Reading:
 
 
 def file_urls(request: HTTPConnection, path: str, chat_id: str) -> FileUrls:
-    """Return the addresses of a chat's files: absolute, because a model fetches them, too."""
+    """Return the addresses of a chat's files: absolute, because the page may be on another origin."""
     return FileUrls(f"{_base(request)}{path}/{quote(chat_id, safe='', errors='surrogatepass')}/files/")
 
 

@@ -1,4 +1,4 @@
-"""Everything that usechat knows about the inside of uvicorn.
+"""Everything that usechat uses of the internals of uvicorn.
 
 ASGI is enough to serve streams, and :class:`usechat.server.connection.AsgiServer` uses nothing else. This module uses
 more where uvicorn is the server, because ASGI costs or lacks four things:

@@ -396,7 +396,7 @@ class _Socket:
             raise UnreadableFrame("The requestId is in use.")
         maximum = self.endpoints.settings.websocket_requests
         if len(self._answers) >= 2 * maximum:
-            raise UnreadableFrame("The client sends requests without waiting for answers.")
+            raise UnreadableFrame("The client sends too many requests without waiting for answers.")
         answer = self._answers[asked.request_id] = _Answer(self, asked, crowded=len(self._answers) >= maximum)
         answer.task.add_done_callback(lambda _: self._answers.pop(asked.request_id))
 

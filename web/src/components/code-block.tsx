@@ -1,6 +1,10 @@
-import { memo, useEffect, useState, type CSSProperties } from "react";
+import { memo, useEffect, useMemo, useState, type CSSProperties } from "react";
 import { CopyButton } from "./copy-button";
 import { highlight, type Token } from "./highlighting";
+import { GROUP_LINES } from "./line-groups";
+
+/** The tokens of each group of lines, before they are known. */
+const NONE: Token[][][] = [];
 
 /** A block of code; it is highlighted when it is complete. */
 export const CodeBlock = memo(function CodeBlock({ code, language, complete }: {
@@ -8,16 +12,13 @@ export const CodeBlock = memo(function CodeBlock({ code, language, complete }: {
   language: string;
   complete: boolean;
 }) {
-  const [tokens, setTokens] = useState<Token[][]>();
+  const groups = useMemo(() => groupsOf(code), [code]);
+  const [tokens, setTokens] = useState(NONE);
   useEffect(() => {
-    let current = true;
-    setTokens(undefined);
-    if (complete) void highlight(code, language).then((found) => current && setTokens(found));
-    return () => {
-      current = false;
-    };
+    setTokens(NONE);
+    if (!complete) return undefined;
+    return highlight(code, language, (group, lines) => setTokens((known) => Object.assign([...known], { [group]: lines })));
   }, [code, language, complete]);
-  const lines: Token[][] = tokens ?? code.split("\n").map((text) => [{ text, style: undefined }]);
   return (
     <div className="code-block overflow-hidden rounded-xl border border-line bg-surface" dir="ltr">
       <div className="screen-only flex h-9 items-center justify-between border-b border-line pr-1 pl-4 text-xs text-soft">
@@ -26,22 +27,39 @@ export const CodeBlock = memo(function CodeBlock({ code, language, complete }: {
       </div>
       <pre className="overflow-x-auto px-4 py-3 font-mono text-[0.8125rem] leading-6" tabIndex={0} aria-label={`Code: ${language || "text"}`}>
         <code>
-          {lines.map((line, number) => (
-            <span key={number} className="block min-h-6">
-              {line.map((token, index) =>
-                token.style ? (
-                  <span key={index} className="token" style={token.style as CSSProperties}>
-                    {token.text}
-                  </span>
-                ) : (
-                  token.text
-                ),
-              )}
-              {number < lines.length - 1 && "\n"}
-            </span>
+          {groups.map((text, index) => (
+            <Lines key={index} text={text} tokens={tokens[index]} last={index === groups.length - 1} />
           ))}
         </code>
       </pre>
     </div>
   );
 });
+
+/** Some lines of a block. While a long block arrives, only its last lines are drawn anew. */
+const Lines = memo(function Lines({ text, tokens, last }: { text: string; tokens: Token[][] | undefined; last: boolean }) {
+  const lines: Token[][] = tokens ?? text.split("\n").map((line) => [{ text: line, style: undefined }]);
+  return lines.map((line, number) => (
+    <span key={number} className="block min-h-6">
+      {line.map((token, index) =>
+        token.style ? (
+          <span key={index} className="token" style={token.style as CSSProperties}>
+            {token.text}
+          </span>
+        ) : (
+          token.text
+        ),
+      )}
+      {!(last && number === lines.length - 1) && "\n"}
+    </span>
+  ));
+});
+
+function groupsOf(code: string): string[] {
+  const lines = code.split("\n");
+  const groups: string[] = [];
+  for (let start = 0; start < lines.length; start += GROUP_LINES) {
+    groups.push(lines.slice(start, start + GROUP_LINES).join("\n"));
+  }
+  return groups;
+}

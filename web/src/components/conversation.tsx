@@ -3,9 +3,9 @@ import type { ReactNode } from "react";
 import { useStickToBottom } from "use-stick-to-bottom";
 import { IconButton } from "../ui/button";
 
-/** The scrolling column of messages; it scrolls along with new text unless the user scrolls up. */
-export function Conversation({ children, busy }: { children: ReactNode; busy: boolean }) {
-  const { scrollRef, contentRef, isAtBottom, scrollToBottom } = useStickToBottom({ initial: "instant" });
+/** The scrolling column of messages; it scrolls along with new text unless the user scrolls up. An empty one does not. */
+export function Conversation({ children, busy, empty = false }: { children: ReactNode; busy: boolean; empty?: boolean }) {
+  const { scrollRef, contentRef, isAtBottom, scrollToBottom } = useStickToBottom({ initial: empty ? false : "instant" });
   return (
     <div className="relative min-h-0 flex-1">
       <div
@@ -21,12 +21,13 @@ export function Conversation({ children, busy }: { children: ReactNode; busy: bo
           {children}
         </div>
       </div>
-      {!isAtBottom && (
+      {!isAtBottom && !empty && (
         <IconButton
           icon={ArrowDown}
           label="Scroll to the end"
           className="screen-only absolute bottom-3 left-1/2 -translate-x-1/2 border border-line bg-canvas shadow-float"
-          onClick={() => void scrollToBottom()}
+          // Messages that come into view change the height, which would count as the user scrolling up.
+          onClick={() => void scrollToBottom({ ignoreEscapes: true })}
         />
       )}
     </div>

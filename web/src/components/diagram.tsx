@@ -1,20 +1,21 @@
 import { memo, useEffect, useState } from "react";
 import { CodeBlock } from "./code-block";
 
-/** Shades of one color: the dark theme inverts them. An image does not see the style sheet of the page. */
-const COLORS = { bg: "#ffffff", fg: "#18181b", transparent: true, font: "system-ui" };
+/** The design tokens of both themes: an image does not see the style sheet of the page. */
+const LIGHT = { bg: "#ffffff", fg: "#1a1a1e", line: "#5a5a65", muted: "#5a5a65", surface: "#f8f8f9", border: "#c9c9cf" };
+const DARK = { bg: "#131316", fg: "#ededf0", line: "#a8a8b3", muted: "#a8a8b3", surface: "#26262b", border: "#55555e" };
 /** Larger diagrams stay code: the layout runs on the main thread. */
 const MAXIMUM_LENGTH = 5_000;
 
 /** A diagram in mermaid's language, as an image. It stays code while it streams, and if it cannot be drawn. */
 export const Diagram = memo(function Diagram({ code, complete }: { code: string; complete: boolean }) {
-  const [address, setAddress] = useState<string>();
+  const [addresses, setAddresses] = useState<Addresses>();
   useEffect(() => {
     let current = true;
-    setAddress(undefined);
+    setAddresses(undefined);
     if (complete && code.length <= MAXIMUM_LENGTH) {
       draw(code).then(
-        (drawn) => current && setAddress(drawn),
+        (drawn) => current && setAddresses(drawn),
         () => undefined,
       );
     }
@@ -22,17 +23,35 @@ export const Diagram = memo(function Diagram({ code, complete }: { code: string;
       current = false;
     };
   }, [code, complete]);
-  if (!address) return <CodeBlock code={code} language="mermaid" complete={complete} />;
+  if (!addresses) return <CodeBlock code={code} language="mermaid" complete={complete} />;
   return (
     <figure tabIndex={0} className="diagram overflow-x-auto rounded-xl border border-line p-4">
-      <img src={address} alt={`Diagram: ${code}`} className="mx-auto max-w-none dark:invert" />
+      <img src={addresses.light} alt={`Diagram: ${code}`} className="mx-auto max-w-none dark:hidden" />
+      <img src={addresses.dark} alt={`Diagram: ${code}`} className="mx-auto hidden max-w-none dark:block" />
     </figure>
   );
 });
 
+/** The addresses of a diagram's image in both themes. */
+interface Addresses {
+  light: string;
+  dark: string;
+}
+
 /** Draw with a library that needs no document: mermaid's own would need inline styles, which the policy forbids. */
-async function draw(code: string): Promise<string> {
+async function draw(code: string): Promise<Addresses> {
   const { renderMermaidSVG } = await import("beautiful-mermaid");
-  const svg = renderMermaidSVG(code, COLORS).replace(/@import url\('[^']*'\);/g, ""); // it would name a font of another host
+  const drawn = renderMermaidSVG(code, { ...LIGHT, transparent: true, font: "system-ui", padding: 16 });
+  const svg = drawn.replace(/@import url\('[^']*'\);/g, ""); // it would name a font of another host
+  return { light: addressOf(svg), dark: addressOf(svg.replace(styleOf(LIGHT), styleOf(DARK))) };
+}
+
+function styleOf(colors: typeof LIGHT): string {
+  return Object.entries(colors)
+    .map(([name, value]) => `--${name}:${value}`)
+    .join(";");
+}
+
+function addressOf(svg: string): string {
   return `data:image/svg+xml;charset=utf-8,${encodeURIComponent(svg)}`;
 }

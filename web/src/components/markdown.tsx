@@ -12,6 +12,7 @@ import { CodeBlock } from "./code-block";
 import { CopyButton } from "./copy-button";
 import { Diagram } from "./diagram";
 import { useFormulas, withDollars } from "./formulas";
+import { piecesOf } from "./markdown-pieces";
 
 const harden = (defaultRehypePlugins["harden"] as unknown as [unknown])[0];
 
@@ -39,17 +40,33 @@ interface Props {
 
 /** Markdown that may end in the middle of a word or a table, as it does while it streams. */
 export const Markdown = memo(function Markdown({ text, streaming, anchors = false }: Props) {
+  const pieces = useRef<string[]>([]);
+  pieces.current = piecesOf(text, pieces.current);
+  return (
+    <div className="flex min-w-0 flex-col gap-3.5">
+      {pieces.current.map((piece, index) => (
+        <Piece key={index} text={piece} streaming={streaming && index === pieces.current.length - 1} anchors={anchors} />
+      ))}
+    </div>
+  );
+});
+
+/** Links open at once, in a tab of their own. A constant: another object would draw everything anew. */
+const LINK_SAFETY = { enabled: false };
+
+const Piece = memo(function Piece({ text, streaming, anchors }: Required<Props>) {
   const prepared = useMemo(() => withDollars(text), [text]);
   const math = useFormulas(prepared);
+  const plugins = useMemo(() => math && { math }, [math]);
   return (
     <Streamdown
       className="markdown"
       components={anchors ? withAnchors : components}
       controls={false}
       dir="auto"
-      linkSafety={{ enabled: false }}
+      linkSafety={LINK_SAFETY}
       isAnimating={streaming}
-      plugins={math ? { math } : undefined}
+      plugins={plugins}
       rehypePlugins={rehypePlugins}
     >
       {prepared}
@@ -95,7 +112,7 @@ function Table({ children }: ComponentProps<"table">) {
           {children}
         </table>
       </div>
-      <div className="screen-only absolute top-1 right-1 rounded-lg bg-surface opacity-0 transition-opacity group-hover/table:opacity-100 focus-within:opacity-100">
+      <div className="screen-only absolute top-1 right-1 rounded-lg bg-surface transition-opacity can-hover:opacity-0 group-hover/table:opacity-100 focus-within:opacity-100">
         <CopyButton
           label="Copy table"
           text={() => (table.current ? tableDataToTSV(extractTableDataFromElement(table.current.parentElement!)) : "")}

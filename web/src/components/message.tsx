@@ -31,8 +31,6 @@ interface Props extends MessageActions {
   message: UIMessage;
   /** Whether the message is still being received. */
   streaming: boolean;
-  /** Whether the chat is busy: editing and regenerating are disabled. */
-  busy: boolean;
   editing: boolean;
   /** Whether the answer ended with a failure, which is shown below it. */
   failed: boolean;
@@ -46,9 +44,12 @@ export const Message = memo(function Message(props: Props) {
 });
 
 const ACTIONS =
-  "screen-only flex items-center gap-0.5 opacity-100 transition-opacity lg:opacity-0 lg:group-hover/message:opacity-100 lg:group-focus-within/message:opacity-100 lg:group-last-of-type/message:opacity-100";
+  "screen-only flex items-center gap-0.5 opacity-100 transition-opacity lg:can-hover:opacity-0 lg:group-hover/message:opacity-100 lg:group-focus-within/message:opacity-100 lg:group-last-of-type/message:opacity-100";
 
-function UserMessage({ message, busy, editing, edit, setEditing, versions, showVersion }: Props) {
+/** Hidden while an answer arrives. A rule of the style sheet does it: as a property it would draw every message anew. */
+const WHEN_IDLE = "when-idle";
+
+function UserMessage({ message, editing, edit, setEditing, versions, showVersion }: Props) {
   const text = textOf(message);
   if (editing && edit) {
     return (
@@ -80,8 +81,10 @@ function UserMessage({ message, busy, editing, edit, setEditing, versions, showV
       )}
       <div className={ACTIONS}>
         {text && <CopyButton text={text} label="Copy message" />}
-        {edit && <IconButton small icon={Pencil} label="Edit" disabled={busy} onClick={() => setEditing(message.id)} />}
-        <Versions id={message.id} versions={versions} busy={busy} show={showVersion} />
+        {edit && (
+          <IconButton small icon={Pencil} label="Edit" className={WHEN_IDLE} onClick={() => setEditing(message.id)} />
+        )}
+        <Versions id={message.id} versions={versions} show={showVersion} />
       </div>
     </article>
   );
@@ -131,7 +134,7 @@ function EditForm({ text, submit, cancel }: { text: string; submit: (text: strin
 }
 
 function AssistantMessage(props: Props) {
-  const { message, streaming, busy, failed, approve, regenerate, versions, showVersion, rating, rate } = props;
+  const { message, streaming, failed, approve, regenerate, versions, showVersion, rating, rate } = props;
   const dividers = nodeDividers(message.parts);
   const sources = message.parts.filter(isSource);
   const empty = !streaming && !failed && !message.parts.some(isShown);
@@ -164,10 +167,10 @@ function AssistantMessage(props: Props) {
           <div className={ACTIONS}>
             {textOf(message) && <CopyButton text={textOf(message)} />}
             {regenerate && (
-              <IconButton small icon={RotateCw} label="Regenerate" disabled={busy} onClick={() => regenerate(message)} />
+              <IconButton small icon={RotateCw} label="Regenerate" className={WHEN_IDLE} onClick={() => regenerate(message)} />
             )}
             {rate && <Thumbs rating={rating} rate={(chosen) => rate(message, chosen)} />}
-            <Versions id={message.id} versions={versions} busy={busy} show={showVersion} />
+            <Versions id={message.id} versions={versions} show={showVersion} />
           </div>
           <Usage metadata={message.metadata} />
         </div>
@@ -190,10 +193,9 @@ function Thumbs({ rating, rate }: { rating: Rating | undefined; rate: (rating: R
 }
 
 /** ‹ 2/3 ›: which version of a message is shown, and the way to the others. */
-function Versions({ id, versions, busy, show }: {
+function Versions({ id, versions, show }: {
   id: string;
   versions: string;
-  busy: boolean;
   show: ((id: string) => void) | undefined;
 }) {
   const all = versions.split(" ");
@@ -202,13 +204,21 @@ function Versions({ id, versions, busy, show }: {
   const go = (step: number) => show(all[at + step] as string);
   return (
     <span className="flex items-center text-xs text-soft tabular-nums" role="group" aria-label="Versions">
-      <IconButton small icon={ChevronLeft} label="Earlier version" disabled={busy || at === 0} onClick={() => go(-1)} />
+      <IconButton
+        small
+        icon={ChevronLeft}
+        label="Earlier version"
+        className={WHEN_IDLE}
+        disabled={at === 0}
+        onClick={() => go(-1)}
+      />
       {at + 1}/{all.length}
       <IconButton
         small
         icon={ChevronRight}
         label="Later version"
-        disabled={busy || at === all.length - 1}
+        className={WHEN_IDLE}
+        disabled={at === all.length - 1}
         onClick={() => go(1)}
       />
     </span>

@@ -53,7 +53,7 @@ export function readRecording(text: string): Exchange[] {
       if (index > 0) readLine(value, exchanges);
       else if (value.usechat !== "recording" || value.version !== 1) throw new Error("a recording of version 1 is expected");
     } catch (error) {
-      throw new Error(`This is no recording: line ${index + 1}: ${error instanceof Error ? error.message : String(error)}`);
+      throw new Error(`This is not a recording: line ${index + 1}: ${error instanceof Error ? error.message : String(error)}`);
     }
   });
   return [...exchanges.values()];

@@ -5,9 +5,11 @@ import { asEventStream, type Exchange, isRefusal } from "../frames";
 import { authorization } from "../token";
 import { classes } from "../ui/classes";
 
+type Severity = "error" | "warning" | "note";
+
 interface Problem {
   rule: string;
-  severity: "error" | "warning";
+  severity: Severity;
   frame: number | null;
   text: string;
   fix: string;
@@ -54,9 +56,9 @@ export function Verdict({ exchange, url, showFrame }: {
   return (
     <div className="min-h-0 space-y-4 overflow-auto text-sm" role="status">
       <p className="text-soft">
-        The page asked for AI SDK {asked}: the stream was encoded for that release.
+        The page requested AI SDK {asked}, so the stream was encoded for that release.
       </p>
-      {verdict && <Release name={asked} {...verdict} />}
+      {verdict && <Release name={asked} {...verdict} asked />}
       {problems.length === 0 ? <p>No problems found.</p> : <Problems problems={problems} showFrame={showFrame} />}
       <Collapsible.Root>
         <Collapsible.Trigger className="group flex items-center gap-1 rounded font-medium hover:text-accent">
@@ -65,19 +67,20 @@ export function Verdict({ exchange, url, showFrame }: {
         </Collapsible.Trigger>
         <Collapsible.Content className="mt-2 space-y-3 pl-5">
           {Object.entries(others).map(([name, each]) => (
-            <Release key={name} name={name} {...each} />
+            <Release key={name} name={name} {...each} asked={false} />
           ))}
-          <Problems problems={elsewhere} showFrame={showFrame} />
+          <Problems problems={elsewhere.map((problem) => ({ ...problem, severity: "note" }))} showFrame={showFrame} />
         </Collapsible.Content>
       </Collapsible.Root>
     </div>
   );
 }
 
-function Release({ name, ok, error }: { name: string; ok: boolean; error?: string | null }) {
+/** The verdict for one release. That of a release which the page did not ask for is a note, whatever it says. */
+function Release({ name, ok, error, asked }: { name: string; ok: boolean; error?: string | null; asked: boolean }) {
   const Icon = ok ? CircleCheck : CircleX;
   return (
-    <p className={classes("flex gap-2", ok ? "text-good" : "text-bad")}>
+    <p className={classes("flex gap-2", ok ? "text-good" : asked ? "text-bad" : "text-soft")}>
       <Icon aria-hidden="true" className="mt-0.5 size-4 shrink-0" />
       <span>
         AI SDK {name}: {ok ? "accepted" : `rejected: ${error ?? "the page shows no answer"}`}
@@ -86,12 +89,14 @@ function Release({ name, ok, error }: { name: string; ok: boolean; error?: strin
   );
 }
 
+const COLOURS: Record<Severity, string> = { error: "text-bad", warning: "text-busy", note: "text-soft" };
+
 function Problems({ problems, showFrame }: { problems: Problem[]; showFrame: (number: number) => void }) {
   return (
     <ul className="space-y-3">
       {problems.map(({ rule, severity, frame, text, fix, sdks }, index) => (
-        <li key={index} className={severity === "error" ? "text-bad" : "text-busy"}>
-          <b className="font-mono font-medium">{rule}</b>{" "}
+        <li key={index} className={COLOURS[severity]}>
+          <b className="font-mono font-medium">{rule}</b> {severity}{" "}
           {frame !== null && (
             <button type="button" className="underline underline-offset-2" onClick={() => showFrame(frame)}>
               frame {frame}

@@ -47,7 +47,7 @@ export function IconButton({ icon: Icon, label, shortcut, small = false, primary
         className={classes(
           "inline-grid shrink-0 place-items-center transition-colors disabled:pointer-events-none disabled:opacity-40",
           primary ? PRIMARY : PLAIN,
-          small ? "size-8" : "size-9",
+          small ? "size-8 pointer-coarse:size-10" : "size-9 pointer-coarse:size-11",
           className,
         )}
         {...rest}

@@ -1,4 +1,4 @@
-"""Check who sends a request before an app that knows no rules of its own gets it."""
+"""Authenticate requests before they reach an app that has no rules of its own."""
 
 from typing import Any
 

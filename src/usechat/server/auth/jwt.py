@@ -74,7 +74,10 @@ class JsonWebTokens:
             self._claims.options["iss"] = {"essential": True, "value": issuer}
 
     def identify(self, token: str) -> Identity | None:
-        """Return the token's subject; ``None`` if it is not a valid token of this issuer."""
+        """Return the token's subject; ``None`` if it is not a valid token of this issuer.
+
+        Raises :class:`~usechat.errors.Unauthenticated` if it has expired.
+        """
         if token.count(".") != 2:
             return None
         keys = self._keys()

@@ -180,7 +180,7 @@ class MetricsObserver:
         self._unpublished = 0
 
     def publish(self) -> None:
-        """Let the bytes counted so far be seen."""
+        """Publish the bytes that were counted so far."""
         count, self._unpublished = self._unpublished, 0
         self._bytes(count)
 
@@ -189,7 +189,7 @@ class MetricsObserver:
         self._count_request("refused" if status < 500 else "failed", status, 1)
 
     def run_started(self, info: RunInfo) -> None:
-        """Nothing: a request is counted when it is known how it ended."""
+        """Do nothing: a request is counted when it is known how it ended."""
 
     def run_ended(self, info: RunInfo, seconds: float) -> None:
         """Count the request that asked for the run, and time the run."""
@@ -200,12 +200,12 @@ class MetricsObserver:
         """Do nothing: the worker that declared it lost counts it."""
 
     def stream_opened(self) -> None:
-        """One more is open."""
+        """Count an open stream."""
         self._streams(1)
         self._open_streams(1)
 
     def first_frame(self, seconds: float) -> None:
-        """Time it."""
+        """Record the time to the first frame."""
         self._time_to_first_frame(seconds)
 
     def bytes_sent(self, count: int) -> None:
@@ -215,7 +215,7 @@ class MetricsObserver:
             self.publish()
 
     def stream_closed(self, reason: str) -> None:
-        """One less is open; count it when it did not come to its end."""
+        """Count a closed stream, and the reason if it did not reach its end."""
         self._open_streams(-1)
         self.publish()
         if reason != "ended":
@@ -234,15 +234,15 @@ class MetricsObserver:
         self._open_connections(1)
 
     def source_disconnected(self) -> None:
-        """Count it as open no more."""
+        """Count it as closed."""
         self._open_connections(-1)
 
     def event_unknown(self, kind: str) -> None:  # noqa: ARG002
-        """Count it. Its kind is in the log: a label for whatever a source may send has no bounds."""
+        """Count it. Its kind is in the log: a label for every kind would be unbounded."""
         self._unknown_events(1)
 
     def agent_invoked(self, agent: AgentInfo, chat_id: str) -> None:  # noqa: ARG002
-        """Let the series of its adapter exist, at zero."""
+        """Create the series of its adapter, at zero."""
         for kind in ("input", "output"):
             self._count_tokens(agent.framework, kind, 0)
 

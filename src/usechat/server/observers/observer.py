@@ -13,9 +13,9 @@ _logger: Final = logging.getLogger("usechat.server")
 
 
 class Observer(Protocol):
-    """Receives what happens in a server. Derive yours from :class:`Unobserved` and override what you need.
+    """Receives the events of a server. Derive your observer from :class:`Unobserved` and override what you need.
 
-    Methods are called in the event loop: they return at once. What they raise is logged.
+    Methods are called in the event loop, so they must return quickly. Exceptions that they raise are logged.
 
     >>> from usechat.server import ChatApp, Unobserved
     >>> class Refusals(Unobserved):
@@ -25,63 +25,63 @@ class Observer(Protocol):
     """
 
     def request_refused(self, status: int) -> None:
-        """A request was answered with an HTTP error."""
+        """Called when a request was answered with an HTTP error."""
         ...
 
     def run_started(self, info: RunInfo) -> None:
-        """A run begins. Called in its context: context variables that are set here, such as a span, reach the agent."""
+        """Called when a run starts, in its context: the agent sees context variables set here, such as a span."""
         ...
 
     def run_ended(self, info: RunInfo, seconds: float) -> None:
-        """A run ended as ``info.state`` says. Called once, in the worker that ended it or that found it lost."""
+        """Called once when a run has ended as ``info.state`` says, in the worker that ended it or found it lost."""
         ...
 
     def run_lost(self, info: RunInfo) -> None:
-        """Another worker declared a run of this worker lost, and reports its end."""
+        """Called when another worker declared a run of this worker lost, and reports its end."""
         ...
 
     def stream_opened(self) -> None:
-        """A stream to a client was opened."""
+        """Called when a stream to a client was opened."""
         ...
 
     def first_frame(self, seconds: float) -> None:
-        """The first ``data:`` frame was sent, ``seconds`` after the request arrived."""
+        """Called when the first ``data:`` frame was sent, ``seconds`` after the request arrived."""
         ...
 
     def bytes_sent(self, count: int, /) -> None:
-        """Bytes of a stream were handed to the server; counted over about a second, and when the stream closes."""
+        """Called about once per second, and when a stream closes, with the number of bytes sent."""
         ...
 
     def stream_closed(self, reason: str) -> None:
-        """A stream was closed: ``ended``, ``client`` (it left), ``slow`` or ``disconnected`` (by the server)."""
+        """Called when a stream was closed: ``ended``, ``client`` (left), ``slow``, ``disconnected`` (by the server)."""
         ...
 
     def threads_waiting(self, change: int, /) -> None:
-        """The number of answers that wait for a thread has changed."""
+        """Called when the number of answers that wait for a thread has changed by ``change``."""
         ...
 
     def source_unreachable(self) -> None:
-        """An upstream connection could not be opened."""
+        """Called when an upstream connection could not be opened."""
         ...
 
     def source_connected(self) -> None:
-        """An upstream connection was opened."""
+        """Called when an upstream connection was opened."""
         ...
 
     def source_disconnected(self) -> None:
-        """An upstream connection was closed."""
+        """Called when an upstream connection was closed."""
         ...
 
     def event_unknown(self, kind: str) -> None:
-        """A source sent an event that its adapter does not know."""
+        """Called when a source sent an event that its adapter does not know."""
         ...
 
     def agent_invoked(self, agent: AgentInfo, chat_id: str) -> None:
-        """An agent of a framework begins to answer. Called in the task of the turn, as ``run_started`` is."""
+        """Called when an agent of a framework starts to answer, in the task of the turn, as ``run_started`` is."""
         ...
 
     def agent_ended(self, agent: AgentInfo, ending: Finish | Error | Abort | None, error: BaseException | None) -> None:
-        """An agent of a framework has ended: with the last part that it said, or with an exception."""
+        """Called when an agent of a framework has ended: with its last part, or with an exception."""
         ...
 
 

@@ -1,48 +1,100 @@
-import { AssistantRuntimeProvider, ComposerPrimitive, MessagePrimitive, ThreadPrimitive } from "@assistant-ui/react";
-import { useChatRuntime } from "@assistant-ui/react-ai-sdk";
+import { useChat } from "@ai-sdk/react";
+import {
+  AssistantRuntimeProvider,
+  ComposerPrimitive,
+  MessagePrimitive,
+  ThreadPrimitive,
+  useAuiState,
+} from "@assistant-ui/react";
+import { useAISDKRuntime, useChatRuntime } from "@assistant-ui/react-ai-sdk";
+import { lastAssistantMessageIsCompleteWithApprovalResponses } from "ai";
 import { createRoot } from "react-dom/client";
+
+const chat = new URLSearchParams(location.search).get("chat");
+const sendAutomaticallyWhen = lastAssistantMessageIsCompleteWithApprovalResponses;
+
+/** The chat that the address names, on the AI SDK's hook. */
+function NamedChat() {
+  const runtime = useAISDKRuntime(useChat({ id: chat, resume: true, sendAutomaticallyWhen }));
+  return <Thread runtime={runtime} />;
+}
+
+/** A new chat, to which assistant-ui gives an id. */
+function NewChat() {
+  return <Thread runtime={useChatRuntime({ sendAutomaticallyWhen })} />;
+}
+
+function Thread({ runtime }) {
+  return (
+    <AssistantRuntimeProvider runtime={runtime}>
+      <ThreadPrimitive.Root>
+        <ThreadPrimitive.Viewport>
+          <ThreadPrimitive.Messages components={{ UserMessage, AssistantMessage }} />
+        </ThreadPrimitive.Viewport>
+        <Composer />
+      </ThreadPrimitive.Root>
+    </AssistantRuntimeProvider>
+  );
+}
+
+function Composer() {
+  const running = useAuiState(({ thread }) => thread.isRunning);
+  return (
+    <ComposerPrimitive.Root data-status={running ? "streaming" : "ready"}>
+      <ComposerPrimitive.Input aria-label="Message" />
+      <ComposerPrimitive.AddAttachment aria-label="Files">Attach</ComposerPrimitive.AddAttachment>
+      <ComposerPrimitive.Send>Send</ComposerPrimitive.Send>
+      <ComposerPrimitive.Cancel>Stop</ComposerPrimitive.Cancel>
+    </ComposerPrimitive.Root>
+  );
+}
 
 function UserMessage() {
   return (
-    <MessagePrimitive.Root data-role="user">
-      <MessagePrimitive.Parts />
+    <MessagePrimitive.Root asChild>
+      <section data-role="user">
+        <MessagePrimitive.Parts />
+      </section>
     </MessagePrimitive.Root>
   );
 }
 
 function AssistantMessage() {
   return (
-    <MessagePrimitive.Root data-role="assistant">
-      <MessagePrimitive.Parts
-        components={{
-          Reasoning: ({ text }) => <p data-part="reasoning">{text}</p>,
-          tools: {
-            Fallback: ({ toolName, result }) => (
-              <p data-part="tool">
-                {toolName}: {JSON.stringify(result)}
-              </p>
-            ),
-          },
-        }}
-      />
+    <MessagePrimitive.Root asChild>
+      <section data-role="assistant">
+        <MessagePrimitive.Parts components={{ Text, Reasoning, File, tools: { Fallback: Tool } }} />
+      </section>
     </MessagePrimitive.Root>
   );
 }
 
-function Page() {
+function Text({ text }) {
+  return <p data-part="text">{text}</p>;
+}
+
+function Reasoning({ text }) {
+  return <p data-part="reasoning">{text}</p>;
+}
+
+function File({ data, filename }) {
+  return <img data-part="file" src={data} alt={filename ?? "file"} />;
+}
+
+function Tool({ toolName, result, isError, approval, respondToApproval }) {
+  const asks = approval && approval.approved === undefined;
+  const output = JSON.stringify(isError ? result.error : (result ?? null));
+  const state = isError ? "output-error" : result !== undefined ? "output-available" : asks ? "approval-requested" : "called";
   return (
-    <AssistantRuntimeProvider runtime={useChatRuntime()}>
-      <ThreadPrimitive.Root>
-        <ThreadPrimitive.Viewport>
-          <ThreadPrimitive.Messages components={{ UserMessage, AssistantMessage }} />
-        </ThreadPrimitive.Viewport>
-        <ComposerPrimitive.Root>
-          <ComposerPrimitive.Input aria-label="Message" />
-          <ComposerPrimitive.Send>Send</ComposerPrimitive.Send>
-        </ComposerPrimitive.Root>
-      </ThreadPrimitive.Root>
-    </AssistantRuntimeProvider>
+    <p data-part="tool">
+      {toolName}: {state} {output}
+      {asks && (
+        <button type="button" onClick={() => void respondToApproval({ approved: true })}>
+          Approve
+        </button>
+      )}
+    </p>
   );
 }
 
-createRoot(document.getElementById("root")).render(<Page />);
+createRoot(document.getElementById("root")).render(chat ? <NamedChat /> : <NewChat />);

@@ -1,0 +1,194 @@
+"""A phone: fingers instead of a mouse, at 390 pixels."""
+
+import re
+from collections.abc import Iterator
+
+import pytest
+from playwright.sync_api import Browser, BrowserContext, Page
+
+from tests.browser.agent import answer
+from tests.browser.chatting import expect, wait_until_idle
+from tests.browser.conftest import OpenPage, page_served
+from tests.browser.test_stored_chats import everyone_is_ada
+from tests.conformance.served import PATIENCE
+from usechat.chats import MemoryChats
+
+
+@pytest.fixture
+def context(chromium: Browser) -> Iterator[BrowserContext]:
+    """A browser with a touch screen and no mouse."""
+    context = chromium.new_context(
+        viewport={"width": 390, "height": 780}, has_touch=True, is_mobile=True, locale="en-GB"
+    )
+    context.set_default_timeout(PATIENCE * 1000)
+    context.grant_permissions(["clipboard-read", "clipboard-write"])
+    yield context
+    context.close()
+
+
+@pytest.fixture(scope="module")
+def address() -> Iterator[str]:
+    with page_served(answer, chats=MemoryChats(), authorize=everyone_is_ada) as served:
+        yield f"http://127.0.0.1:{served.port}/chat/"
+
+
+DISTANCE_TO_END = "(log => log.scrollHeight - log.clientHeight - log.scrollTop)(document.querySelector('[role=log]'))"
+STANDS_STILL = f"""() => new Promise(done => {{
+    const before = {DISTANCE_TO_END};
+    setTimeout(() => done({DISTANCE_TO_END} === before), 300);
+}})"""
+
+
+def tap(page: Page, name: str) -> None:
+    """Tap the last button of this name."""
+    page.get_by_role("button", name=name, exact=True).last.tap()
+
+
+def send(page: Page, text: str) -> None:
+    page.locator("#prompt").tap()
+    page.keyboard.type(text)
+    tap(page, "Send")
+    expect(page.get_by_label("You", exact=True).last).to_contain_text(text)
+
+
+def swipe(page: Page, start: int, end: int) -> None:
+    """Move a finger up or down in the middle of the screen."""
+    finger = page.context.new_cdp_session(page)
+    for kind, y in [
+        ("touchStart", start),
+        *(("touchMove", start + (end - start) * step // 10) for step in range(1, 11)),
+    ]:
+        finger.send("Input.dispatchTouchEvent", {"type": kind, "touchPoints": [{"x": 195, "y": y}]})
+    finger.send("Input.dispatchTouchEvent", {"type": "touchEnd", "touchPoints": []})
+    finger.detach()
+
+
+def test_a_message_is_sent_and_its_answer_stopped(open_page: OpenPage, address: str) -> None:
+    page = open_page(address)
+    send(page, "long story")
+    expect(page.get_by_text("word3 ")).to_be_visible()
+    tap(page, "Stop")
+    wait_until_idle(page)
+    send(page, "hello there")
+    expect(page.get_by_text("You said: hello there")).to_be_visible()
+
+
+def test_a_new_chat_begins_with_its_title(open_page: OpenPage) -> None:
+    suggestions = tuple(f"Suggestion {number}" for number in range(12))
+    with page_served(answer, title="Many suggestions", suggestions=suggestions) as served:
+        page = open_page(f"http://127.0.0.1:{served.port}/chat/")
+        expect(page.get_by_role("button", name="Suggestion 11")).to_be_attached()
+        page.wait_for_function(STANDS_STILL)
+        assert page.evaluate("document.querySelector('[role=log]').scrollTop") == 0
+        page.get_by_role("button", name="Suggestion 0", exact=True).tap()
+        page.wait_for_function(f"() => {DISTANCE_TO_END} < 2")
+
+
+def test_a_swipe_scrolls_the_conversation_and_a_tap_goes_back_to_its_end(open_page: OpenPage, address: str) -> None:
+    page = open_page(address)
+    send(page, "code please")
+    wait_until_idle(page)
+    to_end = page.get_by_role("button", name="Scroll to the end")
+    page.wait_for_function(f"() => {DISTANCE_TO_END} < 2")
+    expect(to_end).to_be_hidden()
+    swipe(page, 250, 600)
+    expect(to_end).to_be_visible()
+    page.wait_for_function(STANDS_STILL)
+    assert page.evaluate(DISTANCE_TO_END) > 100
+    while to_end.is_visible():  # a tap while it still glides only stops it
+        to_end.tap()
+        page.wait_for_function(STANDS_STILL)
+    page.wait_for_function(f"() => {DISTANCE_TO_END} < 2")
+
+
+def test_the_drawer_closes_by_a_tap_beside_it_and_by_opening_a_chat(open_page: OpenPage, address: str) -> None:
+    page = open_page(address)
+    send(page, "hello drawer")
+    wait_until_idle(page)
+    chats = page.get_by_role("navigation", name="Chats")
+    tap(page, "Chats")
+    expect(chats).to_be_visible()
+    page.touchscreen.tap(370, 400)
+    expect(chats).to_be_hidden()
+    tap(page, "New chat")
+    expect(page.get_by_label("You", exact=True)).to_have_count(0)
+    tap(page, "Chats")
+    tap(page, "hello drawer")
+    expect(chats).to_be_hidden()
+    expect(page.get_by_text("You said: hello drawer")).to_be_visible()
+
+
+def test_a_deleted_chat_is_put_back(open_page: OpenPage, address: str) -> None:
+    page = open_page(address)
+    send(page, "delete me")
+    wait_until_idle(page)
+    tap(page, "Chats")
+    tap(page, "Options of delete me")
+    page.get_by_role("menuitem", name="Delete").tap()
+    expect(page.get_by_role("navigation", name="Chats")).not_to_contain_text("delete me")
+    tap(page, "Undo")
+    expect(page.get_by_text("You said: delete me")).to_be_visible()
+
+
+def test_an_edit_a_copy_and_another_version(open_page: OpenPage, address: str) -> None:
+    page = open_page(address)
+    send(page, "first version")
+    wait_until_idle(page)
+    tap(page, "Edit")
+    page.get_by_label("Edit message").fill("second version")
+    page.locator(".edit button[type=submit]").tap()
+    expect(page.get_by_label("Assistant")).to_contain_text("You said: second version")
+    wait_until_idle(page)
+    tap(page, "Earlier version")
+    expect(page.get_by_label("Assistant")).to_contain_text("You said: first version")
+    tap(page, "Copy message")
+    expect(page.get_by_role("button", name="Copied")).to_be_visible()
+    assert page.evaluate("navigator.clipboard.readText()") == "first version"
+
+
+def test_a_table_is_copied(open_page: OpenPage, address: str) -> None:
+    """Where nothing can hover, its button is always visible."""
+    page = open_page(address)
+    send(page, "markdown please")
+    wait_until_idle(page)
+    button = page.get_by_role("button", name="Copy table")
+    assert button.evaluate("button => getComputedStyle(button.parentElement).opacity") == "1"
+    button.tap()
+    expect(page.get_by_role("button", name="Copied")).to_be_visible()
+    assert page.evaluate("navigator.clipboard.readText()") == "left\tright\n1\t2"
+
+
+def test_a_file_is_attached_and_a_picture_viewed(open_page: OpenPage, address: str) -> None:
+    page = open_page(address)
+    with page.expect_file_chooser() as chooser:
+        tap(page, "Attach files")
+    chooser.value.set_files({"name": "notes.txt", "mimeType": "text/plain", "buffer": b"some notes"})
+    send(page, "files please")
+    expect(page.get_by_label("Assistant")).to_contain_text("Files: notes.txt (text/plain)")
+    wait_until_idle(page)
+    send(page, "sources please")
+    wait_until_idle(page)
+    tap(page, "View image/gif")
+    expect(page.get_by_role("dialog")).to_be_visible()
+    page.touchscreen.tap(195, 40)
+    expect(page.get_by_role("dialog")).to_be_hidden()
+
+
+def test_an_approval(open_page: OpenPage, address: str) -> None:
+    page = open_page(address)
+    send(page, "approve this")
+    wait_until_idle(page)
+    tap(page, "Approve")
+    expect(page.get_by_text("It is gone.")).to_be_visible()
+
+
+def test_the_flow_is_a_sheet_that_a_tap_above_it_closes(open_page: OpenPage, address: str) -> None:
+    page = open_page(address)
+    send(page, "flow please")
+    wait_until_idle(page)
+    sheet = page.get_by_role("complementary", name="Flow")
+    expect(sheet).to_be_hidden()
+    tap(page, "Flow")
+    expect(sheet).to_contain_text(re.compile("three-nodes complete"))
+    page.touchscreen.tap(195, 100)
+    expect(sheet).to_be_hidden()
