@@ -6,14 +6,16 @@ PYTHONS := 3.11 3.12 3.13
 FUZZ_SECONDS ?= 60
 PORT ?= 8000
 # The tests of the server that also run with agents behind a queue in Redis.
-EXTERNAL_AGENTS := tests/server/observers $(addprefix tests/server/test_,endpoints.py edited_messages.py factories.py forgotten_runs.py load.py quotas.py released.py retries.py stored_turns.py stored_turns_features.py stored_history.py hooks.py chat_routes.py waiting_clients.py websocket.py websocket_leaving.py)
+EXTERNAL_AGENTS := tests/server/observers $(addprefix tests/server/test_,endpoints.py mounted.py own_database.py requests_headers.py shared_chats.py websocket_access.py edited_messages.py factories.py forgotten_runs.py load.py quotas.py released.py retries.py stored_turns.py stored_turns_features.py stored_history.py hooks.py chat_routes.py waiting_clients.py websocket.py websocket_leaving.py)
 # The tests of the benchmarks, of the documentation and of the repository itself: the same on every Python, so they run once.
-ONCE := $(wildcard tests/test_bench*.py tests/*/test_bench.py) tests/test_docs.py tests/test_layers.py tests/test_shell_blocks.py tests/test_site.py tests/test_specification.py
+ONCE := $(wildcard tests/test_bench*.py tests/*/test_bench.py) tests/test_docs.py tests/test_guides.py tests/test_layers.py tests/test_shell_blocks.py tests/test_site.py tests/test_specification.py
 UNIT := --ignore=tests/conformance --ignore=tests/browser
-# The stores, with every Redis and PostgreSQL, and the growth of memory: none of them starts a server, and the Python matters little.
-STORES := $(filter-out tests/contracts/test_adapters.py tests/runs/redis/test_conditions.py tests/agent_ops/access/test_access_matrix.py, \
+# The stores, with every Redis and PostgreSQL, and the growth of memory: none of them serves HTTP, and the Python matters little.
+STORES := $(filter-out tests/contracts/test_adapters.py $(addprefix tests/runs/redis/test_,conditions.py workers.py) tests/agent_ops/access/test_access_matrix.py, \
 	$(wildcard tests/contracts/test_*.py tests/runs/redis/test_*.py tests/agent_ops/access/test_*.py)) tests/chats/test_sql.py tests/open_harness/test_growth.py
 OTHER_PYTHON := -q -n auto --hypothesis-profile=brief $(UNIT) $(addprefix --ignore=,$(ONCE) $(STORES))
+# They cover the core completely; coverage makes tests slower by half, so the others run without.
+CORE := tests/protocol tests/check tests/test_errors.py tests/test_turn_data.py tests/test_doctests.py
 SLOW := $(addprefix tests/protocol/test_,states.py reframing_replay.py message_forgetting.py) tests/check/test_order.py tests/runs/test_open_calls_secret.py tests/runs/test_transport.py
 # Fast tests of every package, for `make test-quick`, and for the last of the Pythons. No Redis, no PostgreSQL, no processes.
 QUICK := tests/protocol tests/check tests/test_errors.py tests/test_public.py tests/test_sources.py tests/test_threads.py tests/test_turn_data.py tests/test_typescript.py \
@@ -42,6 +44,7 @@ GENKIT_DIR := tests/conformance/genkit_node
 GENKIT_STAMP := $(GENKIT_DIR)/node_modules/.package-lock.json
 SOURCES := $(wildcard src tests examples scripts bench) hatch_build.py
 SITE_STAMP := scripts/site/node_modules/.package-lock.json
+SITE := src/usechat/demo/site/versions.json
 PAGE := src/usechat/web/built/index.html
 PAGE_STAMP := web/node_modules/.package-lock.json
 
@@ -51,11 +54,11 @@ PAGE_STAMP := web/node_modules/.package-lock.json
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1\t\2/p' $(MAKEFILE_LIST) | awk -F '\t' '{printf "  make %-14s %s\n", $$1, $$2}'
 
-install: $(UV_STAMP) $(NODE_STAMP) $(GENKIT_STAMP) $(SITE_STAMP) $(PAGE) ## prepare the virtual environment, the npm packages and the page
+install: $(UV_STAMP) $(NODE_STAMP) $(GENKIT_STAMP) $(PAGE) $(SITE) ## prepare the virtual environment, the npm packages, the page and the site that the demo shows
 
 page: $(PAGE) ## build the chat page
 
-demo: $(UV_STAMP) $(PAGE) ## serve the demo and its page, offline, at PORT (8000)
+demo: $(UV_STAMP) $(PAGE) $(SITE) ## serve the demo and its page, offline, at PORT (8000)
 	$(RUN) usechat demo --port $(PORT)
 
 demo-agent-ops: $(UV_STAMP) $(PAGE) ## run an agent session, the gateway that puts an AI SDK face on it, and the page
@@ -67,7 +70,8 @@ define stage
 endef
 
 test: install ## every test, the core covered by its unit tests completely; then the unit tests over plain ASGI on another Python, and the fast ones on the rest
-	$(call stage,unit tests with coverage,$(RUN) pytest -n auto --cov $(UNIT))
+	$(call stage,the core with coverage,$(RUN) pytest -n auto $(CORE) --cov)
+	$(call stage,the other unit tests,$(RUN) pytest -n auto $(UNIT) $(addprefix --ignore=,$(CORE)))
 	$(call stage,agents behind a queue in Redis,USECHAT_TEST_AGENTS=external $(RUN) pytest -n auto $(EXTERNAL_AGENTS))
 	$(call stage,the real npm clients,$(RUN) pytest -n auto tests/conformance)
 	$(call stage,a real browser,$(RUN) pytest -n auto tests/browser)
@@ -77,7 +81,7 @@ test: install ## every test, the core covered by its unit tests completely; then
 	for version in $(PYTHONS); do \
 		if [ $$version = $$default ]; then continue; fi; \
 		if ! $(UV) python find --system $$version >/dev/null 2>&1; then absent="$$absent $$version"; continue; fi; \
-		if [ $$plain = 1 ]; then what="Python $$version, over plain ASGI"; tests="$(OTHER_PYTHON)"; else what="Python $$version"; tests="$(QUICKLY)"; fi; \
+		if [ $$plain = 1 ]; then what="Python $$version, over plain ASGI"; tests="$(OTHER_PYTHON)"; else what="Python $$version"; tests="$(filter-out tests/client/%,$(QUICKLY)) tests/client tests/testing $(addprefix tests/cli/test_,chat.py record.py integrations.py)"; fi; \
 		echo "== $$what"; begin=$$(date +%s); \
 		USECHAT_TEST_PLAIN_ASGI=$$plain UV_PROJECT_ENVIRONMENT=.venv-$$version $(UV) run --quiet --python $$version --no-default-groups --group test \
 			pytest $$tests || exit 1; \
@@ -91,8 +95,8 @@ test: install ## every test, the core covered by its unit tests completely; then
 test-quick: $(UV_STAMP) ## the fast tests of every package, without Node or a browser: about a minute
 	$(call stage,fast tests,$(RUN) pytest $(QUICKLY))
 
-wheel: $(UV_STAMP) $(PAGE) ## build the wheel, install it into an empty environment of each Python, and ask its demo
-	$(RUN) python -m scripts.try_wheel $(PYTHONS) 3.14
+wheel: $(UV_STAMP) $(PAGE) $(SITE) ## build the wheel, install it into an empty environment of each Python, and ask its demo
+	PYENV_VERSION=$$(pyenv versions --bare 2>/dev/null | paste -sd: -) $(RUN) python -m scripts.try_wheel $(PYTHONS) 3.14
 
 # Their packages conflict with those of the other environments (tool.uv.conflicts): each group has one of its own.
 FRAMEWORKS = USECHAT_FRAMEWORKS=$(1) UV_PROJECT_ENVIRONMENT=.venv-$(1) $(UV) run --quiet --no-default-groups --group $(1)
@@ -100,10 +104,12 @@ FRAMEWORKS = USECHAT_FRAMEWORKS=$(1) UV_PROJECT_ENVIRONMENT=.venv-$(1) $(UV) run
 test-frameworks: install ## the frameworks that `make test` replays from recordings, live, in environments of their own
 	$(call FRAMEWORKS,frameworks) pytest -n auto tests/conformance/test_live_framework*.py
 	$(call FRAMEWORKS,llama-index) pytest -n auto tests/conformance/test_live_frameworks.py tests/conformance/test_live_l*.py
+	$(call FRAMEWORKS,crewai) pytest -n auto tests/conformance/test_live_frameworks.py tests/conformance/test_live_crewai.py
 
 record-frameworks: install ## write tests/adapters/recordings anew
 	USECHAT_RECORD=1 $(call FRAMEWORKS,frameworks) pytest -n 0 tests/conformance/test_live_frameworks.py
 	USECHAT_RECORD=1 $(call FRAMEWORKS,llama-index) pytest -n 0 tests/conformance/test_live_frameworks.py
+	USECHAT_RECORD=1 $(call FRAMEWORKS,crewai) pytest -n 0 tests/conformance/test_live_frameworks.py
 
 check: $(UV_STAMP) ## formatting, lint, strict types and the layers
 	$(RUN) ruff format --check
@@ -136,7 +142,7 @@ format: $(UV_STAMP) ## format, and fix what the linter can fix
 	$(RUN) ruff check --fix
 
 clean: ## remove everything that make created
-	rm -rf build .tools .fuzz .venv .venv-3.* .venv-frameworks .venv-llama-index .coverage .coverage.* .hypothesis .mypy_cache .pytest_cache .ruff_cache dist uv.lock $(NODE_DIR)/node_modules $(GENKIT_DIR)/node_modules scripts/site/node_modules web/node_modules src/usechat/web/built
+	rm -rf build .tools .fuzz .venv .venv-3.* .venv-frameworks .venv-llama-index .venv-crewai .coverage .coverage.* .hypothesis .mypy_cache .pytest_cache .ruff_cache dist uv.lock $(NODE_DIR)/node_modules $(GENKIT_DIR)/node_modules scripts/site/node_modules web/node_modules src/usechat/demo/site src/usechat/web/built
 	find src tests -name __pycache__ -type d -prune -exec rm -rf {} +
 
 $(UV_STAMP):
@@ -164,3 +170,9 @@ $(PAGE_STAMP): web/package.json web/package-lock.json | $(UV_STAMP)
 $(PAGE): $(PAGE_STAMP) web/index.html web/vite.config.ts web/tsconfig.json $(shell find web/src web/public -type f)
 	$(RUN) npm --prefix web run build
 	@touch $@
+
+# Pages of the reference are made from the code; it is no prerequisite, since the demo would wait after each change.
+$(SITE): $(SITE_STAMP) zensical.toml scripts/build_site.py $(shell find scripts/site/assets docs bench/results -type f) $(wildcard *.md)
+	@echo "== The documentation's site"
+	rm -rf $(@D)
+	$(RUN) python -m scripts.build_site --into $(@D)

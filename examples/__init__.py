@@ -1,1 +1,1 @@
-"""Small programs that show what usechat does."""
+"""Small programs that show how to use usechat."""

@@ -15,7 +15,7 @@ from typing import Any
 
 import uvicorn
 
-sys.path.insert(0, str(Path(__file__).parent.parent))  # the session server is an example, too, and not installed
+sys.path.insert(0, str(Path(__file__).parent.parent))  # the session server is also an example and not installed
 
 from examples.agent_ops_session.scripts import SCRIPTS
 from examples.agent_ops_session.server import serving

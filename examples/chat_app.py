@@ -1,4 +1,4 @@
-"""All routes, with an agent that calls a tool and tells how far it is: `usechat serve examples/chat_app.py:app`."""
+"""All routes, with an agent that calls a tool and reports its progress: `usechat serve examples/chat_app.py:app`."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -8,7 +8,7 @@ from usechat.server import ChatApp, Settings, Timeouts
 
 
 async def weather(city: str) -> dict[str, int]:
-    """Look out of the window. `emit` works anywhere below the agent, without handing anything down."""
+    """Return the weather. `emit` works in any function that the agent calls; you need not pass an object to it."""
     for percent in (0, 50, 100):
         emit("progress", {"city": city, "percent": percent}, id="weather")
         await asyncio.sleep(0.2)
@@ -25,5 +25,5 @@ async def answer(turn: Turn) -> AsyncIterator[Text | ToolCall | ToolResult]:
         await asyncio.sleep(0.05)
 
 
-# For several workers: runs=RedisRuns("redis://localhost:6379"). To know who asks: authorize=bearer(...).
+# For several workers: runs=RedisRuns("redis://localhost:6379"). For authentication: authorize=bearer(...).
 app = ChatApp(answer, settings=Settings(conflict="interrupt", timeouts=Timeouts(idle=30)))

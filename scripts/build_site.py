@@ -40,7 +40,9 @@ PUBLIC = (
     "usechat.adapters.agno",
     "usechat.adapters.anthropic",
     "usechat.adapters.claude",
+    "usechat.adapters.crewai",
     "usechat.adapters.dspy",
+    "usechat.adapters.elicitation",
     "usechat.adapters.google_adk",
     "usechat.adapters.haystack",
     "usechat.adapters.langgraph",
@@ -49,6 +51,7 @@ PUBLIC = (
     "usechat.adapters.openai",
     "usechat.adapters.openai_agents",
     "usechat.adapters.pydantic_ai",
+    "usechat.adapters.questions",
     "usechat.adapters.smolagents",
     "usechat.adapters.strands",
 )
@@ -67,6 +70,7 @@ MOVED = {
 
 LINK = re.compile(r"(!?\[[^\]]*\]\()([^)\s#]+)(#[^)\s]*)?\)")
 FENCE = re.compile(r"(^```.*?^```)", re.DOTALL | re.MULTILINE)
+NAMED_FENCE = re.compile(r"\A```(\w+) ([\w./-]+)\n")
 LANGUAGES = {".py": "python", ".yaml": "yaml", ".json": "json", ".ts": "ts", ".tsx": "tsx", ".jsx": "jsx"}
 
 
@@ -85,7 +89,10 @@ def anchor(path: str) -> str:
 
 
 def on_the_site(text: str, path: str) -> str:
-    """Return a page with its links rewritten to where their targets stand on the site; code stays as it is."""
+    """Return a page with its links rewritten to where their targets stand on the site; code stays as it is.
+
+    The name of a file after the language of a code block becomes the block's title: the generator reads no bare names.
+    """
     here = posixpath.dirname(place(path))
 
     def rewrite(found: re.Match[str]) -> str:
@@ -95,7 +102,9 @@ def on_the_site(text: str, path: str) -> str:
         return f"{found[1]}{posixpath.relpath(target, here or '.')}{found[3] or ''})"
 
     pieces = FENCE.split(text)
-    return "".join(piece if piece.startswith("```") else LINK.sub(rewrite, piece) for piece in pieces)
+    pieces[::2] = [LINK.sub(rewrite, piece) for piece in pieces[::2]]
+    pieces[1::2] = [NAMED_FENCE.sub(r'```\1 title="\2"\n', piece) for piece in pieces[1::2]]
+    return "".join(pieces)
 
 
 def sources() -> list[str]:
@@ -175,12 +184,19 @@ def examples() -> Iterator[str]:
             yield "````"
 
 
+def without_unused_script(page: str) -> str:
+    """Return a page without the script that draws diagrams (5 MB) if it has none."""
+    return page if 'class="mermaid"' in page else re.sub(r'<script src="[^"]*/mermaid\.min\.js"></script>', "", page)
+
+
 def build(site: Path) -> None:
     """Build the site of this version, and the page and the list beside it that lead to all versions."""
     gather(ROOT / "build" / "pages")
     built = ROOT / "build" / "site"
     shutil.rmtree(built, ignore_errors=True)
     subprocess.run([sys.executable, "-m", "zensical", "build", "--clean", "--strict"], cwd=ROOT, check=True)
+    for page in built.rglob("*.html"):
+        page.write_text(without_unused_script(page.read_text(encoding="utf-8")), encoding="utf-8")
     target = site / __version__
     shutil.rmtree(target, ignore_errors=True)
     shutil.copytree(built, target)

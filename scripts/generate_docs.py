@@ -1,4 +1,4 @@
-"""Writes the parts of the documentation that come from the code's tables: `make docs`. A test keeps them in step.
+"""Write the parts of the documentation that come from the tables of the code: `make docs`. A test checks them.
 
 A generated block stands between `<!-- generated: name -->` and `<!-- end -->`.
 """
@@ -91,8 +91,8 @@ def support() -> Iterator[str]:
 
 
 def downgrades() -> Iterator[str]:
-    """Yield the table of what is sent instead of what a client cannot take."""
-    yield "| what the source says | unknown to | what is sent instead |"
+    """Yield the table of what is sent instead of what a client does not support."""
+    yield "| what the agent sends | unknown to | what the page gets instead |"
     yield "|---|---|---|"
     for row in DOWNGRADES:
         yield f"| {row.said} | {row.unknown_to} | {row.sent} |"
@@ -118,14 +118,14 @@ def rules() -> Iterator[str]:
 
 
 def values() -> Iterator[str]:
-    """Yield the table of what becomes of Python values, which stands in the docstring of the module."""
+    """Yield the table of how Python values are encoded; it is in the docstring of the module."""
     for line in (usechat.protocol.values.__doc__ or "").splitlines():
         if line.startswith("|"):
             yield line.replace("``", "`")
 
 
 def cli_help(*command: str) -> Iterator[str]:
-    """Yield what a command says to `--help`."""
+    """Yield what a command prints for `--help`."""
     printed = io.StringIO()
     with contextlib.redirect_stdout(printed), contextlib.suppress(SystemExit):
         main([*command, "--help"])
@@ -135,7 +135,7 @@ def cli_help(*command: str) -> Iterator[str]:
 
 
 def what_works(page: str) -> Iterator[str]:
-    """Yield what the agents of a framework do, as its scripts are run: they work, or they say what happens instead."""
+    """Yield the table of what works with a framework: for each script of the tests, `works` or what happens instead."""
     every = (*FRAMEWORKS, *MODEL_CLIENTS, *LITELLM, *RECORDED_FRAMEWORKS)
     frameworks = [framework for framework in every if framework.page == page]
     yield f"| what | {' | '.join(framework.name for framework in frameworks)} |"
@@ -146,7 +146,7 @@ def what_works(page: str) -> Iterator[str]:
 
 
 def _cell(framework: Framework, script: str) -> str:
-    return "not tested" if script in framework.not_played else framework.limits.get(script, "works")
+    return framework.limits.get(script, "not tested" if script in framework.not_played else "works")
 
 
 BLOCKS: Mapping[str, Callable[[], Iterator[str]]] = {
@@ -163,6 +163,7 @@ BLOCKS: Mapping[str, Callable[[], Iterator[str]]] = {
     "agent-framework-works": lambda: what_works("agent-framework"),
     "agno-works": lambda: what_works("agno"),
     "claude-works": lambda: what_works("claude"),
+    "crewai-works": lambda: what_works("crewai"),
     "dspy-works": lambda: what_works("dspy"),
     "google-adk-works": lambda: what_works("google-adk"),
     "haystack-works": lambda: what_works("haystack"),
@@ -182,7 +183,7 @@ BLOCKS: Mapping[str, Callable[[], Iterator[str]]] = {
 
 
 def regenerate(text: str) -> str:
-    """Return a page with all its generated blocks made anew."""
+    """Return a page with all its generated blocks written again."""
     return BLOCK.sub(lambda found: found[1] + "\n".join(BLOCKS[found[2]]()) + "\n" + found[3], text)
 
 

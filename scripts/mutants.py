@@ -3,8 +3,9 @@
 `make mutants` samples 200 mutants of `protocol/` and `runs/` (`MUTANTS=50` takes fewer, `SEED=2` another sample) with
 the operators of cosmic-ray. The unit tests of its package judge each mutant until one fails. Survivors are printed as a
 diff. The exit code is 1 if fewer than 95 % are killed. Mutants that no test can kill do not count: those named in
-``EQUIVALENT``, and `==` for `is` where one operand is an enum member or a class. Changes that are no Python, which any
-test would notice, are not sampled, nor are those that only make another number of a number (`64 * 1024`).
+``EQUIVALENT``, and `==` for `is` where one operand is an enum member or a class. Changes that are no Python or that
+Python warns about (`is` with a literal), which need no test, are not sampled, nor are those that only make another
+number of a number (`64 * 1024`), or positional parameters of keywords.
 
 Imports and the collection of the tests would take most of the time, so they are done once:
 
@@ -72,7 +73,7 @@ OPTIONS: Final = (
     *("-W", "ignore::pytest.PytestAssertRewriteWarning"),  # plugins are imported already
 )
 TESTS: Final = ("tests/protocol", "tests/runs", "--ignore=tests/runs/redis")
-# Annotations with `|`, numbers that are arbitrary limits (see also `_is_arithmetic`), and what needs a variable.
+# Annotations with `|`, numbers that are arbitrary limits (see also `_is_pointless`), and what needs a variable.
 _POINTLESS: Final = ("BinaryOperator_BitOr", "NumberReplacer", "Variable")
 _STREAM: Final = ("stream", "tool_calls", "content")
 """The modules of `protocol/` whose tests are in `tests/protocol/stream`."""
@@ -130,6 +131,30 @@ _REASONS: Final[Mapping[str, Sequence[tuple[str, str]]]] = {
     ],
     "The keys are names in this module, of which Python keeps one string each.": [
         ("tool_parts.py", 'kept = {key: value for key, value in kept.items() if key is not "providerExecuted"}'),
+    ],
+    "No other trigger comes after `submit-message` in the alphabet, and no other name of releases after `any`.": [
+        ("request.py", 'if self.trigger < "submit-message" or not self.messages:'),
+        (
+            "releases.py",
+            'asked = self.releases if self.name < "any" or chunk_type not in APPROVALS else self.releases[1:]',
+        ),
+    ],
+    "No JSON value equals UNSET, and calls are equal only if they are the same.": [
+        ("tool_parts.py", 'if value != UNSET and (value is not None or key == "inputSchemaInput"):'),
+        ("tool_calls.py", "is_current = self._approvals.get(part.approval_id) == call"),
+        (
+            "tool_calls.py",
+            "if call.approval_id is not None and self._approvals.get(call.approval_id) == call:",
+        ),
+    ],
+    "What ends with an empty line has two line breaks: the quick way is never taken.": [
+        ("sse.py", 'and data.count(b"\\n") < 2'),
+    ],
+    "There is nothing to attach to once a run has ended.": [
+        ("transport.py", "if info is None or info.state > RunState.RUNNING:"),
+    ],
+    "Both sides of the comparison are written the same way.": [
+        ("open_calls.py", "if isinstance(value, int) and abs(value) != _LARGEST_EXACT:"),
     ],
     "A JSON text of that length has no more brackets; looking at the length saves time.": [
         (
@@ -240,12 +265,13 @@ def _is_identity_as_equality(before: ast.AST, after: ast.AST) -> bool:
     return _AS_EQUALITY.get(type(old)) is type(new) and any(map(_EQUAL_IF_SAME.fullmatch, operands))
 
 
-def _is_arithmetic(before: ast.AST) -> bool:
-    """Whether an expression has numbers alone: a change of it makes another number."""
-    return isinstance(before, ast.BinOp | ast.UnaryOp) and all(
-        isinstance(node, ast.BinOp | ast.UnaryOp | ast.Constant | ast.operator | ast.unaryop)
-        for node in ast.walk(before)
+def _is_pointless(before: ast.AST) -> bool:
+    """Whether a change of it says nothing: a list of parameters, or an expression that has numbers alone."""
+    kinds = ast.BinOp | ast.UnaryOp | ast.Constant | ast.operator | ast.unaryop
+    is_arithmetic = isinstance(before, ast.BinOp | ast.UnaryOp) and all(
+        isinstance(node, kinds) for node in ast.walk(before)
     )
+    return is_arithmetic or isinstance(before, ast.arguments)
 
 
 def _inner(code: types.CodeType) -> list[types.CodeType]:
@@ -291,7 +317,7 @@ def sample(count: int, seed: int) -> list[Mutant]:
     for path, name, occurrence in changes:
         code = (ROOT / path).read_text(encoding="utf-8")
         mutant = Mutant(path, code, mutate_code(code, get_operator(name)(), occurrence))
-        if _is_python(mutant.mutated) and mutant not in mutants and not _is_arithmetic(mutant.changed_node()[0]):
+        if _is_python(mutant.mutated) and mutant not in mutants and not _is_pointless(mutant.changed_node()[0]):
             mutants.append(mutant)
         if len(mutants) == count:
             break
@@ -300,8 +326,9 @@ def sample(count: int, seed: int) -> list[Mutant]:
 
 def _is_python(code: str) -> bool:
     try:
-        compiled(code)
-    except SyntaxError:  # `*` is an operator to cosmic-ray also in the parameters of a function
+        with warnings.catch_warnings(action="error"):
+            compile(code, "", "exec")
+    except (SyntaxError, SyntaxWarning):  # `*` is an operator to cosmic-ray also in the parameters of a function
         return False
     return True
 

@@ -1,5 +1,7 @@
 """Build the wheel, install it into an empty environment of each Python, and use it there: `make wheel`.
 
+In further empty environments the steps of the GitHub Action (`action.yml`) install the checkout, and the wheel, and
+check a stream.
 Arguments are the versions of Python; one that is not on this machine is named and left out.
 """
 
@@ -15,6 +17,8 @@ import urllib.request
 from pathlib import Path
 from typing import Final
 
+import yaml
+
 from scripts.generate_docs import ROOT
 from usechat import __version__
 
@@ -24,6 +28,14 @@ QUESTION: Final = {
     "id": "chat-1",
     "messages": [{"id": "message-1", "role": "user", "parts": [{"type": "text", "text": "How do I resume?"}]}],
 }
+CHUNKS: Final = (
+    '{"type":"start","messageId":"message-2"}',
+    '{"type":"text-start","id":"1"}',
+    '{"type":"text-delta","id":"1","delta":"Hello"}',
+    '{"type":"text-end","id":"1"}',
+    '{"type":"finish"}',
+    "[DONE]",
+)
 
 
 def build(directory: Path) -> Path:
@@ -40,8 +52,7 @@ def try_with(version: str, wheel: Path, directory: Path) -> bool:
     find = [UV, "python", "find", "--system", version]
     if subprocess.run(find, capture_output=True, env=environment, check=False).returncode:
         return False
-    python = directory / "bin" / "python"
-    subprocess.run([UV, "venv", "--quiet", "--python", version, str(directory)], check=True, env=environment)
+    python = make_environment(version, directory, environment)
     install = [UV, "pip", "install", "--quiet", "--python", str(python), f"usechat[demo] @ {wheel.as_uri()}"]
     subprocess.run(install, check=True, env=environment)
     usechat = directory / "bin" / "usechat"
@@ -50,6 +61,39 @@ def try_with(version: str, wheel: Path, directory: Path) -> bool:
     assert "serve an agent" in subprocess.run([usechat, "--help"], check=True, capture_output=True, text=True).stdout
     ask_demo(usechat, directory)
     return True
+
+
+def make_environment(version: str, directory: Path, environment: dict[str, str], *options: str) -> Path:
+    """Make an empty virtual environment and return its Python."""
+    command = [UV, "venv", "--quiet", *options, "--python", version, str(directory)]
+    subprocess.run(command, check=True, env=environment)
+    return directory / "bin" / "python"
+
+
+def try_action(python: str, directory: Path, **inputs: str) -> None:
+    """Let the GitHub Action install usechat and check a stream, as a runner does."""
+    environment = {name: value for name, value in os.environ.items() if name not in ("VIRTUAL_ENV", "PYTHONPATH")}
+    scripts = make_environment(python, directory, environment, "--seed").parent
+    (directory / "good.sse").write_text("".join(f"data: {chunk}\n\n" for chunk in CHUNKS))
+    steps = ("Install usechat", "Check")
+    installed, checked = (run_step(each, directory, scripts, inputs="*.sse", **inputs) for each in steps)
+    assert installed.returncode == 0, installed.stderr
+    assert checked.stdout == "good.sse: accepted. AI SDK 5, 6 and 7 accept this stream.\n", checked.stdout
+
+
+def run_step(name: str, directory: Path, scripts: Path, **inputs: str) -> "subprocess.CompletedProcess[str]":
+    """Run a step of the GitHub Action with the commands in ``scripts``, and the defaults of the inputs not given."""
+    action = yaml.safe_load((ROOT / "action.yml").read_text(encoding="utf-8"))
+    values = {name: settings.get("default", "") for name, settings in action["inputs"].items()} | inputs
+    [step] = [step for step in action["runs"]["steps"] if step["name"] == name]
+    given = {
+        variable: re.sub(r"\$\{\{ inputs\.(\w+) \}\}", lambda found: values[found[1]], text)
+        for variable, text in step["env"].items()
+    }
+    given["GITHUB_ACTION_PATH"] = str(ROOT)
+    given["PATH"] = os.pathsep.join([str(scripts), os.environ["PATH"]])
+    command = ["bash", "--noprofile", "--norc", "-e", "-o", "pipefail", "-c", step["run"]]  # as a runner calls it
+    return subprocess.run(command, cwd=directory, env=os.environ | given, capture_output=True, text=True, check=False)
 
 
 def ask_demo(usechat: Path, directory: Path) -> None:
@@ -85,6 +129,10 @@ def main(versions: list[str]) -> None:
     """Try the wheel with each version."""
     with tempfile.TemporaryDirectory() as name:
         wheel = build(Path(name))
+        for what, inputs in {"checkout": {}, wheel.name: {"version": str(wheel)}}.items():
+            begin = time.monotonic()
+            try_action(versions[0], Path(name) / f"action-{what}", **inputs)
+            sys.stdout.write(f"== {what} in the GitHub Action: works ({time.monotonic() - begin:.0f} s)\n")
         for version in versions:
             begin, directory = time.monotonic(), Path(name) / version
             is_there = try_with(version, wheel, directory)

@@ -24,7 +24,7 @@ settings.load_profile("default")
 @pytest.fixture
 def logging_as_before() -> Iterator[None]:
     """Put the handlers back after a test whose code configures logging: theirs write to a stream that is closed."""
-    loggers = [logging.getLogger(name) for name in ("usechat", "uvicorn", "uvicorn.error", "uvicorn.access")]
+    loggers = [logging.getLogger(name) for name in ("", "usechat", "uvicorn", "uvicorn.error", "uvicorn.access")]
     before = [(logger.handlers[:], logger.level, logger.propagate) for logger in loggers]
     yield
     for logger, (handlers, level, propagate) in zip(loggers, before, strict=True):

@@ -98,3 +98,26 @@ def test_every_error_class_of_the_package_is_in_the_tree() -> None:
 def test_what_is_missing_from_an_installation_is_told_with_its_remedy() -> None:
     assert str(errors.LibraryMissing()).endswith("install usechat from a wheel or a checkout")
     assert str(errors.PageMissing()).endswith("`make page` builds it")
+
+
+@pytest.mark.parametrize(
+    ("error", "text", "fields"),
+    [
+        (errors.RequestRefused(status=500, body="", url="u"), "Failed to fetch the chat response.", {"status": 500}),
+        (errors.RequestRefused(status=429, body="Wait.", url="u"), "Wait.", {"body": "Wait.", "url": "u"}),
+        (errors.TooManyRequests("Wait.", retry_after=5), "Wait.", {"retry_after": 5}),
+        (
+            errors.TooManyWaiting(retry_after=1),
+            "Too many messages are waiting for an answer. Please try again in a moment.",
+            {"retry_after": 1},
+        ),
+        (errors.StoreUnreachable(), "The run store cannot be reached.", {}),
+        (errors.ChatsUnreachable(), "The chat database cannot be reached.", {}),
+        (errors.Unreachable(), "The flow cannot be reached at the moment. Please try again later.", {}),
+        (errors.InvalidFlow("a.yaml", ["x"]), "a.yaml: 1 problem\n  x", {"problems": ("x",)}),
+        (errors.InvalidFlow("a.yaml", ["x", "y"]), "a.yaml: 2 problems\n  x\n  y", {"problems": ("x", "y")}),
+        (errors.AgentFailed("timeout", "Too slow."), "Too slow.", {"error_type": "timeout"}),
+    ],
+)
+def test_errors_say_what_happened_and_have_fields(error: Exception, text: str, fields: dict[str, object]) -> None:
+    assert (str(error), {name: getattr(error, name) for name in fields}) == (text, fields)

@@ -47,6 +47,7 @@ def names_of(page: str) -> dict[str, Any]:
         ("tools", "careful", {"approve": True}, "The file is gone."),
         ("tools", "careful", {"approve": False}, "The file is still there."),
         ("files", "painter", {}, "Here is a circle."),
+        ("values", "agent", {}, ""),
         ("data", "agent", {}, "It is warm."),
         ("data", "working", {}, "Done."),
         ("data", "hinting", {}, "Found it."),
@@ -57,6 +58,7 @@ def names_of(page: str) -> dict[str, Any]:
         ("errors", "looking", {}, "I do not know that city."),
         ("deploy", "agent", {}, "You said: hi"),
         ("deploy", "harmless", {}, "Asking twice does no harm."),
+        ("metrics", "app", {}, "You said: hi"),
     ],
 )
 def test_an_agent_of_a_guide_answers(page: str, agent: str, options: Mapping[str, Any], text: str) -> None:
@@ -73,6 +75,8 @@ def test_the_page_gets_the_parts_that_the_guides_name() -> None:
         assert client.ask("hi").data == {"progress": [{"percent": 100}]}
     with AgentClient(names_of("tools")["counting"]) as client:
         assert client.ask("hi").tools[0].output == {"percent": 100}
+    with AgentClient(names_of("values")["agent"]) as client:
+        assert client.ask("hi").tools[0].output == {"born": "1815-12-10"}
     with AgentClient(names_of("files")["painter"]) as client:
         assert [file["mediaType"] for file in client.ask("hi").files] == ["image/svg+xml"]
 
@@ -121,6 +125,7 @@ def signed_in_as(user: str) -> str:
     return f"{settings.SESSION_COOKIE_NAME}={session.session_key}"
 
 
+@pytest.mark.usefixtures("logging_as_before")
 @pytest.mark.parametrize("name", APPS)
 def test_an_agent_answers_in_every_web_framework(name: str, apps: dict[str, Any]) -> None:
     headers = {"sec-fetch-site": "same-origin", "cookie": signed_in_as("7")} if name == "application" else {}

@@ -56,6 +56,7 @@ LAYERS = [
     "sources",
     "typescript",
     "adapters.conversation",
+    "adapters.questions",
     "adapters.framework",
     "adapters",
     "client.views",

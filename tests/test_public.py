@@ -5,6 +5,7 @@ import enum
 import inspect
 import logging
 import re
+import textwrap
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
@@ -15,6 +16,7 @@ import pytest
 
 from scripts.generate_docs import ROOT, pages
 from tests.syntax_trees import nodes_of, parse
+from usechat import errors
 
 ADAPTERS = {
     "usechat.adapters.langgraph": "langgraph",
@@ -32,12 +34,15 @@ PUBLIC = {
         "usechat.adapters.agno",
         "usechat.adapters.anthropic",
         "usechat.adapters.claude",
+        "usechat.adapters.crewai",
         "usechat.adapters.dspy",
+        "usechat.adapters.elicitation",
         "usechat.adapters.google_adk",
         "usechat.adapters.haystack",
         "usechat.adapters.litellm",
         "usechat.adapters.llama_index",
         "usechat.adapters.openai",
+        "usechat.adapters.questions",
         "usechat.adapters.smolagents",
         "usechat.adapters.strands",
         "usechat.agent_ops",
@@ -66,6 +71,11 @@ def code_of(page: Path) -> str:
     """Return the Python blocks of a page."""
     blocks = re.findall(r"```python[^\n]*\n(.*?)```", page.read_text(encoding="utf-8"), re.DOTALL)
     return "\n".join(blocks)
+
+
+def path_of(module: str) -> Path:
+    """Return where a module would be, without its suffix."""
+    return ROOT / "src" / module.replace(".", "/")
 
 
 def imported_by(code: str) -> set[str]:
@@ -140,6 +150,31 @@ def test_help_explains_every_keyword_argument_of_a_method(module: ModuleType) ->
     assert {name: options for name, options in missing.items() if options} == {}
 
 
+def raised_by(function: Any) -> set[str]:
+    """Return the names of our errors that the code of a function raises itself."""
+    tree = parse(textwrap.dedent(inspect.getsource(function)))
+    raised = [node.exc for node in ast.walk(tree) if isinstance(node, ast.Raise)]
+    calls = {each.func.id for each in raised if isinstance(each, ast.Call) and isinstance(each.func, ast.Name)}
+    return calls & set(errors.__all__)
+
+
+def functions_of(name: str, found: Any) -> dict[str, tuple[Any, str]]:
+    """Return a public function, or the methods of a public class, each with what help() says about it."""
+    if inspect.isfunction(found):
+        return {name: (found, str(found.__doc__))}
+    if not inspect.isclass(found) or issubclass(found, Exception):
+        return {}
+    methods = methods_of(found) | ({"__init__": vars(found)["__init__"]} if "__init__" in vars(found) else {})
+    return {f"{name}.{method}": (each, f"{found.__doc__} {each.__doc__}") for method, each in methods.items()}
+
+
+@EVERY
+def test_help_names_the_errors_that_a_function_raises(module: ModuleType) -> None:
+    described = [each for name in module.__all__ for each in functions_of(name, getattr(module, name)).items()]
+    unnamed = {name: {error for error in raised_by(each) if error not in text} for name, (each, text) in described}
+    assert {name: found for name, found in unnamed.items() if found} == {}
+
+
 @EVERY
 def test_a_name_that_is_not_there_is_an_attribute_error(module: ModuleType) -> None:
     with pytest.raises(AttributeError, match="has no attribute 'nothing'"):
@@ -149,6 +184,13 @@ def test_a_name_that_is_not_there_is_an_attribute_error(module: ModuleType) -> N
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_documentation_imports_public_modules_only(page: Path) -> None:
     assert imported_by(code_of(page)) - {*PUBLIC, *ADAPTERS} == set()
+
+
+@pytest.mark.parametrize("page", sorted((ROOT / "docs").glob("*.md")), ids=lambda page: page.name)
+def test_documentation_names_public_modules_only(page: Path) -> None:
+    named = set(re.findall(r"`(usechat(?:\.[a-z0-9_]+)+)`", page.read_text(encoding="utf-8")))
+    modules = {name for name in named if path_of(name).with_suffix(".py").exists() or path_of(name).is_dir()}
+    assert modules - {*PUBLIC, *ADAPTERS, "usechat.adapters"} == set()  # usechat.adapters is a group of entry points
 
 
 @pytest.mark.parametrize("example", EXAMPLES, ids=lambda example: str(example.relative_to(ROOT)))

@@ -9,10 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from scripts.build_site import PUBLIC, on_the_site
+from scripts.build_site import PUBLIC, on_the_site, without_unused_script
 from scripts.generate_docs import ROOT
 from tests.test_public import PUBLIC as PUBLIC_MODULES
 from usechat import __version__
+from usechat.demo.library import library
 
 pytest.importorskip("zensical", reason="the site is built where the group `docs` is installed: Python 3.11")
 from scripts.site.docstrings import as_markdown
@@ -34,10 +35,20 @@ FOREIGN = re.compile(r"<(?:script|link|img)[^>]*(?:src|href)=\"?(https?:[^\s\">]
         ("README.md", "[a](https://example.org/docs/x.md)", "[a](https://example.org/docs/x.md)"),
         ("README.md", "```\n[a](docs/rules.md)\n```", "```\n[a](docs/rules.md)\n```"),
         ("docs/page.md", "[here](#top)", "[here](#top)"),
+        ("docs/page.md", "```toml a.toml\n[a](b)\n```", '```toml title="a.toml"\n[a](b)\n```'),
     ],
 )
 def test_links_lead_to_where_their_targets_stand_on_the_site(path: str, text: str, rewritten: str) -> None:
     assert on_the_site(text, path) == rewritten
+
+
+def test_a_page_without_a_diagram_does_not_load_the_script_that_draws_them() -> None:
+    script = '<script src="./assets/mermaid.min.js"></script>'
+    drawn = f'<pre class="mermaid"></pre><script src="a.js"></script>{script}'
+    assert without_unused_script(drawn) == drawn
+    assert without_unused_script(f'<p>Text</p><script src="a.js"></script>{script}') == (
+        '<p>Text</p><script src="a.js"></script>'
+    )
 
 
 def test_docstrings_are_read_as_markdown() -> None:
@@ -92,3 +103,14 @@ def test_the_search_finds_words_of_the_reference(site: Path) -> None:
     index = (site / __version__ / "search.json").read_text(encoding="utf-8")
     assert "ChatApp" in index
     assert "reference/usechat.server.html" in index
+
+
+def test_each_section_that_the_demo_can_cite_is_a_heading_on_the_site(site: Path) -> None:
+    pages = {
+        section.page: site / __version__ / section.page.replace("README.md", "index.md").replace(".md", ".html")
+        for section in library().sections
+    }
+    anchors = {name: set(re.findall(r'<h[1-6] id="([^"]+)"', page.read_text("utf-8"))) for name, page in pages.items()}
+    cited = [(section.page, section.id.partition("#")[2]) for section in library().sections]
+    assert [f"{page}#{anchor}" for page, anchor in cited if anchor not in anchors[page]] == []
+    assert len(cited) > 300

@@ -232,6 +232,27 @@ class Car:
         """A car is no source."""
 
 
+class Train:
+    async def drive(self) -> None:
+        """It takes no context."""
+
+
+class BlockingTransport:
+    def send_messages(self, request: ChatRequest) -> list[Chunk]:
+        """Return chunks now."""
+        raise NotImplementedError
+
+    async def reconnect_to_stream(self, chat_id: str) -> None: ...
+
+
+class DeafTransport:
+    async def send_messages(self) -> AsyncIterator[Chunk]:
+        """Take no request."""
+        raise NotImplementedError
+
+    async def reconnect_to_stream(self, chat_id: str) -> None: ...
+
+
 def greeting(prefix: str, turn: Turn) -> str:
     return f"{prefix}{turn.text}"
 
@@ -283,6 +304,9 @@ async def test_whatever_is_accepted_answers(agent: Any) -> None:
         (lambda a, b: a + b, "must take one argument, the turn that it answers"),
         (wrapped_no_words, "no_words must take one argument, the turn that it answers"),
         (Car(), "Car.drive must be an async function"),
+        (Train(), "Train.drive must take one argument, the context of the turn"),
+        (BlockingTransport(), "BlockingTransport.send_messages must be an async function"),
+        (DeafTransport(), "DeafTransport.send_messages must take one argument, the request"),
         (None, "NoneType cannot answer a chat"),
     ],
 )

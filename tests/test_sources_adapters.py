@@ -110,16 +110,28 @@ async def test_a_function_of_a_framework_is_a_function(framework: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    ("module", "name"),
-    [("crewai.agent", "CrewAI"), ("strands.agent.agent", "Strands Agents"), ("autogen_agentchat", "AutoGen")],
+    ("module", "text"),
+    [
+        ("crewai.agent", "CrewAI that cannot answer a chat; give an Agent, a Crew or a CrewAiSource"),
+        ("strands.agent.agent", "Strands Agents that cannot answer a chat; give a StrandsSource"),
+        ("agent_framework", "Microsoft Agent Framework that cannot answer a chat; give an agent"),
+        (
+            "openai",
+            "the OpenAI client that cannot answer a chat;"
+            " give a function that calls it and yields usechat.adapters.openai.parts",
+        ),
+        (
+            "autogen_agentchat",
+            "AutoGen that cannot answer a chat; there is no adapter for it; docs/adapters.md shows how to write one",
+        ),
+    ],
 )
-def test_an_object_of_a_framework_without_an_adapter_is_refused_by_the_name_of_the_framework(
-    module: str, name: str
-) -> None:
+def test_an_object_that_no_adapter_takes_is_refused_with_what_to_give_instead(module: str, text: str) -> None:
     base = type("Agent", (), {"__module__": module, "__call__": lambda *_: "called"})
     own = type("MyAgent", (base,), {"__module__": "my_app"})
-    with pytest.raises(CannotAnswer, match=rf"MyAgent is an object of {name}.*docs/adapters\.md"):
+    with pytest.raises(CannotAnswer) as refused:
         as_source(own())
+    assert str(refused.value) == f"this MyAgent is an object of {text}"
 
 
 def test_a_package_whose_name_only_begins_like_that_of_a_framework_is_not_refused() -> None:

@@ -2,7 +2,10 @@
 
 import asyncio
 import contextvars
+import functools
 import threading
+from collections.abc import Callable
+from typing import Any
 
 import pytest
 
@@ -73,3 +76,33 @@ async def test_a_failure_is_raised_where_the_function_was_called() -> None:
         await AgentThreads().run(lambda: exec("raise SystemExit(1)"))
     with pytest.raises(RuntimeError, match="the agent raised StopIteration"):
         await AgentThreads().run(next, iter(()))
+
+
+class Later:
+    async def __call__(self, name: str) -> tuple[str, bool]:
+        return name, in_main_thread()
+
+
+def in_main_thread() -> bool:
+    return threading.current_thread() is threading.main_thread()
+
+
+async def later(name: str) -> tuple[str, bool]:
+    return name, in_main_thread()
+
+
+@pytest.mark.parametrize(
+    ("function", "is_in_loop"),
+    [
+        (later, True),
+        (Later(), True),
+        (functools.partial(later), True),
+        (lambda name: later(f"{name}"), True),  # called in a thread, awaited in the event loop
+        (lambda name: (name, in_main_thread()), False),
+    ],
+    ids=["async", "object", "partial", "returns-coroutine", "plain"],
+)
+async def test_a_function_is_called_in_a_thread_unless_it_is_async(
+    function: Callable[[str], Any], is_in_loop: bool
+) -> None:
+    assert await AgentThreads().call(function, "ada") == ("ada", is_in_loop)

@@ -90,6 +90,32 @@ def test_what_is_sent_has_all_its_fields_and_what_a_model_writes_may_lack_some()
     assert "export type Progress = { percent: number; note: string | null };" in text
 
 
+def test_pydantic_models_may_be_fields_of_dataclasses_and_structs_and_items_of_lists() -> None:
+    class Stop(BaseModel):
+        place_name: str = Field(alias="placeName")
+        weather: Weather
+        next: "Stop | None" = None
+
+    @dataclasses.dataclass
+    class Trip:
+        first: Stop
+        latest: Weather | None = None
+
+    class Report(msgspec.Struct, rename="camel"):
+        all_weather: dict[str, Weather]
+
+    tools = {"plan": ToolTypes(Trip, list[Weather])}
+    text = typescript(ChatTypes(tools=tools, data={"trip": Trip, "report": Report}))
+    before, after = "celsius: number; sky?: Sky; wind?: [number, string] | null", "celsius: number; sky: Sky; wind: "
+    assert f"export type Trip = {{ first: Stop; latest?: {{ {before} }} | null }};" in text
+    assert f"export type Weather = {{ {before} }};" in text
+    assert "export type Stop = { placeName: string; weather: Weather; next?: Stop | null };" in text
+    assert "export type Stop2 = { placeName: string; weather: Weather2; next: Stop2 | null };" in text
+    assert f"plan: {{ input: Trip; output: Array<{{ {after}[number, string] | null }}> }};" in text
+    assert f"export type Report = {{ allWeather: Record<string, {{ {after}[number, string] | null }}> }};" in text
+    assert "  trip: Trip2;\n  report: Report;\n" in text
+
+
 def test_types_that_refer_to_themselves_have_a_name() -> None:
     text = typescript(ChatTypes(data={"tree": Tree}))
     assert "export type Tree = { name: string; children: Array<Tree> };" in text
@@ -111,6 +137,8 @@ def test_two_types_of_one_name_stay_apart() -> None:
 def test_a_type_that_cannot_be_described_is_named() -> None:
     with pytest.raises(InvalidSetting, match=r"^data-x cannot be described: "):
         typescript(ChatTypes(data={"x": object()}))
+    with pytest.raises(InvalidSetting, match=r"^data-x cannot be described: neither msgspec nor pydantic knows <class"):
+        typescript(ChatTypes(data={"x": list[Path]}))
 
 
 def weather_agent() -> Any:

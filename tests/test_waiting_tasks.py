@@ -9,7 +9,7 @@ import pytest
 from tests.adapters.turns import assistant, tool, turn_of, user
 from usechat import emit
 from usechat.errors import PublicError
-from usechat.parts import ApprovalRequest, Finish, Part, Text, ToolCall, ToolResult
+from usechat.parts import ApprovalRequest, Data, Finish, Part, Text, ToolCall, ToolResult
 from usechat.protocol.request import ApprovalAnswer, ToolOutput
 from usechat.sources import AdapterSource
 from usechat.testing import AgentClient
@@ -184,3 +184,19 @@ def test_a_page_approves_while_the_task_waits_and_later_emits_reach_the_second_t
         answer = client.ask("Dig.")
     assert (answer.tools[0].output, answer.text) == ("dug", "Done.")
     assert answer.message.data == {"progress": [{"percent": 50}]}
+
+
+def test_what_the_adapter_says_at_the_end_belongs_to_the_turn_that_ends() -> None:
+    tasks: WaitingTasks[Part] = WaitingTasks()
+
+    class Closing(Parts):
+        def close(self, error: BaseException | None = None) -> list[Part]:  # noqa: ARG002
+            return [Data("closed", {"by": "the adapter"})]
+
+    async def start(task: WaitingTask[Part]) -> AsyncGenerator[Part]:
+        yield ToolCall("c1", "dig", {"depth": 3})
+        await task.ask("c1", ApprovalRequest("a1", "c1"))
+
+    source = AdapterSource(lambda turn: tasks.events(turn, turn.chat_id, start), Closing)
+    with AgentClient(source, headers={"x-ai-sdk": "7"}) as client:
+        assert client.ask("Dig.").message.data == {"closed": [{"by": "the adapter"}]}

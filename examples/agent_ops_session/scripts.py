@@ -23,11 +23,11 @@ class Stage(Protocol):
         ...
 
     async def approve(self, tool_name: str, args: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Ask people whether a tool may run; return their resolution, of which only ``actionId: approve`` is a yes."""
+        """Ask people whether a tool may run; return their resolution. Only ``actionId: approve`` approves."""
         ...
 
     def lose_runner(self) -> None:
-        """Disconnect the runner, and let it come back without its turn."""
+        """Disconnect the runner, and reconnect it without its turn."""
         ...
 
     def cut_off(self) -> None:

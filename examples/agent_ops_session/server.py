@@ -1,7 +1,7 @@
 """A scripted session server: sessions at ``/api/sessions/{id}/ws?role=client``.
 
-It repeats the frames of the real servers, and stands in for them in tests and demos. Every token is accepted; it is the
-name of the user.
+It sends the same frames as the real servers and replaces them in tests and demos. It accepts every token as the name of
+the user.
 """
 
 import http

@@ -1,6 +1,6 @@
 """One session: its connections, its queue of prompts and its running turn.
 
-It is scripted: it repeats what the real session servers send and accept, as far as that was seen or read.
+It is scripted: it sends and accepts the same frames as the real session servers, as far as we have observed them.
 """
 
 import asyncio

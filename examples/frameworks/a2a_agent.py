@@ -1,4 +1,4 @@
-"""An A2A agent at an address, which asks back: `usechat serve examples/frameworks/a2a_agent.py:agent`.
+"""An A2A agent at an address that asks questions: `usechat serve examples/frameworks/a2a_agent.py:agent`.
 
 The agent is at A2A_URL. The same without Python: `usechat serve --as a2a http://127.0.0.1:9999`.
 """

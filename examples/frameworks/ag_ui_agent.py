@@ -26,7 +26,7 @@ def delete_note(name: str) -> str:
 
 
 def run(run_input: RunAgentInput) -> AsyncIterator[BaseEvent]:
-    """Answer a run: any function of this shape will do."""
+    """Answer a run. Any function with this signature works."""
     return AGUIAdapter(agent=assistant, run_input=run_input).run_stream()
 
 

@@ -1,4 +1,4 @@
-"""A program of DSPy with a tool: `usechat serve examples/frameworks/dspy_program.py:agent`."""
+"""A DSPy program with a tool: `usechat serve examples/frameworks/dspy_program.py:agent`."""
 
 import os
 

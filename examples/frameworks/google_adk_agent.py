@@ -1,4 +1,4 @@
-"""An agent of Google ADK with an approval: `usechat serve examples/frameworks/google_adk_agent.py:agent`."""
+"""A Google ADK agent with an approval: `usechat serve examples/frameworks/google_adk_agent.py:agent`."""
 
 from google.adk.agents import LlmAgent
 from google.adk.models.anthropic_llm import AnthropicLlm

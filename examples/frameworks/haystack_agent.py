@@ -1,4 +1,4 @@
-"""An agent of Haystack with a tool: `usechat serve examples/frameworks/haystack_agent.py:agent`."""
+"""A Haystack agent with a tool: `usechat serve examples/frameworks/haystack_agent.py:agent`."""
 
 from typing import Annotated
 

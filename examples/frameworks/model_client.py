@@ -1,4 +1,4 @@
-"""The OpenAI client in a loop of one's own, with a tool: `usechat serve examples/frameworks/model_client.py:agent`."""
+"""The OpenAI client in your own loop, with a tool: `usechat serve examples/frameworks/model_client.py:agent`."""
 
 from collections.abc import AsyncIterator
 from typing import Any

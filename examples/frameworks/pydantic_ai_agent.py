@@ -1,4 +1,4 @@
-"""An agent of Pydantic AI with an approval: `usechat serve examples/frameworks/pydantic_ai_agent.py:agent`."""
+"""A Pydantic AI agent with an approval: `usechat serve examples/frameworks/pydantic_ai_agent.py:agent`."""
 
 from pydantic_ai import Agent
 

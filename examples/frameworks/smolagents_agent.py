@@ -1,4 +1,4 @@
-"""An agent of smolagents with a tool: `usechat serve examples/frameworks/smolagents_agent.py:agent`."""
+"""A smolagents agent with a tool: `usechat serve examples/frameworks/smolagents_agent.py:agent`."""
 
 import os
 
@@ -18,7 +18,7 @@ def weather(city: str) -> dict[str, object]:
     return {"city": city, "celsius": 21}
 
 
-@SmolagentsSource  # calls the function for each turn: an agent holds one conversation
+@SmolagentsSource  # calls the function once per turn: an agent holds one conversation
 def agent(turn: Turn) -> ToolCallingAgent:  # noqa: ARG001 (the same agent for everybody)
     return ToolCallingAgent(
         tools=[weather],

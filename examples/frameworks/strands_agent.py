@@ -20,7 +20,7 @@ def delete_note(name: str) -> str:
     return f"{name} is deleted."
 
 
-@StrandsSource  # calls the function for each turn: an Agent holds one conversation
+@StrandsSource  # calls the function once per turn: an Agent holds one conversation
 def agent(turn: Turn) -> Agent:  # noqa: ARG001 (the same agent for everybody)
     return Agent(
         model=OpenAIModel(model_id="gpt-5-mini"),

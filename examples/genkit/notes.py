@@ -1,9 +1,9 @@
-"""A Genkit flow with a tool that a person must allow.
+"""A Genkit flow with a tool that needs approval.
 
     usechat serve --as genkit examples/genkit/notes.py:notes --interrupts approval --sdk 7
 
-Write "delete shopping", and approve or deny it. The model is a few lines of Python, so that the example needs no key;
-with the plugin of a provider and its model's name in `Genkit(...)` the rest stays as it is.
+Write "delete shopping", and approve or deny it. The model is a few lines of Python, so the example needs no key.
+To use a real model, pass the plugin of its provider and its name to `Genkit(...)`. The rest stays the same.
 """
 
 import asyncio
@@ -32,7 +32,7 @@ class Note(BaseModel):
 
 
 class Conversation(BaseModel):
-    """What usechat gives a flow with this schema: Genkit's messages, and the answers to interrupted tools."""
+    """The input that usechat passes to the flow: Genkit messages, and the answers to interrupted tools."""
 
     messages: list[dict[str, Any]]
     resume: dict[str, list[dict[str, Any]]] = {}
@@ -43,7 +43,7 @@ async def delete(note: Note, ctx: ToolRunContext) -> str:
     """Delete a note."""
     if not ctx.is_resumed():
         raise Interrupt({"reason": f"Delete the note {note.name}?"})
-    if not (ctx.resumed_metadata or {}).get("approved"):  # a denial restarts the tool, too
+    if not (ctx.resumed_metadata or {}).get("approved"):  # a denial restarts the tool too
         return f"The note {note.name} was kept."
     return f"The note {note.name} was deleted." if NOTES.pop(note.name, None) else f"There is no note {note.name}."
 
@@ -70,7 +70,7 @@ def answers_of(asked: Conversation, kind: str) -> list[Part] | None:
 
 
 async def offline(request: ModelRequest[Any], ctx: ActionRunContext[ModelResponseChunk]) -> ModelResponse:
-    """Stand in for a model: call the tool for "delete NAME", and else list the notes."""
+    """Replace a model: call the tool for "delete NAME", otherwise list the notes."""
     last = request.messages[-1]
     if last.role == Role.TOOL:
         parts = [Part(text=str(part.tool_response.output)) for part in last.content if part.tool_response]

@@ -1,4 +1,4 @@
-"""A flow in Python: its runs are stored in SQLite, and it is also served over the WebSocket of Open Harness.
+"""A flow in Python. Its runs are stored in SQLite, and it is also served over the WebSocket of Open Harness.
 
 usechat serve examples/open_harness/chat.py:transport
 python examples/open_harness/chat.py, and then: usechat serve --as open-harness ws://127.0.0.1:42069/ws

@@ -34,5 +34,5 @@ async def write(given: Mapping[str, Any]) -> AsyncIterator[str]:
 
 
 def criticise(given: Mapping[str, Any]) -> dict[str, str]:
-    """Return a note until the text mentions what to take along."""
+    """Return a note until the text says what to pack."""
     return {} if "Take" in given["text"] else {"note": "Say what to take along."}

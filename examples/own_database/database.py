@@ -1,4 +1,4 @@
-"""The database of the application: one row per message. It knows nothing of usechat but the hooks' arguments."""
+"""The database of the application: one row per message. From usechat it uses only the arguments of the hooks."""
 
 import os
 from collections.abc import AsyncIterator
@@ -20,7 +20,7 @@ class Base(DeclarativeBase):
 
 
 class Message(Base):
-    """A message of a chat; ``position`` is its place in it."""
+    """A message of a chat; ``position`` is its index in the chat."""
 
     __tablename__ = "messages"
 
@@ -41,7 +41,7 @@ async def lifespan(_app: object) -> AsyncIterator[None]:
 
 
 def owner_of(turn: Turn) -> str:
-    """Return whose chat it is."""
+    """Return the owner of a chat."""
     return turn.identity.subject if turn.identity else ""
 
 
@@ -53,7 +53,7 @@ async def load(turn: Turn) -> list[Any]:
 
 
 async def save(message: Any, turn: Turn, outcome: str) -> None:
-    """Store the turn: its messages, and the answer, which replaces one that was continued."""
+    """Store the messages of the turn and the answer. The answer replaces the message that it continues."""
     owner = owner_of(turn)
     messages = [*(each for each in turn.messages if each["id"] != message["id"]), message]
     async with sessions.begin() as session:

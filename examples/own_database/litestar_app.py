@@ -18,7 +18,7 @@ async def lifespan(app: Litestar) -> AsyncIterator[None]:
     """Open and close the database around the chats."""
     async with database.lifespan(app):
         yield
-        await chats.shut_down()  # frameworks do not tell mounted apps
+        await chats.shut_down()  # frameworks send no lifespan events to mounted apps
 
 
 @asgi("/", is_mount=True, copy_scope=True)

@@ -1,4 +1,4 @@
-"""What a turn is asked, as JSON: for processes that answer turns of others."""
+"""A turn as JSON, for agent processes that answer the turns of web processes."""
 
 from collections.abc import Mapping
 from typing import Any

@@ -24,8 +24,8 @@ from usechat.ids import new_id
 from usechat.paused_states import Mailbox
 from usechat.protocol import parts
 from usechat.protocol.values import json_value
-from usechat.turn import TurnContext
-from usechat.waiting_tasks import PAUSE_IS_GONE
+from usechat.turn import Turn, TurnContext
+from usechat.waiting_tasks import PAUSE_IS_GONE, has_answers
 
 __all__ = ["ForwardedTurns"]
 
@@ -40,7 +40,8 @@ _logger: Final = logging.getLogger("usechat.runs")
 class ForwardedTurns:
     """Drives the turns of a source whose tasks may wait in another worker.
 
-    ``drive`` answers a turn in this process; ``is_waiting`` tells whether a task waits here under a handle.
+    ``drive`` answers a turn in this process; ``is_waiting`` tells whether a task waits here under a handle, and
+    ``is_answer`` whether a turn answers what such tasks ask.
     """
 
     def __init__(
@@ -48,9 +49,11 @@ class ForwardedTurns:
         drive: Callable[[TurnContext], Awaitable[None]],
         is_waiting: Callable[[str], bool],
         *,
+        is_answer: Callable[[Turn], bool] = has_answers,
         patience: float = _PATIENCE,
     ) -> None:
         self._drive = drive
+        self._is_answer = is_answer
         self._is_waiting = is_waiting
         self._patience = patience
         self._address = new_id()
@@ -69,7 +72,7 @@ class ForwardedTurns:
             await self._drive(context)
             return
         states.receive(self._address, lambda message: self._receive(states, message))
-        if (turn.approvals or turn.tool_outputs) and not self._is_waiting(handle):
+        if self._is_answer(turn) and not self._is_waiting(handle):
             await self._forward(context, states, handle)
             return
         await self._drive(context)

@@ -1,4 +1,4 @@
-"""What can answer a chat, and the one way in which runs drive it: a source.
+"""Sources: everything that can answer a chat, and the one interface through which runs use it.
 
 A run knows only :class:`Source`: ``drive(context)`` answers one turn in the calling task, writes parts to the context,
 returns at the end and raises on failure. Everything people have is turned into one by :func:`as_source`:
@@ -34,6 +34,7 @@ from usechat.protocol.chunks import Chunk
 from usechat.protocol.parts import Abort, Error, Finish, Part, Text
 from usechat.protocol.reframing import ChunkReader
 from usechat.protocol.request import ChatRequest
+from usechat.threads import is_async
 from usechat.turn import AgentInfo, Turn, TurnContext, current_context
 
 __all__ = [
@@ -62,21 +63,22 @@ _CHECK_SECONDS: Final = 0.1
 """How often a thread that waits for the loop looks whether the turn was stopped."""
 _ENDINGS: Final = (Finish, Error, Abort)
 _Ending: TypeAlias = Finish | Error | Abort
-_WITHOUT_ADAPTER: Final = {
-    "agent_framework": "Microsoft Agent Framework",
-    "anthropic": "the Anthropic client",
-    "autogen_agentchat": "AutoGen",
-    "claude_agent_sdk": "the Claude Agent SDK, but no ClaudeAgentOptions",
-    "crewai": "CrewAI",
-    "dspy": "DSPy, but no Module",
-    "haystack": "Haystack, but no Agent",
-    "langchain_core": "LangChain, but no agent or graph",
-    "llama_index": "LlamaIndex, but no agent or workflow",
-    "openai": "the OpenAI client",
-    "smolagents": "smolagents, but no agent",
-    "strands": "Strands Agents",
+_NO_ADAPTER: Final = "there is no adapter for it; docs/adapters.md shows how to write one"
+_NOT_SERVED: Final = {
+    "agent_framework": ("Microsoft Agent Framework", "give an agent"),
+    "anthropic": ("the Anthropic client", "give a function that calls it and yields usechat.adapters.anthropic.parts"),
+    "autogen_agentchat": ("AutoGen", _NO_ADAPTER),
+    "claude_agent_sdk": ("the Claude Agent SDK", "give a ClaudeAgentOptions"),
+    "crewai": ("CrewAI", "give an Agent, a Crew or a CrewAiSource"),
+    "dspy": ("DSPy", "give a Module"),
+    "haystack": ("Haystack", "give an Agent"),
+    "langchain_core": ("LangChain", "give an agent or a compiled graph"),
+    "llama_index": ("LlamaIndex", "give an agent or a workflow"),
+    "openai": ("the OpenAI client", "give a function that calls it and yields usechat.adapters.openai.parts"),
+    "smolagents": ("smolagents", "give a SmolagentsSource"),
+    "strands": ("Strands Agents", "give a StrandsSource"),
 }
-"""Frameworks by the prefix of their modules. An adapter of another package, if one is installed, comes first."""
+"""Frameworks by the prefix of their modules, and what to give instead of an object that no installed adapter took."""
 
 AnswerT = TypeVar("AnswerT")
 Event = TypeVar("Event")
@@ -162,7 +164,8 @@ class Adapter(Protocol[EventT_contra]):
     def feed(self, event: EventT_contra) -> Iterable[Part]:
         """Return the parts that an event becomes.
 
-        Raise :class:`~usechat.errors.UnknownEvent` for an event that is not known: it is counted and skipped.
+        Raise :class:`~usechat.errors.UnknownEvent` for an event that is not known: it is counted and skipped. The
+        source yields to the event loop between events only: one event with very many parts delays all other chats.
         """
         ...
 
@@ -324,7 +327,7 @@ class FunctionSource:
 
     def __init__(self, agent: Agent) -> None:
         self._agent = agent
-        self._is_async = _is_async(agent)
+        self._is_async = is_async(agent)
 
     async def drive(self, context: TurnContext) -> None:
         """Call the function with the turn, and say what it gives. Iterators are closed in the task that uses them."""
@@ -360,7 +363,7 @@ def _call_and_iterate(agent: Agent, context: TurnContext) -> Any:
 
 
 def _iterate(said: Iterator[Any], context: TurnContext) -> None:
-    """Say what an iterator gives, in a thread that is never far ahead of the event loop."""
+    """Send the values of an iterator, in a thread that is never far ahead of the event loop."""
     try:
         for number, item in enumerate(said, 1):
             if context.stopped:
@@ -391,14 +394,6 @@ def part_of(said: Any) -> Part:
     raise LocalProtocolError(f"an agent yields texts and parts, not {type(said).__name__}")
 
 
-def _is_async(agent: Any) -> bool:
-    """Tell whether a call returns at once and leaves its work to the event loop."""
-    function = agent
-    if not inspect.isroutine(agent) and not isinstance(agent, functools.partial):
-        function = type(agent).__call__
-    return inspect.iscoroutinefunction(function) or inspect.isasyncgenfunction(function)
-
-
 class FactorySource:
     """Makes what answers with a factory: a function without arguments, async or not, or an async context manager.
 
@@ -415,7 +410,7 @@ class FactorySource:
         """Whether what was made may be restarted."""
 
     async def drive(self, context: TurnContext) -> None:
-        """Let what was made answer the turn."""
+        """Answer the turn with what the factory made."""
         await (await self.open()).drive(context)
 
     async def open(self) -> Source:
@@ -497,10 +492,11 @@ def as_source(answer: Any) -> Source:
 def object_source(answer: Any) -> Source | None:
     """Return the source behind a source, a chat transport or a framework's object; ``None`` for everything else."""
     if isinstance(answer, Source):
-        if not inspect.iscoroutinefunction(inspect.unwrap(answer.drive)):
-            raise CannotAnswer(f"{type(answer).__name__}.drive must be an async function")
+        _require_async(answer.drive, f"{type(answer).__name__}.drive", "the context of the turn")
         return answer
     if isinstance(answer, ChatTransport):
+        if not inspect.isasyncgenfunction(answer.send_messages):  # its call gives the chunks, without an await
+            _require_async(answer.send_messages, f"{type(answer).__name__}.send_messages", "the request")
         return AdapterSource(lambda turn: answer.send_messages(turn.request), ChunkReader)
     for adapter in adapters_for(answer):
         try:
@@ -510,6 +506,16 @@ def object_source(answer: Any) -> Source | None:
         if source is not None:
             return cast("Source", source)
     return None
+
+
+def _require_async(method: Callable[..., Any], name: str, argument: str) -> None:
+    """Refuse a method that is not async, or that does not take one argument: every turn would fail."""
+    if not inspect.iscoroutinefunction(inspect.unwrap(method)):
+        raise CannotAnswer(f"{name} must be an async function")
+    try:
+        inspect.signature(method).bind(None)
+    except TypeError:
+        raise CannotAnswer(f"{name} must take one argument, {argument}") from None
 
 
 def adapters_for(answer: Any) -> tuple[EntryPoint, ...]:
@@ -524,12 +530,10 @@ def _modules(answer: Any) -> tuple[str, ...]:
 def _refuse_framework(answer: Any) -> None:
     """Refuse an object of a framework that no adapter took. Some of them can be called, but not with a turn."""
     for module in _modules(answer):
-        for prefix, framework in _WITHOUT_ADAPTER.items():
+        for prefix, (framework, instead) in _NOT_SERVED.items():
             if f"{module}.".startswith(f"{prefix}."):
-                raise CannotAnswer(
-                    f"{type(answer).__name__} is an object of {framework}, which has no adapter here;"
-                    " docs/adapters.md shows how to write one"
-                )
+                name = type(answer).__name__
+                raise CannotAnswer(f"this {name} is an object of {framework} that cannot answer a chat; {instead}")
 
 
 def restartable(answer: AnswerT) -> AnswerT:

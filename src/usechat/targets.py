@@ -1,4 +1,4 @@
-"""What a package needs that brings a kind of target: ``usechat serve --as KIND``.
+"""The interface for packages that add a kind of target: ``usechat serve --as KIND``.
 
 A *kind* is something behind a file or an address that can answer a chat: a flow file, a session behind a WebSocket.
 It is found through the entry-point group ``usechat.targets``; the name of the entry point is what ``--as`` takes, and

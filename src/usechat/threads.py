@@ -1,4 +1,4 @@
-"""The threads in which plain functions and generators answer: a limited number at once, with a queue in front.
+"""The threads in which plain functions and generators run: a limited number at once, with a queue in front.
 
 asyncio's own executor has a few threads more than the machine has cores, which is meant for short work; agents wait for
 models for minutes. Here each call gets a thread of its own, at most ``maximum`` at the same time. A call that was
@@ -10,6 +10,8 @@ import asyncio
 import atexit
 import contextlib
 import contextvars
+import functools
+import inspect
 import threading
 import time
 from collections import deque
@@ -19,7 +21,7 @@ from weakref import WeakSet
 
 from usechat.errors import PublicError
 
-__all__ = ["FULL", "AgentThreads"]
+__all__ = ["FULL", "AgentThreads", "is_async"]
 
 FULL: Final = "The server is answering as many messages as it can. Please try again in a moment."
 
@@ -70,6 +72,11 @@ class AgentThreads:
         finally:
             self._release()
 
+    async def call(self, function: Callable[..., Any], *arguments: Any) -> Any:
+        """Call a function that is async or not, and return its result. One that is not async runs in a thread."""
+        found = function(*arguments) if is_async(function) else await self.run(function, *arguments)
+        return await found if inspect.isawaitable(found) else found
+
     async def finish(self, seconds: float) -> None:
         """Wait until all threads have ended, abandoned ones too, at most ``seconds``."""
         if self._alive:
@@ -116,6 +123,13 @@ class AgentThreads:
                 turn.set_result(None)
                 return
         self._free += 1
+
+
+def is_async(function: Any) -> bool:
+    """Tell whether a call returns at once and leaves its work to the event loop."""
+    if not inspect.isroutine(function) and not isinstance(function, functools.partial):
+        function = type(function).__call__
+    return inspect.iscoroutinefunction(function) or inspect.isasyncgenfunction(function)
 
 
 _LAST_SECONDS: Final = 5.0

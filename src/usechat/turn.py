@@ -1,4 +1,4 @@
-"""One turn of a chat: what an agent is asked and how it answers, and the side of it that runs and sources use.
+"""One turn of a chat: the request as the agent sees it, how to answer it, and the interface for runs and sources.
 
 There are two objects. :class:`Turn` is for people who write agents: the question, the identity of the user, and
 ``send`` and ``emit``, which send a part at once from anywhere. :class:`TurnContext` is for runs and sources: it
@@ -7,7 +7,7 @@ connects the turn with the run that writes the stream, stops it, and counts what
 
 import asyncio
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Coroutine, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any, Final, Protocol, TypeAlias, overload
@@ -35,6 +35,8 @@ __all__ = [
 
 Write: TypeAlias = Callable[[Part], bool | None]
 """Writes a part to the stream, and tells whether the source should yield to the event loop."""
+Ask: TypeAlias = Callable[[Any], Coroutine[Any, Any, ToolOutput | None]]
+"""Shows a question to the page, and returns its answer; ``None`` if there will be none."""
 
 
 class Identity(msgspec.Struct, frozen=True):
@@ -104,9 +106,10 @@ def _over(_part: Part) -> bool:
 class Turn:
     """What an agent is asked, and how it sends parts besides yielding them.
 
-    The server makes it and gives it to the agent. ``identity`` is what ``authorize`` returned (``None`` without
-    authentication), ``request`` the parsed :class:`~usechat.ChatRequest`, ``headers`` and ``query`` are those of the
-    HTTP request, and ``path_params`` what the path of the route names.
+    The server makes it and gives it to the agent. ``identity`` is what ``authorize`` returned: without authentication
+    an ``Identity`` whose subject is empty. It is ``None`` only if no server made the turn. ``request`` is the parsed
+    :class:`~usechat.ChatRequest`, ``headers`` and ``query`` are those of the HTTP request, and ``path_params`` what the
+    path of the route names.
 
     ``messages``, ``body``, ``headers`` and ``query`` are untrusted client input. ``tool_outputs`` and ``approvals``
     were checked: each answers a call that was open. ``send`` and ``emit`` may be called from any thread; everything
@@ -137,7 +140,7 @@ class Turn:
         self.request = request
         """The chat request as it was parsed."""
         self.identity = identity
-        """Who asks, as ``authorize`` returned it; ``None`` without authentication."""
+        """Who asks, as ``authorize`` returned it; without authentication the subject is empty."""
         self.headers = headers
         """The headers of the request; their names are found in any case."""
         self.path_params = path_params
@@ -253,7 +256,7 @@ class TurnContext:
     the loop's thread.
     """
 
-    __slots__ = ("_observer", "_outlet", "send", "states", "threads", "turn")
+    __slots__ = ("_observer", "_outlet", "ask", "send", "states", "threads", "turn")
 
     def __init__(
         self,
@@ -270,6 +273,8 @@ class TurnContext:
         """Where plain functions and generators answer."""
         self.states: PausedStates = MemoryStates()
         """Where agents that pause keep their states; a run puts its store here."""
+        self.ask: Ask | None = None
+        """Asks the page while the turn runs; call it in ``loop``. A source that can wait for the answer sets it."""
         self._outlet = outlet = _Outlet()
         self.turn = Turn(
             request,
@@ -287,6 +292,15 @@ class TurnContext:
     def write(self) -> Write:
         """The function that writes a part at once, for the loop's own thread; it tells whether to yield to the loop."""
         return self._outlet.write
+
+    def relay(self, part: Part) -> bool | None:
+        """Write a part wherever the parts of this turn go now. For other contexts, which may outlive a connection."""
+        return self._outlet.write(part)
+
+    @property
+    def loop(self) -> asyncio.AbstractEventLoop:
+        """The event loop of the turn."""
+        return self._outlet.loop
 
     @property
     def stopped(self) -> bool:

@@ -1,4 +1,4 @@
-"""TypeScript types of what an agent says, for ``useChat<ChatMessage>()``: its tools, data parts and metadata.
+"""TypeScript types of an agent's tools, data parts and metadata, for ``useChat<ChatMessage>()``.
 
 `usechat types my_app:agent -o chat-types.ts` writes them. The tools of an agent are found in it if its adapter can
 describe them (``tools_of`` in the adapter's module). Everything else is registered where the agent is defined, with
@@ -6,6 +6,7 @@ describe them (``tools_of`` in the adapter's module). Everything else is registe
 libraries knows, or a JSON schema.
 """
 
+import functools
 import json
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -196,14 +197,22 @@ def _schema_of(described: Described, place: str, *, is_sent: bool) -> tuple[Sche
         return described, False
     try:
         if _is_pydantic(described):
-            from pydantic import TypeAdapter
-
-            mode: Literal["serialization", "validation"] = "serialization" if is_sent else "validation"
-            return TypeAdapter(described).json_schema(mode=mode), is_sent
+            return _pydantic_schema(described, is_sent=is_sent), is_sent
         omits = getattr(getattr(described, "__struct_config__", None), "omit_defaults", False)
-        return msgspec.json.schema(described), is_sent and not omits
+        hook = functools.partial(_pydantic_schema, is_sent=is_sent)
+        return msgspec.json.schema(described, schema_hook=hook), is_sent and not omits
     except Exception as error:  # whatever a library says about a type that it cannot describe
         raise InvalidSetting(f"{place} cannot be described: {error}") from error
+
+
+def _pydantic_schema(kind: Any, *, is_sent: bool) -> dict[str, Any]:
+    """Return the JSON schema of a pydantic type; msgspec asks for those in its own types."""
+    if not _is_pydantic(kind):
+        raise TypeError(f"neither msgspec nor pydantic knows {kind}")
+    from pydantic import TypeAdapter
+
+    mode: Literal["serialization", "validation"] = "serialization" if is_sent else "validation"
+    return TypeAdapter(kind).json_schema(mode=mode)
 
 
 def _is_pydantic(kind: Any) -> bool:
@@ -215,6 +224,7 @@ class _Document:
 
     def __init__(self, writer: _TypeWriter, root: Schema, has_all_fields: bool) -> None:
         self._writer = writer
+        self._root = root
         self._definitions: Mapping[str, Any] = root.get("$defs") or root.get("definitions") or {}
         self._has_all_fields = has_all_fields
 
@@ -222,6 +232,9 @@ class _Document:
         """Return the TypeScript of a part of the schema."""
         if not isinstance(schema, Mapping):
             return "never" if schema is False else "unknown"
+        if "$defs" in schema and schema is not self._root:  # a pydantic type in one of msgspec
+            inner = {**schema, "$defs": {**self._definitions, **schema["$defs"]}}
+            return _Document(self._writer, inner, self._has_all_fields).text(inner)
         if "$ref" in schema:
             return self._reference(str(schema["$ref"]).rpartition("/")[2])
         if "const" in schema:

@@ -19,11 +19,12 @@ from collections import OrderedDict
 from collections.abc import AsyncGenerator, Callable
 from typing import Final, Generic, TypeAlias, TypeVar
 
-from usechat.errors import LocalProtocolError, PublicError
+from usechat.errors import LocalProtocolError, PublicError, StreamFailed
+from usechat.protocol.parts import Part
 from usechat.protocol.request import ApprovalAnswer, ToolOutput
 from usechat.turn import Turn, TurnContext, current_context
 
-__all__ = ["PAUSE_IS_GONE", "WAIT_SECONDS", "Answer", "WaitingTask", "WaitingTasks"]
+__all__ = ["PAUSE_IS_GONE", "WAIT_SECONDS", "Answer", "WaitingTask", "WaitingTasks", "has_answers"]
 
 PAUSE_IS_GONE: Final = "This request is no longer waiting for an answer. Please ask again."
 WAIT_SECONDS: Final = 3600.0
@@ -31,6 +32,8 @@ WAIT_SECONDS: Final = 3600.0
 _MOST_WAITING: Final = 1000
 _AHEAD: Final = 256
 """How many events a task may be ahead of its reader."""
+_MOST_KEPT: Final = 10_000
+"""How many parts a task may send between two turns."""
 
 Event = TypeVar("Event")
 Answer: TypeAlias = ApprovalAnswer | ToolOutput | None
@@ -40,19 +43,33 @@ Answer: TypeAlias = ApprovalAnswer | ToolOutput | None
 class _Ended:
     """The last entry of a queue: how the task ended."""
 
-    def __init__(self, error: Exception | None) -> None:
+    def __init__(self, error: BaseException | None) -> None:
         self.error = error
+
+
+def has_answers(turn: Turn) -> bool:
+    """Tell whether a turn brings any answer of the page."""
+    return bool(turn.approvals or turn.tool_outputs)
 
 
 class WaitingTask(Generic[Event]):
     """A task that gives events, and may ask for answers meanwhile. One turn at a time reads it.
 
-    ``start`` makes the events; it gets this object, for :meth:`ask`.
+    ``start`` makes the events; it gets this object, for :meth:`ask`. A turn ends ``settle_seconds`` after the last
+    question, so that questions that are asked in parallel reach the page together.
     """
 
-    def __init__(self, start: "Callable[[WaitingTask[Event]], AsyncGenerator[Event]]") -> None:
+    def __init__(
+        self, start: "Callable[[WaitingTask[Event]], AsyncGenerator[Event]]", *, settle_seconds: float = 0
+    ) -> None:
         self._queue: asyncio.Queue[Event | _Ended] = asyncio.Queue(_AHEAD)
+        self._settle_seconds = settle_seconds
         self._asked: dict[str, asyncio.Future[Answer]] = {}
+        self._shown: frozenset[str] = frozenset()
+        """The questions that the page has."""
+        self._kept: list[Part] = []
+        """What was sent between two turns."""
+        self._is_cancelled = False
         self._context = _context_here()
         self._task = asyncio.create_task(self._run(start), name="usechat waiting task")
 
@@ -61,28 +78,54 @@ class WaitingTask(Generic[Event]):
         """Whether the task waits for answers, and everything that it said before was read."""
         return bool(self._asked) and self._queue.empty() and not self._task.done()
 
+    @property
+    def is_over(self) -> bool:
+        """Whether the task has ended, or was cancelled."""
+        return self._is_cancelled or self._task.done()
+
+    @property
+    def has_asked(self) -> bool:
+        """Whether a question has no answer yet."""
+        return bool(self._asked)
+
     async def ask(self, call_id: str, question: Event) -> Answer:
         """Give an event that asks the page about a call, and wait for the answer of a later turn."""
         answer: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
         self._asked[call_id] = answer
-        await self.send(question)
-        return await answer
+        try:
+            await self.send(question)
+            return await answer
+        finally:
+            self._asked.pop(call_id, None)
 
     async def send(self, event: Event) -> None:
         """Give an event, from code that the framework calls."""
         await self._queue.put(event)
 
     def answer(self, turn: Turn) -> None:
-        """Hand the answers of a turn to those who asked, and send to that turn from now on."""
+        """Pass the answers of a turn to the code that asked, and send events to that turn from now on."""
         context = _context_here()
         if self._context is not None and context is not None:
-            self._context.connect(context.send)
+            kept, self._kept = self._kept, []
+            for part in kept:
+                context.send(part)
+            self._context.connect(context.relay)
+            self._context.ask = context.ask or self._context.ask
         given: dict[str | None, Answer] = {answer.tool_call_id: answer for answer in turn.approvals}
         given |= {output.tool_call_id: output for output in turn.tool_outputs}
-        for call_id, asked in self._asked.items():
-            if not asked.done():
-                asked.set_result(given.get(call_id))
-        self._asked = {}
+        for call_id in self._shown & self._asked.keys():
+            _settle(self._asked.pop(call_id), given.get(call_id))
+
+    def pause(self, *, keeps_parts: bool) -> None:
+        """Note that the turn ends; keep what is sent from now on for the turn that brings the answers, if told so."""
+        self._shown = frozenset(self._asked)
+        if keeps_parts and self._context is not None:
+            self._context.connect(self._keep)
+
+    def _keep(self, part: Part) -> None:
+        self._kept.append(part)
+        if len(self._kept) > _MOST_KEPT:
+            self._task.cancel()
 
     async def events(self) -> AsyncGenerator[Event]:
         """Yield events until the task waits for answers, or has ended; raise what it raised."""
@@ -94,24 +137,38 @@ class WaitingTask(Generic[Event]):
                 return
             yield event
             if self._asked and self._queue.empty():
-                await asyncio.sleep(0)  # parallel calls ask one after the other
+                await asyncio.sleep(self._settle_seconds)  # parallel calls ask one after the other
                 if self.is_waiting:
                     return
 
     async def cancel(self) -> None:
-        """Cancel the task, and wait until it has ended."""
+        """Cancel the task, and wait until it has ended. Questions without an answer get ``None``."""
+        self._is_cancelled = True
+        for asked in self._asked.values():  # also of other tasks, such as that of an MCP session
+            _settle(asked, None)
+        if self._context is not None and not self._task.done():
+            self._context.stop()
         self._task.cancel()
         await asyncio.wait([self._task])
 
     async def _run(self, start: "Callable[[WaitingTask[Event]], AsyncGenerator[Event]]") -> None:
-        error: Exception | None = None
+        error: BaseException | None = None
         try:
             async with contextlib.aclosing(start(self)) as events:
                 async for event in events:
                     await self._queue.put(event)
-        except Exception as raised:
+        except asyncio.CancelledError:
+            if self._is_cancelled:
+                raise
+            error = StreamFailed("the task of the agent was cancelled")
+        except BaseException as raised:  # SystemExit, too: it must not leave the event loop
             error = raised
         await self._queue.put(_Ended(error))
+
+
+def _settle(asked: "asyncio.Future[Answer]", answer: Answer) -> None:
+    if not asked.done():
+        asked.set_result(answer)
 
 
 def _context_here() -> TurnContext | None:
@@ -124,12 +181,25 @@ def _context_here() -> TurnContext | None:
 class WaitingTasks(Generic[Event]):
     """The tasks of one source that wait in this process, by the handle of their chat.
 
-    When too many wait, the oldest is cancelled.
+    When too many wait, the oldest is cancelled. ``is_answer`` tells whether a turn answers what these tasks ask.
+    ``keeps_parts`` keeps what is sent between two turns for the second one, for tasks that send parts on their own;
+    where the reader makes parts of the events, those at the turn's end would be kept, too.
     """
 
-    def __init__(self, *, seconds: float = WAIT_SECONDS, maximum: int = _MOST_WAITING) -> None:
+    def __init__(
+        self,
+        *,
+        seconds: float = WAIT_SECONDS,
+        maximum: int = _MOST_WAITING,
+        settle_seconds: float = 0,
+        keeps_parts: bool = False,
+        is_answer: Callable[[Turn], bool] = has_answers,
+    ) -> None:
         self._seconds = seconds
         self._maximum = maximum
+        self._settle_seconds = settle_seconds
+        self._keeps_parts = keeps_parts
+        self._is_answer = is_answer
         self._waiting: OrderedDict[str, tuple[WaitingTask[Event], asyncio.TimerHandle]] = OrderedDict()
         self._cancelling: set[asyncio.Task[None]] = set()
 
@@ -141,14 +211,14 @@ class WaitingTasks(Generic[Event]):
         Raises :class:`~usechat.errors.PublicError` if the turn brings answers and no task waits for them.
         """
         task = self._take(handle)
-        if turn.approvals or turn.tool_outputs:
+        if self._is_answer(turn):
             if task is None:
                 raise PublicError(PAUSE_IS_GONE)
             task.answer(turn)
         else:
             if task is not None:
                 await task.cancel()
-            task = WaitingTask(start)
+            task = WaitingTask(start, settle_seconds=self._settle_seconds)
         try:
             async with contextlib.aclosing(task.events()) as events:
                 async for event in events:
@@ -171,6 +241,7 @@ class WaitingTasks(Generic[Event]):
         return found[0]
 
     def _keep(self, handle: str, task: WaitingTask[Event]) -> None:
+        task.pause(keeps_parts=self._keeps_parts)
         timer = asyncio.get_running_loop().call_later(self._seconds, self._forget, handle)
         self._waiting[handle] = task, timer
         if len(self._waiting) > self._maximum:

@@ -76,7 +76,7 @@ class Framework(msgspec.Struct, frozen=True):
     failed_tool: str = "output-error"
     """The state of a failed tool's call on the page, if the failure ends the turn."""
     not_played: frozenset[str] = frozenset()
-    """The scripts that are not tested with it."""
+    """The scripts that are not tested with it; a sentence of `limits` may say why."""
     tells_reasons: bool = True
     """Whether the model is told why a person denied a call."""
     tool_prefix: str = ""

@@ -25,9 +25,8 @@ def _tool(name: str, parameter: str, run: Callable[[str], Any]) -> Any:
     return tool(name, name, {parameter: str})(call)
 
 
-@contextmanager
-def make(model: ScriptedModel, api: Api, deeds: Deeds) -> Iterator[Any]:
-    assert api == "anthropic"
+def mcp_server(deeds: Deeds) -> Any:
+    """Return an MCP server with the tools of the scripts."""
 
     @tool("slow", "slow", {"task": str})  # type: ignore[untyped-decorator]
     async def slow(given: dict[str, Any]) -> dict[str, Any]:
@@ -40,12 +39,21 @@ def make(model: ScriptedModel, api: Api, deeds: Deeds) -> Iterator[Any]:
         slow,
         _tool("delete", "path", deeds.delete),
     ]
+    return create_sdk_mcp_server(SERVER, tools=tools)
+
+
+ALLOWED = [f"{PREFIX}{name}" for name in ("weather", "clock", "broken", "slow")]
+
+
+@contextmanager
+def make(model: ScriptedModel, api: Api, deeds: Deeds) -> Iterator[Any]:
+    assert api == "anthropic"
     with tempfile.TemporaryDirectory(prefix="usechat-claude-", ignore_cleanup_errors=True) as home:
         yield ClaudeAgentOptions(
             model="claude-sonnet-4-5",
             system_prompt=INSTRUCTIONS,
-            mcp_servers={SERVER: create_sdk_mcp_server(SERVER, tools=tools)},
-            allowed_tools=[f"{PREFIX}{name}" for name in ("weather", "clock", "broken", "slow")],
+            mcp_servers={SERVER: mcp_server(deeds)},
+            allowed_tools=ALLOWED,
             tools=[],
             thinking={"type": "disabled"},  # the model would insist on it, and most scripts have none
             setting_sources=[],

@@ -3,6 +3,7 @@
 from importlib.util import find_spec
 
 _NEEDS = {
+    "mcp": ["test_elicitation.py"],
     "agents": [
         "test_openai_agents.py",
         "test_openai_agents_pauses.py",

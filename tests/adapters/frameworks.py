@@ -5,10 +5,10 @@ from typing import Final
 from tests.adapters.agents import Framework
 
 _RAISES: Final = (
-    "Without `ToolErrorMiddleware` a tool that raises ends the turn, as LangGraph lets exceptions pass; the page shows"
-    " the call as failed."
+    "LangGraph does not catch the exception of a tool unless you add `ToolErrorMiddleware`, so the turn ends. The page"
+    " shows the call as failed."
 )
-_NEEDS_MEMORY: Final = "Needs a checkpointer, which keeps the paused state."
+_NEEDS_MEMORY: Final = "Needs a checkpointer to store the paused state."
 
 FRAMEWORKS: Final = (
     Framework(
@@ -42,9 +42,9 @@ FRAMEWORKS: Final = (
         factory="openai_agents_agent:make",
         apis=("responses", "chat"),
         limits={
-            "client tool": "The SDK has no tools that run elsewhere.",
-            "an answer that is cut off": "With Responses the SDK takes it for a failure; with Chat Completions for a"
-            " complete answer.",
+            "client tool": "The SDK has no client tools.",
+            "an answer that is cut off": "With Responses the SDK reports a failure. With Chat Completions the answer"
+            " looks complete.",
         },
     ),
 )

@@ -4,20 +4,30 @@ from typing import Final
 
 from tests.adapters.agents import Framework
 
-_SUB_AGENT: Final = "The text of an agent that a tool asks is the result of that tool; it is not streamed."
+_SUB_AGENT: Final = "The text of an agent that a tool runs is the result of the tool call. It is not streamed."
 _RAISES: Final = (
-    "A tool that raises ends the turn, as the framework lets exceptions pass; the page shows the call as failed."
+    "The framework does not catch the exception of a tool, so the turn ends. The page shows the call as failed."
 )
 _AG_UI_RAISES: Final = (
-    "AG-UI has no event for a tool that failed: the page shows the agent's text as its result. An agent of Pydantic AI"
-    " also ends the turn."
+    "AG-UI has no event for a failed tool: the page shows the agent's text as the result. With a Pydantic AI agent the"
+    " turn also ends."
 )
-_CUT_OFF: Final = "The framework does not tell that an answer was cut off; it looks complete."
-_NOT_PASSED_ON: Final = "The framework does not pass the calls on that a provider runs itself; the page shows the text."
+_CUT_OFF: Final = "The framework does not report that the answer was cut off. It looks complete."
+_NOT_PASSED_ON: Final = "The framework does not report calls that the provider runs. The page shows only the text."
+_NOT_PASSED_ON_BY_ADK: Final = (
+    "With Anthropic models the framework does not report calls that the provider runs. The page shows only the text."
+)
 _AG_UI_MCP: Final = (
-    "AG-UI has no name for the server: the page shows the call as Pydantic AI names it, with the tool in its input."
+    "AG-UI has no field for the server: the page shows the name that Pydantic AI uses, with the tool in the input."
 )
-_CLAUDE_CONTINUES: Final = "Claude Code asks the model to continue, so the answer is completed."
+_CLAUDE_CONTINUES: Final = "Claude Code asks the model to continue, so the answer becomes complete."
+_CLAUDE_LIMITS: Final = {
+    "model failure in mid-stream": _CLAUDE_CONTINUES,
+    "two approvals in reverse order": "Claude Code asks about one call at a time, in order: the second approval is"
+    " requested when the first is answered. Both answers reach their calls.",
+    "client tool": "Not tested: Claude Code has no client tools. It runs every tool itself or in an MCP server.",
+    "sub-agent": "Not tested with Claude Code itself, only with lists of its messages: a separate lane.",
+}
 _CLAUDE_NOT_PLAYED: Final = frozenset(
     {
         "a tool that the provider runs",
@@ -27,14 +37,16 @@ _CLAUDE_NOT_PLAYED: Final = frozenset(
         "sub-agent",
     }
 )
-_A2A_TOOLS: Final = "A2A has no events for the tools of an agent: they run, and the page shows the text."
-_A2A_REMEMBERS: Final = "A2A cannot remove messages from a context: the agent also remembers what was replaced."
-_A2A_ASKS: Final = "A2A has no approvals: an agent asks with `INPUT_REQUIRED`, which is a question."
-_NO_APPROVALS: Final = "The adapter has no approvals: the tool runs without asking."
+_A2A_TOOLS: Final = "A2A has no events for tools. The tools run, but the page shows only the text."
+_A2A_REMEMBERS: Final = "A2A cannot remove messages from a context, so the agent also remembers the old version."
+_A2A_ASKS: Final = "A2A has no approvals. An agent asks a question with `INPUT_REQUIRED`."
+_WHOLE_INPUT: Final = "The input is not streamed: the page shows it when it is complete."
+_NO_APPROVALS: Final = "The adapter has no approvals: the tool runs immediately."
+_THREAD: Final = "A tool runs in a thread, which cannot be cancelled. The page does not wait for it."
 _CHAT_COMPLETIONS: Final = frozenset(
     {"reasoning", "a tool that the provider runs", "a tool of an MCP server that the provider calls"}
 )
-"""Scripts that a framework does not play which is tested with OpenAI Chat Completions alone."""
+"""Scripts that are not run with a framework that is tested with OpenAI Chat Completions only."""
 _APPROVALS: Final = ("approval", "denial", "two approvals in reverse order", "a new message while an approval waits")
 _PROVIDED: Final = {
     "a tool that the provider runs": _NOT_PASSED_ON,
@@ -45,6 +57,13 @@ _AG_UI_LIMITS: Final = {
     "an answer that is cut off": _CUT_OFF,
     "tool failure": _AG_UI_RAISES,
     "sub-agent": _SUB_AGENT,
+}
+_AGNO_LIMITS: Final = {
+    **_PROVIDED,
+    "streamed tool input": _WHOLE_INPUT,
+    "an answer that is cut off": _CUT_OFF,
+    "sub-agent": f"{_SUB_AGENT} Agno can pass on the events of an agent that a generator tool yields; this is not"
+    " tested.",
 }
 
 RECORDED_FRAMEWORKS: Final = (
@@ -58,10 +77,10 @@ RECORDED_FRAMEWORKS: Final = (
         limits={
             "streamed tool input": _A2A_TOOLS,
             "two parallel tools": _A2A_TOOLS,
-            "tool failure": "A tool that raises fails the task of this agent, and so the turn.",
+            "tool failure": "An exception in a tool fails the task of this agent, so the turn fails.",
             "regenerate": _A2A_REMEMBERS,
             "edit": _A2A_REMEMBERS,
-            "client tool": "A2A has no tools of the page: an agent asks with `INPUT_REQUIRED`, which is a question.",
+            "client tool": "A2A has no client tools. An agent asks a question with `INPUT_REQUIRED`.",
             **dict.fromkeys(_APPROVALS, _A2A_ASKS),
         },
         failed_tool="",
@@ -94,7 +113,7 @@ RECORDED_FRAMEWORKS: Final = (
         factory="agno_agent:with_memory",
         adapter="agno:AgnoAdapter",
         apis=("chat", "anthropic"),
-        limits={**_PROVIDED, "an answer that is cut off": _CUT_OFF, "sub-agent": _SUB_AGENT},
+        limits=_AGNO_LIMITS,
     ),
     Framework(
         name="Agno without memory",
@@ -102,7 +121,7 @@ RECORDED_FRAMEWORKS: Final = (
         factory="agno_agent:without_memory",
         adapter="agno:AgnoAdapter",
         apis=("chat", "anthropic"),
-        limits={**_PROVIDED, "an answer that is cut off": _CUT_OFF, "sub-agent": _SUB_AGENT},
+        limits=_AGNO_LIMITS,
     ),
     Framework(
         name="Claude Agent SDK",
@@ -111,9 +130,39 @@ RECORDED_FRAMEWORKS: Final = (
         not_played=_CLAUDE_NOT_PLAYED,
         adapter="claude:ClaudeAdapter",
         apis=("anthropic",),
-        limits={"model failure in mid-stream": _CLAUDE_CONTINUES},
+        limits=_CLAUDE_LIMITS,
         tool_prefix="mcp__demo__",
         asks_one_by_one=True,
+    ),
+    Framework(
+        name="CrewAI",
+        page="crewai",
+        factory="crewai_agent:make",
+        adapter="crewai:CrewAiAdapter",
+        apis=("chat", "anthropic"),
+        with_every_client=False,
+        limits={
+            "stop in a tool": _THREAD,
+            **dict.fromkeys(_APPROVALS, _NO_APPROVALS),
+        },
+        not_played=_CHAT_COMPLETIONS | {"client tool", "file"},
+        environment="crewai",
+    ),
+    Framework(
+        name="CrewAI with Responses",
+        page="crewai",
+        factory="crewai_agent:make",
+        adapter="crewai:CrewAiAdapter",
+        apis=("responses",),
+        with_every_client=False,
+        limits={
+            "an answer that is cut off": _CUT_OFF,
+            "stop in a tool": _THREAD,
+            **dict.fromkeys(_APPROVALS, _NO_APPROVALS),
+        },
+        not_played=_CHAT_COMPLETIONS
+        | {"client tool", "file", "model failure in mid-stream", "stop in text", "streamed tool input"},
+        environment="crewai",
     ),
     Framework(
         name="DSPy",
@@ -123,10 +172,10 @@ RECORDED_FRAMEWORKS: Final = (
         apis=("chat",),
         with_every_client=False,
         limits={
-            "streamed tool input": "The page shows the whole input when the tool is called.",
-            "two parallel tools": "`ReAct` calls one tool after the other.",
+            "streamed tool input": _WHOLE_INPUT,
+            "two parallel tools": "`ReAct` calls one tool at a time.",
             "an answer that is cut off": _CUT_OFF,
-            "three turns": "The history has texts alone: the results of tools of earlier turns are left out.",
+            "three turns": "The history contains only text. Tool results of earlier turns are not in it.",
             **dict.fromkeys(_APPROVALS, _NO_APPROVALS),
         },
         not_played=_CHAT_COMPLETIONS | {"client tool", "sub-agent", "file"},
@@ -138,7 +187,11 @@ RECORDED_FRAMEWORKS: Final = (
         factory="google_adk_agent:make",
         adapter="google_adk:GoogleAdkAdapter",
         apis=("anthropic",),
-        limits={**_PROVIDED, "tool failure": _RAISES, "sub-agent": _SUB_AGENT},
+        limits={
+            **dict.fromkeys(_PROVIDED, _NOT_PASSED_ON_BY_ADK),
+            "tool failure": _RAISES,
+            "sub-agent": _SUB_AGENT,
+        },
         tells_reasons=False,
     ),
     Framework(
@@ -177,7 +230,7 @@ RECORDED_FRAMEWORKS: Final = (
         with_every_client=False,
         limits={
             "an answer that is cut off": _CUT_OFF,
-            "stop in a tool": "A tool runs in a thread, which nothing can end; the page does not wait for it.",
+            "stop in a tool": _THREAD,
             **dict.fromkeys(_APPROVALS, _NO_APPROVALS),
         },
         not_played=_CHAT_COMPLETIONS | {"client tool", "sub-agent", "file"},
@@ -200,9 +253,10 @@ RECORDED_FRAMEWORKS: Final = (
         adapter="agent_framework:AgentFrameworkAdapter",
         apis=("responses", "chat"),
         limits={
-            "a tool of an MCP server that the provider calls": "The page shows the call without its input, which the"
-            " framework does not tell.",
-            "sub-agent": _SUB_AGENT,
+            "a tool of an MCP server that the provider calls": "The framework does not report the input, so"
+            " the page shows the call without it.",
+            "sub-agent": f"{_SUB_AGENT} The framework can pass it on (`stream_callback` of `as_tool`), but the adapter"
+            " does not use that.",
         },
         tells_reasons=False,
     ),

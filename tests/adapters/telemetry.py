@@ -81,6 +81,7 @@ def check_turn(framework: Framework) -> None:
     ):
         answer = client.ask("How is the weather?")
     asked = len(model.requests)
+    assert model.refusals == []
     assert answer.text == "It is 21 °C."
     [exchange] = answer.exchanges
     span = traced.span("invoke_agent")
@@ -107,6 +108,7 @@ def check_failed_turn(framework: Framework) -> None:
         AgentClient(ChatApp(agent, observer=traced.observer)) as client,
     ):
         assert isinstance(client.ask("Hi.").error, StreamFailed)
+    assert model.refusals == []
     span = traced.span("invoke_agent")
     assert span.attributes["error.type"]
     assert (span.status.status_code.name, "secret" in str(span.to_json())) == ("ERROR", False)

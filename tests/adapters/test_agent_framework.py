@@ -127,7 +127,7 @@ def test_calls_that_wait_are_asked_about_and_those_beside_them_wait_too() -> Non
     calls = update(call('{"city": "Paris"}'), call("{}", call_id="c2", name="clock"), reason="tool_calls")
     assert said(calls, asked)[-3:] == [
         ApprovalRequest("approval-c1", "c1"),
-        ToolResult("c2", "Waits for the approvals beside it.", preliminary=True),
+        ToolResult("c2", "Waits for the other approvals of this answer.", preliminary=True),
         conversation.finish(None, None),
     ]
 

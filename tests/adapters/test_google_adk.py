@@ -21,6 +21,7 @@ from usechat.parts import (
     Text,
     ToolCall,
     ToolDenied,
+    ToolError,
     ToolInputDelta,
     ToolInputStart,
     ToolResult,
@@ -68,6 +69,20 @@ def test_a_text_that_was_not_streamed_is_sent() -> None:
     assert said(event({"text": "Hello"})) == [Step(), Text("Hello"), Finish()]
 
 
+def test_an_answer_of_an_agent_with_a_schema_is_text_and_data() -> None:
+    whole = event({"text": "Hm.", "thought": True}, {"text": '{"city": "Paris"}'})
+    events = [event({"text": '{"city":'}, partial=True), event({"text": ' "Paris"}'}, partial=True), whole]
+    pieces = [Text('{"city":'), Text(' "Paris"}')]
+    assert said(*events, structured={"assistant"}) == [Step(), *pieces, Data("output", {"city": "Paris"}), Finish()]
+    assert said(*events, structured={"other"}) == [Step(), *pieces, Finish()]
+    assert said(event({"text": "Paris"}), structured={"assistant"}) == [Step(), Text("Paris"), Finish()]
+    beside_a_call = event({"text": "1"}, call(args={"city": "Paris"}))
+    assert said(beside_a_call, structured={"assistant"})[1:-1] == [
+        Text("1"),
+        ToolCall("c1", "weather", {"city": "Paris"}),
+    ]
+
+
 def test_plain_arguments_are_streamed_as_json() -> None:
     events = [
         event(call(will_continue=True), partial=True),
@@ -96,6 +111,56 @@ def test_a_result_follows_its_call_and_begins_no_step(value: Any, output: Any) -
         ToolResult("c1", output),
         Step(),
         Text("Hello"),
+        Finish(),
+    ]
+
+
+def code(text: str, code_id: str | None = None) -> dict[str, Any]:
+    return {"executable_code": {"$type": "ExecutableCode", "code": text, "language": "PYTHON", "id": code_id}}
+
+
+def ran(output: str, code_id: str | None = None, outcome: str = "OUTCOME_OK") -> dict[str, Any]:
+    result = {"$type": "CodeExecutionResult", "output": output, "outcome": outcome, "id": code_id}
+    return {"code_execution_result": result}
+
+
+def code_call(call_id: str, text: str) -> ToolCall:
+    return ToolCall(call_id, "code_execution", {"language": "PYTHON", "code": text}, provider_executed=True)
+
+
+def test_code_that_the_provider_runs_is_a_call_in_its_place_and_its_repetition_left_out() -> None:
+    found = [{"text": "Let me count. "}, code("1+1"), ran("2"), {"text": "Two."}]
+    shown = [
+        Step(),
+        Text("Let me count. "),
+        code_call("i1-code-1", "1+1"),
+        ToolResult("i1-code-1", "2", provider_executed=True),
+        Text("Two."),
+        Finish(),
+    ]
+    assert said(*(event(part, partial=True) for part in found), event(*found)) == shown
+    assert said(event(*found)) == shown
+
+
+def test_results_of_code_are_found_by_their_ids_and_failures_are_shown_without_their_text() -> None:
+    whole = event(code("a", "k1"), code("b", "k2"), ran("B", "k2"), ran("secret", "k1", "OUTCOME_FAILED"))
+    assert said(whole)[1:-1] == [
+        code_call("k1", "a"),
+        code_call("k2", "b"),
+        ToolResult("k2", "B", provider_executed=True),
+        ToolError("k1", conversation.TOOL_FAILED, provider_executed=True),
+    ]
+
+
+def test_code_that_an_executor_runs_has_its_result_in_an_event_that_begins_no_step() -> None:
+    written = event({"text": "```1+1```"}, partial=True)
+    assert said(written, event(code("1+1")), event(ran("2"), id="e2"), event({"text": "Two."}, id="e3")) == [
+        Step(),
+        Text("```1+1```"),
+        code_call("i1-code-1", "1+1"),
+        ToolResult("i1-code-1", "2", provider_executed=True),
+        Step(),
+        Text("Two."),
         Finish(),
     ]
 

@@ -26,6 +26,7 @@ ON_USE = [
     ("agent_framework", "agent_framework", "agent-framework"),
     ("agno", "agno.agent", "agno"),
     ("claude", "claude_agent_sdk", "claude"),
+    ("crewai", "crewai", "crewai"),
     ("dspy", "dspy", "dspy"),
     ("google_adk", "google.adk.agents", "google-adk"),
     ("llama_index", "workflows", "llama-index"),

@@ -34,3 +34,4 @@ def test_the_code_of_the_page_answers(monkeypatch: pytest.MonkeyPatch) -> None:
             exec(compile(block, str(PAGE), "exec"), names)
         with AgentClient(names["agent"]) as client:
             assert client.ask("Hi.").text == "Hello."
+        assert model.refusals == []

@@ -44,6 +44,7 @@ def output_of(answer: Any) -> list[Any]:
 def test_the_output_of_pydantic_ai_is_data() -> None:
     with ScriptedModel([ModelAnswer(calls=[ModelCall("final_result", PARIS)])]) as model:
         answer = asked(Agent(pydantic_ai_agent.chat_model(model, "chat"), output_type=City))
+        assert model.refusals == []
     assert output_of(answer) == [PARIS]
 
 
@@ -51,6 +52,7 @@ def test_the_output_of_openai_agents_is_data_and_its_text_is_shown() -> None:
     with ScriptedModel(['{"city":"Paris"}']) as model:
         chat_model = openai_agents_agent.chat_model(model, "responses")
         answer = asked(OpenAIAgent(name="assistant", model=chat_model, output_type=City))
+        assert model.refusals == []
     assert (output_of(answer), answer.text) == ([PARIS], '{"city":"Paris"}')
 
 
@@ -59,6 +61,7 @@ def test_the_output_of_a_langchain_agent_is_data() -> None:
     with ScriptedModel(script) as model:
         chat_model = langgraph_agent.chat_model(model, "chat")
         answer = asked(create_agent(chat_model, [], response_format=ToolStrategy(City)))
+        assert model.refusals == []
     assert (output_of(answer), answer.text) == ([PARIS], "I know. ")
 
 
@@ -67,6 +70,7 @@ def test_an_agent_that_takes_over_from_another_has_a_step_and_a_label() -> None:
         chat_model = openai_agents_agent.chat_model(model, "responses")
         expert: OpenAIAgent[Any] = OpenAIAgent(name="expert", model=chat_model)
         answer = asked(OpenAIAgent(name="clerk", model=chat_model, handoffs=[expert]))
+        assert model.refusals == []
     kinds = [part["type"] for part in answer.message.parts]
     assert kinds == ["step-start", "tool-transfer_to_expert", "step-start", "data-agent", "text"]
     assert (answer.message.data["agent"], answer.text) == ([{"name": "expert"}], "Owls see well.")
@@ -81,6 +85,7 @@ def test_what_a_tool_of_a_graph_writes_to_the_stream_is_data() -> None:
 
     with ScriptedModel([ModelAnswer(calls=[ModelCall("weather", PARIS)]), "Sunny."]) as model:
         answer = asked(create_agent(langgraph_agent.chat_model(model, "chat"), [weather]))
+        assert model.refusals == []
     assert answer.message is not None
     assert answer.message.data["custom"] == [{"looking at": "Paris"}]
 
@@ -95,6 +100,7 @@ class Telling(Deeds):
 def test_what_a_tool_emits_is_data(framework: Framework) -> None:
     with ScriptedModel([ModelAnswer(calls=[ModelCall("weather", PARIS)]), "Sunny."]) as model:
         answer = asked(framework.make(model, framework.apis[0], Telling()))
+        assert model.refusals == []
     assert answer.message is not None
     assert answer.message.data["progress"] == [PARIS]
 
@@ -131,6 +137,7 @@ def test_a_sub_agent_that_calls_tools_has_one_label_and_each_call_once(make: Any
     ]
     with ScriptedModel(script) as model:
         answer = asked(make(model))
+        assert model.refusals == []
     assert answer.message.data["agent"] == [{"name": "researcher"}]
     assert [(tool.name, tool.state) for tool in answer.tools] == [
         ("research", "output-available"),

@@ -27,4 +27,5 @@ def test_the_own_spans_of_pydantic_ai_are_below_that_of_the_turn() -> None:
         agent.instrument = InstrumentationSettings(tracer_provider=traced.provider)
         with AgentClient(ChatApp(agent, observer=traced.observer)) as client:
             client.ask("Hi.")
+        assert model.refusals == []
     assert "invoke_agent assistant" in traced.ancestors("chat ")

@@ -10,6 +10,7 @@ import socket
 import sqlite3
 import tempfile
 import threading
+import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -202,6 +203,13 @@ class DyingServer:
         """What it has saved for certain, the last one at the end."""
         file = Path(f"{self.path}.saved")
         return [json.loads(line) for line in file.read_text().splitlines()] if file.exists() else []
+
+    def claimed_for(self) -> float:
+        """Return for how many seconds the chat is claimed still."""
+        with sqlite3.connect(self.path) as connection:
+            [(expires,)] = connection.execute("SELECT expires FROM usechat_claims").fetchall()
+        connection.close()
+        return float(expires) - time.time()
 
     def expire(self) -> None:
         """Do as if the lease time was over."""

@@ -1,3 +1,4 @@
+import math
 from typing import Any
 
 import pytest
@@ -30,6 +31,9 @@ def test_the_least_document_is_a_chat() -> None:
         (b"{", "not an exported chat"),
         (b"[" * 100_000, "not an exported chat"),
         (b"[]", "not an exported chat"),
+        (b'{"id":"c1","messages":[],"createdAt":NaN}', "NaN is not a JSON value"),
+        (b'{"id":"c1","messages":[],"createdAt":1e999}', "a number is not finite"),
+        (document(told(user("u1")) | {"feedback": math.inf}), "a number is not finite"),
         (document(version=2), "version"),
         (document(told({"id": "u1"})), "role"),
         (document(told(user("u1")), told(user("u1"))), "not the only one"),

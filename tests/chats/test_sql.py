@@ -1,6 +1,7 @@
 """What is special about databases: processes that share a file, migrations, and a database that is away."""
 
 import asyncio
+import shlex
 import sqlite3
 import sys
 from collections.abc import AsyncIterator, Iterator
@@ -10,7 +11,7 @@ from typing import Any
 import pytest
 from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
-from sqlalchemy import Connection, inspect, text
+from sqlalchemy import Connection, inspect, make_url, text
 
 from tests.chats.sql_worker import CHATS
 from tests.chats.talking import answer, ask, begin, texts, turn, user
@@ -100,6 +101,20 @@ async def test_a_postgresql_is_migrated_by_command_alone(postgres: str) -> None:
     await turn(store, ask(user("u1")), "A1")
     await store.migrate("base")
     await store.close()
+
+
+async def test_the_command_that_is_named_has_no_password(postgres: str) -> None:
+    address = postgres.partition("@")[2]
+    for url in (f"postgresql://tester:secret@{address}", f"postgresql://tester@{address}&password=secret"):
+        store = SqlChats(url)
+        with pytest.raises(UnusableChats) as raised:
+            await store.open()
+        await store.close()
+        reason, _, command = str(raised.value).partition(": ")
+        assert reason == "the chat tables are missing or old; set PGPASSWORD and run"
+        *start, named = shlex.split(command)
+        assert start == ["usechat", "chats", "migrate", "--chats"]
+        assert make_url(named) == make_url(f"postgresql+asyncpg://tester@{address}")
 
 
 async def test_the_tables_stand_beside_those_of_others(tmp_path: Path) -> None:

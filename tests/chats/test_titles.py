@@ -3,6 +3,7 @@ import pytest
 from tests.chats.talking import answer, user
 from usechat.chats.titles import LONGEST_TITLE, ask_title, clean_title, first_words
 from usechat.protocol.ui_messages import UIMessage
+from usechat.threads import AgentThreads
 
 
 @pytest.mark.parametrize(
@@ -34,10 +35,12 @@ def test_a_title_is_one_line_that_is_not_too_long() -> None:
 
 
 async def test_a_function_makes_a_title_at_once_or_later() -> None:
+    threads = AgentThreads()
+
     async def later(messages: list[UIMessage]) -> str:
         return f" {len(messages)}\nmessages "
 
-    assert await ask_title(later, [user("u1")]) == "1 messages"
-    assert await ask_title(lambda _messages: "Now", []) == "Now"
-    assert await ask_title(lambda _messages: None, []) is None
-    assert await ask_title(lambda _messages: " ", []) is None
+    assert await ask_title(later, [user("u1")], threads) == "1 messages"
+    assert await ask_title(lambda _messages: "Now", [], threads) == "Now"
+    assert await ask_title(lambda _messages: None, [], threads) is None
+    assert await ask_title(lambda _messages: " ", [], threads) is None

@@ -6,7 +6,7 @@ from xml.etree import ElementTree
 
 import pytest
 
-from tests.check.streams import START, stream, text, turn
+from tests.check.streams import INPUT, START, stream, text, turn
 from usechat.check import RULES, Capture, check_capture
 from usechat.check.formats import github_report, json_report, junit_report, sarif_report
 from usechat.check.report import Unjudged
@@ -120,6 +120,13 @@ def test_github_has_an_annotation_for_each_problem() -> None:
     )
     assert ignored.startswith("::warning file=a%2Cb%3Ac%25.sse,line=1,title=UC111 A line belongs to no event::a line")
     assert last == "a,b:c%.sse: rejected. AI SDK 7 rejects this stream."
+
+
+def test_github_calls_a_note_a_notice() -> None:
+    approval = {"type": "tool-approval-request", "approvalId": "a", "toolCallId": "c"}
+    report = check_capture(Capture(name="a.sse", body=turn(INPUT, approval)), ["any"])
+    note, _ = github_report(report).splitlines()
+    assert note.startswith("::notice file=a.sse,line=5,title=UC426 AI SDK 5 has no approvals::frame 3: ")
 
 
 def test_github_has_the_outcome_of_a_good_stream() -> None:

@@ -64,6 +64,13 @@ def test_warnings() -> None:
     assert "    in      AI SDK 5\n    effect  Nothing of its value" in shown
 
 
+def test_notes_are_neither_errors_nor_warnings() -> None:
+    approval = {"type": "tool-approval-request", "approvalId": "a", "toolCallId": "c"}
+    lines = report(turn(INPUT, approval), "any").splitlines()
+    assert lines[1].endswith(" accept this stream. (1 note, 5 frames)")
+    assert lines[3].startswith("note UC426 at frame 3, line 5: ")
+
+
 def test_a_repeated_effect_is_described_once() -> None:
     shown = report(stream({"type": "x"}, {"type": "y"}))
     assert re.findall(r"effect .*", shown) == [

@@ -7,7 +7,7 @@ import pytest
 
 import usechat.check
 from usechat.check import RULES, Rule
-from usechat.check.rules import ERRORS, WARNINGS
+from usechat.check.rules import ERRORS, NOTES, WARNINGS
 
 SOURCES = [path for path in Path(usechat.check.__file__).parent.glob("*.py") if not path.name.endswith("_rules.py")]
 TESTS = Path(__file__).parent.glob("test_*.py")
@@ -18,7 +18,7 @@ def ids_in(paths: list[Path]) -> set[str]:
 
 
 def test_no_id_is_given_twice() -> None:
-    assert len(RULES) == len(ERRORS) + len(WARNINGS)
+    assert len(RULES) == len(ERRORS) + len(WARNINGS) + len(NOTES)
 
 
 def test_every_rule_is_used_and_tested() -> None:

@@ -167,6 +167,16 @@ def test_what_cannot_be_asked_is_exit_code_2(chat: Chat, text: str, arguments: l
     assert err.startswith(f"usechat: {complaint}")
 
 
+@pytest.mark.parametrize("errors", ["strict", "surrogateescape"])  # what Python chooses by the locale
+def test_input_that_is_not_utf8_is_exit_code_2(
+    errors: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(b"caf\xe9"), "utf-8", errors))
+    code, captured = main(["chat", "piped_agents:parrot"]), capsys.readouterr()
+    assert (code, captured.out) == (2, "")
+    assert captured.err.startswith("usechat: standard input is not UTF-8; convert it ")
+
+
 def test_a_terminal_gets_no_control_characters_and_a_file_gets_the_text_as_it_is(
     chat: Chat, monkeypatch: pytest.MonkeyPatch
 ) -> None:

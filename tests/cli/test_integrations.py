@@ -1,6 +1,5 @@
 """The GitHub Action and the pre-commit hook run `usechat check` as their files say."""
 
-import os
 import re
 import shlex
 import subprocess
@@ -12,6 +11,7 @@ import pytest
 import yaml
 
 from scripts.generate_docs import ROOT
+from scripts.try_wheel import run_step
 from tests.check.streams import stream, text, turn
 
 SCRIPTS = Path(sys.executable).parent
@@ -29,19 +29,27 @@ def read(name: str) -> Any:
 
 
 def act(directory: Path, **inputs: str) -> subprocess.CompletedProcess[str]:
-    """Run the step of the action that checks, with the defaults of its inputs."""
-    action = read("action.yml")
-    values = {name: settings.get("default", "") for name, settings in action["inputs"].items()} | inputs
-    [step] = [step for step in action["runs"]["steps"] if step["name"] == "Check"]
-    given = {
-        variable: re.sub(r"\$\{\{ inputs\.(\w+) \}\}", lambda found: values[found[1]], text)
-        for variable, text in step["env"].items()
-    }
-    path = os.pathsep.join([str(SCRIPTS), os.environ["PATH"]])
-    command = ["bash", "--noprofile", "--norc", "-e", "-o", "pipefail", "-c", step["run"]]  # as a runner calls it
-    return subprocess.run(
-        command, cwd=directory, env=os.environ | given | {"PATH": path}, capture_output=True, text=True, check=False
-    )
+    """Run the step of the action that checks."""
+    return run_step("Check", directory, SCRIPTS, **inputs)
+
+
+@pytest.mark.parametrize(
+    ("inputs", "installed"),
+    [({}, str(ROOT)), ({"version": "usechat==0.1.0"}, "usechat==0.1.0")],
+    ids=["revision", "release"],
+)
+def test_the_action_installs_its_own_revision_or_the_given_release(
+    tmp_path: Path, inputs: dict[str, str], installed: str
+) -> None:
+    (tmp_path / "python").write_text('#!/bin/sh\nprintf "%s\\n" "$USECHAT_WITHOUT_PAGE" "$@"\n')
+    (tmp_path / "python").chmod(0o755)
+    done = run_step("Install usechat", tmp_path, tmp_path, **inputs)
+    without_page, *arguments = done.stdout.splitlines()
+    assert (without_page, arguments[:3], arguments[-1]) == ("1", ["-m", "pip", "install"], installed)
+    assert [step["name"] for step in read("action.yml")["runs"]["steps"] if "if" not in step] == [
+        "Install usechat",
+        "Check",
+    ]
 
 
 def test_the_action_annotates_what_is_rejected(captures: Path) -> None:

@@ -242,9 +242,9 @@ def complaint_about(arguments: list[str], capsys: pytest.CaptureFixture[str]) ->
         (["served_agents:plain", "--sdk", "4"], "'4' is not an AI SDK release; "),
         (
             ["served_agents:plain", "--host", "0.0.0.0"],
-            "--host 0.0.0.0 accepts other machines; --auth must say who is allowed",
+            "--host 0.0.0.0 accepts other machines; set --auth to say who is allowed",
         ),
-        (["served_agents:plain", "--host", "::"], "--host :: accepts other machines; --auth must say who is allowed"),
+        (["served_agents:plain", "--host", "::"], "--host :: accepts other machines; set --auth to say who is allowed"),
         (["served_agents:plain", "--workers", "2"], "--workers 2 needs a store that they share: a run lives in one "),
         (["served_agents:chats", "--workers", "2"], "--workers 2 needs a store that they share: a run lives in one "),
         (["served_agents:mounted", "--workers", "2"], "--workers 2 needs a store that they share: a run lives in one "),
@@ -252,7 +252,7 @@ def complaint_about(arguments: list[str], capsys: pytest.CaptureFixture[str]) ->
         (["served_agents:plain", "--auth", "tokens:none.txt"], "none.txt cannot be read: No such file or directory"),
         (["served_agents:plain", "--workers", "2", "--reload"], "--reload is for one worker, so leave --workers out"),
         (["served_agents:plain", "--cors", "example.com"], "--cors: 'example.com' is not an origin; "),
-        (["served_agents:plain", "--cors", "*"], "--cors '*' would let every page on the web use the agent; "),
+        (["served_agents:plain", "--cors", "*"], "--cors '*' would allow every page on the web to use the agent; "),
         (["served_agents:plain", "--redis", "localhost"], "--redis takes a URL such as redis://localhost:6379"),
         (["served_agents:plain", "--approval-secret", "no.txt"], "--approval-secret: no.txt cannot be read: No such "),
         (

@@ -89,7 +89,7 @@ def help_of_serve(capsys: pytest.CaptureFixture[str]) -> str:
 def test_a_kind_of_another_package_brings_its_options_to_the_help(capsys: pytest.CaptureFixture[str]) -> None:
     shown = help_of_serve(capsys)
     kinds = "a2a, ag-ui, agent-ops, ai-sdk, genkit, open-harness, recording, broken, parrot or twin"
-    assert f"what OBJECT is: {kinds} --host" in " ".join(shown.split())
+    assert f"the kind of OBJECT: {kinds} --host" in " ".join(shown.split())
     assert "for --as parrot:\n  OBJECT is a parrot (.parrot)\n\n  --volume N " in shown
     assert "for --as twin:\n  OBJECT is one of two parrots\n  --greeting: what it answers first\n" in shown
     assert "for --as broken:\n  OBJECT is unknown: the kind broken cannot be loaded: AttributeError: " in shown

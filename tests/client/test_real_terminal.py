@@ -5,9 +5,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import httpx2
 import pytest
 
 from tests.client.terminal_screen import Terminal, terminal
+from tests.server.process import PATIENCE, question, serve_process
 
 ENTER, LEAVE, CTRL_C = "\r", "\x04", "\x03"
 USECHAT = str(Path(sys.executable).with_name("usechat"))
@@ -15,6 +17,7 @@ HELP = "Ctrl-C stops an answer, Ctrl-D leaves, /help shows what else there is."
 SENTENCE = "Forty-two words and not one more would be needed to say it well. "
 AGENT = f"""
 import asyncio
+from pathlib import Path
 from usechat import parts
 
 async def agent(turn):
@@ -36,6 +39,11 @@ async def agent(turn):
     elif turn.text == "endless":
         yield "Begun.\\n\\n"
         await asyncio.Event().wait()
+    elif turn.text == "awaited":
+        yield "Begun.\\n\\n"
+        while not Path("go").exists():
+            await asyncio.sleep(0.01)
+        yield "Ended."
     elif turn.text == "slow":
         yield "Begun.\\n\\n"
         await asyncio.sleep(1)
@@ -115,3 +123,19 @@ def test_files_of_the_command_line_go_with_the_first_message(tmp_path: Path) -> 
         shown.type(f"again{ENTER}")
         shown.wait_for("> again", "Message 3: again, 0 files.", ">")
         shown.type(LEAVE)
+
+
+@pytest.mark.parametrize("columns", [80, 200])
+def test_an_answer_that_is_being_written_is_resumed(tmp_path: Path, columns: int) -> None:
+    (tmp_path / "my_app.py").write_text(AGENT, encoding="utf-8")
+    with serve_process(tmp_path, "my_app:agent") as server:
+        chat = f"{server.url}/api/chat"
+        with httpx2.stream("POST", chat, json=question("awaited"), timeout=PATIENCE) as other:
+            assert any("Begun." in line for line in other.iter_lines())
+            with terminal([USECHAT, "chat", chat, "--id", "c1"], tmp_path, columns) as shown:
+                shown.wait_for(HELP, "Begun.")
+                (tmp_path / "go").touch()
+                shown.wait_for(HELP, "Begun.", "Ended.", ">")
+                shown.type(f"/resume{ENTER}")
+                shown.wait_for("> /resume", "No answer is being written.", ">")
+                shown.type(LEAVE)

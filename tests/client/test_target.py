@@ -200,7 +200,7 @@ async def test_a_recording_is_for_those_with_a_token(tour: Path, tmp_path: Path)
         (["--sdk", "5"], "--sdk has no effect on "),
         (["--workers", "2"], "--workers is 1 for "),
         (["--step"], "--step needs a terminal: each key that is pressed in it sends a frame"),
-        (["--host", "0.0.0.0"], "--host 0.0.0.0 accepts other machines; --auth must say who is allowed"),
+        (["--host", "0.0.0.0"], "--host 0.0.0.0 accepts other machines; set --auth to say who is allowed"),
     ],
 )
 def test_options_that_make_no_sense_with_a_recording_are_named(

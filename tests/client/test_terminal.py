@@ -103,6 +103,10 @@ def test_everything_else_is_one_line(given: list[Chunk], line: str) -> None:
     assert shown(*given).splitlines()[-1] == line
 
 
+def test_the_title_of_a_chat_is_not_part_of_its_answer() -> None:
+    assert shown(chunks.DataChunk("data-chat-title", "Bees")) == ""
+
+
 def test_a_preliminary_output_is_not_printed_for_good_and_a_long_one_is_shortened() -> None:
     assert "…" not in shown(CALL, chunks.ToolOutputAvailableChunk("c1", 1, preliminary=True))
     long = shown(CALL, chunks.ToolOutputAvailableChunk("c1", "x" * 5_000), width=6_000)

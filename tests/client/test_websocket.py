@@ -151,7 +151,7 @@ async def limited(
 
 async def test_a_refusal_is_an_error_and_the_socket_goes_on(served: Served) -> None:
     async with WebSocketChatTransport(url_of(served)) as transport:
-        with pytest.raises(StreamFailed, match="messages holds no user message"):
+        with pytest.raises(StreamFailed, match="messages has no user message to answer"):
             await read(transport, ChatRequest(chat_id="empty", messages=[]))
         assert await read(transport)
 

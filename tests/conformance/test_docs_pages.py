@@ -12,10 +12,13 @@ BLOCK = re.compile(r"^```tsx?\n(.*?)^```", re.DOTALL | re.MULTILINE)
 AROUND = """
 import { useChat } from "@ai-sdk/react";
 import { DefaultChatTransport, lastAssistantMessageIsCompleteWithToolCalls, type UIMessage } from "ai";
+import { useEffect } from "react";
 
 declare const chatId: string, id: string, sessionId: string, token: string, history: UIMessage[];
 declare const message: UIMessage<unknown, { weather: { city: string; celsius: number } }>;
 declare const load: (id: string) => Promise<UIMessage[]>;
+declare const loadChat: (id: string) => Promise<{ messages: UIMessage[]; running: { messageId: string } | null }>;
+declare const Question: (props: { asked: unknown; answer: (output: unknown) => void }) => React.JSX.Element;
 declare const WeatherCard: (props: { city: string; celsius: number }) => React.JSX.Element;
 
 export async function Block() {

@@ -11,15 +11,18 @@ from agent_framework.openai import OpenAIChatClient
 from agno.agent import Agent
 from agno.team import Team
 from agno.tools import Toolkit
-from claude_agent_sdk import ClaudeAgentOptions
+from claude_agent_sdk import ClaudeAgentOptions, create_sdk_mcp_server
+from claude_agent_sdk import tool as claude_tool
 from google.adk.agents import LlmAgent
 from google.adk.apps import App
 from google.adk.runners import InMemoryRunner
 from google.genai import types
+from pydantic import BaseModel
 from strands import Agent as StrandsAgent
 from strands import tool as strands_tool
 from strands.models.openai import OpenAIModel
 
+from tests.adapters import google_adk_agent
 from tests.adapters.examples import FILES, check_example, check_page
 from tests.adapters.turns import assistant, text, tool, turn_of, user
 from usechat.adapters import agent_framework, agno, claude, conversation, google_adk, strands
@@ -94,6 +97,25 @@ def test_the_tools_of_an_agent_are_described(agent: Callable[[], Any]) -> None:
     assert "weather: { input: { city: string; days?: number" in typescript(types_of(agent()))
 
 
+async def test_the_tools_of_claude_are_those_of_servers_in_this_process_and_built_in_ones_by_name() -> None:
+    @claude_tool("weather", "Tell how warm it is.", {"city": str})  # type: ignore[untyped-decorator]
+    async def weather(given: dict[str, Any]) -> dict[str, Any]:
+        return {"content": [{"type": "text", "text": given["city"]}]}
+
+    options = ClaudeAgentOptions(
+        tools=["Read"],
+        allowed_tools=["Bash(git log *)", "mcp__notes__weather"],
+        mcp_servers={
+            "notes": create_sdk_mcp_server("notes", tools=[weather]),
+            "other": {"type": "http", "url": "https://example.org/mcp"},
+        },
+    )
+    written = typescript(types_of(options))
+    assert "weather: { input: { city: string" in written
+    assert "Read: { input: unknown; output: unknown }" in written
+    assert "Bash: { input: unknown; output: unknown }" in written
+
+
 def chat() -> Any:
     signed = {"type": "reasoning", "text": "Hm.", "providerMetadata": {"anthropic": {"signature": "s"}}}
     image = {"type": "file", "mediaType": "image/png", "url": "data:image/png;base64,aGk="}
@@ -149,6 +171,22 @@ async def test_a_chat_becomes_contents_of_gemini() -> None:
     ]
 
 
+class City(BaseModel):
+    city: str
+
+
+@pytest.mark.filterwarnings("ignore:The `plugins` argument is deprecated:DeprecationWarning")
+def test_the_output_of_an_agent_of_adk_with_a_schema_is_text_and_data() -> None:
+    with ScriptedModel(['{"city": "Paris"}']) as model:
+        claude_model = google_adk_agent.ScriptedClaude(model="claude-test", url=model.anthropic_url)
+        agent = LlmAgent(name="assistant", model=claude_model, output_schema=City)
+        with AgentClient(agent, headers={"x-ai-sdk": "7"}) as client:
+            answer = client.ask("Which city?")
+        assert model.refusals == []
+    answer.assert_legal(sdk="7")
+    assert (answer.text, answer.message.data["output"]) == ('{"city": "Paris"}', [{"city": "Paris"}])
+
+
 def test_a_session_of_adk_that_is_gone_is_filled_with_the_chat(monkeypatch: pytest.MonkeyPatch) -> None:
     with ScriptedModel(["Two."]) as model:
         monkeypatch.setenv("ANTHROPIC_BASE_URL", model.anthropic_url)
@@ -156,4 +194,5 @@ def test_a_session_of_adk_that_is_gone_is_filled_with_the_chat(monkeypatch: pyte
         agent = runpy.run_path(str(FILES / "google_adk_agent.py"))["agent"]
         with AgentClient(agent, messages=[user("One?", "u1"), assistant(text("One."))]) as client:
             assert client.ask("Two?").text == "Two."
+        assert model.refusals == []
         assert [message["content"][0]["text"] for message in model.requests[0]["messages"]] == ["One?", "One.", "Two?"]

@@ -22,6 +22,7 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore:Exception ignored in. <function MemoryObject"),  # left by Claude's SDK
     pytest.mark.filterwarnings("ignore:can_use_tool will not be invoked for"),  # Claude: tools that need no permission
     pytest.mark.filterwarnings("ignore::pydantic.warnings.PydanticDeprecationWarning"),  # LlamaIndex
+    pytest.mark.filterwarnings("ignore::DeprecationWarning:crewai"),  # CrewAI reads fields that it has deprecated
 ]
 
 RECORDING = os.environ.get("USECHAT_RECORD") == "1"

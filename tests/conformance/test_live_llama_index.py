@@ -114,6 +114,7 @@ def test_equal_calls_are_approved_and_denied_one_by_one() -> None:
         approved = iter([False, True])
         with AgentClient(agent, approve=lambda _call: next(approved), headers={"x-ai-sdk": "7"}) as client:
             answer = client.ask("Delete it.")
+        assert model.refusals == []
     assert sorted(str(call.state) for call in answer.tools) == ["output-available", "output-denied"]
     assert (deeds.done, answer.text) == (["delete a"], "One of two.")
 

@@ -5,15 +5,18 @@ A new adapter is one more row of `ADAPTERS`: events of a complete turn that says
 
 import asyncio
 import itertools
+import re
 import sys
 from collections.abc import AsyncIterator, Callable, Sequence
 from importlib.util import find_spec
+from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import msgspec
 import pytest
 
+import usechat
 from tests import adapter_page
 from tests.adapters.recorded_events import decoded
 from tests.agent_ops import frames as agent_ops
@@ -26,6 +29,7 @@ from usechat.adapters.agent_framework import AgentFrameworkAdapter
 from usechat.adapters.agno import AgnoAdapter
 from usechat.adapters.anthropic import AnthropicAdapter
 from usechat.adapters.claude import ClaudeAdapter
+from usechat.adapters.crewai import CrewAiAdapter
 from usechat.adapters.dspy import DspyAdapter
 from usechat.adapters.google_adk import GoogleAdkAdapter
 from usechat.adapters.haystack import HaystackAdapter
@@ -52,6 +56,7 @@ ASKED = ChatRequest.parse(
     {"id": "c1", "messages": [{"id": "u1", "role": "user", "parts": [{"type": "text", "text": "hi"}]}]}
 )
 SECRET = "postgres://admin:hunter2@db"
+PACKAGE = Path(usechat.__file__).parent
 PATIENCE = 30.0
 WORDS = ["One ", "two ", "three."]
 
@@ -200,6 +205,17 @@ def haystack() -> Case:
     return Case(HaystackAdapter, [*chunks, result], SimpleNamespace(type="telepathy"))
 
 
+def crewai() -> Case:
+    """An answer of CrewAI, whose last events repeat it."""
+
+    def frame(kind: str, **data: Any) -> Any:
+        return decoded({"$type": "StreamFrame", "type": kind, "data": {"agent_id": "a1", **data}})
+
+    texts = [frame("llm_stream_chunk", chunk=word) for word in WORDS]
+    last = [frame("llm_call_completed", response="".join(WORDS)), {"result": {"text": "".join(WORDS), "value": None}}]
+    return Case(CrewAiAdapter, [frame("llm_call_started"), *texts, *last], frame("telepathy"))
+
+
 def smolagents() -> Case:
     """An answer of smolagents, whose last step repeats it."""
     pieces = [f'{{"answer": "{WORDS[0]}', WORDS[1], f'{WORDS[2]}"}}']
@@ -251,6 +267,38 @@ def openai() -> tuple[Case, Case]:
     )
 
 
+def openai_agents() -> Case:
+    """An answer of the OpenAI Agents SDK; the result of its run comes last and repeats it."""
+    from agents import Agent, RunContextWrapper, RunResultStreaming
+    from agents.stream_events import RawResponsesStreamEvent
+
+    from usechat.adapters.openai_agents import OpenAIAgentsAdapter
+
+    def raw(kind: str, **data: Any) -> Any:
+        event: Any = SimpleNamespace(type=kind, **data)
+        return RawResponsesStreamEvent(data=event)
+
+    result = RunResultStreaming(
+        input="hi",
+        new_items=[],
+        raw_responses=[],
+        final_output="".join(WORDS),
+        input_guardrail_results=[],
+        output_guardrail_results=[],
+        tool_input_guardrail_results=[],
+        tool_output_guardrail_results=[],
+        context_wrapper=RunContextWrapper(None),
+        current_agent=Agent("assistant"),
+        current_turn=1,
+        max_turns=1,
+        _current_agent_output_schema=None,
+        trace=None,
+    )
+    texts = [raw("response.output_text.delta", delta=word) for word in WORDS]
+    completed = raw("response.completed", response=SimpleNamespace(usage=None, incomplete_details=None))
+    return Case(OpenAIAgentsAdapter, [*texts, completed, result], SimpleNamespace(type="telepathy"))
+
+
 def anthropic() -> Case:
     """A message of the Anthropic client."""
     start = {"type": "content_block_start", "index": 0, "content_block": {"type": "text", "text": ""}}
@@ -292,6 +340,7 @@ ADAPTERS = {
     "LlamaIndex": llama_index(),
     "Haystack": haystack(),
     "smolagents": smolagents(),
+    "CrewAI": crewai(),
     "DSPy": dspy(),
     "Strands": strands(),
     "Agent Framework": agent_framework(),
@@ -300,6 +349,7 @@ ADAPTERS = {
     "OpenAI client, Responses": openai()[1],
     "Pydantic AI": pydantic_ai(),
     **({"LangGraph": langgraph()} if find_spec("langgraph") else {}),
+    **({"OpenAI Agents SDK": openai_agents()} if find_spec("agents") else {}),
     "docs/adapters.md": example(),
 }
 EVERY = pytest.mark.parametrize("case", ADAPTERS.values(), ids=ADAPTERS)
@@ -403,6 +453,13 @@ def cut(case: Case, count: int) -> Sequence[Any]:
     raise AssertionError("the case has too few words")
 
 
+@pytest.mark.skipif(not (find_spec("langgraph") and find_spec("agents")), reason="needs every framework of ADAPTERS")
+def test_every_adapter_of_the_package_has_its_row() -> None:
+    definition = re.compile(r"^class ([A-Z]\w*Adapter)\b(?!\(Protocol)", re.MULTILINE)
+    defined = {name for path in PACKAGE.rglob("*.py") for name in definition.findall(path.read_text(encoding="utf-8"))}
+    assert defined - {type(case.adapter()).__name__ for case in ADAPTERS.values()} == set()
+
+
 @EVERY
 async def test_texts_keep_their_order_and_the_turn_ends_well(case: Case) -> None:
     answer = await Answer(case, upstream := Upstream(case.events)).over()
@@ -419,8 +476,8 @@ def test_nothing_is_said_after_the_end(case: Case) -> None:
     adapter = case.adapter()
     said = [part for each in case.events for part in adapter.feed(each)] + list(adapter.close())
     endings = [part for part in said if isinstance(part, Finish | Error | Abort)]
-    assert len(endings) <= 1
-    assert not endings or isinstance(endings[0], Finish)
+    assert endings in ([], said[-1:])
+    assert all(isinstance(ending, Finish) for ending in endings)
 
 
 @EVERY

@@ -25,6 +25,7 @@ from usechat.chats import (
     SqlChats,
     document_json,
 )
+from usechat.chats.transaction import write_cursor
 from usechat.errors import (
     ChatChanged,
     ChatExists,
@@ -162,8 +163,8 @@ async def test_a_running_answer_is_left_out_until_it_ends(stores: Stores) -> Non
     begun = await begin(here, ask(user("u1", "Q1")))
     await here.save(begun.claim, answer("x", text("Hel", "streaming")))
     loaded = await there.load("c1", owner="ada")
-    assert (texts(loaded.messages), loaded.running) == (["Q1"], begun.claim)
-    assert [each["message"]["id"] for each in await there.load_tree("c1", owner="ada")] == ["u1"]
+    assert (texts(loaded.messages), loaded.running) == (["Q1"], msgspec.structs.replace(begun.claim, message_id="x"))
+    assert [each["message"]["id"] for each in (await there.load("c1", owner="ada", tree=True)).tree] == ["u1"]
     final = answer("x", "Hello.")
     assert await here.finish(begun.claim, final, "finished") == final
     loaded = await there.load("c1", owner="ada")
@@ -637,7 +638,7 @@ async def test_a_late_approval_continues_the_message_that_message_id_names(store
     assert (begun.claim.message_id, begun.continues) == (first, answer(first, asks("t1", "p1")))
     loaded = await store.load("c1", owner="ada")
     assert (texts(loaded.messages), loaded.running) == (["Q1"], begun.claim)
-    assert [each["message"]["id"] for each in await store.load_tree("c1", owner="ada")] == ["u1"]
+    assert [each["message"]["id"] for each in (await store.load("c1", owner="ada", tree=True)).tree] == ["u1"]
     await store.finish(begun.claim, answer(first, asks("t1", "p1"), "Still open."), "waiting")
     begun = await begin(store, ask(answer(first, answers("t1", "p1", True), "Still open."), message_id=first))
     assert ids(begun.request.messages) == ["u1", first]
@@ -664,12 +665,23 @@ async def test_an_edit_makes_a_version_with_an_id_of_its_own(store: ChatStore) -
     edited = loaded.messages[0]["id"]
     assert texts(loaded.messages) == ["Q1 edited", "A2"]
     assert loaded.siblings == {edited: ["u1", edited]}
-    assert await store.load_tree("c1", owner="ada") == [
+    assert (await store.load("c1", owner="ada", tree=True)).tree == [
         {"parentId": None, "message": user("u1", "Q1")},
         {"parentId": "u1", "message": answer(first, "A1")},
         {"parentId": None, "message": user(edited, "Q1 edited")},
         {"parentId": edited, "message": answer(second, "A2")},
     ]
+
+
+async def test_an_answer_that_runs_on_another_branch_is_not_running_on_the_one_that_is_shown(store: ChatStore) -> None:
+    first = await turn(store, ask(user("u1", "Q1")), "A1")
+    begun = await begin(store, ask(user("u1", "Q1 edited"), message_id="u1"))
+    assert (await store.load("c1", owner="ada")).running == begun.claim
+    await store.change("c1", owner="ada", head_id=first)
+    loaded = await store.load("c1", owner="ada")
+    assert (texts(loaded.messages), loaded.running) == (["Q1", "A1"], None)
+    assert (await store.look_up("c1", owner="ada")).running
+    await store.finish(begun.claim, answer("a2", "A2"), "finished")
 
 
 async def test_after_an_edit_the_clients_id_means_the_version_that_is_shown(store: ChatStore) -> None:
@@ -889,7 +901,11 @@ async def test_a_page_of_the_list_does_not_shift_when_chats_are_added(store: Cha
     assert await listed(store, limit=2, starting_after="d") == ["c", "b"]
 
 
-@pytest.mark.parametrize("cursor", ["", "x", "ä", "e30", "W10"])
+@pytest.mark.parametrize(
+    "cursor",
+    ["", "x", "ä", "e30", "W10", write_cursor((True, 1.0, 2**63)), write_cursor((True, 1.0, -1))],
+    ids=["empty", "letter", "not-ascii", "object", "list", "large-key", "negative-key"],
+)
 async def test_a_cursor_that_nobody_gave_out_is_refused(store: ChatStore, cursor: str) -> None:
     with pytest.raises(InvalidRequest, match="cursor"):
         await store.list_chats("ada", cursor=cursor)
@@ -939,7 +955,7 @@ async def test_a_foreign_chat_is_not_found(store: ChatStore) -> None:
     attempts: list[Awaitable[object]] = [
         store.begin(ask(user("u2")), owner="eve", run_id="r"),
         store.load("c1", owner="eve"),
-        store.load_tree("c1", owner="eve"),
+        store.load("c1", owner="eve", tree=True),
         store.change("c1", owner="eve", title="Mine"),
         store.rate("c1", "u1", 1, owner="eve"),
         store.delete("c1", owner="eve"),
@@ -1064,15 +1080,14 @@ async def test_an_exported_chat_is_restored_without_loss(make: Make) -> None:
     store, _ = await make(inline_limit=1_000)
     await grown_chat(store)
     document = await store.export("c1", owner="ada")
-    loaded, tree = await store.load("c1", owner="ada"), await store.load_tree("c1", owner="ada")
+    loaded = await store.load("c1", owner="ada", tree=True)
     with pytest.raises(ChatExists):
         await store.restore(document)
     await store.delete("c1", owner="ada")
     await store.restore(document_json(document))
     assert await store.export("c1", owner="ada") == document
-    again = await store.load("c1", owner="ada")
+    again = await store.load("c1", owner="ada", tree=True)
     assert msgspec.structs.replace(again, chat=loaded.chat) == loaded
-    assert await store.load_tree("c1", owner="ada") == tree
     await turn(store, ask(user("u1", "Q1 edited"), trigger=REGENERATE), "A3")
     assert await shown(store) == ["Q1 edited", "A3"]
 

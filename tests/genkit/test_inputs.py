@@ -242,7 +242,7 @@ async def test_a_flow_that_cannot_go_on_says_so_instead_of_being_asked_again(bui
 
 @pytest.mark.parametrize("build", [text_input, history_input, mapped_input({"question": "text"})])
 async def test_files_that_the_input_cannot_hold_are_refused(build: Any) -> None:
-    with pytest.raises(PublicError, match=r"^This agent takes no files\. Send the message without them\.$"):
+    with pytest.raises(PublicError, match=r"^This agent accepts no files\. Send the message without them\.$"):
         build(turn(user("one", PICTURE)))
 
 

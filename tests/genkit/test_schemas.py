@@ -112,5 +112,5 @@ async def test_a_flow_that_takes_no_resume_gets_an_answered_call_as_messages(sch
 
 async def test_the_only_text_of_a_flow_holds_no_files() -> None:
     picture = {"type": "file", "mediaType": "image/png", "url": "data:image/png;base64,AA"}
-    with pytest.raises(PublicError, match="takes no files"):
+    with pytest.raises(PublicError, match="accepts no files"):
         input_for("flow", closed(("question",), question=TEXT))(turn(user("two", picture)))

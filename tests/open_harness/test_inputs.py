@@ -96,9 +96,17 @@ async def test_the_only_key_gets_the_text_however_it_is_read(text: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["{{ $$.flow.input.topic & flow.input.depth }}", "{{ flow.input.depth & $.flow.input.topic }}"]
+    "text",
+    [
+        "{{ $$.flow.input.topic & flow.input.depth }}",
+        "{{ flow.input.depth & $.flow.input.topic }}",
+        "{{ flow.input.(topic.title & depth) }}",
+        "{{ flow.input.(topic ? depth.(name & size) : depth) }}",
+        "{{ flow.input.{'a': topic, 'b': depth} }}",
+        "{{ $lookup(flow.input, 'topic') & $lookup($$.flow.input, 'depth') }}",
+    ],
 )
-async def test_keys_are_found_behind_the_root_too(text: str) -> None:
+async def test_keys_are_found_behind_the_root_and_in_blocks_too(text: str) -> None:
     assert await outcome(flow(echo("a", text))) == (
         "The flow needs “depth”, “topic”, and the request does not have it."
     )
@@ -145,10 +153,10 @@ async def test_a_line_is_logged_once_if_each_turn_reads_the_flow_anew(caplog: py
 @pytest.mark.parametrize(
     ("mapping", "told"),
     [
-        ({"message": "text"}, "'message' is always that of the chat"),
-        ({"messages": "body.said"}, "'messages' is always that of the chat"),
-        ({"files": "body.files"}, "'files' is always that of the chat"),
-        ({"chatId": "body.chat"}, "'chatId' is always that of the chat"),
+        ({"message": "text"}, "'message' always comes from the chat"),
+        ({"messages": "body.said"}, "'messages' always comes from the chat"),
+        ({"files": "body.files"}, "'files' always comes from the chat"),
+        ({"chatId": "body.chat"}, "'chatId' always comes from the chat"),
         ({"topic": "messages"}, "'topic' can come from text or from body.FIELD, not from 'messages'"),
         ({"topic": "body"}, "not from 'body'"),
         ({"topic": "body..x"}, "not from 'body..x'"),

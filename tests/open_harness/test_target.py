@@ -195,7 +195,7 @@ def test_input_and_types_of_nodes_come_from_the_command_line(folder: Path) -> No
     ("options", "told"),
     [
         ({"input": "topic"}, "maps nothing"),
-        ({"input": "message=text"}, "'message' is always that of the chat"),
+        ({"input": "message=text"}, "'message' always comes from the chat"),
         ({"registry": "greetings:greet"}, "greetings:greet is not a NodeRegistry"),
         ({"registry": "greetings:nobody"}, "greetings has no 'nobody'"),
     ],

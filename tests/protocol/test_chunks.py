@@ -184,7 +184,7 @@ def test_invalid_utf8_is_replaced_as_clients_do() -> None:
             'interrupted, not "done"',
             "$.finishReason",
         ),
-        ('{"type":"data-x"}', "data-x: the payload must stand under the key 'data'", "$.data"),
+        ('{"type":"data-x"}', "data-x: the payload must be under the key 'data'", "$.data"),
         ('{"type":"data-x","data":1,"id":[]}', "data-x: 'id' must be a string, not []", "$.id"),
         (
             '{"type":"data-x","data":1,"transient":null}',

@@ -327,3 +327,10 @@ def said_in(messages: Json) -> Json:
     }
     systems = [message["content"] for message in messages if message["role"] == "system" and message["content"].strip()]
     return systems, [part for part in spoken if part["text"] != "(Earlier messages are not included.)"], calls
+
+
+def test_values_that_are_null_are_kept_and_options_that_are_null_are_not() -> None:
+    file: Any = {"type": "file", "mediaType": "a/b", "data": "", "filename": None, "providerOptions": None}
+    history: Any = [USER, assistant(file)]
+    [_, said] = repair_messages(history)
+    assert said["content"] == [{key: value for key, value in file.items() if key != "providerOptions"}]

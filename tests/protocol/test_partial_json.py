@@ -79,3 +79,8 @@ def test_the_beginning_of_an_object_shows_the_beginning_of_its_keys(value: dict[
     text = json.dumps(value)
     shown = parse_partial_json(text[: data.draw(st.integers(1, len(text)))], release("7"))
     assert list(shown) == list(value)[: len(shown)]
+
+
+def test_a_long_text_is_completed() -> None:
+    text = "".join(["[", ", ".join(map(str, range(1000)))])
+    assert parse_partial_json(text, release("7")) == list(range(1000))

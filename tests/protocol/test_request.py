@@ -1,4 +1,5 @@
 import json
+import math
 from collections import UserDict
 from typing import Any, cast
 
@@ -264,6 +265,14 @@ def test_the_answer_to_what_our_stream_asks_is_understood() -> None:
         (b"", "the body is not JSON: Expecting value: line 1 column 1 (char 0)"),
         (b'{"messages": [\xff]}', "the body is not UTF-8: byte 0xff at 14"),
         ('{"messages": NaN}', "the body is not JSON: NaN is not a JSON value; write null"),
+        (
+            '{"messages": [{"role": "user", "parts": [{"type": "data-x", "data": 1e999}]}]}',
+            "the body holds a number that is not finite; the largest is about 1.8e308",
+        ),
+        (
+            {"messages": [USER | {"metadata": {"x": math.nan}}]},
+            "the body holds a number that is not finite; the largest is about 1.8e308",
+        ),
         ("[]", "the body must be a JSON object with the key 'messages', not an array"),
         ("null", "the body must be a JSON object with the key 'messages', not null"),
         (
@@ -308,8 +317,8 @@ def test_the_answer_to_what_our_stream_asks_is_understood() -> None:
             {"messages": [USER], "trigger": {}},
             "trigger must be 'submit-message' or 'regenerate-message', not an object",
         ),
-        ({"messages": []}, "messages holds no user message to answer, and does not end in an assistant message"),
-        ({"messages": [SYSTEM]}, "messages holds no user message to answer, and does not end in an assistant message"),
+        ({"messages": []}, "messages has no user message to answer, and does not end with an assistant message"),
+        ({"messages": [SYSTEM]}, "messages has no user message to answer, and does not end with an assistant message"),
     ],
 )
 def test_what_is_no_chat_request_is_refused(body: Any, text: str) -> None:

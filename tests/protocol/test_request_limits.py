@@ -95,3 +95,10 @@ def test_what_is_just_within_the_limits_is_read() -> None:
         maximum_depth=5,
     )
     assert ChatRequest.parse(json.dumps(body), limits=limits).text == "hi"
+
+
+def test_a_body_of_too_many_values_is_refused_before_it_is_read() -> None:
+    limits = Limits(maximum_values=3)
+    limits.check_values(b"[1, 2]")
+    with pytest.raises(RequestTooLarge, match="too many values; the limit maximum_values is 3"):
+        limits.check_values(b"[1, 2, 3]")

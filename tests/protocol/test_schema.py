@@ -68,6 +68,16 @@ def test_the_newest_release_accepts_every_chunk_with_all_its_keys(chunk_type: st
         (citing({"source": SOURCE, "endIndex": True}), [("WRONG_TYPE", "$.citations[0].endIndex")]),
         (citing(1), [("WRONG_TYPE", "$.citations[0]")]),
         (citing({"source": 1}), [("WRONG_TYPE", "$.citations[0].source")]),
+        (citing({}), [("MISSING_KEY", "$.citations[0].source")]),
+        *(
+            (
+                citing({"source": {key: value for key, value in source.items() if key != missing}}),
+                [("MISSING_KEY", f"$.citations[0].source.{missing}")],
+            )
+            for source in (SOURCE, DOCUMENT)
+            for missing in source
+            if missing != "sourceType"
+        ),
         (citing({"source": {}}), [("NULL", "$.citations[0].source.sourceType")]),
         (steering({"type": "file", "mediaType": "m", "url": "u", "providerReference": {"p": "x"}}), []),
         (steering({"type": "file"}), [("MISSING_KEY", "$.parts[0].mediaType"), ("MISSING_KEY", "$.parts[0].url")]),

@@ -294,7 +294,7 @@ def test_bytes_of_every_kind_are_read(kind: type) -> None:
 @pytest.mark.parametrize("decoder", [EventDecoder(), ChunkDecoder()])
 @pytest.mark.parametrize("data", ["data: 1\n\n", None, 1])
 def test_what_is_no_bytes_is_refused(decoder: EventDecoder | ChunkDecoder, data: Any) -> None:
-    with pytest.raises(LocalProtocolError, match=rf"takes bytes, not {type(data).__name__}; encode a text as UTF-8 f"):
+    with pytest.raises(LocalProtocolError, match=rf"accepts bytes, not {type(data).__name__}; encode a text as UTF-8"):
         decoder.receive(data)
 
 

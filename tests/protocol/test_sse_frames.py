@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from tests.part_strategies import part_lists
 from usechat.parts import Part
-from usechat.protocol.chunks import FinishChunk, TextDeltaChunk, encode_chunk
+from usechat.protocol.chunks import FinishChunk, FinishStepChunk, StartChunk, TextDeltaChunk, encode_chunk
 from usechat.protocol.sse import (
     DONE,
     KEEP_ALIVE,
@@ -14,7 +14,10 @@ from usechat.protocol.sse import (
     chunks_json,
     encode_frame,
     encode_frames,
+    end_of_first_frame,
+    end_of_last_frame,
     end_of_piece,
+    ends_step,
     pieces_of,
     take_frames,
 )
@@ -70,3 +73,13 @@ def test_the_json_of_the_chunks_is_taken_out_as_it_was_written(sent: list[Part],
 
 def test_the_json_of_a_chunk_is_returned_whatever_it_is() -> None:
     assert chunks_json(b'data: 1\n\n: comment\n\ndata: "a"\n\ndata: {}\n\ndata: [DONE]\n\n') == [b"1", b'"a"', b"{}"]
+
+
+def test_the_ends_of_the_first_and_of_the_last_whole_frame_are_found() -> None:
+    one, two = encode_frame(StartChunk()), encode_frame(FinishStepChunk())
+    assert [end_of_first_frame(frames) for frames in (b"", one[:-1], one, one + two)] == [0, 0, len(one), len(one)]
+    assert [end_of_last_frame(frames) for frames in (b"", one[:-1], one, one + two + b"data")] == [
+        *(0, 0, len(one)),
+        len(one + two),
+    ]
+    assert (ends_step(one), ends_step(one + two)) == (False, True)

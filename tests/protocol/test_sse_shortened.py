@@ -30,6 +30,7 @@ def kept(pieces: list[bytes]) -> bytes:
     shortened = ShortenedFrames()
     for piece in pieces:
         shortened.add(piece)
+    assert len(shortened) == len(bytes(shortened))
     return bytes(shortened)
 
 

@@ -170,6 +170,14 @@ def test_finished_calls_whose_input_no_longer_fits_become_dynamic(sdk: str) -> N
     assert checked(empty, sdk) == dynamic(empty)
 
 
+@pytest.mark.parametrize("state", ["approval-requested", "approval-responded", "output-denied"])
+def test_a_call_that_did_not_fail_needs_an_input_that_fits(state: str) -> None:
+    [part] = [part for part in EVERY_STATE if part["state"] == state]
+    without = {key: value for key, value in part.items() if key != "input"}
+    for misfit in (part | {"input": {}}, without):
+        assert refusal(history(misfit), tools=TOOLS).path == "messages[0].parts[0].input"
+
+
 def test_a_failed_call_without_input_has_nothing_to_check() -> None:
     part = {key: value for key, value in tool("output-error", errorText="e").items() if key != "input"}
     assert checked(part) == part

@@ -25,6 +25,7 @@ from usechat.protocol.values import (
     MAXIMUM_DEPTH,
     READABLE_DEPTH,
     TOO_DEEP,
+    has_finite_numbers,
     has_more_values,
     is_deeper,
     is_ordinary,
@@ -498,6 +499,24 @@ def test_depth_is_counted_in_objects_and_arrays(value: object, levels: int, expe
 
 
 @pytest.mark.parametrize(
+    ("value", "expected"),
+    [
+        (None, True),
+        ({"a": [True, 1, -1.5, "1e999", {}]}, True),
+        (1.7976931348623157e308, True),
+        (-int(1.7976931348623157e308), True),
+        (math.inf, False),
+        ([-math.inf], False),
+        ({"a": [{"b": math.nan}]}, False),
+        (10**309, False),
+        ([1, -(10**309)], False),
+    ],
+)
+def test_numbers_that_no_reader_gets_back_are_found(value: object, expected: bool) -> None:
+    assert has_finite_numbers(value) is expected
+
+
+@pytest.mark.parametrize(
     ("text", "count"),
     [
         ("[]", 1),
@@ -531,3 +550,14 @@ class Holder(msgspec.Struct):
 
 def test_a_field_that_cannot_be_compared_does_not_hide_its_struct() -> None:
     assert json_value(Holder(Incomparable())) == {"held": "[Incomparable]"}
+
+
+@pytest.mark.parametrize("sign", [1, -1])
+def test_integers_that_no_double_holds_are_null(sign: int) -> None:
+    largest = int(sys.float_info.max)
+    assert [json_value(sign * number) for number in (largest, largest + 1)] == [sign * largest, None]
+
+
+@pytest.mark.parametrize(("quotes", "has_more"), [(44, False), (46, True)])
+def test_many_strings_are_many_values_whatever_they_hold(quotes: int, has_more: bool) -> None:
+    assert has_more_values(b'","' * (quotes // 2), 10) is has_more

@@ -345,3 +345,32 @@ async def test_coalesced_frames_are_sent_together() -> None:
     log.append(b"c")
     log.end()
     assert (await reader.read(), await reader.read()) == (b"c", None)
+
+
+async def test_an_oversized_frame_is_added_to_the_backlog_limit() -> None:
+    log = Log()
+    reader = log.reader(maximum_behind=300)
+    for frames in (b"a" * 301, b"b" * 299, b"c"):  # 300 | 301 is less than 300 + 301
+        log.append(frames)
+        log.flush()
+    assert reader.behind == 601
+    assert await reader.read() == b"a" * 301 + b"b" * 299 + b"c"
+
+
+async def test_a_large_frame_that_was_pushed_is_not_unread() -> None:
+    log = Log()
+    reader, pushed = pushing(log, maximum_behind=300)
+    waiting = asyncio.ensure_future(reader.read())
+    await asyncio.sleep(0)
+    for frames in (b"a" * 1000, b"b" * 1000):
+        log.append(frames)
+        log.flush()
+    pushed.full = True
+    log.append(b"c")
+    log.flush()
+    assert await waiting is Wake.UNSENT
+    log.append(b"d" * 301)
+    log.flush()
+    log.append(b"e" * 301)
+    log.flush()
+    assert await reader.read() is Wake.TOO_SLOW

@@ -490,3 +490,12 @@ async def test_runs_are_reported() -> None:
     await read_all(await start(kept, agent))
     assert [info.run_id for info in started] == ["r1"]
     assert [(info.state, seconds < PATIENCE) for info, seconds in ended] == [(RunState.FINISHED, True)]
+
+
+async def test_a_reader_that_is_behind_an_ended_run_is_broken_off_by_a_shutdown() -> None:
+    kept, agent = manager(), Agent()
+    agent.go_on.set()
+    reading = await start(kept, agent)
+    await eventually(lambda: kept.running == 0)
+    await kept.shut_down(drain=0)
+    assert await reading.read() is Wake.SHUTDOWN

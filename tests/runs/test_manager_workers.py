@@ -612,3 +612,13 @@ async def test_a_server_may_wait_for_runs_that_are_stopped_because_nobody_reads_
         await here.finish_unread()
     assert (agent.stopped > 0, other.stopped) == (unread_timeout == 0, 0)
     await here.shut_down(drain=0)
+
+
+async def test_nobody_is_asked_to_stop_a_turn_that_was_waiting() -> None:
+    store = SharedRuns()
+    asked_to_stop: list[str] = []
+    store.on_stop_requested(lambda run_id, _unless_read: asked_to_stop.append(run_id))
+    manager = worker(store, dispatcher=dispatcher_to(Queue(store)))
+    await queue_turn(manager)
+    await manager.stop(INFO)
+    assert (await state_of(store), asked_to_stop) == (RunState.STOPPED, [])

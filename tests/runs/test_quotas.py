@@ -89,7 +89,7 @@ async def test_so_many_bytes_are_answered_in_a_day(clock: Clock) -> None:
     assert await refused(keeper) is None
     await keeper.release("ada", "r1", 99)
     assert await refused(keeper) is None
-    await keeper.release("ada", "r1", 1)
+    await keeper.release("ada", "r1", 2)
     clock.now += 400
     assert await refused(keeper) == ("Your quota for today is used up.", 86_000)
     assert await refused(keeper, "bob") is None
@@ -127,3 +127,9 @@ def test_quotas_are_given_by_name() -> None:
     make: Callable[..., Quotas] = Quotas
     with pytest.raises(TypeError):
         make(1)
+
+
+async def test_a_quota_that_is_used_up_exactly_is_used_up() -> None:
+    keeper = QuotaKeeper(Quotas(bytes_per_day=100), MemoryCounters())
+    await keeper.release("ada", "r1", 100)
+    assert await refused(keeper) is not None

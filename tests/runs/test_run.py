@@ -746,3 +746,48 @@ async def test_an_approval_that_is_not_sent_is_not_logged(caplog: pytest.LogCapt
     for part in (parts.ApprovalRequest("a1", "c1"), parts.ToolResult("c1", "done"), parts.Finish()):
         run.write(part)
     assert caplog.records == []
+
+
+def test_ids_are_compared_by_what_they_say() -> None:
+    first, same, other = (RunInfo("r1", "c1", "m1", "7", "".join(["u", digit])) for digit in "112")
+    assert (first.answers_same_id(same), first.answers_same_id(other)) == (True, False)
+    nameless = RunInfo("r1", "c1", "m1", "7", "")
+    assert not nameless.answers_same_id(nameless)
+
+
+async def test_a_task_that_something_else_cancelled_fails_the_agent_that_awaits_it() -> None:
+    async def agent(_turn: Turn) -> AsyncIterator[str]:
+        yield "half an "
+        task = asyncio.create_task(asyncio.Event().wait())
+        asyncio.get_running_loop().call_soon(task.cancel)
+        await task
+
+    described: list[BaseException] = []
+
+    def describe(error: BaseException, _info: RunInfo) -> str:
+        described.append(error)
+        return "Reference: 1"
+
+    run, _ = make_run(describe=describe)
+    run.start(as_source(agent))
+    await run.wait(10)
+    assert (run.info.state, [type(error) for error in described]) == (RunState.FAILED, [asyncio.CancelledError])
+    assert b'"errorText":"Reference: 1"' in run.log.so_far()
+
+
+async def test_a_run_whose_own_task_was_cancelled_is_stopped() -> None:
+    tasks: list[asyncio.Task[Any] | None] = []
+
+    async def agent(_turn: Turn) -> AsyncIterator[str]:
+        tasks.append(asyncio.current_task())
+        yield "half"
+        await asyncio.Event().wait()
+
+    run, _ = make_run()
+    run.start(as_source(agent))
+    await asyncio.sleep(0.01)
+    [task] = tasks
+    assert task is not None
+    task.cancel()
+    await run.wait(10)
+    assert run.info.state is RunState.STOPPED

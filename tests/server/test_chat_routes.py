@@ -1,5 +1,6 @@
 """The routes of stored chats: what they answer, and to whom."""
 
+import asyncio
 import base64
 import json
 from collections.abc import AsyncIterator
@@ -13,6 +14,8 @@ from starlette.applications import Starlette
 from starlette.routing import Mount
 
 from tests.chats.talking import REGENERATE, user
+from tests.external_agents import needs_agents_here
+from usechat import parts
 from usechat.chats import ChatStore, MemoryChats, SqlChats
 from usechat.errors import InvalidSetting
 from usechat.server import ChatApp, Feedback, Identity, Settings
@@ -205,6 +208,75 @@ async def test_a_chat_of_somebody_else_is_not_found_on_any_route(client: httpx2.
     listed = await client.get("/api/chats?q=Hi", headers={"x-name": "bob"})
     assert listed.json() == {"chats": [], "nextCursor": None, "hasMore": False}
     assert (await get(client, "/api/chat/c1"))["title"] == "Hi"
+
+
+@pytest.mark.parametrize(
+    ("body", "text"),
+    [
+        ("NaN", "the body is not JSON"),
+        ('{"a":[NaN]}', "the body is not JSON"),
+        ("1e999", "the body holds a number that is not finite; the largest is about 1.8e308"),
+        ('{"a":-1e999}', "the body holds a number that is not finite; the largest is about 1.8e308"),
+        ("9" * 400, "the body holds a number that is not finite; the largest is about 1.8e308"),
+        ("[" * 200 + "]" * 200, "the body is nested too deeply: more than 128 levels"),
+        (b'"\xff"', "the body is not JSON"),
+    ],
+)
+async def test_feedback_or_a_change_that_no_page_could_load_is_refused(
+    client: httpx2.AsyncClient, body: str | bytes, text: str
+) -> None:
+    await say(client, "Hi")
+    loaded = await get(client, "/api/chat/c1/messages")
+    for method, path in (("PUT", f"/api/chat/c1/messages/{loaded['headId']}/feedback"), ("PATCH", "/api/chat/c1")):
+        refused = await client.request(method, path, content=body, headers={"content-type": "application/json"})
+        assert (refused.status_code, refused.text) == (400, text)
+    assert await get(client, "/api/chat/c1/messages") == loaded
+
+
+@pytest.mark.parametrize("number", ["1e999", "-1e999", "9" * 400])
+async def test_a_message_that_no_page_could_load_is_refused(client: httpx2.AsyncClient, number: str) -> None:
+    message = '{"id":"u1","role":"user","metadata":{"x":NUMBER},"parts":[{"type":"text","text":"Hi"}]}'
+    body = f'{{"id":"c1","messages":[{message.replace("NUMBER", number)}]}}'
+    refused = await client.post("/api/chat", content=body, headers={"content-type": "application/json"})
+    assert (refused.status_code, (await client.get("/api/chat/c1/messages")).status_code) == (400, 404)
+
+
+async def test_the_tree_is_of_the_same_moment_as_what_stands_beside_it(
+    client: httpx2.AsyncClient, chats: ChatStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await say(client, "Hi")
+    load = chats.load
+
+    async def load_and_delete(chat_id: str, **options: Any) -> Any:
+        loaded = await load(chat_id, **options)
+        await chats.delete(chat_id, owner="ada")
+        return loaded
+
+    monkeypatch.setattr(chats, "load", load_and_delete)
+    loaded = await get(client, "/api/chat/c1/messages?tree=1")
+    assert [each["parentId"] for each in loaded["messages"]] == [None, "u-Hi"]
+    assert loaded["messages"][-1]["message"]["id"] == loaded["headId"]
+
+
+@needs_agents_here("the claim of the web process names the answer until it ends")
+async def test_a_running_answer_is_named_as_its_agent_names_it(chats: ChatStore) -> None:
+    named_it, goes_on = asyncio.Event(), asyncio.Event()
+
+    async def agent(_turn: Turn) -> AsyncIterator[str | parts.Part]:
+        yield parts.Start("mine")
+        yield "Half"
+        named_it.set()
+        await goes_on.wait()
+
+    app = ChatApp(agent, chats=chats, settings=Settings(sdk="7"), metrics=False)
+    async with httpx2.AsyncClient(transport=httpx2.ASGITransport(app), base_url="http://a", timeout=30) as client:
+        asked = asyncio.ensure_future(say(client, "Hi"))
+        await asyncio.wait_for(named_it.wait(), 30)
+        assert (await get(client, "/api/chat/c1/messages"))["running"] == {"messageId": "mine"}
+        goes_on.set()
+        await asked
+        assert (await get(client, "/api/chat/c1/messages"))["headId"] == "mine"
+    await app.shut_down()
 
 
 async def test_without_authentication_there_is_neither_list_nor_export() -> None:

@@ -42,12 +42,15 @@ async def test_without_origins_a_page_elsewhere_is_not_let_in() -> None:
     assert "access-control-allow-origin" not in response.headers
 
 
-@pytest.mark.parametrize("headers", ["content-type", "authorization,content-type,x-ai-sdk", "content-type,user-agent"])
+@pytest.mark.parametrize(
+    "headers",
+    ["content-type", "authorization,content-type,x-ai-sdk", "content-type,user-agent", "content-type,if-match"],
+)
 async def test_a_named_page_may_send_what_the_ai_sdk_sends(headers: str) -> None:
     response = await preflight(with_cors(ChatApp(answer), [PAGE]), PAGE, headers)
     assert response.status_code == 200
     assert response.headers["access-control-allow-origin"] == PAGE
-    assert response.headers["access-control-allow-methods"] == "GET, POST"
+    assert response.headers["access-control-allow-methods"] == "GET, POST, PUT, PATCH, DELETE"
     assert "access-control-allow-credentials" not in response.headers
 
 
@@ -63,7 +66,7 @@ async def test_a_stream_keeps_its_headers_and_can_be_read_by_the_page() -> None:
     response = await ask(with_cors(ChatApp(answer), [PAGE]), "POST", {"origin": PAGE}, json=BODY)
     assert response.status_code == 200
     assert response.headers["access-control-allow-origin"] == PAGE
-    assert response.headers["access-control-expose-headers"] == "x-vercel-ai-ui-message-stream"
+    assert response.headers["access-control-expose-headers"] == "etag, x-vercel-ai-ui-message-stream"
     assert response.headers["x-vercel-ai-ui-message-stream"] == "v1"
     assert response.headers["content-type"] == "text/event-stream"
 

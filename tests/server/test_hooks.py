@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import threading
 from collections.abc import AsyncIterator, Callable
 from typing import Any
 
@@ -83,6 +84,24 @@ async def test_a_plain_function_may_save_and_load(app_with: Callable[..., Any]) 
     assert seen == ["assistant"]
 
 
+async def test_a_plain_function_does_not_delay_other_chats(app_with: Callable[..., Any]) -> None:
+    gate = threading.Event()
+
+    def load(turn: Turn) -> list[Any]:
+        assert turn.text != "wait" or gate.wait(30)
+        return []
+
+    def save(_message: Any, turn: Turn, _outcome: str) -> None:
+        assert turn.text != "Saved late" or gate.wait(30)
+
+    app = app_with(load=load, on_finish=save)
+    slow = [asyncio.ensure_future(post(app, user("u1", text), id=text)) for text in ("wait", "Saved late")]
+    assert (await post(app, user("u1", "Hi"))).text == "Hi"
+    assert [each.done() for each in slow] == [False, False]
+    gate.set()
+    assert [(await each).text for each in slow] == ["wait", "Saved late"]
+
+
 async def test_what_load_returns_is_the_history_whatever_the_page_sends(app_with: Callable[..., Any]) -> None:
     async def load(turn: Turn) -> list[Any]:
         assert turn.chat_id == "c1"
@@ -120,6 +139,21 @@ async def test_on_finish_that_hangs_does_not_keep_the_page_waiting_for_ever(
     assert (await post(app_with(on_finish=save), user("u1", "Hi"))).text == "Hi"
 
 
+async def test_a_plain_on_finish_that_hangs_does_not_keep_the_page_waiting_for_ever(
+    app_with: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("usechat.server.turns._HOOK_SECONDS", 0.01)
+    gate = threading.Event()
+    ended: list[bool] = []
+
+    def save(*_given: object) -> None:
+        ended.append(gate.wait(30))
+
+    assert (await post(app_with(on_finish=save), user("u1", "Hi"))).text == "Hi"
+    assert ended == []
+    gate.set()
+
+
 @pytest.mark.parametrize(
     ("options", "sentence"),
     [
@@ -133,7 +167,7 @@ async def test_on_finish_that_hangs_does_not_keep_the_page_waiting_for_ever(
         ),
         (
             {"chats": MemoryChats(), "load": lambda _: []},
-            "chats brings the history, and load brings another one; give one of them",
+            "chats and load both provide the history; give only one of them",
         ),
         (
             {"chats": MemoryChats(), "path": "/p/{project}/chat"},

@@ -209,17 +209,19 @@ async def test_a_worker_without_the_store_of_its_web_processes_says_so(
 
 
 WEB_WRITES = [Kill(*each) for each in product((1, 2), ("before", "during", "after"))]
-"""A web process stores the question, and hands the chat over to the agent that takes the turn from the queue."""
+"""A web process stores the question, queues the turn, and keeps the chat for the agent process that takes it."""
 
 
 @pytest.mark.parametrize("kill", WEB_WRITES)
-async def test_a_web_process_that_dies_before_its_turn_is_queued_leaves_a_chat_that_goes_on(
+async def test_a_web_process_that_dies_before_its_chat_is_handed_over_leaves_a_chat_that_goes_on(
     tier: Tier, store: Callable[..., SqlChats], tmp_path: Path, kill: Kill
 ) -> None:
     redis = InRedis(tier.url, tier.prefix, LEASE, queue="agents")
     dying = DyingServer(tmp_path / "chats.db", kill, redis=redis)
     received = await asyncio.to_thread(dying.ask, BODY)
     assert (received.complete, received.chunks) == (False, [])
+    if kill == Kill(1, "after"):
+        assert 0 < dying.claimed_for() <= store().lease
     dying.expire()
     web = tier.web(chats=store())
     tier.worker(agent, chats=store())

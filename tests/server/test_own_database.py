@@ -12,6 +12,7 @@ from tests.chats.talking import answer, user
 from tests.server.sockets import Body
 
 
+@pytest.mark.usefixtures("logging_as_before")
 @pytest.mark.parametrize("framework", ["fastapi", "starlette", "litestar"])
 def test_the_application_owns_the_history(framework: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("DATABASE", f"sqlite+aiosqlite:///{tmp_path}/messages.db")

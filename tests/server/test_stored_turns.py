@@ -1,6 +1,7 @@
 """Turns whose history the server has: what the agent gets, what is stored, and what each page sees."""
 
 import asyncio
+import threading
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
@@ -135,7 +136,7 @@ async def test_a_request_for_an_unknown_chat_that_brings_nothing_is_refused(clie
     response = await client.post("/api/chat", json={"id": "new"})
     assert (response.status_code, response.text) == (
         400,
-        "the chat has no message to answer, and the request brings none",
+        "the chat has no message to answer, and the request has none",
     )
 
 
@@ -393,6 +394,18 @@ async def test_a_function_makes_the_title_without_delaying_the_answer(
     assert (titles_in(await waits), texts(asked)) == (["wait", "A fine title"], ["wait"])
 
 
+async def test_a_plain_function_makes_the_title_without_delaying_the_answer(
+    make: Callable[..., httpx2.AsyncClient], chats: ChatStore
+) -> None:
+    answered = threading.Event()
+    client = make(titles=lambda _messages: "In time" if answered.wait(30) else "Too late")
+    assert (await post(client, user("u1", "Hi"))).text == "Answer 1 to Hi."
+    answered.set()
+    async with asyncio.timeout(30):
+        while (await stored(chats)).chat.title != "In time":  # noqa: ASYNC110 (nothing tells when it is done)
+            await asyncio.sleep(0.01)
+
+
 async def test_the_agent_gets_as_much_of_the_history_as_the_hook_leaves(
     make: Callable[..., httpx2.AsyncClient], agent: Agent, chats: ChatStore
 ) -> None:
@@ -463,7 +476,7 @@ async def test_a_title_that_cannot_be_made_is_logged_and_the_first_words_stay(
     await asyncio.sleep(0)
     assert (await stored(chats)).chat.title == "One"
     assert [record.getMessage() for record in caplog.records if record.levelname == "ERROR"] == [
-        "chat c1: the title could not be made"
+        "chat c1: the title could not be created"
     ]
 
 

@@ -112,7 +112,7 @@ class Reports:
         self._chats = chats
 
     async def __call__(self, message: Any, turn: Turn, outcome: str) -> None:
-        stored = await self._chats.load_tree(turn.chat_id, owner="ada")
+        stored = (await self._chats.load(turn.chat_id, owner="ada", tree=True)).tree
         assert message in [row["message"] for row in stored]
         self.found.append((outcome, texts([message])))
 

@@ -73,13 +73,14 @@ def test_a_frame_that_names_no_request_is_unreadable(frame: str, text: str) -> N
     ("changes", "text"),
     [
         ({"body": 1}, "body must be an object, not a number"),
-        ({"messages": []}, "messages holds no user message to answer, and does not end in an assistant message"),
+        ({"messages": []}, "messages has no user message to answer, and does not end with an assistant message"),
         (
             {"messages": None},
             "the body has no messages: send the history under 'messages', or the last message under 'message'",
         ),
         ({"trigger": "other"}, "trigger must be 'submit-message' or 'regenerate-message', not 'other'"),
         ({"id": 1}, "the chat id must be a string, not a number"),
+        ({"body": {"x": 10**309}}, "the body holds a number that is not finite; the largest is about 1.8e308"),
     ],
 )
 def test_a_send_that_is_no_chat_request_is_invalid(changes: dict[str, Any], text: str) -> None:

@@ -227,5 +227,5 @@ async def test_a_client_that_does_not_wait_for_answers_is_sent_away() -> None:
     assert sent[-1] == {
         "type": "websocket.close",
         "code": 1008,
-        "reason": "The client sends requests without waiting for answers.",
+        "reason": "The client sends too many requests without waiting for answers.",
     }

@@ -1,6 +1,7 @@
 """`usechat.testing` on apps of all kinds: ours, and those of people who do not use our server."""
 
 import asyncio
+import gzip
 import json
 from collections.abc import AsyncIterator, Callable, Iterable
 from typing import Any
@@ -85,6 +86,38 @@ def test_a_wsgi_app_gets_the_request_as_its_standard_says(usechat_client: Client
     answer = usechat_client(wsgi_app, headers={"x-team": "blue"}).ask("Paris")
     answer.assert_legal()
     assert answer.text == "Hello"
+
+
+@pytest.mark.parametrize("complies", [True, False], ids=["unless asked not to", "always"])
+def test_the_answer_of_an_app_that_compresses_is_judged_and_searched(usechat_client: Clients, complies: bool) -> None:
+    async def app(scope: Any, _receive: Any, send: Any) -> None:
+        if scope["type"] != "http":
+            return
+        is_compressed = not complies or b"gzip" in dict(scope["headers"]).get(b"accept-encoding", b"")
+        headers = [(b"content-type", b"text/event-stream"), *([(b"content-encoding", b"gzip")] * is_compressed)]
+        body = b"".join(PLAIN)
+        await send({"type": "http.response.start", "status": 200, "headers": headers})
+        await send({"type": "http.response.body", "body": gzip.compress(body) if is_compressed else body})
+
+    answer = usechat_client(app).ask("hi")
+    assert (answer.text, answer.exchanges[0].body) == ("Hello", b"".join(PLAIN))
+    assert (answer.exchanges[0].pieces[0][1] == b"".join(PLAIN)) is complies
+    answer.assert_legal()
+    with pytest.raises(AssertionError, match="in the deltas"):
+        answer.assert_redacted("Hello")
+
+
+def test_a_body_that_is_not_compressed_as_its_header_says_is_kept_as_it_arrived(usechat_client: Clients) -> None:
+    async def app(scope: Any, _receive: Any, send: Any) -> None:
+        if scope["type"] == "http":
+            headers = [(b"content-encoding", b"gzip")]
+            await send({"type": "http.response.start", "status": 200, "headers": headers})
+            await send({"type": "http.response.body", "body": b"sk-1234"})
+
+    answer = usechat_client(app).ask("hi")
+    assert answer.error is not None
+    with pytest.raises(AssertionError, match="in the body"):
+        answer.assert_redacted("sk-1234")
 
 
 def test_what_cannot_answer_is_named() -> None:
@@ -213,6 +246,89 @@ def test_a_secret_is_found_even_if_it_is_cut_into_deltas(usechat_client: Clients
         answer.assert_redacted("sk-1234")
     with pytest.raises(AssertionError, match="in the body"):
         answer.assert_redacted("the key")
+
+
+def text_frames(part: str, *deltas: str) -> list[bytes]:
+    """Return the frames of a text part; the deltas are JSON."""
+    return [
+        b'data: {"type":"text-start","id":"%s"}\n\n' % part.encode(),
+        *(b'data: {"type":"text-delta","id":"%s","delta":%s}\n\n' % (part.encode(), d.encode()) for d in deltas),
+        b'data: {"type":"text-end","id":"%s"}\n\n' % part.encode(),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("body", "secret", "place"),
+    [
+        ([rb'data: {"type":"error","errorText":"bad key a\u0026b"}', b"\n\n"], "a&b", "the decoded JSON"),
+        ([rb'data: {"type":"error","errorText":"bad key sk\/1234"}', b"\n\n"], "sk/1234", "the decoded JSON"),
+        (
+            [
+                b'data: {"type":"tool-input-available","toolCallId":"c","toolName":"t","input":{}}\n\n',
+                rb'data: {"type":"tool-output-available","toolCallId":"c","output":{"keys":["p\u003cw\u00E4\"1"]}}',
+                b"\n\n",
+            ],
+            'p<wä"1',
+            "the decoded JSON",
+        ),
+        ([rb'{"error":', b"\n", rb'"sk\/1234"}'], "sk/1234", "the decoded JSON"),
+        (text_frames("1", r'"sk\/1"', '"234"'), "sk/1234", "the deltas"),
+        ([*text_frames("1", '"sk-12"'), *text_frames("2", '"34"')], "sk-1234", "the deltas"),
+        ([*text_frames("1", '"sk-"'), *text_frames("2", '"12"'), *text_frames("1", '"34"')], "sk-1234", "the deltas"),
+        (
+            [
+                *text_frames("1", '"sk-"')[:2],
+                *text_frames("2", '"34"')[:2],
+                *text_frames("1", '"12"')[1:],
+            ],
+            "sk-1234",
+            "the deltas",
+        ),
+        (
+            [
+                b'data: {"type":"text-start","id":"1"}\n\n',
+                b'data: {"type":"text-delta",\ndata: "id":"1","delta":"sk-12"}\n\n',
+                b'data: {"type":"text-delta","id":"1","delta":"34"}\n\n',
+            ],
+            "sk-1234",
+            "the deltas",
+        ),
+    ],
+    ids=[
+        "Go's escapes",
+        "PHP's escapes",
+        "in a tool output",
+        "in a body of JSON",
+        "escaped in a delta",
+        "cut into two parts",
+        "cut into three parts of two ids",
+        "cut into interleaved parts",
+        "in an event of two lines",
+    ],
+)
+def test_a_secret_is_found_in_whatever_the_client_reads(
+    usechat_client: Clients, body: list[bytes], secret: str, place: str
+) -> None:
+    answer = usechat_client(strangers_app(body)).ask("hi")
+    answer.assert_redacted(f"{secret}5", "password")
+    with pytest.raises(AssertionError, match=f"reached the client in {place}$"):
+        answer.assert_redacted(secret)
+
+
+def test_a_secret_is_found_if_an_answer_that_a_tool_interrupted_goes_on_with_the_rest_of_it(
+    usechat_client: Clients,
+) -> None:
+    async def leaking(turn: Turn) -> AsyncIterator[str | parts.Part]:
+        if turn.tool_outputs:
+            yield "34"
+        else:
+            yield "sk-12"
+            yield parts.ToolCall("c1", "location", {})
+
+    answer = usechat_client(leaking, tools={"location": "Paris"}).ask("go")
+    assert answer.text == "sk-1234"
+    with pytest.raises(AssertionError, match=r"reached the client in the deltas$"):
+        answer.assert_redacted("sk-1234")
 
 
 @pytest.mark.parametrize("separator", ["\u2028", "\u2029", "\x85"])

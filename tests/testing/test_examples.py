@@ -49,6 +49,7 @@ def test_the_agent_for_a_worker_can_be_resumed_and_stopped(
     answer.assert_stops()
 
 
+@pytest.mark.usefixtures("logging_as_before")
 @pytest.mark.parametrize("framework", ["fastapi", "starlette", "litestar"])
 def test_an_application_with_a_database_of_its_own_owns_the_history(
     usechat_client: Clients, framework: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

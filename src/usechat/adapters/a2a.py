@@ -249,7 +249,10 @@ class A2aAdapter:
         self._is_over = False
 
     def feed(self, event: Any) -> Iterator[Part]:
-        """Yield the parts that an event becomes."""
+        """Yield the parts that an event becomes.
+
+        Raises :class:`~usechat.errors.UnknownEvent` for an event of another kind.
+        """
         match _json(event):
             case {"message": message}:
                 yield from self._content(message["messageId"], message["parts"])

@@ -1,4 +1,4 @@
-"""Agents that speak AG-UI as chats: in this process, or at an address.
+"""Agents behind AG-UI as chats: in this process, or at an address.
 
 ``usechat serve --as ag-ui URL`` and :class:`AgUiEndpoint` talk to an endpoint over HTTP and need no further package.
 :class:`AgUiSource` takes a function of this process that is called with a ``RunAgentInput`` and returns events, as the
@@ -151,7 +151,11 @@ class AgUiEndpoint(_AgUiRuns):
         self._verify = verify
 
     async def events(self, turn: Turn) -> AsyncGenerator[_Event]:
-        """Post the input of the turn, and yield the events of the answer. Closing it closes the connection."""
+        """Post the input of the turn, and yield the events of the answer. Closing it closes the connection.
+
+        Raises :class:`~usechat.errors.RequestRefused` if the status is not 200, and
+        :class:`~usechat.errors.PublicError` if the endpoint cannot be reached.
+        """
         import httpx2
 
         headers = {name: value for name, value in turn.headers.items() if name.lower() in self._pass_on}
@@ -301,7 +305,10 @@ class AgUiAdapter:
         self._is_over = False
 
     def feed(self, event: Any) -> Iterator[Part]:
-        """Yield the parts that an event becomes."""
+        """Yield the parts that an event becomes.
+
+        Raises :class:`~usechat.errors.UnknownEvent` for an event of another kind.
+        """
         read = _json(event)
         kind = read.get("type")
         if self._chunked_call is not None and kind != "TOOL_CALL_CHUNK":

@@ -47,7 +47,7 @@ __all__ = ["AgentFrameworkAdapter", "AgentFrameworkSource", "parts", "source_of"
 _FRAMEWORK: Final = "agent-framework"
 _OUTPUT: Final = "usechat_output"
 """The type of the event that holds a structured output."""
-_WAITS: Final = "Waits for the approvals beside it."
+_WAITS: Final = "Waits for the other approvals of this answer."
 _PROVIDED: Final = frozenset({"search_tool", "mcp_server_tool", "code_interpreter_tool", "image_generation_tool"})
 """What the types of contents begin with that tell of calls which the provider runs itself."""
 
@@ -150,7 +150,10 @@ class AgentFrameworkAdapter:
         self._reason: str | None = None
 
     def feed(self, event: Any) -> Iterator[Part]:
-        """Yield the parts that an update becomes."""
+        """Yield the parts that an update becomes.
+
+        Raises :class:`~usechat.errors.UnknownEvent` for an update of another kind.
+        """
         read: Mapping[str, Any] = event if isinstance(event, Mapping) else event.to_dict()
         if read.get("type") == _OUTPUT:
             yield Data("output", read["output"])
@@ -216,7 +219,7 @@ class AgentFrameworkAdapter:
         return True
 
     def _call(self, content: Mapping[str, Any]) -> Iterator[Part]:
-        """Yield the input of a call as it is streamed. Its end is told by the end of the model's answer."""
+        """Yield the input of a call as it is streamed. It is complete when the model's answer ends."""
         call_id, arguments = content["call_id"], content.get("arguments")
         if call_id in self._known:
             return

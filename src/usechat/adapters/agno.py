@@ -14,11 +14,10 @@ caller's own; runs that were regenerated or edited are removed from it. Any othe
 wait for an output of the page. The paused run is kept in the agent's database, or by the run store if it has none.
 """
 
-import ast
 import inspect
 import json
 from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Collection, Iterable, Iterator, Mapping
-from contextlib import aclosing, suppress
+from contextlib import aclosing
 from typing import Any, Final
 
 from usechat.adapters import conversation
@@ -57,8 +56,6 @@ from usechat.turn import AgentInfo, Turn, current_context
 __all__ = ["AgnoAdapter", "AgnoSource", "parts", "source_of", "to_agno"]
 
 _FRAMEWORK: Final = "agno"
-_LONGEST_LITERAL: Final = 100_000
-"""How long a result may be that is read as a Python literal."""
 _OURS: Final = "usechat_message"
 """Under which key a run's metadata names the user message that it answers."""
 _ENDINGS: Final = frozenset({"RunCompleted", "RunPaused", "RunCancelled", "RunError"})
@@ -305,7 +302,7 @@ class AgnoAdapter:
                 tool.tool_call_id, conversation.TOOL_FAILED, lane=lane
             )  # the result is the exception's text
         else:
-            yield ToolResult(tool.tool_call_id, _value(tool.result), lane=lane)
+            yield ToolResult(tool.tool_call_id, conversation.printed_result(tool.result), lane=lane)
 
     def _end(self, kind: str, event: Any) -> Iterator[Part]:
         self._is_over = True
@@ -349,17 +346,6 @@ def _custom(event: Any) -> Any:
 def _image(image: Any) -> Iterator[Part]:
     if image.url:
         yield File(image.url, image.mime_type or "image/png")
-
-
-def _value(text: Any) -> Any:
-    """Return a result as a value: Agno gives the text that ``str`` makes of it."""
-    if not isinstance(text, str):
-        return text
-    value = conversation.parsed_result(text)
-    if isinstance(value, str) and text[:1] in ("{", "[") and len(text) < _LONGEST_LITERAL:
-        with suppress(ValueError, SyntaxError, MemoryError, RecursionError):
-            return json_value(ast.literal_eval(text))
-    return value
 
 
 def parts(events: AsyncIterable[Any]) -> AsyncIterator[Part]:

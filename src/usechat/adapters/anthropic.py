@@ -158,7 +158,11 @@ class AnthropicAdapter:
         self._is_over = False
 
     def feed(self, event: Any) -> Iterator[Part]:
-        """Yield the parts that an event becomes."""
+        """Yield the parts that an event becomes.
+
+        Raises :class:`~usechat.errors.UnknownEvent` for an event of another kind,
+        and :class:`~usechat.errors.StreamFailed` if the message failed.
+        """
         kind = event["type"] if isinstance(event, Mapping) else event.type
         if kind in _DERIVED:
             return

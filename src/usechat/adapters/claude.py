@@ -1,7 +1,7 @@
 """Claude Code as chats, through the Claude Agent SDK.
 
-``usechat serve app:options`` and ``chat_response(request, options)`` take every ``ClaudeAgentOptions``;
-:class:`ClaudeSource` says how long a permission is waited for.
+``usechat serve app:options`` and ``chat_response(request, options)`` accept every ``ClaudeAgentOptions``. Use
+:class:`ClaudeSource` to set how long a permission request waits.
 
 **Messages** are those of ``ClaudeSDKClient.receive_response()`` with partial messages, and ours about permissions.
 Whole messages repeat what was streamed and are read only if nothing was. Names of tools are without their MCP server.
@@ -20,7 +20,8 @@ import asyncio
 import contextlib
 import dataclasses
 import uuid
-from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Collection, Iterator, Mapping
+from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Collection, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Final
 
 import msgspec
@@ -55,7 +56,8 @@ __all__ = ["ClaudeAdapter", "ClaudeSource", "parts", "source_of"]
 
 _DENIED: Final = "The user did not allow this call."
 _INTERRUPT_SECONDS: Final = 2
-_NO_SESSION: Final = "No conversation found"
+NO_SESSION: Final = "No conversation found"
+"""What Claude Code says about a session that is not on this machine."""
 _IGNORED: Final = frozenset(
     {"HookEventMessage", "MirrorErrorMessage", "RateLimitEvent", "SystemMessage", "TaskNotificationMessage",
      "TaskProgressMessage", "TaskStartedMessage", "TaskUpdatedMessage"}
@@ -91,16 +93,17 @@ def source_of(found: Any) -> "ClaudeSource | None":
     >>> def answers(found: object) -> bool:
     ...     return source_of(found) is not None
     """
-    options = _sdk().ClaudeAgentOptions
+    options = sdk().ClaudeAgentOptions
     return ClaudeSource(found) if isinstance(found, options) else None
 
 
-def _sdk() -> Any:
+def sdk() -> Any:
+    """Import the SDK; raise MissingDependency if it is not installed."""
     return imported("claude_agent_sdk", "claude-agent-sdk", "claude")
 
 
 class ClaudeSource(WaitingSource[Any]):
-    """Answers turns with Claude Code; a permission is waited for for ``wait_seconds``.
+    """Answers turns with Claude Code. A permission request waits for at most ``wait_seconds``.
 
     ``options`` are ``ClaudeAgentOptions``. The session and partial messages are set here.
 
@@ -126,8 +129,8 @@ class ClaudeSource(WaitingSource[Any]):
                 async for message in self._run(task, _prompt(turn), resume=_session(thread, earlier), **options):
                     yield message
                 return
-            except _sdk().ClaudeSDKError as error:
-                if _NO_SESSION not in str(error):
+            except sdk().ClaudeSDKError as error:
+                if NO_SESSION not in str(error):
                     raise
         async for message in self._run(task, _whole_chat(turn), session_id=_session(thread, message_id)):
             yield message
@@ -137,33 +140,40 @@ class ClaudeSource(WaitingSource[Any]):
         options = dataclasses.replace(
             self._options,
             include_partial_messages=True,
+            verbatim_prompts=True,  # otherwise "@/etc/passwd" in a message of the page makes Claude Code read that file
             can_use_tool=self._options.can_use_tool or permissions.ask,
             **session,
         )
-        async with _sdk().ClaudeSDKClient(options) as client:
-            await client.query(_user_message(prompt))
+        async with sdk().ClaudeSDKClient(options) as client:
+            await client.query(user_message(prompt))
             try:
                 async for message in client.receive_response():
                     permissions.note(message)
                     if type(message).__name__ not in _IGNORED:
                         yield message
             except (asyncio.CancelledError, GeneratorExit):
-                await _interrupt(client)
+                await interrupt(client)
                 raise
 
 
-async def _interrupt(client: Any) -> None:
+async def interrupt(client: Any) -> None:
     """Stop the model call and the tools; without it Claude Code completes its turn before it exits."""
     with contextlib.suppress(Exception):
         async with asyncio.timeout(_INTERRUPT_SECONDS):
             await client.interrupt()
 
 
+def permission(*, approved: bool, reason: str | None = None) -> Any:
+    """Return the result of ``can_use_tool``."""
+    return sdk().PermissionResultAllow() if approved else sdk().PermissionResultDeny(message=reason or _DENIED)
+
+
 def _session(thread: str, message_id: str) -> str:
     return str(uuid.uuid5(uuid.NAMESPACE_URL, f"usechat:{thread}/{message_id}"))
 
 
-async def _user_message(content: list[Any]) -> AsyncIterator[Mapping[str, Any]]:
+async def user_message(content: list[Any]) -> AsyncIterator[Mapping[str, Any]]:
+    """Yield a message of the user, for ``ClaudeSDKClient.query``."""
     yield {"type": "user", "message": {"role": "user", "content": content}, "parent_tool_use_id": None}
 
 
@@ -181,8 +191,32 @@ def _whole_chat(turn: Turn) -> list[Any]:
         for message in messages
         if (text := "".join(part["text"] for part in message["parts"] if part["type"] == "text"))
     ]
-    earlier = [{"type": "text", "text": "The chat so far:\n\n" + "\n\n".join(said)}] if said else []
-    return [*earlier, *_prompt(turn)]
+    return [*earlier_chat(said), *_prompt(turn)]
+
+
+def earlier_chat(said: Sequence[str]) -> list[Any]:
+    """Return the content that tells Claude what was said before, one text per message."""
+    return [{"type": "text", "text": "The chat so far:\n\n" + "\n\n".join(said)}] if said else []
+
+
+class StreamedMessages:
+    """Follows whether a message of the model is being streamed: Claude Code asks for permissions before its end."""
+
+    def __init__(self) -> None:
+        self._is_complete = asyncio.Event()
+        self._is_complete.set()
+
+    def note(self, message: Any) -> None:
+        """Note the start and the end of a message."""
+        if type(message).__name__ == "StreamEvent" and message.parent_tool_use_id is None:
+            if message.event["type"] == "message_start":
+                self._is_complete.clear()
+            elif message.event["type"] == "message_stop":
+                self._is_complete.set()
+
+    async def complete(self) -> None:
+        """Wait until no message is being streamed."""
+        await self._is_complete.wait()
 
 
 class _Permissions:
@@ -191,30 +225,23 @@ class _Permissions:
     def __init__(self, task: WaitingTask[Any]) -> None:
         self._task = task
         self._calls: dict[str, dict[str, Any]] = {}
-        self._is_complete = asyncio.Event()
-        self._is_complete.set()
+        self._messages = StreamedMessages()
 
     async def ask(self, name: str, given: dict[str, Any], context: Any) -> Any:
         """Answer ``can_use_tool``."""
-        sdk = _sdk()
         call_id = context.tool_use_id
-        await self._is_complete.wait()
+        await self._messages.complete()
         answer = await self._task.ask(call_id, PermissionAsked(call_id, name, given))
         await self._task.send(PermissionAnswered(dict(self._calls)))
-        if isinstance(answer, ApprovalAnswer) and answer.approved:
-            return sdk.PermissionResultAllow()
-        reason = answer.reason if isinstance(answer, ApprovalAnswer) else None
-        return sdk.PermissionResultDeny(message=reason or _DENIED)
+        if isinstance(answer, ApprovalAnswer):
+            return permission(approved=answer.approved, reason=answer.reason)
+        return permission(approved=False)
 
     def note(self, message: Any) -> None:
         """Note which calls have no result yet, and whether a message is being streamed."""
+        self._messages.note(message)
         kind = type(message).__name__
-        if kind == "StreamEvent" and message.parent_tool_use_id is None:
-            if message.event["type"] == "message_start":
-                self._is_complete.clear()
-            elif message.event["type"] == "message_stop":
-                self._is_complete.set()
-        elif kind == "AssistantMessage":
+        if kind == "AssistantMessage":
             calls = (block for block in message.content if type(block).__name__ == "ToolUseBlock")
             self._calls |= {block.id: {"name": block.name, "input": block.input} for block in calls}
         elif kind == "UserMessage" and isinstance(message.content, list):
@@ -244,7 +271,11 @@ class ClaudeAdapter:
         self._is_over = False
 
     def feed(self, event: Any) -> Iterator[Part]:
-        """Yield the parts that a message becomes."""
+        """Yield the parts that a message becomes.
+
+        Raises :class:`~usechat.errors.UnknownEvent` for a message of another kind,
+        and :class:`~usechat.errors.StreamFailed` if Claude Code failed.
+        """
         match type(event).__name__:
             case "StreamEvent":
                 yield from self._stream(event)
@@ -293,13 +324,13 @@ class ClaudeAdapter:
             case ToolInputStart(tool_call_id=call_id):
                 if not self._open:
                     self._open.add(call_id)
-                    name, title = _readable(part.tool_name)
+                    name, title = readable_name(part.tool_name)
                     yield msgspec.structs.replace(part, tool_name=name, title=title)
             case ToolInputDelta(tool_call_id=call_id):
                 if call_id in self._open:
                     yield part
             case ToolCall(tool_call_id=call_id):
-                name, title = _readable(part.tool_name)
+                name, title = readable_name(part.tool_name)
                 self._calls[call_id] = msgspec.structs.replace(part, tool_name=name, title=title)
                 if call_id in self._open:
                     yield from self._call(self._calls[call_id])
@@ -356,8 +387,8 @@ class ClaudeAdapter:
         yield conversation.finish(conversation.finish_reason(message.stop_reason), usage)
 
 
-def _readable(name: str) -> tuple[str, str | None]:
-    """Return the name of a tool, and with that of its MCP server as a title."""
+def readable_name(name: str) -> tuple[str, str | None]:
+    """Return the name of a tool, and a title with the name of its MCP server."""
     if not name.startswith("mcp__"):
         return name, None
     server, _, tool = name.removeprefix("mcp__").partition("__")
@@ -365,7 +396,7 @@ def _readable(name: str) -> tuple[str, str | None]:
 
 
 def _tool_call(call_id: str, name: str, input: Any) -> ToolCall:  # noqa: A002 (the SDK's name)
-    readable, title = _readable(name)
+    readable, title = readable_name(name)
     return ToolCall(call_id, readable, input, title=title)
 
 
@@ -381,3 +412,25 @@ def parts(messages: AsyncIterable[Any]) -> AsyncIterator[Part]:
     ...             yield part
     """
     return parts_of(messages, ClaudeAdapter())
+
+
+def tools_of(options: Any) -> Iterator[tuple[str, Any, Any]]:
+    """Yield the name, the input schema and the output schema of each tool of the options, for `usechat types`.
+
+    Those are the tools of MCP servers in this process, and the built-in tools that the options name, whose schemas only
+    Claude Code knows.
+    """
+    named = [*(options.tools if isinstance(options.tools, list) else ()), *options.allowed_tools]
+    names = (name.partition("(")[0] for name in named)
+    yield from ((name, None, None) for name in dict.fromkeys(names) if not name.startswith("mcp__"))
+    servers = options.mcp_servers if isinstance(options.mcp_servers, Mapping) else {}
+    for server in servers.values():
+        if server.get("type") == "sdk":
+            with ThreadPoolExecutor(1) as thread:  # an event loop may run in this one
+                yield from thread.submit(asyncio.run, _listed_tools(server["instance"])).result()
+
+
+async def _listed_tools(server: Any) -> list[tuple[str, Any, Any]]:
+    async with imported("mcp", "mcp", "claude").Client(server) as client:
+        found = [tool.model_dump(by_alias=True, mode="json") for tool in (await client.list_tools()).tools]
+    return [(tool["name"], tool["inputSchema"], tool.get("outputSchema")) for tool in found]

@@ -1,10 +1,13 @@
 """What all adapters need of a turn: its history for a model, the id of its thread, its files, and fixed sentences."""
 
+import ast
 import base64
 import hashlib
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
 from contextvars import ContextVar
+from itertools import filterfalse
 from typing import Any, Final, TypeVar, cast
 from urllib.parse import quote, unquote_to_bytes, urlsplit
 
@@ -16,13 +19,14 @@ from usechat.protocol.message import MessageBuilder
 from usechat.protocol.model_messages import FilePart, ModelMessage, ToolResultOutput, model_messages, repair_messages
 from usechat.protocol.parts import Abort, Data, Error, Finish, Part, Step
 from usechat.protocol.stream import MessageStream
-from usechat.protocol.ui_messages import is_dynamic_tool, is_static_tool
+from usechat.protocol.ui_messages import UIMessage, is_dynamic_tool, is_static_tool
 from usechat.protocol.values import json_text, json_value
 from usechat.sources import Adapter
 from usechat.turn import Turn, current_context
 from usechat.waiting_tasks import PAUSE_IS_GONE
 
 __all__ = [
+    "ASKED",
     "INCOMPLETE",
     "NOT_COMPLETED",
     "PAUSE_IS_GONE",
@@ -40,12 +44,14 @@ __all__ = [
     "messages_of",
     "model_file",
     "parsed_result",
+    "printed_result",
     "result_text",
     "show",
     "state_handle",
     "sub_agent",
     "thread_id",
     "usage",
+    "without_asked",
     "without_provider_calls",
     "without_questions",
 ]
@@ -55,10 +61,14 @@ AdapterT = TypeVar("AdapterT")
 INCOMPLETE: Final = "The answer ended before it was complete."
 QUESTION: Final = "interrupt"
 """The name of the tool whose output answers a question that belongs to no call."""
+ASKED: Final = "asked-"
+"""How the id of a call begins that stands for a question of :mod:`usechat.adapters.questions`."""
 NOT_COMPLETED: Final = "The tool call was not completed."
 TOOL_FAILED: Final = "The tool failed."
 _DENIED: Final = "The user did not allow this call."
 
+_LONGEST_LITERAL: Final = 100_000
+"""How long a result may be that is read as a Python literal."""
 _FILE_SCHEMES: Final = frozenset({"data", "https"})
 """Which URLs of files reach a model's provider. Some frameworks fetch URLs in this process, so `http` is left out."""
 
@@ -176,9 +186,11 @@ def show(speaker: SubAgent, adapter: Adapter[Any], event: Any) -> None:
 def history(turn: Turn) -> list[ModelMessage]:
     """Return the chat so far as model messages that no provider rejects.
 
-    System messages are left out: they come from the page, and the agent has instructions of its own.
+    System messages are left out: they come from the page, and the agent has instructions of its own. So are questions
+    that were asked while the agent ran, since no model has made these calls.
     """
-    return repair_messages(model_messages([message for message in turn.messages if message["role"] != "system"]))
+    shown = [message for message in turn.messages if message["role"] != "system"]
+    return repair_messages(model_messages(without_asked(shown)))
 
 
 def messages_of(said: Iterable[Part]) -> list[ModelMessage]:
@@ -226,6 +238,18 @@ def without_questions(messages: Iterable[ModelMessage]) -> Iterator[ModelMessage
         kept = [part for part in content if part.get("toolName") != QUESTION]
         if kept:
             yield cast("ModelMessage", {**message, "content": kept})
+
+
+def without_asked(messages: Iterable[UIMessage]) -> list[UIMessage]:
+    """Return the messages without the questions that were asked while an agent ran (``ASKED``)."""
+    return [
+        message if message["role"] != "assistant" else {**message, "parts": [*filterfalse(_is_asked, message["parts"])]}
+        for message in messages
+    ]
+
+
+def _is_asked(part: Any) -> bool:
+    return is_dynamic_tool(part["type"]) and str(part.get("toolCallId", "")).startswith(ASKED)
 
 
 def calls_of(turn: Turn) -> frozenset[str]:
@@ -282,6 +306,17 @@ def parsed_result(text: str) -> Any:
         return json.loads(text)
     except ValueError:
         return text
+
+
+def printed_result(result: Any) -> Any:
+    """Return the value of a result of which a framework tells the text that ``str`` makes of it."""
+    if not isinstance(result, str):
+        return result
+    value = parsed_result(result)
+    if isinstance(value, str) and result[:1] in ("{", "[") and len(result) < _LONGEST_LITERAL:
+        with suppress(ValueError, SyntaxError, MemoryError, RecursionError):
+            return json_value(ast.literal_eval(result))
+    return value
 
 
 def usage(input_tokens: int | None, output_tokens: int | None) -> dict[str, int]:

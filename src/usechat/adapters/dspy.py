@@ -7,7 +7,7 @@
 chat so far. The last output field is the answer; ``reasoning`` and ``next_thought`` are reasoning.
 
 **Events** are those of ``dspy.streamify``: pieces of fields, and at last the prediction, which is read only if nothing
-was streamed. Calls of tools are told by a callback, since DSPy streams no more than sentences about them.
+was streamed. A callback reports tool calls, since DSPy streams only sentences about them.
 """
 
 import asyncio
@@ -188,7 +188,10 @@ class DspyAdapter:
         self._is_over = False
 
     def feed(self, event: Any) -> Iterator[Part]:
-        """Yield the parts that an event becomes."""
+        """Yield the parts that an event becomes.
+
+        Raises :class:`~usechat.errors.UnknownEvent` for an event of another kind.
+        """
         kind = type(event).__name__
         if kind == "StreamResponse":
             if event.chunk:

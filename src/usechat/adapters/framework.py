@@ -1,4 +1,4 @@
-"""What the sources of several frameworks share: the events of a turn and their adapter, apart from each other.
+"""What the sources of several frameworks share: one method for the events of a turn, and one adapter for them.
 
 The adapters that stand on this module read events by the names of their fields and import no framework, so that events
 that were recorded elsewhere can be replayed where the framework is not installed. Only the sources import it, on use.
@@ -17,11 +17,12 @@ from collections.abc import (
     Mapping,
     Sequence,
 )
-from functools import partial
+from functools import cached_property, partial
 from importlib import import_module
 from typing import Any, Final, Generic, Protocol, TypeAlias, TypeVar
 
 from usechat.adapters import conversation
+from usechat.adapters.questions import AskingTurns
 from usechat.errors import MissingDependency
 from usechat.forwarded_turns import ForwardedTurns
 from usechat.protocol.model_messages import ModelMessage
@@ -75,8 +76,15 @@ class FrameworkSource(ABC, Generic[Event]):
     def events(self, turn: Turn) -> AsyncIterator[Event]:
         """Run the framework on a turn, and return its events. Closing the iterator stops the run."""
 
+    @cached_property
+    def _asking(self) -> AskingTurns:
+        return AskingTurns(self._answer_turn, self.info.framework)
+
     async def drive(self, context: TurnContext) -> None:
-        """Answer one turn."""
+        """Answer one turn; code that the agent calls may ask the page meanwhile."""
+        await self._asking.drive(context)
+
+    async def _answer_turn(self, context: TurnContext) -> None:
         turn = context.turn
         adapter = self.adapter(known_calls=conversation.calls_of(turn), denied=conversation.denials(turn))
         await AdapterSource(self.events, lambda: adapter, agent=self.info).drive(context)
@@ -90,7 +98,7 @@ class WaitingSource(FrameworkSource[Event]):
 
     def __init__(self, *, wait_seconds: float) -> None:
         self._tasks: WaitingTasks[Event] = WaitingTasks(seconds=wait_seconds)
-        self._forwarded = ForwardedTurns(super().drive, self._tasks.is_waiting)
+        self._forwarded = ForwardedTurns(super()._answer_turn, self._tasks.is_waiting)
 
     @abstractmethod
     def run(self, turn: Turn, task: WaitingTask[Event]) -> AsyncGenerator[Event]:
@@ -100,7 +108,7 @@ class WaitingSource(FrameworkSource[Event]):
         """Start a run on the turn, or read on from the run that waits for the turn's answers."""
         return self._tasks.events(turn, self._handle(turn), partial(self.run, turn))
 
-    async def drive(self, context: TurnContext) -> None:
+    async def _answer_turn(self, context: TurnContext) -> None:
         """Answer one turn, in the process that waits for it."""
         await self._forwarded.drive(context, self._handle(context.turn))
 

@@ -18,6 +18,7 @@ to continue.
 import json
 from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Collection, Iterable, Iterator, Mapping
 from contextlib import aclosing
+from functools import partial
 from typing import Any, Final
 
 from usechat.adapters import conversation
@@ -43,6 +44,7 @@ from usechat.protocol.parts import (
     Text,
     ToolCall,
     ToolDenied,
+    ToolError,
     ToolInputDelta,
     ToolInputStart,
     ToolResult,
@@ -53,6 +55,7 @@ from usechat.turn import AgentInfo, Turn
 __all__ = ["GoogleAdkAdapter", "GoogleAdkSource", "parts", "source_of", "to_google_adk"]
 
 _CONFIRMATION: Final = "adk_request_confirmation"
+_CODE: Final = "code_execution"
 _OURS: Final = "usechat_message"
 """Under which key the metadata of a run's events names the user message that it answers."""
 _ANYONE: Final = "user"
@@ -91,7 +94,7 @@ class GoogleAdkSource(FrameworkSource[Any]):
     def __init__(self, agent: Any, *, options: Options = NO_OPTIONS) -> None:
         self._runner = _runner_of(agent)
         self._options = options
-        self.adapter = GoogleAdkAdapter
+        self.adapter = partial(GoogleAdkAdapter, structured=frozenset(_structured(self._runner.agent)))
         self.info = AgentInfo("google-adk", self._runner.agent.name)
 
     async def events(self, turn: Turn) -> AsyncGenerator[Any]:
@@ -141,6 +144,14 @@ def _runner_of(agent: Any) -> Any:
     return runner(app_name=agent.name, agent=agent, session_service=service)
 
 
+def _structured(agent: Any) -> Iterator[str]:
+    """Yield the names of the agents whose answers have a schema: of this one, and of those it hands over to."""
+    if getattr(agent, "output_schema", None) is not None:
+        yield agent.name
+    for other in getattr(agent, "sub_agents", None) or ():
+        yield from _structured(other)
+
+
 def _run_config(given: Any, turn: Turn) -> Any:
     """Return the configuration of a run that streams, and whose events name the message that they answer."""
     module = _adk("agents.run_config")
@@ -152,7 +163,7 @@ def _run_config(given: Any, turn: Turn) -> Any:
 def _said_before(turn: Turn) -> list[ModelMessage]:
     messages = [message for message in turn.messages if message["role"] != "system"]
     last = next((at for at in reversed(range(len(messages))) if messages[at]["role"] == "user"), 0)
-    return repair_messages(model_messages(messages[:last]))
+    return repair_messages(model_messages(conversation.without_asked(messages[:last])))
 
 
 def _answers(turn: Turn, session: Any) -> Any:
@@ -181,20 +192,32 @@ class GoogleAdkAdapter:
     """Turns the events of one run into parts.
 
     ``known_calls`` are the calls that the page has already, when a session is resumed; ``denied`` are those that a
-    person has denied, with the reasons.
+    person has denied, with the reasons. ``structured`` names the agents with an ``output_schema``, whose
+    answers are also sent as data.
 
     >>> list(GoogleAdkAdapter().close())
     [Error(error_text='The answer ended before it was complete.', usage=None, metadata=None, lane='')]
     """
 
-    def __init__(self, *, known_calls: Collection[str] = (), denied: Mapping[str, str | None] = {}) -> None:
+    def __init__(
+        self,
+        *,
+        known_calls: Collection[str] = (),
+        denied: Mapping[str, str | None] = {},
+        structured: Collection[str] = (),
+    ) -> None:
         self._known = set(known_calls)
         self._denied = denied
+        self._structured = structured
         self._inputs: dict[str, _StreamedInput] = {}
+        self._code_count = 0
+        self._open_codes: list[str] = []
+        """The pieces of code without a result."""
         self._id: str | None = None
         self._author: str | None = None
         self._lanes = {""}
         self._has_partial = False
+        self._has_partial_code = False
         self._is_whole = False
         self._tokens = [0, 0]
         self._reason: str | None = None
@@ -202,18 +225,23 @@ class GoogleAdkAdapter:
         self._error: str | None = None
 
     def feed(self, event: Any) -> Iterator[Part]:
-        """Yield the parts that an event becomes."""
+        """Yield the parts that an event becomes.
+
+        Raises :class:`~usechat.errors.UnknownEvent` for an event of another kind.
+        """
         if not hasattr(event, "invocation_id"):
             raise UnknownEvent(str(getattr(event, "kind", type(event).__name__)))
         lane = self._lane(event)
         if event.error_code and not event.content:
             self._error = f"{event.error_code}: {event.error_message}"
         found = (event.content.parts or ()) if event.content is not None else ()
-        if any(part.function_response is None for part in found):
+        if any(part.function_response is None and part.code_execution_result is None for part in found):
             yield from self._begin(event, lane)
         withheld = (event.actions and event.actions.requested_tool_confirmations) or {}
         for part in found:
             yield from self._part(part, event, lane, withheld)
+        if event.author in self._structured and not event.partial:
+            yield from _output(found, lane)
         self._note(event)
 
     def close(self, error: BaseException | None = None) -> Iterator[Part]:
@@ -238,7 +266,7 @@ class GoogleAdkAdapter:
         """Begin a step with the first event of a model's answer; the first one of a lane has the agent's name."""
         if event.id == self._id:
             return
-        self._id, self._has_partial = event.id, False
+        self._id, self._has_partial, self._has_partial_code = event.id, False, False
         yield Step(lane=lane)
         if lane not in self._lanes:
             self._lanes.add(lane)
@@ -257,6 +285,10 @@ class GoogleAdkAdapter:
             yield from self._call(part.function_call, bool(event.partial), lane)
         elif part.function_response is not None:
             yield from self._result(part.function_response, withheld)
+        elif part.executable_code is not None:
+            yield from self._code(part.executable_code, event, lane)
+        elif part.code_execution_result is not None:
+            yield from self._code_result(part.code_execution_result)
         elif part.text:
             if event.partial or not self._has_partial:
                 yield Reasoning(part.text, lane=lane) if part.thought else Text(part.text, lane=lane)
@@ -273,6 +305,26 @@ class GoogleAdkAdapter:
         elif call.id not in self._known:
             self._known.add(call.id)
             yield ToolCall(call.id, call.name or "", call.args or {}, lane=lane)
+
+    def _code(self, code: Any, event: Any, lane: str) -> Iterator[Part]:
+        """Yield code that runs where the model runs, or in the agent's code executor; the whole event repeats it."""
+        if self._has_partial_code and not event.partial:
+            return
+        self._has_partial_code = bool(event.partial)
+        self._code_count += 1
+        call_id = code.id or f"{event.invocation_id}-code-{self._code_count}"
+        self._open_codes.append(call_id)
+        tool_input = {"language": getattr(code.language, "value", code.language), "code": code.code}
+        yield ToolCall(call_id, _CODE, tool_input, provider_executed=True, lane=lane)
+
+    def _code_result(self, result: Any) -> Iterator[Part]:
+        if not self._open_codes:
+            return  # the whole event repeats it
+        call_id = self._open_codes.pop(self._open_codes.index(result.id) if result.id in self._open_codes else 0)
+        if getattr(result.outcome, "value", result.outcome) == "OUTCOME_OK":
+            yield ToolResult(call_id, result.output or "", provider_executed=True)
+        else:
+            yield ToolError(call_id, conversation.TOOL_FAILED, provider_executed=True)
 
     def _streamed(self, call: Any, lane: str) -> Iterator[Part]:
         if not call.id or not call.name or call.id in self._known:
@@ -293,6 +345,17 @@ class GoogleAdkAdapter:
         else:
             is_wrapped = isinstance(value, Mapping) and value.keys() == {"result"}
             yield ToolResult(call_id, value["result"] if is_wrapped else value)
+
+
+def _output(found: Collection[Any], lane: str) -> Iterator[Part]:
+    """Yield the value of a final answer that is JSON."""
+    if any(part.function_call is not None for part in found):
+        return
+    text = "".join(part.text for part in found if part.text and not part.thought)
+    try:
+        yield Data("output", json.loads(text), lane=lane)
+    except ValueError:
+        return  # the model did not keep to the schema; the text is shown
 
 
 class _StreamedInput:

@@ -117,7 +117,10 @@ class HaystackAdapter:
         self._is_over = False
 
     def feed(self, event: Any) -> Iterator[Part]:
-        """Yield the parts that an event becomes."""
+        """Yield the parts that an event becomes.
+
+        Raises :class:`~usechat.errors.UnknownEvent` for an event of another kind.
+        """
         if isinstance(event, Mapping) and "result" in event:
             yield from self._end(event["result"])
         elif hasattr(event, "tool_call_result"):

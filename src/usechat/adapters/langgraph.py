@@ -6,7 +6,7 @@
 **Events.** ``astream(…, **STREAM)`` gives dictionaries of ``type``, ``ns`` and ``data``. ``messages`` has what models
 write, ``tasks`` tells which call a tool task runs, that it failed or that it waits, ``custom`` is what nodes wrote with
 ``get_stream_writer``. A message is identified by the task that writes it (``langgraph_checkpoint_ns``) and not by its
-id, because the id changes within one message when a model speaks the Responses API.
+id, because the id changes within one message when a model uses the Responses API.
 
 **Memory.** A graph with a checkpointer gets the new message only, in a thread of the caller's own. What a stop or a
 waiting approval left open there is closed first, since a model rejects calls without results; what was regenerated or
@@ -33,6 +33,7 @@ from collections.abc import (
 from typing import Any, Final, TypeAlias, cast
 
 from usechat.adapters import conversation
+from usechat.adapters.questions import AskingTurns
 from usechat.errors import CannotAnswer, LocalProtocolError, MissingDependency, PublicError, UnknownEvent
 from usechat.protocol.model_messages import (
     AssistantModelMessage,
@@ -105,6 +106,8 @@ _Options: TypeAlias = Mapping[str, Any] | Callable[[Turn], Mapping[str, Any]]
 def source_of(found: Any) -> "LangGraphSource | None":
     """Return the source of a compiled graph; nothing for everything else.
 
+    Raises :class:`~usechat.errors.CannotAnswer` for a graph that is not compiled, or whose input has no ``messages``.
+
     >>> source_of("a text") is None
     True
     """
@@ -119,6 +122,8 @@ class LangGraphSource:
     ``config`` is added to the configuration of each run, as a mapping or a function of the turn; the thread is set
     here. ``input`` makes the graph's input from a turn, for graphs whose state has no ``messages``; the history is then
     up to it. ``context`` is the graph's run-time context, as a value or a function of the turn.
+
+    Raises :class:`~usechat.errors.CannotAnswer` for a graph whose input has no ``messages``, without ``input``.
 
     >>> from langgraph.graph import START, MessagesState, StateGraph
     >>> builder = StateGraph(MessagesState).add_node("answer", lambda state: {"messages": []})
@@ -138,6 +143,7 @@ class LangGraphSource:
         self._config = config
         self._input = input
         self._context = context
+        self._asking = AskingTurns(self._answer_turn, "langgraph")
         if input is None and "messages" not in graph.get_input_jsonschema().get("properties", {}):
             raise CannotAnswer(
                 f"the input of the graph {graph.name!r} has no `messages`; give LangGraphSource(graph, input=…), which"
@@ -146,6 +152,9 @@ class LangGraphSource:
 
     async def drive(self, context: TurnContext) -> None:
         """Run the graph on the turn, or resume it with the answers that the turn holds."""
+        await self._asking.drive(context)
+
+    async def _answer_turn(self, context: TurnContext) -> None:
         turn = context.turn
         adapter = LangGraphAdapter(known_calls=conversation.calls_of(turn), denied=conversation.denials(turn))
         await AdapterSource(self._events, lambda: adapter, agent=AgentInfo("langgraph", self._graph.name)).drive(
@@ -289,7 +298,11 @@ class LangGraphAdapter:
         self._reason: str | None = None
 
     def feed(self, event: Event) -> Iterator[Part]:
-        """Yield the parts that an event becomes."""
+        """Yield the parts that an event becomes.
+
+        Raises :class:`~usechat.errors.UnknownEvent` for an event of another kind,
+        and :class:`~usechat.errors.LocalProtocolError` for one that ``astream`` gives without :data:`STREAM`.
+        """
         if "type" not in event:  # a tuple, or the dictionary of another version
             raise LocalProtocolError("LangGraphAdapter reads the events of graph.astream(input, config, **STREAM)")
         kind, data = event["type"], event["data"]
@@ -687,7 +700,7 @@ def _text_of(exchange: Sequence[UIMessage]) -> str:
 
 def _remembered(exchange: Sequence[UIMessage]) -> list[BaseMessage]:
     """Return an exchange of the chat as a thread remembers it."""
-    converted = to_langchain(repair_messages(model_messages(list(exchange))))
+    converted = to_langchain(repair_messages(model_messages(conversation.without_asked(exchange))))
     if converted and isinstance(converted[0], HumanMessage):
         _mark(converted[0], exchange[0])
     return converted

@@ -20,7 +20,7 @@ __all__ = ["messages_of", "parts", "to_litellm"]
 def parts(stream: Any) -> AsyncIterator[Part]:
     """Yield the parts of one answer of ``acompletion(stream=True)``.
 
-    The usage is told if it is asked for: ``stream_options={"include_usage": True}``.
+    The usage is included if you request it: ``stream_options={"include_usage": True}``.
 
     >>> from usechat import model_messages, repair_messages
     >>> async def answer(turn):

@@ -227,7 +227,7 @@ def _response(answer: Answer) -> dict[str, Any]:
 def needs_approval(tool: Any) -> Any:
     """Return a tool that runs only when the page has approved the call. ``tool`` is a function or a tool.
 
-    If the call is denied, the model is told so, with the reason.
+    If the call is denied, the model gets a message that says so, with the reason.
 
     >>> def delete(path: str) -> str:
     ...     return f"{path} is gone"
@@ -250,6 +250,8 @@ def needs_approval(tool: Any) -> Any:
 
 def client_tool(tool: Any) -> Any:
     """Return a tool that the page runs: the output that it sends is the result. ``tool`` gives name and parameters.
+
+    The tool raises :class:`~usechat.errors.StreamFailed` if the page answers with an error.
 
     >>> def location(exact: bool) -> str:
     ...     '''Say where the user is.'''
@@ -325,7 +327,11 @@ class LlamaIndexAdapter:
         self._is_over = False
 
     def feed(self, event: Any) -> Iterator[Part]:
-        """Yield the parts that an event becomes."""
+        """Yield the parts that an event becomes.
+
+        Raises :class:`~usechat.errors.UnknownEvent` for an event of another kind,
+        and :class:`~usechat.errors.StreamFailed` if a step or the response failed.
+        """
         match type(event).__name__:
             case "AgentInput":
                 self._was_streamed = self._has_text = False

@@ -95,7 +95,10 @@ class ChatCompletionsAdapter:
         self._signature: str | None = None
 
     def feed(self, event: Any) -> Iterator[Part]:
-        """Yield the parts that a chunk becomes. Only the first choice is shown."""
+        """Yield the parts that a chunk becomes. Only the first choice is shown.
+
+        Raises :class:`~usechat.errors.UnknownEvent` for an event of another kind.
+        """
         kind = getattr(event, "type", None)
         if kind is not None:  # chat.completions.stream(): each chunk, and events that repeat its content
             if kind == "chunk":
@@ -259,7 +262,11 @@ class ResponsesAdapter:
         self._is_over = False
 
     def feed(self, event: Any) -> Iterator[Part]:
-        """Yield the parts that an event becomes."""
+        """Yield the parts that an event becomes.
+
+        Raises :class:`~usechat.errors.UnknownEvent` for an event of another kind,
+        and :class:`~usechat.errors.StreamFailed` if the response failed.
+        """
         if event.type in ("response.completed", "response.incomplete"):
             yield self._end(event.response)
         elif event.type in ("response.failed", "error"):

@@ -4,7 +4,7 @@
 takes the arguments of a run.
 
 **Events** are those of ``Runner.run_streamed(…).stream_events()``, and at the end the result itself, which says what
-waits for an approval. The SDK gives the events of the Responses API whatever the model speaks.
+waits for an approval. The SDK always gives events of the Responses API, also for models with another API.
 
 **History.** An agent gets the whole chat in every turn.
 
@@ -22,6 +22,7 @@ from typing import Any, Final, TypeAlias
 
 from usechat.adapters import conversation
 from usechat.adapters.openai import ResponseItems, to_responses
+from usechat.adapters.questions import AskingTurns
 from usechat.errors import MissingDependency, PublicError, UnknownEvent
 from usechat.protocol.model_messages import ModelMessage
 from usechat.protocol.parts import (
@@ -73,9 +74,13 @@ class OpenAIAgentsSource:
     def __init__(self, agent: "Agent[Any]", *, options: _Options = _NO_OPTIONS) -> None:
         self._agent = agent
         self._options = options
+        self._asking = AskingTurns(self._answer_turn, "openai-agents")
 
     async def drive(self, context: TurnContext) -> None:
         """Run the agent on the chat, or resume the run that waits for the turn's approvals."""
+        await self._asking.drive(context)
+
+    async def _answer_turn(self, context: TurnContext) -> None:
         turn = context.turn
         adapter = OpenAIAgentsAdapter(known_calls=conversation.calls_of(turn), denied=conversation.denials(turn))
         agent = AgentInfo("openai-agents", self._agent.name)
@@ -141,7 +146,10 @@ class OpenAIAgentsAdapter:
         self._is_over = False
 
     def feed(self, event: Any) -> Iterator[Part]:
-        """Yield the parts that an event becomes."""
+        """Yield the parts that an event becomes.
+
+        Raises :class:`~usechat.errors.UnknownEvent` for an event of another kind.
+        """
         if isinstance(event, RawResponsesStreamEvent):
             said = self._raw(event.data)
             yield from said if self._speaker is None else self._speaker.parts(said)

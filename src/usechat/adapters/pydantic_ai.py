@@ -15,6 +15,9 @@ and with the approval as a deferred result.
 
 **Tools that raise** do not end the turn: the exception is logged, and the model reads that the tool failed.
 
+**MCP.** With ``elicitation_handler``, what an MCP server asks the user is a question of the page, see
+:mod:`usechat.adapters.elicitation`.
+
 **Other agents.** An agent that a tool runs with ``event_stream_handler=show_sub_agent`` has a lane of its own, behind
 ``data-agent`` with its name.
 """
@@ -22,9 +25,12 @@ and with the approval as a deferred result.
 import base64
 import logging
 from collections.abc import AsyncIterable, AsyncIterator, Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from importlib import import_module
 from typing import Any, Final, TypeAlias
 
 from usechat.adapters import conversation
+from usechat.adapters.elicitation import answer_to
+from usechat.adapters.questions import AskingTurns
 from usechat.errors import MissingDependency, UnknownEvent
 from usechat.protocol.model_messages import FilePart as FileModelPart
 from usechat.protocol.model_messages import ModelMessage as ChatModelMessage
@@ -88,7 +94,15 @@ try:
 except ImportError:
     raise MissingDependency("pydantic-ai-slim", "pydantic-ai") from None
 
-__all__ = ["PydanticAIAdapter", "PydanticAISource", "parts", "show_sub_agent", "source_of", "to_pydantic_ai"]
+__all__ = [
+    "PydanticAIAdapter",
+    "PydanticAISource",
+    "elicitation_handler",
+    "parts",
+    "show_sub_agent",
+    "source_of",
+    "to_pydantic_ai",
+]
 
 _logger: Final = logging.getLogger("usechat.adapters")
 
@@ -135,9 +149,13 @@ class PydanticAISource:
     def __init__(self, agent: AbstractAgent[Any, Any], *, options: _Options = _NO_OPTIONS) -> None:
         self._agent = agent
         self._options = options
+        self._asking = AskingTurns(self._answer_turn, "pydantic-ai")
 
     async def drive(self, context: TurnContext) -> None:
         """Run the agent on the chat, with the approvals that the turn holds."""
+        await self._asking.drive(context)
+
+    async def _answer_turn(self, context: TurnContext) -> None:
         adapter = PydanticAIAdapter(known_calls=conversation.calls_of(context.turn))
         agent = AgentInfo("pydantic-ai", self._agent.name)
         await AdapterSource(self._events, lambda: adapter, agent=agent).drive(context)
@@ -191,6 +209,23 @@ async def show_sub_agent(context: RunContext[Any], events: AsyncIterable[Any]) -
         conversation.show(speaker, adapter, event)
 
 
+async def elicitation_handler(_message: str, _response_type: Any, params: Any, _context: Any) -> Any:
+    """Ask the page what an MCP server asks; for ``MCPToolset`` and clients of FastMCP.
+
+    Let each run open a session of its own, or a question may reach the page of another chat:
+
+    >>> from pydantic_ai import Agent
+    >>> agent = Agent()
+    >>> @agent.toolset(per_run_step=False)
+    ... def restaurant(context):
+    ...     from pydantic_ai.mcp import MCPToolset
+    ...
+    ...     return MCPToolset("restaurant.py", elicitation_handler=elicitation_handler)
+    """
+    answer = await answer_to(params.model_dump(by_alias=True, mode="json", exclude_none=True))
+    return import_module("fastmcp.client.elicitation").ElicitResult(**answer)
+
+
 def _without_results(messages: Iterable[ChatModelMessage], calls: Collection[str]) -> Iterator[ChatModelMessage]:
     """Yield the messages without the results of calls that have not run: the history closes every call."""
     for message in messages:
@@ -216,7 +251,10 @@ class PydanticAIAdapter:
         self._is_over = False
 
     def feed(self, event: Any) -> Iterator[Part]:
-        """Yield the parts that an event becomes."""
+        """Yield the parts that an event becomes.
+
+        Raises :class:`~usechat.errors.UnknownEvent` for an event of another kind.
+        """
         match event:
             case PartDeltaEvent():
                 yield from self._delta(event.index, event.delta)

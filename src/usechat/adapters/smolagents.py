@@ -59,6 +59,8 @@ _CODE: Final = "python_interpreter"
 def source_of(found: Any) -> None:
     """Refuse an agent, which cannot serve several chats; return nothing for everything else.
 
+    Raises :class:`~usechat.errors.CannotAnswer` for an agent.
+
     >>> def refuses(agent: object) -> bool:
     ...     return source_of(agent) is None
     """
@@ -162,7 +164,10 @@ class SmolagentsAdapter:
         self._is_over = False
 
     def feed(self, event: Any) -> Iterator[Part]:
-        """Yield the parts that an event becomes."""
+        """Yield the parts that an event becomes.
+
+        Raises :class:`~usechat.errors.UnknownEvent` for an event of another kind.
+        """
         match type(event).__name__:
             case "ChatMessageStreamDelta":
                 yield from self._delta(event)

@@ -68,6 +68,8 @@ _IGNORED: Final = frozenset({"init_event_loop", "start", "start_event_loop", "fo
 def source_of(found: Any) -> None:
     """Refuse an agent, which cannot serve several chats; return nothing for everything else.
 
+    Raises :class:`~usechat.errors.CannotAnswer` for an agent.
+
     >>> def refuses(agent: object) -> bool:
     ...     return source_of(agent) is None
     """
@@ -178,7 +180,10 @@ class StrandsAdapter:
         self._is_over = False
 
     def feed(self, event: Any) -> Iterator[Part]:
-        """Yield the parts that an event becomes."""
+        """Yield the parts that an event becomes.
+
+        Raises :class:`~usechat.errors.UnknownEvent` for an event of another kind.
+        """
         match event:
             case {"data": str(text)}:
                 yield Text(text)

@@ -37,10 +37,11 @@ class _RemoteAgent(ABC):
     def add_options(self, group: OptionGroup) -> None:
         """Add how the agent is called."""
         add = group.add_argument
-        add("--upstream-token", metavar="FILE", help="call the agent with this bearer token")
-        add("--header", action="append", metavar="'NAME: VALUE'", help="send this header to the agent; repeatable")
+        add("--upstream-token", metavar="FILE", help="call the agent with the bearer token in this file")
+        add("--header", action="append", metavar="'NAME: VALUE'",
+            help="add this header to the requests to the agent; repeatable")  # fmt: skip
         add("--pass-on", action="append", metavar="NAME",
-            help="pass this header of the page's request on to the agent, too, such as authorization;"
+            help="forward this header of the page's request to the agent, such as authorization;"
             " repeatable")  # fmt: skip
         add("--insecure", action="store_true", help="accept every TLS certificate of the agent")
 

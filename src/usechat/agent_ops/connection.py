@@ -244,7 +244,7 @@ class SocketCounter:
             self._has_warned = True
             _logger.warning(
                 "the upstream does not send prompts as user messages, so the prompts of a session are sent one at a"
-                " time; use one worker, and prompt its sessions by no other means, or answers may be mixed up"
+                " time; use one worker, and do not prompt its sessions in any other way, or answers may be mixed up"
             )
 
     def note_echo(self) -> None:

@@ -28,7 +28,7 @@ Manage the session directory that `usechat serve --as agent-ops` uses: the sessi
 and the tokens. `usechat sessions migrate` creates the database and brings it up to date.
 """
 _EPILOG: Final = """\
-exit code: 2 if something is wrong; one sentence says what.
+exit code: 2 if an argument is wrong or the database cannot be used; the error says which.
 
 examples:
   usechat sessions migrate
@@ -82,11 +82,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.usage = "usechat sessions [options] COMMAND …"
     parser.description, parser.epilog = _DESCRIPTION, _EPILOG
     parser.add_argument("--database", metavar="URL",
-                        help="such as sqlite:///sessions.db or postgresql://localhost/sessions (default:"
+                        help="the database, such as sqlite:///sessions.db or postgresql://localhost/sessions (default:"
                         " USECHAT_SESSIONS, or else sqlite:///usechat-sessions.db)")  # fmt: skip
     parser.add_argument("--audit-log", metavar="FILE",
-                        help="append a line of JSON for each change: who made it (the user of this system), and what"
-                        " it was (default: USECHAT_AUDIT_LOG, or else none)")  # fmt: skip
+                        help="append a line of JSON for each change, with the user of this system and the change"
+                        " (default: USECHAT_AUDIT_LOG, or else none)")  # fmt: skip
     actions = parser.add_subparsers(title="commands", prog="usechat sessions", metavar="COMMAND", required=True)
     for name, (arguments, sentence) in _HELP_OF_COMMANDS.items():
         places = " ".join(argument.upper() for argument in arguments)

@@ -61,37 +61,37 @@ class AgentOpsTarget:
         """Add who may use a session, and how the session is called."""
         add = group.add_argument
         add("--access", metavar="RULE",
-            help="who may use a session: directory (of usechat sessions), directory:URL, or lookup:URL,role=PATH,"
-            "kind=PATH,owner=PATH (ask the upstream with the caller's token) (default: directory). Several workers"
-            " share it and need no --redis here, except for resume and stop. In front of an upstream that does not send"
-            " prompts as user messages use one worker: answers could be mixed up. The log warns of such an"
-            " upstream")  # fmt: skip
+            help="the rule that says who may use a session: directory (of usechat sessions), directory:URL, or"
+            " lookup:URL,role=PATH,kind=PATH,owner=PATH (ask the upstream with the caller's token) (default:"
+            " directory). Several workers share the directory, and need --redis only for resume and stop. Use one"
+            " worker if the upstream does not send prompts as user messages, because answers could be mixed up; the"
+            " log warns of such an upstream")  # fmt: skip
         add("--upstream-token", metavar="FILE",
-            help="call the upstream with this token instead of the caller's own; the file is read again when it has"
-            " changed")  # fmt: skip
+            help="call the upstream with the token in this file instead of the caller's own; the file is read again"
+            " when it changes")  # fmt: skip
         add("--max-sockets", type=int, metavar="N",
-            help="how many requests one session may have at a time in one worker (default: 256)")  # fmt: skip
+            help="how many requests of one session may run at a time in one worker (default: 256)")  # fmt: skip
         add("--session-rate", type=rate, metavar="N/min",
-            help="how many requests one session may get in a minute, by anyone; more are refused with 429. --rate"
-            " limits those of one person (default: no limit)")  # fmt: skip
+            help="how many requests one session may get in a minute, from all users; more are refused with 429. --rate"
+            " limits the requests of one user (default: no limit)")  # fmt: skip
         add("--audit-log", metavar="FILE",
-            help="append a line of JSON for each prompt and each approval: who, when, and in which session; what"
-            " cannot be recorded is not sent")  # fmt: skip
+            help="append a line of JSON for each prompt and each approval: user, time and session; what cannot be"
+            " recorded is not sent to the upstream")  # fmt: skip
         add("--upstream-ca", metavar="FILE",
             help="check the upstream's certificate against the authorities in this PEM file (default: those of the"
             " system)")  # fmt: skip
         add("--upstream-cert", metavar="FILE",
-            help="show the upstream the client certificate in this PEM file, which holds its key, too, unless"
-            " --upstream-key names another")  # fmt: skip
+            help="send the upstream the client certificate in this PEM file; the file also holds the key, unless"
+            " --upstream-key names another file")  # fmt: skip
         add("--upstream-key", metavar="FILE", help="the key of --upstream-cert")
         add("--subprotocol", metavar="NAME",
-            help="send the token as a WebSocket subprotocol after this one, such as agent-ops, instead of in a"
+            help="send the token as a second WebSocket subprotocol after this one, such as agent-ops, instead of in a"
             " header")  # fmt: skip
         add("--questions", choices=("data", "approval"), metavar="SHAPE",
-            help="show the agent's questions as data-question parts (data), or as approvals that a page answers"
+            help="send the agent's questions as data-question parts (data), or as approvals that a page can answer"
             " (approval) (default: data)")  # fmt: skip
         add("--event", action="append", metavar="NAME",
-            help="pass this event of the session on as a data- part, such as git-state; repeatable"
+            help="send this event of the session to the page as a data- part, such as git-state; repeatable"
             " (default: none)")  # fmt: skip
 
     def open(self, target: str, options: AgentOpsOptions, common: CommonOptions) -> ServedApp:

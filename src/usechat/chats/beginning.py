@@ -1,4 +1,4 @@
-"""The beginning of a turn: what a request does to a stored chat, in one transaction, and what came of it."""
+"""The beginning of a turn: what a request changes in a stored chat, in one transaction, and the result."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Protocol

@@ -1,4 +1,4 @@
-"""The model of a stored chat: a tree of messages, and what becomes of a message when it is stored. No I/O.
+"""The model of a stored chat: a tree of messages, and the form in which a message is stored. No I/O.
 
 **The tree.** A message has a ``key``, a number that grows within its chat, and the key of its parent. A parent always
 has a smaller key than its children, so that ordering by key puts parents first; no clock is involved. Siblings are

@@ -12,6 +12,7 @@ from usechat.errors import InvalidMessages, InvalidRequest
 from usechat.protocol.tool_parts import is_tool
 from usechat.protocol.ui_messages import UIMessage, is_dynamic_tool
 from usechat.protocol.validation import validate_messages
+from usechat.protocol.values import has_finite_numbers, read_json
 
 __all__ = [
     "ChatDocument",
@@ -90,7 +91,9 @@ def read_document(document: "ChatDocument | Mapping[str, Any] | bytes") -> ChatD
     """Read a document, or raise :class:`~usechat.errors.InvalidRequest` with what is wrong."""
     try:
         if isinstance(document, bytes):
-            document = json.loads(document)
+            document = read_json(document.decode("utf-8-sig"))
+        if not isinstance(document, ChatDocument) and not has_finite_numbers(document):
+            raise ValueError("a number is not finite; the largest is about 1.8e308")
         found = document if isinstance(document, ChatDocument) else msgspec.convert(document, ChatDocument)
     except (ValueError, RecursionError) as error:  # msgspec's errors are ValueErrors
         raise InvalidRequest(f"not an exported chat: {error}") from None

@@ -1,4 +1,4 @@
-"""What of a long history the agent gets. What is stored stays whole.
+"""Which messages of a long history the agent gets. What is stored stays whole.
 
 A history hook takes the messages of the stored branch and returns those that the agent gets. The ready ones cut off the
 oldest messages. A tool call and its result are parts of one message, so that they stay together; the history that is

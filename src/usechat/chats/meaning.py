@@ -170,7 +170,7 @@ class _Asked:
 
     def _leaf_node(self) -> MessageNode:
         if self._tree.leaf is None:
-            raise InvalidRequest("the chat has no message to answer, and the request brings none")
+            raise InvalidRequest("the chat has no message to answer, and the request has none")
         return self._tree.nodes[self._tree.leaf]
 
     def _question_of(self, node: MessageNode) -> MessageNode | None:

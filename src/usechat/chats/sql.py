@@ -13,7 +13,8 @@ import time
 from collections.abc import AsyncIterator, Collection, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any, Final
+from shlex import quote
+from typing import Annotated, Any, Final, TypeAlias
 
 import msgspec
 
@@ -78,6 +79,9 @@ _DRIVERS: Final = {
     "postgresql+asyncpg": ("postgresql+asyncpg", "postgresql"),
 }
 """The driver behind the scheme of a URL, and the extra that brings it."""
+
+_Key: TypeAlias = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
+"""A key of a table; a larger number cannot be compared with one."""
 
 _CLOCKS: Final[Mapping[str, Any]] = {
     "sqlite": literal_column("(julianday('now') - 2440587.5) * 86400.0"),
@@ -146,7 +150,7 @@ class SqlChats(ChatStore):
                 else:
                     async with self.engine.connect() as connection:
                         if await connection.run_sync(_revision) != _newest():
-                            raise UnusableChats("the chat tables are missing or old; run: usechat chats migrate")
+                            raise UnusableChats(_must_migrate(self.engine.url))
             except (SQLAlchemyError, OSError) as error:
                 cause = getattr(error, "orig", None) or error
                 raise UnusableChats(f"the chat database cannot be used: {type(cause).__name__}: {cause}") from None
@@ -202,7 +206,7 @@ class SqlChats(ChatStore):
             asked = asked.where(_contains(query))
         async with self._connection(writes=False) as connection:
             if cursor is not None:
-                asked = asked.where(order < read_cursor(cursor, tuple[bool, float, int]))
+                asked = asked.where(order < read_cursor(cursor, tuple[bool, float, _Key]))
             elif starting_after is not None:
                 asked = asked.where(order < await _position(connection, owner, starting_after))
             rows = (await connection.execute(asked.limit(limit + 1))).all()
@@ -444,6 +448,13 @@ async def _position(connection: AsyncConnection, owner: str | None, chat_id: str
 
 
 # The engine and its tables.
+
+
+def _must_migrate(url: URL) -> str:
+    """Return an error text with the command that helps. It names the database without its password."""
+    bare = url._replace(password=None).difference_update_query(["password"])
+    how = "run" if bare == url else "set PGPASSWORD and run"
+    return f"the chat tables are missing or old; {how}: usechat chats migrate --chats {quote(bare.render_as_string())}"
 
 
 def _engine(url: str) -> tuple[AsyncEngine, str]:

@@ -204,7 +204,8 @@ class ChatStore(abc.ABC):
         found answered (``pending_calls``). ``files`` reads the URLs of stored files. ``rest`` is asked for the
         end of an answer that is found lost.
 
-        Raises InvalidRequest, Unprocessable or ChatNotFound if the request cannot be served.
+        Raises InvalidRequest, Unprocessable or ChatNotFound if the request cannot be served, and ChatChanged if others
+        changed the chat at each attempt.
         """
         check_id(request.chat_id, "the chat id")
         extracted = []
@@ -392,21 +393,27 @@ class ChatStore(abc.ABC):
 
     # -- Reading.
 
-    async def load(self, chat_id: str, *, owner: str | None) -> LoadedChat:
-        """Return the current branch of a chat."""
+    async def load(self, chat_id: str, *, owner: str | None, tree: bool = False) -> LoadedChat:
+        """Return the current branch of a chat; with ``tree`` also all other messages, as they were at that moment."""
         async with self.transaction(chat_id, writes=False) as transaction:
             view = await ChatView.of(transaction, owner)
             branch = view.visible_branch()
-            messages = await view.messages([node.key for node in branch])
+            nodes = view.visible() if tree else branch
+            messages = await view.messages([node.key for node in nodes])
+        ids = {node.key: node.id for node in nodes}
         return LoadedChat(
             chat=view.chat,
             messages=[messages[node.key] for node in branch],
             head_id=branch[-1].id if branch else None,
             siblings=view.siblings(branch),
-            running=view.running,
+            running=view.running if view.is_running_below(branch) else None,
             outcomes={node.id: node.outcome for node in branch if node.outcome is not None},
             created={node.id: node.created for node in branch},
             feedback={node.id: node.feedback for node in branch if node.feedback is not None},
+            tree=[
+                {"parentId": None if node.parent is None else ids[node.parent], "message": messages[node.key]}
+                for node in (nodes if tree else [])
+            ],
         )
 
     async def look_up(self, chat_id: str, *, owner: str | None) -> ListedChat:
@@ -428,18 +435,6 @@ class ChatStore(abc.ABC):
             case Continue(key):  # an answer of an earlier version of the tables does not name its agent
                 return chat.agent, tree.nodes[key].agent or chat.agent
         return chat.agent, ""
-
-    async def load_tree(self, chat_id: str, *, owner: str | None) -> list[dict[str, Any]]:
-        """Return all messages of a chat but a running one, as ``{parentId, message}``, parents first."""
-        async with self.transaction(chat_id, writes=False) as transaction:
-            view = await ChatView.of(transaction, owner)
-            nodes = view.visible()
-            messages = await view.messages([node.key for node in nodes])
-        ids = {node.key: node.id for node in nodes}
-        return [
-            {"parentId": None if node.parent is None else ids[node.parent], "message": messages[node.key]}
-            for node in nodes
-        ]
 
     async def file(self, chat_id: str, blob_id: str, *, owner: str | None) -> Blob:
         """Return a stored file of a chat."""
@@ -485,7 +480,8 @@ class ChatStore(abc.ABC):
         """Rename a chat, pin or archive it, or show the branch to ``head_id``; return the chat.
 
         ``title``, ``pinned`` and ``archived`` stay as they are if they are ``None``. With a ``version``, a chat that
-        has another one is not changed: :class:`~usechat.errors.ChatChanged`.
+        has another one is not changed: :class:`~usechat.errors.ChatChanged`. Raises
+        :class:`~usechat.errors.Unprocessable` if the chat has no message ``head_id``.
         """
         async with self.transaction(chat_id) as transaction:
             chat = owned_chat(transaction, owner)
@@ -513,7 +509,7 @@ class ChatStore(abc.ABC):
         return token
 
     async def unshare(self, chat_id: str, *, owner: str | None) -> None:
-        """Make the token of a chat worthless."""
+        """Revoke the token of a shared chat."""
         async with self.transaction(chat_id) as transaction:
             chat = owned_chat(transaction, owner)
             await transaction.put_chat(msgspec.structs.replace(chat, share=None))
@@ -522,7 +518,7 @@ class ChatStore(abc.ABC):
         """Return the current branch of the chat that a token shares. Raises ``ChatNotFound``."""
         chat_id = await self.id_of_shared(token)
         if chat_id is None:
-            raise ChatNotFound("This link does not lead to a chat, or its chat is not shared any more.")
+            raise ChatNotFound("There is no chat at this link, or it is no longer shared.")
         return await self.load(chat_id, owner=None)
 
     async def suggest_title(self, chat_id: str, title: str) -> ChatRow | None:
@@ -538,7 +534,10 @@ class ChatStore(abc.ABC):
         return changed
 
     async def rate(self, chat_id: str, message_id: str, feedback: Any, *, owner: str | None) -> None:
-        """Store what a person thinks of a message, as any JSON value; ``None`` takes it back."""
+        """Store what a person thinks of a message, as any JSON value; ``None`` takes it back.
+
+        Raises :class:`~usechat.errors.Unprocessable` if the chat has no such message.
+        """
         async with self.transaction(chat_id) as transaction:
             chat = owned_chat(transaction, owner)
             node = Tree(await transaction.nodes(), chat.leaf).find(message_id)

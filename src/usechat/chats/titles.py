@@ -1,11 +1,11 @@
-"""The title of a chat: its first words at once, then what a function of yours says."""
+"""The title of a chat: its first words at once, then the result of your function."""
 
-import inspect
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Final, TypeAlias
 
 from usechat.chats.chat import storable, text_of
 from usechat.protocol.ui_messages import UIMessage
+from usechat.threads import AgentThreads
 
 __all__ = ["LONGEST_TITLE", "TitleFunction", "ask_title", "clean_title", "first_words"]
 
@@ -37,8 +37,7 @@ def clean_title(title: str) -> str:
     return text if len(text) <= LONGEST_TITLE else f"{text[: LONGEST_TITLE - 1]}…"
 
 
-async def ask_title(function: TitleFunction, messages: list[UIMessage]) -> str | None:
-    """Return what a function says, on one line; nothing if it says nothing."""
-    answer = function(messages)
-    title = await answer if inspect.isawaitable(answer) else answer
+async def ask_title(function: TitleFunction, messages: list[UIMessage], threads: AgentThreads) -> str | None:
+    """Return what a function says, on one line; nothing if it says nothing. A plain function runs in a thread."""
+    title = await threads.call(function, messages)
     return clean_title(title) or None if isinstance(title, str) else None

@@ -15,9 +15,12 @@ __all__ = ["ChatView", "LoadedChat"]
 class LoadedChat(msgspec.Struct, frozen=True, kw_only=True):
     """A chat as a page loads it: the current branch, and data that is not part of a message.
 
-    While an answer runs, ``messages`` ends before it, and ``running`` is its claim. ``siblings`` has an entry for each
-    message that has other versions: the ids of all of them, the oldest first. ``head_id`` is the last message that is
-    shown. ``outcomes`` (how an answer ended), ``created`` (seconds since 1970) and ``feedback`` are by message id.
+    While an answer runs, ``messages`` ends before it, and ``running`` is its claim, with the id that is stored.
+    ``siblings`` has an entry for each message that has other versions: the ids of all of them, the oldest first.
+    ``head_id`` is the last message that is shown. ``outcomes`` (how an answer ended), ``created`` (seconds since 1970)
+    and ``feedback`` are by message id. An answer that runs on another branch is not ``running`` here.
+
+    ``tree`` has all messages but a running answer, as ``{parentId, message}``, parents first, if it was asked for.
 
     >>> from usechat import ChatRequest
     >>> import asyncio
@@ -39,6 +42,7 @@ class LoadedChat(msgspec.Struct, frozen=True, kw_only=True):
     outcomes: dict[str, Outcome]
     created: dict[str, float]
     feedback: dict[str, Any]
+    tree: list[dict[str, Any]] = []
 
     @property
     def version(self) -> int:
@@ -62,6 +66,9 @@ class ChatView:
             for node in nodes
         ]
         self.tree = Tree(nodes, chat.leaf)
+        if self.running is not None and (answer := self.tree.nodes.get(self.running.key)) is not None:
+            # Its agent may have named the message since the claim was made.
+            self.running = msgspec.structs.replace(self.running, message_id=answer.id)
         self._hidden = self._below_running()
 
     @classmethod
@@ -77,6 +84,10 @@ class ChatView:
     def visible_branch(self) -> list[MessageNode]:
         """Return the messages of the current branch that are shown."""
         return [node for node in self.tree.branch() if node.key not in self._hidden]
+
+    def is_running_below(self, branch: list[MessageNode]) -> bool:
+        """Tell whether an answer is running that follows a branch."""
+        return self.running is not None and self.running.parent == (branch[-1].key if branch else None)
 
     def siblings(self, branch: Iterable[MessageNode]) -> dict[str, list[str]]:
         """Return the ids of all versions of each message that has several."""

@@ -2,6 +2,7 @@
 
 import re
 import textwrap
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import PurePath
 from typing import Any, Final, Literal, TypeAlias
@@ -10,7 +11,7 @@ from xml.etree import ElementTree
 
 from usechat.check.problems import Problem
 from usechat.check.report import Report, Unjudged
-from usechat.check.rules import RULES
+from usechat.check.rules import RULES, Severity
 from usechat.check.verdict import Verdict
 from usechat.protocol.values import json_text
 
@@ -25,6 +26,7 @@ __all__ = [
 
 _Colour: TypeAlias = Literal["red", "yellow", "green", "bold", "dim"]
 _CODES: Final[dict[_Colour, str]] = {"red": "1;31", "yellow": "1;33", "green": "1;32", "bold": "1", "dim": "2"}
+_COLOURS: Final[dict[Severity, _Colour]] = {"error": "red", "warning": "yellow", "note": "dim"}
 _MAXIMUM_PARTS: Final = 20
 _LONGEST_TEXT: Final = 2_000
 _LABEL_WIDTH: Final = 8
@@ -49,12 +51,12 @@ class _Writer:
         self._colour = colour
 
     def headline(self, report: Report) -> Iterator[str]:
-        errors = sum(problem.rule.severity == "error" for problem in report.problems)
-        warnings = len(report.problems) - errors
+        severities = Counter(problem.rule.severity for problem in report.problems)
         accepting = [name for name, verdict in report.verdicts.items() if verdict.ok]
         rejecting = [name for name, verdict in report.verdicts.items() if not verdict.ok]
         word, colour, text = _headline(report, accepting, rejecting)
-        counts = [_count(errors, "error"), _count(warnings, "warning"), _count(report.frame_count, "frame")]
+        counts = [_count(severities[severity], severity) for severity in _COLOURS]
+        counts.append(_count(report.frame_count, "frame"))
         summary = ", ".join(count for count in counts if not count.startswith("0 ")) or "0 frames"
         yield f"{self._paint(_printable(report.name), 'bold')}: {self._paint(word, colour)}"
         yield from self._wrap(f"{text} ({summary})", "", "")
@@ -64,7 +66,7 @@ class _Writer:
         where = f" at frame {problem.frame}" if problem.frame else ""
         where += f"{',' if where else ' at'} line {problem.line}" if problem.line else ""
         again = f" (and in {_count(problem.more, 'more frame')})" if problem.more else ""
-        severity = self._paint(rule.severity, "red" if rule.severity == "error" else "yellow")
+        severity = self._paint(rule.severity, _COLOURS[rule.severity])
         head = f"{rule.severity} {rule.id}{where}: {_shown(problem.what, _LONGEST_TEXT)}{again}"
         wrapped = list(self._wrap(head, "", _INDENT))
         yield severity + wrapped[0].removeprefix(rule.severity)
@@ -280,12 +282,12 @@ def _add_cases(suite: ElementTree.Element, report: Report) -> None:
             error = ElementTree.SubElement(case, "error", message="the stream was not read to its end")
             error.set("type", "not judged")
             error.text = _lines(problems, "error")
-        if warnings := _lines(problems, "warning"):
-            ElementTree.SubElement(case, "system-out").text = warnings
+        if others := _lines(problems, "warning", "note"):
+            ElementTree.SubElement(case, "system-out").text = others
 
 
-def _lines(problems: Sequence[Problem], severity: str) -> str:
-    chosen = [problem for problem in problems if problem.rule.severity == severity]
+def _lines(problems: Sequence[Problem], *severities: Severity) -> str:
+    chosen = [problem for problem in problems if problem.rule.severity in severities]
     places = [f" at frame {problem.frame}" if problem.frame else "" for problem in chosen]
     lines = [f"{one.rule.id}{place}: {one.text} {one.fix}" for one, place in zip(chosen, places, strict=True)]
     return _xml("\n".join(lines))
@@ -298,6 +300,7 @@ def _xml(text: str) -> str:
 # https://docs.github.com/actions/reference/workflow-commands-for-github-actions: a command is one line, and its
 # properties are separated by commas.
 _IN_COMMANDS: Final = str.maketrans({"%": "%25", "\r": "%0D", "\n": "%0A"})
+_COMMANDS: Final[dict[Severity, str]] = {"error": "error", "warning": "warning", "note": "notice"}
 _IN_PROPERTIES: Final = _IN_COMMANDS | str.maketrans({":": "%3A", ",": "%2C"})
 
 
@@ -310,7 +313,7 @@ def github_report(report: Report | Unjudged) -> str:
     word, _, text = _headline(report, accepting, rejecting)
     annotations = [
         _annotation(
-            problem.rule.severity,
+            _COMMANDS[problem.rule.severity],
             report.name,
             f"{problem.rule.id} {problem.rule.title}",
             f"{_at_frame(problem)}{problem.text} {problem.fix}",

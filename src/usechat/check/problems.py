@@ -1,16 +1,17 @@
 """Problems: what a rule found, in which frame and for which releases. Equal findings are merged."""
 
 from collections.abc import Iterable
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple, get_args
 
 import msgspec
 
 from usechat.check.frames import Frame, Place
-from usechat.check.rules import RULES, Rule
+from usechat.check.rules import RULES, Rule, Severity
 
 __all__ = ["Finding", "Problem", "Problems"]
 
-_MAXIMUM_OF_ONE_RULE = 20
+_MAXIMUM_OF_ONE_RULE: Final = 20
+_ORDER: Final[tuple[Severity, ...]] = get_args(Severity)
 
 
 class Finding(NamedTuple):
@@ -96,5 +97,7 @@ class Problems:
         problem.sdks += [sdk for sdk in sdks if sdk not in problem.sdks]
 
     def sorted(self) -> list[Problem]:
-        """Return the problems: errors before warnings, then in the order of the stream."""
-        return sorted(self._problems.values(), key=lambda problem: (problem.rule.severity, problem.frame or 0))
+        """Return the problems: errors, warnings, notes, each in the order of the stream."""
+        return sorted(
+            self._problems.values(), key=lambda problem: (_ORDER.index(problem.rule.severity), problem.frame or 0)
+        )

@@ -9,6 +9,7 @@ from typing import Final, Literal, NamedTuple, TypeAlias
 
 __all__ = [
     "ERRORS",
+    "NOTES",
     "RULES",
     "WARNINGS",
     "Rule",
@@ -16,13 +17,15 @@ __all__ = [
 ]
 
 
-Severity: TypeAlias = Literal["error", "warning"]
+Severity: TypeAlias = Literal["error", "warning", "note"]
+"""From the worst to the least."""
 
 
 class Rule(NamedTuple):
     """One kind of problem: its ``id``, ``severity`` and ``title``, what the user ``sees``, and how to ``fix`` it.
 
     With an ``error``, a client rejects the stream; with a ``warning``, it accepts the stream and something goes wrong.
+    A ``note`` is about releases that the stream was not made for.
 
     >>> RULES["UC109"].severity, RULES["UC109"].title
     ('warning', 'The end mark is missing')
@@ -53,7 +56,7 @@ ERRORS: Final = (
         "UC002",
         "The response has no body",
         'Status "error" with the text "The response body is empty."',
-        "Answer 200 with an event stream. 204 is right only for the GET that asks for a stream to resume.",
+        "Answer 200 with an event stream. 204 is right only for the GET that resumes a stream.",
     ),
     (
         "UC003",
@@ -156,13 +159,13 @@ ERRORS: Final = (
         "UC204",
         "The release does not know the chunk type yet",
         _REJECTED,
-        "Send something these releases know, or update the page; usechat's own streams are fitted with `sdk=`.",
+        "Send something that these releases know, or update the page. With usechat, set `sdk=`.",
     ),
     (
         "UC205",
         "A key is missing",
         _REJECTED,
-        "Send the key. Where there is nothing to say, `input`, `output` and `data` take null.",
+        "Send the key. `input`, `output` and `data` may be null.",
     ),
     (
         "UC206",
@@ -193,13 +196,13 @@ ERRORS: Final = (
         "UC210",
         "An unknown key, in a release that takes none",
         _REJECTED,
-        "Leave the key out; extra facts belong into messageMetadata, providerMetadata or a data-* chunk.",
+        "Leave the key out; put extra data into messageMetadata, providerMetadata or a data-* chunk.",
     ),
     (
         "UC211",
         "A key that is too new for the release",
         _REJECTED,
-        "Leave the key out for these releases, or update the page; usechat's own streams are fitted with `sdk=`.",
+        "Leave the key out for these releases, or update the page. With usechat, set `sdk=`.",
     ),
     (
         "UC301",
@@ -258,13 +261,13 @@ WARNINGS: Final = (
     (
         "UC010",
         "The content type is not text/event-stream",
-        "The same as always, because clients do not look; but proxies and compression may hold the stream back.",
+        "No difference, because clients do not check it. But proxies and compression may delay the stream.",
         "Send `content-type: text/event-stream`.",
     ),
     (
         "UC011",
         "The header x-vercel-ai-ui-message-stream is missing",
-        "The same as always; but tools and gateways tell the stream by this header.",
+        "No difference. But tools and gateways recognize the stream by this header.",
         "Send `x-vercel-ai-ui-message-stream: v1`.",
     ),
     (
@@ -282,7 +285,7 @@ WARNINGS: Final = (
     (
         "UC014",
         "The stream is compressed",
-        "Text that arrives in bursts, because a compressor waits until it has enough.",
+        "Text that arrives in bursts, because a compressor collects some text before it writes.",
         "Exempt text/event-stream from compression (GZipMiddleware and proxies have a setting for it).",
     ),
     (
@@ -307,19 +310,19 @@ WARNINGS: Final = (
     (
         "UC109",
         "The end mark is missing",
-        "The same as always; but nobody can tell a complete stream from one that was cut.",
+        "No difference. But other readers cannot distinguish a complete stream from one that was cut off.",
         "End the stream with `data: [DONE]` and a blank line.",
     ),
     (
         "UC110",
         "The stream is not UTF-8",
-        "The replacement character \ufffd in place of the bytes that are no UTF-8.",
-        "Encode the stream as UTF-8, and cut it into pieces of bytes, not into encoded pieces of text.",
+        "The replacement character \ufffd in place of the bytes that are not valid UTF-8.",
+        "Encode the stream as UTF-8. Split it only after it is encoded, and do not decode single pieces.",
     ),
     (
         "UC111",
         "A line belongs to no event",
-        "Nothing of this line: clients skip every line that begins with something other than `data:`.",
+        "Nothing of this line: clients skip every line that does not begin with `data:`.",
         "Begin each line of an event with `data: `; escape line ends inside of JSON strings as \\n.",
     ),
     (
@@ -337,31 +340,31 @@ WARNINGS: Final = (
     (
         "UC212",
         "A key that no release reads",
-        "Nothing of its value; and releases up to 5.0.216, 6.0.230 and 7.0.31 end the turn over it.",
-        "Leave the key out; extra facts belong into messageMetadata, providerMetadata or a data-* chunk.",
+        "Nothing of its value; and releases up to 5.0.216, 6.0.230 and 7.0.31 end the turn because of it.",
+        "Leave the key out; put extra data into messageMetadata, providerMetadata or a data-* chunk.",
     ),
     (
         "UC401",
         "The turn ends with an error",
         'Status "error" with the text of the chunk; the parts so far stay.',
-        "Nothing, if the turn really failed. A failed tool is `tool-output-error`, which lets the turn go on.",
+        "Nothing, if the turn really failed. A failed tool is `tool-output-error`, which lets the turn continue.",
     ),
     (
         "UC402",
         "The failure of a tool ends the whole turn",
         "A tool that seems to run for ever, below an error.",
-        "Send `tool-output-error` for the call and go on; `error` is for the turn as a whole.",
+        "Send `tool-output-error` for the call and continue; `error` is for the turn as a whole.",
     ),
     (
         "UC403",
         "There is no start",
-        "The answer under an id that the page made up: server and page cannot agree on the message later.",
+        "The answer under an id that the page generated: later the server does not know this id.",
         "Begin with `start` and a `messageId`.",
     ),
     (
         "UC404",
         "start has no messageId",
-        "The answer under an id that the page made up: server and page cannot agree on the message later.",
+        "The answer under an id that the page generated: later the server does not know this id.",
         "Give `start` a `messageId`; when the request continues an assistant message, the id of that message.",
     ),
     (
@@ -441,7 +444,7 @@ WARNINGS: Final = (
         "UC417",
         "A tool result is overwritten",
         "The last result alone.",
-        "Send one result per call; results on the way there carry `preliminary: true`.",
+        "Send one result per call; earlier results have `preliminary: true`.",
     ),
     (
         "UC418",
@@ -491,8 +494,13 @@ WARNINGS: Final = (
         "An answer of the page is never sent",
         "With `sendAutomaticallyWhen`: the user answers, or the page runs its tool, and nothing happens. Both"
         " `lastAssistantMessageIsCompleteWithToolCalls` and `…WithApprovalResponses` look at the last step alone.",
-        "Begin no step while a call waits for the page: end the turn, and go on in the turn that brings the answer.",
+        "Begin no step while a call waits for the page: end the turn, and continue in the turn that has the answer.",
     ),
+)
+
+# Severity note: right for the releases that the stream was made for.
+
+NOTES: Final = (
     (
         "UC426",
         "AI SDK 5 has no approvals",
@@ -504,6 +512,7 @@ WARNINGS: Final = (
 _ROWS: Final = [
     *(Rule(rule, "error", title, sees, fix) for rule, title, sees, fix in ERRORS),
     *(Rule(rule, "warning", title, sees, fix) for rule, title, sees, fix in WARNINGS),
+    *(Rule(rule, "note", title, sees, fix) for rule, title, sees, fix in NOTES),
 ]
 
 RULES: Final[Mapping[str, Rule]] = {rule.id: rule for rule in sorted(_ROWS)}

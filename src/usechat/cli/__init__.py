@@ -21,14 +21,14 @@ __all__ = ["CommandParser", "main"]
 
 _COMMANDS: Final = {
     "serve": "serve an agent to a useChat page",
-    "worker": "answer for web processes that were started with --agents external",
-    "check": "check a stream as the real clients would read it",
-    "chat": "talk to an endpoint or an agent, in a terminal or through pipes",
+    "worker": "run agents for web processes that were started with --agents external",
+    "check": "check a stream as the real clients read it",
+    "chat": "talk to an endpoint or an agent, in a terminal or in a pipe",
     "record": "record the requests of a page and the answers of an endpoint",
     "diff": "compare two recordings",
     "types": "write TypeScript types of an agent's tools, data parts and metadata",
     "chats": "list, show, export, import and delete stored chats",
-    "demo": "serve a flow that answers questions about usechat, with its page",
+    "demo": "serve a demo that answers questions about usechat, with its page",
 }
 """The commands of this package, with their help, so that `usechat --help` need not import them."""
 

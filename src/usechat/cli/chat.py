@@ -29,12 +29,13 @@ if TYPE_CHECKING:
 __all__ = ["add_arguments", "run"]
 
 _DESCRIPTION: Final = """\
-Talk to an AI SDK endpoint in any language, or to an agent, which needs no server. In a terminal it is a conversation
-with Markdown, tools, approvals and files; /help lists the commands. Through a pipe, standard input is the message
-and standard output the text of the answer.
+Talk to an AI SDK endpoint in any language, or to an agent without a server. In a terminal you have a conversation with
+Markdown, tools, approvals and files; /help lists the commands. In a pipe, standard input is the message and standard
+output is the text of the answer.
 """
 _EPILOG: Final = """\
-exit code: 0, 1 if the answer failed or waits for a person, 2 if the address, the object or an option is wrong.
+exit code: 0 if all is well, 1 if the answer failed or waits for a person, 2 if the address, the object or an option
+is wrong.
 
 examples:
   usechat chat http://localhost:3000/api/chat
@@ -54,17 +55,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("target", metavar="URL|OBJECT",
         help="http://HOST/api/chat, ws://HOST/api/chat/ws, MODULE:NAME or path/to/file.py:NAME of an agent, an ASGI app"
         " or a WSGI app")  # fmt: skip
-    add("--id", metavar="ID", help="the id of the chat; an answer of it that is being written is resumed")
-    add("--sdk", default="7", metavar="RELEASE", help="the AI SDK whose client is imitated (default: 7)")
+    add("--id", metavar="ID", help="the id of the chat; if an answer of this chat is running, resume it")
+    add("--sdk", default="7", metavar="RELEASE", help="act as the client of this AI SDK release (default: 7)")
     add("--header", action="append", default=[], type=read.header, metavar="'NAME: VALUE'",
         help="send this header with every request; repeatable")  # fmt: skip
     add("--body", default={}, type=read.json_object, metavar="JSON", help="merge this object into every request")
-    add("--path", default="/api/chat", type=read.path, help="where an app takes posts (default: /api/chat)")
+    add("--path", default="/api/chat", type=read.path, help="the path of the chat route in an app (default: /api/chat)")
     add("--insecure", action="store_true", help="accept every TLS certificate, such as a self-signed one")
     add("--file", action="append", default=[], type=Path, metavar="PATH",
         help="send this file with the first message; repeatable")  # fmt: skip
     add("--raw", action="store_true", help="show frames instead of text")
-    add("--json", action="store_true", help="through a pipe: print all messages as one JSON array instead of the text")
+    add("--json", action="store_true", help="in a pipe: print all messages as one JSON array instead of the text")
     parser.set_defaults(run=run)
 
 
@@ -150,7 +151,7 @@ async def _talk_in_terminal(transport: "Transport", options: Namespace, files: "
 
 async def _answer_pipe(transport: "Transport", options: Namespace, files: "list[FileUIPart]") -> int:
     """Send standard input as one message, and print the answer."""
-    text = sys.stdin.read().strip()
+    text = _read_message()
     if not text and not files:
         raise CannotStart("standard input is empty; write the message to it, or run the command in a terminal")
     has_text = False
@@ -175,6 +176,17 @@ async def _answer_pipe(transport: "Transport", options: Namespace, files: "list[
     if failure:
         sys.stderr.write(f"usechat chat: {printable(failure)}\n")
     return int(bool(failure))
+
+
+def _read_message() -> str:
+    try:
+        text = sys.stdin.read().strip()
+        text.encode()  # in some locales, Python reads bytes that are not UTF-8 as surrogates
+    except UnicodeError:
+        raise CannotStart(
+            "standard input is not UTF-8; convert it (`iconv -f LATIN1 -t UTF-8`), or send it with --file PATH"
+        ) from None
+    return text
 
 
 def _waits_for(chat: "Chat") -> str:

@@ -18,10 +18,11 @@ if TYPE_CHECKING:
 __all__ = ["add_arguments", "run"]
 
 _DESCRIPTION: Final = """\
-Manage the chats of `usechat serve --chats`, of all owners.
+Manage the chats that `usechat serve --chats` stores, of all owners. Files that an application keeps in a store of its
+own (`SqlChats(blobs=...)`) are neither exported nor deleted.
 """
 _EPILOG: Final = """\
-exit code: 2 if the database cannot be used, or there is no such chat; one sentence says what.
+exit code: 2 if the database cannot be used, or there is no such chat; the error says which.
 
 examples:
   usechat chats list --chats chats.db
@@ -50,20 +51,20 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         return made
 
     listing = add("list", "list chats, the last changed ones first", _list)
-    listing.add_argument("--owner", metavar="NAME", help="of one owner")
-    listing.add_argument("--query", default="", metavar="TEXT", help="with this text in the title or a message")
+    listing.add_argument("--owner", metavar="NAME", help="only chats of this owner")
+    listing.add_argument("--query", default="", metavar="TEXT", help="only chats with this text in a title or message")
     add("show", "print a chat as Markdown", _show).add_argument("chat", metavar="CHAT", help="the id of the chat")
     exporting = add("export", "print a chat as JSON or Markdown", _export)
     exporting.add_argument("chat", metavar="CHAT", help="the id of the chat")
     exporting.add_argument("--format", choices=("json", "markdown"), default="json", help="(default: json)")
     importing = add("import", "store chats that were exported as JSON", _import)
-    importing.add_argument("files", nargs="+", metavar="FILE", help="what `export` has printed; - for standard input")
+    importing.add_argument("files", nargs="+", metavar="FILE", help="the output of `export`; - for standard input")
     importing.add_argument("--owner", metavar="NAME", help="make them chats of this owner")
     deleting = add("delete", "delete chats with their files", _delete)
     what = deleting.add_mutually_exclusive_group(required=True)
     what.add_argument("chat", nargs="?", metavar="CHAT", help="the id of a chat")
     what.add_argument("--owner", metavar="NAME", help="all chats of this owner")
-    what.add_argument("--unchanged", type=read.days, metavar="TIME", help="chats that nobody changed for so long: 90d")
+    what.add_argument("--unchanged", type=read.days, metavar="TIME", help="chats unchanged for this long, such as 90d")
     add("migrate", "create or upgrade the tables", _migrate)
 
 

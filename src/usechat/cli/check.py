@@ -19,8 +19,8 @@ from usechat.errors import CannotJudge, UnusableFile
 __all__ = ["add_arguments", "run"]
 
 _DESCRIPTION: Final = """\
-Check a UI message stream as the real clients of AI SDK 5, 6 and 7 would read it: which chunk breaks which release, what
-the user sees of it, and how to fix it. Also warns about problems that no client rejects but users notice.
+Check a UI message stream as the real clients of AI SDK 5, 6 and 7 read it. The report says which chunk breaks which
+release, what the user sees, and how to fix it. It also warns about problems that no client rejects but users notice.
 """
 _EPILOG: Final = """\
 exit code: 0 if every chosen release accepts every input, 1 if one rejects or shows nothing, 2 if an input could not be
@@ -44,24 +44,24 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "inputs",
         nargs="+",
         metavar="INPUT",
-        help="a file, a recording (*.usechat.jsonl), a URL that is sent a chat request, or - for standard input",
+        help="a file, a recording (*.usechat.jsonl), the URL of a chat endpoint, or - for standard input",
     )
     add("--sdk", action="append", metavar="RELEASE",
-        help="5, 6 or 7 for the newest release of that major, one release such as 6.0.150, or any for the first and the"
-        " newest of all three, which means every release; repeatable (default: 5, 6 and 7)")  # fmt: skip
+        help="5, 6 or 7 for the newest release of that major version, one release such as 6.0.150, or any for the first"
+        " and the newest of all three, which stands for every release; repeatable (default: 5, 6 and 7)")  # fmt: skip
     add("--format", choices=("text", "json", "sarif", "junit", "github"), default="text", metavar="FORMAT",
         help="text, json (one object per input and line), sarif, junit, or github for annotations in a GitHub workflow"
         " (default: text)")  # fmt: skip
     add = parser.add_argument_group("for a URL").add_argument
-    add("--message", default="Hello!", metavar="TEXT", help="what the user says (default: Hello!)")
+    add("--message", default="Hello!", metavar="TEXT", help="the user's message (default: Hello!)")
     add("--header", action="append", default=[], type=read.header, metavar="'NAME: VALUE'",
-        help="send this header, too; repeatable")  # fmt: skip
+        help="add this header to the request; repeatable")  # fmt: skip
     add("--body", default={}, type=read.json_object, metavar="JSON",
-        help="merge this object into the body of the request; its keys win")  # fmt: skip
+        help="merge this object into the body of the request; its keys replace existing ones")  # fmt: skip
     add("--timeout", default=60.0, type=read.seconds, metavar="SECONDS",
         help="stop reading after this time (default: 60)")  # fmt: skip
     add("--max-bytes", type=read.count, default=128 * 1024 * 1024, metavar="N",
-        help="stop reading after so many bytes (default: 134217728, 128 MiB)")  # fmt: skip
+        help="stop reading after N bytes (default: 134217728, 128 MiB)")  # fmt: skip
     add("--insecure", action="store_true", help="accept every TLS certificate, such as a self-signed one")
     parser.set_defaults(run=run)
 

@@ -14,11 +14,11 @@ from usechat.errors import MissingDependency, PageMissing
 __all__ = ["add_arguments", "run"]
 
 _DESCRIPTION: Final = """\
-Serve a flow that answers questions about usechat from its own documentation, with the chat page: offline, without a
-key. Its agents follow a script unless --model names a real one.
+Serve a flow that answers questions about usechat from its own documentation, with the chat page. The demo works
+offline and without an API key: its agents follow a script, unless you name a real model with --model.
 """
 _EPILOG: Final = """\
-exit code: 2 if the port is taken, the page is not built, or the model cannot be used; one sentence says which.
+exit code: 2 if the port is in use, the page is not built, or the model cannot be used; the error says which.
 
 examples:
   usechat demo --open
@@ -33,8 +33,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.description, parser.epilog = _DESCRIPTION, _EPILOG
     add = parser.add_argument
     add("--model", default="script", metavar="NAME",
-        help="the agents' model: script, or any name that pydantic-ai knows (default: script)")  # fmt: skip
-    add("--port", default=8000, type=read.port, help="0 for any that is free (default: 8000)")
+        help="the agents' model: script, or any model name of pydantic-ai (default: script)")  # fmt: skip
+    add("--port", default=8000, type=read.port, help="the port to listen on; 0 for any free port (default: 8000)")
     add("--open", action="store_true", help="open the page in a browser")
     parser.set_defaults(run=run)
 

@@ -11,8 +11,8 @@ from usechat.protocol.releases import release
 __all__ = ["add_arguments", "run"]
 
 _DESCRIPTION: Final = """\
-Compare the answers of two recordings of `usechat record`, part for part, and print the first difference in words. Ids
-and times may differ.
+Compare the answers of two recordings of `usechat record`, part by part, and describe the first difference. Ids and
+times may differ.
 """
 _EPILOG: Final = """\
 exit code: 0 if the answers are the same, 1 if they differ, 2 if a file cannot be read.
@@ -28,7 +28,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.description, parser.epilog = _DESCRIPTION, _EPILOG
     parser.add_argument("before", metavar="BEFORE", help="a recording")
     parser.add_argument("after", metavar="AFTER", help="another recording")
-    parser.add_argument("--sdk", default="7", metavar="RELEASE", help="the release that reads them (default: 7)")
+    parser.add_argument("--sdk", default="7", metavar="RELEASE", help="the AI SDK release that reads them (default: 7)")
     parser.set_defaults(run=run)
 
 

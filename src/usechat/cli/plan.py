@@ -5,7 +5,7 @@ import hashlib
 import logging
 import os
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, TypeAlias
@@ -276,7 +276,9 @@ def _answer_of(found: Any, target: str) -> ServedAnswer:
         as_source(found)
     except CannotAnswer as error:
         raise CannotLoad(f"{target} cannot be served: {error}") from None
-    return ServedAnswer(found, page_files=found.page_files if isinstance(found, HasPageFiles) else None)
+    if isinstance(found, HasPageFiles):
+        return ServedAnswer(found, page_files=found.page_files, site=found.site)
+    return ServedAnswer(found)
 
 
 def _common_options(plan: Plan) -> CommonOptions:
@@ -310,7 +312,7 @@ def _serve_answer(plan: Plan, opened: ServedAnswer, common: CommonOptions) -> Se
     served = Served(
         chats, [chats], built_here=True, path=common.path, requires_auth=bool(plan.auth), routes=chats.routes
     )
-    return _with_page(plan, served, common.authorize, opened.page_files)
+    return _with_page(plan, served, common.authorize, opened)
 
 
 def _serve_app(plan: Plan, opened: ServedApp) -> Served:
@@ -328,7 +330,7 @@ def _serve_app(plan: Plan, opened: ServedApp) -> Served:
     return _with_page(plan, served, opened.authorize)
 
 
-def _with_page(plan: Plan, served: Served, authorize: Authorize, files: Mapping[str, str] | None = None) -> Served:
+def _with_page(plan: Plan, served: Served, authorize: Authorize, opened: ServedAnswer | None = None) -> Served:
     """Add the page, if it is wanted and built, and allow the origins of ``--cors``."""
     app = served.app
     if plan.page:
@@ -343,7 +345,8 @@ def _with_page(plan: Plan, served: Served, authorize: Authorize, files: Mapping[
             share=plan.share,
         )
         with contextlib.suppress(PageMissing):
-            app = WithPage(app, settings=settings, authorize=authorize, texts=files)
+            texts, site = (opened.page_files, opened.site) if opened else (None, None)
+            app = WithPage(app, settings=settings, authorize=authorize, texts=texts, site=site)
     shows_page = app is not served.app
     try:
         app = with_cors(app, plan.cors)

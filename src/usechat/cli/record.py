@@ -14,12 +14,12 @@ from usechat.errors import InvalidSetting, PageMissing, UnusableFile
 __all__ = ["add_arguments", "run"]
 
 _DESCRIPTION: Final = """\
-Pass requests of a page on to an AI SDK endpoint, and record requests, frames and their times in a file. Let the page
-post to the address that is printed, or use the page at that address. Headers that may hold secrets are passed on and
-not recorded; what people and agents say is recorded.
+Forward the requests of a page to an AI SDK endpoint, and record requests, frames and their times in a file. Let your
+page post to the address that is printed, or open the page at that address. Headers that may hold secrets are
+forwarded but not recorded. The text of messages is recorded.
 """
 _EPILOG: Final = """\
-exit code: 2 if the address, the file or the port cannot be used; one sentence says which.
+exit code: 2 if the address, the file or the port cannot be used; the error names it.
 
 examples:
   usechat record http://localhost:3000/api/chat -o tour.usechat.jsonl
@@ -38,13 +38,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("url", metavar="URL", help="the endpoint, such as http://localhost:3000/api/chat")
     add("-o", dest="output", required=True, metavar="FILE",
-        help="where to write, such as tour.usechat.jsonl; an existing file is replaced")  # fmt: skip
-    add("--port", default=8001, type=read.port, help="0 for any that is free (default: 8001)")
-    add("--path", default="/api/chat", type=read.path, help="where the page posts to (default: /api/chat)")
+        help="the file to write, such as tour.usechat.jsonl; an existing file is replaced")  # fmt: skip
+    add("--port", default=8001, type=read.port, help="the port to listen on; 0 for any free port (default: 8001)")
+    add("--path", default="/api/chat", type=read.path, help="the path that the page posts to (default: /api/chat)")
     add("--header", action="append", default=[], metavar="'NAME: VALUE'",
-        help="send this header to the endpoint, too; repeatable")  # fmt: skip
+        help="add this header to the requests to the endpoint; repeatable")  # fmt: skip
     add("--cors", action="append", default=[], metavar="ORIGIN",
-        help="allow pages of this origin, such as http://localhost:3000; repeatable")  # fmt: skip
+        help="allow requests of pages from this origin, such as http://localhost:3000; repeatable")  # fmt: skip
     add("--insecure", action="store_true", help="accept every TLS certificate of the endpoint")
     parser.set_defaults(run=run)
 

@@ -22,15 +22,18 @@ if TYPE_CHECKING:
 __all__ = ["add_arguments", "add_kinds", "plan_of", "run", "serve"]
 
 _DESCRIPTION: Final = """\
-Serve an agent to a stock useChat page: send, resume, stop, state. OBJECT is an async generator function, a generator
-function, a function, a ChatTransport, an agent of LangGraph, OpenAI Agents, Pydantic AI, Agno, Claude Agent SDK, Google
-ADK, Strands, LlamaIndex, Microsoft Agent Framework, Haystack, smolagents, DSPy or of another framework whose adapter is
-installed, or of one of the kinds below; or a function without arguments that makes one, called once per process. An
-ASGI app, such as a ChatApp, is served as it is.
+Serve an agent to a stock useChat page, with routes to resume an answer, stop it and read its state. OBJECT is one of:
+
+- an async generator function, a generator function, a function, or a ChatTransport
+- an agent of LangGraph, OpenAI Agents, Pydantic AI, Agno, Claude Agent SDK, Google ADK, Strands, LlamaIndex, Microsoft
+  Agent Framework, CrewAI, Haystack, smolagents, DSPy, or of another framework whose adapter is installed
+- one of the kinds below
+- a function without arguments that returns one of these; it is called once per process
+- an ASGI app, such as a ChatApp; it is served unchanged
 """
 _EPILOG: Final = """\
-exit code: 2 if the object or an option is wrong; one sentence says what. 3 if a factory fails at the start; the log
-says why.
+exit code: 2 if the object or an option is wrong; the error names it. 3 if a factory fails at the start; the log has
+the reason.
 
 examples:
   usechat serve my_app:agent
@@ -51,29 +54,30 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     kinds = installed_targets()
     add = parser.add_argument
     add("target", metavar="OBJECT",
-        help="MODULE:NAME, path/to/file.py:NAME, or what a kind takes, see below")  # fmt: skip
+        help="MODULE:NAME, path/to/file.py:NAME, or the target of a kind, see below")  # fmt: skip
     add("further", nargs="*", default=[], metavar="OBJECT",
-        help="more agents in Python; the page offers all of them, the first is the default")  # fmt: skip
+        help="more agents in Python; users choose on the page, and the first is the default")  # fmt: skip
     add("--as", dest="kind", choices=tuple(kinds), metavar="KIND",
-        help=f"what OBJECT is: {_listed(kinds)}")  # fmt: skip
-    add("--host", default="127.0.0.1", help="where to listen; anything but loopback needs --auth (default: 127.0.0.1)")
-    add("--port", default=8000, type=read.port, help="0 for any that is free (default: 8000)")
+        help=f"the kind of OBJECT: {_listed(kinds)}")  # fmt: skip
+    add("--host", default="127.0.0.1",
+        help="the address to listen on; any other than loopback needs --auth (default: 127.0.0.1)")  # fmt: skip
+    add("--port", default=8000, type=read.port, help="the port to listen on; 0 for any free port (default: 8000)")
     add("--workers", default=1, type=read.count, metavar="N",
-        help="processes; more than one need --redis (default: 1)")  # fmt: skip
+        help="the number of processes; more than one need --redis (default: 1)")  # fmt: skip
     add("--reload", action="store_true", help="restart when a Python file in the object's directory changes")
     add("--log-format", choices=("text", "json"), default="text", metavar="FORMAT", help="text or json (default: text)")
     add("--drain", type=read.seconds, metavar="SECONDS",
-        help="how long runs may continue at a shutdown; clients are disconnected at once (default: 10)")  # fmt: skip
+        help="how long runs may continue after SIGTERM; clients are disconnected at once (default: 10)")  # fmt: skip
     add("--debug", action="store_true", default=None,
         help="print the traceback of a failed import, and show the text of errors on the page; not for"
         " production")  # fmt: skip
     add("--no-page", dest="page", action="store_false", default=None, help="serve no chat page at /")
     add("--title", help="the title of the page (default: OBJECT)")
     add("--suggestion", action="append", default=[], metavar="TEXT",
-        help="a question that the empty page offers; repeatable")  # fmt: skip
+        help="an example question on the empty page; repeatable")  # fmt: skip
     add("--open", action="store_true", help="open the page in a browser")
     add("--plain-asgi", action="store_true", default=None,
-        help="use nothing of uvicorn's internals: slower writes, and clients are not disconnected at a"
+        help="do not use uvicorn's internals: writes are slower, and clients are not disconnected at a"
         " shutdown")  # fmt: skip
     _add_chat_options(parser.add_argument_group("for chats").add_argument)
     _add_access_options(parser.add_argument_group("for access").add_argument)
@@ -94,19 +98,20 @@ def add_kinds(parser: argparse.ArgumentParser) -> Iterator[tuple[str, Mapping[st
 
 
 def _add_chat_options(add: Any) -> None:
-    add("--path", type=read.path, help="where the page posts to (default: /api/chat)")
+    add("--path", type=read.path, help="the path of the chat routes (default: /api/chat)")
     add("--sdk", metavar="RELEASE",
-        help="the page's AI SDK: 5, 6, 7, one release such as 6.0.150, or any (default: any)")  # fmt: skip
+        help="the AI SDK release of the page: 5, 6, 7, one release such as 6.0.150, or any (default: any)")  # fmt: skip
     add("--conflict", choices=("reject", "attach", "queue", "interrupt"), metavar="POLICY",
-        help="what a second message does while a chat is being answered: reject (409), attach (read that answer),"
-        " queue (wait) or interrupt (stop that answer) (default: reject)")  # fmt: skip
+        help="what happens to a second message while the chat is being answered: reject (409), attach (stream the"
+        " running answer), queue (wait) or interrupt (stop the running answer) (default: reject)")  # fmt: skip
     add("--disconnect", type=read.disconnect, metavar="POLICY",
-        help="what happens to an answer when its last reader has left: cancel, continue, or a number of seconds after"
-        " which it is cancelled (default: 15)")  # fmt: skip
+        help="what happens to an answer when its last client has disconnected: cancel, continue, or a number of"
+        " seconds after which it is cancelled (default: 15)")  # fmt: skip
     add("--idle-timeout", type=read.seconds_or_never, metavar="SECONDS",
-        help="how long an agent may be silent, or never for no limit (default: 120)")  # fmt: skip
+        help="stop an agent that sends nothing for this long; never for no limit (default: 120)")  # fmt: skip
     add("--coalesce-ms", type=read.milliseconds, metavar="MS",
-        help="how long text may wait so that several pieces share a write; 0 for no wait (default: 0)")  # fmt: skip
+        help="collect text for this long, so that several deltas share a write; 0 to write at once"
+        " (default: 0)")  # fmt: skip
     add("--redis", metavar="URL", help="keep runs in Redis, so that every worker can resume and stop them")
     add("--chats", metavar="DATABASE",
         help="store chats in this file, or in the database at a URL, so that the server owns the history (default: in"
@@ -114,19 +119,20 @@ def _add_chat_options(add: Any) -> None:
     add("--keep", type=read.days, metavar="TIME",
         help="delete stored chats that were not changed for this long, such as 90d (default: keep them)")  # fmt: skip
     add("--share", action="store_true", default=None,
-        help="let people share a stored chat by a link that anyone who can reach the server may read")  # fmt: skip
+        help="let users share a stored chat by a link; everyone who has the link and can reach the server can read"
+        " it")  # fmt: skip
     add("--agents", choices=("here", "external"), metavar="WHERE",
-        help="external: do not import OBJECT; it names a queue in Redis, and `usechat worker OBJECT` answers"
+        help="external: do not import OBJECT; it is the name of a queue in Redis, and `usechat worker OBJECT` answers"
         " (default: here)")  # fmt: skip
     add("--max-waiting", type=read.count, metavar="N",
         help="with --agents external: refuse messages (503) while N wait for an agent process"
         " (default: 1000)")  # fmt: skip
     add("--forward-header", action="append", type=read.header_name, metavar="NAME",
-        help="with --agents external: a request header that the agent sees, besides accept-language, traceparent,"
+        help="with --agents external: send this request header to the agent, besides accept-language, traceparent,"
         " tracestate and x-request-id; repeatable")  # fmt: skip
     add("--approval-secret", metavar="FILE",
-        help="sign approval requests and calls of the page's tools with the text in this file, so that their answers"
-        " are accepted after a restart (default: a random secret until the restart)")  # fmt: skip
+        help="sign approval requests and client tool calls with the text in this file, so that answers to them are"
+        " accepted after a restart (default: a random secret until the restart)")  # fmt: skip
 
 
 def _add_access_options(add: Any) -> None:
@@ -134,9 +140,10 @@ def _add_access_options(add: Any) -> None:
         help="require a bearer token: tokens:FILE (lines of name:sha256), or jwt: with one of jwks=FILE,"
         " public-key=FILE and secret=FILE, and then ,audience=NAME ,issuer=URL; repeatable")  # fmt: skip
     add("--rate", type=read.rate, metavar="N/min",
-        help="how many messages one person may send in a minute, such as 30/min (default: no limit)")  # fmt: skip
+        help="how many messages one user may send in a minute, such as 30/min (default: no limit)")  # fmt: skip
     add("--cors", action="append", metavar="ORIGIN",
-        help="allow pages of this origin, such as http://localhost:3000; repeatable (default: none)")  # fmt: skip
+        help="allow requests of pages from this origin, such as http://localhost:3000; repeatable"
+        " (default: none)")  # fmt: skip
 
 
 def _listed(names: Iterable[str]) -> str:
@@ -164,7 +171,7 @@ def serve(options: Namespace, *, title: str = "", description: str = "", suggest
         _check_chats(plan.chats)
     addresses = resolve(options.host, options.port)
     if not served.requires_auth and not all(map(is_loopback, addresses)):
-        raise CannotServe(f"--host {options.host} accepts other machines; --auth must say who is allowed")
+        raise CannotServe(f"--host {options.host} accepts other machines; set --auth to say who is allowed")
     sockets = listen(addresses)
     url = _url(options.host, sockets[0].getsockname()[1])
     sys.stdout.writelines(_greeting(plan, served, url))
@@ -306,7 +313,7 @@ def _validate_options(plan: "Plan", served: "Served", options: Namespace) -> Non
             f" the others can neither resume nor stop it; {remedy}"
         )
     if "*" in plan.cors and not served.requires_auth:
-        raise CannotServe("--cors '*' would let every page on the web use the agent; name origins, or give --auth")
+        raise CannotServe("--cors '*' would allow every page on the web to use the agent; name origins, or give --auth")
 
 
 def _is_alone(chats: "EndpointsApp") -> bool:

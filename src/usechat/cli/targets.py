@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from usechat.server.auth.bearer import TokenRule
     from usechat.server.requests import Authorize
     from usechat.server.settings import Settings
+    from usechat.server.site import Site
 
 __all__ = [
     "CommonOptions",
@@ -54,7 +55,7 @@ class ServedAnswer(NamedTuple):
     """What answers the chats of a target; a :class:`~usechat.server.ChatApp` is made around it.
 
     ``also`` are paths that answer besides the usual one. ``page_files`` are texts, by path, that the page can
-    link to.
+    link to, and ``site`` is a site that was built from them.
 
     >>> served = ServedAnswer(lambda turn: "Hello", also=("/greeter/stream",))
     >>> served.also
@@ -64,15 +65,21 @@ class ServedAnswer(NamedTuple):
     answer: Any
     also: tuple[str, ...] = ()
     page_files: Mapping[str, str] | None = None
+    site: "Site | None" = None
 
 
 @runtime_checkable
 class HasPageFiles(Protocol):
-    """A Python object that brings texts, by path, which the page can link to."""
+    """A Python object that brings texts, by path, which the page can link to, and the site that shows them."""
 
     @property
     def page_files(self) -> Mapping[str, str]:
         """The texts."""
+        ...
+
+    @property
+    def site(self) -> "Site | None":
+        """The site, if it was built."""
         ...
 
 
@@ -81,8 +88,8 @@ class ServedApp(NamedTuple):
 
     ``path`` is where a page posts to. ``unsupported_options`` are names of common options that make no sense with it.
     ``disabled_by`` is the environment variable that keeps its route from answering at the moment. ``requires_auth``
-    says whether every request needs a token. An app that is not a ``ChatApp`` or an
-    ``AgentOpsApp`` names its ``routes``, and is served by one worker.
+    says whether every request needs a token. An app that is not one of usechat's chat apps names its ``routes``, and is
+    served by one worker.
 
     >>> from usechat.server import ChatApp, allow_all
     >>> app = ChatApp(lambda turn: "Hello", path="/api/greeter", authorize=allow_all)

@@ -14,11 +14,12 @@ __all__ = ["add_arguments", "run"]
 
 _DESCRIPTION: Final = """\
 Write TypeScript types of an agent's tools, data parts and metadata, for `useChat<ChatMessage>()`. They come from the
-tools of an agent (LangGraph, OpenAI Agents, Pydantic AI, Agno, Google ADK, LlamaIndex, Microsoft Agent Framework,
-Strands), and from what is registered with `usechat.typescript.chat_types`.
+tools of an agent (LangGraph, OpenAI Agents, Pydantic AI, Agno, CrewAI, Google ADK, LlamaIndex, Microsoft Agent
+Framework, Strands), and from what is registered with `usechat.typescript.chat_types`.
 """
 _EPILOG: Final = """\
-exit code: 0, 1 with --check if the file is not up to date, 2 if the object has no types or cannot be loaded.
+exit code: 0 if all is well, 1 with --check if the file is not up to date, 2 if the object has no types or cannot be
+loaded.
 
 examples:
   usechat types my_app:agent -o web/src/chat-types.ts
@@ -32,8 +33,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.description, parser.epilog = _DESCRIPTION, _EPILOG
     add = parser.add_argument
     add("target", metavar="OBJECT", help="MODULE:NAME or path/to/file.py:NAME")
-    add("-o", dest="output", metavar="FILE", help="where to write (default: standard output)")
-    add("--check", action="store_true", help="write nothing, and tell whether the file is up to date")
+    add("-o", dest="output", metavar="FILE", help="the file to write (default: standard output)")
+    add("--check", action="store_true", help="write nothing, and report whether the file is up to date")
     parser.set_defaults(run=run)
 
 

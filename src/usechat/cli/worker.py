@@ -20,15 +20,16 @@ if TYPE_CHECKING:
 __all__ = ["add_arguments", "run"]
 
 _DESCRIPTION: Final = """\
-Answer the messages that web processes accept (usechat serve OBJECT --agents external), so that web and agent processes
-are started, stopped and deployed apart. OBJECT is what usechat serve takes, except ASGI apps and kinds with routes of
-their own; its text is the name of the queue, so write it the same way in both commands. Start as many agent
-processes as you like.
+Answer the messages that web processes accept (usechat serve OBJECT --agents external). So you can start, stop and
+deploy web processes and agent processes independently. OBJECT is the same as for usechat serve, except that ASGI apps
+and kinds with their own routes are not possible. It is also the name of the queue, so write it the same way in both
+commands. Start as many agent processes as you need.
 
-SIGTERM or Ctrl-C: no more messages are taken, running answers get --drain seconds. A second one stops them at once.
+On SIGTERM or Ctrl-C the process takes no more messages, and running answers get --drain seconds. A second signal stops
+them at once.
 """
 _EPILOG: Final = """\
-exit code: 2 if the object or an option is wrong; one sentence says what.
+exit code: 2 if the object or an option is wrong; the error names it.
 
 examples:
   usechat worker my_app:agent --redis redis://localhost:6379
@@ -43,28 +44,28 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     kinds = installed_targets()
     add = parser.add_argument
     add("target", metavar="OBJECT",
-        help="MODULE:NAME, path/to/file.py:NAME, or what a kind takes, see below")  # fmt: skip
+        help="MODULE:NAME, path/to/file.py:NAME, or the target of a kind, see below")  # fmt: skip
     add("--redis", metavar="URL", required=True, help="the Redis of the web processes")
     add("--chats", metavar="DATABASE",
         help="the database in which the web processes store chats, if they do (default: none)")  # fmt: skip
-    add("--as", dest="kind", choices=tuple(kinds), metavar="KIND", help="what OBJECT is, see below")
+    add("--as", dest="kind", choices=tuple(kinds), metavar="KIND", help="the kind of OBJECT, see below")
     add("--concurrency", type=read.count, metavar="N",
-        help="how many answers this process gives at once (default: 50)")  # fmt: skip
+        help="how many messages this process answers at once (default: 50)")  # fmt: skip
     add("--drain", type=read.seconds, metavar="SECONDS",
-        help="how long running answers may continue at a shutdown (default: 10)")  # fmt: skip
+        help="how long running answers may continue after SIGTERM (default: 10)")  # fmt: skip
     add("--code-version", metavar="NAME",
-        help="the version of the agent's code: an answer whose process died is restarted only by a process of the same"
-        " version (default: a digest of the object's files)")  # fmt: skip
-    add(
-        "--disconnect", type=read.disconnect, metavar="POLICY", help="as for usechat serve; give both commands the same"
-    )
+        help="the version of the agent's code; if a process dies, only a process of the same version restarts its"
+        " answers (default: a digest of the object's files)")  # fmt: skip
+    add("--disconnect", type=read.disconnect, metavar="POLICY",
+        help="as for usechat serve; give both commands the same policy")  # fmt: skip
     add("--idle-timeout", type=read.seconds_or_never, metavar="SECONDS",
-        help="how long an agent may be silent, or never for no limit (default: 120)")  # fmt: skip
+        help="stop an agent that sends nothing for this long; never for no limit (default: 120)")  # fmt: skip
     add("--coalesce-ms", type=read.milliseconds, metavar="MS",
-        help="how long text may wait so that several pieces share a write; 0 for no wait (default: 0)")  # fmt: skip
-    add("--host", default="127.0.0.1", help="where to listen for --metrics-port (default: 127.0.0.1)")
+        help="collect text for this long, so that several deltas share a write; 0 to write at once"
+        " (default: 0)")  # fmt: skip
+    add("--host", default="127.0.0.1", help="the address to listen on for --metrics-port (default: 127.0.0.1)")
     add("--metrics-port", type=read.port, metavar="PORT",
-        help="serve metrics for Prometheus there: answers by how they ended, and how long they took (default:"
+        help="serve metrics for Prometheus on this port: how answers ended, and how long they took (default:"
         " none)")  # fmt: skip
     add("--log-format", choices=("text", "json"), default="text", metavar="FORMAT", help="text or json (default: text)")
     add("--debug", action="store_true", default=None,

@@ -428,7 +428,7 @@ class Chat:
     def regenerate(self, message_id: str | None = None, *, body: Mapping[str, Any] = {}) -> Reply:
         """Ask for the last answer again, or for the one that ``message_id`` names or follows.
 
-        ``body`` is merged into the request.
+        ``body`` is merged into the request. Raises :class:`~usechat.errors.InvalidSetting` if there is no such message.
         """
         messages = self.messages
         if not messages:
@@ -479,7 +479,7 @@ class Chat:
     def add_approval_response(self, approval_id: str, approved: bool, reason: str | None = None) -> Reply:
         """Answer an approval request. The reply is that of what is sent then. Not for AI SDK 5, which has none.
 
-        ``reason`` is the person's own; the agent sees it.
+        ``reason`` is the person's own; the agent sees it. Raises :class:`~usechat.errors.InvalidSetting` with AI SDK 5.
         """
         if not self._behaves("approvals"):
             raise InvalidSetting("AI SDK 5 has no approvals; its client is asked with a client-side tool")

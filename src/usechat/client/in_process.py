@@ -1,4 +1,4 @@
-"""Ask an app of this process without a socket: an ASGI app, a WSGI app or an agent.
+"""Send requests to an app in this process, without a socket: an ASGI app, a WSGI app or an agent.
 
 ``httpx2.ASGITransport`` waits for the end of a response before it returns the first byte. Here bytes arrive as the app
 sends them, and a client that closes the response disconnects from the app, as it would over a socket.

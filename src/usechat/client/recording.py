@@ -170,7 +170,10 @@ class StreamRecording:
 
     @classmethod
     def parse(cls, lines: list[str], *, name: str = "the recording") -> "StreamRecording":
-        """Read the lines of a file; ``name`` is what errors call it."""
+        """Read the lines of a file; ``name`` is what errors call it.
+
+        Raises :class:`~usechat.errors.UnusableFile` for a line that is not one of a recording, and if there is none.
+        """
         recording: StreamRecording | None = None
         exchanges: dict[int, RecordedExchange] = {}
         for number, line in enumerate(lines, 1):
@@ -402,6 +405,9 @@ class StreamPlayer:
     Each chat begins at the beginning. ``speed`` is 1 for the times of the recording, 4 for a quarter of them, and
     ``math.inf`` for no waiting. ``step`` is awaited with each frame before it is sent, instead of waiting. ``path`` is
     where the page posts. A stop ends what is being played, and there is never anything to resume.
+
+    Raises :class:`~usechat.errors.InvalidSetting` for a ``speed`` that is not positive, and
+    :class:`~usechat.errors.UnusableFile` for a recording without an answer.
 
     >>> from usechat.testing import AgentClient
     >>> answer = RecordedExchange(0, "POST", "", status=200, headers={"content-type": "text/event-stream"})

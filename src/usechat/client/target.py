@@ -52,10 +52,11 @@ class AiSdkTarget:
     def add_options(self, group: OptionGroup) -> None:
         """Add how the endpoint is called."""
         add = group.add_argument
-        add("--upstream-token", metavar="FILE", help="call the endpoint with this bearer token")
-        add("--header", action="append", metavar="'NAME: VALUE'", help="send this header to the upstream; repeatable")
+        add("--upstream-token", metavar="FILE", help="call the endpoint with the bearer token in this file")
+        add("--header", action="append", metavar="'NAME: VALUE'",
+            help="add this header to the requests to the endpoint; repeatable")  # fmt: skip
         add("--pass-on", action="append", metavar="NAME",
-            help="pass this header of the page's request on to the upstream, too, such as authorization;"
+            help="forward this header of the page's request to the endpoint, such as authorization;"
             " repeatable")  # fmt: skip
         add("--insecure", action="store_true", help="accept every TLS certificate of the endpoint")
 
@@ -104,8 +105,8 @@ class RecordingTarget:
     def add_options(self, group: OptionGroup) -> None:
         """Add how fast the recording is played."""
         add = group.add_argument
-        add("--speed", type=read.speed, metavar="N", help="play N times as fast, or max for no waiting (default: 1)")
-        add("--step", action="store_true", help="send each frame when a key is pressed in this terminal")
+        add("--speed", type=read.speed, metavar="N", help="play N times as fast, or max for no pauses (default: 1)")
+        add("--step", action="store_true", help="wait for a key press in this terminal before each frame")
 
     def open(self, target: str, options: RecordingOptions, common: CommonOptions) -> ServedApp:
         """Return a player of the recording."""

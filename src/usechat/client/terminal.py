@@ -179,6 +179,8 @@ class AnswerPrinter:
 
     def _receive_aside(self, chunk: Chunk) -> None:
         match chunk:
+            case chunks.DataChunk(type="data-chat-title"):
+                pass  # a page shows it in its list of chats
             case chunks.DataChunk():
                 self._line("dim", f"{chunk.type} {_value(chunk.data)}")
             case chunks.FileChunk():
@@ -354,7 +356,8 @@ class TerminalChat:
             case "/regenerate":
                 await self._show(self._chat.regenerate)
             case "/resume":
-                await self._show(self._chat.resume)
+                if not await self._show(self._chat.resume):
+                    self._console.print(Text("No answer is being written.", "dim"))
             case "/reasoning":
                 self._show_reasoning()
             case "/history":
@@ -388,30 +391,36 @@ class TerminalChat:
             files, self._files = self._files, []
             await self._show(lambda: self._chat.send(line.strip() or None, files=files))
 
-    async def _show(self, start: Callable[[], Reply]) -> None:
-        """Show an answer, and those that follow from what the person is asked."""
+    async def _show(self, start: Callable[[], Reply]) -> bool:
+        """Show an answer, and those that follow from what the person is asked; return whether anything was shown."""
         reply: Reply | None = start()
+        is_shown = False
         while reply is not None:
             with _without_echo(), self._stopping():
                 try:
-                    await self._print(reply)
+                    is_shown |= await self._print(reply)
                 except UsechatError as error:
                     self._complain(error)
-                    return
+                    return True
             reply = await self._ask()
+        return is_shown
 
     def show_data(self, data: bytes) -> None:
         """Show a piece of an answer as it arrived, if frames are shown instead of Markdown."""
         if self._raw:
             self._console.out(printable(self._decode(data)), end="", highlight=False)
 
-    async def _print(self, reply: Reply) -> None:
+    async def _print(self, reply: Reply) -> bool:
+        """Print an answer; return whether anything arrived, as far as that is known."""
         if self._raw:
             await reply  # its transport calls show_data
-            return
+            return True
+        has_begun = False
         with AnswerPrinter(self._console, self._tools) as printer:
             async for update in reply:
                 printer.receive(update.chunk)
+                has_begun = True
+        return has_begun
 
     @contextlib.contextmanager
     def _stopping(self) -> Iterator[None]:

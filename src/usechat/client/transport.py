@@ -1,4 +1,4 @@
-"""Ask an AI SDK endpoint over HTTP, as ``DefaultChatTransport`` of the npm package does.
+"""Send requests to an AI SDK endpoint over HTTP, as ``DefaultChatTransport`` of the npm package does.
 
 The endpoint may be written in any language: a Next.js route, another Python server, a usechat server. The requests are
 those of the AI SDK's own client: a POST with the history, a GET of ``{url}/{chat id}/stream`` to resume.
@@ -99,7 +99,7 @@ class HttpChatTransport(Relay):
             server is never repeated.
         verify: ``True``, ``False`` or an ``ssl.SSLContext``, which may hold a client certificate.
         stop_route: whether an answer that is closed before its end is stopped with ``POST {url}/{chat id}/stop``.
-        pass_on: the headers of a page that go on to the endpoint when the transport is served.
+        pass_on: the headers of a page's request that are sent to the endpoint when the transport is served.
         maximum_event_bytes: the largest event that is read.
         http: the transport of ``httpx2`` to use, for a server in the same process.
 
@@ -177,8 +177,9 @@ class HttpChatTransport(Relay):
     async def send_messages(self, request: ChatRequest, *, headers: Mapping[str, str] = {}) -> AsyncIterator[Chunk]:
         """POST a chat request and return the chunks of the answer; ``headers`` are sent with this request alone.
 
-        Raises :class:`~usechat.errors.TransportError` now or while the chunks are read, and
-        :class:`~usechat.errors.RemoteProtocolError` for a chunk that is not legal.
+        Raises :class:`~usechat.errors.TransportError` now or while the chunks are read, such as
+        :class:`~usechat.errors.NotAStream` for an empty answer, and :class:`~usechat.errors.RemoteProtocolError` for a
+        chunk that is not legal.
         """
         await check_files(request, self)
         merged = msgspec.structs.replace(request, body={**self._body, **request.body})

@@ -1,4 +1,4 @@
-"""Ask an AI SDK endpoint over a WebSocket, as ``WebSocketChatTransport`` of AI SDK 7 (7.0.135 and later) does.
+"""Send requests to an AI SDK endpoint over a WebSocket, as ``WebSocketChatTransport`` of AI SDK 7.0.135 and later does.
 
 One socket carries any number of answers. A client sends ``send``, ``resume`` and ``abort`` frames; the server answers
 with ``start``, numbered ``chunk`` frames and ``end``, or with ``no-active`` or ``error``. One task reads the socket and

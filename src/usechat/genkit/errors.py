@@ -1,4 +1,4 @@
-"""Failures of Genkit: people read a sentence and a reference, the log has what the server said under that reference."""
+"""Failures of Genkit: users get a sentence and a reference, and the log has the details under that reference."""
 
 import logging
 import secrets
@@ -40,7 +40,7 @@ BLOCKED: Final = "The agent's safety rules blocked this answer. Say it in other 
 TOOL_FAILED: Final = "This tool failed, so the answer was stopped."
 TOO_FAST: Final = "The agent sent data faster than it can be forwarded. Ask for a shorter answer."
 CANNOT_RESUME: Final = "This agent cannot continue with a tool's output. Write the output in a message."
-NO_FILES: Final = "This agent takes no files. Send the message without them."
+NO_FILES: Final = "This agent accepts no files. Send the message without them."
 
 _DEFAULT_SENTENCE: Final = "The agent failed while it answered. Try again."
 SENTENCES: Final = {

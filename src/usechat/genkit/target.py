@@ -48,25 +48,27 @@ class GenkitTarget:
         """Add what the flow takes, how its server is called, and what the page gets."""
         add = group.add_argument
         add("--input", metavar="KEY=SOURCE,...",
-            help="where the keys of the input come from: text (of the message) or body.FIELD, such as"
+            help="the source of each key of the input: text (of the message) or body.FIELD, such as"
             " question=text,lang=body.lang")  # fmt: skip
         add("--reflection", metavar="URL",
             help="ask Genkit's reflection server for the schema of the input, such as http://127.0.0.1:3100; it runs"
             " beside a Genkit server in development")  # fmt: skip
-        add("--upstream-token", metavar="FILE", help="call the server with this bearer token")
-        add("--header", action="append", metavar="'NAME: VALUE'", help="send this header to the server; repeatable")
+        add("--upstream-token", metavar="FILE", help="call the server with the bearer token in this file")
+        add("--header", action="append", metavar="'NAME: VALUE'",
+            help="add this header to the requests to the server; repeatable")  # fmt: skip
         add("--pass-on", action="append", metavar="NAME",
-            help="pass this header of the page's request on to the server, too, such as authorization;"
+            help="forward this header of the page's request to the server, such as authorization;"
             " repeatable")  # fmt: skip
-        add("--send-data", action="store_true", help="send what is not text or tools as data-genkit-* parts")
+        add("--send-data", action="store_true", help="send content other than text and tools as data-genkit-* parts")
         add("--interrupts", choices=("tool", "approval"), metavar="SHAPE",
-            help="show an interrupted tool as one that waits for the page's output (tool), or for a person's approval"
-            " (approval) (default: tool)")  # fmt: skip
+            help="send an interrupted tool as a client tool that waits for its output (tool), or as one that waits for"
+            " an approval (approval) (default: tool)")  # fmt: skip
         add("--respond-to", action="append", metavar="TOOL",
-            help="with --interrupts approval: answer this interrupted tool by a response {approved, reason?} instead of"
-            " restarting it, as defineInterrupt of JavaScript needs; repeatable")  # fmt: skip
+            help="with --interrupts approval: answer this interrupted tool with a response {approved, reason?} instead"
+            " of restarting it, as needed for defineInterrupt in JavaScript; repeatable")  # fmt: skip
         add("--show-public-errors", action="store_true",
-            help="show the texts of the server's errors whose status is not INTERNAL")  # fmt: skip
+            help="show the texts of the server's errors on the page, except those with the status"
+            " INTERNAL")  # fmt: skip
 
     def open(self, target: str, options: GenkitOptions, common: CommonOptions) -> ServedAnswer:
         """Return a transport for the flow."""

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from usechat.open_harness.events.adapter import OpenHarnessAdapter
     from usechat.open_harness.flow.reading import load_flow
     from usechat.open_harness.inbox import Inbox
-    from usechat.open_harness.models.provider import AgentRequest, Answer, Execution, PromptMessage, Provider
+    from usechat.open_harness.models.provider import AgentRequest, Answer, Decision, Execution, PromptMessage, Provider
     from usechat.open_harness.models.recording import FileRecordings, Recorder, RecordingStore, SqliteRecordings
     from usechat.open_harness.nodes.builtin import default_registry
     from usechat.open_harness.nodes.context import NodeContext
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 __all__ = [
     "AgentRequest",
     "Answer",
+    "Decision",
     "Execution",
     "FileRecordings",
     "FlowRunStore",
@@ -59,6 +60,7 @@ __all__ = [
 _HOMES = {
     "AgentRequest": "models.provider",
     "Answer": "models.provider",
+    "Decision": "models.provider",
     "Execution": "models.provider",
     "FileRecordings": "models.recording",
     "FlowRunStore": "engine.store",

@@ -19,6 +19,8 @@ adapter of an :class:`~usechat.sources.AdapterSource`:
   and the transport starts another run for it.
 - A turn of another worker may show the rest of the run (:mod:`~usechat.open_harness.engine.other_workers`). The run is
   *released* then: the turn here ends as if the run were handed over, and nothing of the run is shown here any more.
+- A flow that waits for a person (``flow:waiting``) ends the turn and runs on; the turn with the answer reads on. It is
+  stopped if no answer comes for an hour. Another message denies everything that the flow has asked for.
 - A turn ends when the flow has ended and its runtime's task is done, so that the next turn finds a run that has come to
   rest. Stopping a turn stops the flow before the turn ends.
 
@@ -30,7 +32,7 @@ import contextlib
 import contextvars
 import logging
 from collections import OrderedDict, deque
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
 from typing import Any, Final, NamedTuple, TypeAlias
 
 from usechat.errors import UnknownEvent
@@ -40,6 +42,7 @@ from usechat.open_harness.events.dialects import Dialects
 from usechat.open_harness.runtime_protocol import Command, Event, Runtime, Snapshot
 from usechat.protocol.parts import Abort, Error, Finish, Part
 from usechat.turn import Turn, TurnContext
+from usechat.waiting_tasks import WAIT_SECONDS
 
 __all__ = [
     "FlowChat",
@@ -58,6 +61,8 @@ ORPHAN_SECONDS: Final = 30.0
 """How long a flow continues between two turns; the second may never come."""
 
 MAXIMUM_EVENTS_BETWEEN: Final = 10_000
+
+_WITHDRAWN: Final = "no: The user has sent another message instead of an answer."
 
 _ENDINGS: Final = (Finish, Error, Abort)
 
@@ -128,16 +133,30 @@ class FlowTurns:
     def replay(self, events: Iterable[Event]) -> None:
         """Take the events that earlier turns have shown, without showing them again."""
         for event in events:
+            if self.adapter.is_waiting:
+                self.adapter.take_over(continues=True)
             with contextlib.suppress(UnknownEvent):
                 self.adapter.feed(event)
             for each in self._dialects.read(event) or ():
                 self._delivery.receive(each)
         self.adapter.take_notices()
-        self.adapter.hand_over()
+        if not self.adapter.is_waiting:
+            self.adapter.hand_over()
 
     def deliver(self, message: str, message_id: str | None = None) -> None:
-        """Send a message to the node that runs, or to the next one that starts."""
+        """Send a message to the node that runs, or to the next one that starts; deny what the flow has asked for."""
+        for question in self._delivery.questions:
+            self._delivery.reply(question, _WITHDRAWN)
         self._delivery.deliver(message, message_id)
+
+    def has_asked(self, call_ids: Iterable[str | None]) -> bool:
+        """Return whether a node has asked about one of these calls and waits for the answer."""
+        return not self._delivery.questions.isdisjoint(call_ids)
+
+    def reply(self, answers: Mapping[str | None, str]) -> None:
+        """Send answers to the nodes that have asked, by the ids of the calls."""
+        for question in self._delivery.questions & answers.keys():
+            self._delivery.reply(str(question), answers[question])
 
     def end_turn(self, *, stop: bool) -> None:
         """End the turn that reads the events soon, and either stop the flow or let it run for the next turn."""
@@ -145,10 +164,11 @@ class FlowTurns:
             self._wanted = Abort if stop else Finish
             self._wake.set()
 
-    async def events(self, begin: Callable[[], None] | None) -> AsyncIterator[Item]:
+    async def events(self, begin: Callable[[], None] | None, *, continues: bool = False) -> AsyncIterator[Item]:
         """Yield the events of one turn: to the end of the flow, or until another turn wants to read them.
 
-        ``begin`` starts the flow or delivers the message. Closing the iterator early stops the flow.
+        ``begin`` starts the flow or delivers the message. With ``continues`` the turn goes on with the message of the
+        one before. Closing the iterator early stops the flow.
         """
         self.end_turn(stop=False)
         async with self._one_at_a_time:
@@ -156,11 +176,12 @@ class FlowTurns:
             self._cancel_orphan_timer()
             try:
                 if self.adapter.ended:
-                    yield Ready(tuple(self.adapter.take_over()))
+                    continues = continues and self.adapter.is_waiting
+                    yield Ready(tuple(self.adapter.take_over(continues=continues)))
                 if begin is not None:
                     begin()
                 while True:
-                    while self._queue:
+                    while self._queue and not self.adapter.is_waiting:
                         yield self._queue.popleft()
                     if self._wanted or self._broken or self.adapter.ended or self.is_over:
                         break
@@ -188,9 +209,11 @@ class FlowTurns:
 
         Return ``False`` if no turn reads the events here, or its end is near.
         """
-        if not is_gone and (not self._is_read or self._wanted is not None or self.adapter.ended):
+        is_ending = not self._is_read or self._wanted is not None or self.adapter.ended
+        if not is_gone and is_ending and (self._is_read or not self.adapter.is_waiting):
             return False
         self.is_released = True
+        self._cancel_orphan_timer()
         self._unsubscribe()
         self.end_turn(stop=False)
         if self._task is not None:
@@ -232,6 +255,9 @@ class FlowTurns:
             return [Ready((*self.adapter.close(asyncio.CancelledError()), Abort()))]
         if self.is_released:
             return [Ready(tuple(self.adapter.hand_over()))]
+        if self.adapter.is_waiting and not self.is_over:
+            self._orphaned = asyncio.get_running_loop().call_later(WAIT_SECONDS, self._abandon)
+            return []
         if not self.adapter.ended and not self.is_over:
             self._orphaned = asyncio.get_running_loop().call_later(ORPHAN_SECONDS, self._abandon)
             return [Ready(tuple(self.adapter.hand_over()))]
@@ -320,9 +346,9 @@ class FlowTurn:
         self._begin = begin
         self._ending: Part | None = None
 
-    def events(self, _turn: Turn) -> AsyncIterator[Item]:
+    def events(self, turn: Turn) -> AsyncIterator[Item]:
         """Return the events of the turn."""
-        return self._flow.events(self._begin)
+        return self._flow.events(self._begin, continues=turn.request.continues is not None)
 
     def feed(self, item: Item) -> list[Part]:
         """Return the parts of an event, without the ending."""
@@ -381,13 +407,27 @@ _SPEAKS: Final = (
 
 
 class _Delivery:
-    """Delivers the message of a turn to the node invocation that spoke last, or to the next one that starts."""
+    """Delivers the message of a turn to the node invocation that spoke last, or to the next one that starts.
+
+    Answers are delivered to the invocations that have asked.
+    """
 
     def __init__(self, runtime: Runtime) -> None:
         self._runtime = runtime
         self._running: dict[str, None] = {}  # run ids of invocations; the one that spoke last is at the end
         self._message: dict[str, str] | None = None
         self._sent: Command | None = None
+        self._asked_by: dict[str, str] = {}
+
+    @property
+    def questions(self) -> set[str | None]:
+        """The ids of the calls that nodes have asked about."""
+        return set(self._asked_by)
+
+    def reply(self, question: str | None, content: str) -> None:
+        """Send an answer."""
+        run_id = self._asked_by.pop(str(question))
+        self._runtime.dispatch({"type": "reply", "promptId": question, "content": content, "runId": run_id})
 
     @property
     def is_done(self) -> bool:
@@ -407,10 +447,16 @@ class _Delivery:
         kind, run_id = event["type"], event.get("runId")
         if kind in _FLOW_ENDS:
             self._running.clear()
+            self._asked_by.clear()
+        elif kind == "input:requested" and "toolCallId" in event:
+            self._asked_by[event["id"]] = str(run_id)
+        elif kind == "input:received":
+            self._asked_by.pop(str(event.get("id")), None)
         elif not isinstance(run_id, str):
             return
         elif kind in _NODE_ENDS:
             self._running.pop(run_id, None)
+            self._asked_by = {call_id: asker for call_id, asker in self._asked_by.items() if asker != run_id}
             self._take_back(run_id)
         elif kind in _SPEAKS and (not self._running or next(reversed(self._running)) != run_id):
             self._running.pop(run_id, None)

@@ -1,7 +1,7 @@
 """The input of a flow: what a request holds, under the keys that the flow reads.
 
 A flow finds the user's text at ``flow.input.message``. Most flows that were not written for a chat read another key,
-such as ``flow.input.topic``. Which keys a flow reads stands in its expressions, so:
+such as ``flow.input.topic``. The expressions of a flow show which keys it reads, so:
 
 - The application's own fields of the request body are keys of the input.
 - ``input`` says where further keys come from: ``text`` is the text of the message, ``body.depth`` a field of the body.
@@ -39,7 +39,7 @@ class FlowInputs:
         self._latest: tuple[FlowDefinition, _InputKeys] | None = None
         self._logged: set[str] = set()
         for key in self._mapping.keys() & {*_OURS}:
-            raise InvalidSetting(f"input: {key!r} is always that of the chat; map another key")
+            raise InvalidSetting(f"input: {key!r} always comes from the chat; map another key")
         require_sources(self._mapping)
 
     def prepare(self, flow: FlowDefinition) -> "_InputKeys":

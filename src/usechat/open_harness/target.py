@@ -47,15 +47,15 @@ class OpenHarnessTarget:
         group.add_argument(
             "--input",
             metavar="KEY=SOURCE,...",
-            help="where keys of flow.input come from: text (of the message) or body.FIELD, such as topic=text",
+            help="the source of each key of flow.input: text (of the message) or body.FIELD, such as topic=text",
         )
         group.add_argument(
-            "--registry", metavar="MODULE:NAME", help="a NodeRegistry with types of nodes and models of your own"
+            "--registry", metavar="MODULE:NAME", help="a NodeRegistry with your own node types and models"
         )
         group.add_argument(
             "--run-store",
             metavar="STORE",
-            help="where paused flows and what agents remember are kept: the name of an SQLite file, or"
+            help="the store of paused flows and of the agents' message histories: an SQLite file, or"
             " postgresql://USER@HOST/DATABASE, which all workers share (default: in memory)",
         )
 
@@ -133,7 +133,7 @@ def _require_models(flow: "FlowDefinition", registry: "NodeRegistry", target: st
     from usechat.open_harness.nodes.agent import AgentNode
 
     kinds = [(node, registry.get(node.type)) for node in flow.nodes]
-    agents = [(node, kind) for node, kind in kinds if isinstance(kind, AgentNode) and not kind.has_own_provider]
+    agents = [(node, kind) for node, kind in kinds if isinstance(kind, AgentNode) and kind.uses_pydantic_ai(node.input)]
     if not agents:
         return
     # This takes seconds; at this point no user waits for an answer.

@@ -1,4 +1,4 @@
-"""Runs blocking functions in threads that nothing waits for."""
+"""Run blocking functions in threads that no shutdown waits for."""
 
 import asyncio
 import contextlib

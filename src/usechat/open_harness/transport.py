@@ -20,10 +20,11 @@ from usechat.open_harness.inputs import FlowInputs
 from usechat.open_harness.runtime_protocol import Runtime
 from usechat.protocol.chunks import Chunk
 from usechat.protocol.parts import Start
-from usechat.protocol.request import ChatRequest
+from usechat.protocol.request import ApprovalAnswer, ChatRequest
 from usechat.runs.transport import RunChatTransport
 from usechat.sources import AdapterSource
 from usechat.turn import Turn, TurnContext
+from usechat.waiting_tasks import PAUSE_IS_GONE
 
 __all__ = ["OpenHarnessChatTransport", "RuntimeFactory"]
 
@@ -33,8 +34,8 @@ RuntimeFactory: TypeAlias = Callable[..., Runtime | Awaitable[Runtime]]
 _logger: Final = logging.getLogger("usechat.open_harness")
 
 NOT_READY: Final = "The flow is not ready: its runtime has not been started."
-USED_UP: Final = "The flow is not ready: its runtime has run already, and a runtime runs once."
-TOO_LATE: Final = "The flow ended before it could take the message. Please send it again."
+USED_UP: Final = "The flow is not ready: its runtime has already run, and a runtime runs only once."
+TOO_LATE: Final = "The flow ended before it could accept the message. Please send it again."
 BUSY: Final = "The flow is busy with another chat. Please try again later."
 
 
@@ -97,7 +98,10 @@ class OpenHarnessChatTransport:
             release(turn)
 
     async def drive(self, context: TurnContext) -> None:
-        """Answer a turn. A turn that is cancelled stops its flow first."""
+        """Answer a turn. A turn that is cancelled stops its flow first.
+
+        Raises :class:`~usechat.errors.PublicError` if the flow ended before it could accept the message.
+        """
         turn = context.turn
         if self._generate_message_id is not None or not self._send_step_markers:
             message_id = None if self._generate_message_id is None else self._generate_message_id()
@@ -134,8 +138,8 @@ class OpenHarnessChatTransport:
         turn = context.turn
         if flow.is_abandoned or flow.is_released:
             return False
-        begin = None if turn.request.continues else lambda: flow.deliver(_text_alone(turn), message_id(turn))
-        return await self._answer(chat, flow, context, begin)
+        _require_question(flow, turn)
+        return await self._answer(chat, flow, context, lambda: _send(flow, turn))
 
     async def _answer(
         self, chat: FlowChat, flow: FlowTurns, context: TurnContext, begin: Callable[[], None] | None
@@ -166,9 +170,12 @@ class OpenHarnessChatTransport:
         flow = FlowTurns(runtime, self._adapter(runtime))
         if isinstance(runtime, StoredRun):
             flow.replay(runtime.shown)
+            _require_question(flow, turn)
             return flow, lambda: _follow(flow, runtime, context)
         if status == "running":
             return flow, lambda: flow.deliver(_text_alone(turn), message_id(turn))
+        if status == "idle" and turn.approvals and _flow_of(runtime) is not None:
+            raise PublicError(PAUSE_IS_GONE)
         if status == "paused":
             return flow, lambda: flow.start(lambda: runtime.resume(_answer(turn)), context)
         return flow, lambda: flow.start(lambda: runtime.run(given), context)
@@ -183,7 +190,7 @@ class OpenHarnessChatTransport:
             raise
         except Exception as error:
             reference = secrets.token_hex(4)
-            _logger.exception("chat %s: no runtime could be made; reference %s", turn.chat_id, reference)
+            _logger.exception("chat %s: no runtime could be created; reference %s", turn.chat_id, reference)
             raise PublicError(f"{NOT_READY} Reference: {reference}") from error
         if not isinstance(runtime, Runtime):
             _logger.error("chat %s: %s is not a runtime", turn.chat_id, type(runtime).__name__)
@@ -205,8 +212,21 @@ class OpenHarnessChatTransport:
 def _follow(flow: FlowTurns, run: StoredRun, context: TurnContext) -> None:
     """Show a run that another worker runs, and send it the message."""
     flow.start(run.follow, context)
-    if not context.turn.request.continues:
-        flow.deliver(_text_alone(context.turn), message_id(context.turn))
+    _send(flow, context.turn)
+
+
+def _require_question(flow: FlowTurns, turn: Turn) -> None:
+    """Raise PublicError for a turn that answers a question which no node waits for."""
+    if turn.approvals and not flow.has_asked([approval.tool_call_id for approval in turn.approvals]):
+        raise PublicError(PAUSE_IS_GONE)
+
+
+def _send(flow: FlowTurns, turn: Turn) -> None:
+    """Send the answers of a person, or a message, to a flow that runs."""
+    if turn.request.continues:
+        flow.reply({approval.tool_call_id: _decision(approval) for approval in turn.approvals})
+    else:
+        flow.deliver(_text_alone(turn), message_id(turn))
 
 
 async def _close(runtime: Runtime) -> None:
@@ -229,14 +249,16 @@ def _flow_of(runtime: object) -> FlowDefinition | None:
     return flow if isinstance(flow, FlowDefinition) else None
 
 
-def _answer(turn: Turn) -> str:
-    """Return what resumes a paused flow: the user's approval or choice if it asked for one, or the message's text.
+def _decision(approval: ApprovalAnswer) -> str:
+    """Return an answer for Open Harness: it takes what begins with "y" as an approval, everything else as a refusal."""
+    return "yes" if approval.approved else f"no: {approval.reason}" if approval.reason else "no"
 
-    Open Harness takes what begins with "y" as an approval, and everything else as a refusal.
-    """
+
+def _answer(turn: Turn) -> str:
+    """Return what resumes a paused flow: the user's approval or choice if it asked for one, or the message's text."""
     if turn.request.continues:
         for approval in turn.approvals:
-            return "yes" if approval.approved else f"no: {approval.reason}" if approval.reason else "no"
+            return _decision(approval)
         for output in turn.tool_outputs:
             return output.output if isinstance(output.output, str) else msgspec.json.encode(output.output).decode()
     return _text_alone(turn)

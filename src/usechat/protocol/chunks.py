@@ -491,7 +491,7 @@ def _data_from_json(value: dict[str, Any]) -> DataChunk:
     known = {"type", "data", "id", "transient"}
     if "data" not in value:
         raise InvalidChunk(
-            f"{value['type']}: the payload must stand under the key 'data'", chunk_type=value["type"], path="$.data"
+            f"{value['type']}: the payload must be under the key 'data'", chunk_type=value["type"], path="$.data"
         )
     for key, kind in (("id", str), ("transient", bool)):
         if key in value and not isinstance(value[key], kind):

@@ -158,7 +158,7 @@ class MessageBuilder:
         if handler is None:
             raise LocalProtocolError(
                 f"receive() takes a chunk, not {type(chunk).__name__}; "
-                "ChunkDecoder makes chunks of the bytes of a stream"
+                "ChunkDecoder turns the bytes of a stream into chunks"
             )
         if handler(self, self._as_read(chunk)):
             self._updates += 1

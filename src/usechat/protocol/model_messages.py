@@ -280,7 +280,8 @@ def model_messages(
     Raises :class:`~usechat.errors.InvalidMessages` where the npm function throws: for an unknown role and, with 7, for
     a file whose URL is not absolute. There are two differences. A part that ``validateUIMessages`` refuses, because a
     required key is missing or has a value of another type, raises ``InvalidMessages`` if that key is read; the npm
-    function passes on what it finds. A URL stays spelled as it is; 7 makes a ``URL`` object of it.
+    function passes on what it finds. A URL stays spelled as it is; 7 makes a ``URL`` object of it. Raises
+    :class:`~usechat.errors.UnknownRelease` for another ``sdk``.
 
     >>> call = {"type": "tool-add", "toolCallId": "c1", "state": "output-available", "input": {"a": 1}, "output": 3}
     >>> parts = [{"type": "step-start"}, call, {"type": "step-start"}, {"type": "text", "text": "Three."}]

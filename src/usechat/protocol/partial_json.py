@@ -103,7 +103,7 @@ def _modes(*, whole_escapes: bool, empty_arrays: bool) -> dict[str, _Mode]:
         _KEY: _Mode({'"': _Move(_INSIDE_KEY)}, _stay(_KEY)),
         _INSIDE_KEY: _Mode({'"': _Move(_COLON)}, _stay(_INSIDE_KEY)),
         _COLON: _Mode({":": _Move(_VALUE)}, _stay(_COLON)),
-        _STRING: _Mode({'"': _Move(_AFTER, keep=True), "\\": _Move(_ESCAPE)}, _stay(_STRING, keep=True)),
+        _STRING: _Mode({'"': _Move(_AFTER, keep=True), "\\": _Move(_ESCAPE)}, _stay(_STRING)),
         _ESCAPE: _Mode({"u": _Move(_HEX_DIGITS[0])} if whole_escapes else {}, _Move(_STRING, keep=True)),
         **_hex_modes(),
         _NUMBER: _Mode(

@@ -1,18 +1,18 @@
-"""What a source can say: the neutral vocabulary of agents and adapters.
+"""Parts: what agents and adapters can report, independent of the wire format.
 
-A part says *what happened*, with no word about framing; :class:`~usechat.protocol.stream.MessageStream` decides which
-chunks that takes. Send parts in the order in which things happen. No order is wrong: what is missing is added, and what
-a client cannot show is left out or replaced. Nothing is checked when a part is built; ``MessageStream.send`` raises
-:class:`~usechat.errors.LocalProtocolError` for a field of the wrong type. Any Python value may stand where JSON is sent
-(``docs/values.md`` has the conversion).
+A part says *what happened*. :class:`~usechat.protocol.stream.MessageStream` decides which chunks to send. Send parts in
+the order in which things happen. Every order is allowed: the stream adds what is missing, and leaves out or replaces
+what a client cannot show. Nothing is checked when a part is built; ``MessageStream.send`` raises
+:class:`~usechat.errors.LocalProtocolError` for a field of the wrong type. Fields that are sent as JSON accept any
+Python value (``docs/values.md`` describes the conversion).
 
 Fields that several parts share:
 
-- ``lane`` names the speaker (a node, an agent); an agent that speaks alone needs none. Parts of one lane keep their
-  order; lanes interleave freely, and each has a text block of its own.
-- ``provider_metadata`` is an object of objects, by the name of the provider; the page keeps it with the part.
-- ``tool_call_id`` is the source's own id of a call. ``tool_name`` and ``dynamic`` on an outcome only matter if the call
-  was never announced. ``dynamic`` marks a tool that the page does not know beforehand.
+- ``lane`` names the speaker: the agent or node that sends the part. A single agent needs none. Parts of one lane keep
+  their order; parts of different lanes may alternate, and each lane has its own text block.
+- ``provider_metadata`` maps the name of a provider to an object; the page keeps it with the part.
+- ``tool_call_id`` is the source's own id of a call. ``tool_name`` and ``dynamic`` of a result only matter if the call
+  was never sent. ``dynamic`` marks a tool that the page does not know beforehand.
 - ``provider_executed`` says that the model's provider ran the tool. ``tool_metadata`` and ``title`` are for the page.
 - ``usage`` and ``metadata`` of an ending go to the message metadata, usage under the key ``usage``.
 """
@@ -452,7 +452,8 @@ class Data(_Part, frozen=True):
     def of(cls, value: Any, id: str | None = None, transient: bool = False) -> "Data":  # noqa: A002
         """Return a part that is named after the type of its data: a dataclass, a Struct or a pydantic model.
 
-        ``id`` and ``transient`` are those of :class:`Data`.
+        ``id`` and ``transient`` are those of :class:`Data`. Raises :class:`~usechat.errors.LocalProtocolError` for data
+        of another type.
 
         >>> import msgspec
         >>> class SearchResult(msgspec.Struct):
@@ -512,7 +513,7 @@ class Step(_Part, frozen=True):
 
 
 class ResetStep(_Part, frozen=True):
-    """Declare everything since the last step began void, for example because the model call is retried.
+    """Tell the page to drop everything since the last step began, for example because the model call is retried.
 
     >>> from usechat import MessageStream
     >>> stream = MessageStream(message_id="m1", sdk="7")

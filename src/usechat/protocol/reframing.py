@@ -1,4 +1,4 @@
-"""Read a stream back into parts, to write it again: for another release, or for a reader that comes late.
+"""Read a stream back into parts, to write it again for another release or for a client that resumes.
 
 Chunks say how a message is framed, parts say what happened. Going back from chunks to parts drops the framing, and
 sending the parts to a new ``MessageStream`` makes framing that is legal for whatever release reads it. That serves:

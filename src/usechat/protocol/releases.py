@@ -129,7 +129,7 @@ FINISH_REASONS: Final[Mapping[str, Since]] = {
 
 
 class Downgrade(NamedTuple):
-    """One row of what is sent instead of what a client cannot take."""
+    """One row of what is sent instead of what a client does not support."""
 
     said: str
     unknown_to: str
@@ -145,14 +145,14 @@ DOWNGRADES: Final = (
         "`ToolInputError`", "before 5.0.7, `any`", "`tool-input-available` and `tool-output-error` for the same call"
     ),
     Downgrade(
-        "an interim `ToolResult`",
+        "a preliminary `ToolResult`",
         "before 5.0.11, `any`",
-        "nothing; the last one becomes the result if no final one comes",
+        "nothing; the last one becomes the result if no final one follows",
     ),
     Downgrade(
         "`ApprovalRequest`",
         "5",
-        "a client-side tool `approval` at the end of the turn, in a step of its own, left open; its output"
+        "a call of the client tool `approval`, in a separate step at the end of the turn; its output"
         " `{approved, reason?}` is the answer",
     ),
     Downgrade(
@@ -162,15 +162,15 @@ DOWNGRADES: Final = (
     Downgrade(
         "`ApprovalResponse`",
         "5, 6, `any`",
-        "nothing, the outcome follows; 5: the output of the tool `approval`, if an earlier turn asked",
+        "nothing: the outcome follows. To 5: the output of the tool `approval`, if an earlier turn requested it",
     ),
     Downgrade(
-        "an outcome or answer for a request that the page left unanswered in an earlier turn",
+        "the outcome of a call, or an `ApprovalResponse`, if the page left its approval unanswered in an earlier turn",
         "6, `any`",
-        "nothing: the page keeps asking, because its part would not validate with an outcome",
+        "nothing: the page still shows the approval, because the part would not validate with an outcome",
     ),
     Downgrade(
-        "an outcome or answer other than no for a call that the page denied in an earlier turn",
+        "a result, an error or an approval for a call that the page denied in an earlier turn",
         "6, `any`",
         "`tool-output-denied`",
     ),
@@ -183,7 +183,7 @@ DOWNGRADES: Final = (
     Downgrade("`Custom`", "5, 6, `any`", "`data-custom` with `{kind, providerMetadata?}`"),
     Downgrade("`SteeringMessage`", "5, 6, before 7.0.163, `any`", "`data-steering-message` with `{id, parts}`"),
     Downgrade("citations of a text block", "5, 6, before 7.0.138, `any`", "`data-citations` with `{citations}`"),
-    Downgrade("`ResetStep`", "5, 6, before 7.0.70, `any`", "a new step; what was to be dropped stays visible"),
+    Downgrade("`ResetStep`", "5, 6, before 7.0.70, `any`", "a new step; the discarded content stays visible"),
     Downgrade(
         "`title`, `tool_metadata`, `input_encoding`, `signature`, `descriptor`, an abort's `reason` and the like",
         "where the table below says so",

@@ -14,7 +14,14 @@ from usechat.errors import InvalidRequest, RequestTooLarge
 from usechat.protocol.states import SETTLED, ToolState
 from usechat.protocol.tool_calls import APPROVAL_TOOL
 from usechat.protocol.ui_messages import FileUIPart, UIMessage, is_dynamic_tool, is_static_tool
-from usechat.protocol.values import READABLE_DEPTH, has_more_values, is_deeper, json_kind, read_json
+from usechat.protocol.values import (
+    READABLE_DEPTH,
+    has_finite_numbers,
+    has_more_values,
+    is_deeper,
+    json_kind,
+    read_json,
+)
 
 __all__ = ["DEFAULT_LIMITS", "LONGEST_ID", "ApprovalAnswer", "ChatRequest", "Limits", "ToolOutput", "Trigger"]
 
@@ -127,7 +134,7 @@ class ChatRequest(msgspec.Struct, frozen=True, kw_only=True):
         )
         is_answerable = request.trigger == "regenerate-message" or request.last_user_message or request.continues
         if not is_answerable and not is_history_stored:
-            raise InvalidRequest("messages holds no user message to answer, and does not end in an assistant message")
+            raise InvalidRequest("messages has no user message to answer, and does not end with an assistant message")
         return request
 
     def to_json(self) -> dict[str, Any]:
@@ -284,6 +291,8 @@ def _read_object(body: _Body, limits: Limits) -> dict[str, Any]:
     value = dict(value)
     if is_deeper(value, limits.maximum_depth):
         raise _too_deep(limits)
+    if not has_finite_numbers(value):
+        raise InvalidRequest("the body holds a number that is not finite; the largest is about 1.8e308")
     return value
 
 

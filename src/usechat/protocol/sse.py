@@ -314,7 +314,7 @@ class ShortenedFrames:
 
 def _to_bytes(data: object) -> bytes:
     if not isinstance(data, _Bytes):
-        raise LocalProtocolError(f"a decoder takes bytes, not {type(data).__name__}; encode a text as UTF-8 first")
+        raise LocalProtocolError(f"a decoder accepts bytes, not {type(data).__name__}; encode a text as UTF-8 first")
     return bytes(data)
 
 

@@ -1,4 +1,4 @@
-"""What may follow what: the life of a text block and of a tool call, as two tables.
+"""Which chunk may follow which: the states of a text block and of a tool call, as two tables.
 
 The UI message stream has few rules of order, and all of them are about two things. A *block* (text or reasoning, by its
 id) is opened, grows and is closed. A *tool call* (by its id) goes through the states that the page shows. Each table

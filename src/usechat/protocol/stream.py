@@ -1,4 +1,4 @@
-"""Turn parts into chunks: the only place that knows how a message is framed.
+"""Turn parts into chunks: the only module that knows how a message is framed.
 
 A source says *what happened*, in parts: more text, a tool was called, the turn is over. A client wants *frames of a
 message*: a start, steps, blocks that are opened, filled and closed under an id, tool calls that pass through their

@@ -1,4 +1,4 @@
-"""Turn what tools did into chunks that are legal now, whatever was announced before.
+"""Turn tool calls and their outcomes into chunks that are legal in the current state of the call.
 
 Sources are careless about tools. They report a result for a call that they never announced, announce a call twice, use
 an id again, stream half an input and continue, ask for an approval and never say what came of it. Clients are strict: a

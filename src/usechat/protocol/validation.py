@@ -354,7 +354,7 @@ def validate_messages(
 
 
 def _check_schemas(tools: Mapping[str, Any], data_schemas: Mapping[str, Any], metadata_schema: Any) -> None:
-    """Complain about the caller's schemas before any message is blamed."""
+    """Raise if a schema of the caller is wrong, before any message is checked."""
     for name, tool in tools.items():
         if not isinstance(tool, ToolSchema):
             hint = f"ToolSchema(input={getattr(tool, '__name__', '…')})" if callable(tool) else "ToolSchema(input=…)"

@@ -5,22 +5,22 @@
 | Python value | becomes |
 |---|---|
 | ``None``, ``bool``, ``str`` | itself |
-| ``int`` | itself, with all its digits; ``null`` beyond ±1.8e308, where JavaScript has only infinities |
-| ``float`` | itself, as JavaScript writes it: ``1.0`` is ``1``, ``1e-07`` is ``1e-7``; NaN, infinities: ``null`` |
-| mappings | objects; a key that is no string becomes the text of its JSON value |
-| lists, tuples, sets and all that is a ``Sequence``, ``Set`` or ``ValuesView`` | arrays, in the order of iteration |
-| dataclasses, msgspec Structs | objects |
-| pydantic models | what ``model_dump(mode="json", by_alias=True)`` gives |
+| ``int`` | itself, with all digits; ``null`` beyond ±1.8e308, which JavaScript reads as infinity |
+| ``float`` | itself, as JavaScript writes it: ``1.0`` as ``1``, ``1e-07`` as ``1e-7``; NaN and infinity: ``null`` |
+| mappings | an object; a key that is not a string becomes the text of its JSON value |
+| lists, tuples, sets, and every ``Sequence``, ``Set`` or ``ValuesView`` | an array, in iteration order |
+| dataclasses, msgspec Structs | an object |
+| pydantic models | the result of ``model_dump(mode="json", by_alias=True)`` |
 | ``Enum`` | its value |
 | ``datetime``, ``date``, ``time``, ``timedelta`` | ISO 8601 text |
-| ``UUID``, ``Decimal``, ``UserString``, paths | their text; a ``Decimal`` keeps all its digits |
+| ``UUID``, ``Decimal``, ``UserString``, paths | its text; a ``Decimal`` keeps all digits |
 | ``bytes``, ``bytearray``, ``memoryview`` | base64 text |
-| numpy arrays and scalars, and whatever else has ``tolist`` | what ``tolist()`` gives |
-| anything else, and whatever raises while it is converted | its type's name, ``[Client]``: its text may hold secrets |
-| anything below 100 levels of nesting, or within itself | the text ``[nested too deeply]`` |
-| half an emoji (a lone surrogate) | its escape, as ``JSON.stringify`` writes it |
-| the key ``__proto__``, which AI SDK clients refuse | ``__proto___`` |
-| the key ``constructor`` over ``null`` or an object with ``prototype``, which they refuse, too | ``constructor_`` |
+| numpy arrays and scalars, and every object with ``tolist`` | the result of ``tolist()`` |
+| any other object, or one whose conversion raises | its type name, as ``[Client]``: its text may contain secrets |
+| a value nested more than 100 levels deep, or inside itself | the text ``[nested too deeply]`` |
+| a lone surrogate (half of an emoji) | its escape sequence, as ``JSON.stringify`` writes it |
+| the key ``__proto__``, which AI SDK clients reject | ``__proto___`` |
+| the key ``constructor`` with ``null`` or an object with ``prototype``, which they also reject | ``constructor_`` |
 """
 
 import base64
@@ -45,6 +45,7 @@ from usechat.errors import InvalidJSON
 __all__ = [
     "MAXIMUM_DEPTH",
     "READABLE_DEPTH",
+    "has_finite_numbers",
     "has_more_values",
     "is_deeper",
     "is_ordinary",
@@ -168,6 +169,24 @@ def is_deeper(value: Any, levels: int) -> bool:
         if not level:
             return False
         level = [item for node in level for item in (node.values() if isinstance(node, dict) else node)]
+    return True
+
+
+def has_finite_numbers(value: Any) -> bool:
+    """Tell whether no number is NaN or too large for JavaScript; ``1e999`` is JSON, but no reader gets its number back.
+
+    >>> has_finite_numbers({"a": [1.5]}), has_finite_numbers({"a": [1e999]})
+    (True, False)
+    """
+    pending = [value]
+    while pending:
+        node = pending.pop()
+        if isinstance(node, dict):
+            pending.extend(node.values())
+        elif isinstance(node, list):
+            pending.extend(node)
+        elif isinstance(node, (int, float)) and not -_LARGEST <= node <= _LARGEST:  # NaN is never within
+            return False
     return True
 
 

@@ -1,4 +1,4 @@
-"""Open calls: the tool calls and approvals that a run left for the client, and the check of what comes back.
+"""Open calls: the tool calls and approvals that wait for the client, and the check of its answers.
 
 The history in a request is untrusted client input. An agent that accepts an output for a call that it never made, or an
 approval for a call whose input was changed, does what the client wants. So every answer is compared with what was

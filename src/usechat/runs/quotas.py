@@ -1,4 +1,4 @@
-"""Quotas: how much one person may ask of a service, counted in the store that all workers share."""
+"""Quotas: how many requests one user may send, counted in the store that all workers share."""
 
 import time
 from typing import Final, Protocol, runtime_checkable

@@ -1,4 +1,4 @@
-"""A reading: one client's view of a run, on whichever worker the run is.
+"""A reading: one client's view of a run on any worker.
 
 A connection pulls from a :class:`Reading` and knows nothing else of runs. A reading either follows a run from its start
 (the request that started it) or replays what there is and then follows (a resumed client). Replayed frames are

@@ -1,4 +1,4 @@
-"""The replay of a run: its frames in compact form, for readers that start late.
+"""The replay of a run: its frames in compact form, for clients that resume.
 
 The newest frames are in memory. Once they exceed a limit they are written to a temporary file, which has no name and
 vanishes with the run: a very long answer costs disk, not memory. Positions go through both, so readers notice nothing.

@@ -1,4 +1,4 @@
-"""One run: the task that owns an assistant turn from first to last.
+"""One run: the task that owns an assistant turn from start to end.
 
 **The idea.** One asyncio task drives the source, from its first event to its last. The source sends parts through its
 :class:`~usechat.turn.TurnContext`; the run turns each into frames and appends them to its log. Connections never touch
@@ -326,14 +326,20 @@ class Run:
             self._context.enter()
             await _flushing_at_pauses(source.drive(self._context), self.log)
             ending = self._ordered or parts.Finish()
-        except asyncio.CancelledError:
+        except asyncio.CancelledError as error:
             self._context.stop()  # of a loop that is closed: a thread must hear of it, too
-            ending = self._ordered or parts.Abort()
+            ending = self._ordered or self._uncalled_for(error)
         except BaseException as error:  # user code may raise anything, SystemExit too: the stream ends well-formed
             if isinstance(error, GeneratorExit) and not self._loop.is_running():
                 raise  # not the agent's: the loop is gone, and this coroutine is closed
             ending = self._ordered or parts.Error(self._describe(error, self.info))
         self._end(ending)
+
+    def _uncalled_for(self, error: asyncio.CancelledError) -> parts.Error | parts.Abort:
+        """Return the ending of a run that nobody stopped: its task was cancelled, or one that the agent awaited."""
+        task = asyncio.current_task()
+        is_cancelled = task is not None and task.cancelling() > 0
+        return parts.Abort() if is_cancelled else parts.Error(self._describe(error, self.info))
 
     def _order(self, ending: parts.Error | parts.Abort) -> None:
         # A source that continues after its own Finish can still be stopped.

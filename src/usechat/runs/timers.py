@@ -1,4 +1,4 @@
-"""One timer per event loop and interval, shared by all that have a time limit to check.
+"""One timer per event loop and interval, shared by all objects that have a time limit.
 
 A timer for each stream would cost half a kilobyte, and every delta would have to reset one. Instead each run and each
 stream notes what happened, and compares it with the clock when the shared timer ticks.

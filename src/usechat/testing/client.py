@@ -1,10 +1,11 @@
-"""Ask an agent as ``useChat`` would, and assert on what came."""
+"""Send messages to an agent as ``useChat`` does, and assert on the answers."""
 
 import asyncio
+import contextlib
 import functools
 import json
 import re
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Self, TypeAlias
@@ -27,7 +28,7 @@ from usechat.errors import ProtocolError, RequestRefused, StreamFailed, Transpor
 from usechat.protocol import chunks
 from usechat.protocol.chunks import Chunk
 from usechat.protocol.request import ChatRequest
-from usechat.protocol.sse import ChunkDecoder
+from usechat.protocol.sse import ChunkDecoder, EventDecoder
 from usechat.protocol.tool_calls import APPROVAL_TOOL
 from usechat.protocol.ui_messages import FileUIPart, UIMessage
 
@@ -66,8 +67,13 @@ class Exchange:
 
     @property
     def body(self) -> bytes:
-        """The body of the response, as far as it was read."""
-        return b"".join(piece for _, piece in self.pieces)
+        """The body of the response, as far as it was read, and decompressed."""
+        received = b"".join(piece for _, piece in self.pieces)
+        encoding = {"content-encoding": self.headers.get("content-encoding", "identity")}
+        try:
+            return httpx2.Response(200, headers=encoding, content=received).content
+        except httpx2.DecodingError:
+            return received
 
 
 class _Recorder(httpx2.AsyncBaseTransport):
@@ -79,6 +85,7 @@ class _Recorder(httpx2.AsyncBaseTransport):
 
     async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
         await request.aread()
+        request.headers["accept-encoding"] = "identity"  # the pieces are kept as they arrive
         exchange = Exchange(request)
         self.exchanges.append(exchange)
         clock = asyncio.get_running_loop().time
@@ -202,14 +209,29 @@ class TestedAnswer:
             raise AssertionError("\n".join(["the stream is not legal:", *lines]))
 
     def assert_redacted(self, *secrets: str) -> None:
-        """Assert that none of these texts reached the client: in a header, in a body, or cut into several deltas."""
+        """Assert that none of these texts reached the client.
+
+        The headers, the bodies, the decoded JSON and the joined deltas of all responses are searched. A secret is also
+        found if it is escaped, or cut into several deltas or text parts.
+        """
+        for place, text in self._received():
+            for secret in secrets:
+                escaped = {json.dumps(secret, ensure_ascii=is_ascii)[1:-1] for is_ascii in (True, False)}
+                if any(form in text for form in {secret, *escaped}):
+                    raise AssertionError(f"{_shortened(secret)} reached the client in {place}")
+
+    def _received(self) -> Iterator[tuple[str, str]]:
+        """Yield the texts that reached the client, each with its place."""
+        bodies = []
         for exchange in self.exchanges:
-            headers = json.dumps(exchange.headers, ensure_ascii=False)
-            body = exchange.body.decode("utf-8", "replace")
-            for place, text in {"a header": headers, "the body": body, "the deltas": _joined_deltas(body)}.items():
-                for secret in secrets:
-                    if secret in text or json.dumps(secret)[1:-1] in text:
-                        raise AssertionError(f"{_shortened(secret)} reached the client in {place} of {exchange.url}")
+            bodies.append(exchange.body.decode("utf-8", "replace"))
+            yield f"a header of {exchange.url}", json.dumps(exchange.headers, ensure_ascii=False)
+            yield f"the body of {exchange.url}", bodies[-1]
+        for read in (_whole, _lines, _events):
+            values = [value for body in bodies for value in _json_values(read(body))]
+            # Encoded again, because encoders differ in what they escape: Go writes "&" as \u0026, PHP "/" as \/.
+            yield "the decoded JSON", json.dumps(values, ensure_ascii=False)
+            yield from (("the deltas", text) for text in _joined_deltas(values))
 
     def assert_resumes(self) -> None:
         """Assert that the same question can be resumed: a second reader gets the whole answer, and the first may go.
@@ -257,22 +279,48 @@ class TestedAnswer:
         return found
 
 
-def _joined_deltas(body: str) -> str:
-    """Return the texts of all deltas without what stands between them; by kind, since they may be interleaved.
+def _whole(body: str) -> list[str]:
+    """Return the body, which is JSON if the request was refused."""
+    return [body]
 
-    Reads lines and not events: a secret in a frame that is cut off counts, too.
+
+def _lines(body: str) -> list[str]:
+    """Return the lines of a body without ``data:``, also of frames without the empty line at their end."""
+    # Not splitlines(): JSON may hold U+0085, U+2028 and U+2029.
+    return [line.removeprefix("data:") for line in re.split(r"[\r\n]", body)]
+
+
+def _events(body: str) -> list[str]:
+    """Return the data of the events of a body; one event may have several lines."""
+    data = body.encode() + b"\n\n"
+    return [event.data for event in EventDecoder(maximum_event_bytes=len(data)).receive(data)]
+
+
+def _json_values(texts: Iterable[str]) -> list[Any]:
+    """Return the values of those texts that are JSON."""
+    values = []
+    for text in texts:
+        with contextlib.suppress(ValueError, RecursionError):
+            values.append(json.loads(text))
+    return values
+
+
+def _joined_deltas(values: Iterable[Any]) -> Iterator[str]:
+    """Yield the deltas of each type as one text: in the order of arrival, and part by part.
+
+    The two differ if the deltas of several parts are interleaved.
     """
     joined: dict[str, list[str]] = {}
-    for line in re.split(r"[\r\n]", body):  # not splitlines(): JSON may hold U+0085, U+2028 and U+2029
-        try:
-            chunk = json.loads(line.removeprefix("data:"))
-        except ValueError:
-            continue
-        if isinstance(chunk, dict):
-            text = chunk.get("delta", chunk.get("inputTextDelta"))
-            kind = f"{chunk.get('type')} {chunk.get('id', chunk.get('toolCallId'))}"
-            joined.setdefault(kind, []).append(text if isinstance(text, str) else "")
-    return "\n".join("".join(texts) for texts in joined.values())
+    by_part: dict[str, dict[str, list[str]]] = {}
+    for chunk in values:
+        text = chunk.get("delta", chunk.get("inputTextDelta")) if isinstance(chunk, dict) else None
+        if isinstance(text, str):
+            kind, part = str(chunk.get("type")), str(chunk.get("id", chunk.get("toolCallId")))
+            joined.setdefault(kind, []).append(text)
+            by_part.setdefault(kind, {}).setdefault(part, []).append(text)
+    yield from map("".join, joined.values())
+    for parts in by_part.values():
+        yield "".join(text for texts in parts.values() for text in texts)
 
 
 def _shortened(secret: str) -> str:
@@ -468,7 +516,7 @@ class AgentClient:
         return self._approve(tool) if callable(self._approve) else bool(self._approve)
 
     async def check_resume(self, question: str) -> None:
-        """Ask, let a second reader come, let the first go; raise AssertionError unless the second gets everything."""
+        """Ask with two readers, disconnect the first; raise AssertionError unless the second gets the whole answer."""
         chat = self._new_chat()
         request = ChatRequest(chat_id=chat.id, messages=[_user_message(question)])
         transport = self._new_transport(stop_route=False)

@@ -237,18 +237,18 @@ def test_a_source_that_goes_away_after_a_failure_tells_the_failure() -> None:
 @pytest.mark.parametrize(
     ("bad", "why"),
     [
-        ({}, "it is of no known kind"),
-        ("agent:text", "it is of no known kind"),
-        ({"type": None}, "its type is not known"),
-        ({"type": "agent:dance", "nodeId": "a", "runId": "a1"}, "its type is not known"),
+        ({}, "its kind is unknown"),
+        ("agent:text", "its kind is unknown"),
+        ({"type": None}, "its type is unknown"),
+        ({"type": "agent:dance", "nodeId": "a", "runId": "a1"}, "its type is unknown"),
         ({"type": "agent:text", "runId": "a1", "content": "x"}, "it has no nodeId"),
         ({"type": "agent:text:delta", "nodeId": "a", "content": "x"}, "it has no runId"),
         ({"type": "agent:text:delta", "nodeId": "a", "runId": "", "content": "x"}, "it has no runId"),
         ({"type": "agent:text:delta", "nodeId": "a", "runId": "a1", "content": None}, "it has no content"),
         ({"type": "node:start", "nodeId": "a"}, "it has no runId"),
         ({"type": "edge:fire", "from": "a"}, "it has no to"),
-        ({"name": "text:dance", "payload": {}}, "it is of no known kind"),
-        ({"name": "harness:dance", "payload": {}}, "it is of no known kind"),
+        ({"name": "text:dance", "payload": {}}, "its kind is unknown"),
+        ({"name": "harness:dance", "payload": {}}, "its kind is unknown"),
     ],
 )
 def test_an_event_that_lacks_something_is_unknown_and_a_notice_says_why(bad: Any, why: str) -> None:

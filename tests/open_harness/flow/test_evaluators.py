@@ -1,6 +1,7 @@
 """Expressions that call functions are evaluated in processes that can be killed."""
 
 import asyncio
+import threading
 import time
 from importlib import import_module
 from importlib.util import find_spec
@@ -17,6 +18,7 @@ from usechat.open_harness.flow.evaluators import Requester, evaluate_in_process
 from usechat.open_harness.flow.expressions import Scope, evaluate, read_syntax
 from usechat.open_harness.nodes.builtin import default_registry
 from usechat.open_harness.nodes.context import NodeContext
+from usechat.protocol.values import json_value
 
 WORDS = " ".join(["word"] * 14) + "!"
 EVIL = r"$contains(flow.input.message, /^(\w+\s?)*$/)"
@@ -203,6 +205,21 @@ async def test_a_path_through_a_long_list_is_evaluated_in_an_evaluator(
     scope = Scope({"a": {"list": items, "nested": [items]}})
     found = await evaluate(text, scope)
     assert (found, asked) == (evaluation.evaluate(text, scope.values, {}, 60_000), [1] * is_sent)
+
+
+@pytest.mark.parametrize(("count", "is_read_in_a_thread"), [(10, False), (100_000, True)])
+async def test_a_large_result_is_not_read_on_the_event_loop(
+    count: int, is_read_in_a_thread: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    threads = []
+
+    def json_value_with_thread(value: Any) -> Any:
+        threads.append(threading.current_thread())
+        return json_value(value)
+
+    monkeypatch.setattr("usechat.open_harness.flow.evaluators.json_value", json_value_with_thread)
+    assert await evaluate(f"[1..{count}]", Scope({})) == list(range(1, count + 1))
+    assert [each is not threading.main_thread() for each in threads] == [is_read_in_a_thread]
 
 
 def count_requests(monkeypatch: pytest.MonkeyPatch) -> list[int]:

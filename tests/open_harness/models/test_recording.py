@@ -14,6 +14,7 @@ from tests.open_harness.flow_runs import Heard, edge, flow, run
 from tests.open_harness.scripted_models import Script, call, thinking
 from usechat.open_harness.engine.runtime import FlowRuntime
 from usechat.open_harness.engine.store import MemoryRunStore
+from usechat.open_harness.models.provider import Answer, Execution
 from usechat.open_harness.models.recording import FileRecordings, Recorder, RecordingStore, SqliteRecordings
 from usechat.open_harness.nodes.builtin import default_registry
 
@@ -153,3 +154,42 @@ print("pydantic_ai" in sys.modules)
 """
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=120)
     assert done.stdout.strip() == "False"
+
+
+class Careful:
+    """A provider that asks before it deletes."""
+
+    type = "careful"
+
+    async def execute(self, execution: Execution) -> Answer:
+        call = {"type": "tool", "id": "c1", "name": "delete"}
+        execution.emit({**call, "phase": "start", "data": {}})
+        decision = await execution.ask("c1")
+        if decision.approved:
+            execution.emit({**call, "phase": "complete", "input": {}, "data": "gone"})
+        return Answer("Gone." if decision.approved else "Kept.")
+
+
+async def careful(recorder: Recorder, answer: str) -> Heard:
+    """Run a flow whose agent asks; answer it."""
+    asking = {"name": "x", "nodes": [{"id": "a", "type": "agent", "input": {"prompt": "hi", "model": "m"}}]}
+    runtime = FlowRuntime(asking, registry=default_registry(provider=Careful()), recording=recorder)
+    heard = Heard(runtime)
+
+    def reply(event: Any) -> None:
+        if event["type"] == "input:requested":
+            runtime.dispatch({"type": "reply", "promptId": "c1", "content": answer, "runId": event["runId"]})
+
+    runtime.on_event(reply)
+    await runtime.run()
+    return heard
+
+
+@pytest.mark.parametrize("answer", ["yes", "no"])
+async def test_a_replay_asks_again_and_goes_on_as_recorded(answer: str, store: RecordingStore) -> None:
+    recorded = await careful(Recorder("record", store), answer)
+    replayed = await careful(Recorder("replay", store), answer)
+    assert replayed.brief() == recorded.brief()
+    assert replayed.of("agent:complete")[0]["result"] == ("Gone." if answer == "yes" else "Kept.")
+    other = await careful(Recorder("replay", store), "no" if answer == "yes" else "yes")
+    assert "the call c1 was " in other.of("agent:error")[0]["message"]

@@ -237,7 +237,7 @@ async def test_a_flow_of_claude_agents_runs_unchanged_with_the_models_of_the_reg
     heard, snapshot = await run(flow(agent(type="claude.agent", options=options)), {"message": "hi"}, registry=registry)
     assert (snapshot["outputs"]["a"]["text"], script.instructions) == ("ok", ["Be kind."])
     assert heard.of("agent:start")[0]["model"] == "scripted"
-    assert "agents do not use permissionMode" in caplog.text
+    assert "agents ignore the options permissionMode" in caplog.text
 
 
 async def test_thinking_is_a_setting_of_the_model() -> None:

@@ -101,7 +101,7 @@ async def test_a_run_that_is_over_takes_no_message_and_the_user_is_told(ended: E
         turn = asyncio.create_task(RemoteRuntime(server.url, silence=PATIENCE).run({"message": "hello"}))
         await server.until(lambda server: server.clients)
         server.emit(ended)
-        with pytest.raises(PublicError, match="neither paused nor running"):
+        with pytest.raises(PublicError, match="it is not running"):
             await turn
         assert server.commands == []
         await server.until(lambda server: server.clients == int(ended is END))
@@ -111,7 +111,7 @@ async def test_a_run_that_was_complete_at_the_end_of_a_turn_is_not_resumed_by_th
     """What a resume of a finished run does depends on the server: some run it anew, others fail."""
     async with broadcasting(lambda server, _: server.emit({"type": "flow:resumed"}, START, DONE, END)) as server:
         await RemoteRuntime(server.url, silence=PATIENCE).run({"message": "one"})
-        with pytest.raises(PublicError, match="neither paused nor running"):
+        with pytest.raises(PublicError, match="it is not running"):
             await RemoteRuntime(server.url, silence=1).run({"message": "two"})
         assert [command["message"] for command in server.commands] == ["one"]
         turn = asyncio.create_task(RemoteRuntime(server.url, silence=PATIENCE).run({"message": "three"}))
@@ -137,7 +137,7 @@ async def test_a_server_that_came_back_between_two_messages_is_tried_again() -> 
 async def test_a_kept_connection_is_not_used_by_a_turn_with_other_headers() -> None:
     async with broadcasting(lambda server, _: server.emit({"type": "flow:resumed"}, START, DONE, END)) as server:
         await RemoteRuntime(server.url, silence=PATIENCE, headers={"authorization": "a"}).run({"message": "one"})
-        with pytest.raises(PublicError, match="neither paused nor running"):
+        with pytest.raises(PublicError, match="it is not running"):
             await RemoteRuntime(server.url, silence=1, headers={"authorization": "b"}).run({"message": "two"})
         assert server.opened == 2
 
@@ -262,7 +262,7 @@ async def test_frames_that_hold_no_event_are_ignored(caplog: pytest.LogCaptureFi
         heard = heard_by(runtime)
         await runtime.run({"message": "hello"})
         assert kinds(heard) == ["command:received", "node:start", "flow:complete"]
-    assert caplog.text.count("it holds no event") == 4
+    assert caplog.text.count("it has no event") == 4
 
 
 async def test_a_listener_that_fails_does_not_disturb_the_others(caplog: pytest.LogCaptureFixture) -> None:

@@ -268,7 +268,7 @@ async def test_frames_and_commands_that_mean_nothing_are_ignored(caplog: pytest.
         await say(client, {"type": "resume", "message": "it is over"})
         await until(lambda: "the run is not paused" in caplog.text)
     assert [command["type"] for command in made[0].commands] == ["reply", "send"]
-    assert caplog.text.count("it holds no command") == 5
+    assert caplog.text.count("it has no command") == 5
     assert "has not begun" in caplog.text
     assert "nothing was asked" in caplog.text
 

@@ -200,7 +200,7 @@ async def test_frames_that_hold_no_event_are_ignored(caplog: pytest.LogCaptureFi
         here.server.noise = [": comment\n\n", "data: nonsense\n\n", "data: []\n\n", 'data: {"id":"x"}\n\n']
         assert (await here.run("one"))["status"] == "complete"
         assert here.text == "one "
-    assert caplog.text.count("it holds no event") == 3
+    assert caplog.text.count("it has no event") == 3
 
 
 async def test_a_listener_that_fails_does_not_disturb_the_others(caplog: pytest.LogCaptureFixture) -> None:
@@ -262,10 +262,10 @@ async def test_a_server_that_refuses_is_an_error_that_the_user_sees(status: int)
 
 async def test_a_message_without_text_is_an_error_that_the_user_sees() -> None:
     async with running() as here:
-        with pytest.raises(PublicError, match="takes text"):
+        with pytest.raises(PublicError, match="needs text"):
             await here.run("")
         assert here.server.sessions == {}
-        with pytest.raises(PublicError, match="takes text"):
+        with pytest.raises(PublicError, match="needs text"):
             await here.session.resume("")
 
 
@@ -275,7 +275,7 @@ async def test_a_command_that_cannot_be_posted_is_logged(caplog: pytest.LogCaptu
         await until(lambda: here.text)
         here.server.sessions.clear()
         here.session.pause()
-        await until(lambda: "did not take a command" in caplog.text)
+        await until(lambda: "did not accept a command" in caplog.text)
         turn.cancel()
         await asyncio.wait([turn])
 

@@ -110,6 +110,6 @@ async def test_where_no_replica_takes_over_readers_and_owner_end_within_the_leas
     async with asyncio.timeout(PATIENCE):
         assert not await reader
     await until(lambda: events.failures, "the owner gives up")
-    assert asyncio.get_running_loop().time() - begin < 3 * SHORT
+    assert asyncio.get_running_loop().time() - begin < 4 * SHORT  # the lease, and time for a busy machine
     with pytest.raises(StoreUnreachable):
         await pair.other.check()

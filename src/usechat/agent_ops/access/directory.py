@@ -111,7 +111,10 @@ class SessionDirectory:
         return None if found.role is None else Membership(Role[found.role.upper()], found.kind, found.ai_sdk_enabled)
 
     async def identify(self, token: str) -> Identity | None:
-        """Return the owner of a token, or ``None`` if the token is unknown or revoked."""
+        """Return the owner of a token, or ``None`` if the token is unknown or revoked.
+
+        Raises :class:`~usechat.errors.Unauthenticated` if it has expired.
+        """
         async with self._reading() as connection:
             found = (await connection.execute(_TOKEN, {"token_digest": digest_of(token)})).one_or_none()
         if found is None or found.revoked_at is not None:

@@ -122,6 +122,8 @@ class FlowRun:
         self._invocations: Counter[str] = Counter()
         self.resumed_by: str | None = None
         """The id of the user's message that resumed the run."""
+        self.on_question: Callable[[], None] = lambda: None
+        """Called when a node has asked a person."""
         self.growing: set[str] = set()
         """The nodes that run for each item of a list: items are being added to their outputs."""
         self._flow = {"input": state.input}

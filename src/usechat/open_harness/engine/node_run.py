@@ -34,6 +34,10 @@ _logger: Final = logging.getLogger("usechat.open_harness")
 _GRACE: Final = 5.0
 """How many seconds a node may take to end after it was cancelled; then it is abandoned."""
 
+_PRECISION: Final = 0.005
+"""How many seconds before its time limit a node may be stopped: while it waits for a person, its time left is constant,
+and waking up for less would keep the processor busy."""
+
 _BATCH: Final = 200
 """For how many items of a list expressions are evaluated at a time."""
 
@@ -44,10 +48,12 @@ async def run_with_policy(
     *,
     on_timeout: Callable[[], None],
     on_retry: Callable[[int, Exception], None],
+    waited: Callable[[], float] = lambda: 0.0,
 ) -> Any:
     """Run an attempt until one succeeds or none is left. The pause before each further attempt doubles.
 
-    ``on_retry`` is called with the number of each attempt that failed, and why, unless it was the last.
+    ``on_retry`` is called with the number of each attempt that failed, and why, unless it was the last. ``waited``
+    returns how many seconds the attempt has waited for a person; the time limit does not count them.
     """
 
     def timed_out() -> Exception:
@@ -56,20 +62,29 @@ async def run_with_policy(
 
     for number in range(1, policy.retry.max_attempts):
         try:
-            return await run_within(attempt(), policy.timeout_ms, timed_out)
+            return await run_within(attempt(), policy.timeout_ms, timed_out, waited=waited)
         except Exception as error:
             pause = policy.retry.backoff_ms * 2 ** (number - 1) / 1000
             _logger.warning("attempt %d failed; the next one is in %g s", number, pause, exc_info=error)
             on_retry(number, error)
             await asyncio.sleep(pause)
-    return await run_within(attempt(), policy.timeout_ms, timed_out)
+    return await run_within(attempt(), policy.timeout_ms, timed_out, waited=waited)
 
 
-async def run_within(work: Awaitable[Any], timeout_ms: float | None, timed_out: Callable[[], Exception]) -> Any:
-    """Return the result of the work, or raise ``timed_out()``. Work that ignores its cancellation is abandoned."""
+async def run_within(
+    work: Awaitable[Any],
+    timeout_ms: float | None,
+    timed_out: Callable[[], Exception],
+    *,
+    waited: Callable[[], float] = lambda: 0.0,
+) -> Any:
+    """Return the result of the work, or raise ``timed_out()``. Work that ignores its cancellation is abandoned.
+
+    The seconds that ``waited`` returns do not count.
+    """
     task = asyncio.ensure_future(work)
     try:
-        await asyncio.wait({task}, timeout=timeout_ms / 1000 if timeout_ms else None)
+        await _wait_within(task, timeout_ms / 1000 if timeout_ms else None, waited)
     except asyncio.CancelledError:
         await _end(task)
         raise
@@ -78,6 +93,15 @@ async def run_within(work: Awaitable[Any], timeout_ms: float | None, timed_out: 
         await _end(task)
         raise error
     return task.result()
+
+
+async def _wait_within(task: "asyncio.Future[Any]", seconds: float | None, waited: Callable[[], float]) -> None:
+    """Wait for a task, for some seconds that do not count those of ``waited``."""
+    now = asyncio.get_running_loop().time
+    began, left = now(), seconds
+    while not task.done() and (left is None or left > _PRECISION):
+        await asyncio.wait({task}, timeout=left)
+        left = None if seconds is None else seconds - (now() - began - waited())
 
 
 async def _end(task: "asyncio.Future[Any]") -> None:
@@ -137,6 +161,11 @@ class NodeRun:
         if self._context is not None:
             self._context.stop(reason)
         self.task.cancel()
+
+    @property
+    def is_waiting(self) -> bool:
+        """Whether the node has asked a person and has no answer."""
+        return self._context is not None and self._context.is_waiting
 
     async def _invoke(self) -> None:
         edges = self._run.graph.for_each(self.node.id, self._run.state.edge_status)
@@ -256,6 +285,7 @@ class NodeRun:
             self.node.policy,
             on_timeout=lambda: self._context.stop("timeout") if self._context else None,
             on_retry=self._retry,
+            waited=lambda: self._context.waited_seconds if self._context else 0.0,
         )
 
     def _retry(self, attempt: int, error: Exception) -> None:
@@ -279,6 +309,7 @@ class NodeRun:
                 state=self._run.shared,
                 sessions=self._run.sessions,
                 pause=self._run.pause,
+                on_question=self._run.on_question,
                 session_name=session_name,
                 invocation=number,
                 recorder=self._run.recorder,

@@ -354,9 +354,10 @@ def _owner_of_turn() -> str:
 
 
 def _require_model_library(flow: FlowDefinition, registry: NodeRegistry) -> None:
-    for kind in {registry.get(node.type) for node in flow.nodes}:
+    for node in flow.nodes:
+        kind = registry.get(node.type)
         if isinstance(kind, AgentNode):
-            kind.require_model_library()
+            kind.require_model_library(node.input)
 
 
 def _stored_state(flow: FlowDefinition, store: FlowRunStore | None, resume: Mapping[str, Any]) -> FlowRunState:

@@ -33,6 +33,8 @@ class Scheduler:
         self._running: list[NodeRun] = []
         self._faults: dict[str, Exception] = {}
         self._evaluating: asyncio.Task[bool] | None = None
+        self._is_idle = False
+        run.on_question = self._report_waiting
 
     async def drive(self) -> bool:
         """Run until nothing is left, a node failed for good, or the run's status changed. Return whether one failed."""
@@ -42,7 +44,7 @@ class Scheduler:
                 self._run.save()  # if the process ends now, the nodes that run are those that run again
                 if not self._running:
                     return False
-                await asyncio.wait([node_run.task for node_run in self._running], return_when=asyncio.FIRST_COMPLETED)
+                await self._wait_for_one()
                 if await self._settle_ended():
                     return True
             return False
@@ -59,6 +61,18 @@ class Scheduler:
             node_run.stop(reason)
         if reason == "abort" and self._evaluating is not None:
             self._evaluating.cancel()
+
+    async def _wait_for_one(self) -> None:
+        """Wait until a node has ended."""
+        self._is_idle = True
+        self._report_waiting()
+        await asyncio.wait([node_run.task for node_run in self._running], return_when=asyncio.FIRST_COMPLETED)
+        self._is_idle = False
+
+    def _report_waiting(self) -> None:
+        """Emit an event of ours if nothing will happen before a person has answered."""
+        if self._is_idle and all(node_run.is_waiting for node_run in self._running):
+            self._run.emit({"type": "flow:waiting"})
 
     async def _wait_for_all(self) -> None:
         if tasks := [node_run.task for node_run in self._running]:

@@ -14,7 +14,8 @@ Three things are not obvious from the events:
   reference.
 
 A run that continues in another message is left with ``hand_over`` and continued with ``take_over``: open tool calls end
-in the first message and are announced again in the second.
+in the first message and are announced again in the second. A call that a person is asked about stays open: the message
+ends when the whole flow waits (``flow:waiting``), and goes on with the answer.
 """
 
 import asyncio
@@ -109,6 +110,8 @@ class OpenHarnessAdapter:
     ) -> None:
         self.ended = False
         """Whether the message is complete; later events are ignored."""
+        self.is_waiting = False
+        """Whether the message is complete because the flow waits for a person."""
         self.failure = ""
         """The sentence about the last failure; the end of the flow decides whether it is shown."""
         self._failed_run = ""
@@ -139,7 +142,7 @@ class OpenHarnessAdapter:
             return []
         known = self._dialects.read(event)
         if known is None:
-            raise self._unknown(event, "it is of no known kind")
+            raise self._unknown(event, "its kind is unknown")
         return [part for each in known for part in self._read(each)]
 
     def close(self, error: BaseException | None = None) -> list[Part]:
@@ -161,11 +164,14 @@ class OpenHarnessAdapter:
         self.ended = True
         return list(self._tools.leave_open(GOES_ON))
 
-    def take_over(self) -> list[Part]:
-        """Begin the next message of a run that continues."""
-        self.ended = False
+    def take_over(self, *, continues: bool = False) -> list[Part]:
+        """Begin the next message of a run; with ``continues``, go on with the message that waited for a person."""
+        self.ended = self.is_waiting = False
+        data = self._data.again() if self._data else []
+        parts: list[Part] = [*data, *self._tools.again(continues=continues)]
+        if continues:
+            return parts
         self._usage = Usage()
-        parts: list[Part] = [*(self._data.again() if self._data else []), *self._tools.again()]
         return [Step(), *parts] if self._send_step_markers else parts
 
     def take_notices(self) -> list[Notice]:
@@ -177,7 +183,7 @@ class OpenHarnessAdapter:
     def _read(self, event: Event) -> Iterable[Part]:
         kind = event["type"]
         if not isinstance(kind, str) or kind not in REQUIRED:
-            raise self._unknown(event, "its type is not known")
+            raise self._unknown(event, "its type is unknown")
         self._has_flow_events = self._has_flow_events or kind.startswith("flow:")
         if key := lacking(event):
             raise self._unknown(event, f"it has no {key}")
@@ -224,6 +230,11 @@ class OpenHarnessAdapter:
 
     def _flow_aborted(self, event: Event) -> Iterator[Part]:
         yield from self._end(event, "aborted", Error(ABORTED))
+
+    def _flow_waiting(self, _event: Event) -> Iterator[Part]:
+        """End the message: a page sends the answer of a person only then."""
+        self.ended = self.is_waiting = True
+        yield from self._wait_for_person()
 
     def _edge_fired(self, event: Event) -> Iterator[Part]:
         if self._data:
@@ -356,7 +367,10 @@ class OpenHarnessAdapter:
     # Questions to a person
 
     def _input_requested(self, event: Event) -> Iterator[Part]:
-        """End the message with a tool call that waits for the page's answer."""
+        """Ask about a tool call, which ends the message with ``flow:waiting``; or end it with a call that asks."""
+        if "toolCallId" in event:
+            yield from self._tools.ask(event)
+            return
         call_id, prompt, asked_by = event["id"], event.get("prompt"), self._asking(event)
         if event.get("kind") == "approval":
             yield ToolCall(call_id, "approve", {"prompt": prompt}, provider_metadata=asked_by)
@@ -365,6 +379,9 @@ class OpenHarnessAdapter:
             given = {"prompt": prompt, "options": event.get("options")}
             yield ToolCall(call_id, "choose", given, provider_metadata=asked_by)
         self.ended = True
+        yield from self._wait_for_person()
+
+    def _wait_for_person(self) -> Iterator[Part]:
         yield from self._tools.leave_open(GOES_ON)
         if self._data:
             yield from self._data.waiting()
@@ -380,6 +397,9 @@ class OpenHarnessAdapter:
 
     def _input_received(self, event: Event) -> Iterator[Part]:
         """Read the answer to a question. The newest session server does not say to which: its event has no id."""
+        if "toolCallId" in event:
+            yield from self._tools.decide(event)
+            return
         call_id = event.get("id")
         if not isinstance(call_id, str):
             return
@@ -440,6 +460,7 @@ class OpenHarnessAdapter:
         "flow:complete": _flow_completed,
         "flow:paused": _flow_paused,
         "flow:aborted": _flow_aborted,
+        "flow:waiting": _flow_waiting,
         "node:start": _node_started,
         "node:complete": _node_completed,
         "node:error": _node_failed,

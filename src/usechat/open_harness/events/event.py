@@ -18,6 +18,7 @@ REQUIRED: Final[Mapping[str, tuple[str, ...]]] = {
     "flow:paused": (),
     "flow:resumed": (),
     "flow:aborted": (),
+    "flow:waiting": (),  # ours: nothing happens before a person has answered
     "node:start": _RUN,
     "node:complete": _RUN,
     "node:error": _RUN,
@@ -38,7 +39,7 @@ REQUIRED: Final[Mapping[str, tuple[str, ...]]] = {
     "agent:paused": _RUN,
     "agent:aborted": _RUN,
     "recording:linked": (),
-    "input:requested": ("id",),  # of sessions alone
+    "input:requested": ("id",),
     "input:received": (),
 }
 """Every type of event, and the fields that it must have."""

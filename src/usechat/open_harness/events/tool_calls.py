@@ -6,7 +6,16 @@ from typing import Any, Final, NamedTuple
 
 from usechat.open_harness.events.failures import Notice, failed_tool
 from usechat.open_harness.runtime_protocol import Event
-from usechat.protocol.parts import ProviderMetadata, ToolCall, ToolError, ToolPart, ToolResult
+from usechat.protocol.parts import (
+    ApprovalRequest,
+    Part,
+    ProviderMetadata,
+    ToolCall,
+    ToolDenied,
+    ToolError,
+    ToolPart,
+    ToolResult,
+)
 
 __all__ = ["UNFINISHED", "UNKNOWN", "AgentToolCalls"]
 
@@ -22,6 +31,7 @@ class _Open(NamedTuple):
     input: Any
     source_id: str | None
     called_by: ProviderMetadata
+    is_asked: bool = False
 
     def announced(self, run_id: str) -> ToolCall:
         """Return the call as a part. Its provider metadata names the node, as that of texts does."""
@@ -39,10 +49,14 @@ class AgentToolCalls:
         self._new_reference = new_reference
         self._numbers = itertools.count(1)
         self._open: dict[str, list[_Open]] = {}  # by run id
+        self._left: set[str] = set()
+        """The calls that a person was asked about, in a message that another message has followed."""
 
     def read(self, event: Event, called_by: ProviderMetadata) -> list[ToolPart]:
         """Return the parts of an `agent:tool` event; ``called_by`` names the node."""
         run_id, name = event["runId"], event.get("toolName")
+        if event.get("toolCallId") in self._left:
+            return []
         if event.get("toolCallId") is None and not (isinstance(name, str) and name):
             self._notices.append(
                 Notice("nameless-tool", f"a tool of node {event['nodeId']!r} has no name", "agent:tool")
@@ -58,6 +72,27 @@ class AgentToolCalls:
             ends = True  # a second event with nothing in it: the tool returned nothing
         return [*announced, *([self._outcome(event, found)] if ends else [])]
 
+    def ask(self, event: Event) -> list[Part]:
+        """Return the request for an approval of an open call."""
+        call = self._find(event)
+        if call is None:
+            return []
+        calls = self._open[event["runId"]]
+        calls[calls.index(call)] = call._replace(is_asked=True)
+        return [ApprovalRequest(f"approval-{call.id}", call.id, lane=event["runId"])]
+
+    def decide(self, event: Event) -> list[ToolPart]:
+        """Return the outcome of a call that a person has denied; one that was allowed goes on."""
+        call = self._find(event)
+        if call is None:
+            return []
+        calls = self._open[event["runId"]]
+        if event.get("approved"):
+            calls[calls.index(call)] = call._replace(is_asked=False)
+            return []
+        self._close(call, event["runId"])
+        return [ToolDenied(call.id, event.get("reason"), lane=event["runId"])]
+
     def settle(self, run_id: str) -> list[ToolPart]:
         """End the open calls of an invocation."""
         return self._end(self._open.pop(run_id, []), run_id, UNFINISHED)
@@ -67,15 +102,22 @@ class AgentToolCalls:
         return [part for run_id in list(self._open) for part in self._end(self._open.pop(run_id), run_id, text)]
 
     def leave_open(self, text: str) -> list[ToolPart]:
-        """End all open calls in this message, and keep them for the next one."""
-        return [part for run_id, calls in self._open.items() for part in self._end(calls, run_id, text)]
+        """End the open calls in this message, except those that a person is asked about; keep them for the next one."""
+        unasked = {run_id: [call for call in calls if not call.is_asked] for run_id, calls in self._open.items()}
+        return [part for run_id, calls in unasked.items() for part in self._end(calls, run_id, text)]
 
-    def again(self) -> list[ToolPart]:
-        """Announce the open calls again, in a new message."""
+    def again(self, *, continues: bool) -> list[ToolPart]:
+        """Announce the open calls again. Those that a person was asked about are in the message, if it ``continues``.
+
+        In another message they are left: nothing is said about them any more.
+        """
         announced: list[ToolPart] = []
         for run_id, calls in self._open.items():
-            self._open[run_id] = [call._replace(id=self._new_id(run_id)) for call in calls]
-            announced += [call.announced(run_id) for call in self._open[run_id]]
+            asked = [call for call in calls if call.is_asked]
+            again = [call._replace(id=self._new_id(run_id)) for call in calls if not call.is_asked]
+            self._open[run_id] = [*(asked if continues else ()), *again]
+            self._left |= set() if continues else {str(call.source_id) for call in asked}
+            announced += [call.announced(run_id) for call in again]
         return announced
 
     def _find(self, event: Event) -> _Open | None:
@@ -106,10 +148,7 @@ class AgentToolCalls:
         return f"{run_id}-{next(self._numbers)}"
 
     def _outcome(self, event: Event, call: _Open) -> ToolPart:
-        calls = self._open[event["runId"]]
-        calls.remove(call)
-        if not calls:
-            del self._open[event["runId"]]
+        self._close(call, event["runId"])
         error = event.get("error")
         if error is None:
             return ToolResult(call.id, event.get("toolOutput"), lane=event["runId"])
@@ -117,6 +156,11 @@ class AgentToolCalls:
         logged = f"tool {call.name!r} of node {event['nodeId']!r} failed: {error!r}"
         self._notices.append(Notice("failure", logged, "agent:tool", reference))
         return ToolError(call.id, text, lane=event["runId"])
+
+    def _close(self, call: _Open, run_id: str) -> None:
+        self._open[run_id].remove(call)
+        if not self._open[run_id]:
+            del self._open[run_id]
 
     def _end(self, calls: list[_Open], run_id: str, text: str) -> list[ToolPart]:
         return [ToolError(call.id, text.format(tool=call.name), lane=run_id) for call in calls]

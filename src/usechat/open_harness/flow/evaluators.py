@@ -26,6 +26,7 @@ from weakref import WeakKeyDictionary, WeakValueDictionary
 from usechat.errors import ExpressionFailed
 from usechat.open_harness.flow import evaluation
 from usechat.open_harness.threads import in_thread
+from usechat.protocol.values import json_value
 
 __all__ = ["Requester", "evaluate_in_process"]
 
@@ -225,6 +226,7 @@ async def evaluate_in_process(
 ) -> list[list[Mapping[str, Any]]]:
     """Evaluate expressions in an evaluator; return for each scope a list of ``{"value": …}`` or ``{"error": …}``.
 
+    Values are plain JSON values.
     A scope is ``{"values": …, "variables": …}``; its values are added to those that all scopes share. Raises
     ExpressionFailed if the whole takes longer than the limit. The evaluator is killed then, and when this is cancelled.
     """
@@ -242,8 +244,14 @@ async def evaluate_in_process(
             _idle.append(evaluator)
     except TimeoutError:
         raise ExpressionFailed(f"{_named(texts)} timed out after {timeout_ms:g} ms") from None
-    answers: list[list[Mapping[str, Any]]] = json.loads(frame)
-    return answers
+    return _answers(frame) if len(frame) <= _PIPE_BYTES else await in_thread(lambda: _answers(frame))
+
+
+def _answers(frame: bytes) -> list[list[Mapping[str, Any]]]:
+    return [
+        [{"value": json_value(each["value"])} if "value" in each else each for each in answers]
+        for answers in json.loads(frame)
+    ]
 
 
 def _slots_of(loop: asyncio.AbstractEventLoop) -> _Slots:

@@ -216,14 +216,41 @@ def _takes_context(call: Any, name: str | None) -> bool:
     return len(call.arguments) <= len(needed)
 
 
-def _input_keys(symbols: Iterable[Any]) -> frozenset[str]:
-    paths = [symbol.steps for symbol in symbols if symbol.type == "path"]
-    names = [[step.value if step.type == "name" else None for step in _from_the_root(steps)[:3]] for steps in paths]
+def _input_keys(symbols: Sequence[Any]) -> frozenset[str]:
+    """Return the keys in ``flow.input.key``, ``flow.input.(key & …)`` and ``$lookup(flow.input, "key")``."""
+    within = [steps for symbol in symbols if (steps := _within_input(symbol))]
+    looked_up = [
+        call.arguments[1]
+        for call in symbols
+        if _called(call) == "lookup" and len(call.arguments) == 2 and _within_input(call.arguments[0]) == []
+    ]
     return frozenset(
-        str(key)
-        for flow, given, key in (each for each in names if len(each) == 3)
-        if (flow, given) == ("flow", "input") and key
+        [key for steps in within for key in _first_names(steps[0])]
+        + [str(key.value) for key in looked_up if key.type == "string"]
     )
+
+
+def _within_input(symbol: Any) -> Sequence[Any] | None:
+    """Return the steps that follow ``flow.input`` in a path; ``None`` if it does not begin so."""
+    if symbol.type != "path":
+        return None
+    first, second, *others = [*_from_the_root(symbol.steps), None, None]
+    is_input = [getattr(each, "value", None) for each in (first, second)] == ["flow", "input"]
+    return others[:-2] if is_input else None
+
+
+def _first_names(symbol: Any) -> Iterator[str]:
+    """Yield the names that a symbol reads of the value it is applied to."""
+    if symbol.type == "name":
+        yield str(symbol.value)
+    elif symbol.type == "path":
+        yield from _first_names(symbol.steps[0])
+    else:
+        below = list(_symbols([value for key, value in vars(symbol).items() if key != "steps"], set()))
+        inner = {id(each) for path in below if path.type == "path" for each in _symbols(path.steps, set())}
+        for each in below:
+            if each.type == "path" and id(each) not in inner:
+                yield from _first_names(each)
 
 
 def _from_the_root(steps: Sequence[Any]) -> Sequence[Any]:
@@ -263,17 +290,15 @@ async def _values(texts: Iterable[str], scope: Scope, timeout_ms: float | None) 
         found.update(zip(unknown, answers, strict=True))
 
     def value_of(text: str) -> Any:
-        try:
-            answer = (
-                found[text]
-                if text in found
-                else {"value": evaluation.evaluate(text, scope.values, scope.variables, limit)}
-            )
-        except Exception as error:
-            raise ExpressionFailed(f"the expression {text!r} failed: {error}") from error
+        answer = found.get(text)
+        if answer is None:
+            try:
+                return json_value(evaluation.evaluate(text, scope.values, scope.variables, limit))
+            except Exception as error:
+                raise ExpressionFailed(f"the expression {text!r} failed: {error}") from error
         if "error" in answer:
             raise ExpressionFailed(f"the expression {text!r} failed: {answer['error']}")
-        return json_value(answer["value"])
+        return answer["value"]
 
     return value_of
 

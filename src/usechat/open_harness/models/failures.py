@@ -1,4 +1,4 @@
-"""Why a model could not answer, whatever library asked it."""
+"""The reasons why a model could not answer, independent of the library that called it."""
 
 import re
 from typing import Final
@@ -6,7 +6,7 @@ from typing import Final
 from usechat.errors import AgentFailed
 from usechat.open_harness.nodes.context import text_of
 
-__all__ = ["agent_failure"]
+__all__ = ["STATUSES", "agent_failure"]
 
 # By name: which of these classes there are depends on the library that asks the model, and on its release.
 _TYPES: Final = (
@@ -15,7 +15,7 @@ _TYPES: Final = (
     ("timeout", re.compile("Time(d)?Out|Timeout")),
     ("network", re.compile("Connection|ConnectError|NetworkError|gaierror|Unavailable")),
 )
-_STATUSES: Final = {401: "auth", 403: "auth", 408: "timeout", 429: "rate_limit", 503: "network", 504: "timeout"}
+STATUSES: Final = {401: "auth", 403: "auth", 408: "timeout", 429: "rate_limit", 503: "network", 504: "timeout"}
 _API_KEY: Final = re.compile(r"_API_KEY|api[ _-]key", re.IGNORECASE)
 
 
@@ -34,7 +34,7 @@ def agent_failure(error: BaseException) -> AgentFailed:
 
 def _error_type(error: BaseException) -> str | None:
     status = _status(error)
-    if (found := _STATUSES.get(status)) is not None:
+    if (found := STATUSES.get(status)) is not None:
         return found
     if status >= 500:  # the provider's own failure; another attempt may succeed
         return "network"

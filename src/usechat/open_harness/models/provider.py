@@ -1,6 +1,6 @@
 """The interface between an agent node and what answers it: a model, or a recording of one."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Final, Protocol, TypeAlias
 
 import msgspec
@@ -12,6 +12,7 @@ __all__ = [
     "TOOL_TIMEOUT_MS",
     "AgentRequest",
     "Answer",
+    "Decision",
     "Execution",
     "PromptMessage",
     "Provider",
@@ -30,6 +31,21 @@ StreamEvent: TypeAlias = Mapping[str, Any]
 """
 
 
+class Decision(msgspec.Struct, frozen=True):
+    """What a person decided about a tool call, with the reason if they gave one.
+
+    >>> Decision(False, "I need this file.").approved
+    False
+    """
+
+    approved: bool
+    reason: str | None = None
+
+
+async def _nobody(call_id: str) -> Decision:
+    return Decision(False, f"There is nobody to ask about the call {call_id}.")
+
+
 class PromptMessage(msgspec.Struct, frozen=True):
     """One message of the conversation in a node's input; ``role`` is that of the AI SDK, such as ``user``.
 
@@ -46,7 +62,8 @@ class AgentRequest(msgspec.Struct, frozen=True):
 
     With ``output_schema``, a JSON schema, the answer has a ``structured_output`` that is valid by it. ``tools`` names
     the tools that the model may call, each for ``tool_timeout_ms`` at most; ``max_turns`` bounds the model calls.
-    ``files`` are file parts of the page, and ``thinking`` switches reasoning on or names its effort.
+    ``files`` are file parts of the page, and ``thinking`` switches reasoning on or names its effort. ``options`` are
+    further keys of the node's input, for the provider that knows them.
 
     >>> AgentRequest(None, "Hello", instructions="Be short.").prompt
     'Hello'
@@ -62,6 +79,7 @@ class AgentRequest(msgspec.Struct, frozen=True):
     tool_timeout_ms: float = TOOL_TIMEOUT_MS
     max_turns: int = MAXIMUM_TURNS
     output_schema: Mapping[str, Any] | None = None
+    options: Mapping[str, Any] = {}
 
 
 class Answer(msgspec.Struct, rename="camel"):
@@ -69,6 +87,7 @@ class Answer(msgspec.Struct, rename="camel"):
 
     ``usage`` counts tokens by kind (``inputTokens``, ``outputTokens``), and ``model_usage`` does so by model.
     ``num_turns`` is the number of model calls, ``duration_ms`` and ``total_cost_usd`` are for the whole answer.
+    ``permission_denials`` are the tool calls that were not allowed, if the provider reports them.
     ``structured_output`` is the value of an agent with an output schema.
 
     >>> Answer("Hello").text
@@ -81,6 +100,7 @@ class Answer(msgspec.Struct, rename="camel"):
     num_turns: int = 1
     duration_ms: int = 0
     total_cost_usd: float | msgspec.UnsetType = msgspec.UNSET
+    permission_denials: list[Any] | msgspec.UnsetType = msgspec.UNSET
     structured_output: Any = msgspec.UNSET
     messages: list[Any] = []
 
@@ -89,7 +109,8 @@ class Execution:
     """One question being answered: what the provider gets, and what to remember if it is stopped.
 
     ``request`` is the question, ``history`` the ``messages`` of earlier answers, ``inbox`` what the user sends
-    meanwhile. ``emit`` takes an event as JSON, such as that of the example.
+    meanwhile. ``emit`` takes an event as JSON, such as that of the example. ``ask`` asks a person whether a tool call
+    whose start was emitted may run; it takes the id of the call and waits for the :class:`Decision`.
 
     >>> from usechat.open_harness import AgentRequest, Inbox
     >>> execution = Execution(AgentRequest(None, "Hello"), model=None, history=[], inbox=Inbox(), emit=print)
@@ -105,12 +126,14 @@ class Execution:
         history: list[Any],
         inbox: Inbox,
         emit: Callable[[StreamEvent], None],
+        ask: Callable[[str], Awaitable[Decision]] = _nobody,
     ) -> None:
         self.request = request
         self.model = model
         self.history = history
         self.inbox = inbox
         self.emit = emit
+        self.ask = ask
         self.unfinished: list[Any] = []
         """The messages to remember of an answer that was stopped."""
         self.begins: list[tuple[int, Any]] = []

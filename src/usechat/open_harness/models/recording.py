@@ -13,7 +13,7 @@ from urllib.parse import quote
 import msgspec
 
 from usechat.errors import AgentFailed
-from usechat.open_harness.models.provider import Answer, Execution, Provider, StreamEvent
+from usechat.open_harness.models.provider import Answer, Decision, Execution, Provider, StreamEvent
 from usechat.open_harness.runtime_protocol import Event
 from usechat.open_harness.threads import in_thread
 from usechat.protocol.values import json_value
@@ -29,6 +29,9 @@ __all__ = [
     "SqliteRecordings",
 ]
 
+
+_APPROVAL: Final = "approval"
+"""The type of a recorded event that holds the decision of a person about a tool call."""
 
 _SCHEMA: Final = """
 CREATE TABLE IF NOT EXISTS recordings(id TEXT PRIMARY KEY, recording TEXT NOT NULL, created_at INTEGER NOT NULL)
@@ -152,7 +155,8 @@ class Recorder:
 
     ``mode`` is ``record`` (ask the model and store its answer), ``replay`` (answer from the store, no model needed) or
     ``live`` (ask, store nothing). A recording is identified by node, number of the invocation and a hash of the
-    question. Replaying what was not recorded fails the node.
+    question. Replaying what was not recorded fails the node. A person who was asked about a tool call is asked again;
+    an answer other than the recorded one was not recorded.
 
     >>> recorder = Recorder("replay", FileRecordings("recordings"))
     >>> recorder.mode
@@ -197,14 +201,22 @@ class Recorder:
 
     async def _record(self, recording: Recording, provider: Provider, execution: Execution) -> Answer:
         began = time.monotonic()
-        emit = execution.emit
+        emit, ask = execution.emit, execution.ask
 
-        def emit_and_record(event: StreamEvent) -> None:
+        def record(event: StreamEvent) -> None:
             elapsed = round((time.monotonic() - began) * 1000)
             recording.events.append(RecordedEvent(len(recording.events) + 1, elapsed, json_value(event)))
+
+        def emit_and_record(event: StreamEvent) -> None:
+            record(event)
             emit(event)
 
-        execution.emit = emit_and_record
+        async def ask_and_record(call_id: str) -> Decision:
+            decision = await ask(call_id)
+            record({"type": _APPROVAL, "id": call_id, "approved": decision.approved})
+            return decision
+
+        execution.emit, execution.ask = emit_and_record, ask_and_record
         try:
             answer = await provider.execute(execution)
         except AgentFailed as error:
@@ -228,11 +240,22 @@ class Recorder:
         except msgspec.DecodeError as error:
             raise AgentFailed("no_recording", f"the recording {recording_id} cannot be read: {error}") from error
         for recorded in recording.events:
-            execution.emit(recorded.event)
+            if recorded.event["type"] == _APPROVAL:
+                await _ask_again(recording_id, execution, recorded.event)
+            else:
+                execution.emit(recorded.event)
             await asyncio.sleep(0)
         if recording.error is not None:
             raise AgentFailed(recording.error["code"], recording.error["message"])
         return msgspec.convert(recording.output, Answer)
+
+
+async def _ask_again(recording_id: str, execution: Execution, recorded: Mapping[str, Any]) -> None:
+    decision = await execution.ask(recorded["id"])
+    if decision.approved is not recorded["approved"]:
+        was = "allowed" if recorded["approved"] else "denied"
+        text = f"in the recording {recording_id} the call {recorded['id']} was {was}; run once with the mode record"
+        raise AgentFailed("no_recording", text)
 
 
 def _metadata(provider: Provider, execution: Execution, input_hash: str) -> RecordingMetadata:
@@ -243,8 +266,9 @@ def _metadata(provider: Provider, execution: Execution, input_hash: str) -> Reco
 def _input_hash(execution: Execution) -> str:
     """Return a hash of the question. Ids and times in the history are left out: they differ each time."""
     request = msgspec.to_builtins(execution.request)
-    if request["output_schema"] is None:  # recordings from before there were schemas have the same hash
-        del request["output_schema"]
+    for key in ("output_schema", "options"):  # recordings from before there were these have the same hash
+        if not request[key]:
+            del request[key]
     asked = [request, [_essence(message) for message in execution.history]]
     return hashlib.sha256(msgspec.json.encode(json_value(asked), order="sorted")).hexdigest()
 

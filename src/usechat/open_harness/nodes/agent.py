@@ -2,7 +2,6 @@
 
 import asyncio
 import logging
-import sys
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
 from importlib import import_module
@@ -15,6 +14,7 @@ import msgspec
 from usechat.errors import AgentFailed, InvalidSetting, MissingDependency, NodeFailed, UsechatError
 from usechat.open_harness.engine.agent_sessions import AgentSession
 from usechat.open_harness.flow.definition import Place
+from usechat.open_harness.models.claude_options import CLAUDE, KEYS, claude_problems
 from usechat.open_harness.models.failures import agent_failure
 from usechat.open_harness.models.provider import (
     MAXIMUM_TURNS,
@@ -37,17 +37,20 @@ __all__ = ["AgentNode", "model_name", "read_request", "request_problems", "with_
 _logger: Final = logging.getLogger("usechat.open_harness")
 
 _CLAUDE: Final = "anthropic:claude-sonnet-5"
-_PROVIDER: Final = "usechat.open_harness.models.pydantic_ai"
+_PYDANTIC_AI: Final = "pydantic-ai"
 _LEVELS: Final = ("minimal", "low", "medium", "high", "xhigh", "max")
 _NUMBERS: Final = ("toolTimeoutMs", "maxTurns")
 _TEXTS: Final = ("model", "instructions", "systemPrompt")
 _KNOWN: Final = frozenset(
-    {*_NUMBERS, *_TEXTS, "files", "messages", "options", "output", "outputFormat", "prompt", "thinking", "tools"}
+    {*_NUMBERS, *_TEXTS, "files", "messages", "options", "output", "outputFormat", "prompt", "provider", "thinking"}
+    | {"tools"}
 )
 
 
 class AgentNode:
-    """Asks a model through pydantic-ai and streams its text, its thinking and its tools.
+    """Asks a model and streams its text, its thinking and its tools.
+
+    pydantic-ai asks it, or Claude Code if the input has ``provider: claude``.
 
     The input holds ``prompt`` or ``messages``, and ``model``, ``instructions``, ``tools``, ``thinking``, ``files``,
     ``toolTimeoutMs`` and ``maxTurns``; any of these may stand below ``options``. With a JSON schema in ``outputFormat``
@@ -59,22 +62,35 @@ class AgentNode:
         self._claude = claude
 
     def problems(self, fields: Mapping[str, Any]) -> Iterable[tuple[Place, str]]:
-        """Yield the problems of the input."""
+        """Yield the problems of the input. Keys that are not known are logged."""
+        merged = _merged(fields)
+        _warn_unused(frozenset(map(str, merged.keys() - (_KNOWN | KEYS if _is_claude(merged) else _KNOWN))))
         has_model = self._claude or self._registry.default_model is not None or self.has_own_provider
         return request_problems(fields, has_model=has_model)
 
     def model(self, fields: Mapping[str, Any]) -> Any:
         """Return the model that an input names, or the default model."""
+        if _is_claude(_merged(fields)) and not self.has_own_provider:
+            return (model_name(fields, claude=False) or _CLAUDE).removeprefix("anthropic:")
         return self._registry.model(model_name(fields, claude=self._claude)) or _CLAUDE
+
+    def uses_pydantic_ai(self, fields: Mapping[str, Any]) -> bool:
+        """Return whether pydantic-ai asks the model of an input."""
+        return not self.has_own_provider and not _is_claude(_merged(fields))
 
     @property
     def has_own_provider(self) -> bool:
         """Whether something else than pydantic-ai answers."""
         return self._registry.provider is not None
 
-    def require_model_library(self) -> None:
-        """Raise MissingDependency if pydantic-ai is not installed: when a flow is loaded, not at the first message."""
-        if not self.has_own_provider and find_spec("pydantic_ai") is None:
+    def require_model_library(self, fields: Mapping[str, Any]) -> None:
+        """Raise MissingDependency if the package that answers is missing: when a flow is loaded, not later."""
+        if self.has_own_provider:
+            return
+        if _is_claude(_merged(fields)):
+            if find_spec("claude_agent_sdk") is None:
+                raise MissingDependency("claude-agent-sdk", "claude")
+        elif find_spec("pydantic_ai") is None:
             raise MissingDependency("pydantic-ai-slim", "pydantic-ai")
 
     async def run(self, fields: Mapping[str, Any], context: NodeContext) -> Any:
@@ -97,8 +113,10 @@ class AgentNode:
             history=[] if request.conversation else session.messages,
             inbox=context.inbox,
             emit=lambda event: context.emit(_runtime_event(event)),
+            ask=context.ask,
         )
-        answer = await self._ask(self._registry.provider or _Models(), execution, session, context)
+        provider = self._registry.provider or _Models(CLAUDE if _is_claude(_merged(fields)) else _PYDANTIC_AI)
+        answer = await self._ask(provider, execution, session, context)
         return _output(answer, session)
 
     async def _ask(
@@ -128,14 +146,20 @@ class AgentNode:
         return answer
 
 
-class _Models:
-    """Imports pydantic-ai on first use, in a thread: the import takes seconds, and a replay does not need it."""
+_imported: Final[dict[str, Any]] = {}
 
-    type = "pydantic-ai"
+
+class _Models:
+    """Imports a provider's module on first use, in a thread: that may take seconds, and a replay does not need it."""
+
+    def __init__(self, name: str) -> None:
+        self.type = name
 
     async def execute(self, execution: Execution) -> Answer:
-        provider: Any = sys.modules.get(_PROVIDER) or await in_thread(lambda: import_module(_PROVIDER))
-        answer: Answer = await provider.ask_model(execution)
+        name = f"usechat.open_harness.models.{self.type.replace('-', '_')}"
+        if name not in _imported:  # not sys.modules: a module is there while another thread still imports it
+            _imported[name] = await in_thread(lambda: import_module(name))
+        answer: Answer = await _imported[name].ask_model(execution)
         return answer
 
 
@@ -212,10 +236,13 @@ def request_problems(fields: Mapping[str, Any], *, has_model: bool) -> Iterable[
     if options is not None and not isinstance(options, Mapping):
         yield ("options",), "must be an object"
     merged = _merged(fields)
-    if not has_model and merged.get("model") is None:
+    if merged.get("provider") not in (None, CLAUDE, _PYDANTIC_AI):
+        yield ("provider",), f"must be {CLAUDE} or {_PYDANTIC_AI}"
+    if not has_model and not _is_claude(merged) and merged.get("model") is None:
         yield ("model",), "is missing; it is the name of a model, such as openai:gpt-5"
     for key in _TEXTS:
-        if merged.get(key) is not None and not isinstance(merged[key], str):
+        is_preset = key == "systemPrompt" and _is_claude(merged) and isinstance(merged.get(key), Mapping)
+        if merged.get(key) is not None and not isinstance(merged[key], str) and not is_preset:
             yield (key,), "must be a text"
     for key in _NUMBERS:
         number = merged.get(key)
@@ -223,7 +250,7 @@ def request_problems(fields: Mapping[str, Any], *, has_model: bool) -> Iterable[
             yield (key,), "must be a number above 0"
     if merged.get("thinking") not in (None, True, False, *_LEVELS):
         yield ("thinking",), f"must be true, false or one of {', '.join(_LEVELS)}"
-    yield from _tool_problems(merged.get("tools"))
+    yield from claude_problems(merged) if _is_claude(merged) else _tool_problems(merged.get("tools"))
     yield from _schema_problems(merged)
 
 
@@ -298,7 +325,10 @@ def _tool_problems(tools: Any) -> Iterable[tuple[Place, str]]:
 def read_request(fields: Mapping[str, Any], *, claude: bool) -> AgentRequest:
     """Return the request that a resolved input without problems makes."""
     merged = _merged(fields)
-    _warn_unused(frozenset(map(str, merged.keys() - _KNOWN)))
+    options = {key: merged[key] for key in KEYS if key in merged} if _is_claude(merged) else {}
+    prompt = merged.get("instructions") or merged.get("systemPrompt")
+    if isinstance(prompt, Mapping):  # a preset of Claude Code
+        options, prompt = {**options, "systemPrompt": prompt}, None
     *conversation, last = _conversation(fields)
     if last.role != "user":
         raise NodeFailed("input.messages: the last message must be the user's")
@@ -307,12 +337,13 @@ def read_request(fields: Mapping[str, Any], *, claude: bool) -> AgentRequest:
         last.text,
         tuple(conversation),
         tuple(file for file in merged.get("files") or () if isinstance(file, Mapping)),
-        merged.get("instructions") or merged.get("systemPrompt"),
+        prompt,
         tuple(merged.get("tools") or ()),
         merged.get("thinking"),
         merged.get("toolTimeoutMs") or TOOL_TIMEOUT_MS,
         int(merged.get("maxTurns") or MAXIMUM_TURNS),
         _output_schema(merged),
+        options,
     )
 
 
@@ -320,7 +351,11 @@ def read_request(fields: Mapping[str, Any], *, claude: bool) -> AgentRequest:
 def _warn_unused(names: frozenset[str]) -> None:
     """Log, once per set of names, that options of Open Harness's own agent are ignored."""
     if names:
-        _logger.warning("agents do not use %s", ", ".join(sorted(names)))
+        _logger.warning("agents ignore the options %s", ", ".join(sorted(names)))
+
+
+def _is_claude(merged: Mapping[str, Any]) -> bool:
+    return merged.get("provider") == CLAUDE
 
 
 def _merged(fields: Mapping[str, Any]) -> dict[str, Any]:

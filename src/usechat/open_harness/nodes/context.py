@@ -9,8 +9,9 @@ from typing import Any, Literal, TypeAlias
 from usechat.errors import InvalidSetting
 from usechat.open_harness.engine.agent_sessions import AgentSessions
 from usechat.open_harness.inbox import Inbox
+from usechat.open_harness.models.provider import Decision
 from usechat.open_harness.models.recording import Recorder
-from usechat.open_harness.runtime_protocol import Event
+from usechat.open_harness.runtime_protocol import Command, Event
 from usechat.protocol.values import json_value
 
 __all__ = [
@@ -104,8 +105,9 @@ class NodeContext:
     ``inbox`` holds the messages that the user sends while the node runs, ``state`` what all nodes share, ``flow_input``
     the input of the flow. ``node_id`` is the node, ``run_id`` its invocation, and ``invocation`` the number of it.
     ``resume_message`` is the message that resumed a paused flow; ``stop_reason`` says why the
-    attempt ends. ``emit`` and ``pause`` may be called from any thread. ``sessions``,
-    ``session_name`` and ``recorder`` are for nodes that ask models.
+    attempt ends. ``emit`` and ``pause`` may be called from any thread. ``ask`` asks a person about a tool call,
+    and calls ``on_question``.
+    ``sessions``, ``session_name`` and ``recorder`` are for nodes that ask models.
 
     >>> from usechat.open_harness import FlowRuntime, default_registry
     >>> async def search(given, context):
@@ -131,6 +133,7 @@ class NodeContext:
         state: SharedState,
         sessions: AgentSessions,
         pause: Callable[[], None],
+        on_question: Callable[[], None],
         session_name: str,
         invocation: int,
         recorder: Recorder | None,
@@ -149,6 +152,10 @@ class NodeContext:
         self.stop_reason: StopReason | None = None
         self._emit = emit
         self._pause = pause
+        self._on_question = on_question
+        self._questions: dict[str, asyncio.Future[Command]] = {}
+        self._waits_since = 0.0
+        self._waited = 0.0
         self._stopped = threading.Event()
         self._loop = asyncio.get_running_loop()
         self._thread = threading.get_ident()
@@ -170,6 +177,38 @@ class NodeContext:
         """Pause the flow, from any thread. When it is resumed the node runs again, with ``resume_message``."""
         self._loop.call_soon_threadsafe(self._pause)
 
+    @property
+    def is_waiting(self) -> bool:
+        """Whether a person was asked and has not answered."""
+        return any(not question.done() for question in self._questions.values())
+
+    @property
+    def waited_seconds(self) -> float:
+        """How long this attempt has waited for a person; time limits do not count it."""
+        return self._waited + (self._loop.time() - self._waits_since if self._questions else 0.0)
+
+    async def ask(self, call_id: str) -> Decision:
+        """Ask a person whether a tool call may run, and wait for the decision of a later turn.
+
+        The start of the call must have been emitted, with ``call_id`` as its ``toolCallId``.
+        """
+        reply = self.inbox.ask(call_id)
+        if not self._questions:
+            self._waits_since = self._loop.time()
+        self._questions[call_id] = reply
+        try:
+            self.emit({"type": "input:requested", "id": call_id, "kind": "approval", "toolCallId": call_id})
+            self._on_question()
+            decision = _decision(str((await reply).get("content", "")))
+        finally:
+            self._waited, self._waits_since = self.waited_seconds, self._loop.time()
+            del self._questions[call_id]
+        reason = {} if decision.reason is None else {"reason": decision.reason}
+        self.emit(
+            {"type": "input:received", "id": call_id, "toolCallId": call_id, "approved": decision.approved, **reason}
+        )
+        return decision
+
     def stop(self, reason: StopReason) -> None:
         """Set the flag that the node checks."""
         self.stop_reason = self.stop_reason or reason
@@ -179,6 +218,14 @@ class NodeContext:
         # A stopped agent may still report that it stopped.
         if not self.stopped or event["type"] in ("agent:paused", "agent:aborted"):
             self._emit(event)
+
+
+def _decision(content: str) -> Decision:
+    """Read an answer as Open Harness does: what begins with "y" is an approval. A reason follows ``no:``."""
+    if content[:1] in ("y", "Y"):
+        return Decision(True)
+    _, _, reason = content.partition(":")
+    return Decision(False, reason.strip() or None)
 
 
 def text_of(error: BaseException) -> str:

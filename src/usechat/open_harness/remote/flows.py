@@ -98,8 +98,8 @@ class RunView:
 
 LOST: Final = "The connection to the flow was lost before the answer was complete."
 LOST_WHILE_PAUSED: Final = "The connection to the flow was lost while it waited. Please start again."
-NO_TEXT: Final = "The flow takes text, and the message has none."
-NOT_WAITING: Final = "The flow takes no message now: it is neither paused nor running, and its server cannot start it."
+NO_TEXT: Final = "The flow needs text, but the message has none."
+NOT_WAITING: Final = "The flow cannot accept a message now: it is not running, and its server cannot start it."
 
 _KEPT_SECONDS: Final = 3600.0
 """How many seconds the connection of a paused or complete run is kept. The chat may be forgotten by then."""
@@ -229,7 +229,7 @@ class RemoteRuntime:
             self.pause()
 
     def dispatch(self, command: Command) -> None:
-        """Send a command."""
+        """Send a command; raise :class:`~usechat.errors.LocalProtocolError` if the run has not begun."""
         if self._link is None:
             raise LocalProtocolError("the run has not begun")
         self._command(command)

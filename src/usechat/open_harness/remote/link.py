@@ -145,5 +145,5 @@ def _event_in(frame: str | bytes) -> Event | None:
     if isinstance(message, dict) and message.get("type") == "event" and isinstance(message.get("event"), dict):
         event: Event = message["event"]
         return event
-    _logger.warning("a frame of a flow server was ignored: it holds no event")
+    _logger.warning("a frame of a flow server was ignored: it has no event")
     return None

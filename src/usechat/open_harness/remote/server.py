@@ -195,7 +195,7 @@ class _Client:
         try:
             runtime = self._factory()
         except Exception:  # whatever the user's code does
-            _logger.exception("no runtime could be made")
+            _logger.exception("no runtime could be created")
             self._outgoing.put_nowait(_FAILED)
             return
         self._runtime = runtime
@@ -282,5 +282,5 @@ def _command_in(text: str) -> Mapping[str, Any] | None:
     if isinstance(asked, dict) and asked.get("type") == "command" and isinstance(asked.get("command"), dict):
         command: Mapping[str, Any] = asked["command"]
         return command
-    _logger.warning("a frame was ignored: it holds no command")
+    _logger.warning("a frame was ignored: it has no command")
     return None

@@ -29,8 +29,8 @@ __all__ = [
 
 
 LOST: Final = "The connection to the workflow was lost before the answer was complete."
-REFUSED: Final = "The workflow did not take the message."
-NO_SESSION: Final = "The workflow does not know this conversation any more. Please start again."
+REFUSED: Final = "The workflow did not accept the message."
+NO_SESSION: Final = "The workflow no longer knows this conversation. Please start again."
 
 _logger: Final = logging.getLogger("usechat.open_harness")
 _JSON: Final = {"content-type": "application/json"}
@@ -142,12 +142,12 @@ def _event_in(text: str) -> Event | None:
     event = _json(text)
     if isinstance(event, dict) and isinstance(event.get("name"), str):
         return event
-    _logger.warning("a frame of a session was ignored: it holds no event")
+    _logger.warning("a frame of a session was ignored: it has no event")
     return None
 
 
 GONE: Final = "The workflow stopped before the answer was complete."
-NO_TEXT: Final = "The workflow takes text, and the message has none."
+NO_TEXT: Final = "The workflow needs text, but the message has none."
 
 _HISTORY_SECONDS: Final = 1.0
 """How many seconds the events of an ended session may take. They are all stored, and sent at once."""
@@ -326,7 +326,7 @@ class RemoteSession:
             try:
                 await post(session_id)
             except PublicError as error:
-                _logger.warning("session %s did not take a command: %s", session_id, error)
+                _logger.warning("session %s did not accept a command: %s", session_id, error)
 
         task = asyncio.get_running_loop().create_task(send(), name=f"usechat command for session {session_id}")
         self._posts.add(task)

@@ -1,4 +1,4 @@
-"""One client for every kind of Redis: a server, a primary that Sentinels watch, a cluster. The URL says which.
+"""One client for every kind of Redis: a server, a primary behind Sentinels, a cluster. The URL says which.
 
 =====================================================  =================================================================
 URL                                                    what it names

@@ -1,4 +1,4 @@
-"""Tell operators why Redis cannot be used, and what would help: one log line per cause and outage."""
+"""Report why Redis cannot be used, and the remedy: one log line per cause and outage."""
 
 import logging
 from typing import Final, NamedTuple

@@ -1,0 +1,276 @@
+"""Questions that are asked while an agent runs: the turn ends, the agent's task waits, the next turn continues it."""
+
+import asyncio
+import threading
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+
+from tests.adapters.turns import assistant, request, text, tool, user
+from tests.test_forwarded_turns import SharedStates
+from usechat.adapters import conversation
+from usechat.adapters.questions import AskingSource, ask_page
+from usechat.errors import LocalProtocolError, PublicError
+from usechat.parts import Data, Part, Step, Text, ToolCall, ToolResult
+from usechat.paused_states import MemoryStates, PausedStates
+from usechat.protocol.request import ToolOutput
+from usechat.testing import AgentClient
+from usechat.turn import Identity, Turn, TurnContext, emit
+from usechat.waiting_tasks import PAUSE_IS_GONE
+
+PATIENCE = 30.0
+
+
+class Driven:
+    """Drives turns of one chat, as a run does: nothing reaches a turn that is over."""
+
+    def __init__(self, source: AskingSource, states: PausedStates | None = None) -> None:
+        self._source = source
+        self._states = states or MemoryStates()
+
+    async def turn(self, *messages: Any, identity: str = "ada", said: list[Part] | None = None) -> list[Part]:
+        context = TurnContext(request(*messages), identity=Identity(identity))
+        context.states = self._states
+        said = [] if said is None else said
+        context.connect(said.append)
+        context.enter()
+        write = context.write
+        async with asyncio.timeout(PATIENCE):
+            try:
+                await self._source.drive(context)
+            finally:
+                context.disconnect(write)
+        return list(said)
+
+
+def asked_in(said: list[Part]) -> list[ToolCall]:
+    return [part for part in said if isinstance(part, ToolCall) and part.tool_name == "interrupt"]
+
+
+def answered(*pairs: tuple[ToolCall, Any]) -> list[Any]:
+    parts = [
+        {"type": "dynamic-tool", "toolName": "interrupt", "toolCallId": call.tool_call_id, "input": call.input,
+         "state": "output-available", "output": output}
+        for call, output in pairs
+    ]  # fmt: skip
+    return [user("Dig."), assistant({"type": "step-start"}, *parts)]
+
+
+def output_of(answer: ToolOutput | None) -> Any:
+    return None if answer is None else answer.output
+
+
+async def digger(_turn: Turn) -> AsyncIterator[Part | str]:
+    yield ToolCall("c1", "dig", {})
+    answer = await ask_page({"message": "How deep?"})
+    yield ToolResult("c1", output_of(answer))
+    yield "Done."
+
+
+async def test_a_question_is_a_call_of_its_own_step_and_its_output_continues_the_agent() -> None:
+    driven = Driven(AskingSource(digger))
+    said = await driven.turn(user("Dig."))
+    [asked] = asked_in(said)
+    data = {"id": asked.tool_call_id, "toolCallId": asked.tool_call_id, "value": {"message": "How deep?"}}
+    assert said == [
+        ToolCall("c1", "dig", {}),
+        Step(leaves_calls=True),
+        Data("interrupt", data, asked.tool_call_id),
+        ToolCall(asked.tool_call_id, "interrupt", {"message": "How deep?"}, dynamic=True),
+    ]
+    assert await driven.turn(*answered((asked, 3))) == [ToolResult("c1", 3), Text("Done.")]
+
+
+async def test_parallel_questions_are_shown_together_and_answered_each_by_its_call() -> None:
+    async def agent(_turn: Turn) -> str:
+        answers = await asyncio.gather(ask_page("one"), ask_page("two"))
+        return str([output_of(answer) for answer in answers])
+
+    driven = Driven(AskingSource(agent))
+    said = await driven.turn(user("Dig."))
+    assert sum(isinstance(part, Step) for part in said) == 1
+    one, two = asked_in(said)
+    assert await driven.turn(*answered((two, 2), (one, 1))) == [Text("[1, 2]")]
+
+
+async def test_a_question_that_comes_between_two_turns_is_shown_by_the_second_and_answered_in_the_third() -> None:
+    turn_is_over = asyncio.Event()
+
+    async def later() -> Any:
+        await turn_is_over.wait()
+        return output_of(await ask_page("two"))
+
+    async def agent(_turn: Turn) -> AsyncIterator[str]:
+        second = asyncio.create_task(later())
+        yield f"{output_of(await ask_page('one'))}, "
+        yield f"{await second}"
+
+    driven = Driven(AskingSource(agent))
+    [one] = asked_in(await driven.turn(user("Dig.")))
+    turn_is_over.set()
+    await asyncio.sleep(0)
+    said = await driven.turn(*answered((one, 1)))
+    [two] = asked_in(said)
+    assert Text("1, ") in said
+    assert await driven.turn(*answered((one, 1), (two, 2))) == [Text("2")]
+
+
+async def test_what_is_said_between_two_turns_is_shown_by_the_second() -> None:
+    turn_is_over, is_told = asyncio.Event(), asyncio.Event()
+
+    async def tell() -> None:
+        await turn_is_over.wait()
+        emit("progress", 50)
+        is_told.set()
+
+    async def agent(_turn: Turn) -> str:
+        telling = asyncio.create_task(tell())
+        answer = await ask_page("one")
+        await telling
+        return str(output_of(answer))
+
+    driven = Driven(AskingSource(agent))
+    [one] = asked_in(await driven.turn(user("Dig.")))
+    turn_is_over.set()
+    await is_told.wait()
+    assert await driven.turn(*answered((one, 1))) == [Data("progress", 50), Text("1")]
+
+
+async def test_a_new_message_cancels_the_agent_that_waits_and_its_question() -> None:
+    noted: list[Any] = []
+
+    async def elsewhere() -> None:
+        noted.append(await ask_page("How deep?"))
+
+    async def agent(turn: Turn) -> str:
+        if turn.text == "Never mind.":
+            return "Fine."
+        tasks.append(asyncio.create_task(elsewhere()))  # as in the session of an MCP client
+        try:
+            await asyncio.Event().wait()
+        finally:
+            noted.append("cancelled")
+        return "never"
+
+    tasks: list[asyncio.Task[None]] = []
+    driven = Driven(AskingSource(agent))
+    await driven.turn(user("Dig."))
+    assert await driven.turn(user("Dig."), assistant(), user("Never mind.", "u2")) == [Text("Fine.")]
+    await asyncio.wait(tasks)
+    assert sorted(noted, key=str) == [None, "cancelled"]
+
+
+async def test_a_turn_that_is_stopped_while_it_asks_cancels_the_agent() -> None:
+    noted: list[str] = []
+
+    async def agent(_turn: Turn) -> None:
+        try:
+            await ask_page("How deep?")
+        except asyncio.CancelledError:
+            noted.append("cancelled")
+            raise
+
+    said: list[Part] = []
+    driven = Driven(AskingSource(agent))
+    running = asyncio.create_task(driven.turn(user("Dig."), said=said))
+    async with asyncio.timeout(PATIENCE):
+        while not asked_in(said):  # noqa: ASYNC110 (the agent asks in another task)
+            await asyncio.sleep(0)
+    running.cancel()
+    await asyncio.wait([running])
+    assert noted == ["cancelled"]
+    with pytest.raises(PublicError, match=PAUSE_IS_GONE):
+        await driven.turn(*answered((asked_in(said)[0], 3)))
+
+
+async def test_an_answer_is_refused_if_the_process_that_asked_is_gone_or_it_comes_from_somebody_else() -> None:
+    driven = Driven(AskingSource(digger))
+    [asked] = asked_in(await driven.turn(user("Dig.")))
+    with pytest.raises(PublicError, match=PAUSE_IS_GONE):
+        await Driven(AskingSource(digger)).turn(*answered((asked, 3)))
+    with pytest.raises(PublicError, match=PAUSE_IS_GONE):
+        await driven.turn(*answered((asked, 3)), identity="bob")
+    assert await driven.turn(*answered((asked, 3))) == [ToolResult("c1", 3), Text("Done.")]
+
+
+async def test_an_answer_reaches_the_worker_that_asked_from_another_one() -> None:
+    states = SharedStates()
+    here, there = Driven(AskingSource(digger), states), Driven(AskingSource(digger), SharedStates(states))
+    [asked] = asked_in(await here.turn(user("Dig.")))
+    assert await there.turn(*answered((asked, 3))) == [ToolResult("c1", 3), Text("Done.")]
+
+
+async def test_outputs_of_other_tools_and_approvals_begin_a_turn_of_their_own() -> None:
+    async def agent(turn: Turn) -> str:
+        return f"{[output.output for output in turn.tool_outputs]}"
+
+    states = SharedStates()
+    located = [user("Where?"), assistant(tool("location", "c1", "output-available", output="Paris"))]
+    assert await Driven(AskingSource(agent), states).turn(*located) == [Text("['Paris']")]
+
+
+def test_an_agent_in_a_thread_asks_with_a_loop_of_its_own() -> None:
+    def agent(_turn: Turn) -> str:
+        assert threading.current_thread() is not threading.main_thread()
+        return f"It is {output_of(asyncio.run(ask_page('How deep?')))}."
+
+    with AgentClient(AskingSource(agent), tools={"interrupt": "deep"}) as client:
+        assert client.ask("Dig.").text == "It is deep."
+
+
+def test_what_an_agent_raises_after_an_answer_fails_the_turn_that_brought_it() -> None:
+    async def agent(_turn: Turn) -> str:
+        await ask_page("How deep?")
+        raise PublicError("Too deep.")
+
+    with AgentClient(AskingSource(agent), tools={"interrupt": 3}) as client:
+        assert str(client.ask("Dig.").error) == "Too deep."
+
+
+def test_an_agent_that_leaves_the_process_or_cancels_itself_ends_its_turn_with_an_error() -> None:
+    async def agent(turn: Turn) -> str:
+        if turn.text == "exit":
+            raise SystemExit(3)
+        raise asyncio.CancelledError
+
+    for said in ("exit", "cancel"):
+        with AgentClient(AskingSource(agent)) as client:
+            assert "reference" in str(client.ask(said).error).lower()
+
+
+async def test_asking_is_refused_in_a_source_that_cannot_wait_and_outside_of_a_turn() -> None:
+    with pytest.raises(LocalProtocolError, match="no turn is running here"):
+        await ask_page("How deep?")
+    TurnContext(request(user("Hi."))).enter()
+    with pytest.raises(LocalProtocolError, match="AskingSource"):
+        await ask_page("How deep?")
+
+
+async def test_asking_is_refused_when_the_turn_is_over() -> None:
+    is_over, tasks = asyncio.Event(), []
+
+    async def later() -> None:
+        await is_over.wait()
+        await ask_page("How deep?")
+
+    async def agent(_turn: Turn) -> str:
+        tasks.append(asyncio.create_task(later()))
+        return "Bye."
+
+    assert await Driven(AskingSource(agent)).turn(user("Dig.")) == [Text("Bye.")]
+    is_over.set()
+    with pytest.raises(LocalProtocolError, match="the turn is over"):
+        await tasks[0]
+
+
+async def test_questions_are_no_calls_of_a_model_in_the_history() -> None:
+    driven = Driven(AskingSource(digger))
+    [asked] = asked_in(await driven.turn(user("Dig.")))
+    dug = tool("dig", "c1", "output-available", output=3)
+    _, message = answered((asked, 3))
+    message["parts"] = [dug, *message["parts"], text("Done.")]
+    turn = TurnContext(request(user("Dig."), message, user("Thanks.", "u2"))).turn
+    history: list[Any] = conversation.history(turn)
+    calls = [part["toolName"] for said in history for part in said["content"] if part["type"] == "tool-call"]
+    assert calls == ["dig"]
