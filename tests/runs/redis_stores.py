@@ -84,5 +84,5 @@ async def read_all(store: RedisRuns, info: RunInfo = RUN) -> bytes:
 
 
 def let_the_lease_run_out(workers: Workers) -> None:
-    """Do as if the owner had not been events of for long."""
+    """Do as if the owner had not renewed it for long."""
     workers.client.hset(workers.chat, "lease", "1")

@@ -93,16 +93,16 @@ class ChatRequest(msgspec.Struct, frozen=True, kw_only=True):
     >>> request.chat_id, request.text, request.trigger
     ('c1', 'Hi', 'submit-message')
 
-    :param chat_id: the id of the chat; empty if the body had none.
-    :param messages: the messages as they came. Each has an ``id`` (empty if it had none) and ``parts``; unknown keys
-        and parts are kept.
-    :param trigger: ``submit-message`` or ``regenerate-message``.
-    :param message_id: the message that is regenerated or continued, if the client names one.
-    :param body: the application's own keys.
-    :param pending_calls: the calls whose outputs may be accepted, because they were asked for. The server sets it,
-        whatever the body says. ``None`` means that nobody has checked.
-    :param has_whole_history: whether ``messages`` are all messages of the chat, as the server has stored them. The
-        server sets it, whatever the body says.
+    - ``chat_id``: the id of the chat; empty if the body had none.
+    - ``messages``: the messages as they came. Each has an ``id`` (empty if it had none) and ``parts``; unknown keys and
+      parts are kept.
+    - ``trigger``: ``submit-message`` or ``regenerate-message``.
+    - ``message_id``: the message that is regenerated or continued, if the client names one.
+    - ``body``: the application's own keys.
+    - ``pending_calls``: the calls whose outputs may be accepted, because they were asked for. The server sets it,
+      whatever the body says. ``None`` means that nobody has checked.
+    - ``has_whole_history``: whether ``messages`` are all messages of the chat, as the server has stored them. The
+      server sets it, whatever the body says.
     """
 
     chat_id: str = ""

@@ -103,6 +103,9 @@ class RedisClient:
             ) from None
         self.is_cluster = kind == "cluster"
         """Whether a command may only have keys of one hash slot."""
+        self.breaks = 0
+        """How often a connection broke. A command may succeed all the same, on a new connection to a server that lost its
+        data. A cluster's client repeats commands by itself, and is not counted."""
 
     async def execute(self, *command: Any, within: float | None = None) -> Any:
         """Send a command and return the reply. Raises a ``RedisError`` or an ``OSError``."""
@@ -148,7 +151,7 @@ class RedisClient:
 
     async def _attempt(self, send: Callable[[], Coroutine[Any, Any, Reply]], within: float | None) -> Reply:
         seconds = self._reply_seconds if within is None else within
-        attempts = Attempts(send)
+        attempts = Attempts(send, self._count_break)
         # In a task of its own: redis-py may take a cancellation during a handshake for a failure, and continue waiting.
         task = asyncio.get_running_loop().create_task(attempts.run(self._free))
         try:
@@ -160,6 +163,9 @@ class RedisClient:
             return task.result()
         self._abandon(task)
         raise attempts.broken or exceptions.TimeoutError(f"no reply within {seconds:g} s")
+
+    def _count_break(self) -> None:
+        self.breaks += 1
 
     def _abandon(self, task: "asyncio.Task[Any]") -> None:
         task.cancel()
@@ -173,10 +179,11 @@ class RedisClient:
 
 
 class Attempts(Generic[Reply]):
-    """Sends a command, and again if the connection breaks."""
+    """Sends a command, and again if the connection breaks; ``on_break`` is called each time."""
 
-    def __init__(self, send: Callable[[], Coroutine[Any, Any, Reply]]) -> None:
+    def __init__(self, send: Callable[[], Coroutine[Any, Any, Reply]], on_break: Callable[[], None]) -> None:
         self._send = send
+        self._on_break = on_break
         self.broken: Exception | None = None
         """What broke the last connection: a ``RedisError`` or an ``OSError``."""
 
@@ -207,6 +214,7 @@ class Attempts(Generic[Reply]):
             # No node of a cluster can be reached (RedisClusterException), or redis-py uses a connection that it has
             # closed meanwhile (AttributeError).
             self.broken = exceptions.ConnectionError(f"{type(error).__name__}: {error}")
+        self._on_break()
 
 
 def _single(url: str, limits: dict[str, Any]) -> "Redis":

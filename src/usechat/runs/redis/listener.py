@@ -161,6 +161,11 @@ class Listener:
             # Owners could not reach Redis either: they may renew their leases first.
             followed.check_at = now + self._lease / 4
 
+    def _handle_break(self) -> None:
+        """Check soon whether the logs are still there: a server that restarts quickly may have lost its data."""
+        for followed in self._all():
+            followed.check_at = min(followed.check_at, _now() + self._lease / 4)
+
     @property
     def _patience(self) -> float:
         """How many seconds a reply may take, so that an outage is noticed within a lease."""
@@ -205,7 +210,10 @@ class Listener:
         names = (self.inbox, *positions)
         after = (self._last_request, *map(_after, positions.values()))
         command = ("XREAD", "BLOCK", int(block * 1000) or 1, "STREAMS", *names, *after)
+        breaks = self._blocked.breaks
         found = await self._blocked.execute(*command, within=block + self._patience)
+        if self._blocked.breaks != breaks:
+            self._handle_break()
         for name, entries in found or ():
             log = name.decode()
             if log == self.inbox:
