@@ -104,8 +104,8 @@ class RedisClient:
         self.is_cluster = kind == "cluster"
         """Whether a command may only have keys of one hash slot."""
         self.breaks = 0
-        """How often a connection broke. A command may succeed all the same, on a new connection to a server that lost its
-        data. A cluster's client repeats commands by itself, and is not counted."""
+        """How often a connection broke. A command may succeed all the same, on a new connection to a server that lost
+        its data. A cluster's client repeats commands by itself, and is not counted."""
 
     async def execute(self, *command: Any, within: float | None = None) -> Any:
         """Send a command and return the reply. Raises a ``RedisError`` or an ``OSError``."""
