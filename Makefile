@@ -13,9 +13,10 @@ UNIT := --ignore=tests/conformance --ignore=tests/browser
 # The stores, with every Redis and PostgreSQL, and the growth of memory: none of them serves HTTP, and the Python matters little.
 STORES := $(filter-out tests/contracts/test_adapters.py $(addprefix tests/runs/redis/test_,conditions.py workers.py) tests/agent_ops/access/test_access_matrix.py, \
 	$(wildcard tests/contracts/test_*.py tests/runs/redis/test_*.py tests/agent_ops/access/test_*.py)) tests/chats/test_sql.py tests/open_harness/test_growth.py
-OTHER_PYTHON := -q -n auto --hypothesis-profile=brief $(UNIT) $(addprefix --ignore=,$(ONCE) $(STORES))
 # They cover the core completely; coverage makes tests slower by half, so the others run without.
 CORE := tests/protocol tests/check tests/test_errors.py tests/test_turn_data.py tests/test_doctests.py
+# The core serves nothing: the last of the Pythons runs it, not this one.
+OTHER_PYTHON := -q -n auto --hypothesis-profile=brief $(UNIT) $(addprefix --ignore=,$(ONCE) $(STORES) $(CORE))
 SLOW := $(addprefix tests/protocol/test_,states.py reframing_replay.py message_forgetting.py) tests/check/test_order.py tests/runs/test_open_calls_secret.py tests/runs/test_transport.py
 # Fast tests of every package, for `make test-quick`, and for the last of the Pythons. No Redis, no PostgreSQL, no processes.
 QUICK := tests/protocol tests/check tests/test_errors.py tests/test_public.py tests/test_sources.py tests/test_threads.py tests/test_turn_data.py tests/test_typescript.py \
