@@ -23,6 +23,7 @@ from tests.adapters.scripts import SCRIPTS
 from usechat import FrameStream, MessageStream, Text, ToolCall, ToolResult, __version__
 from usechat.check import RULES
 from usechat.cli import main
+from usechat.parts import Part
 from usechat.protocol.chunks import CHUNK_TYPES, DataChunk
 from usechat.protocol.releases import CHUNKS, DOWNGRADES, NEWEST, STRICT_UNTIL, Since
 from usechat.protocol.sse import STREAM_OPEN
@@ -131,12 +132,13 @@ def stream_headers() -> Iterator[str]:
 def wire_example() -> Iterator[str]:
     """Yield a whole response: text, a tool call and text."""
     frames = FrameStream(MessageStream(message_id="answer-1"))
-    said = [
+    said: list[Part] = [
         Text("Let me look."),
         ToolCall("call-1", "weather", {"city": "Paris"}),
         ToolResult("call-1", {"celsius": 21}),
+        Text("It is 21 °C."),
     ]
-    body = b"".join([STREAM_OPEN, *map(frames.send, [*said, Text("It is 21 °C.")]), frames.close()])
+    body = b"".join([STREAM_OPEN, *map(frames.send, said), frames.close()])
     yield "```text"
     yield from body.decode().rstrip("\n").split("\n")
     yield "```"
@@ -146,16 +148,16 @@ def chunks() -> Iterator[str]:
     """Yield the table of all chunks: the keys that each must have, those that it may have, and its meaning."""
     yield "| `type` | required | optional | meaning |"
     yield "|---|---|---|---|"
-    for name, struct in {**CHUNK_TYPES, "data-<name>": DataChunk}.items():
+    listed: dict[str, type[msgspec.Struct]] = {**CHUNK_TYPES, "data-<name>": DataChunk}
+    for name, struct in listed.items():
         fields = [field for field in msgspec.structs.fields(struct) if field.name not in ("type", "extra")]
         keys = [
             ", ".join(f"`{field.encode_name}`" for field in fields if field.required is required)
             for required in (True, False)
         ]
-        meaning = (struct.__doc__ or "").partition("\n")[0]
-        meaning = re.sub(
-            r"``(\w+)``", lambda found: f"``{re.sub('_(.)', lambda each: each[1].upper(), found[1])}``", meaning
-        ).replace("``", "`")
+        meaning = (struct.__doc__ or "").partition("\n")[0].replace("``", "`")
+        for field in fields:
+            meaning = meaning.replace(f"`{field.name}`", f"`{field.encode_name}`")
         yield f"| `{name}` | {' | '.join(keys)} | {meaning} |"
 
 
