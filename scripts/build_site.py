@@ -161,7 +161,7 @@ def decisions() -> Iterator[str]:
     yield "Why things are as they are. A decision that was changed says so."
     yield ""
     for path in sorted((ROOT / "docs" / "decisions").glob("*.md")):
-        title = path.read_text(encoding="utf-8").partition("\n")[0].lstrip("# ")
+        title = path.read_text(encoding="utf-8").partition("\n")[0].lstrip("# 0123456789.")  # the list has numbers
         yield f"1. [{title}]({path.name})"
 
 

@@ -13,18 +13,23 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
 import usechat.protocol.values
 from tests.adapters.agents import Framework
 from tests.adapters.frameworks import FRAMEWORKS, LITELLM, MODEL_CLIENTS
 from tests.adapters.recorded_frameworks import RECORDED_FRAMEWORKS
 from tests.adapters.scripts import SCRIPTS
-from usechat import __version__
+from usechat import FrameStream, MessageStream, Text, ToolCall, ToolResult, __version__
 from usechat.check import RULES
 from usechat.cli import main
-from usechat.protocol.chunks import CHUNK_TYPES
+from usechat.parts import Part
+from usechat.protocol.chunks import CHUNK_TYPES, DataChunk
 from usechat.protocol.releases import CHUNKS, DOWNGRADES, NEWEST, STRICT_UNTIL, Since
+from usechat.protocol.sse import STREAM_OPEN
 from usechat.protocol.states import BLOCK_TRANSITIONS, TOOL_TRANSITIONS
 from usechat.server.openapi import openapi
+from usechat.server.response import STREAM_HEADERS
 
 ROOT = Path(__file__).parent.parent
 OPENAPI = ROOT / "docs" / "openapi.json"
@@ -106,6 +111,56 @@ def releases() -> Iterator[str]:
         yield f"| {major} | {newest} | {STRICT_UNTIL[major]} |"
 
 
+def routes() -> Iterator[str]:
+    """Yield the table of all routes, from their OpenAPI description."""
+    yield "| route | what it does | statuses |"
+    yield "|---|---|---|"
+    for path, operations in openapi(__version__)["paths"].items():
+        for method, operation in operations.items():
+            if method != "parameters":
+                statuses = ", ".join(sorted(operation["responses"]))
+                yield f"| `{method.upper()} {path}` | {operation['summary']} | {statuses} |"
+
+
+def stream_headers() -> Iterator[str]:
+    """Yield the headers of a response that streams."""
+    yield "```text"
+    yield from (f"{name.decode()}: {value.decode()}" for name, value in STREAM_HEADERS)
+    yield "```"
+
+
+def wire_example() -> Iterator[str]:
+    """Yield a whole response: text, a tool call and text."""
+    frames = FrameStream(MessageStream(message_id="answer-1"))
+    said: list[Part] = [
+        Text("Let me look."),
+        ToolCall("call-1", "weather", {"city": "Paris"}),
+        ToolResult("call-1", {"celsius": 21}),
+        Text("It is 21 °C."),
+    ]
+    body = b"".join([STREAM_OPEN, *map(frames.send, said), frames.close()])
+    yield "```text"
+    yield from body.decode().rstrip("\n").split("\n")
+    yield "```"
+
+
+def chunks() -> Iterator[str]:
+    """Yield the table of all chunks: the keys that each must have, those that it may have, and its meaning."""
+    yield "| `type` | required | optional | meaning |"
+    yield "|---|---|---|---|"
+    listed: dict[str, type[msgspec.Struct]] = {**CHUNK_TYPES, "data-<name>": DataChunk}
+    for name, struct in listed.items():
+        fields = [field for field in msgspec.structs.fields(struct) if field.name not in ("type", "extra")]
+        keys = [
+            ", ".join(f"`{field.encode_name}`" for field in fields if field.required is required)
+            for required in (True, False)
+        ]
+        meaning = (struct.__doc__ or "").partition("\n")[0].replace("``", "`")
+        for field in fields:
+            meaning = meaning.replace(f"`{field.name}`", f"`{field.encode_name}`")
+        yield f"| `{name}` | {' | '.join(keys)} | {meaning} |"
+
+
 def rules() -> Iterator[str]:
     """Yield the rules of `usechat check`."""
     for rule in RULES.values():
@@ -156,6 +211,10 @@ BLOCKS: Mapping[str, Callable[[], Iterator[str]]] = {
     "support": support,
     "downgrades": downgrades,
     "releases": releases,
+    "routes": routes,
+    "stream-headers": stream_headers,
+    "wire-example": wire_example,
+    "chunks": chunks,
     "rules": rules,
     "values": values,
     "a2a-works": lambda: what_works("a2a"),

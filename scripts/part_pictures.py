@@ -19,6 +19,7 @@ from usechat.parts import (
     Finish,
     Metadata,
     Part,
+    ReasoningFile,
     SourceDocument,
     Step,
     ToolDenied,
@@ -54,6 +55,11 @@ PICTURES: Final[Mapping[str, Sequence[Part]]] = {
         SourceDocument("2", "application/pdf", "Climate report", "report.pdf"),
     ],
     "file": [Text("Here is a circle."), File(CIRCLE, "image/svg+xml")],
+    "reasoning-file": [
+        Reasoning("I draw it first."),
+        ReasoningFile(CIRCLE, "image/svg+xml"),
+        Text("A circle has no corners."),
+    ],
     "data": [
         Data("progress", {"percent": 40, "label": "Reading files"}, "job"),
         Data("sales", {"series": [{"name": "2026", "values": [3, 5, 2]}], "labels": ["a", "b", "c"]}),

@@ -26,6 +26,42 @@ PAGES = {str(page.relative_to(ROOT)): page for page in pages()}
 README = PAGES["README.md"].read_text(encoding="utf-8")
 
 
+RUN_BY = {
+    "README.md": "tests/test_docs.py",
+    "docs/adapters.md": "tests/test_docs.py",
+    "docs/agent-ops.md": "tests/agent_ops/test_docs.py",
+    "docs/apps.md": "tests/test_guides.py",
+    "docs/auth.md": "tests/server/auth/test_bearer.py",
+    "docs/chats.md": "tests/test_docs.py",
+    "docs/check.md": "tests/test_docs.py",
+    "docs/client.md": "tests/client/test_docs.py",
+    "docs/data.md": "tests/test_guides.py",
+    "docs/deploy.md": "tests/test_guides.py",
+    "docs/errors.md": "tests/test_guides.py",
+    "docs/files.md": "tests/test_guides.py",
+    "docs/genkit.md": "tests/genkit/test_docs.py",
+    "docs/metrics.md": "tests/test_guides.py",
+    "docs/migrate.md": "tests/test_guides.py",
+    "docs/open-harness.md": "tests/open_harness/test_page.py",
+    "docs/page.md": "tests/test_docs.py",
+    "docs/parts.md": "tests/test_guides.py",
+    "docs/resume.md": "tests/test_guides.py",
+    "docs/serving.md": "tests/test_docs.py",
+    "docs/start.md": "tests/test_docs.py",
+    "docs/tools.md": "tests/test_guides.py",
+    "docs/tutorial.md": "tests/browser/test_tutorial.py",
+    "docs/values.md": "tests/test_guides.py",
+}
+"""The test that runs the Python of each page. The pages of frameworks are run by `tests/adapters/examples.py`."""
+
+
+def test_the_python_of_every_page_is_run_by_a_test() -> None:
+    with_python = {name for name in PAGES if examples_of(name) and not name.startswith("docs/frameworks/")}
+    assert with_python == {*RUN_BY}
+    for name, test in RUN_BY.items():
+        assert Path(name).stem in (ROOT / test).read_text(encoding="utf-8"), name
+
+
 def examples_of(page: str) -> list[str]:
     return re.findall(r"```python\n(.*?)```", PAGES[page].read_text(encoding="utf-8"), re.DOTALL)
 

@@ -23,7 +23,7 @@ from usechat.protocol.chunks import TextDeltaChunk
 
 ROOT = Path(__file__).parents[1]
 PAGE = (ROOT / "docs" / "operate.md").read_text(encoding="utf-8")
-COMMANDS = re.findall(r"^usechat .*", PAGE, re.MULTILINE)
+COMMANDS = re.findall(r"^usechat (?:serve|worker) .*", PAGE, re.MULTILINE)
 AGENT = """
 import asyncio
 from pathlib import Path

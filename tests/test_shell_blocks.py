@@ -81,6 +81,10 @@ def test_every_block_names_its_language() -> None:
     assert [(name, block.text) for name, blocks in BLOCKS.items() for block in blocks if not block.language] == []
 
 
+def test_no_block_is_indented_where_no_test_would_find_it() -> None:
+    assert [str(page) for page in pages() if re.search(r"^ +```", page.read_text(encoding="utf-8"), re.MULTILINE)] == []
+
+
 def test_the_blocks_that_are_not_run_are_these() -> None:
     not_run = [
         (name, commands_in(block.text)[0], block.not_run)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from scripts.build_site import PUBLIC, on_the_site, without_unused_script
+from scripts.build_site import PUBLIC, decisions, on_the_site, without_unused_script
 from scripts.generate_docs import ROOT
 from tests.test_public import PUBLIC as PUBLIC_MODULES
 from usechat import __version__
@@ -49,6 +49,12 @@ def test_a_page_without_a_diagram_does_not_load_the_script_that_draws_them() -> 
     assert without_unused_script(f'<p>Text</p><script src="a.js"></script>{script}') == (
         '<p>Text</p><script src="a.js"></script>'
     )
+
+
+def test_the_list_of_decisions_numbers_each_once() -> None:
+    listed = [line for line in decisions() if line.startswith("1. ")]
+    assert len(listed) == len([*(ROOT / "docs" / "decisions").glob("*.md")])
+    assert "1. [The page is a stock client, built into the wheel](0010-the-page.md)" in listed
 
 
 def test_docstrings_are_read_as_markdown() -> None:

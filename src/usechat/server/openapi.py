@@ -18,9 +18,9 @@ _SENTENCES: Final = {
     408: "The body of the request did not arrive in time.",
     409: "The chat is being answered already, or was changed by somebody else.",
     413: "The request exceeds a limit.",
-    422: "An approval that was never asked for, or of another input.",
+    422: "The approval was never requested, or was requested for another input.",
     429: "The sender has exceeded a quota; `Retry-After` says when to try again.",
-    503: "The run store, or the file of tokens, cannot be used.",
+    503: "The run store, the chat database or the file of tokens cannot be used, or the server is shutting down.",
 }
 _TEXT: Final = {"text/plain": {"schema": {"type": "string"}}}
 _STREAM: Final = {
@@ -43,10 +43,14 @@ _CHAT: Final = {
 _REQUEST: Final = {
     "type": "object",
     "description": "What `DefaultChatTransport` posts, with any further keys of the application.",
-    "required": ["messages"],
+    "anyOf": [{"required": ["messages"]}, {"required": ["message"]}],
     "properties": {
         "id": {"type": "string", "description": "The chat's id."},
         "messages": {"type": "array", "minItems": 1, "items": {"$ref": "#/components/schemas/UIMessage"}},
+        "message": {
+            "description": "The last message, instead of all `messages`.",
+            "$ref": "#/components/schemas/UIMessage",
+        },
         "trigger": {"type": "string", "enum": ["submit-message", "regenerate-message"]},
         "messageId": {"type": "string"},
         "agent": {"type": "string", "description": "Which agent answers, where several are served."},
@@ -74,8 +78,8 @@ _STATE: Final = {
         "messageId": {"type": "string"},
     },
 }
-_IS_STORED: Final = "Where chats are stored (`ChatApp(chats=…)`): "
-_IS_SHARED: Final = "Where chats can be shared (`ChatApp(chats=…, share=True)`): "
+_IS_STORED: Final = "With stored chats: "
+_IS_SHARED: Final = "With shared chats: "
 _TIME: Final = {"type": "string", "format": "date-time"}
 _STORED_CHAT: Final = {
     "type": "object",
@@ -194,7 +198,7 @@ def openapi(version: str, path: str = "/api/chat") -> Json:
 
 def _paths(path: str) -> Iterator[tuple[str, Json]]:
     send = _operation(
-        "send", "Start a run and stream it.", {"200": _STREAM}, 400, 401, 403, 404, 408, 409, 413, 422, 503
+        "send", "Start a run and stream it.", {"200": _STREAM}, 400, 401, 403, 404, 408, 409, 413, 422, 429, 503
     )
     send["parameters"] = _NAMES_RELEASE
     send["requestBody"] = {"required": True, "content": {"application/json": {"schema": _reference("ChatRequest")}}}
@@ -214,7 +218,10 @@ def _paths(path: str) -> Iterator[tuple[str, Json]]:
     yield from _stored_paths(path)
     yield from _describing_paths(path.rpartition("/")[0])
     yield "/healthz", {"get": _open("health", "Report whether the process is alive.")}
-    yield "/readyz", {"get": _open("readiness", "Report whether the run store can be reached.", 503)}
+    yield (
+        "/readyz",
+        {"get": _open("readiness", "Report whether the run store and the chat database can be reached.", 503)},
+    )
     yield "/metrics", {"get": _open("metrics", "Metrics for Prometheus.", 501)}
 
 
@@ -223,7 +230,7 @@ def _changes() -> Json:
     changed = {"description": "The chat.", "content": {"application/json": {"schema": _reference("StoredChat")}}}
     change = _operation(
         "change",
-        f"{_IS_STORED}rename or archive it, or show another branch.",
+        f"{_IS_STORED}rename, pin or archive the chat, or show another branch.",
         {"200": changed},
         400,
         401,
@@ -235,13 +242,13 @@ def _changes() -> Json:
     )
     change["requestBody"] = {"required": True, "content": {"application/json": {"schema": _reference("ChatChange")}}}
     gone = {"204": {"description": "The chat and its files are deleted."}}
-    return {"patch": change, "delete": _operation("delete", f"{_IS_STORED}delete it.", gone, 401, 403, 404, 503)}
+    return {"patch": change, "delete": _operation("delete", f"{_IS_STORED}delete the chat.", gone, 401, 403, 404, 503)}
 
 
 def _stored_paths(path: str) -> Iterator[tuple[str, Json]]:
     """Yield the paths that are there where chats are stored."""
     listed = {"description": "A page of the list.", "content": {"application/json": {"schema": _reference("ChatList")}}}
-    listing = _operation("list", f"{_IS_STORED}list the sender's chats.", {"200": listed}, 400, 401, 403, 404, 503)
+    listing = _operation("list", f"{_IS_STORED}list the user's chats.", {"200": listed}, 400, 401, 403, 404, 503)
     listing["parameters"] = [
         _query("limit", {"type": "integer", "minimum": 1, "maximum": 100}),
         _query("cursor", {"type": "string"}),
@@ -251,16 +258,16 @@ def _stored_paths(path: str) -> Iterator[tuple[str, Json]]:
     ]
     yield f"{path}s", {"get": listing}
     loaded = {"description": "The chat.", "content": {"application/json": {"schema": _reference("ChatMessages")}}}
-    load = _operation("load", f"{_IS_STORED}load its messages.", {"200": loaded}, 400, 401, 403, 404, 503)
+    load = _operation("load", f"{_IS_STORED}load the messages of the chat.", {"200": loaded}, 400, 401, 403, 404, 503)
     load["parameters"] = [_query("tree", {"type": "string", "enum": ["0", "1", "true", "false"]})]
     yield f"{path}/{{id}}/messages", {"parameters": [_CHAT], "get": load}
     document = {"description": "The chat.", "content": {"application/json": {}, "text/markdown": {}}}
-    export = _operation("export", f"{_IS_STORED}export it.", {"200": document}, 400, 401, 403, 404, 503)
+    export = _operation("export", f"{_IS_STORED}export the chat.", {"200": document}, 400, 401, 403, 404, 503)
     export["parameters"] = [_query("format", {"type": "string", "enum": ["json", "markdown"]})]
     yield f"{path}/{{id}}/export", {"parameters": [_CHAT], "get": export}
     rate = _operation(
         "rate",
-        f"{_IS_STORED}store what a person thinks of a message, as any JSON; `null` takes it back.",
+        f"{_IS_STORED}store feedback on a message, any JSON; `null` removes it.",
         {"204": {"description": "It is stored."}},
         400,
         401,
@@ -276,7 +283,7 @@ def _stored_paths(path: str) -> Iterator[tuple[str, Json]]:
     )
     yield from _shared_paths(path)
     content = {"200": {"description": "The file.", "content": {"*/*": {}}}}
-    file = _operation("file", f"{_IS_STORED}return a file of it.", content, 401, 403, 404, 503)
+    file = _operation("file", f"{_IS_STORED}return a file of the chat.", content, 401, 403, 404, 503)
     yield (
         f"{path}/{{id}}/files/{{fileId}}",
         {"parameters": [_CHAT, {**_CHAT, "name": "fileId", "description": "The file's id."}], "get": file},
@@ -287,8 +294,10 @@ def _shared_paths(path: str) -> Iterator[tuple[str, Json]]:
     """Yield the paths that are there where stored chats can be shared."""
     token = {"type": "object", "required": ["token"], "properties": {"token": {"type": "string"}}}
     made = {"200": {"description": "The token of the link.", "content": {"application/json": {"schema": token}}}}
-    revoked = {"204": {"description": "The link leads nowhere any more."}}
-    share = _operation("share", f"{_IS_SHARED}let everyone who has the token read it.", made, 401, 403, 404, 503)
+    revoked = {"204": {"description": "The link no longer works."}}
+    share = _operation(
+        "share", f"{_IS_SHARED}return a token with which everyone can read the chat.", made, 401, 403, 404, 503
+    )
     unshare = _operation("unshare", f"{_IS_SHARED}revoke the token.", revoked, 401, 403, 404, 503)
     yield f"{path}/{{id}}/share", {"parameters": [_CHAT], "put": share, "delete": unshare}
     chat = {

@@ -263,5 +263,6 @@ def test_the_examples_of_the_documentation_run(tmp_path: Path, monkeypatch: pyte
     monkeypatch.setenv("CHAT_SECRET", SECRET)
     examples: list[str] = PAGE_DOCUMENTATION.read_text(encoding="utf-8").split("```python\n")[1:]
     assert len(examples) >= 3
+    names: dict[str, Any] = {"__name__": "example"}
     for example in examples:
-        exec(compile(example.partition("```")[0], "docs/auth.md", "exec"), {"answer": lambda _turn: "Hello!"})
+        exec(compile(example.partition("```")[0], "docs/auth.md", "exec"), names)
