@@ -6,7 +6,7 @@ PYTHONS := 3.11 3.12 3.13
 FUZZ_SECONDS ?= 60
 PORT ?= 8000
 # The tests of the server that also run with agents behind a queue in Redis.
-EXTERNAL_AGENTS := tests/server/observers $(addprefix tests/server/test_,endpoints.py mounted.py own_database.py requests_headers.py shared_chats.py websocket_access.py edited_messages.py factories.py forgotten_runs.py load.py quotas.py released.py retries.py stored_turns.py stored_turns_features.py stored_history.py hooks.py chat_routes.py waiting_clients.py websocket.py websocket_leaving.py)
+EXTERNAL_AGENTS := tests/server/observers $(addprefix tests/server/test_,endpoints.py mounted.py own_database.py requests_headers.py shared_chats.py websocket_access.py edited_messages.py factories.py forgotten_runs.py load.py quotas.py released.py retries.py stored_turns.py stored_turns_features.py stored_history.py hooks.py chat_routes.py waiting_clients.py websocket.py websocket_leaving.py websocket_strangers.py routes.py requests_chat_ids.py large_requests.py)
 # The tests of the benchmarks, of the documentation and of the repository itself: the same on every Python, so they run once.
 ONCE := $(wildcard tests/test_bench*.py tests/*/test_bench.py) tests/test_docs.py tests/test_guides.py tests/test_layers.py tests/test_shell_blocks.py tests/test_site.py tests/test_specification.py
 UNIT := --ignore=tests/conformance --ignore=tests/browser

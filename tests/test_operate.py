@@ -3,7 +3,6 @@
 import re
 import shlex
 import signal
-import socket
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -15,7 +14,7 @@ import httpx2
 import pytest
 import yaml
 
-from tests.redis_server import SERVERS, redis_server
+from tests.redis_server import SERVERS, free_port, redis_server
 from tests.server.metrics_page import parse_samples
 from tests.server.process import PATIENCE, eventually, question
 from usechat import ChunkDecoder
@@ -53,8 +52,7 @@ class Deployment:
 
     def web(self, command: str) -> tuple[subprocess.Popen[bytes], str]:
         """Start a web process; wait until it is ready."""
-        with socket.create_server(("127.0.0.1", 0)) as free:
-            port = free.getsockname()[1]
+        port = free_port()
         process = self._start(re.sub(r"--port \d+", f"--port {port}", command))
         url = f"http://127.0.0.1:{port}"
         eventually(lambda: _status(f"{url}/readyz") == 200, "the web process is ready")

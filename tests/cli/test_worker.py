@@ -2,7 +2,6 @@
 
 import re
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -15,7 +14,7 @@ import httpx2
 import pytest
 
 from scripts.generate_docs import ROOT
-from tests.redis_server import SERVERS, redis_server
+from tests.redis_server import SERVERS, free_port, redis_server
 from tests.server.metrics_page import parse_samples
 from tests.server.process import PATIENCE, eventually, question, serve_process
 from usechat import ChunkDecoder, MessageBuilder
@@ -111,11 +110,6 @@ def worker_process(log: Path, *arguments: str) -> Iterator[subprocess.Popen[byte
     finally:
         process.kill()
         process.wait(PATIENCE)
-
-
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as found:
-        return int(found.getsockname()[1])
 
 
 def text_of(body: bytes) -> str:

@@ -55,6 +55,15 @@ async def test_counters_that_were_reset_are_forgotten_once_there_are_many(
     assert len(vars(counters)["_sums"]) == left
 
 
+async def test_the_counters_of_very_many_people_are_not_copied_for_everyone() -> None:
+    counters = MemoryCounters()
+    for number in range(10_002):
+        await counters.count(str(number), 1, 60)
+    kept = vars(counters)["_sums"]
+    await counters.count("one more", 1, 60)
+    assert vars(counters)["_sums"] is kept
+
+
 async def test_holders_count_until_they_are_released() -> None:
     counters = MemoryCounters()
     assert [await counters.hold("a", name, 60) for name in ("r1", "r2", "r2")] == [1, 2, 2]

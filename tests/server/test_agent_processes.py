@@ -24,6 +24,8 @@ from tests.server.sockets import Body
 LEASE = 6.0
 LONG_LEASE = 60.0
 """For tests in which no run may be lost, however slow the machine is."""
+LONG = "3000"
+"""An answer that goes on for a minute, while a further process starts."""
 ROOT = Path(__file__).parents[2]
 
 
@@ -220,7 +222,7 @@ async def test_kill_9_of_a_worker_whose_agent_is_restartable_resets_the_page(tie
     tier.lease = LEASE
     web = await tier.web()
     worker = tier.worker("restartable")
-    async with tier.send(web, "1000") as stream:
+    async with tier.send(web, LONG) as stream:
         await begun(stream)
         tier.worker("restartable")
         await ready(web, 2)
@@ -229,7 +231,7 @@ async def test_kill_9_of_a_worker_whose_agent_is_restartable_resets_the_page(tie
             await stream.rest()
         assert LOST not in stream.seen
     async with tier.resume(web) as resumed:
-        assert text_of(await resumed.rest()) == counted(1000)
+        assert text_of(await resumed.rest()) == counted(int(LONG))
     assert tier.notes() == ["begun", "begun"]
     assert await web.state() == "finished"
 
@@ -238,7 +240,7 @@ async def test_no_other_version_of_the_code_restarts_a_turn_but_it_answers_the_n
     tier.lease = LEASE
     web = await tier.web()
     worker = tier.worker("restartable")
-    async with tier.send(web, "1000") as stream:
+    async with tier.send(web, LONG) as stream:
         await begun(stream)
         tier.worker("restartable", "v2")
         await ready(web, 2)
@@ -368,7 +370,7 @@ async def test_a_restarted_answer_is_stored_once_and_whole(tier: Tier) -> None:
     web = await tier.web()
     worker = tier.worker("restartable")
     await ready(web, 1)
-    async with tier.send(web, "1000") as stream:
+    async with tier.send(web, LONG) as stream:
         await begun(stream)
         tier.worker("restartable")
         await ready(web, 2)
@@ -376,9 +378,9 @@ async def test_a_restarted_answer_is_stored_once_and_whole(tier: Tier) -> None:
         with pytest.raises(httpx2.TransportError):
             await stream.rest()
     async with tier.resume(web) as resumed:
-        assert text_of(await resumed.rest()) == counted(1000)
+        assert text_of(await resumed.rest()) == counted(int(LONG))
     assert tier.notes() == ["begun", "begun"]
-    assert await loaded(web) == (["1000", counted(1000)], ["finished"])
+    assert await loaded(web) == ([LONG, counted(int(LONG))], ["finished"])
 
 
 async def test_kill_9_of_the_web_process_while_a_stored_turn_waits(tier: Tier) -> None:

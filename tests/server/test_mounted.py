@@ -1,7 +1,6 @@
 """A chat app that is mounted in another app: paths with a slash, and a shutdown that it is not told of."""
 
 import signal
-import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -14,6 +13,7 @@ from litestar.testing import TestClient
 from litestar.types import Receive, Scope, Send
 from starlette.requests import Request
 
+from tests.redis_server import free_port
 from tests.server.process import eventually, question
 from usechat.server import ChatApp
 
@@ -51,8 +51,7 @@ uvicorn.run(app, port=int(sys.argv[2]), log_level="error", timeout_graceful_shut
 def test_agents_run_their_finally_although_a_mounted_app_is_not_told_of_the_shutdown(
     agent: str, tmp_path: Path
 ) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as held:
-        port = held.getsockname()[1]
+    port = free_port()
     process = subprocess.Popen([sys.executable, "-c", PROGRAM, agent, str(port)], cwd=tmp_path)
     try:
         url = f"http://127.0.0.1:{port}"

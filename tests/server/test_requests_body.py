@@ -4,6 +4,7 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
+import httpx2
 import pytest
 from starlette.requests import Request
 
@@ -74,6 +75,22 @@ async def test_who_is_not_let_in_is_not_listened_to(
 ) -> None:
     posted = await post(rules[rule], **headers)
     assert (posted.status, posted.text, posted.taken) == (status, text, 0)
+
+
+@pytest.mark.parametrize(
+    ("token", "answered"), [("", (401, "Please sign in.")), ("mine", (400, "the body is not JSON"))]
+)
+async def test_only_who_is_known_is_told_what_is_wrong_with_a_body(token: str, answered: tuple[int, str]) -> None:
+    async def authorize(request: Request, _chat_id: str, _action: Action) -> Identity:
+        if request.headers["x-token"] != "mine":
+            raise Unauthenticated("Please sign in.")
+        return Identity("me")
+
+    transport = httpx2.ASGITransport(ChatApp(echo, authorize=authorize))
+    async with httpx2.AsyncClient(transport=transport, base_url="http://a", timeout=60) as client:
+        headers = {"content-type": "application/json", "x-token": token}
+        response = await client.post("/api/chat", content=b"{", headers=headers)
+    assert (response.status_code, response.text.partition(":")[0]) == answered
 
 
 async def test_a_body_that_says_it_is_too_large_is_not_taken(rules: dict[str, Any]) -> None:

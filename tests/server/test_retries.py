@@ -9,6 +9,7 @@ import pytest
 
 from tests.external_agents import needs_agents_here
 from tests.redis_server import redis_server
+from tests.server.streams import Streams
 from usechat import parts
 from usechat.protocol.message import MessageBuilder
 from usechat.protocol.sse import ChunkDecoder
@@ -55,7 +56,9 @@ class Page:
     """Posts, and answers what it is asked."""
 
     def __init__(self, agent: Agent, runs: RunStore, conflict: Conflict = "reject") -> None:
-        self._app = ChatApp(agent.answer, runs=runs, settings=Settings(sdk="7", conflict=conflict))
+        self.streams = Streams()
+        settings = Settings(sdk="7", conflict=conflict)
+        self._app = ChatApp(agent.answer, runs=runs, settings=settings, observer=self.streams)
         self._client = httpx2.AsyncClient(
             transport=httpx2.ASGITransport(app=self._app), base_url="http://example", timeout=30
         )
@@ -166,8 +169,15 @@ async def test_a_double_click_runs_a_tool_once(runs: RunStore, conflict: Conflic
         messages = await page.asked("approve")
         first = asyncio.ensure_future(page.post(messages, "wait"))
         await asyncio.wait_for(agent.waits.wait(), 30)
+        await page.streams.wait_for(2)  # the question, and its answer that waits
         second = asyncio.ensure_future(page.post(messages))
-        await asyncio.sleep(0.2)
+        match conflict:
+            case "reject":
+                await asyncio.wait([second])
+            case "attach":
+                await page.streams.wait_for(1)
+            case _:
+                await asyncio.sleep(0.2)  # whether it waits already changes nothing
         await page.stop()
         assert [(await answered).status_code for answered in (first, second)] == [200, status]
     assert agent.taken == [[True]]

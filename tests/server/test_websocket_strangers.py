@@ -92,6 +92,7 @@ def test_a_socket_of_somebody_unknown_is_closed_after_a_while(server: Served, mo
 
 def test_an_address_has_few_sockets_of_which_nobody_is_known(server: Served, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(websocket, "_UNKNOWN_SOCKETS", 1)
+    eventually(lambda: server.connections() == 0, "the sockets of other tests are closed")
     with opened(server, "owned") as first:
         assert refused(server, "owned") == 403
         first.resume("r1", "ada", headers={"authorization": "Bearer ada"})

@@ -14,6 +14,7 @@ import redis
 from tests.chats.talking import answer, user
 from tests.redis_server import PATIENCE, SERVERS, RedisServer, redis_server
 from tests.server.process import question
+from tests.server.streams import Streams
 from usechat import ChunkDecoder, MessageBuilder
 from usechat.chats import MemoryChats, SqlChats
 from usechat.errors import CannotAnswer, InvalidSetting
@@ -21,7 +22,8 @@ from usechat.parts import ApprovalRequest, Part, Text, ToolCall, ToolResult
 from usechat.runs.memory import MemoryRuns
 from usechat.runs.redis.store import RedisRuns
 from usechat.runs.redis.turns import RedisTurns
-from usechat.server import AgentWorker, ChatApp, Quotas, Settings
+from usechat.runs.run import RunInfo
+from usechat.server import AgentWorker, ChatApp, Quotas, Settings, Unobserved
 from usechat.sources import restartable
 from usechat.turn import Identity, Turn
 
@@ -177,12 +179,13 @@ async def test_a_message_that_is_sent_again_is_answered_once(tier: Tier) -> None
         await gate.wait()
         yield "answer."
 
-    one, other = tier.web(), tier.web()
+    streams = Streams()
+    one, other = tier.web(), tier.web(observer=streams)
     tier.worker(agent)
     async with asking(one, question()) as first:
         await until(lambda: begun, "the agent begins")
         async with asking(other, question()) as second:
-            await asyncio.sleep(0.3)
+            await streams.wait_for(1)
             gate.set()
             assert {text_of(await first), text_of(await second)} == {"One answer."}
     assert begun == ["Hi"]
@@ -312,13 +315,20 @@ async def test_the_page_of_a_worker_that_died_is_told_so(tier: Tier) -> None:
         begun.set()
         await asyncio.Event().wait()
 
+    runs = tier.runs()
+
+    async def is_written() -> bool:
+        latest = await runs.latest("c1")
+        return latest is not None and b"half an" in await runs.frames(latest)
+
     web = tier.web(lease=2)
     worker = tier.worker(agent, lease=2)
     async with asking(web, question()) as answer:
         await begun.wait()
-        await asyncio.sleep(0.5)  # longer than it takes to write it
+        await until(is_written, "what it said is in Redis")
         await tier.kill(worker)
         body = (await answer).content
+    await runs.close()
     assert b"half an" in body
     assert b'{"type":"error","errorText":"The run was lost."}' in body
     assert (await web.get("/api/chat/c1")).json()["state"] == "lost"
@@ -335,6 +345,28 @@ async def test_an_agent_that_fails_is_reported_like_in_one_process(tier: Tier) -
     assert b"An error occurred. Reference: " in answer.content
     assert b"secret" not in answer.content
     assert (await web.get("/api/chat/c1")).json()["state"] == "failed"
+
+
+class Broken(Unobserved):
+    """Raises at the beginning and at the end of a run."""
+
+    def run_started(self, info: RunInfo) -> None:
+        raise RuntimeError(info.run_id)
+
+    def run_ended(self, info: RunInfo, seconds: float) -> None:
+        raise RuntimeError(f"{info.run_id} after {seconds} seconds")
+
+
+async def test_an_observer_that_raises_is_logged_and_the_worker_goes_on(
+    tier: Tier, caplog: pytest.LogCaptureFixture
+) -> None:
+    web = tier.web()
+    tier.worker(lambda turn: f"Hello, {turn.text}", observer=Broken())
+    async with asyncio.timeout(PATIENCE):
+        for chat_id in ("c1", "c2"):
+            assert text_of(await web.post("/api/chat", json=question("Ada", chat_id))) == "Hello, Ada"
+    raised = [record.args for record in caplog.records if record.exc_info]
+    assert raised == [("Broken", "run_started"), ("Broken", "run_ended")], "once each"
 
 
 def test_a_queue_needs_a_store_that_is_shared(server: RedisServer) -> None:

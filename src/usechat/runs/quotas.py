@@ -14,6 +14,7 @@ _DAY: Final = 86_400.0
 _LONGEST_RUN: Final = 3_600.0
 """Seconds after which a run no longer counts whose worker died before it could say that the run ended."""
 _RETRY_RUNS: Final = 5.0
+_MANY_COUNTERS: Final = 10_000
 
 
 class Quotas(msgspec.Struct, frozen=True, kw_only=True):
@@ -54,12 +55,14 @@ class MemoryCounters:
     def __init__(self) -> None:
         self._sums: dict[str, tuple[int, float]] = {}
         self._holders: dict[str, set[str]] = {}
+        self._worth_cleaning = _MANY_COUNTERS
 
     async def count(self, key: str, amount: int, seconds: float) -> tuple[int, float]:
         """Add to a counter that is reset after ``seconds``; return its sum, and the seconds until it is reset."""
         now = time.monotonic()
-        if len(self._sums) > 10_000:  # people who are long gone
+        if len(self._sums) > self._worth_cleaning:  # of people who are long gone
             self._sums = {known: found for known, found in self._sums.items() if found[1] > now}
+            self._worth_cleaning = max(_MANY_COUNTERS, 2 * len(self._sums))  # not again for every further person
         total, end = self._sums.get(key, (0, 0.0))
         if end <= now:
             total, end = 0, now + seconds

@@ -15,6 +15,7 @@ from usechat.chats.store import ChatStore
 from usechat.errors import (
     CannotAnswer,
     ChatNotFound,
+    InvalidRequest,
     RequestError,
     RequestTimeout,
     TooManyRequests,
@@ -199,13 +200,18 @@ class Endpoints:
 
     async def _send(self, request: Request) -> Response:
         received = asyncio.get_running_loop().time()
-        await self.authenticate(request)
-        asked = await read_request(
-            request,
-            self.settings.limits,
-            timeout=self.settings.body_timeout,
-            is_history_stored=self.is_history_stored,
-        )
+        is_known = await self.authenticate(request)
+        try:
+            asked = await read_request(
+                request,
+                self.settings.limits,
+                timeout=self.settings.body_timeout,
+                is_history_stored=self.is_history_stored,
+            )
+        except InvalidRequest:
+            if not is_known:  # an unknown client does not learn what is wrong with the body
+                await self.identify(request, str(request.path_params.get("chat_id", "")))
+            raise
         begun = await self.begin(request, asked, self.settings.sdk, has_left=request.is_disconnected)
         return self._stream(begun, received)
 

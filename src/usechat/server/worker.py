@@ -80,7 +80,7 @@ class AgentWorker:
         on_finish: FinishFunction | None = None,
         observer: Observer | None = None,
     ) -> None:
-        settings, observer = settings or Settings(), observer or Observers(LoggingObserver())
+        settings, observer = settings or Settings(), Observers(observer or LoggingObserver())
         self._answer = answer
         self._source = as_source(answer)
         self._turns = turns

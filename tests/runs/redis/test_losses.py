@@ -165,11 +165,11 @@ async def test_an_owner_reports_the_loss_of_a_run_whose_keys_are_gone(workers: W
 
 async def test_a_reader_sees_early_that_redis_restarted_and_lost_its_data(workers: Workers) -> None:
     """Redis may be back before a repeated command fails: then the broken connection is the only sign."""
-    owner, other = workers.store(), workers.store(lease=8)
+    owner, other = workers.store(), workers.store(lease=12)
     await owner.claim(RUN)
     reading = asyncio.create_task(read(other))
     await until(lambda: workers.client.zcard(f"{workers.chat}:readers:r1"), "the reader is registered")
     workers.client.delete(workers.log)
     workers.client.client_kill_filter(_type="normal", skipme=True)
-    async with asyncio.timeout(6):  # less than the lease of the reader, or of the owner
+    async with asyncio.timeout(10):  # less than the lease of the reader, or of the owner
         await reading

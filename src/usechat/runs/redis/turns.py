@@ -175,7 +175,8 @@ class RedisTurns:
             if turn is None or latest is None or not latest.is_same_turn(turn.info) or _has_ended(latest):
                 await self.done(entry_id)
                 continue
-            may_restart = restartable and consumer.startswith(f"{version}:") and deliveries < _DELIVERIES
+            its_version = consumer.rpartition(":")[0]  # which may hold colons; the name of a process holds none
+            may_restart = restartable and its_version == version and deliveries < _DELIVERIES
             is_waiting = await self.runs.is_waiting(latest)
             if count > 0 and (is_waiting or may_restart) and await self._claim_entry(version, entry_id):
                 if is_waiting:
