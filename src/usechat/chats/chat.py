@@ -13,6 +13,7 @@ two siblings may share one alias. :meth:`Tree.find` resolves an id on the curren
 :func:`take_answers` puts the answer in, once. The page's copy of the message is never stored.
 """
 
+import contextlib
 import hashlib
 import json
 from collections.abc import Callable, Collection, Iterable, Mapping
@@ -34,6 +35,7 @@ __all__ = [
     "check_id",
     "digest_of",
     "is_behind",
+    "is_id",
     "open_calls",
     "read_text",
     "searchable",
@@ -157,6 +159,13 @@ def check_id(value: str, what: str) -> str:
     if size > _LONGEST_ID or "\0" in value:
         raise InvalidRequest(f"{what} has {size} bytes; an id has at most {_LONGEST_ID}, and no NUL")
     return value
+
+
+def is_id(value: str) -> bool:
+    """Tell whether every database can keep an id."""
+    with contextlib.suppress(InvalidRequest):
+        return bool(check_id(value, "the id"))
+    return False
 
 
 def write_text(value: Any) -> str:
