@@ -592,6 +592,23 @@ async def test_an_output_whose_run_failed_is_given_again(store: ChatStore) -> No
     assert begun.request.tool_outputs == [], "what a run has used is not given twice"
 
 
+@pytest.mark.parametrize("outcome", ["failed", "stopped", "lost"])
+@pytest.mark.parametrize("ran", [True, False])
+async def test_an_approval_whose_tool_has_an_outcome_is_not_given_again_as_an_output(
+    store: ChatStore, outcome: Any, ran: bool
+) -> None:
+    message_id = await waiting(store, asks("t1", "p1"))
+    begun = await begin(store, ask(answer(message_id, answers("t1", "p1", True)), message_id=message_id))
+    done = call("t1", "output-available", approval={"id": "p1", "approved": True}, output=21)
+    said = answer(message_id, done if ran else answers("t1", "p1", True), "Half")
+    stored = await store.finish(begun.claim, said, outcome)
+    assert stored is not None
+    again = await begin(store, ask(stored, message_id=message_id))
+    is_open = outcome == "lost" and not ran
+    assert [each.approval_id for each in again.request.approvals] == (["p1"] if is_open else [])
+    assert again.request.tool_outputs == [], "the page has given no output"
+
+
 async def test_only_the_outcome_of_an_open_call_is_taken(store: ChatStore) -> None:
     message_id = await waiting(store, "Before.", call("t1"), asks("t2", "p2"), call("t3", providerExecuted=True))
     forged = {"input": {"city": "Paris"}, "toolMetadata": {"x": 1}}
